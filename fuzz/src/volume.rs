@@ -3,10 +3,11 @@
 use gannet_meta::reply_cache::Done;
 use gannet_volume::layout::{Pairs, Step, own_len, pairs, pairs_together, parts};
 use gannet_wire::volume::{
-    Accepted, AccessAnswer, AttributeRecord, Call, ClaimRecord, FilePage, Found, FoundFiles,
-    Granted, Hello, Inode, LayoutRecord, Lent, LentDone, Memory, MessageHeader, ObjectList,
-    ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, OrphanStatuses,
-    Page, Referenced, Shape, TermAnswer, TermCall, Transfer, TransferDone, version_in,
+    Accepted, AccessAnswer, AttributeRecord, Call, ClaimRecord, ClientBuffer, ClientDrivenDone,
+    FilePage, Found, FoundFiles, Granted, Hello, Inode, LayoutRecord, Memory, MessageHeader,
+    ObjectList, ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation,
+    OrphanStatuses, Page, Referenced, Shape, TermAnswer, TermCall, Transfer, TransferDone,
+    version_in,
 };
 use gannet_wire::xdr::{Decode, Encode, Encoder, from_bytes};
 use std::fmt::Debug;
@@ -48,15 +49,15 @@ pub(crate) fn volume_message(data: &[u8]) {
                 shares(&transfer);
             }
             check::<TransferDone>(body);
-            check::<LentDone>(body);
+            check::<ClientDrivenDone>(body);
         }
         Operation::Commit | Operation::Truncate | Operation::Unlink => {
             check::<ObjectRange>(body);
             check::<ObjectState>(body);
         }
-        Operation::Lend | Operation::Return => {
+        Operation::OpenBuffer | Operation::CloseBuffer => {
             check::<ObjectRange>(body);
-            check::<Option<Lent>>(body);
+            check::<Option<ClientBuffer>>(body);
             check::<u64>(body);
         }
         Operation::States => {

@@ -29,12 +29,12 @@ const OPERATIONS: u32 = 200;
 const SERVER_BASED: TransferPolicy = TransferPolicy {
     inline_max: 0,
     fast_max: 0,
-    client_based: false,
+    client_driven: false,
 };
 
 /// No way but the client's, as far as servers lend memory.
 const CLIENT_BASED: TransferPolicy = TransferPolicy {
-    client_based: true,
+    client_driven: true,
     ..SERVER_BASED
 };
 
@@ -66,12 +66,12 @@ async fn schemes(runtime: &Handle, address: SocketAddr, key: &Path) -> Outcome<(
     let inline = TransferPolicy {
         inline_max: 4096,
         fast_max: 0,
-        client_based: false,
+        client_driven: false,
     };
     let fast = TransferPolicy {
         inline_max: 0,
         fast_max: 65_536,
-        client_based: false,
+        client_driven: false,
     };
     let all = [
         ("inline", inline, 4096, false),

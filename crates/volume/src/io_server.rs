@@ -3,9 +3,9 @@
 //! Bytes of READs leave from the page cache by RDMA Write; those of WRITEs are fetched by RDMA Read, a piece ahead of
 //! the disk.
 
+mod client_driven;
 mod exports;
 mod fetches;
-mod lent;
 mod list;
 mod peer_memory;
 mod range_lock;
@@ -426,9 +426,9 @@ impl<V: Vfs> Handler for IoServer<V> {
                 Operation::Term if from_manager => self.term(request.body()).await,
                 Operation::Usage => self.usage().await,
                 Operation::Objects => self.list(&link, request.body()).await,
-                Operation::Lend => self.lend(&link, request.body()),
+                Operation::OpenBuffer => self.open_buffer(&link, request.body()),
                 Operation::References => self.references(&link, request.body()).await,
-                Operation::Return => self.take_back(&link, request.body()).await,
+                Operation::CloseBuffer => self.close_buffer(&link, request.body()).await,
                 _ => Err(Status::Notsupp),
             };
             Answer::of(done.map_err(status_of))

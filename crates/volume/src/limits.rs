@@ -170,16 +170,17 @@ pub const FAST_LEN: u32 = 64 << 10;
 pub const FAST_SLOTS: u32 = 8;
 /// Such buffers of all connections of a core: those that come when there is no room left go without.
 pub const FAST_SLOTS_HELD_MAX: usize = 256 * FAST_SLOTS as usize;
-/// Bytes of memory that an I/O server has for one connection that is lent some.
-pub const LENT_TO_ONE_MAX: usize = 2 << 20;
-/// Connections of a core that have such memory at a time; others are lent nothing.
-pub const LENT_TO_MAX: usize = 32;
-/// Pieces of memory that a client remembers to have been lent on one connection.
-pub const LENT_PIECES_MAX: usize = 16;
-/// How long it lends it. After that its key is revoked, and who still uses it is cut off.
-pub const LENT_AGE: Duration = Duration::from_secs(5);
-/// How long after it was told of memory a client still begins to use it: early enough to end before [`LENT_AGE`].
-pub const LENT_USE_AGE: Duration = Duration::from_secs(1);
+/// Bytes of the client-driven buffers of one connection.
+pub const CLIENT_BUFFER_BYTES_MAX: usize = 2 << 20;
+/// Connections of a core that have such buffers at a time; others get none.
+pub const CLIENT_BUFFER_LINKS_MAX: usize = 32;
+/// Open buffers that a client remembers of one connection.
+pub const CLIENT_BUFFERS_NOTED_MAX: usize = 16;
+/// How long a buffer is open. After that its key is revoked, and a client that still uses it is cut off.
+pub const CLIENT_BUFFER_AGE: Duration = Duration::from_secs(5);
+/// How long after the report of a buffer a client still begins to use it: early enough to end before
+/// [`CLIENT_BUFFER_AGE`].
+pub const CLIENT_BUFFER_USE_AGE: Duration = Duration::from_secs(1);
 /// Pieces of registered memory up to which a short WRITE is written from there and not copied together first.
 pub const DIRECT_PIECES_MAX: usize = 8;
 /// Bytes of the shortest memory that a client keeps registered.

@@ -5,11 +5,11 @@
 
 mod accepted;
 mod class;
+mod client_buffers;
 mod connect;
 mod drive;
 mod fast;
 mod holding;
-mod lent;
 mod optimistic;
 mod queue;
 mod staged;
@@ -22,6 +22,7 @@ pub use fast::Pool;
 pub(crate) use queue::Hold;
 
 use crate::limits::{CALL_DEADLINE, OUTGOING_MAX, READ_DEADLINE};
+use client_buffers::ClientBuffers;
 use fast::Fast;
 use gannet_fabric::{Connected, RegisterError, RemoteAddress, Source, Span};
 use gannet_runtime::{Buffer, Handle, Instant, LocalFuture, Notify, timeout};
@@ -29,7 +30,6 @@ use gannet_wire::volume::{
     Class, HEADER_LEN, Kind, MESSAGE_MAX, MessageHeader, Operation, Role, Status, Token,
 };
 use holding::Holding;
-use lent::Lending;
 use optimistic::Looking;
 use queue::{Call, Outgoing, State};
 use std::cell::{OnceCell, RefCell};
@@ -159,8 +159,8 @@ struct Shared {
     holding: RefCell<Option<Holding>>,
     state: RefCell<State>,
     fast: RefCell<Fast>,
-    /// Of connections that lend or are lent memory, which few are.
-    lending: OnceCell<Box<RefCell<Lending>>>,
+    /// Of connections with client-driven buffers, which few have.
+    client_buffers: OnceCell<Box<RefCell<ClientBuffers>>>,
     looking: Looking,
     /// Something was queued.
     queued: Notify,
@@ -471,8 +471,8 @@ impl Drop for Waiting<'_> {
 }
 
 impl Shared {
-    fn lending(&self) -> &RefCell<Lending> {
-        self.lending.get_or_init(Box::default)
+    fn client_buffers(&self) -> &RefCell<ClientBuffers> {
+        self.client_buffers.get_or_init(Box::default)
     }
 
     /// Nothing will come any more: everybody who waits hears why.
@@ -495,8 +495,8 @@ impl Shared {
         drop(over);
         self.leave_place();
         drop(self.fast.take());
-        if let Some(lending) = self.lending.get() {
-            drop(lending.take());
+        if let Some(buffers) = self.client_buffers.get() {
+            drop(buffers.take());
         }
         self.queued.notify();
     }

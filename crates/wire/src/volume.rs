@@ -9,13 +9,13 @@ mod attribute_record;
 mod attributes;
 mod buffers;
 mod calls;
+mod client_buffer;
 mod group;
 mod header;
 mod hello;
 mod inode;
 mod inventory;
 mod io;
-mod lent;
 mod locks;
 mod references;
 mod registry;
@@ -35,6 +35,7 @@ pub use attributes::{
 };
 pub use buffers::{Buffers, Place};
 pub use calls::{Call, Entry};
+pub use client_buffer::{ClientBuffer, ClientDrivenDone};
 pub use header::{Class, Kind, MessageHeader, MessageHeaderError, Operation};
 pub use hello::{Accepted, Hello, Role, refusal, version_in};
 pub use inode::{Body, Inode};
@@ -46,7 +47,6 @@ pub use io::{
     Caller, Capability, LayoutRecord, Memory, ObjectList, ObjectRange, ObjectState, ObjectStates,
     Placement, RegionPiece, StateAnswer, Transfer, TransferDone,
 };
-pub use lent::{Lent, LentDone};
 pub use locks::{
     LockAction, LockKind, LockOutcome, LockRecord, LockReply, LockRequest, RenewLocksReply,
     RenewLocksRequest,
@@ -74,7 +74,7 @@ pub const BODY_MAX: usize = MESSAGE_MAX - HEADER_LEN;
 /// Most buffers that one side of a connection keeps for the other's short transfers.
 pub const FAST_SLOTS_MAX: usize = 64;
 /// Most bytes of memory that an I/O server lends at a time.
-pub const LENT_LEN_MAX: u64 = 1 << 20;
+pub const CLIENT_BUFFER_LEN_MAX: u64 = 1 << 20;
 /// Most pieces of an explicit list.
 pub const PIECES_MAX: usize = 128;
 /// Most levels of a nested description.

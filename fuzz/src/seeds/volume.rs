@@ -2,9 +2,9 @@
 
 use gannet_wire::volume::{
     Accepted, AccessMask, AttributeChanges, AttributeRecord, AttributeReferences, Body, Call,
-    Caller, Capability, Chosen, ClaimRecord, Class, CreateMode, Entry, FileAttributes, FileId,
-    FileKind, FilePage, FileState, Found, Granted, Hello, Inode, Kind, LayoutRecord, Lent,
-    LentDone, Level, Listed, Memory, MessageHeader, NodeKind, ObjectEntry, ObjectPage,
+    Caller, Capability, Chosen, ClaimRecord, Class, ClientBuffer, ClientDrivenDone, CreateMode,
+    Entry, FileAttributes, FileId, FileKind, FilePage, FileState, Found, Granted, Hello, Inode,
+    Kind, LayoutRecord, Level, Listed, Memory, MessageHeader, NodeKind, ObjectEntry, ObjectPage,
     ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, OrphanStatus,
     OrphanStatuses, Page, Piece, Placement, ROOT, Referenced, Role, SetTimestamp, Shape,
     SlotSequence, Stability, StateAnswer, Stripes, Term, TermAnswer, TermCall, TermStage,
@@ -311,18 +311,18 @@ fn io_servers() -> Vec<Seed> {
         reference: None,
     };
     let by_client = Transfer {
-        memory: Memory::Lent { number: 3 },
+        memory: Memory::ClientDriven { number: 3 },
         ..transfer.clone()
     };
-    let lent = Lent {
+    let buffer = ClientBuffer {
         number: 4,
         key: 5,
         offset: 1 << 40,
         len: 256 << 10,
     };
-    let lent_done = LentDone {
+    let buffer_done = ClientDrivenDone {
         done,
-        lent: Some(lent),
+        buffer: Some(buffer),
     };
     let known = StateAnswer {
         outcome: Ok(()),
@@ -336,15 +336,25 @@ fn io_servers() -> Vec<Seed> {
     let mut seeds = vec![
         ("write", ask, Operation::Write, bytes_of(&transfer)),
         ("write-lent", ask, Operation::Write, bytes_of(&by_client)),
-        ("lend", ask, Operation::Lend, bytes_of(&range)),
-        ("lent", reply, Operation::Lend, bytes_of(&Some(lent))),
+        ("lend", ask, Operation::OpenBuffer, bytes_of(&range)),
+        (
+            "lent",
+            reply,
+            Operation::OpenBuffer,
+            bytes_of(&Some(buffer)),
+        ),
         (
             "write-lent-done",
             reply,
             Operation::Write,
-            bytes_of(&lent_done),
+            bytes_of(&buffer_done),
         ),
-        ("return", ask, Operation::Return, bytes_of(&lent.number)),
+        (
+            "return",
+            ask,
+            Operation::CloseBuffer,
+            bytes_of(&buffer.number),
+        ),
         ("truncate", ask, Operation::Truncate, bytes_of(&range)),
         ("read-done", reply, Operation::Read, bytes_of(&done)),
         ("states", reply, Operation::States, bytes_of(&states)),

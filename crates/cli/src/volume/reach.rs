@@ -52,6 +52,6 @@ fn policy(options: &TransferOptions) -> TransferPolicy {
     TransferPolicy {
         inline_max: options.inline_max.unwrap_or(usual.inline_max),
         fast_max: options.fast_max.unwrap_or(usual.fast_max),
-        client_based: options.client_based,
+        client_driven: options.client_based,
     }
 }

@@ -336,7 +336,7 @@ async fn register(
     let by_server = TransferPolicy {
         inline_max: 0,
         fast_max: 0,
-        client_based: false,
+        client_driven: false,
     };
     let fs = Rc::new(as_published(fs, by_server));
     let mut buffer = fs.memory(len);

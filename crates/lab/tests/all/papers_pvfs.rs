@@ -60,7 +60,7 @@ fn small_write(len: u32, inline_max: u32, fast_max: u32, registered: bool) -> f6
         policy: TransferPolicy {
             inline_max,
             fast_max,
-            client_based: false,
+            client_driven: false,
         },
         registered,
         warm_up: 20,
@@ -96,7 +96,7 @@ fn long(len: u32, writes: bool, compute_nodes: usize, client_based: bool) -> Vol
         writes,
         access: Access::Contiguous(len),
         policy: TransferPolicy {
-            client_based,
+            client_driven: client_based,
             ..TransferPolicy::default()
         },
         warm_up: 5,

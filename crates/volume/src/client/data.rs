@@ -1,6 +1,6 @@
 //! Reading and writing a file's bytes at all of its servers at once.
 
-mod lent;
+mod client_driven;
 mod parents;
 
 use super::pin_down::PinDownCache;
@@ -103,8 +103,8 @@ enum ShareWay {
     Fast(FastSlot),
     /// WRITE: from the client's memory, which is registered, to the server's buffer.
     FastDirect(FastSlot),
-    ServerBased,
-    ClientBased,
+    ServerDriven,
+    ClientDriven,
 }
 
 impl Share<'_> {
@@ -119,7 +119,7 @@ impl Share<'_> {
     fn is_direct(&self) -> bool {
         match self.way {
             ShareWay::Inline | ShareWay::Fast(_) => false,
-            ShareWay::FastDirect(_) | ShareWay::ServerBased | ShareWay::ClientBased => true,
+            ShareWay::FastDirect(_) | ShareWay::ServerDriven | ShareWay::ClientDriven => true,
         }
     }
 }
@@ -269,7 +269,7 @@ impl Mover {
             let slot = share.take_slot();
             let what = (operation, class);
             calls.push(match by_client {
-                Some(spans) => Box::pin(call_lent(target, what, transfer, spans)),
+                Some(spans) => Box::pin(call_client_driven(target, what, transfer, spans)),
                 None => Box::pin(call(target, what, transfer, data, (slot, writes))),
             });
         }
@@ -322,7 +322,7 @@ impl Mover {
                 Way::Inline => None,
                 Way::Fast if registered && !writes => None,
                 Way::Fast => target.link.fast_slot(*len),
-                Way::ServerBased | Way::ClientBased => None,
+                Way::ServerDriven | Way::ClientDriven => None,
             };
             let few = || {
                 let pairs = pairs(file, target.placement, memory);
@@ -332,8 +332,8 @@ impl Mover {
                 Some(slot) if registered && few() => ShareWay::FastDirect(slot),
                 Some(slot) => ShareWay::Fast(slot),
                 None if way == Way::Inline => ShareWay::Inline,
-                None if way == Way::ClientBased => ShareWay::ClientBased,
-                None => ShareWay::ServerBased,
+                None if way == Way::ClientDriven => ShareWay::ClientDriven,
+                None => ShareWay::ServerDriven,
             };
             Share {
                 target,
@@ -397,7 +397,7 @@ impl Share<'_> {
                 debug_assert_eq!(filled.map(u64::from), Some(self.len));
                 Vec::new()
             }
-            ShareWay::FastDirect(_) | ShareWay::ServerBased | ShareWay::ClientBased => Vec::new(),
+            ShareWay::FastDirect(_) | ShareWay::ServerDriven | ShareWay::ClientDriven => Vec::new(),
         }
     }
 
@@ -426,7 +426,7 @@ impl Share<'_> {
                 });
                 (Memory::Fast { slot: slot.number }, writes.collect())
             }
-            (ShareWay::ServerBased | ShareWay::ClientBased, Some(reach), _) => {
+            (ShareWay::ServerDriven | ShareWay::ClientDriven, Some(reach), _) => {
                 (reach.clone(), Writes::new())
             }
             _ => (Memory::Inline, Writes::new()),
@@ -435,7 +435,7 @@ impl Share<'_> {
 
     /// Its bytes in the client's memory, in the order of the stream, if the client is to move them.
     fn by_client(&self, request: &Request, exposed: Option<&Reached>) -> Option<Vec<Span>> {
-        let exposed = exposed.filter(|_| matches!(self.way, ShareWay::ClientBased))?;
+        let exposed = exposed.filter(|_| matches!(self.way, ShareWay::ClientDriven))?;
         let pairs = pairs(&request.file, self.target.placement, &request.memory);
         Some(
             pairs
@@ -446,7 +446,7 @@ impl Share<'_> {
 
     /// Its buffers, for the call that uses them.
     fn take_slot(&mut self) -> Option<FastSlot> {
-        let way = std::mem::replace(&mut self.way, ShareWay::ServerBased);
+        let way = std::mem::replace(&mut self.way, ShareWay::ServerDriven);
         match way {
             ShareWay::Fast(slot) | ShareWay::FastDirect(slot) => Some(slot),
             other => {
@@ -516,14 +516,14 @@ async fn call(
     Ok(Answered::Message(accepted(index, call.await)?))
 }
 
-/// As [`call`], but this side moves the bytes if the server lends memory for them.
-async fn call_lent(
+/// As [`call`], but this side moves the bytes if the server opens a buffer for them.
+async fn call_client_driven(
     target: Target,
     what: (Operation, Class),
     transfer: Transfer,
     spans: Vec<Span>,
 ) -> Result<Answered, DataError> {
-    let by_client = lent::transfer(&target, what, transfer.clone(), spans);
+    let by_client = client_driven::transfer(&target, what, transfer.clone(), spans);
     match by_client.await? {
         Some(done) => Ok(Answered::Done(done)),
         None => call(target, what, transfer, Vec::new(), (None, Writes::new())).await,

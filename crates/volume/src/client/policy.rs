@@ -1,7 +1,7 @@
 //! Which way bytes travel, by how many they are.
 
 use crate::limits::FAST_LEN;
-use gannet_wire::volume::{INLINE_DATA_MAX, LENT_LEN_MAX};
+use gannet_wire::volume::{CLIENT_BUFFER_LEN_MAX, INLINE_DATA_MAX};
 
 /// Up to which length a server's share of a request travels which way. What is longer than both lengths, and what finds
 /// no buffer free, is moved by the server, to and from the client's memory, which is registered for it.
@@ -15,9 +15,10 @@ pub struct TransferPolicy {
     /// Bytes that travel through buffers which both sides keep registered; at most [`FAST_LEN`], which is what more
     /// counts as.
     pub fast_max: u32,
-    /// Longer ones, up to [`LENT_LEN_MAX`], are moved by the client, to and from memory that the server lends it. Not
-    /// the default: docs/decisions/0013-transfers.md says why. A server that lends nothing moves them itself.
-    pub client_based: bool,
+    /// Longer ones, up to [`CLIENT_BUFFER_LEN_MAX`], are moved by the client, to and from buffers that the server
+    /// opens. Not the default: docs/decisions/0013-transfers.md has the reason. A server that opens none moves them
+    /// itself.
+    pub client_driven: bool,
 }
 
 impl Default for TransferPolicy {
@@ -26,7 +27,7 @@ impl Default for TransferPolicy {
         TransferPolicy {
             inline_max: INLINE_DATA_MAX as u32,
             fast_max: FAST_LEN,
-            client_based: false,
+            client_driven: false,
         }
     }
 }
@@ -39,9 +40,9 @@ pub(super) enum Way {
     /// Through buffers that are registered already.
     Fast,
     /// By the server, from and to the client's memory.
-    ServerBased,
-    /// By the client, from and to memory that the server lends.
-    ClientBased,
+    ServerDriven,
+    /// By the client, from and to buffers that the server opens.
+    ClientDriven,
 }
 
 impl TransferPolicy {
@@ -52,10 +53,10 @@ impl TransferPolicy {
             Way::Inline
         } else if len <= u64::from(self.fast_max.min(FAST_LEN)) {
             Way::Fast
-        } else if self.client_based && len <= LENT_LEN_MAX {
-            Way::ClientBased
+        } else if self.client_driven && len <= CLIENT_BUFFER_LEN_MAX {
+            Way::ClientDriven
         } else {
-            Way::ServerBased
+            Way::ServerDriven
         }
     }
 }
@@ -68,12 +69,12 @@ mod tests {
     fn length_decides_and_bounds_hold() {
         let policy = TransferPolicy::default();
         let ways = [1, 4096, 4097, 65536, 65537].map(|len| policy.way(len));
-        let (inline, fast, server) = (Way::Inline, Way::Fast, Way::ServerBased);
+        let (inline, fast, server) = (Way::Inline, Way::Fast, Way::ServerDriven);
         assert_eq!(ways, [inline, inline, fast, fast, server]);
         let all = |max| TransferPolicy {
             inline_max: max,
             fast_max: max,
-            client_based: false,
+            client_driven: false,
         };
         assert_eq!(all(0).way(1), server);
         assert_eq!(
@@ -81,10 +82,10 @@ mod tests {
             [inline, fast, server]
         );
         let policy = TransferPolicy {
-            client_based: true,
+            client_driven: true,
             ..policy
         };
         let ways = [65536, 65537, 1 << 20, (1 << 20) + 1].map(|len| policy.way(len));
-        assert_eq!(ways, [fast, Way::ClientBased, Way::ClientBased, server]);
+        assert_eq!(ways, [fast, Way::ClientDriven, Way::ClientDriven, server]);
     }
 }

@@ -74,9 +74,9 @@ impl<V: Vfs> IoServer<V> {
                 let state = self.read_to(link, object.as_ref(), target, &pace).await?;
                 (Vec::new(), state)
             }
-            Memory::Lent { .. } => {
+            Memory::ClientDriven { .. } => {
                 let what = (&transfer, count, reference);
-                let read = self.read_lent(link, object.as_ref(), what, &pace);
+                let read = self.read_client_driven(link, object.as_ref(), what, &pace);
                 return Ok((read.await?, Vec::new()));
             }
         };

@@ -101,10 +101,11 @@ impl<V: Vfs> IoServer<V> {
                 link.settle();
                 stored?;
             }
-            Memory::Lent { number } => {
-                let lent = (link, *number, class);
+            Memory::ClientDriven { number } => {
+                let buffer = (link, *number, class);
                 let count = (count, &pace);
-                self.write_lent(lent, &transfer, count, target).await?;
+                self.write_client_driven(buffer, &transfer, count, target)
+                    .await?;
             }
         }
         let state = self.state_of(Some(&handle)).await?;
@@ -114,7 +115,7 @@ impl<V: Vfs> IoServer<V> {
             reference: None,
         };
         Ok(match transfer.memory {
-            Memory::Lent { .. } => self.written_lent(link, done),
+            Memory::ClientDriven { .. } => self.written_client_driven(link, done),
             _ => to_bytes(&done),
         })
     }

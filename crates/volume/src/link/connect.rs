@@ -110,7 +110,7 @@ pub async fn connect(
     let depth = provider.capabilities().read_depth_max;
     let options = ConnectOptions {
         private_data: hello.to_bytes().to_vec(),
-        // Its own Reads are of memory that a server lends it.
+        // Its own Reads are of client-driven buffers.
         ord: depth,
         ird: depth,
         receives: receives(&pool.messages),
@@ -191,7 +191,7 @@ fn make(
         holding: RefCell::new(activity.map(Holding::new)),
         state: RefCell::new(state),
         fast: RefCell::default(),
-        lending: OnceCell::new(),
+        client_buffers: OnceCell::new(),
         looking: Default::default(),
         queued: Notify::default(),
     });

@@ -28,8 +28,8 @@ pub struct Pool {
     pub(super) messages: Arena,
     /// One permit for each buffer for short transfers that may yet be made.
     room: Arc<Semaphore>,
-    /// For connections that are lent memory.
-    pub(super) lenders: Arc<Semaphore>,
+    /// For connections with client-driven buffers.
+    pub(super) client_buffers: Arc<Semaphore>,
     /// Registers our side of long transfers, where that must be done.
     pub(super) staging: Staging,
     /// What accepted connections share.
@@ -46,7 +46,7 @@ impl Pool {
             accepted: AcceptedLinks::new(messages.clone()),
             messages,
             room: Arc::new(Semaphore::new(FAST_SLOTS_HELD_MAX)),
-            lenders: super::lent::room(),
+            client_buffers: super::client_buffers::room(),
             staging: Staging::default(),
             terms: Rc::default(),
         }

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod attributes;
+mod client_driven;
 mod common;
 mod credits;
 mod cuts;
@@ -14,7 +15,6 @@ mod given_up;
 mod hostile_reads;
 mod intents;
 mod leases;
-mod lent;
 mod locks;
 mod orphans;
 mod overlap;

@@ -24,11 +24,11 @@ const LATENCY: Duration = Duration::from_micros(100);
 /// Ways in which long transfers travel.
 const POLICIES: [TransferPolicy; 2] = [by(false), by(true)];
 
-const fn by(client_based: bool) -> TransferPolicy {
+const fn by(client_driven: bool) -> TransferPolicy {
     TransferPolicy {
         inline_max: 0,
         fast_max: 0,
-        client_based,
+        client_driven,
     }
 }
 

@@ -122,7 +122,7 @@ fn every_way_moves_the_same_bytes() {
             let policy = TransferPolicy {
                 inline_max,
                 fast_max,
-                client_based: false,
+                client_driven: false,
             };
             let mover = Mover::new(targets[0].link.endpoint().domain(), policy);
             for round in 0..4u8 {

@@ -131,9 +131,9 @@ operations! {
     /// I/O server: which objects it has.
     Objects = 0x0309,
     /// I/O server: memory of its own, for a client to write to by RDMA.
-    Lend = 0x0310,
-    /// I/O server: memory that it has lent and that the client is done with.
-    Return = 0x0311,
+    OpenBuffer = 0x0310,
+    /// I/O server: the number of a client-driven buffer that the client is done with.
+    CloseBuffer = 0x0311,
     /// I/O server, from the manager: which term it knows, the beginning of one, or that one goes on.
     Term = 0x0312,
     /// I/O server: references to objects, and what of them is in memory.

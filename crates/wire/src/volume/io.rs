@@ -171,9 +171,9 @@ pub enum Memory {
     /// In several regions of the client's memory, one for each allocation: the stream's pieces in their order, at most
     /// [`PIECES_MAX`], each with its key. The server moves them by RDMA.
     Regions(Vec<RegionPiece>),
-    /// In memory that the server lends, which the client writes to before it asks for a WRITE, and reads from when it
+    /// In a client-driven buffer, which the client writes to before it asks for a WRITE, and reads from when it
     /// has the answer of a READ.
-    Lent {
+    ClientDriven {
         /// WRITE: which. READ: 0, the answer says which.
         number: u64,
     },
@@ -195,7 +195,7 @@ impl Memory {
             Memory::Region { shape, .. } => Some(shape.len()),
             // At most PIECES_MAX times 2^32: no overflow.
             Memory::Regions(pieces) => Some(pieces.iter().map(|it| u64::from(it.piece.len)).sum()),
-            Memory::Inline | Memory::Fast { .. } | Memory::Lent { .. } => None,
+            Memory::Inline | Memory::Fast { .. } | Memory::ClientDriven { .. } => None,
         }
     }
 }
@@ -230,7 +230,7 @@ impl Encode for Memory {
                 encoder.u32(*key);
                 shape.encode(encoder);
             }
-            Memory::Lent { number } => {
+            Memory::ClientDriven { number } => {
                 encoder.u32(3);
                 encoder.u64(*number);
             }
@@ -258,7 +258,7 @@ impl Decode<'_> for Memory {
             }),
             3 => {
                 let number = decoder.u64()?;
-                Ok(Memory::Lent { number })
+                Ok(Memory::ClientDriven { number })
             }
             4 => {
                 let count = decoder.length(PIECES_MAX)?;
@@ -524,7 +524,10 @@ mod tests {
         let file = Shape::contiguous(1 << 40, 4096).unwrap();
         there_and_back(&transfer(file.clone(), Memory::Inline));
         there_and_back(&transfer(file.clone(), Memory::Fast { slot: 3 }));
-        there_and_back(&transfer(file.clone(), Memory::Lent { number: 1 << 40 }));
+        there_and_back(&transfer(
+            file.clone(),
+            Memory::ClientDriven { number: 1 << 40 },
+        ));
         let shape = Shape::contiguous(0, 4096).unwrap();
         there_and_back(&transfer(file.clone(), Memory::Region { key: 5, shape }));
         there_and_back(&transfer(file, regions([(5, 0, 4000), (6, 1 << 40, 96)])));

@@ -72,7 +72,7 @@ struct Plan {
     full: bool,
     fabric: FabricProfile,
     /// Clients move long transfers themselves.
-    client_based: bool,
+    client_driven: bool,
     /// Some clients have the volume mounted.
     mounts: Option<Mounts>,
     /// Some faults last longer than leases, capabilities and deadlines do.
@@ -176,7 +176,7 @@ impl Plan {
                 connect_failures_per_mille: random.below(2) * 100,
                 ..FabricProfile::default()
             },
-            client_based: random.chance(400),
+            client_driven: random.chance(400),
             mounts: None,
             long_faults: random.chance(400),
             reads,
@@ -192,10 +192,10 @@ impl Plan {
 
     fn policy(&self) -> TransferPolicy {
         let usual = TransferPolicy::default();
-        match self.client_based {
+        match self.client_driven {
             true => TransferPolicy {
                 fast_max: usual.inline_max,
-                client_based: true,
+                client_driven: true,
                 ..usual
             },
             false => usual,

@@ -26,7 +26,7 @@ fn load(len: usize, writes: bool, (inline_max, fast_max): (u32, u32), registered
         policy: TransferPolicy {
             inline_max,
             fast_max,
-            client_based: false,
+            client_driven: false,
         },
         registered,
         // Fast RDMA buffers are made by the first transfer that asks for one.

@@ -1,23 +1,23 @@
-//! Memory that an I/O server lends to a client, which moves the bytes of long transfers itself: client-based RDMA.
+//! Client-driven buffers: memory of an I/O server that it opens to a client, which moves the bytes of long transfers.
 
-use super::{LENT_LEN_MAX, TransferDone};
+use super::{CLIENT_BUFFER_LEN_MAX, TransferDone};
 use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
 
 /// Memory of an I/O server that the client may reach by RDMA for a short while: to write to, when it was asked for or
 /// comes with the answer of a WRITE; to read from, when it comes with the answer of a READ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lent {
+pub struct ClientBuffer {
     /// What the two sides call it; the server never gives the same number twice on a connection.
     pub number: u64,
     /// The key of the memory.
     pub key: u32,
     /// Of its first byte, in the key's own terms.
     pub offset: u64,
-    /// Bytes, from 1 to [`LENT_LEN_MAX`].
+    /// Bytes, from 1 to [`CLIENT_BUFFER_LEN_MAX`].
     pub len: u32,
 }
 
-impl Encode for Lent {
+impl Encode for ClientBuffer {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         encoder.u64(self.number);
         encoder.u32(self.key);
@@ -26,31 +26,31 @@ impl Encode for Lent {
     }
 }
 
-impl Decode<'_> for Lent {
-    fn decode(decoder: &mut Decoder<'_>) -> Result<Lent, XdrError> {
-        let lent = Lent {
+impl Decode<'_> for ClientBuffer {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<ClientBuffer, XdrError> {
+        let buffer = ClientBuffer {
             number: decoder.u64()?,
             key: decoder.u32()?,
             offset: decoder.u64()?,
             len: decoder.u32()?,
         };
-        let len = u64::from(lent.len);
+        let len = u64::from(buffer.len);
         // No address within it overflows.
-        let fits = lent.offset.checked_add(len).is_some();
-        match fits && (1..=LENT_LEN_MAX).contains(&len) {
-            true => Ok(lent),
+        let fits = buffer.offset.checked_add(len).is_some();
+        match fits && (1..=CLIENT_BUFFER_LEN_MAX).contains(&len) {
+            true => Ok(buffer),
             false => Err(XdrError::Value),
         }
     }
 }
 
 record! {
-    /// The answer to a transfer by [`super::Memory::Lent`].
-    LentDone {
-        /// What came of it. A READ for which there was no memory to lend has moved nothing: 0 bytes.
+    /// The answer to a transfer by [`super::Memory::ClientDriven`].
+    ClientDrivenDone {
+        /// What came of it. A READ for which there was no buffer has moved nothing: 0 bytes.
         done: TransferDone,
         /// READ: where the bytes are. WRITE: memory for the next one, if there is some.
-        lent: Option<Lent>,
+        buffer: Option<ClientBuffer>,
     }
 }
 
@@ -62,7 +62,7 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
-    const LENT: Lent = Lent {
+    const BUFFER: ClientBuffer = ClientBuffer {
         number: 0x0102_0304_0506_0708,
         key: 0x1112_1314,
         offset: 0x2122_2324_2526_2728,
@@ -82,11 +82,11 @@ mod tests {
             1, 2, 3, 4, 5, 6, 7, 8, 0x11, 0x12, 0x13, 0x14, // number, key
             0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, 0, 3, 2, 1, // offset, length
         ];
-        assert_eq!(bytes_of(&Some(LENT)), expected);
-        assert_eq!(from_bytes(&expected), Ok(Some(LENT)));
-        assert_eq!(from_bytes(&[0; 4]), Ok(None::<Lent>), "nothing");
+        assert_eq!(bytes_of(&Some(BUFFER)), expected);
+        assert_eq!(from_bytes(&expected), Ok(Some(BUFFER)));
+        assert_eq!(from_bytes(&[0; 4]), Ok(None::<ClientBuffer>), "nothing");
         for len in 0..expected.len() {
-            let short = from_bytes::<Option<Lent>>(&expected[..len]);
+            let short = from_bytes::<Option<ClientBuffer>>(&expected[..len]);
             assert_eq!(short, Err(XdrError::Short));
         }
     }
@@ -108,8 +108,8 @@ mod tests {
             state,
             reference: None,
         };
-        for lent in [None, Some(LENT)] {
-            let answer = LentDone { done, lent };
+        for buffer in [None, Some(BUFFER)] {
+            let answer = ClientDrivenDone { done, buffer };
             assert_eq!(from_bytes(&bytes_of(&answer)), Ok(answer));
         }
     }
@@ -117,13 +117,13 @@ mod tests {
     #[test]
     fn memory_that_cannot_be_is_refused() {
         let far = u64::MAX - 1;
-        for (offset, len) in [(0, 0), (0, LENT_LEN_MAX as u32 + 1), (far, 2)] {
-            let lent = Lent {
+        for (offset, len) in [(0, 0), (0, CLIENT_BUFFER_LEN_MAX as u32 + 1), (far, 2)] {
+            let buffer = ClientBuffer {
                 offset,
                 len,
-                ..LENT
+                ..BUFFER
             };
-            let refused = from_bytes::<Lent>(&bytes_of(&lent));
+            let refused = from_bytes::<ClientBuffer>(&bytes_of(&buffer));
             assert_eq!(refused, Err(XdrError::Value));
         }
     }

@@ -1,4 +1,4 @@
-//! Client-based RDMA in the simulator: I/O servers lend memory, and clients move the bytes.
+//! Client-driven buffers in the simulator: I/O servers open memory, and clients move the bytes.
 #![allow(clippy::unwrap_used)]
 
 use crate::servers;
@@ -7,10 +7,11 @@ use gannet_fabric::{RemoteAddress, RemoteKey, Source};
 use gannet_runtime::{Buffer, sleep};
 use gannet_volume::client::TransferPolicy;
 use gannet_volume::client::data::{Mover, Target};
-use gannet_volume::limits::{LENT_AGE, LENT_TO_ONE_MAX};
+use gannet_volume::limits::{CLIENT_BUFFER_AGE, CLIENT_BUFFER_BYTES_MAX};
 use gannet_volume::link::Message;
 use gannet_wire::volume::{
-    Class, Lent, LentDone, Memory, ObjectRange, Operation, Stability, Status, Transfer,
+    Class, ClientBuffer, ClientDrivenDone, Memory, ObjectRange, Operation, Stability, Status,
+    Transfer,
 };
 use gannet_wire::xdr::{Encode, Encoder, from_bytes};
 use servers::{Bed, capability, connect_all, contiguous, noise, read, request};
@@ -22,17 +23,17 @@ const UNIT: u32 = 1 << 20;
 const BY_CLIENT: TransferPolicy = TransferPolicy {
     inline_max: 0,
     fast_max: 0,
-    client_based: true,
+    client_driven: true,
 };
 
-fn client_based(targets: &[Target]) -> Mover {
+fn client_driven(targets: &[Target]) -> Mover {
     Mover::new(targets[0].link.endpoint().domain(), BY_CLIENT)
 }
 
 #[test]
 fn the_client_moves_long_transfers_if_that_is_chosen() {
     Bed::new(8, 3).run(65_536, |targets| async move {
-        let mover = client_based(&targets);
+        let mover = client_driven(&targets);
         // The last is more than a server lends.
         for (round, len) in [1usize, 3000, 400_000, 3 << 20, 5 << 20]
             .into_iter()
@@ -61,13 +62,15 @@ fn the_client_moves_long_transfers_if_that_is_chosen() {
     });
 }
 
-async fn lend(target: &Target, len: u64) -> Option<Lent> {
+async fn open_buffer(target: &Target, len: u64) -> Option<ClientBuffer> {
     let capability = capability(1);
     let body = bytes_of(&ObjectRange {
         capability,
         size: len,
     });
-    let answer = target.link.call(Operation::Lend, Class::Bulk, &body, &[]);
+    let answer = target
+        .link
+        .call(Operation::OpenBuffer, Class::Bulk, &body, &[]);
     let answer = answer.await.unwrap();
     assert_eq!(answer.header.status, Ok(()));
     from_bytes(answer.body()).unwrap()
@@ -79,11 +82,11 @@ fn bytes_of(value: &impl Encode) -> Vec<u8> {
     body
 }
 
-/// Writes to lent memory by RDMA, and says nothing.
-async fn write_to(target: &Target, lent: Lent, len: usize) {
+/// Writes to a buffer by RDMA, and reports nothing.
+async fn write_to(target: &Target, buffer: ClientBuffer, len: usize) {
     let place = RemoteAddress {
-        key: RemoteKey(lent.key),
-        offset: lent.offset,
+        key: RemoteKey(buffer.key),
+        offset: buffer.offset,
     };
     let source = Source::Buffer {
         buffer: Buffer::from_vec(vec![7; len]),
@@ -92,7 +95,7 @@ async fn write_to(target: &Target, lent: Lent, len: usize) {
     target.link.write(source, place).await;
 }
 
-/// Asks for a WRITE of what lies in lent memory.
+/// Asks for a WRITE of the bytes in a buffer.
 async fn say_done(target: &Target, number: u64, len: usize) -> Message {
     let body = bytes_of(&Transfer {
         capability: capability(1),
@@ -100,7 +103,7 @@ async fn say_done(target: &Target, number: u64, len: usize) -> Message {
         stability: Stability::Unstable,
         wants_reference: false,
         file: contiguous(0, len),
-        memory: Memory::Lent { number },
+        memory: Memory::ClientDriven { number },
     });
     let answer = target.link.call(Operation::Write, Class::Bulk, &body, &[]);
     answer.await.unwrap()
@@ -115,33 +118,33 @@ fn a_client_that_never_says_done_holds_memory_for_a_while_and_no_more_than_its_o
         let silent = connect_all(&fabric, &node, &addresses, UNIT).await;
         let other = connect_all(&fabric, &client, &addresses, UNIT).await;
         let runtime = client.runtime();
-        let mut lent = Vec::new();
-        while let Some(more) = lend(&silent[0], 256 << 10).await {
-            lent.push(more);
+        let mut buffers = Vec::new();
+        while let Some(more) = open_buffer(&silent[0], 256 << 10).await {
+            buffers.push(more);
         }
-        let sum: u64 = lent.iter().map(|it| u64::from(it.len)).sum();
-        assert_eq!(sum, LENT_TO_ONE_MAX as u64);
+        let sum: u64 = buffers.iter().map(|it| u64::from(it.len)).sum();
+        assert_eq!(sum, CLIENT_BUFFER_BYTES_MAX as u64);
         // It may go on as everybody does, and others do not notice.
         let bytes = noise(3 << 20, 1);
         for targets in [&silent, &other] {
             let mut buffer = Buffer::from_vec(bytes.clone());
             let request = request(0, bytes.len());
             for _ in 0..2 {
-                let mover = client_based(targets);
+                let mover = client_driven(targets);
                 let written = mover
                     .write(targets, Stability::Unstable, &request, &mut buffer)
                     .await;
                 written.unwrap();
             }
         }
-        write_to(&silent[0], lent[0], 1000).await;
-        sleep(&runtime, LENT_AGE / 2).await;
-        assert!(!silent[0].link.is_over(), "it is still lent");
-        assert!(lend(&silent[0], 1).await.is_none());
-        sleep(&runtime, LENT_AGE).await;
+        write_to(&silent[0], buffers[0], 1000).await;
+        sleep(&runtime, CLIENT_BUFFER_AGE / 2).await;
+        assert!(!silent[0].link.is_over(), "the buffer is still open");
+        assert!(open_buffer(&silent[0], 1).await.is_none());
+        sleep(&runtime, CLIENT_BUFFER_AGE).await;
         // All of it is taken back: there is memory again, and the old keys are of no use.
-        assert!(lend(&silent[0], 1 << 20).await.is_some());
-        write_to(&silent[0], lent[1], 1000).await;
+        assert!(open_buffer(&silent[0], 1 << 20).await.is_some());
+        write_to(&silent[0], buffers[1], 1000).await;
         sleep(&runtime, Duration::from_millis(10)).await;
         assert!(silent[0].link.is_over(), "it is cut off");
         assert!(read(&other, 0, bytes.len()).await == bytes);
@@ -157,25 +160,25 @@ fn memory_that_was_given_back_is_out_of_reach() {
         let targets = connect_all(&fabric, &client, &addresses, UNIT).await;
         let other = connect_all(&fabric, &client, &addresses, UNIT).await;
         let target = &targets[0];
-        let lent = lend(target, 100_000).await.unwrap();
-        write_to(target, lent, 100_000).await;
-        let answer = say_done(target, lent.number, 100_000).await;
+        let buffer = open_buffer(target, 100_000).await.unwrap();
+        write_to(target, buffer, 100_000).await;
+        let answer = say_done(target, buffer.number, 100_000).await;
         assert_eq!(answer.header.status, Ok(()));
-        let done: LentDone = from_bytes(answer.body()).unwrap();
+        let done: ClientDrivenDone = from_bytes(answer.body()).unwrap();
         assert_eq!(done.done.count, 100_000);
-        let next = done.lent.unwrap();
-        assert!(next.number > lent.number && next.key != lent.key);
+        let next = done.buffer.unwrap();
+        assert!(next.number > buffer.number && next.key != buffer.key);
         assert!(read(&targets, 0, 100_000).await == vec![7; 100_000]);
         // The same again: that memory is not there any more, and what is there is not for so many bytes.
         for (number, len, status) in [
-            (lent.number, 100_000, Status::Jukebox),
+            (buffer.number, 100_000, Status::Jukebox),
             (next.number, 200_000, Status::Inval),
         ] {
             let answer = say_done(target, number, len).await;
             assert_eq!(answer.header.status, Err(status));
         }
         assert!(!target.link.is_over());
-        write_to(target, lent, 1).await;
+        write_to(target, buffer, 1).await;
         sleep(&client.runtime(), Duration::from_millis(10)).await;
         assert!(target.link.is_over(), "its key is revoked");
         assert!(read(&other, 0, 100_000).await == vec![7; 100_000]);

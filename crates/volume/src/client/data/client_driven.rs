@@ -1,15 +1,15 @@
-//! Client-based RDMA: this side moves the bytes, to and from memory that the server lends.
+//! Client-driven transfers: this side moves the bytes, to and from buffers that the server opens.
 
 use super::{DataError, Target, accepted};
 use crate::link::Link;
 use gannet_fabric::{RemoteAddress, RemoteKey, Source, Span};
 use gannet_wire::volume::{
-    Class, Lent, LentDone, Memory, ObjectRange, Operation, Transfer, TransferDone,
+    Class, ClientBuffer, ClientDrivenDone, Memory, ObjectRange, Operation, Transfer, TransferDone,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 
 /// Moves a server's share of a READ or WRITE: `spans` are its bytes in our memory, in the order of the stream. `None`:
-/// the server lends nothing now.
+/// the server opens no buffer now.
 pub(super) async fn transfer(
     target: &Target,
     (operation, class): (Operation, Class),
@@ -30,20 +30,20 @@ async fn write(
 ) -> Result<Option<TransferDone>, DataError> {
     let link = &target.link;
     let len = spans.iter().map(|span| u64::from(span.len)).sum();
-    let lent = match link.usable(len) {
-        Some(lent) => Some(lent),
+    let buffer = match link.usable_buffer(len) {
+        Some(buffer) => Some(buffer),
         None => ask(target, class, &transfer, len).await?,
     };
-    let Some(lent) = lent.filter(|lent| u64::from(lent.len) >= len) else {
+    let Some(buffer) = buffer.filter(|buffer| u64::from(buffer.len) >= len) else {
         return Ok(None);
     };
-    for (span, place) in beside(spans, &lent) {
+    for (span, place) in beside(spans, &buffer) {
         link.write(Source::Span(span), place).await;
     }
-    let number = lent.number;
+    let number = buffer.number;
     let answer = call(target, (Operation::Write, class), transfer, number).await?;
-    if let Some(next) = answer.lent {
-        link.may_use(next);
+    if let Some(next) = answer.buffer {
+        link.note_usable_buffer(next);
     }
     Ok(Some(answer.done))
 }
@@ -57,30 +57,33 @@ async fn read(
     let index = target.placement.index;
     let len: u64 = spans.iter().map(|span| u64::from(span.len)).sum();
     let answer = call(target, (Operation::Read, class), transfer, 0).await?;
-    let Some(lent) = answer.lent else {
+    let Some(buffer) = answer.buffer else {
         return Ok(None);
     };
     let link: &Link = &target.link;
-    if u64::from(lent.len) < len {
+    if u64::from(buffer.len) < len {
         return Err(DataError::Nonsense { index });
     }
-    let read = link.read_into(beside(spans, &lent)).await;
+    let read = link.read_into(beside(spans, &buffer)).await;
     read.map_err(|error| DataError::Link { index, error })?;
-    link.tell(Operation::Return, class, to_bytes(&lent.number));
+    link.call_detached(Operation::CloseBuffer, class, to_bytes(&buffer.number));
     Ok(Some(answer.done))
 }
 
-/// Asks for memory to write to.
+/// Asks for a buffer to write to.
 async fn ask(
     target: &Target,
     class: Class,
     transfer: &Transfer,
     size: u64,
-) -> Result<Option<Lent>, DataError> {
+) -> Result<Option<ClientBuffer>, DataError> {
     let index = target.placement.index;
     let capability = transfer.capability;
     let body = to_bytes(&ObjectRange { capability, size });
-    let answer = target.link.call(Operation::Lend, class, &body, &[]).await;
+    let answer = target
+        .link
+        .call(Operation::OpenBuffer, class, &body, &[])
+        .await;
     let answer = accepted(index, answer)?;
     from_bytes(answer.body()).map_err(|_| DataError::Nonsense { index })
 }
@@ -90,20 +93,20 @@ async fn call(
     (operation, class): (Operation, Class),
     transfer: Transfer,
     number: u64,
-) -> Result<LentDone, DataError> {
+) -> Result<ClientDrivenDone, DataError> {
     let index = target.placement.index;
-    let memory = Memory::Lent { number };
+    let memory = Memory::ClientDriven { number };
     let body = to_bytes(&Transfer { memory, ..transfer });
     let answer = target.link.call(operation, class, &body, &[]).await;
     let answer = accepted(index, answer)?;
     from_bytes(answer.body()).map_err(|_| DataError::Nonsense { index })
 }
 
-/// Our bytes and where they are in lent memory, which holds them one behind the other.
-fn beside(spans: Vec<Span>, lent: &Lent) -> Vec<(Span, RemoteAddress)> {
-    let mut offset = lent.offset;
+/// Our bytes and where they are in the server's buffer, which holds them one behind the other.
+fn beside(spans: Vec<Span>, buffer: &ClientBuffer) -> Vec<(Span, RemoteAddress)> {
+    let mut offset = buffer.offset;
     let places = spans.into_iter().map(|span| {
-        let key = RemoteKey(lent.key);
+        let key = RemoteKey(buffer.key);
         let place = RemoteAddress { key, offset };
         offset += u64::from(span.len);
         (span, place)

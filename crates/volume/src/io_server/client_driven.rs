@@ -1,0 +1,107 @@
+//! Client-driven buffers: the server opens memory, and the client moves the bytes to it and from it by RDMA.
+
+use super::walk::Pace;
+use super::write::Target;
+use super::{IoServer, parse};
+use crate::link::Link;
+use gannet_fabric::Access;
+use gannet_vfs::{FileHandle, Status, Vfs};
+use gannet_wire::volume::{
+    CLIENT_BUFFER_LEN_MAX, Capability, Class, ClientBuffer, ClientDrivenDone, ObjectRange,
+    ObjectReference, Transfer, TransferDone,
+};
+use gannet_wire::xdr::to_bytes;
+
+impl<V: Vfs> IoServer<V> {
+    /// Opens a buffer to write to, if there is memory.
+    pub(super) fn open_buffer(&self, link: &Link, body: &[u8]) -> Result<Vec<u8>, Status> {
+        let ObjectRange { capability, size } = parse(body)?;
+        self.check(&capability, Capability::WRITE)?;
+        Ok(to_bytes(&open_for_write(link, size)))
+    }
+
+    /// The client is done with a buffer, which may have been closed already.
+    pub(super) async fn close_buffer(&self, link: &Link, body: &[u8]) -> Result<Vec<u8>, Status> {
+        drop(link.close_buffer(parse(body)?).await);
+        Ok(Vec::new())
+    }
+
+    /// Stores what the client has written to a buffer.
+    pub(super) async fn write_client_driven(
+        &self,
+        (link, number, class): (&Link, u64, Class),
+        transfer: &Transfer,
+        (count, pace): (u64, &Pace),
+        target: Target<'_>,
+    ) -> Result<(), Status> {
+        // Closed before it is read: otherwise the client could change bytes while they are stored. A client that came
+        // too late may try again.
+        let buffer = link.close_buffer(number).await.ok_or(Status::Jukebox)?;
+        if count > buffer.len() as u64 {
+            return Err(Status::Inval);
+        }
+        let scheduler = match class {
+            Class::Metadata | Class::Small => &self.small,
+            Class::Bulk | Class::Background => &self.writes,
+        };
+        let _permit = scheduler.take((link.endpoint().id(), class), count).await;
+        // Fits: it is in memory.
+        let source = (buffer, 0..count as usize);
+        self.store_own(target, transfer, source, pace).await
+    }
+
+    /// The answer to a WRITE by a client-driven buffer: one for the next WRITE comes with it.
+    pub(super) fn written_client_driven(&self, link: &Link, done: TransferDone) -> Vec<u8> {
+        let buffer = open_for_write(link, done.count);
+        to_bytes(&ClientDrivenDone { done, buffer })
+    }
+
+    /// Copies a READ's bytes to memory, and opens that.
+    pub(super) async fn read_client_driven(
+        &self,
+        (link, class): (&Link, Class),
+        object: Option<&FileHandle>,
+        (transfer, count, reference): (&Transfer, u64, Option<ObjectReference>),
+        pace: &Pace,
+    ) -> Result<Vec<u8>, Status> {
+        let nothing = |state| ClientDrivenDone {
+            done: TransferDone {
+                count: 0,
+                state,
+                reference,
+            },
+            buffer: None,
+        };
+        let buffer = Some(count).filter(|it| *it <= CLIENT_BUFFER_LEN_MAX);
+        let Some(buffer) = buffer.and_then(|count| link.client_buffer_memory(count)) else {
+            return Ok(to_bytes(&nothing(self.state_of(object).await?)));
+        };
+        let _permit = match class {
+            Class::Metadata | Class::Small => None,
+            Class::Bulk | Class::Background => {
+                let flow = (link.endpoint().id(), class);
+                Some(self.reads.take(flow, count).await)
+            }
+        };
+        let gathered = self.gather_own(object, transfer, buffer, pace).await;
+        let (buffer, state) = gathered?;
+        Ok(to_bytes(
+            &match link.open_buffer(buffer, Access::RemoteRead) {
+                None => nothing(state),
+                buffer => ClientDrivenDone {
+                    done: TransferDone {
+                        count,
+                        state,
+                        reference,
+                    },
+                    buffer,
+                },
+            },
+        ))
+    }
+}
+
+fn open_for_write(link: &Link, len: u64) -> Option<ClientBuffer> {
+    let len = Some(len).filter(|len| (1..=CLIENT_BUFFER_LEN_MAX).contains(len))?;
+    link.open_buffer(link.client_buffer_memory(len)?, Access::RemoteWrite)
+}
