@@ -28,7 +28,7 @@ const OPERATIONS: u32 = 200;
 /// No way but the server's: every way shut.
 const SERVER_BASED: TransferPolicy = TransferPolicy {
     inline_max: 0,
-    fast_max: 0,
+    eager_max: 0,
     client_driven: false,
 };
 
@@ -65,12 +65,12 @@ fn main() -> Outcome<()> {
 async fn schemes(runtime: &Handle, address: SocketAddr, key: &Path) -> Outcome<()> {
     let inline = TransferPolicy {
         inline_max: 4096,
-        fast_max: 0,
+        eager_max: 0,
         client_driven: false,
     };
     let fast = TransferPolicy {
         inline_max: 0,
-        fast_max: 65_536,
+        eager_max: 65_536,
         client_driven: false,
     };
     let all = [

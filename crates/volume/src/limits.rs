@@ -164,12 +164,12 @@ pub const OPERATION_DEADLINE: Duration = Duration::from_secs(20);
 pub const ATTEMPT_PAUSE: Duration = Duration::from_millis(100);
 /// Capabilities that a client remembers.
 pub const CAPABILITIES_MAX: usize = 1 << 14;
-/// Bytes of one buffer that a connection keeps for short transfers (the paper's threshold).
-pub const FAST_LEN: u32 = 64 << 10;
-/// Such buffers of each side of a connection.
-pub const FAST_SLOTS: u32 = 8;
-/// Such buffers of all connections of a core: those that come when there is no room left go without.
-pub const FAST_SLOTS_HELD_MAX: usize = 256 * FAST_SLOTS as usize;
+/// Bytes of one eager buffer (the threshold of Wu, Wyckoff and Panda).
+pub const EAGER_LEN: u32 = 64 << 10;
+/// Eager buffers of each end of a connection.
+pub const EAGER_BUFFERS: u32 = 8;
+/// Eager buffers of all connections of a core: connections that come when there is no room left have none.
+pub const EAGER_BUFFERS_HELD_MAX: usize = 256 * EAGER_BUFFERS as usize;
 /// Bytes of the client-driven buffers of one connection.
 pub const CLIENT_BUFFER_BYTES_MAX: usize = 2 << 20;
 /// Connections of a core that have such buffers at a time; others get none.

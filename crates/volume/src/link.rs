@@ -8,7 +8,7 @@ mod class;
 mod client_buffers;
 mod connect;
 mod drive;
-mod fast;
+mod eager;
 mod holding;
 mod optimistic;
 mod queue;
@@ -17,13 +17,13 @@ mod term;
 
 pub use class::TrafficClasses;
 pub use connect::{Identity, Session, accept, connect};
-pub(crate) use fast::FastSlot;
-pub use fast::Pool;
+pub(crate) use eager::EagerBuffer;
+pub use eager::Pool;
 pub(crate) use queue::Hold;
 
 use crate::limits::{CALL_DEADLINE, OUTGOING_MAX, READ_DEADLINE};
 use client_buffers::ClientBuffers;
-use fast::Fast;
+use eager::EagerBuffers;
 use gannet_fabric::{Connected, RegisterError, RemoteAddress, Source, Span};
 use gannet_runtime::{Buffer, Handle, Instant, LocalFuture, Notify, timeout};
 use gannet_wire::volume::{
@@ -63,7 +63,7 @@ pub struct Message {
     pub header: MessageHeader,
     buffer: Buffer,
     /// Of an answer: the buffers that its request was made with.
-    pub(crate) slot: Option<FastSlot>,
+    pub(crate) slot: Option<EagerBuffer>,
 }
 
 impl Message {
@@ -158,7 +158,7 @@ struct Shared {
     /// Of an accepted connection, until it is over.
     holding: RefCell<Option<Holding>>,
     state: RefCell<State>,
-    fast: RefCell<Fast>,
+    eager: RefCell<EagerBuffers>,
     /// Of connections with client-driven buffers, which few have.
     client_buffers: OnceCell<Box<RefCell<ClientBuffers>>>,
     looking: Looking,
@@ -258,7 +258,7 @@ impl Link {
     /// nobody waits for it any more; given up at a [`Link::call_deadline`].
     pub(crate) async fn call_with(
         &self,
-        (slot, deadline): (Option<FastSlot>, Instant),
+        (slot, deadline): (Option<EagerBuffer>, Instant),
         (operation, class): (Operation, Class),
         body: &[u8],
         data: &[u8],
@@ -494,7 +494,7 @@ impl Shared {
         // What they hold may have something to say when it goes.
         drop(over);
         self.leave_place();
-        drop(self.fast.take());
+        drop(self.eager.take());
         if let Some(buffers) = self.client_buffers.get() {
             drop(buffers.take());
         }

@@ -72,7 +72,7 @@ pub const INLINE_DATA_MAX: usize = 4096;
 /// Most bytes of a body, and of a body and the data behind it.
 pub const BODY_MAX: usize = MESSAGE_MAX - HEADER_LEN;
 /// Most buffers that one side of a connection keeps for the other's short transfers.
-pub const FAST_SLOTS_MAX: usize = 64;
+pub const EAGER_BUFFERS_MAX: usize = 64;
 /// Most bytes of memory that an I/O server lends at a time.
 pub const CLIENT_BUFFER_LEN_MAX: u64 = 1 << 20;
 /// Most pieces of an explicit list.

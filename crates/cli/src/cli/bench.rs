@@ -4,7 +4,7 @@ use super::{ClientOptions, parse_seconds, url_parser};
 use crate::size;
 use clap::{Args, Subcommand, ValueEnum};
 use gannet::url::Url;
-use gannet_volume::limits::FAST_LEN;
+use gannet_volume::limits::EAGER_LEN;
 use gannet_wire::volume::INLINE_DATA_MAX;
 use serde::Serialize;
 use std::time::Duration;
@@ -74,7 +74,7 @@ pub struct TransferOptions {
     pub inline_max: Option<u32>,
     /// gannet://: longer ones up to this length through buffers that both sides keep registered [default: 64K, the
     /// most]; the server moves what is longer
-    #[arg(long, value_name = "SIZE", value_parser = share_up_to(FAST_LEN))]
+    #[arg(long, value_name = "SIZE", value_parser = share_up_to(EAGER_LEN))]
     pub fast_max: Option<u32>,
     /// gannet://: the client moves what is longer, up to 1M, to and from memory that the server lends it
     #[arg(long)]

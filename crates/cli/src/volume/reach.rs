@@ -51,7 +51,7 @@ fn policy(options: &TransferOptions) -> TransferPolicy {
     let usual = TransferPolicy::default();
     TransferPolicy {
         inline_max: options.inline_max.unwrap_or(usual.inline_max),
-        fast_max: options.fast_max.unwrap_or(usual.fast_max),
+        eager_max: options.fast_max.unwrap_or(usual.eager_max),
         client_driven: options.client_based,
     }
 }

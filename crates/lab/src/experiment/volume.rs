@@ -335,7 +335,7 @@ async fn register(
 ) -> Result<(VolumeFs, Buffer), Failure> {
     let by_server = TransferPolicy {
         inline_max: 0,
-        fast_max: 0,
+        eager_max: 0,
         client_driven: false,
     };
     let fs = Rc::new(as_published(fs, by_server));

@@ -59,7 +59,7 @@ fn small_write(len: u32, inline_max: u32, fast_max: u32, registered: bool) -> f6
         access: Access::Contiguous(len),
         policy: TransferPolicy {
             inline_max,
-            fast_max,
+            eager_max: fast_max,
             client_driven: false,
         },
         registered,

@@ -8,7 +8,7 @@ use super::policy::{TransferPolicy, Way};
 use super::references::References;
 use crate::layout::{own_len, pairs};
 use crate::limits::{DIRECT_PIECES_MAX, SMALL_MAX};
-use crate::link::{FastSlot, Link, LinkError, Message};
+use crate::link::{EagerBuffer, Link, LinkError, Message};
 use gannet_fabric::{Access, Domain, RegisterError, RemoteAddress, Scope, Source, Span};
 use gannet_runtime::{Buffer, LocalFuture, all};
 use gannet_wire::volume::{
@@ -100,9 +100,9 @@ struct Share<'a> {
 enum ShareWay {
     Inline,
     /// Through these buffers.
-    Fast(FastSlot),
+    Eager(EagerBuffer),
     /// WRITE: from the client's memory, which is registered, to the server's buffer.
-    FastDirect(FastSlot),
+    EagerDirect(EagerBuffer),
     ServerDriven,
     ClientDriven,
 }
@@ -118,8 +118,8 @@ impl Share<'_> {
     /// Needs the client's memory to be registered.
     fn is_direct(&self) -> bool {
         match self.way {
-            ShareWay::Inline | ShareWay::Fast(_) => false,
-            ShareWay::FastDirect(_) | ShareWay::ServerDriven | ShareWay::ClientDriven => true,
+            ShareWay::Inline | ShareWay::Eager(_) => false,
+            ShareWay::EagerDirect(_) | ShareWay::ServerDriven | ShareWay::ClientDriven => true,
         }
     }
 }
@@ -316,12 +316,12 @@ impl Mover {
         let lens: Vec<u64> = lens.collect();
         let ways = || lens.iter().map(|len| self.policy.way(*len));
         // Memory that is registered in any case needs no copy.
-        let registered = registered || ways().any(|way| way > Way::Fast);
+        let registered = registered || ways().any(|way| way > Way::Eager);
         let share = |(target, (len, way)): (&'a Target, (&u64, Way))| {
             let slot = match way {
                 Way::Inline => None,
-                Way::Fast if registered && !writes => None,
-                Way::Fast => target.link.fast_slot(*len),
+                Way::Eager if registered && !writes => None,
+                Way::Eager => target.link.eager_buffer(*len),
                 Way::ServerDriven | Way::ClientDriven => None,
             };
             let few = || {
@@ -329,8 +329,8 @@ impl Mover {
                 pairs.take(DIRECT_PIECES_MAX + 1).count() <= DIRECT_PIECES_MAX
             };
             let way = match slot {
-                Some(slot) if registered && few() => ShareWay::FastDirect(slot),
-                Some(slot) => ShareWay::Fast(slot),
+                Some(slot) if registered && few() => ShareWay::EagerDirect(slot),
+                Some(slot) => ShareWay::Eager(slot),
                 None if way == Way::Inline => ShareWay::Inline,
                 None if way == Way::ClientDriven => ShareWay::ClientDriven,
                 None => ShareWay::ServerDriven,
@@ -391,13 +391,15 @@ impl Share<'_> {
         };
         match &self.way {
             ShareWay::Inline => bytes().flatten().copied().collect(),
-            ShareWay::Fast(slot) => {
+            ShareWay::Eager(slot) => {
                 // A slot was only given for a share that it holds.
                 let filled = slot.fill(bytes());
                 debug_assert_eq!(filled.map(u64::from), Some(self.len));
                 Vec::new()
             }
-            ShareWay::FastDirect(_) | ShareWay::ServerDriven | ShareWay::ClientDriven => Vec::new(),
+            ShareWay::EagerDirect(_) | ShareWay::ServerDriven | ShareWay::ClientDriven => {
+                Vec::new()
+            }
         }
     }
 
@@ -410,13 +412,13 @@ impl Share<'_> {
         writes: bool,
     ) -> (Memory, Writes) {
         match (&self.way, reach, exposed) {
-            (ShareWay::Fast(slot), _, _) => {
-                // Bounded by FAST_LEN.
+            (ShareWay::Eager(slot), _, _) => {
+                // Bounded by EAGER_LEN.
                 let write = (slot.span(self.len as u32), slot.target);
                 let writes = writes.then_some(write).into_iter().collect();
-                (Memory::Fast { slot: slot.number }, writes)
+                (Memory::Eager { slot: slot.number }, writes)
             }
-            (ShareWay::FastDirect(slot), _, Some(exposed)) => {
+            (ShareWay::EagerDirect(slot), _, Some(exposed)) => {
                 let pairs = pairs(&request.file, self.target.placement, &request.memory);
                 let mut target = slot.target;
                 let writes = pairs.filter_map(|pair| {
@@ -424,7 +426,7 @@ impl Share<'_> {
                     target.offset += u64::from(pair.len);
                     Some(write)
                 });
-                (Memory::Fast { slot: slot.number }, writes.collect())
+                (Memory::Eager { slot: slot.number }, writes.collect())
             }
             (ShareWay::ServerDriven | ShareWay::ClientDriven, Some(reach), _) => {
                 (reach.clone(), Writes::new())
@@ -445,10 +447,10 @@ impl Share<'_> {
     }
 
     /// Its buffers, for the call that uses them.
-    fn take_slot(&mut self) -> Option<FastSlot> {
+    fn take_slot(&mut self) -> Option<EagerBuffer> {
         let way = std::mem::replace(&mut self.way, ShareWay::ServerDriven);
         match way {
-            ShareWay::Fast(slot) | ShareWay::FastDirect(slot) => Some(slot),
+            ShareWay::Eager(slot) | ShareWay::EagerDirect(slot) => Some(slot),
             other => {
                 self.way = other;
                 None
@@ -489,7 +491,7 @@ fn take_answer(
     if !writes && matches!(share.way, ShareWay::Inline) {
         scatter(request, placement, answer.data(), memory).ok_or(nonsense)?;
     } else if !writes && let Some(slot) = &answer.slot {
-        // Bounded by FAST_LEN.
+        // Bounded by EAGER_LEN.
         let bytes = slot.bytes(share.len as usize).ok_or(nonsense.clone())?;
         scatter(request, placement, &bytes, memory).ok_or(nonsense)?;
     }
@@ -501,7 +503,7 @@ async fn call(
     (operation, class): (Operation, Class),
     transfer: Transfer,
     data: Vec<u8>,
-    (slot, writes): (Option<FastSlot>, Writes),
+    (slot, writes): (Option<EagerBuffer>, Writes),
 ) -> Result<Answered, DataError> {
     let Target {
         link, placement, ..

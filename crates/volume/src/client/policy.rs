@@ -1,20 +1,20 @@
 //! Which way bytes travel, by how many they are.
 
-use crate::limits::FAST_LEN;
+use crate::limits::EAGER_LEN;
 use gannet_wire::volume::{CLIENT_BUFFER_LEN_MAX, INLINE_DATA_MAX};
 
 /// Up to which length a server's share of a request travels which way. What is longer than both lengths, and what finds
 /// no buffer free, is moved by the server, to and from the client's memory, which is registered for it.
 ///
-/// Lengths of 0 shut a way: `TransferPolicy { inline_max: 0, fast_max: 0, ..TransferPolicy::default() }` has the server
-/// move everything.
+/// Lengths of 0 shut a way: `TransferPolicy { inline_max: 0, eager_max: 0, ..TransferPolicy::default() }` has the
+/// server move everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransferPolicy {
     /// Bytes that travel in the message; at most [`INLINE_DATA_MAX`], which is what more counts as.
     pub inline_max: u32,
-    /// Bytes that travel through buffers which both sides keep registered; at most [`FAST_LEN`], which is what more
+    /// Bytes that travel through buffers which both sides keep registered; at most [`EAGER_LEN`], which is what more
     /// counts as.
-    pub fast_max: u32,
+    pub eager_max: u32,
     /// Longer ones, up to [`CLIENT_BUFFER_LEN_MAX`], are moved by the client, to and from buffers that the server
     /// opens. Not the default: docs/decisions/0013-transfers.md has the reason. A server that opens none moves them
     /// itself.
@@ -26,7 +26,7 @@ impl Default for TransferPolicy {
     fn default() -> TransferPolicy {
         TransferPolicy {
             inline_max: INLINE_DATA_MAX as u32,
-            fast_max: FAST_LEN,
+            eager_max: EAGER_LEN,
             client_driven: false,
         }
     }
@@ -38,7 +38,7 @@ pub(super) enum Way {
     /// In the message.
     Inline,
     /// Through buffers that are registered already.
-    Fast,
+    Eager,
     /// By the server, from and to the client's memory.
     ServerDriven,
     /// By the client, from and to buffers that the server opens.
@@ -51,8 +51,8 @@ impl TransferPolicy {
         let inline_max = u64::from(self.inline_max).min(INLINE_DATA_MAX as u64);
         if len <= inline_max {
             Way::Inline
-        } else if len <= u64::from(self.fast_max.min(FAST_LEN)) {
-            Way::Fast
+        } else if len <= u64::from(self.eager_max.min(EAGER_LEN)) {
+            Way::Eager
         } else if self.client_driven && len <= CLIENT_BUFFER_LEN_MAX {
             Way::ClientDriven
         } else {
@@ -69,23 +69,23 @@ mod tests {
     fn length_decides_and_bounds_hold() {
         let policy = TransferPolicy::default();
         let ways = [1, 4096, 4097, 65536, 65537].map(|len| policy.way(len));
-        let (inline, fast, server) = (Way::Inline, Way::Fast, Way::ServerDriven);
-        assert_eq!(ways, [inline, inline, fast, fast, server]);
+        let (inline, eager, server) = (Way::Inline, Way::Eager, Way::ServerDriven);
+        assert_eq!(ways, [inline, inline, eager, eager, server]);
         let all = |max| TransferPolicy {
             inline_max: max,
-            fast_max: max,
+            eager_max: max,
             client_driven: false,
         };
         assert_eq!(all(0).way(1), server);
         assert_eq!(
             [4096, 4097, 65537].map(|len| all(u32::MAX).way(len)),
-            [inline, fast, server]
+            [inline, eager, server]
         );
         let policy = TransferPolicy {
             client_driven: true,
             ..policy
         };
         let ways = [65536, 65537, 1 << 20, (1 << 20) + 1].map(|len| policy.way(len));
-        assert_eq!(ways, [fast, Way::ClientDriven, Way::ClientDriven, server]);
+        assert_eq!(ways, [eager, Way::ClientDriven, Way::ClientDriven, server]);
     }
 }

@@ -66,8 +66,11 @@ impl<V: Vfs> IoServer<V> {
                 let state = self.read_to(link, object.as_ref(), target, &pace).await?;
                 (Vec::new(), state)
             }
-            Memory::Fast { slot } => {
-                let target = link.0.peers_buffer(*slot, count).ok_or(Status::Inval)?;
+            Memory::Eager { slot } => {
+                let target = link
+                    .0
+                    .peers_eager_buffer(*slot, count)
+                    .ok_or(Status::Inval)?;
                 let (file, placement) = (&transfer.file, transfer.placement);
                 let places = pairs_together(file, placement, target.offset);
                 let target = (PeerMemory::Region(target.key), places);

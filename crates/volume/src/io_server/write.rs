@@ -94,11 +94,11 @@ impl<V: Vfs> IoServer<V> {
                 let plans = Plans::new(pairs, self.write_piece(count), &pace);
                 self.write_from(source, plans, target).await?;
             }
-            Memory::Fast { slot } => {
-                let buffer = link.lend_buffer(*slot).ok_or(Status::Inval)?;
+            Memory::Eager { slot } => {
+                let buffer = link.take_eager_buffer(*slot).ok_or(Status::Inval)?;
                 let source = (buffer, count);
-                let stored = self.write_fast(target, &transfer, source, &pace).await;
-                link.settle();
+                let stored = self.write_eager(target, &transfer, source, &pace).await;
+                link.restore_eager_buffers();
                 stored?;
             }
             Memory::ClientDriven { number } => {
@@ -121,7 +121,7 @@ impl<V: Vfs> IoServer<V> {
     }
 
     /// Stores what the client has written to a buffer of this connection.
-    async fn write_fast(
+    async fn write_eager(
         &self,
         target: Target<'_>,
         transfer: &Transfer,

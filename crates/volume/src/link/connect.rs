@@ -190,7 +190,7 @@ fn make(
         handler,
         holding: RefCell::new(activity.map(Holding::new)),
         state: RefCell::new(state),
-        fast: RefCell::default(),
+        eager: RefCell::default(),
         client_buffers: OnceCell::new(),
         looking: Default::default(),
         queued: Notify::default(),

@@ -311,7 +311,7 @@ impl Shared {
                 let link = Link {
                     shared: Rc::clone(self),
                 };
-                link.hear_buffers(message.body())?;
+                link.note_peers_buffers(message.body())?;
                 self.without_credit(message)
             }
             Kind::Control | Kind::Data => Err(format!("an unexpected {:?}", header.operation)),

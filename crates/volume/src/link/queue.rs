@@ -1,6 +1,6 @@
 //! What waits to leave, and who waits for what.
 
-use super::{FastSlot, LinkError, Message};
+use super::{EagerBuffer, LinkError, Message};
 use gannet_fabric::{AccessError, Reference, RemoteAddress, Source, Span, WorkId};
 use gannet_runtime::{Buffer, Instant};
 use gannet_session::Credits;
@@ -19,7 +19,7 @@ pub(crate) type Hold = Box<dyn Any>;
 /// Who waits for an answer.
 pub(super) struct Call {
     pub(super) sender: oneshot::Sender<Message>,
-    pub(super) slot: Option<FastSlot>,
+    pub(super) slot: Option<EagerBuffer>,
 }
 
 /// Work for the send queue.

@@ -22,7 +22,7 @@ const UNIT: u32 = 1 << 20;
 /// Long transfers moved by the client.
 const BY_CLIENT: TransferPolicy = TransferPolicy {
     inline_max: 0,
-    fast_max: 0,
+    eager_max: 0,
     client_driven: true,
 };
 

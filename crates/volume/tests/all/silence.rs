@@ -27,7 +27,7 @@ const POLICIES: [TransferPolicy; 2] = [by(false), by(true)];
 const fn by(client_driven: bool) -> TransferPolicy {
     TransferPolicy {
         inline_max: 0,
-        fast_max: 0,
+        eager_max: 0,
         client_driven,
     }
 }

@@ -7,7 +7,7 @@ use gannet_runtime::{Buffer, Handle, LocalFuture, all, sleep};
 use gannet_sim::nic::ORDINARY;
 use gannet_volume::client::TransferPolicy;
 use gannet_volume::client::data::{Mover, Request, Target};
-use gannet_volume::limits::{FAST_LEN, FAST_SLOTS};
+use gannet_volume::limits::{EAGER_BUFFERS, EAGER_LEN};
 use gannet_wire::volume::{
     Class, Memory, Operation, Piece, Placement, Shape, Stability, Status, Transfer,
 };
@@ -55,14 +55,14 @@ fn more_short_transfers_than_buffers_do_not_mix() {
     Bed::new(2, 1).run(UNIT, |targets| async move {
         warm_up(&targets).await;
         let len = 20_000;
-        let writes = (0..3 * FAST_SLOTS as u8).map(|at| -> LocalFuture<()> {
+        let writes = (0..3 * EAGER_BUFFERS as u8).map(|at| -> LocalFuture<()> {
             let targets = targets.clone();
             Box::pin(async move {
                 write(&targets, u64::from(at) * len as u64, noise(len, at)).await;
             })
         });
         all(writes).await;
-        let reads = (0..3 * FAST_SLOTS as u8).map(|at| -> LocalFuture<()> {
+        let reads = (0..3 * EAGER_BUFFERS as u8).map(|at| -> LocalFuture<()> {
             let targets = targets.clone();
             Box::pin(async move {
                 let bytes = read(&targets, u64::from(at) * len as u64, len).await;
@@ -117,11 +117,11 @@ fn memory_of_the_client_is_registered_once() {
 #[test]
 fn every_way_moves_the_same_bytes() {
     let policies = [(0, 0), (4096, 0), (0, 65_536), (4096, 65_536), (100, 5000)];
-    for (inline_max, fast_max) in policies {
+    for (inline_max, eager_max) in policies {
         Bed::new(4, 3).run(4096, move |targets| async move {
             let policy = TransferPolicy {
                 inline_max,
-                fast_max,
+                eager_max,
                 client_driven: false,
             };
             let mover = Mover::new(targets[0].link.endpoint().domain(), policy);
@@ -199,7 +199,7 @@ fn body(operation: Operation, slot: u32, len: usize) -> (Operation, Vec<u8>) {
         stability: Stability::Unstable,
         wants_reference: false,
         file: contiguous(0, len),
-        memory: Memory::Fast { slot },
+        memory: Memory::Eager { slot },
     };
     let mut body = Vec::new();
     transfer.encode(&mut Encoder::new(&mut body));
@@ -220,11 +220,11 @@ fn buffers_that_are_not_there_are_refused() {
         }
         warm_up(&targets).await;
         for operation in [Operation::Read, Operation::Write] {
-            for slot in [FAST_SLOTS, u32::MAX] {
+            for slot in [EAGER_BUFFERS, u32::MAX] {
                 assert!(refused(operation, slot, 5000).await);
             }
-            assert!(refused(operation, 0, FAST_LEN as usize + 1).await);
-            assert!(!refused(operation, 0, FAST_LEN as usize).await);
+            assert!(refused(operation, 0, EAGER_LEN as usize + 1).await);
+            assert!(!refused(operation, 0, EAGER_LEN as usize).await);
         }
         // The connection has not suffered.
         let bytes = noise(30_000, 1);

@@ -8,7 +8,7 @@ mod peer;
 
 use bare::idle::{LOOPBACK, check, served_by};
 use gannet_runtime::LocalFuture;
-use gannet_volume::limits::{CREDITS, FAST_SLOTS, FAST_SLOTS_HELD_MAX};
+use gannet_volume::limits::{CREDITS, EAGER_BUFFERS, EAGER_BUFFERS_HELD_MAX};
 use gannet_volume::link::{Answer, Handler, Link, Message};
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_volume::serve::Server;
@@ -60,6 +60,6 @@ fn idle_connections_cost_8_kib_at_most_and_leave_nothing() {
     let busy = |peer: &mut Peer| peer.work(4, CREDITS);
     check(("a busy time", CONNECTIONS), connect, busy, call);
     // Nothing was written to them: only their registrations cost.
-    let count = FAST_SLOTS_HELD_MAX as u64 / u64::from(FAST_SLOTS);
+    let count = EAGER_BUFFERS_HELD_MAX as u64 / u64::from(EAGER_BUFFERS);
     check(("buffers", count), connect, Peer::ask_for_buffers, call);
 }

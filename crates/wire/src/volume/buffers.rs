@@ -1,6 +1,6 @@
 //! Buffers that one side of a connection keeps for the other's short transfers.
 
-use super::FAST_SLOTS_MAX;
+use super::EAGER_BUFFERS_MAX;
 use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
 use alloc::vec::Vec;
 
@@ -14,19 +14,19 @@ pub struct Place {
 }
 
 /// The body of a control message: from now on its receiver may write to these buffers by RDMA, to each only while a
-/// request of the connection names it ([`super::Memory::Fast`]). Said once by each side; none at all is an answer too.
+/// request of the connection names it ([`super::Memory::Eager`]). Said once by each side; none at all is an answer too.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Buffers {
     /// Bytes of each.
     pub len: u32,
-    /// By their numbers, at most [`FAST_SLOTS_MAX`].
+    /// By their numbers, at most [`EAGER_BUFFERS_MAX`].
     pub places: Vec<Place>,
 }
 
 impl Encode for Buffers {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         encoder.u32(self.len);
-        // Bounded by FAST_SLOTS_MAX.
+        // Bounded by EAGER_BUFFERS_MAX.
         encoder.u32(self.places.len() as u32);
         for place in &self.places {
             encoder.u32(place.key);
@@ -38,7 +38,7 @@ impl Encode for Buffers {
 impl Decode<'_> for Buffers {
     fn decode(decoder: &mut Decoder<'_>) -> Result<Buffers, XdrError> {
         let len = decoder.u32()?;
-        let count = decoder.length(FAST_SLOTS_MAX)?;
+        let count = decoder.length(EAGER_BUFFERS_MAX)?;
         let places = (0..count).map(|_| {
             let place = Place {
                 key: decoder.u32()?,
@@ -94,7 +94,7 @@ mod tests {
         let place = Place { key: 1, offset: 0 };
         let many = Buffers {
             len: 1,
-            places: vec![place; FAST_SLOTS_MAX + 1],
+            places: vec![place; EAGER_BUFFERS_MAX + 1],
         };
         let far = Buffers {
             len: 2,

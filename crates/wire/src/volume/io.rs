@@ -157,7 +157,7 @@ pub enum Memory {
     /// In the message: behind the request's body, or behind the reply's.
     Inline,
     /// In a buffer that each side keeps for the other: this one.
-    Fast {
+    Eager {
         /// Which.
         slot: u32,
     },
@@ -195,7 +195,7 @@ impl Memory {
             Memory::Region { shape, .. } => Some(shape.len()),
             // At most PIECES_MAX times 2^32: no overflow.
             Memory::Regions(pieces) => Some(pieces.iter().map(|it| u64::from(it.piece.len)).sum()),
-            Memory::Inline | Memory::Fast { .. } | Memory::ClientDriven { .. } => None,
+            Memory::Inline | Memory::Eager { .. } | Memory::ClientDriven { .. } => None,
         }
     }
 }
@@ -221,7 +221,7 @@ impl Encode for Memory {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         match self {
             Memory::Inline => encoder.u32(0),
-            Memory::Fast { slot } => {
+            Memory::Eager { slot } => {
                 encoder.u32(1);
                 encoder.u32(*slot);
             }
@@ -250,7 +250,7 @@ impl Decode<'_> for Memory {
             0 => Ok(Memory::Inline),
             1 => {
                 let slot = decoder.u32()?;
-                Ok(Memory::Fast { slot })
+                Ok(Memory::Eager { slot })
             }
             2 => Ok(Memory::Region {
                 key: decoder.u32()?,
@@ -523,7 +523,7 @@ mod tests {
     fn bodies_come_back_as_they_went_in() {
         let file = Shape::contiguous(1 << 40, 4096).unwrap();
         there_and_back(&transfer(file.clone(), Memory::Inline));
-        there_and_back(&transfer(file.clone(), Memory::Fast { slot: 3 }));
+        there_and_back(&transfer(file.clone(), Memory::Eager { slot: 3 }));
         there_and_back(&transfer(
             file.clone(),
             Memory::ClientDriven { number: 1 << 40 },

@@ -194,7 +194,7 @@ impl Plan {
         let usual = TransferPolicy::default();
         match self.client_driven {
             true => TransferPolicy {
-                fast_max: usual.inline_max,
+                eager_max: usual.inline_max,
                 client_driven: true,
                 ..usual
             },

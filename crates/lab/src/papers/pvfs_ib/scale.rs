@@ -20,7 +20,7 @@ fn load(io_nodes: usize, writes: bool) -> Load {
         writes,
         access: Access::Contiguous(16 << 20),
         policy: TransferPolicy {
-            fast_max: 0,
+            eager_max: 0,
             ..TransferPolicy::default()
         },
         time: Duration::from_millis(200),

@@ -25,7 +25,7 @@ fn load(len: usize, writes: bool, (inline_max, fast_max): (u32, u32), registered
         access: Access::Contiguous(len as u32),
         policy: TransferPolicy {
             inline_max,
-            fast_max,
+            eager_max: fast_max,
             client_driven: false,
         },
         registered,

@@ -3,7 +3,7 @@
 use super::{VolumeFs, status_of};
 use crate::client::error::OperationError;
 use crate::convert::{changes_of, create_mode_of, node_kind_of, timestamp_of};
-use crate::limits::FAST_LEN;
+use crate::limits::EAGER_LEN;
 use gannet_meta::limits::{FILE_SIZE_MAX, LINKS_MAX};
 use gannet_runtime::Buffer;
 use gannet_vfs::limits::NAME_MAX;
@@ -250,7 +250,7 @@ impl Vfs for VolumeFs {
         count: u32,
     ) -> Result<ReadReply, Status> {
         // Of the rest, nothing is shown: whatever its last user left in it.
-        let mut buffer = match count > FAST_LEN {
+        let mut buffer = match count > EAGER_LEN {
             true => self.memory(count as usize),
             false => Buffer::zeroed(count as usize),
         };

@@ -1,17 +1,17 @@
-//! Buffers that both sides of a connection keep for each other's short transfers: Fast RDMA (Wu, Wyckoff and Panda,
-//! "PVFS over InfiniBand", section 4.1.2).
+//! Eager buffers: both ends of a connection keep them registered for short transfers. They are the Fast RDMA of Wu,
+//! Wyckoff and Panda, "PVFS over InfiniBand", section 4.1.2.
 //!
-//! They are made when the first short transfer asks for one, and told to the peer once. Numbers are the client's to
-//! give: who has a [`FastSlot`] has the buffers of that number on both sides to itself until it is dropped, which is
-//! after the answer. The server takes its buffer from under its key while it works on what came in it, so that a peer
-//! which breaks this rule is refused and not believed. Only a provider in software can do that
-//! ([`gannet_fabric::SoftwareRegion`]): on any other a side has no such buffers, and says so.
+//! The first short transfer makes them, and each end reports its own to the peer once. The client gives out their
+//! numbers: a request with an [`EagerBuffer`] has the buffers of that number on both ends to itself until that is
+//! dropped, after the answer. The server takes its buffer from under its key while it works on the bytes in it, so a
+//! peer that breaks this rule is cut off, and its bytes change nothing. Only a provider in software can do that
+//! ([`gannet_fabric::SoftwareRegion`]): on any other, an end reports no buffers.
 
 use super::accepted::AcceptedLinks;
 use super::staged::Staging;
 use super::term::LinkTerms;
 use super::{Link, Outgoing};
-use crate::limits::{FAST_LEN, FAST_SLOTS, FAST_SLOTS_HELD_MAX, MESSAGES_MAX};
+use crate::limits::{EAGER_BUFFERS, EAGER_BUFFERS_HELD_MAX, EAGER_LEN, MESSAGES_MAX};
 use gannet_fabric::{Access, Backing, Connected, Region, RemoteAddress, RemoteKey, Scope, Span};
 use gannet_runtime::{Arena, Buffer, SlotId};
 use gannet_wire::volume::{Buffers, MESSAGE_MAX, Operation, Place};
@@ -26,7 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub struct Pool {
     /// For messages.
     pub(super) messages: Arena,
-    /// One permit for each buffer for short transfers that may yet be made.
+    /// One permit for each eager buffer that may yet be made.
     room: Arc<Semaphore>,
     /// For connections with client-driven buffers.
     pub(super) client_buffers: Arc<Semaphore>,
@@ -34,7 +34,7 @@ pub struct Pool {
     pub(super) staging: Staging,
     /// What accepted connections share.
     pub(crate) accepted: Rc<AcceptedLinks>,
-    /// What they tell and hear of the manager.
+    /// What they report and hear of the manager's term.
     pub(crate) terms: Rc<LinkTerms>,
 }
 
@@ -45,7 +45,7 @@ impl Pool {
         Pool {
             accepted: AcceptedLinks::new(messages.clone()),
             messages,
-            room: Arc::new(Semaphore::new(FAST_SLOTS_HELD_MAX)),
+            room: Arc::new(Semaphore::new(EAGER_BUFFERS_HELD_MAX)),
             client_buffers: super::client_buffers::room(),
             staging: Staging::default(),
             terms: Rc::default(),
@@ -59,23 +59,25 @@ impl Default for Pool {
     }
 }
 
-/// Buffers of ours that the peer writes to.
-struct Kept {
-    /// Where their memory goes when whoever worked on it drops it. No other memory comes from it.
+/// Our eager buffers, which the peer writes to.
+struct OwnBuffers {
+    /// Their memory goes back here when the request that worked on it drops it. No other memory comes from it.
     home: Arena,
     slots: Vec<(SlotId, Region)>,
     _room: OwnedSemaphorePermit,
 }
 
-impl Kept {
+impl OwnBuffers {
     /// Makes them, if there is room and the provider can lend them.
-    fn new(endpoint: &Connected, room: &Arc<Semaphore>) -> Option<Kept> {
+    fn new(endpoint: &Connected, room: &Arc<Semaphore>) -> Option<OwnBuffers> {
         if !endpoint.domain().has_software_regions() {
             return None;
         }
-        let room = Arc::clone(room).try_acquire_many_owned(FAST_SLOTS).ok()?;
-        let home = Arena::new(FAST_LEN as usize, FAST_SLOTS as usize);
-        let mut slots = Vec::with_capacity(FAST_SLOTS as usize);
+        let room = Arc::clone(room)
+            .try_acquire_many_owned(EAGER_BUFFERS)
+            .ok()?;
+        let home = Arena::new(EAGER_LEN as usize, EAGER_BUFFERS as usize);
+        let mut slots = Vec::with_capacity(EAGER_BUFFERS as usize);
         // All of them are taken before the first one can come back.
         let buffers: Vec<Buffer> = std::iter::from_fn(|| home.take()).collect();
         for buffer in buffers {
@@ -86,7 +88,7 @@ impl Kept {
                 .register(backing, Access::RemoteWrite, scope);
             slots.push((slot, region.ok()?));
         }
-        Some(Kept {
+        Some(OwnBuffers {
             home,
             slots,
             _room: room,
@@ -99,7 +101,7 @@ impl Kept {
             offset: region.base(),
         });
         Buffers {
-            len: FAST_LEN,
+            len: EAGER_LEN,
             places: places.collect(),
         }
     }
@@ -108,8 +110,8 @@ impl Kept {
         self.slots.get(slot as usize).map(|(_, region)| region)
     }
 
-    /// Puts memory that has come home back under its key.
-    fn settle(&self) {
+    /// Puts memory that is back home under its key again.
+    fn restore(&self) {
         while let Some(buffer) = self.home.take() {
             let own = self.slots.iter().find(|(id, _)| Some(*id) == buffer.slot());
             // Refused only when the connection is over, and with it the key.
@@ -121,17 +123,17 @@ impl Kept {
     }
 }
 
-/// What a connection has of such buffers.
+/// The eager buffers of a connection.
 #[derive(Default)]
-pub(super) struct Fast {
+pub(super) struct EagerBuffers {
     asked: bool,
-    own: Option<Kept>,
+    own: Option<OwnBuffers>,
     peers: Option<Buffers>,
     free: Rc<RefCell<Vec<u32>>>,
 }
 
-/// The buffers of one number on both sides, and the right to use them until this is dropped.
-pub(crate) struct FastSlot {
+/// The eager buffers of one number on both ends, and the right to use them until this is dropped.
+pub(crate) struct EagerBuffer {
     /// Its number.
     pub(crate) number: u32,
     region: Region,
@@ -140,7 +142,7 @@ pub(crate) struct FastSlot {
     free: Rc<RefCell<Vec<u32>>>,
 }
 
-impl FastSlot {
+impl EagerBuffer {
     /// Copies `parts` to our buffer, one behind the other; how many bytes that were, `None` when there is no room.
     pub(crate) fn fill<'a>(&self, parts: impl Iterator<Item = &'a [u8]>) -> Option<u32> {
         let mut at = 0u32;
@@ -168,86 +170,89 @@ impl FastSlot {
     }
 }
 
-impl Drop for FastSlot {
+impl Drop for EagerBuffer {
     fn drop(&mut self) {
         self.free.borrow_mut().push(self.number);
     }
 }
 
 impl Link {
-    /// Buffers for a transfer of `len` bytes, if some are free. The first who asks has them made, and goes without.
-    pub(crate) fn fast_slot(&self, len: u64) -> Option<FastSlot> {
+    /// Eager buffers for a transfer of `len` bytes, if some are free. The first call makes them, and gets none.
+    pub(crate) fn eager_buffer(&self, len: u64) -> Option<EagerBuffer> {
         if self.is_over() {
             return None;
         }
-        let mut fast = self.shared.fast.borrow_mut();
-        if !fast.asked {
-            fast.asked = true;
-            fast.own = Kept::new(&self.shared.endpoint, &self.shared.pool.room);
-            if let Some(own) = &fast.own {
+        let mut eager = self.shared.eager.borrow_mut();
+        if !eager.asked {
+            eager.asked = true;
+            eager.own = OwnBuffers::new(&self.shared.endpoint, &self.shared.pool.room);
+            if let Some(own) = &eager.own {
                 let body = to_bytes(&own.announcement());
-                drop(fast);
+                drop(eager);
                 self.push_control(Operation::Buffers, &body);
             }
             return None;
         }
-        let peers = fast.peers.as_ref()?;
-        if len > u64::from(peers.len.min(FAST_LEN)) {
+        let peers = eager.peers.as_ref()?;
+        if len > u64::from(peers.len.min(EAGER_LEN)) {
             return None;
         }
-        let number = fast.free.borrow_mut().pop()?;
+        let number = eager.free.borrow_mut().pop()?;
         let place = peers.places.get(number as usize)?;
-        Some(FastSlot {
+        Some(EagerBuffer {
             number,
-            region: fast.own.as_ref()?.region(number)?.clone(),
+            region: eager.own.as_ref()?.region(number)?.clone(),
             target: address(place),
-            free: Rc::clone(&fast.free),
+            free: Rc::clone(&eager.free),
         })
     }
 
     /// Where the peer has its buffer of this number, if it has one that holds `len` bytes.
-    pub(crate) fn peers_buffer(&self, slot: u32, len: u64) -> Option<RemoteAddress> {
-        let fast = self.shared.fast.borrow();
-        let peers = fast.peers.as_ref()?;
+    pub(crate) fn peers_eager_buffer(&self, slot: u32, len: u64) -> Option<RemoteAddress> {
+        let eager = self.shared.eager.borrow();
+        let peers = eager.peers.as_ref()?;
         let place = peers.places.get(slot as usize)?;
         (len <= u64::from(peers.len)).then(|| address(place))
     }
 
-    /// What the peer has written to our buffer of this number. Until it is dropped and [`Link::settle`] called, no byte
-    /// can be written to it. `None`: there is no such buffer, or it is being worked on.
-    pub(crate) fn lend_buffer(&self, slot: u32) -> Option<Buffer> {
-        let fast = self.shared.fast.borrow();
-        fast.own.as_ref()?.region(slot)?.software()?.lend()
+    /// What the peer has written to our buffer of this number. Until it is dropped and [`Link::restore_eager_buffers`]
+    /// called, no byte can be written to it. `None`: there is no such buffer, or it is being worked on.
+    pub(crate) fn take_eager_buffer(&self, slot: u32) -> Option<Buffer> {
+        let eager = self.shared.eager.borrow();
+        eager.own.as_ref()?.region(slot)?.software()?.lend()
     }
 
-    /// Lets the peer write again to buffers of ours that nobody works on any more.
-    pub(crate) fn settle(&self) {
-        if let Some(own) = &self.shared.fast.borrow().own {
-            own.settle();
+    /// Lets the peer write again to buffers of ours that no request works on any more.
+    pub(crate) fn restore_eager_buffers(&self) {
+        if let Some(own) = &self.shared.eager.borrow().own {
+            own.restore();
         }
     }
 
-    /// Takes the peer's word for where its buffers are; who has not spoken first answers.
-    pub(super) fn hear_buffers(&self, body: &[u8]) -> Result<(), String> {
-        let heard: Buffers = from_bytes(body).map_err(|error| error.to_string())?;
+    /// Notes where the peer reports its buffers; the server answers with its own.
+    pub(super) fn note_peers_buffers(&self, body: &[u8]) -> Result<(), String> {
+        let reported: Buffers = from_bytes(body).map_err(|error| error.to_string())?;
         let is_server = self.shared.handler.is_some();
-        let mut fast = self.shared.fast.borrow_mut();
-        if fast.peers.is_some() || (!is_server && !fast.asked) {
-            return Err("buffers that nobody has asked for".to_owned());
+        let mut eager = self.shared.eager.borrow_mut();
+        if eager.peers.is_some() || (!is_server && !eager.asked) {
+            return Err("buffers that were not asked for".to_owned());
         }
         let own = match is_server {
-            true => Kept::new(&self.shared.endpoint, &self.shared.pool.room),
+            true => OwnBuffers::new(&self.shared.endpoint, &self.shared.pool.room),
             // Of no use when the peer has none.
-            false => fast.own.take().filter(|_| !heard.places.is_empty()),
+            false => eager.own.take().filter(|_| !reported.places.is_empty()),
         };
         let kept = own.as_ref().map_or(0, |own| own.slots.len());
-        // At most FAST_SLOTS. The first number is the next one given out.
-        let count = kept.min(heard.places.len()) as u32;
-        fast.free.borrow_mut().extend((0..count).rev());
-        fast.peers = Some(heard);
-        let answer = own.as_ref().map(Kept::announcement).unwrap_or_default();
-        fast.own = own;
-        drop(fast);
+        // At most EAGER_BUFFERS. The first number is the next one given out.
+        let count = kept.min(reported.places.len()) as u32;
+        eager.free.borrow_mut().extend((0..count).rev());
+        eager.peers = Some(reported);
+        let answer = own
+            .as_ref()
+            .map(OwnBuffers::announcement)
+            .unwrap_or_default();
+        eager.own = own;
+        drop(eager);
         if is_server {
             self.push_control(Operation::Buffers, &to_bytes(&answer));
         }
@@ -325,7 +330,7 @@ mod tests {
             let who = (identity, Session::new(&runtime));
             let link = connect(&runtime, &provider, &pool, server, who).await;
             let link = link.unwrap();
-            assert!(link.fast_slot(1).is_none(), "nobody has asked before");
+            assert!(link.eager_buffer(1).is_none(), "the first call gets none");
             sleep(&runtime, Duration::from_millis(1)).await;
             disk.set_profile(DiskProfile {
                 slow_per_mille: 1000,
@@ -338,7 +343,7 @@ mod tests {
     }
 
     /// A WRITE through the buffers of `slot`.
-    async fn write(link: Link, slot: FastSlot) -> Result<Result<(), Status>, LinkError> {
+    async fn write(link: Link, slot: EagerBuffer) -> Result<Result<(), Status>, LinkError> {
         let forever = Duration::from_secs(u64::from(u32::MAX));
         let transfer = Transfer {
             capability: keys().grant(0, 1, Capability::WRITE, forever),
@@ -350,7 +355,7 @@ mod tests {
             stability: Stability::FileSync,
             wants_reference: false,
             file: Shape::contiguous(0, LEN).unwrap(),
-            memory: Memory::Fast { slot: slot.number },
+            memory: Memory::Eager { slot: slot.number },
         };
         let bytes = vec![7; LEN as usize];
         slot.fill(std::iter::once(&bytes[..])).unwrap();
@@ -366,40 +371,40 @@ mod tests {
     #[test]
     fn buffers_of_a_request_are_free_again_with_its_answer() {
         run(async |runtime, link| {
-            let slots: Vec<FastSlot> = std::iter::from_fn(|| link.fast_slot(1)).collect();
-            assert_eq!(slots.len(), FAST_SLOTS as usize);
-            assert!(link.fast_slot(u64::from(FAST_LEN) + 1).is_none());
+            let slots: Vec<EagerBuffer> = std::iter::from_fn(|| link.eager_buffer(1)).collect();
+            assert_eq!(slots.len(), EAGER_BUFFERS as usize);
+            assert!(link.eager_buffer(u64::from(EAGER_LEN) + 1).is_none());
             let mut numbers: Vec<u32> = slots.iter().map(|slot| slot.number).collect();
             numbers.sort_unstable();
-            assert!(numbers.into_iter().eq(0..FAST_SLOTS));
+            assert!(numbers.into_iter().eq(0..EAGER_BUFFERS));
             drop(slots);
-            for _ in 0..3 * FAST_SLOTS {
-                let slot = link.fast_slot(1).unwrap();
+            for _ in 0..3 * EAGER_BUFFERS {
+                let slot = link.eager_buffer(1).unwrap();
                 assert_eq!(write(link.clone(), slot).await, Ok(Ok(())));
             }
-            // Whoever has stopped waiting does not get them back: the server may still use them.
-            for left in (0..FAST_SLOTS as usize).rev() {
-                let slot = link.fast_slot(1).unwrap();
+            // Buffers of an abandoned request are not free: the server may still use them.
+            for left in (0..EAGER_BUFFERS as usize).rev() {
+                let slot = link.eager_buffer(1).unwrap();
                 let call = write(link.clone(), slot);
                 let stopped = gannet_runtime::timeout(&runtime, Duration::from_micros(1), call);
                 assert!(stopped.await.is_err());
-                assert_eq!(link.shared.fast.borrow().free.borrow().len(), left);
+                assert_eq!(link.shared.eager.borrow().free.borrow().len(), left);
             }
-            assert!(link.fast_slot(1).is_none());
+            assert!(link.eager_buffer(1).is_none());
             sleep(&runtime, Duration::from_secs(2)).await;
-            let slot = link.fast_slot(1).unwrap();
+            let slot = link.eager_buffer(1).unwrap();
             assert_eq!(write(link.clone(), slot).await, Ok(Ok(())));
-            assert_eq!(link.shared.fast.borrow().free.borrow().len(), 8);
+            assert_eq!(link.shared.eager.borrow().free.borrow().len(), 8);
         });
     }
 
     #[test]
-    fn who_writes_to_a_buffer_that_is_worked_on_is_cut_off() {
+    fn a_peer_that_writes_to_a_buffer_that_is_worked_on_is_cut_off() {
         run(async |runtime, link| {
             // The object is there then, and the next request comes to its buffer at once.
-            let slot = link.fast_slot(1).unwrap();
+            let slot = link.eager_buffer(1).unwrap();
             assert_eq!(write(link.clone(), slot).await, Ok(Ok(())));
-            let slot = link.fast_slot(1).unwrap();
+            let slot = link.eager_buffer(1).unwrap();
             let (span, target) = (slot.span(LEN), slot.target);
             let call = write(link.clone(), slot);
             let meddling = async {
