@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// An owned piece of memory: the application's own (from a `Vec`) or a slot of an [`Arena`] or of [`crate::Zones`].
+/// An owned piece of memory: the application's own (from a `Vec`) or a slot of an [`Arena`] or of [`crate::Slabs`].
 ///
 /// Always initialised. Moving it into an operation or a region hands it to the fabric until it comes back. A slot
 /// returns to its arena when dropped, wherever that happens.

@@ -14,12 +14,12 @@ mod buffer;
 mod fair_queue;
 pub mod file;
 mod log_limit;
+mod slabs;
 pub mod stream;
 pub mod time;
 mod together;
 pub mod tokio_plug;
 mod windows;
-mod zones;
 
 use std::cell::Cell;
 use std::future::Future;
@@ -34,11 +34,11 @@ pub use buffer::{Arena, Buffer, Lent, SlotBudget, SlotId};
 pub use fair_queue::FairQueue;
 pub use file::{FileRef, FileSource};
 pub use log_limit::LogLimit;
+pub use slabs::Slabs;
 pub use stream::{ByteStream, Dscp, Listener, Stream};
 pub use time::Instant;
 pub use together::{all, both};
 pub use windows::{FileWindow, FileWindows, WINDOW_RANGE_MAX};
-pub use zones::Zones;
 
 /// A future that stays on its core, boxed so that a seam can be a trait object.
 pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T> + 'static>>;

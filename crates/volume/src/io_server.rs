@@ -18,14 +18,14 @@ mod write;
 
 use crate::convert::{status_of, timestamp_of};
 use crate::limits::{
-    OBJECTS_MAX, READ_PIECE_LEN, READS_UNDER_WAY_MAX, SMALL_MAX, SMALL_UNDER_WAY_MAX,
-    WRITE_PIECE_LEN, WRITES_UNDER_WAY_MAX, ZONE_LEN_MAX, ZONE_LEN_MIN, ZONES_MAX,
+    OBJECTS_MAX, READ_PIECE_LEN, READS_UNDER_WAY_MAX, SLAB_LEN_MAX, SLAB_LEN_MIN, SLABS_MAX,
+    SMALL_MAX, SMALL_UNDER_WAY_MAX, WRITE_PIECE_LEN, WRITES_UNDER_WAY_MAX,
 };
 use crate::link::{Answer, Handler, Link, Message};
 use crate::secret::ServerKeys;
 use exports::Exports;
 use fetches::Fetches;
-use gannet_runtime::{Handle, LocalFuture, Zones, all};
+use gannet_runtime::{Handle, LocalFuture, Slabs, all};
 use gannet_vfs::{
     Attributes, CreateMode, Credentials, FileHandle, FileKind, SetAttributes, SetTime, Status, Vfs,
 };
@@ -63,7 +63,7 @@ pub struct IoServer<V: Vfs> {
     /// Files with numbers below this may have had an object on the disk before this one, which was lost.
     lost_below: Cell<u64>,
     /// Memory for what is on its way to the disk.
-    zones: Zones,
+    slabs: Slabs,
     fetches: Fetches,
     /// Of long READs.
     reads: Rc<Scheduler>,
@@ -121,7 +121,7 @@ impl<V: Vfs> IoServer<V> {
     ) -> Rc<IoServer<V>> {
         let policy = ServerPolicy {
             read_piece: policy.read_piece.max(1),
-            write_piece: policy.write_piece.clamp(1, ZONE_LEN_MAX as u32),
+            write_piece: policy.write_piece.clamp(1, SLAB_LEN_MAX as u32),
         };
         let scheduler = |quantum: u64, bytes_max: u64| {
             let bytes_max = bytes_max.max(4 * quantum);
@@ -129,7 +129,7 @@ impl<V: Vfs> IoServer<V> {
         };
         Rc::new(IoServer {
             policy,
-            zones: Zones::new(ZONE_LEN_MIN, ZONE_LEN_MAX, ZONES_MAX),
+            slabs: Slabs::new(SLAB_LEN_MIN, SLAB_LEN_MAX, SLABS_MAX),
             fetches: Fetches::new(Handle::clone(&runtime)),
             reads: scheduler(u64::from(policy.read_piece), READS_UNDER_WAY_MAX),
             writes: scheduler(u64::from(policy.write_piece), WRITES_UNDER_WAY_MAX),

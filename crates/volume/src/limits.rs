@@ -36,11 +36,11 @@ pub const REPLACE_DEADLINE: Duration = CALL_DEADLINE;
 /// How long a peer may take to prove who it is.
 pub const HELLO_DEADLINE: Duration = Duration::from_secs(10);
 /// Bytes of the shortest and of the longest memory in which an I/O server holds what is on its way to the disk.
-pub const ZONE_LEN_MIN: usize = 64 << 10;
-/// See [`ZONE_LEN_MIN`].
-pub const ZONE_LEN_MAX: usize = 2 << 20;
+pub const SLAB_LEN_MIN: usize = 64 << 10;
+/// See [`SLAB_LEN_MIN`].
+pub const SLAB_LEN_MAX: usize = 2 << 20;
 /// Bytes of such memory of all connections of a core together.
-pub const ZONES_MAX: usize = 64 << 20;
+pub const SLABS_MAX: usize = 64 << 20;
 /// Bytes of a long READ that leave by one permit.
 pub const READ_PIECE_LEN: u32 = 256 << 10;
 /// Bytes of a long WRITE that are fetched by one permit, and then stored while others are fetched.

@@ -5,7 +5,7 @@ use crate::limits::{
     INLINE_SLOTS_MAX, INLINE_THRESHOLD, PAYLOAD_IDLE_MAX, PAYLOAD_SLOT_MIN, RECORD_MAX,
 };
 use gannet_fabric::registration::{Counters, Strategy};
-use gannet_runtime::{Arena, Buffer, Handle, SlotBudget, Zones, sleep};
+use gannet_runtime::{Arena, Buffer, Handle, Slabs, SlotBudget, sleep};
 use gannet_session::limits::REST_AFTER;
 use gannet_session::{Freed, ReceivePool};
 use std::cell::{Cell, RefCell};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub(super) struct PayloadMemory {
     runtime: Handle,
     /// One slot per payload received or sent apart.
-    zones: Zones,
+    slabs: Slabs,
     /// Sends of RDMA connections. They are never registered, so that slots can go at any time.
     pub(super) inline: Arena,
     /// Receives of each RDMA listener's connections.
@@ -37,7 +37,7 @@ impl PayloadMemory {
     pub(super) fn new(runtime: Handle, kept: &Arc<SlotBudget>) -> Rc<PayloadMemory> {
         Rc::new(PayloadMemory {
             runtime,
-            zones: Zones::within(kept, PAYLOAD_SLOT_MIN, RECORD_MAX),
+            slabs: Slabs::within(kept, PAYLOAD_SLOT_MIN, RECORD_MAX),
             inline: Arena::new(INLINE_THRESHOLD as usize, INLINE_SLOTS_MAX),
             receives: RefCell::default(),
             strategies: RefCell::default(),
@@ -66,13 +66,13 @@ impl PayloadMemory {
     /// the next one, while the bound of those allows it. The caller has charged it.
     pub(super) fn take(self: &Rc<Self>, len: usize) -> Buffer {
         self.note_use();
-        let slot = self.zones.take(len).or_else(|| {
-            if self.zones.idle() < len {
+        let slot = self.slabs.take(len).or_else(|| {
+            if self.slabs.idle() < len {
                 return None;
             }
             // Slots of other lengths hold the room.
             self.reclaim();
-            self.zones.take(len)
+            self.slabs.take(len)
         });
         slot.unwrap_or_else(|| Buffer::zeroed(len))
     }
@@ -82,7 +82,7 @@ impl PayloadMemory {
         for strategy in &*self.strategies.borrow() {
             strategy.reclaim();
         }
-        self.zones.trim();
+        self.slabs.trim();
         self.inline.trim();
         self.trim_messages();
     }
@@ -98,14 +98,14 @@ impl PayloadMemory {
         let receives = self.receives.borrow();
         let received = receives.iter().map(|pool| pool.in_use()).sum::<usize>();
         MemoryInUse {
-            payloads: self.zones.in_use(),
+            payloads: self.slabs.in_use(),
             inline: self.inline.in_use() * self.inline.slot_len() + received,
         }
     }
 
     /// Bytes that are kept for nobody.
     pub(super) fn idle(&self) -> usize {
-        self.zones.idle()
+        self.slabs.idle()
     }
 
     fn note_use(self: &Rc<Self>) {
@@ -180,7 +180,7 @@ mod tests {
             memory.add_strategy(&strategy);
             let slots = (0..KEPT >> 17).map(|_| memory.take(100_000));
             let slots: Vec<Buffer> = slots.collect();
-            assert_eq!(memory.zones.in_use(), KEPT);
+            assert_eq!(memory.slabs.in_use(), KEPT);
             assert_eq!(memory.take(1 << 20).slot(), None, "all is in use");
             for slot in slots {
                 let strategy = Rc::clone(&strategy);

@@ -7,7 +7,7 @@
 
 use crate::limits::{CLIENT_MEMORY_LEN_MAX, CLIENT_MEMORY_LEN_MIN, CLIENT_MEMORY_MAX};
 use gannet_fabric::{Access, Backing, Domain, Region, RegisterError, Scope, Span};
-use gannet_runtime::{Buffer, SlotId, Zones};
+use gannet_runtime::{Buffer, Slabs, SlotId};
 use gannet_wire::volume::{Memory, Shape};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use std::rc::Rc;
 /// See the module.
 pub struct PinDownCache {
     domain: Rc<dyn Domain>,
-    zones: Zones,
+    slabs: Slabs,
     /// All memory that was given out, with its registration, while the memory is with its user.
     kept: RefCell<HashMap<SlotId, Option<Region>>>,
     counters: Cell<PinDownCounters>,
@@ -36,7 +36,7 @@ impl PinDownCache {
     pub fn new(domain: Rc<dyn Domain>) -> PinDownCache {
         PinDownCache {
             domain,
-            zones: Zones::new(
+            slabs: Slabs::new(
                 CLIENT_MEMORY_LEN_MIN,
                 CLIENT_MEMORY_LEN_MAX,
                 CLIENT_MEMORY_MAX,
@@ -50,7 +50,7 @@ impl PinDownCache {
     /// and stays so; dropped, it is there for the next who asks. When there is no such memory left, ordinary memory:
     /// that is registered for each transfer.
     pub fn memory(&self, len: usize) -> Buffer {
-        match self.zones.take(len) {
+        match self.slabs.take(len) {
             Some(buffer) => {
                 let slots = buffer.slot().into_iter();
                 slots.for_each(|slot| {

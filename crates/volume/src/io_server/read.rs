@@ -150,7 +150,7 @@ impl<V: Vfs> IoServer<V> {
         pace: &Pace,
     ) -> Result<Writes, Status> {
         let len = plan.iter().map(|pair| u64::from(pair.len)).sum();
-        let mut gather = Gather::to(self.zone(len).await?);
+        let mut gather = Gather::to(self.slab_slot(len).await?);
         self.gather(object, plan, &mut gather, pace).await?;
         let (mut at, mut parts) = (0, Vec::with_capacity(plan.len()));
         for pair in plan {

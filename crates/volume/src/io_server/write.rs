@@ -216,7 +216,7 @@ impl<V: Vfs> IoServer<V> {
             pair.memory_offset = at;
             at += u64::from(pair.len);
         }
-        let buffer = self.zone(len).await?;
+        let buffer = self.slab_slot(len).await?;
         let fetch = self.fetches.begin(link);
         let read = link.read(buffer, &reads).await;
         drop(fetch);
@@ -231,10 +231,10 @@ impl<V: Vfs> IoServer<V> {
     ///
     /// # Errors
     /// `Jukebox`: all is held by those that may yet move.
-    pub(super) async fn zone(&self, len: u64) -> Result<Buffer, Status> {
+    pub(super) async fn slab_slot(&self, len: u64) -> Result<Buffer, Status> {
         loop {
-            if let Some(zone) = self.free_zone(len) {
-                return Ok(zone);
+            if let Some(slot) = self.free_slab_slot(len) {
+                return Ok(slot);
             }
             let over = self.fetches.end_oldest().ok_or(Status::Jukebox)?;
             // It says so by going.
@@ -242,12 +242,12 @@ impl<V: Vfs> IoServer<V> {
         }
     }
 
-    fn free_zone(&self, len: u64) -> Option<Buffer> {
+    fn free_slab_slot(&self, len: u64) -> Option<Buffer> {
         let len = usize::try_from(len).ok()?;
-        self.zones.take_or_split(len).or_else(|| {
+        self.slabs.take_or_split(len).or_else(|| {
             // Shorter ones that idle hold the room.
-            self.zones.trim();
-            self.zones.take_or_split(len)
+            self.slabs.trim();
+            self.slabs.take_or_split(len)
         })
     }
 
@@ -258,7 +258,7 @@ impl<V: Vfs> IoServer<V> {
         Fetched { buffer, plan }: Fetched,
     ) -> Result<(), Status> {
         match only(ranges_of(&plan)) {
-            // Bounded by ZONE_LEN_MAX.
+            // Bounded by SLAB_LEN_MAX.
             Some((offset, len)) => {
                 let data = 0..len as usize;
                 self.store_one(target, offset, buffer, data).await

@@ -11,10 +11,10 @@
 use super::Link;
 use crate::limits::{
     CLIENT_BUFFER_AGE, CLIENT_BUFFER_BYTES_MAX, CLIENT_BUFFER_LINKS_MAX, CLIENT_BUFFER_USE_AGE,
-    CLIENT_BUFFERS_NOTED_MAX, ZONE_LEN_MIN,
+    CLIENT_BUFFERS_NOTED_MAX, SLAB_LEN_MIN,
 };
 use gannet_fabric::{Access, Backing, DeregisterError, Region, Revocation, Scope};
-use gannet_runtime::{Buffer, Handle, Instant, Zones, sleep};
+use gannet_runtime::{Buffer, Handle, Instant, Slabs, sleep};
 use gannet_wire::volume::{CLIENT_BUFFER_LEN_MAX, Class, ClientBuffer, Operation};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(super) struct ClientBuffers {
 
 /// Memory of one connection's own.
 struct Source {
-    zones: Zones,
+    slabs: Slabs,
     _room: OwnedSemaphorePermit,
 }
 
@@ -69,7 +69,7 @@ impl ClientBuffers {
             tracing::debug!(number, "a client-driven buffer was open for too long");
             drop(self.close_buffer(number));
         }
-        if self.source.as_ref()?.zones.in_use() > 0 {
+        if self.source.as_ref()?.slabs.in_use() > 0 {
             return Some(now + CLIENT_BUFFER_AGE);
         }
         self.source = None;
@@ -89,10 +89,10 @@ impl Link {
         if client_buffers.source.is_none() {
             let room = Arc::clone(&self.shared.pool.client_buffers);
             let room = room.try_acquire_owned().ok()?;
-            // Bounded by ZONE_LEN_MAX.
+            // Bounded by SLAB_LEN_MAX.
             let longest = CLIENT_BUFFER_LEN_MAX as usize;
             client_buffers.source = Some(Source {
-                zones: Zones::new(ZONE_LEN_MIN, longest, CLIENT_BUFFER_BYTES_MAX),
+                slabs: Slabs::new(SLAB_LEN_MIN, longest, CLIENT_BUFFER_BYTES_MAX),
                 _room: room,
             });
             let watching = watch(self.clone(), Handle::clone(&self.shared.runtime));
@@ -100,10 +100,10 @@ impl Link {
                 .runtime
                 .spawn("client-driven buffers", Box::pin(watching));
         }
-        let zones = &client_buffers.source.as_ref()?.zones;
-        zones.take_or_split(len).or_else(|| {
-            zones.trim();
-            zones.take_or_split(len)
+        let slabs = &client_buffers.source.as_ref()?.slabs;
+        slabs.take_or_split(len).or_else(|| {
+            slabs.trim();
+            slabs.take_or_split(len)
         })
     }
 

@@ -1,5 +1,5 @@
 //! Our side of long transfers. On hardware, which moves nothing to or from memory that is not registered, slots of
-//! zones are registered once and stay so (the paper's section 3.3.2), and bytes of files are copied into them.
+//! slabs are registered once and stay so (the paper's section 3.3.2), and bytes of files are copied into them.
 
 use super::{Link, Pool};
 use gannet_datapath::Datapath;

@@ -9,7 +9,7 @@ use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, 
 use gannet_volume::client::{TransferPolicy, VolumeFs};
 use gannet_volume::limits::{
     CALL_DEADLINE, CREDITS, FETCH_AGE_MAX, OPERATION_DEADLINE, READ_DEADLINE, SIZE_DEADLINE,
-    SMALL_MAX, ZONE_LEN_MAX, ZONES_MAX,
+    SLAB_LEN_MAX, SLABS_MAX, SMALL_MAX,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -206,7 +206,7 @@ async fn lose_a_client(faults: &Faults, bed: &Rc<Bed>, node: Node) {
         // It is connected then, and may write.
         write(&fs, &file, 1).await.unwrap();
         asks.send(()).unwrap();
-        write(&fs, &file, 2 * ZONE_LEN_MAX).await.unwrap();
+        write(&fs, &file, 2 * SLAB_LEN_MAX).await.unwrap();
     };
     runtime.spawn("victim", Box::pin(asking));
     asked.await.unwrap();
@@ -221,7 +221,7 @@ fn clients_that_fall_silent_do_not_keep_the_memory_for_writes() {
     let world = World::new(1);
     let (bed, node, faults) = (bed(&world), world.add_node("client"), world.faults());
     // More than there is memory for.
-    let victims = 8 * ZONES_MAX / ZONE_LEN_MAX;
+    let victims = 8 * SLABS_MAX / SLAB_LEN_MAX;
     let victims: Vec<Node> = (0..victims).map(|_| world.add_node("victim")).collect();
     let done = world.run(async move {
         bed.start();
@@ -231,7 +231,7 @@ fn clients_that_fall_silent_do_not_keep_the_memory_for_writes() {
         faults.sleep(READ_DEADLINE).await;
         let fs = bed.mount(&node).with_policy(by(false));
         let file = file(&fs).await;
-        write(&fs, &file, 2 * ZONE_LEN_MAX).await
+        write(&fs, &file, 2 * SLAB_LEN_MAX).await
     });
     assert_eq!(done.unwrap(), Ok(()));
 }
@@ -242,7 +242,7 @@ fn clients_that_fall_silent_do_not_keep_the_memory_for_writes() {
 fn who_stands_still_makes_room_for_others() {
     let world = World::new(1);
     let (bed, node, faults) = (bed(&world), world.add_node("client"), world.faults());
-    let victims = 2 * ZONES_MAX / (SMALL_MAX as usize * CREDITS as usize);
+    let victims = 2 * SLABS_MAX / (SMALL_MAX as usize * CREDITS as usize);
     let victims: Vec<Node> = (0..victims).map(|_| world.add_node("victim")).collect();
     let done = world.run(async move {
         bed.start();
@@ -265,7 +265,7 @@ fn who_stands_still_makes_room_for_others() {
         // Until their turns are over, one after the other.
         faults.sleep(Duration::from_secs(4)).await;
         let began = runtime.now();
-        let written = write(&fs, &file, 2 * ZONE_LEN_MAX).await;
+        let written = write(&fs, &file, 2 * SLAB_LEN_MAX).await;
         (written, runtime.now().duration_since(began))
     });
     let (written, lasted) = done.unwrap();

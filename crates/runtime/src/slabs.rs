@@ -1,4 +1,4 @@
-//! Buffer zones: slots in size classes under one bound.
+//! Slabs: slots for buffers, in size classes under one bound.
 
 use crate::buffer::{SlotBudget, Split};
 use crate::{Arena, Buffer};
@@ -8,24 +8,24 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// length is known only when they come. What is registered for a message is its slot, at most twice its length.
 ///
 /// Clones share everything. Any mix of lengths may use up the bound; what idles in one class is not there for the
-/// others until [`Zones::trim`].
+/// others until [`Slabs::trim`].
 #[derive(Clone)]
-pub struct Zones {
+pub struct Slabs {
     /// By length, each twice the one before.
     classes: Vec<Arena>,
     /// Longer slots that serve as several of a class, by class.
     splits: Arc<Mutex<Vec<Vec<Arc<Split>>>>>,
 }
 
-impl Zones {
+impl Slabs {
     /// Slots from `slot_len_min` to `slot_len_max` bytes, both rounded up to powers of two, `bytes_max` bytes in all;
     /// none of them made yet.
-    pub fn new(slot_len_min: usize, slot_len_max: usize, bytes_max: usize) -> Zones {
-        Zones::within(&SlotBudget::new(bytes_max), slot_len_min, slot_len_max)
+    pub fn new(slot_len_min: usize, slot_len_max: usize, bytes_max: usize) -> Slabs {
+        Slabs::within(&SlotBudget::new(bytes_max), slot_len_min, slot_len_max)
     }
 
     /// The same, with a bound that they share with others.
-    pub fn within(budget: &Arc<SlotBudget>, slot_len_min: usize, slot_len_max: usize) -> Zones {
+    pub fn within(budget: &Arc<SlotBudget>, slot_len_min: usize, slot_len_max: usize) -> Slabs {
         let (min, max) = (
             slot_len_min.next_power_of_two(),
             slot_len_max.next_power_of_two(),
@@ -36,7 +36,7 @@ impl Zones {
             .map(|len| Arena::within(budget, len))
             .collect();
         let splits = classes.iter().map(|_| Vec::new()).collect();
-        Zones {
+        Slabs {
             classes,
             splits: Arc::new(Mutex::new(splits)),
         }
@@ -49,12 +49,12 @@ impl Zones {
 
     /// A slot of the smallest class that holds `len` bytes, with whatever its last user left in it; when the bound is
     /// reached, an idle one of a larger class. `None` when there is neither (wait for one to come back, or trim), and
-    /// for more than [`Zones::slot_len_max`].
+    /// for more than [`Slabs::slot_len_max`].
     pub fn take(&self, len: usize) -> Option<Buffer> {
         self.fitting(len).iter().find_map(Arena::take)
     }
 
-    /// As [`Zones::take`]; but where that would give a longer slot, that slot is cut and serves as several, and becomes
+    /// As [`Slabs::take`]; but where that would give a longer slot, that slot is cut and serves as several, and becomes
     /// one again when all of them are back. For memory whose registrations do not outlive one use.
     pub fn take_or_split(&self, len: usize) -> Option<Buffer> {
         let class = self.classes.partition_point(|it| it.slot_len() < len);
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_message_takes_the_smallest_slot_that_holds_it() {
-        let zones = Zones::new(4096, 1 << 20, 8 << 20);
+        let slabs = Slabs::new(4096, 1 << 20, 8 << 20);
         for (len, slot_len) in [
             (0, 4096),
             (4096, 4096),
@@ -114,42 +114,42 @@ mod tests {
             (100_000, 128 << 10),
             (1 << 20, 1 << 20),
         ] {
-            assert_eq!(zones.take(len).unwrap().len(), slot_len, "{len}");
+            assert_eq!(slabs.take(len).unwrap().len(), slot_len, "{len}");
         }
-        assert!(zones.take((1 << 20) + 1).is_none());
-        assert_eq!(zones.slot_len_max(), 1 << 20);
-        assert_eq!(zones.in_use(), 0);
+        assert!(slabs.take((1 << 20) + 1).is_none());
+        assert_eq!(slabs.slot_len_max(), 1 << 20);
+        assert_eq!(slabs.in_use(), 0);
     }
 
     #[test]
     fn all_lengths_share_one_bound() {
-        let zones = Zones::new(4096, 1 << 20, 2 << 20);
-        let large = zones.take(1 << 20).unwrap();
-        let small: Vec<Buffer> = std::iter::from_fn(|| zones.take(4096)).collect();
+        let slabs = Slabs::new(4096, 1 << 20, 2 << 20);
+        let large = slabs.take(1 << 20).unwrap();
+        let small: Vec<Buffer> = std::iter::from_fn(|| slabs.take(4096)).collect();
         assert_eq!(small.len(), 256);
-        assert_eq!(zones.in_use(), 2 << 20);
+        assert_eq!(slabs.in_use(), 2 << 20);
         drop(small);
-        assert_eq!((zones.in_use(), zones.idle()), (1 << 20, 1 << 20));
-        assert!(zones.take(1 << 20).is_none(), "small slots hold the room");
-        zones.trim();
-        assert_eq!(zones.idle(), 0);
-        assert!(zones.take(1 << 20).is_some());
+        assert_eq!((slabs.in_use(), slabs.idle()), (1 << 20, 1 << 20));
+        assert!(slabs.take(1 << 20).is_none(), "small slots hold the room");
+        slabs.trim();
+        assert_eq!(slabs.idle(), 0);
+        assert!(slabs.take(1 << 20).is_some());
         drop(large);
         // A large one that idles will do for a small message.
-        let slots: Vec<Buffer> = std::iter::from_fn(|| zones.take(1)).collect();
+        let slots: Vec<Buffer> = std::iter::from_fn(|| slabs.take(1)).collect();
         assert_eq!(slots.len(), 2);
         assert!(slots.iter().all(|slot| slot.len() == 1 << 20));
     }
 
     #[test]
     fn a_slot_that_idles_is_cut_when_shorter_ones_run_out_and_is_whole_again_after() {
-        let zones = Zones::new(64 << 10, 1 << 20, 1 << 20);
-        let mut large = zones.take(1 << 20).unwrap();
+        let slabs = Slabs::new(64 << 10, 1 << 20, 1 << 20);
+        let mut large = slabs.take(1 << 20).unwrap();
         large.fill(7);
         let (slot, address) = (large.slot(), large.as_ptr());
         drop(large);
         let all =
-            || -> Vec<Buffer> { std::iter::from_fn(|| zones.take_or_split(64 << 10)).collect() };
+            || -> Vec<Buffer> { std::iter::from_fn(|| slabs.take_or_split(64 << 10)).collect() };
         for _ in 0..2 {
             let mut parts = all();
             assert_eq!(parts.len(), 16, "no byte is lost");
@@ -166,28 +166,28 @@ mod tests {
             }
             let names: std::collections::HashSet<_> = parts.iter().map(Buffer::slot).collect();
             assert!(names.len() == 16 && !names.contains(&slot));
-            assert_eq!((zones.in_use(), zones.idle()), (1 << 20, 0));
+            assert_eq!((slabs.in_use(), slabs.idle()), (1 << 20, 0));
             // One that comes back serves again while the others are away.
             parts.pop();
-            assert!(zones.take_or_split(1 << 20).is_none());
-            parts.extend(zones.take_or_split(10));
+            assert!(slabs.take_or_split(1 << 20).is_none());
+            parts.extend(slabs.take_or_split(10));
             assert_eq!(parts.len(), 16);
         }
-        let whole = zones.take(1 << 20).unwrap();
+        let whole = slabs.take(1 << 20).unwrap();
         assert_eq!(
             (whole.slot(), whole.as_ptr(), whole.len()),
             (slot, address, 1 << 20)
         );
-        assert!(zones.take_or_split(64 << 10).is_none());
+        assert!(slabs.take_or_split(64 << 10).is_none());
     }
 
     #[test]
     fn a_slot_keeps_its_name() {
-        let zones = Zones::new(4096, 8192, 1 << 20);
-        let slot = zones.take(5000).unwrap().slot();
+        let slabs = Slabs::new(4096, 8192, 1 << 20);
+        let slot = slabs.take(5000).unwrap().slot();
         assert!(slot.is_some());
-        let other = zones.take(4000).unwrap();
+        let other = slabs.take(4000).unwrap();
         assert_ne!(other.slot(), slot);
-        assert_eq!(zones.take(8192).unwrap().slot(), slot);
+        assert_eq!(slabs.take(8192).unwrap().slot(), slot);
     }
 }
