@@ -245,7 +245,7 @@ impl Inodes {
     /// A file has these attributes, by the store's own account.
     fn learn(&mut self, number: u64, attributes: &Attributes) {
         let known = self.inode(number).and_then(|inode| inode.seen);
-        // What is no news overtakes nothing.
+        // Attributes that repeat the reported ones are not newer: they must not overtake others.
         if known != Some(Seen::of(attributes)) {
             self.changed(number, attributes);
         }

@@ -207,7 +207,7 @@ mod tests {
             "there are more"
         );
         assert!(!seen(&store, |view| search.step(view)).unwrap());
-        let statuses = search.tell(&objects, found);
+        let statuses = search.finish(&objects, found);
         assert!(matches!(statuses[..], [Ok(Some(OrphanStatus::Named))]));
         let whole = checked(&store, 1, last).unwrap();
         assert_eq!(whole, Some(OrphanStatus::Named));

@@ -1,4 +1,4 @@
-//! A core that looks for news in place of sleeping does all that others do. A program of its own: what it sets is the
+//! A core that polls in place of sleeping does all that others do. A program of its own: what it sets is the
 //! whole process's.
 
 #![allow(clippy::unwrap_used)]

@@ -56,7 +56,7 @@ struct Seat {
     admission: Cell<Admission>,
     /// When it was last active.
     active: Cell<Instant>,
-    news: Notify,
+    wake_up: Notify,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,7 +152,7 @@ impl Activities {
             origin,
             admission: Cell::new(Admission::Unauthenticated),
             active: Cell::new(now),
-            news: Notify::default(),
+            wake_up: Notify::default(),
         });
         self.running.borrow_mut().insert(id, Rc::clone(&seat));
         seat
@@ -178,7 +178,7 @@ impl Activities {
         if let Some(seat) = victim {
             crowd.leave(&seat);
             seat.admission.set(Admission::Evicted);
-            seat.news.notify();
+            seat.wake_up.notify();
         }
         Some(shortage)
     }
@@ -192,7 +192,7 @@ impl Activities {
     pub fn stop(&self) {
         self.stopping.set(true);
         for seat in self.running.borrow().values() {
-            seat.news.notify();
+            seat.wake_up.notify();
         }
     }
 
@@ -309,7 +309,7 @@ struct Place {
 impl Place {
     /// Sees that the task is woken when it has to end.
     fn register(&self, context: &mut Context<'_>) {
-        if self.seat.news.poll_notified(context).is_ready() {
+        if self.seat.wake_up.poll_notified(context).is_ready() {
             context.waker().wake_by_ref();
         }
     }

@@ -1,4 +1,4 @@
-//! What a core does that has nothing to do: it looks for news for a moment before it sleeps, where that was seen to
+//! What a core does that has nothing to do: it polls for a moment before it sleeps, where that was seen to
 //! pay (docs/decisions/0015-busy-polling.md).
 //!
 //! A sleeping thread takes tens of microseconds to wake on a virtual machine, longer than a short operation; and
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// For this process, in nanoseconds.
 static LONGEST: AtomicU64 = AtomicU64::new(0);
 
-/// How long each core of this process looks for news before it sleeps, if it looks at all: while news used to come
+/// How long each core of this process polls before it sleeps, if it looks at all: while news used to come
 /// within about that time. Zero, as at the start, is never. A core that looks is busy for the processor's other users,
 /// but lets them go first.
 pub fn set_busy_poll(longest: Duration) {
@@ -31,7 +31,7 @@ pub(super) fn short_look() -> Duration {
     Look::Short.limit(longest())
 }
 
-/// Called by a core's thread when no task of it can run; if it wakes one, the thread looks for news without sleeping.
+/// Called by a core's thread when no task of it can run; if it wakes one, the thread polls without sleeping.
 pub(super) fn before_park() {
     let longest = longest();
     if longest.is_zero() {
@@ -93,7 +93,7 @@ const SHORT: Duration = Duration::from_micros(50);
 /// By what waits are longer while both ends sleep.
 const WAKING: Duration = Duration::from_micros(50);
 
-/// Whether it pays to look, and for how long: learnt from when news came.
+/// Whether it pays to look, and for how long: learnt from when events came.
 #[derive(Default)]
 struct Patience {
     /// `None` while there is something to do.
@@ -134,7 +134,7 @@ impl Look {
 }
 
 impl Patience {
-    /// There is nothing to do at `now`. Whether to look for news now, and not sleep yet.
+    /// There is nothing to do at `now`. Whether to poll now, and not sleep yet.
     fn idle(&mut self, now: Instant, longest: Duration) -> bool {
         let until = match (self.short, self.long) {
             (_, POINTS_TO_LOOK..) => Wait::Looking(Look::Long),
@@ -194,7 +194,7 @@ mod tests {
     const LONGEST: Duration = Duration::from_micros(300);
     const SOON: Duration = Duration::from_micros(20);
 
-    /// A core to which news comes `gap` after it has nothing to do, `times` times; how often it looked, and how often
+    /// A core to which an event comes `gap` after it has nothing to do, `times` times; how often it looked, and how often
     /// that was in vain.
     fn wait(patience: &mut Patience, gap: Duration, times: usize) -> (usize, usize) {
         let (mut looked, mut in_vain) = (0, 0);

@@ -211,7 +211,7 @@ pub(super) struct Intents {
     waiting: RefCell<BTreeMap<u64, oneshot::Sender<Result<(), Status>>>>,
     /// Queues of which servers refused all intents, and when they run again.
     resting: RefCell<BTreeMap<WorkQueue, Instant>>,
-    news: Notify,
+    wake_up: Notify,
 }
 
 impl Intents {
@@ -231,7 +231,7 @@ impl Intents {
             let last = matches!(intent, Intent::Truncate(..));
             self.open(number, Open::new(intent, last));
         }
-        self.news.notify();
+        self.wake_up.notify();
     }
 
     fn open(&self, number: u64, open: Open) {
@@ -300,7 +300,7 @@ impl Intents {
         }
         if let Some(Open { intent, .. }) = open.remove(&number) {
             self.again.borrow_mut().push_back((now, number, intent));
-            self.news.notify();
+            self.wake_up.notify();
         }
         false
     }
@@ -363,7 +363,7 @@ impl Intents {
                 None => drop(queues.remove(queue)),
                 Some(due) => {
                     self.resting.borrow_mut().insert(queue.clone(), due);
-                    self.news.notify();
+                    self.wake_up.notify();
                 }
             }
         }
@@ -381,11 +381,11 @@ impl Manager {
                 let work = async move { manager.run_queue(&queue).await };
                 self.runtime.spawn("intents of a queue", Box::pin(work));
             }
-            let news = self.intents.news.notified();
+            let wake_up = self.intents.wake_up.notified();
             match pause {
                 // Either is a reason to look again.
-                Some(pause) => drop(timeout(&self.runtime, pause, news).await),
-                None => news.await,
+                Some(pause) => drop(timeout(&self.runtime, pause, wake_up).await),
+                None => wake_up.await,
             }
         }
     }
