@@ -20,7 +20,7 @@ enum Kind {
     /// Nobody reads our output any more; there is nothing to say and nobody to say it to.
     Silent,
     /// It has been said.
-    Told,
+    Reported,
 }
 
 impl Failure {
@@ -84,7 +84,7 @@ impl Failure {
     /// The process's exit code: 2 for wrong usage, 1 otherwise, 0 when nobody listens any more.
     pub fn exit_code(&self) -> u8 {
         match self.kind {
-            Kind::Failed | Kind::Told => 1,
+            Kind::Failed | Kind::Reported => 1,
             Kind::Usage => 2,
             Kind::Silent => 0,
         }
@@ -96,16 +96,16 @@ impl Failure {
     }
 
     /// Says it on the standard error, unless it has been said or nobody listens.
-    pub fn tell(&self) {
+    pub fn report(&self) {
         if matches!(self.kind, Kind::Failed | Kind::Usage) {
-            output::tell(&format!("gannet: {self}"));
+            output::report(&format!("gannet: {self}"));
         }
     }
 
     /// It, told already: a command goes on after it, and fails at its end.
     #[must_use]
-    pub fn told(self) -> Failure {
-        let kind = Kind::Told;
+    pub fn reported(self) -> Failure {
+        let kind = Kind::Reported;
         Failure { kind, ..self }
     }
 }

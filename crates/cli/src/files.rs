@@ -26,8 +26,8 @@ pub(crate) async fn each(
     for url in urls {
         match work(url).await {
             Err(failure) if urls.len() > 1 && !failure.is_silent() => {
-                failure.tell();
-                outcome = Err(failure.told());
+                failure.report();
+                outcome = Err(failure.reported());
             }
             Err(failure) => return Err(failure),
             Ok(()) => {}

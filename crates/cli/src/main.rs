@@ -12,6 +12,6 @@ fn main() -> ExitCode {
 }
 
 fn report(failure: &Failure) -> ExitCode {
-    failure.tell();
+    failure.report();
     ExitCode::from(failure.exit_code())
 }

@@ -83,7 +83,7 @@ async fn hold_mount(
         name = signals.next() => name,
     };
     tracing::info!(signal = name, "unmounting");
-    tell_reads(session);
+    report_reads(session);
     tokio::select! {
         unmounted = mount.unmount() => {
             unmounted.explain(|| format!("cannot unmount {}", directory.display()))
@@ -96,7 +96,7 @@ async fn hold_mount(
 }
 
 /// Says what reading without asking has come to, of a volume.
-fn tell_reads(session: &Session) {
+fn report_reads(session: &Session) {
     let Some(volume) = session.volume() else {
         return;
     };

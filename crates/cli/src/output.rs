@@ -40,7 +40,7 @@ pub(crate) fn show_bar(bar: Option<ProgressBar>) {
 }
 
 /// Tells a person something on standard error; nobody may be there to read it.
-pub fn tell(text: &str) {
+pub fn report(text: &str) {
     let write = || {
         let _ = writeln!(io::stderr().lock(), "{text}");
     };

@@ -96,7 +96,7 @@ impl Progress {
             Work::Copy => bytes,
             Work::Remove => files,
         });
-        self.tell_files();
+        self.report_files();
     }
 
     /// All that is to be done is known.
@@ -108,7 +108,7 @@ impl Progress {
             }
             Work::Remove => "{bar:30} {eta} {msg}",
         });
-        self.tell_files();
+        self.report_files();
     }
 
     /// So many bytes were moved, or turned out to be a hole.
@@ -125,7 +125,7 @@ impl Progress {
         if self.work == Work::Remove {
             self.bar.inc(1);
         }
-        self.tell_files();
+        self.report_files();
     }
 
     /// A directory is complete.
@@ -133,7 +133,7 @@ impl Progress {
         self.directories.set(self.directories.get() + 1);
     }
 
-    fn tell_files(&self) {
+    fn report_files(&self) {
         let (done, all) = (self.done.files.get(), self.all.files.get());
         let more = match self.is_counted.get() {
             true => "",
@@ -149,9 +149,9 @@ impl Progress {
     }
 
     /// Says on standard error what was done, and how fast, unless that is not wanted.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn report(&self) {
         if !self.is_quiet {
-            output::tell(&self.summary(self.began.elapsed()));
+            output::report(&self.summary(self.began.elapsed()));
         }
     }
 

@@ -35,7 +35,7 @@ pub(crate) fn run(options: &RmOptions) -> Result<(), Failure> {
         };
         progress.finish();
         if progress.has_begun() {
-            progress.tell();
+            progress.report();
         }
         removed
     })
@@ -73,7 +73,7 @@ async fn remove(
     let mut walk = Walk::new(remover, options.jobs, Rc::clone(&failures));
     walk.add(Object::Top(url.clone(), node));
     walk.run().await;
-    failures.tell(&what(), "removed")?;
+    failures.report(&what(), "removed")?;
     session.files().remove(&path).await.explain(what)?;
     progress.directory_done();
     Ok(())

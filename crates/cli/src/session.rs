@@ -210,9 +210,9 @@ impl Session {
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
         let outcome = match silence_max(options, patience) {
-            None => self.telling(runtime, url, work).await,
+            None => self.reporting(runtime, url, work).await,
             Some(silence) => tokio::select! {
-                outcome = self.telling(runtime, url, work) => outcome,
+                outcome = self.reporting(runtime, url, work) => outcome,
                 failure = self.silence(runtime, url, silence) => Err(failure),
             },
         };

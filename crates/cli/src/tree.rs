@@ -286,16 +286,16 @@ impl Failures {
     ///
     /// # Errors
     /// That `what`, if there were any: so many objects could not be `done`.
-    pub(crate) fn tell(&self, what: &str, done: &str) -> Result<(), Failure> {
+    pub(crate) fn report(&self, what: &str, done: &str) -> Result<(), Failure> {
         let listed = std::mem::take(&mut *self.listed.borrow_mut());
         let count = self.count.get();
         if count == 0 {
             return Ok(());
         }
-        listed.iter().for_each(Failure::tell);
+        listed.iter().for_each(Failure::report);
         let more = count - listed.len() as u64;
         if more > 0 {
-            output::tell(&format!("gannet: and {more} more"));
+            output::report(&format!("gannet: and {more} more"));
         }
         let why = match count {
             1 => format!("one object could not be {done}"),

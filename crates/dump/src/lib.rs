@@ -198,8 +198,7 @@ impl<'a, W: Write> Dump<'a, W> {
         self.show(ends, lines)?;
         if let Some(followed) = self.connections.remove(&ends) {
             self.order.remove(&followed.serial);
-            self.summary
-                .count_connection(followed.connection.errors());
+            self.summary.count_connection(followed.connection.errors());
         }
         Ok(())
     }

@@ -152,11 +152,11 @@ mod tests {
                     nanoseconds,
                 };
                 // As fuser makes it of what the kernel says.
-                let told = match u64::try_from(seconds) {
+                let reported = match u64::try_from(seconds) {
                     Ok(seconds) => UNIX_EPOCH + Duration::new(seconds, nanoseconds),
                     Err(_) => UNIX_EPOCH - Duration::new(seconds.unsigned_abs(), nanoseconds),
                 };
-                let set = set_time(Some(TimeOrNow::SpecificTime(told)));
+                let set = set_time(Some(TimeOrNow::SpecificTime(reported)));
                 assert_eq!(set, SetTime::To(exact));
             }
         }

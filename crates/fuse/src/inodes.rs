@@ -130,7 +130,7 @@ struct Refused {
     handle: Option<FileHandle>,
     since: Instant,
     /// The number that a lookup has told it last, and when.
-    told: Option<(u64, Instant)>,
+    reported: Option<(u64, Instant)>,
 }
 
 /// What becomes of a file that lost its only name.
@@ -252,7 +252,7 @@ impl Inodes {
     }
 
     /// The kernel is told of an object by its name, for a process: its number and generation. Counts as one lookup.
-    pub(crate) fn tell(
+    pub(crate) fn report(
         &mut self,
         handle: &FileHandle,
         (attributes, asked): (&Attributes, Moment),
@@ -277,7 +277,7 @@ impl Inodes {
             self.learn(number, attributes);
         }
         if let Some(refused) = self.refused.get_mut(&asker) {
-            refused.told = Some((number, now));
+            refused.reported = Some((number, now));
         }
         let Some(inode) = self.by_number.get_mut(&number) else {
             unreachable!("it is in the table, or was just put there");
@@ -309,7 +309,8 @@ impl Inodes {
     /// Somebody who was refused has been told this number less than `age` ago, and has not come back yet.
     fn is_awaited_for(&self, number: u64, now: Instant, age: Duration) -> bool {
         let awaited = |refused: &Refused| {
-            (refused.told).is_some_and(|(told, when)| told == number && now < when + age)
+            (refused.reported)
+                .is_some_and(|(reported, when)| reported == number && now < when + age)
         };
         self.refused.values().any(awaited)
     }
@@ -319,7 +320,7 @@ impl Inodes {
         let refused = Refused {
             handle,
             since: now,
-            told: None,
+            reported: None,
         };
         if asker == NOBODY {
             return;
@@ -379,7 +380,7 @@ impl Inodes {
     }
 
     /// The kernel was told these attributes of an object by number.
-    pub(crate) fn told(&mut self, number: u64, (attributes, asked): (&Attributes, Moment)) {
+    pub(crate) fn reported(&mut self, number: u64, (attributes, asked): (&Attributes, Moment)) {
         let is_old = self.inode(number).is_some_and(|it| it.seen_at > asked);
         if !self.kernel_caches && !is_old {
             self.learn(number, attributes);
@@ -555,7 +556,10 @@ impl Refused {
 
     /// Whether the process comes back for what it was refused, or for what a lookup told it since.
     fn is_about(&self, number: u64, handle: &FileHandle) -> bool {
-        self.handle.as_ref() == Some(handle) || self.told.is_some_and(|(told, _)| told == number)
+        self.handle.as_ref() == Some(handle)
+            || self
+                .reported
+                .is_some_and(|(reported, _)| reported == number)
     }
 }
 

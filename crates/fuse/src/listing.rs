@@ -165,7 +165,7 @@ impl<V: Vfs> Mounted<V> {
                     true => Duration::ZERO,
                     false => self.options.cache_age,
                 };
-                let entry = self.tell(handle, (attributes, asked), NOBODY);
+                let entry = self.report(handle, (attributes, asked), NOBODY);
                 let is_full = portion.add(&entry, next, entry.attr_age(age), name);
                 if is_full {
                     self.inodes.borrow_mut().forget(entry.attr.ino.0, 1);

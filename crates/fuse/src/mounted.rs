@@ -178,14 +178,14 @@ impl<V: Vfs> Mounted<V> {
     }
 
     /// Tells the kernel of an object that a process asked for by name, and that had these attributes.
-    pub(crate) fn tell(
+    pub(crate) fn report(
         &self,
         handle: &FileHandle,
         known: (&Attributes, Moment),
         process: u32,
     ) -> Entry {
         let asker = (process, self.runtime.now());
-        let (number, generation) = self.inodes.borrow_mut().tell(handle, known, asker);
+        let (number, generation) = self.inodes.borrow_mut().report(handle, known, asker);
         let mut attr = self.attr(number, known.0);
         let shown = std::mem::replace(&mut attr.ino, INodeNo(number));
         Entry {
@@ -203,7 +203,7 @@ impl<V: Vfs> Mounted<V> {
         process: u32,
     ) -> Result<Entry, Errno> {
         let (attributes, asked) = self.newest(handle, known).await?;
-        Ok(self.tell(handle, (&attributes, asked), process))
+        Ok(self.report(handle, (&attributes, asked), process))
     }
 
     /// The attributes of an object, if they are not known yet, or something has overtaken them. They may be old all the

@@ -7,7 +7,7 @@ fn main() -> ExitCode {
     match cli::parse().and_then(gannet_lab::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            failure.tell();
+            failure.report();
             ExitCode::from(failure.exit_code())
         }
     }

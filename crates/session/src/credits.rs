@@ -55,7 +55,7 @@ pub struct Credits {
     received: u64,
     answered: u64,
     /// The requests that queued answers allow, in all; and those of which have left.
-    told: u64,
+    reported: u64,
     left: u64,
     window: u32,
     last: Instant,
@@ -69,7 +69,7 @@ impl Credits {
             limits,
             received: 0,
             answered: 0,
-            told: u64::from(limits.initial),
+            reported: u64::from(limits.initial),
             left: u64::from(limits.initial),
             window: limits.first,
             last: now,
@@ -110,21 +110,21 @@ impl Credits {
         self.renew_one(endpoint, wanted, owed)?;
         let missing = self.missing(wanted, owed);
         self.share.borrow(endpoint, missing)?;
-        self.told = self.told.max(wanted.min(self.covered(owed)));
+        self.reported = self.reported.max(wanted.min(self.covered(owed)));
         self.turn_window();
-        match u32::try_from(self.told - self.answered) {
+        match u32::try_from(self.reported - self.answered) {
             // Nothing would tell the peer of a later credit.
             Ok(0) => Err(PostError::QueueFull),
             window => Ok(Grant {
                 window: window.unwrap_or(u32::MAX),
-                limit: self.told,
+                limit: self.reported,
             }),
         }
     }
 
     /// Requests that the peer may have sent since the beginning, by all that it was told so far.
-    pub fn told(&self) -> u64 {
-        self.told
+    pub fn reported(&self) -> u64 {
+        self.reported
     }
 
     /// An answer has left that told this limit.
@@ -153,7 +153,7 @@ impl Credits {
     /// # Errors
     /// The endpoint is closed, or there are none.
     pub fn cover(&mut self, endpoint: &dyn Endpoint, owed: u32) -> Result<(), PostError> {
-        let missing = self.missing(self.told, owed);
+        let missing = self.missing(self.reported, owed);
         self.share.renew(endpoint, missing)
     }
 

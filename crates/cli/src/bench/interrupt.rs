@@ -11,8 +11,8 @@ const EXIT_CODE: i32 = 130;
 /// Whether somebody wants the benchmark to end. Clones see the same.
 #[derive(Clone)]
 pub struct Interrupt {
-    /// Told by a thread that lives as long as the process.
-    told: watch::Receiver<bool>,
+    /// Set by a thread that lives as long as the process.
+    interrupted: watch::Receiver<bool>,
 }
 
 impl Interrupt {
@@ -21,7 +21,7 @@ impl Interrupt {
     /// # Errors
     /// They cannot be taken.
     pub fn install() -> Result<Interrupt, Failure> {
-        let (tell, told) = watch::channel(false);
+        let (sender, interrupted) = watch::channel(false);
         let (installed, is_installed) = std::sync::mpsc::channel();
         let wait = move || {
             tokio_plug::block_on(async |_| {
@@ -40,7 +40,7 @@ impl Interrupt {
                         _ = both.0.recv() => {}
                         _ = both.1.recv() => {}
                     }
-                    if tell.send_replace(true) {
+                    if sender.send_replace(true) {
                         std::process::exit(EXIT_CODE);
                     }
                 }
@@ -52,7 +52,7 @@ impl Interrupt {
             .spawn(wait)
             .explain(what)?;
         is_installed.recv().explain(what)?.explain(what)?;
-        Ok(Interrupt { told })
+        Ok(Interrupt { interrupted })
     }
 
     /// The failure that ends the benchmark, once a signal has come.
@@ -60,7 +60,7 @@ impl Interrupt {
     /// # Errors
     /// A signal has come.
     pub fn check(&self) -> Result<(), Failure> {
-        if *self.told.borrow() {
+        if *self.interrupted.borrow() {
             return Err(Interrupt::failure());
         }
         Ok(())
@@ -68,8 +68,12 @@ impl Interrupt {
 
     /// Waits for a signal.
     pub async fn wait(&self) {
-        let mut told = self.told.clone();
-        if told.wait_for(|told| *told).await.is_err() {
+        let mut interrupted = self.interrupted.clone();
+        if interrupted
+            .wait_for(|interrupted| *interrupted)
+            .await
+            .is_err()
+        {
             std::future::pending().await
         }
     }

@@ -63,13 +63,13 @@ pub fn run(options: &CpOptions) -> Result<(), Failure> {
         let mut open = sessions.open.iter();
         let squashed = report.failures.has_denied()
             && open.any(|(_, session)| session.may_be_squashed(&options.client));
-        let is_complete = report.failures.tell("the copy is not complete", "copied");
+        let is_complete = report.failures.report("the copy is not complete", "copied");
         let is_complete = is_complete.map_err(|failure| match squashed {
             true => failure.hint(format!("the lines above say which; {SQUASHED}")),
             false => failure,
         });
         if options.recursive && report.progress.has_begun() {
-            report.progress.tell();
+            report.progress.report();
         }
         copied.and(is_complete)
     })

@@ -243,7 +243,9 @@ impl Demo<'_> {
         let mut engine = Engine::new(JOBS, false, &report);
         engine.add(from, node, &to, name);
         engine.run().await;
-        report.failures.tell("the copy is not complete", "copied")?;
+        report
+            .failures
+            .report("the copy is not complete", "copied")?;
         let seconds = started.elapsed().as_secs_f64();
         let per_gb = |cpu: Duration| rounded(cpu.as_secs_f64() / (totals.bytes as f64 / 1e9), 3);
         let client = own_cpu().saturating_sub(client);

@@ -50,7 +50,7 @@ impl<'a> Notice<'a> {
         let began = self.runtime.wall_clock().saturating_sub(waited);
         let began = i64::try_from(began.as_secs()).unwrap_or(i64::MAX);
         let began = jiff::Timestamp::from_second(began).unwrap_or_default();
-        output::tell(&format!(
+        output::report(&format!(
             "gannet: waiting for {}: {why} since {began} (Ctrl-C stops it; --timeout SECONDS bounds the wait)",
             self.server
         ));
@@ -61,7 +61,7 @@ impl<'a> Notice<'a> {
         if let Some(since) = self.told.take() {
             let waited = self.runtime.now().duration_since(since);
             let seconds = waited.as_secs();
-            output::tell(&format!(
+            output::report(&format!(
                 "gannet: {} answers again, after {seconds} s",
                 self.server
             ));
@@ -94,12 +94,12 @@ impl Session {
         };
         tokio::select! {
             () = heard => super::silence_failure(format!("lost {}", server_of(url)), max),
-            never = self.tell_of_waits(runtime, url) => match never {},
+            never = self.report_waits(runtime, url) => match never {},
         }
     }
 
     /// Tells when the server, or one of a volume, has not answered for a while, and when it does again. Has no end.
-    async fn tell_of_waits(&self, runtime: &Handle, url: &Url) -> Infallible {
+    async fn report_waits(&self, runtime: &Handle, url: &Url) -> Infallible {
         let notice = Notice::new(runtime, url);
         loop {
             match self.remote().volume() {
@@ -127,7 +127,7 @@ impl Session {
     }
 
     /// Runs `work` to its end, and tells of waits.
-    pub(super) async fn telling<T>(
+    pub(super) async fn reporting<T>(
         &self,
         runtime: &Handle,
         url: &Url,
@@ -135,7 +135,7 @@ impl Session {
     ) -> T {
         tokio::select! {
             outcome = work => outcome,
-            never = self.tell_of_waits(runtime, url) => match never {},
+            never = self.report_waits(runtime, url) => match never {},
         }
     }
 

@@ -64,7 +64,7 @@ fn check_folder(path: &Path, options: &CheckOptions) -> Result<(), Failure> {
     let what = || format!("cannot check the volume {}", path.display());
     let metadata = match open_metadata(&volume) {
         Ok(metadata) => metadata,
-        Err(error) => return tell_of_damage(&volume, explain(path, error)),
+        Err(error) => return report_damage(&volume, explain(path, error)),
     };
     let mut looked = None;
     let read = metadata.read(&mut |view| looked = Some(survey(view)));
@@ -119,7 +119,7 @@ fn check_folder(path: &Path, options: &CheckOptions) -> Result<(), Failure> {
     if options.lost {
         return list_lost(&metadata, &lost.keys().copied().collect());
     }
-    let orphans = tell(left, statuses.explain(what)?, is_sound, &mut survey)?;
+    let orphans = report_orphans(left, statuses.explain(what)?, is_sound, &mut survey)?;
     look_at_files(&mut survey, &objects, &lost)?;
     let repaired = match options.repair {
         true => remove(&orphans)?,
@@ -133,7 +133,7 @@ fn check_folder(path: &Path, options: &CheckOptions) -> Result<(), Failure> {
 ///
 /// # Errors
 /// Always: the volume cannot be used as it is.
-fn tell_of_damage(volume: &Volume, failure: Failure) -> Result<(), Failure> {
+fn report_damage(volume: &Volume, failure: Failure) -> Result<(), Failure> {
     let path = volume.metadata();
     // Opened elsewhere, missing or no store at all: the failure says so.
     let damaged = RedbStore::damaged_values(&path, METADATA_CACHE).unwrap_or_default();
@@ -232,7 +232,7 @@ fn judge(view: &dyn View, left: &[Left]) -> Outcome<Vec<Option<OrphanStatus>>> {
 }
 
 /// Tells of objects for which no file was found; those that may be removed.
-fn tell(
+fn report_orphans(
     left: Vec<Left>,
     statuses: Vec<Option<OrphanStatus>>,
     is_sound: bool,
@@ -334,14 +334,14 @@ fn list_lost(metadata: &dyn MetaStore, lost: &BTreeSet<FileId>) -> Result<(), Fa
     let mut paths = paths.explain(what)?;
     paths.sort_unstable();
     let paths = paths.iter().map(|path| String::from_utf8_lossy(path));
-    tell_lost(paths.map(|path| format!("/{path}")).collect())
+    report_lost(paths.map(|path| format!("/{path}")).collect())
 }
 
 /// Lists files that have lost bytes.
 ///
 /// # Errors
 /// There are some.
-pub(super) fn tell_lost(paths: Vec<String>) -> Result<(), Failure> {
+pub(super) fn report_lost(paths: Vec<String>) -> Result<(), Failure> {
     for path in &paths {
         output::line(path)?;
     }

@@ -1,6 +1,6 @@
 //! `gannet volume check URL`: a volume that is served, as its servers tell of it.
 
-use super::check::{conclude, tell_lost};
+use super::check::{conclude, report_lost};
 use super::check_objects::{Compared, compare};
 use crate::cli::ClientOptions;
 use crate::failure::{Explain, Failure};
@@ -105,7 +105,7 @@ pub(super) fn lost(url: &Url, client: &ClientOptions) -> Result<(), Failure> {
             seen.look_below(&session, url, &node).await?;
             Ok(seen.paths)
         });
-        tell_lost(paths.await?)
+        report_lost(paths.await?)
     })
 }
 

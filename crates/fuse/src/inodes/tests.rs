@@ -31,7 +31,7 @@ fn at(milliseconds: u64) -> Instant {
 const PROCESS: u32 = 11;
 
 /// The kernel is told of an object that was just asked for.
-fn tell(inodes: &mut Inodes, name: u8, attributes: &Attributes) -> (u64, u64) {
+fn report(inodes: &mut Inodes, name: u8, attributes: &Attributes) -> (u64, u64) {
     tell_to(inodes, name, attributes, (NOBODY, at(0)))
 }
 
@@ -43,20 +43,20 @@ fn tell_to(
     asker: (u32, Instant),
 ) -> (u64, u64) {
     let asked = inodes.moment();
-    inodes.tell(&handle(name), (attributes, asked), asker)
+    inodes.report(&handle(name), (attributes, asked), asker)
 }
 
 #[test]
 fn an_object_keeps_its_number_until_it_is_forgotten_as_often_as_it_was_told() {
     let mut inodes = Inodes::new(handle(0), true);
-    let first = tell(&mut inodes, 1, &file(77, 0));
+    let first = report(&mut inodes, 1, &file(77, 0));
     assert_eq!(first.0, 77);
-    assert_eq!(tell(&mut inodes, 1, &file(77, 0)), first);
+    assert_eq!(report(&mut inodes, 1, &file(77, 0)), first);
     inodes.forget(77, 1);
     assert!(inodes.inode(77).is_some());
     inodes.forget(77, 1);
     assert!(inodes.inode(77).is_none());
-    let again = tell(&mut inodes, 1, &file(77, 0));
+    let again = report(&mut inodes, 1, &file(77, 0));
     assert_eq!(again.0, 77);
     assert_ne!(again.1, first.1);
     inodes.forget(ROOT, 9);
@@ -66,7 +66,7 @@ fn an_object_keeps_its_number_until_it_is_forgotten_as_often_as_it_was_told() {
 #[test]
 fn an_object_stays_while_its_last_close_is_done() {
     let mut inodes = Inodes::new(handle(0), true);
-    let (number, _) = tell(&mut inodes, 1, &file(77, 0));
+    let (number, _) = report(&mut inodes, 1, &file(77, 0));
     inodes.open_new(number);
     assert!(inodes.close(number));
     inodes.forget(number, 1);
@@ -74,7 +74,7 @@ fn an_object_stays_while_its_last_close_is_done() {
     inodes.closed(number);
     assert!(inodes.inode(number).is_none());
     // The kernel may send both in the other order too.
-    let (number, _) = tell(&mut inodes, 1, &file(77, 0));
+    let (number, _) = report(&mut inodes, 1, &file(77, 0));
     inodes.open_new(number);
     inodes.forget(number, 1);
     assert!(inodes.close(number) && inodes.inode(number).is_some());
@@ -89,7 +89,7 @@ fn two_live_objects_never_share_a_number() {
     let numbers: Vec<u64> = odd
         .into_iter()
         .zip(1..)
-        .map(|(fileid, name)| tell(&mut inodes, name, &file(fileid, 0)).0)
+        .map(|(fileid, name)| report(&mut inodes, name, &file(fileid, 0)).0)
         .collect();
     for (index, number) in numbers.iter().enumerate() {
         assert!(*number != ROOT && !numbers[..index].contains(number));
@@ -99,7 +99,7 @@ fn two_live_objects_never_share_a_number() {
 #[test]
 fn a_file_that_others_changed_becomes_another_inode_before_it_is_opened() {
     let mut inodes = Inodes::new(handle(0), true);
-    let (number, _) = tell(&mut inodes, 1, &file(77, 10));
+    let (number, _) = report(&mut inodes, 1, &file(77, 10));
     let open = |inodes: &mut Inodes, number, size, now| {
         inodes.open(number, &file(77, size), (PROCESS, at(now)))
     };
@@ -108,15 +108,15 @@ fn a_file_that_others_changed_becomes_another_inode_before_it_is_opened() {
     inodes.closed(number);
     assert_eq!(open(&mut inodes, number, 11, 5), Opened::Outdated);
     assert_eq!(inodes.is_kept(&handle(1), at(5)), Kept::No);
-    let told = tell_to(&mut inodes, 1, &file(77, 11), (PROCESS, at(6)));
-    let (renewed, _) = told;
+    let reported = tell_to(&mut inodes, 1, &file(77, 11), (PROCESS, at(6)));
+    let (renewed, _) = reported;
     assert_ne!(renewed, number);
     // Programs see the same; and it is still only one object.
     assert_eq!(inodes.inode(renewed).unwrap().shown, 77);
     assert_eq!(inodes.number(&handle(1)), Some(renewed));
     let unstable = |number| Rc::clone(&inodes.inode(number).unwrap().unstable);
     assert!(Rc::ptr_eq(&unstable(number), &unstable(renewed)));
-    assert_eq!(tell(&mut inodes, 1, &file(77, 11)), told);
+    assert_eq!(report(&mut inodes, 1, &file(77, 11)), reported);
     // Who comes with the number from before looks it up again, too.
     assert_eq!(open(&mut inodes, number, 11, 7), Opened::Outdated);
     assert_eq!(open(&mut inodes, renewed, 11, 7), Opened::Unchanged);
@@ -134,17 +134,17 @@ fn a_file_that_others_changed_becomes_another_inode_before_it_is_opened() {
 #[test]
 fn who_is_about_to_open_a_file_finds_it_under_its_number() {
     let mut inodes = Inodes::new(handle(0), true);
-    let (number, _) = tell(&mut inodes, 1, &file(77, 10));
+    let (number, _) = report(&mut inodes, 1, &file(77, 10));
     // While one opens it, others may look it up.
     inodes.opening(number);
-    assert_eq!(tell(&mut inodes, 1, &file(77, 11)).0, number);
+    assert_eq!(report(&mut inodes, 1, &file(77, 11)).0, number);
     let asker = (PROCESS, at(1));
     assert_eq!(inodes.open(number, &file(77, 11), asker), Opened::Outdated);
     inodes.opening_ended(number);
     let (renewed, _) = tell_to(&mut inodes, 1, &file(77, 12), asker);
     assert_ne!(renewed, number);
     // He was told, and comes back.
-    assert_eq!(tell(&mut inodes, 1, &file(77, 13)).0, renewed);
+    assert_eq!(report(&mut inodes, 1, &file(77, 13)).0, renewed);
     assert_eq!(inodes.open(renewed, &file(77, 14), asker), Opened::Changed);
     inodes.close(renewed);
     inodes.closed(renewed);
@@ -158,7 +158,7 @@ fn who_is_about_to_open_a_file_finds_it_under_its_number() {
 #[test]
 fn a_file_that_changes_all_the_time_can_be_opened() {
     let mut inodes = Inodes::new(handle(0), true);
-    let (number, _) = tell(&mut inodes, 1, &file(77, 10));
+    let (number, _) = report(&mut inodes, 1, &file(77, 10));
     let asker = (PROCESS, at(1));
     assert_eq!(inodes.open(number, &file(77, 11), asker), Opened::Outdated);
     // The kernel may forget it before it looks it up.
@@ -191,16 +191,16 @@ fn a_file_that_replaced_another_is_kept_for_the_process_that_comes_back_for_it()
 #[test]
 fn of_several_who_open_such_a_file_each_comes_in_at_the_second_attempt() {
     let mut inodes = Inodes::new(handle(0), true);
-    let (number, _) = tell(&mut inodes, 1, &file(77, 10));
+    let (number, _) = report(&mut inodes, 1, &file(77, 10));
     for process in 1..4 {
         let opened = inodes.open(number, &file(77, 11), (process, at(1)));
         assert_eq!(opened, Opened::Outdated);
     }
-    let told: Vec<_> = (1..4)
+    let reported: Vec<_> = (1..4)
         .zip(20..)
         .map(|(process, size)| tell_to(&mut inodes, 1, &file(77, size), (process, at(2))).0)
         .collect();
-    for (process, number) in (1..4).zip(told) {
+    for (process, number) in (1..4).zip(reported) {
         let opened = inodes.open(number, &file(77, 30), (process, at(3)));
         assert_eq!(opened, Opened::Changed);
         inodes.close(number);
@@ -211,7 +211,7 @@ fn of_several_who_open_such_a_file_each_comes_in_at_the_second_attempt() {
 fn what_our_own_writes_have_overtaken_counts_for_nothing() {
     for kernel_caches in [true, false] {
         let mut inodes = Inodes::new(handle(0), kernel_caches);
-        let (number, generation) = tell(&mut inodes, 1, &file(77, 10));
+        let (number, generation) = report(&mut inodes, 1, &file(77, 10));
         let asked = inodes.moment();
         assert!(!inodes.knows_better(&handle(1), asked));
         // Opened, written to and closed while a lookup of before is still on its way.
@@ -222,16 +222,16 @@ fn what_our_own_writes_have_overtaken_counts_for_nothing() {
         assert!(inodes.knows_better(&handle(1), asked));
         let old = (&file(77, 10), asked);
         assert_eq!(
-            inodes.tell(&handle(1), old, (NOBODY, at(0))),
+            inodes.report(&handle(1), old, (NOBODY, at(0))),
             (number, generation)
         );
-        inodes.told(number, old);
+        inodes.reported(number, old);
         let opened = inodes.open(number, &file(77, 20), (PROCESS, at(1)));
         assert_eq!(opened, Opened::Unchanged, "{kernel_caches}");
         // Those who look at the same time overtake nobody with what is no news.
         let asked = inodes.moment();
-        tell(&mut inodes, 1, &file(77, 20));
-        inodes.told(number, (&file(77, 20), asked));
+        report(&mut inodes, 1, &file(77, 20));
+        inodes.reported(number, (&file(77, 20), asked));
         assert!(!inodes.knows_better(&handle(1), asked));
         // Also where the kernel has forgotten the file meanwhile.
         inodes.changed(number, &file(77, 30));
@@ -247,14 +247,14 @@ fn what_our_own_writes_have_overtaken_counts_for_nothing() {
 #[test]
 fn our_own_changes_and_open_files_are_not_outdated() {
     let mut inodes = Inodes::new(handle(0), true);
-    let (number, generation) = tell(&mut inodes, 1, &file(77, 10));
+    let (number, generation) = report(&mut inodes, 1, &file(77, 10));
     inodes.changed(number, &file(77, 20));
-    assert_eq!(tell(&mut inodes, 1, &file(77, 20)).1, generation);
+    assert_eq!(report(&mut inodes, 1, &file(77, 20)).1, generation);
     assert_eq!(
         inodes.open(number, &file(77, 20), (PROCESS, at(900))),
         Opened::Unchanged
     );
-    assert_eq!(tell(&mut inodes, 1, &file(77, 30)).1, generation);
+    assert_eq!(report(&mut inodes, 1, &file(77, 30)).1, generation);
     assert_eq!(
         inodes.open(number, &file(77, 30), (PROCESS, at(900))),
         Opened::Changed
@@ -268,14 +268,14 @@ fn our_own_changes_and_open_files_are_not_outdated() {
 #[test]
 fn without_the_kernels_cache_a_lookup_is_enough() {
     let mut inodes = Inodes::new(handle(0), false);
-    let told = tell(&mut inodes, 1, &file(77, 10));
+    let reported = report(&mut inodes, 1, &file(77, 10));
     assert_eq!(
-        inodes.open(told.0, &file(77, 11), (PROCESS, at(500))),
+        inodes.open(reported.0, &file(77, 11), (PROCESS, at(500))),
         Opened::Outdated
     );
-    assert_eq!(tell(&mut inodes, 1, &file(77, 11)), told);
+    assert_eq!(report(&mut inodes, 1, &file(77, 11)), reported);
     assert_eq!(
-        inodes.open(told.0, &file(77, 11), (PROCESS, at(502))),
+        inodes.open(reported.0, &file(77, 11), (PROCESS, at(502))),
         Opened::Unchanged
     );
 }

@@ -269,8 +269,8 @@ impl<V: Vfs> Mounted<V> {
         let verifier = answered.inspect_err(|_| unstable.doubt(asked))?.verifier;
         let lost = self.keep(unstable, |unstable| unstable.confirm(asked, verifier));
         if unstable.is_empty() {
-            let told = done.wcc.after.map(|attributes| (attributes, moment));
-            self.note_own_writes(file.number, handle, told).await;
+            let reported = done.wcc.after.map(|attributes| (attributes, moment));
+            self.note_own_writes(file.number, handle, reported).await;
         }
         Ok(lost)
     }
@@ -312,10 +312,10 @@ impl<V: Vfs> Mounted<V> {
         &self,
         number: u64,
         handle: &FileHandle,
-        told: Option<(Attributes, Moment)>,
+        reported: Option<(Attributes, Moment)>,
     ) {
         // If it cannot be asked now, the next open finds the file changed, and reads it anew.
-        if let Ok((attributes, _)) = self.newest(handle, told).await {
+        if let Ok((attributes, _)) = self.newest(handle, reported).await {
             self.inodes.borrow_mut().changed(number, &attributes);
         }
     }

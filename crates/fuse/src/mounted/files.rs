@@ -83,7 +83,7 @@ impl<V: Vfs> Mounted<V> {
         let attributes = self.attributes(&handle).await;
         let attributes = self.note_gone(process, attributes)?;
         let known = (&attributes, asked);
-        self.inodes.borrow_mut().told(number, known);
+        self.inodes.borrow_mut().reported(number, known);
         Ok(self.attr(number, &attributes))
     }
 

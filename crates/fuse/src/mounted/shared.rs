@@ -132,7 +132,7 @@ impl<V: Vfs> Mounted<V> {
         let Some(notifier) = self.notifier.borrow().clone() else {
             return;
         };
-        let told = run_blocking(&self.runtime, move || {
+        let reported = run_blocking(&self.runtime, move || {
             // The last byte moves the end.
             let at = end.saturating_sub(1);
             notifier.store(INodeNo(number), at, &[last])?;
@@ -141,7 +141,7 @@ impl<V: Vfs> Mounted<V> {
             notifier.inval_inode(INodeNo(number), range.0, range.1)
         });
         // A kernel that forgets the file meanwhile has nothing wrong of it.
-        if let Ok(Err(error)) = told.await {
+        if let Ok(Err(error)) = reported.await {
             tracing::debug!(%error, "the kernel was not told of an appended file's end");
         }
     }

@@ -86,7 +86,7 @@ pub(super) fn run(options: &InterfaceOptions) -> Result<(), Failure> {
         let row = measure((&url, work, in_flight), options)?;
         match options.json {
             true => output::json(&row)?,
-            false => output::tell(&format!("{} x{in_flight}: {}", row.op, row.ratio)),
+            false => output::report(&format!("{} x{in_flight}: {}", row.op, row.ratio)),
         }
         Ok(row)
     });

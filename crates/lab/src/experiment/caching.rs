@@ -252,7 +252,7 @@ impl<'a> Bench<'a> {
             self.bring(block);
             let place = Place::of(block, self.load.file_blocks);
             if self.load.start == Start::References {
-                (0..self.clients.len()).for_each(|client| self.tell(client, place, block, true));
+                (0..self.clients.len()).for_each(|client| self.report(client, place, block, true));
             }
         }
     }
@@ -317,7 +317,7 @@ impl<'a> Bench<'a> {
             self.counts.server_misses += 1;
             self.bring(block);
         }
-        self.tell(client, place, block, false);
+        self.report(client, place, block, false);
         let rest = self.load.file_blocks - 1 - place.block;
         let in_all = (self.load.blocks - 1).saturating_sub(block);
         for more in 1..=self.load.prefetch.min(rest).min(in_all) {
@@ -326,13 +326,13 @@ impl<'a> Bench<'a> {
                     block: place.block + more,
                     ..place
                 };
-                self.tell(client, place, block + more, true);
+                self.report(client, place, block + more, true);
             }
         }
     }
 
     /// Gives a client a reference.
-    fn tell(&mut self, client: usize, place: Place, block: u64, ahead: bool) {
+    fn report(&mut self, client: usize, place: Place, block: u64, ahead: bool) {
         if let Some(client) = self.clients.get_mut(client) {
             let blocks = place.block..place.block + 1;
             client.memory.note_reference(place.file, blocks, 0, ahead);

@@ -105,7 +105,7 @@ pub(crate) fn run(options: &PapersOptions) -> Result<(), Failure> {
         let why = format!("{} files differ", stale.len());
         return Err(Failure::new(what, why).hint(hint));
     }
-    output::tell(&counted(&studies));
+    output::report(&counted(&studies));
     Ok(())
 }
 
@@ -130,7 +130,7 @@ fn show(study: &Study, as_json: bool) -> Result<(), Failure> {
             source: constant.source.text(),
         })?;
     }
-    output::tell(&summary(study));
+    output::report(&summary(study));
     Ok(())
 }
 

@@ -157,7 +157,7 @@ impl Line {
 
     /// Requests that the client may send beside those that it has sent, by all that the server has told.
     fn open(&self) -> u64 {
-        self.credits.told() - self.credits.received
+        self.credits.reported() - self.credits.received
     }
 
     /// Receives that messages of the client find, counted by taking them all; the endpoint has none then.

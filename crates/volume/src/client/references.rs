@@ -250,14 +250,14 @@ impl References {
     }
 
     /// A server told a reference, and perhaps what is in its memory.
-    pub(super) fn told(
+    pub(super) fn note_reference(
         &self,
         name: ObjectName,
         (link, server): (&Link, u32),
-        told: &ObjectReference,
+        reported: &ObjectReference,
         runs: Option<Vec<ResidentRun>>,
     ) {
-        let cached = u16::try_from(told.cached_per_mille).unwrap_or(1000);
+        let cached = u16::try_from(reported.cached_per_mille).unwrap_or(1000);
         self.policies
             .borrow_mut()
             .server_hit_rate(short(server), cached.min(1000));
@@ -275,10 +275,10 @@ impl References {
             endpoint,
             reference: Reference {
                 address: RemoteAddress {
-                    key: RemoteKey(told.key),
-                    offset: told.offset,
+                    key: RemoteKey(reported.key),
+                    offset: reported.offset,
                 },
-                access_key: AccessKey(told.access_key),
+                access_key: AccessKey(reported.access_key),
             },
             runs: runs.or(before.map(|known| known.runs)).unwrap_or_default(),
             is_asked,

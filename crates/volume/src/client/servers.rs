@@ -46,7 +46,7 @@ pub(crate) struct Servers {
 enum Book {
     Fixed(Vec<SocketAddr>),
     /// What the manager said last, all its pages put together.
-    Told(RefCell<Option<VolumeRecord>>),
+    Reported(RefCell<Option<VolumeRecord>>),
     /// We are the manager; servers without a host are at this address.
     Registry(Rc<Registry>, IpAddr),
 }
@@ -82,7 +82,7 @@ impl Servers {
             io_servers,
         } = addresses;
         let book = match io_servers.is_empty() {
-            true => Book::Told(RefCell::default()),
+            true => Book::Reported(RefCell::default()),
             false => Book::Fixed(io_servers),
         };
         Servers::with_book(runtime, provider, identity, (manager, book))
@@ -142,7 +142,7 @@ impl Servers {
                 let found = self.find(&address, *here).await?;
                 self.connect(found, server).await
             }
-            Book::Told(_) => self.connect_as_told(number).await,
+            Book::Reported(_) => self.connect_as_reported(number).await,
         })
         .await
     }
@@ -171,8 +171,8 @@ impl Servers {
         match &self.book {
             Book::Fixed(addresses) => Ok(u32::try_from(addresses.len()).unwrap_or(u32::MAX)),
             Book::Registry(registry, _) => Ok(registry.count()),
-            Book::Told(told) => {
-                let known = told.borrow().as_ref().map(|record| record.count);
+            Book::Reported(reported) => {
+                let known = reported.borrow().as_ref().map(|record| record.count);
                 match known {
                     Some(count) => Ok(count),
                     None => Ok(self.ask_manager().await?.count),
@@ -182,12 +182,12 @@ impl Servers {
     }
 
     /// At the address that the manager told last, or else at the one that it tells now.
-    async fn connect_as_told(&self, number: u32) -> Result<Link, LinkError> {
-        let Book::Told(told) = &self.book else {
+    async fn connect_as_reported(&self, number: u32) -> Result<Link, LinkError> {
+        let Book::Reported(reported) = &self.book else {
             return Err(no_such());
         };
         let server = Hello::io_server(number);
-        let before = address_in(told.borrow().as_ref(), number);
+        let before = address_in(reported.borrow().as_ref(), number);
         let mut failed = None;
         if let Some(address) = &before {
             match self.connect_to(number, address).await {
@@ -245,8 +245,8 @@ impl Servers {
                 }
             };
             if record.servers.len() >= record.count as usize {
-                if let Book::Told(told) = &self.book {
-                    told.replace(Some(record.clone()));
+                if let Book::Reported(reported) = &self.book {
+                    reported.replace(Some(record.clone()));
                 }
                 return Ok(record);
             }
@@ -345,7 +345,7 @@ impl IoServers for Servers {
         let count = match &self.book {
             Book::Fixed(addresses) => addresses.len(),
             Book::Registry(registry, _) => return registry.count(),
-            Book::Told(told) => told.borrow().as_ref().map_or(0, |it| it.servers.len()),
+            Book::Reported(reported) => reported.borrow().as_ref().map_or(0, |it| it.servers.len()),
         };
         u32::try_from(count).unwrap_or(u32::MAX)
     }

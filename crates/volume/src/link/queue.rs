@@ -134,15 +134,15 @@ impl State {
     /// The requests that we allow the peer, modulo 2^32.
     pub(super) fn granted(&self) -> u32 {
         // The word that the format has for it.
-        self.credits.as_ref().map_or(0, Credits::told) as u32
+        self.credits.as_ref().map_or(0, Credits::reported) as u32
     }
 
     /// A message has left that allowed the peer so many requests, modulo 2^32.
     pub(super) fn credits_left(&mut self, granted: u32) {
         if let Some(credits) = &mut self.credits {
-            let told = credits.told();
-            let since = (told as u32).wrapping_sub(granted);
-            credits.left(told.saturating_sub(u64::from(since)));
+            let reported = credits.reported();
+            let since = (reported as u32).wrapping_sub(granted);
+            credits.left(reported.saturating_sub(u64::from(since)));
         }
     }
 

@@ -46,7 +46,7 @@ impl Registry {
         self.servers.borrow().get(number as usize).cloned()
     }
 
-    fn tell(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
+    fn report(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
         let mut decoder = Decoder::new(body);
         let from = decoder.u32().map_err(|_| Status::Inval)?;
         decoder.finish().map_err(|_| Status::Inval)?;
@@ -108,7 +108,7 @@ impl Handler for Reception {
 
     fn answer(self: Rc<Self>, link: Link, request: Message) -> LocalFuture<Answer> {
         let done = match request.header.operation {
-            Operation::Volume => self.registry.tell(request.body()),
+            Operation::Volume => self.registry.report(request.body()),
             Operation::Register if link.peer() == Role::IoServer => {
                 let from = link.endpoint().peer_address().ip();
                 match self.registry.learn(request.body(), from) {

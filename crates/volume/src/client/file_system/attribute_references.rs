@@ -154,15 +154,15 @@ impl ReferencedAttributes {
     fn learn(
         &self,
         (link, term): (&Link, u64),
-        told: &AttributeReferences,
+        reported: &AttributeReferences,
         files: impl Iterator<Item = FileId>,
     ) {
         let start = Reference {
             address: RemoteAddress {
-                key: RemoteKey(told.key),
-                offset: told.offset,
+                key: RemoteKey(reported.key),
+                offset: reported.offset,
             },
-            access_key: AccessKey(told.access_key),
+            access_key: AccessKey(reported.access_key),
         };
         let mut known = self.table.borrow_mut();
         let same = known
@@ -178,7 +178,7 @@ impl ReferencedAttributes {
             });
         }
         if let Some(table) = known.as_mut() {
-            for (file, slot) in files.zip(&told.slots) {
+            for (file, slot) in files.zip(&reported.slots) {
                 slot.inspect(|slot| table.slots.learn(file, *slot));
             }
         }
@@ -359,8 +359,8 @@ impl VolumeFs {
             answer: page,
             references,
         } = page.ok_or(Status::Serverfault)?;
-        let told = page.entries.iter().filter_map(|entry| entry.found.as_ref());
-        let files = std::iter::once(&page.directory).chain(told);
+        let reported = page.entries.iter().filter_map(|entry| entry.found.as_ref());
+        let files = std::iter::once(&page.directory).chain(reported);
         self.learn_references(answer, references.as_ref(), files.map(|found| found.id));
         Ok(page)
     }
@@ -368,15 +368,15 @@ impl VolumeFs {
     fn learn_references(
         &self,
         answer: &Message,
-        told: Option<&AttributeReferences>,
+        reported: Option<&AttributeReferences>,
         files: impl Iterator<Item = FileId>,
     ) {
-        let Some(told) = told.filter(|_| self.referenced.is_on) else {
+        let Some(reported) = reported.filter(|_| self.referenced.is_on) else {
             return;
         };
         if let Some(link) = self.servers.connected(Hello::MANAGER) {
             let by = (&link, answer.header.term);
-            self.referenced.learn(by, told, files);
+            self.referenced.learn(by, reported, files);
         }
     }
 }

@@ -225,7 +225,7 @@ impl VolumeFs {
                 if let Ok(Some(reference)) = answer.outcome {
                     let name = (id, extent.index);
                     let runs = Some(answer.resident);
-                    references.told(name, (&link, extent.server), &reference, runs);
+                    references.note_reference(name, (&link, extent.server), &reference, runs);
                 }
             }
         };
