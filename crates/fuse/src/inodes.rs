@@ -12,7 +12,7 @@
 //! kernel believes is in `Inode::seen`. Programs go on seeing the number that the file had first.
 //!
 //! Answers of the store overtake each other. Attributes that were asked for before something newer was learnt of an
-//! object (a write of our own, say) may be those from before it, and count for nothing: see [`Moment`].
+//! object (a write of our own, say) may be those from before it, and count for nothing: see [`Epoch`].
 
 use crate::hidden::Hidden;
 use crate::limits::{FORGOTTEN_MAX, KEPT_FOR_RETURN_AGE, REFUSAL_AGE, RETURN_AGE};
@@ -46,9 +46,9 @@ impl Seen {
     }
 }
 
-/// When the store was asked for attributes: what was learnt of an object since then may be newer than they are.
+/// The logical time at which the store was asked for attributes: facts of a later epoch may be newer than they are.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(u64);
+pub(crate) struct Epoch(u64);
 
 /// An object that the kernel knows.
 pub(crate) struct Inode {
@@ -71,7 +71,7 @@ pub(crate) struct Inode {
     /// What the kernel believes of a regular file.
     seen: Option<Seen>,
     /// When that was learnt.
-    seen_at: Moment,
+    seen_at: Epoch,
     /// Its only name, after it was removed while open.
     pub(crate) hidden: Option<Hidden>,
     /// Who opened it last for writing.
@@ -114,9 +114,9 @@ pub(crate) struct Inodes {
     opens: u64,
     /// Opens that are being done, of all files.
     openings: u64,
-    last: Moment,
+    last: Epoch,
     /// Objects that the kernel forgot lately, and when something was learnt of them last; the oldest first.
-    forgotten: VecDeque<(FileHandle, Moment)>,
+    forgotten: VecDeque<(FileHandle, Epoch)>,
     /// Processes whose open was refused: the kernel will look the file up and come back.
     refused: BTreeMap<u32, Refused>,
     /// What is kept of objects until COMMITs, whatever numbers they have.
@@ -154,7 +154,7 @@ impl Inodes {
             generations: 0,
             opens: 0,
             openings: 0,
-            last: Moment(0),
+            last: Epoch(0),
             forgotten: VecDeque::new(),
             refused: BTreeMap::new(),
             unstable: HashMap::new(),
@@ -180,7 +180,7 @@ impl Inodes {
             opening: 0,
             closing: 0,
             seen: None,
-            seen_at: Moment(0),
+            seen_at: Epoch(0),
             hidden: None,
             writer: None,
             unstable,
@@ -227,12 +227,12 @@ impl Inodes {
     }
 
     /// The present: to be remembered before the store is asked for attributes.
-    pub(crate) fn moment(&self) -> Moment {
+    pub(crate) fn epoch(&self) -> Epoch {
         self.last
     }
 
     /// True when attributes of an object that were asked for at `asked` may be older than what is known of it.
-    pub(crate) fn knows_better(&self, handle: &FileHandle, asked: Moment) -> bool {
+    pub(crate) fn knows_better(&self, handle: &FileHandle, asked: Epoch) -> bool {
         match self.number(handle).and_then(|number| self.inode(number)) {
             Some(inode) => inode.seen_at > asked,
             None => {
@@ -255,7 +255,7 @@ impl Inodes {
     pub(crate) fn report(
         &mut self,
         handle: &FileHandle,
-        (attributes, asked): (&Attributes, Moment),
+        (attributes, asked): (&Attributes, Epoch),
         (asker, now): (u32, Instant),
     ) -> (u64, u64) {
         let number = match self.number(handle) {
@@ -380,7 +380,7 @@ impl Inodes {
     }
 
     /// The kernel was told these attributes of an object by number.
-    pub(crate) fn reported(&mut self, number: u64, (attributes, asked): (&Attributes, Moment)) {
+    pub(crate) fn reported(&mut self, number: u64, (attributes, asked): (&Attributes, Epoch)) {
         let is_old = self.inode(number).is_some_and(|it| it.seen_at > asked);
         if !self.kernel_caches && !is_old {
             self.learn(number, attributes);

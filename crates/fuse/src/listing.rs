@@ -1,7 +1,7 @@
 //! Listings: pages of the store, handed to the kernel in the portions it asks for.
 
 use crate::convert::{file_type, unknown_attr};
-use crate::inodes::{Moment, NOBODY, OWN, ROOT};
+use crate::inodes::{Epoch, NOBODY, OWN, ROOT};
 use crate::limits::{LISTED_DEADLINE, LISTING_NAMES_MAX};
 use crate::mounted::{Entry, Mounted};
 use crate::open::OpenDirectory;
@@ -36,7 +36,7 @@ pub(crate) struct Listing {
     /// A page of the store.
     page: Vec<Listed>,
     /// When the store was asked for it.
-    asked: Moment,
+    asked: Epoch,
     /// The position that it starts at.
     start: u64,
     /// Nothing comes behind it.
@@ -100,7 +100,7 @@ enum What<'a> {
     /// The directory that is listed.
     Itself(&'a Entry),
     /// With attributes that were asked for then.
-    Object(&'a FileHandle, &'a Attributes, Moment),
+    Object(&'a FileHandle, &'a Attributes, Epoch),
     /// Nobody knows now: a file with this number, one of whose servers is away.
     Unknown(u64),
 }
@@ -273,7 +273,7 @@ impl<V: Vfs> Mounted<V> {
             false => (position, listing.verifier),
         };
         let mut page = Page { names: Vec::new() };
-        let (caller, asked) = (&directory.caller, self.moment());
+        let (caller, asked) = (&directory.caller, self.epoch());
         let read = self
             .vfs
             .read_directory(caller, &handle, cookie, verifier, &mut page);

@@ -7,7 +7,7 @@ mod shared;
 
 use crate::callers::{Asker, Callers};
 use crate::convert::file_attr;
-use crate::inodes::{Inode, Inodes, Moment};
+use crate::inodes::{Epoch, Inode, Inodes};
 use crate::limits::{
     ASKED_AGAIN_MAX, AWAY_DEADLINE, BUFFERS_MAX, KeptBounds, REQUEST_BYTES_MAX, REQUESTS_MAX,
 };
@@ -181,7 +181,7 @@ impl<V: Vfs> Mounted<V> {
     pub(crate) fn report(
         &self,
         handle: &FileHandle,
-        known: (&Attributes, Moment),
+        known: (&Attributes, Epoch),
         process: u32,
     ) -> Entry {
         let asker = (process, self.runtime.now());
@@ -199,7 +199,7 @@ impl<V: Vfs> Mounted<V> {
     async fn tell_newest(
         &self,
         handle: &FileHandle,
-        known: Option<(Attributes, Moment)>,
+        known: Option<(Attributes, Epoch)>,
         process: u32,
     ) -> Result<Entry, Errno> {
         let (attributes, asked) = self.newest(handle, known).await?;
@@ -211,27 +211,27 @@ impl<V: Vfs> Mounted<V> {
     async fn newest(
         &self,
         handle: &FileHandle,
-        mut known: Option<(Attributes, Moment)>,
-    ) -> Result<(Attributes, Moment), Errno> {
+        mut known: Option<(Attributes, Epoch)>,
+    ) -> Result<(Attributes, Epoch), Errno> {
         for _ in 0..ASKED_AGAIN_MAX {
             let good = known.filter(|(_, asked)| !self.knows_better(handle, *asked));
             if let Some(good) = good {
                 return Ok(good);
             }
-            let asked = self.moment();
+            let asked = self.epoch();
             known = Some((self.attributes(handle).await?, asked));
         }
         known.ok_or(Errno::EIO)
     }
 
     /// See [`Inodes::knows_better`].
-    pub(crate) fn knows_better(&self, handle: &FileHandle, asked: Moment) -> bool {
+    pub(crate) fn knows_better(&self, handle: &FileHandle, asked: Epoch) -> bool {
         self.inodes.borrow().knows_better(handle, asked)
     }
 
-    /// See [`Inodes::moment`].
-    pub(crate) fn moment(&self) -> Moment {
-        self.inodes.borrow().moment()
+    /// See [`Inodes::epoch`].
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.inodes.borrow().epoch()
     }
 
     /// Attributes as programs see them. A file that was removed while open has a name that does not count.

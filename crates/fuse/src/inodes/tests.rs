@@ -42,7 +42,7 @@ fn tell_to(
     attributes: &Attributes,
     asker: (u32, Instant),
 ) -> (u64, u64) {
-    let asked = inodes.moment();
+    let asked = inodes.epoch();
     inodes.report(&handle(name), (attributes, asked), asker)
 }
 
@@ -212,7 +212,7 @@ fn what_our_own_writes_have_overtaken_counts_for_nothing() {
     for kernel_caches in [true, false] {
         let mut inodes = Inodes::new(handle(0), kernel_caches);
         let (number, generation) = report(&mut inodes, 1, &file(77, 10));
-        let asked = inodes.moment();
+        let asked = inodes.epoch();
         assert!(!inodes.knows_better(&handle(1), asked));
         // Opened, written to and closed while a lookup of before is still on its way.
         inodes.open_new(number);
@@ -229,7 +229,7 @@ fn what_our_own_writes_have_overtaken_counts_for_nothing() {
         let opened = inodes.open(number, &file(77, 20), (PROCESS, at(1)));
         assert_eq!(opened, Opened::Unchanged, "{kernel_caches}");
         // Those who look at the same time overtake nobody with what is no news.
-        let asked = inodes.moment();
+        let asked = inodes.epoch();
         report(&mut inodes, 1, &file(77, 20));
         inodes.reported(number, (&file(77, 20), asked));
         assert!(!inodes.knows_better(&handle(1), asked));
@@ -240,7 +240,7 @@ fn what_our_own_writes_have_overtaken_counts_for_nothing() {
         inodes.forget(number, 9);
         assert_eq!(inodes.number(&handle(1)), None);
         assert!(inodes.knows_better(&handle(1), asked));
-        assert!(!inodes.knows_better(&handle(1), inodes.moment()));
+        assert!(!inodes.knows_better(&handle(1), inodes.epoch()));
     }
 }
 

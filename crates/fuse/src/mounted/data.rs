@@ -1,7 +1,7 @@
 //! Reading and writing, and making durable what was written.
 
 use super::Mounted;
-use crate::inodes::Moment;
+use crate::inodes::Epoch;
 use crate::limits::RESENDS_MAX;
 use crate::open::OpenFile;
 use crate::status::errno;
@@ -262,14 +262,14 @@ impl<V: Vfs> Mounted<V> {
         handle: &FileHandle,
         unstable: &Unstable,
     ) -> Result<usize, Errno> {
-        let (asked, moment) = (unstable.kept_ever(), self.moment());
+        let (asked, epoch) = (unstable.kept_ever(), self.epoch());
         let done = self.vfs.commit(&file.caller, handle, 0, 0).await;
         let answered = done.result.map_err(errno);
         // A disk says once that it has lost something: the next COMMIT may succeed.
         let verifier = answered.inspect_err(|_| unstable.doubt(asked))?.verifier;
         let lost = self.keep(unstable, |unstable| unstable.confirm(asked, verifier));
         if unstable.is_empty() {
-            let reported = done.wcc.after.map(|attributes| (attributes, moment));
+            let reported = done.wcc.after.map(|attributes| (attributes, epoch));
             self.note_own_writes(file.number, handle, reported).await;
         }
         Ok(lost)
@@ -312,7 +312,7 @@ impl<V: Vfs> Mounted<V> {
         &self,
         number: u64,
         handle: &FileHandle,
-        reported: Option<(Attributes, Moment)>,
+        reported: Option<(Attributes, Epoch)>,
     ) {
         // If it cannot be asked now, the next open finds the file changed, and reads it anew.
         if let Ok((attributes, _)) = self.newest(handle, reported).await {

@@ -79,7 +79,7 @@ impl Drop for Opening<'_> {
 impl<V: Vfs> Mounted<V> {
     /// Attributes of an object, for a process.
     pub(crate) async fn attr_of(&self, number: u64, process: u32) -> Result<FileAttr, Errno> {
-        let (handle, asked) = (self.handle(number)?, self.moment());
+        let (handle, asked) = (self.handle(number)?, self.epoch());
         let attributes = self.attributes(&handle).await;
         let attributes = self.note_gone(process, attributes)?;
         let known = (&attributes, asked);

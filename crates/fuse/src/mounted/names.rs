@@ -3,7 +3,7 @@
 use super::{Entry, Mounted};
 use crate::convert::{Made, made};
 use crate::hidden::{Hidden, hidden_name};
-use crate::inodes::{Kept, Moment, NOBODY, ROOT, TakenHidden};
+use crate::inodes::{Epoch, Kept, NOBODY, ROOT, TakenHidden};
 use crate::limits::{KEPT_FOR_RETURN_AGE, LOOKED_UP_AGAIN_MAX};
 use crate::open::OpenFile;
 use crate::status::errno;
@@ -74,7 +74,7 @@ impl<V: Vfs> Mounted<V> {
         directory: &FileHandle,
         name: &[u8],
     ) -> Result<Entry, Errno> {
-        let asked = self.moment();
+        let asked = self.epoch();
         let (found, _) = self.vfs.lookup(caller, directory, name).await;
         let (handle, attributes) = found.map_err(errno)?;
         let known = Some((attributes, asked));
@@ -82,7 +82,7 @@ impl<V: Vfs> Mounted<V> {
     }
 
     /// Tells the kernel of what was made, by a request that was sent at `asked`.
-    async fn made(&self, changed: Changed<Created>, asked: Moment) -> Result<Entry, Errno> {
+    async fn made(&self, changed: Changed<Created>, asked: Epoch) -> Result<Entry, Errno> {
         let created = changed.result.map_err(errno)?;
         let known = created.attributes.map(|attributes| (attributes, asked));
         self.tell_newest(&created.handle, known, NOBODY).await
@@ -96,7 +96,7 @@ impl<V: Vfs> Mounted<V> {
         mode: u32,
         device: u32,
     ) -> Result<Entry, Errno> {
-        let (directory, asked) = (self.handle(parent)?, self.moment());
+        let (directory, asked) = (self.handle(parent)?, self.epoch());
         let attributes = with_mode(mode);
         let changed = match made(mode, device).ok_or(Errno::EINVAL)? {
             Made::Regular => {
@@ -120,7 +120,7 @@ impl<V: Vfs> Mounted<V> {
         name: &[u8],
         mode: u32,
     ) -> Result<Entry, Errno> {
-        let (directory, asked) = (self.handle(parent)?, self.moment());
+        let (directory, asked) = (self.handle(parent)?, self.epoch());
         let attributes = with_mode(mode);
         let made = self
             .vfs
@@ -135,7 +135,7 @@ impl<V: Vfs> Mounted<V> {
         name: &[u8],
         target: &[u8],
     ) -> Result<Entry, Errno> {
-        let (directory, asked) = (self.handle(parent)?, self.moment());
+        let (directory, asked) = (self.handle(parent)?, self.epoch());
         let attributes = with_mode(0o777);
         let made = self
             .vfs
@@ -152,7 +152,7 @@ impl<V: Vfs> Mounted<V> {
         mode: u32,
         if_there: IfThere,
     ) -> Result<(Entry, u64), Errno> {
-        let (directory, asked) = (self.handle(parent)?, self.moment());
+        let (directory, asked) = (self.handle(parent)?, self.epoch());
         let changed = match if_there {
             IfThere::Refuse => self.create_exclusive(caller, &directory, name, mode).await,
             IfThere::Keep | IfThere::Truncate => {
@@ -218,7 +218,7 @@ impl<V: Vfs> Mounted<V> {
         name: &[u8],
     ) -> Result<Entry, Errno> {
         let (handle, directory) = (self.handle(number)?, self.handle(parent)?);
-        let asked = self.moment();
+        let asked = self.epoch();
         let (linked, known) = self.vfs.link(caller, &handle, &directory, name).await;
         linked.result.map_err(errno)?;
         let known = known.map(|attributes| (attributes, asked));
