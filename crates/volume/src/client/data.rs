@@ -297,9 +297,9 @@ impl Mover {
     }
 
     fn note_reference(&self, request: &Request, target: &Target, done: &TransferDone) {
-        if let (Some(references), Some(told)) = (&self.references, &done.reference) {
+        if let (Some(references), Some(reported)) = (&self.references, &done.reference) {
             let name = (FileId(request.capability.file), target.placement.index);
-            references.told(name, (&target.link, target.server), told, None);
+            references.note_reference(name, (&target.link, target.server), reported, None);
         }
     }
 
