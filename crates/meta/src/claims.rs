@@ -115,9 +115,10 @@ pub fn losses(view: &dyn View) -> Outcome<BTreeMap<u32, Loss>> {
         }
         !is_damaged
     })?;
-    match is_damaged {
-        true => Err(Failure::Damaged(ROOT)),
-        false => Ok(losses),
+    if is_damaged {
+        Err(Failure::Damaged(ROOT))
+    } else {
+        Ok(losses)
     }
 }
 

@@ -19,16 +19,18 @@ impl OtherFormat {
     /// # Errors
     /// It is another one.
     pub fn check(found: u32, known: u32) -> Result<(), OtherFormat> {
-        match found == known {
-            true => Ok(()),
-            false => Err(OtherFormat { found, known }),
+        if found == known {
+            Ok(())
+        } else {
+            Err(OtherFormat { found, known })
         }
     }
 
     fn cure(&self) -> &'static str {
-        match self.found < self.known {
-            true => "copy the files out with the gannet that made it, and into a new volume",
-            false => "use the gannet that made it, or a later one",
+        if self.found < self.known {
+            "copy the files out with the gannet that made it, and into a new volume"
+        } else {
+            "use the gannet that made it, or a later one"
         }
     }
 }

@@ -62,9 +62,10 @@ pub struct Request<'a> {
 
 impl Request<'_> {
     fn must_have_room(&self) -> Result<(), Status> {
-        match self.has_room {
-            true => Ok(()),
-            false => Err(Status::Nospc),
+        if self.has_room {
+            Ok(())
+        } else {
+            Err(Status::Nospc)
         }
     }
 }
@@ -239,9 +240,10 @@ impl Decode<'_> for Intent {
     fn decode(decoder: &mut Decoder<'_>) -> Result<Intent, XdrError> {
         let file = FileId(decoder.u64()?);
         let layout = LayoutRecord::decode(decoder)?;
-        Ok(match decoder.bool()? {
-            true => Intent::Truncate(file, layout, decoder.u64()?),
-            false => Intent::Unlink(file, layout),
+        Ok(if decoder.bool()? {
+            Intent::Truncate(file, layout, decoder.u64()?)
+        } else {
+            Intent::Unlink(file, layout)
         })
     }
 }
@@ -359,9 +361,10 @@ fn parent_of(inode: &Inode) -> Result<FileId, Status> {
 }
 
 fn require(inode: &Inode, caller: &Caller, wanted: u32) -> Result<(), Status> {
-    match rights(inode, caller).0 & wanted == wanted {
-        true => Ok(()),
-        false => Err(Status::Acces),
+    if rights(inode, caller).0 & wanted == wanted {
+        Ok(())
+    } else {
+        Err(Status::Acces)
     }
 }
 
@@ -395,9 +398,10 @@ fn directory_to_change(
 fn check_sticky(caller: &Caller, directory: &Inode, file: &Inode) -> Result<(), Status> {
     let sticky = directory.mode & 0o1000 != 0;
     let owner = [0, directory.uid, file.uid].contains(&caller.uid);
-    match sticky && !owner {
-        true => Err(Status::Perm),
-        false => Ok(()),
+    if sticky && !owner {
+        Err(Status::Perm)
+    } else {
+        Ok(())
     }
 }
 

@@ -127,9 +127,10 @@ impl NameSearch {
             !damaged && self.named.len() < self.missing.len()
         })?;
         self.next = next;
-        match damaged {
-            true => Err(Failure::Damaged(ROOT)),
-            false => Ok(self.next.is_some()),
+        if damaged {
+            Err(Failure::Damaged(ROOT))
+        } else {
+            Ok(self.next.is_some())
         }
     }
 
@@ -154,9 +155,10 @@ impl NameSearch {
 /// The status of the object of a file that does not exist, last written at `modified`; both since the Unix epoch. A
 /// young one may have been made again by a client whose grant had not ended.
 pub fn status_by_age(modified: Duration, now: Duration) -> OrphanStatus {
-    match now.saturating_sub(modified) < ORPHAN_AGE_MIN {
-        true => OrphanStatus::Recent,
-        false => OrphanStatus::Orphan,
+    if now.saturating_sub(modified) < ORPHAN_AGE_MIN {
+        OrphanStatus::Recent
+    } else {
+        OrphanStatus::Orphan
     }
 }
 

@@ -64,9 +64,10 @@ pub(super) fn access(inode: &Inode, caller: &Caller, wanted: AccessMask) -> Acce
         granted |= AccessMask::MODIFY | AccessMask::EXTEND;
     }
     if rights & Rights::EXECUTE != 0 {
-        granted |= match directory {
-            true => AccessMask::LOOKUP,
-            false => AccessMask::EXECUTE,
+        granted |= if directory {
+            AccessMask::LOOKUP
+        } else {
+            AccessMask::EXECUTE
         };
         if directory && rights & Rights::WRITE != 0 {
             granted |= AccessMask::DELETE;

@@ -45,13 +45,13 @@ fn format_of(database: &impl ReadableDatabase) -> Result<Option<u32>, StoreError
         return Ok(Some(said.map_or(0, |it| it.value())));
     }
     // Earlier ones do not say it; values of the first one had no checks.
-    Ok(
-        match names.iter().any(|name| name.starts_with("checked ")) {
-            true => Some(2),
-            false if names.is_empty() => None,
-            false => Some(1),
-        },
-    )
+    Ok(if names.iter().any(|name| name.starts_with("checked ")) {
+        Some(2)
+    } else if names.is_empty() {
+        None
+    } else {
+        Some(1)
+    })
 }
 
 /// Refuses a file of another format before it is opened to be written: redb writes to each that is. What else is wrong
@@ -173,9 +173,12 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreEr
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let told = take_hook();
-        set_hook(Box::new(move |panic| match GUARDED.get() {
-            true => tracing::debug!(%panic, "redb does not understand its file"),
-            false => told(panic),
+        set_hook(Box::new(move |panic| {
+            if GUARDED.get() {
+                tracing::debug!(%panic, "redb does not understand its file")
+            } else {
+                told(panic)
+            }
         }));
     });
     let before = GUARDED.replace(true);

@@ -37,9 +37,10 @@ impl Decode<'_> for Done {
         let inodes = (0..count).map(|_| Ok((FileId(decoder.u64()?), Inode::decode(decoder)?)));
         Ok(Done {
             inodes: inodes.collect::<Result<_, _>>()?,
-            intent: match decoder.bool()? {
-                true => Some(decoder.u64()?),
-                false => None,
+            intent: if decoder.bool()? {
+                Some(decoder.u64()?)
+            } else {
+                None
             },
         })
     }

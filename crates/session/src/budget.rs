@@ -212,9 +212,10 @@ impl Holding {
         }
         let small = used <= CONNECTION_BYTES;
         // One step is kept, so that small changes do not take it and give it back in turn.
-        let kept = match small {
-            true => CONNECTION_BYTES,
-            false => CONNECTION_BYTES + (used - CONNECTION_BYTES).next_multiple_of(BUDGET_STEP),
+        let kept = if small {
+            CONNECTION_BYTES
+        } else {
+            CONNECTION_BYTES + (used - CONNECTION_BYTES).next_multiple_of(BUDGET_STEP)
         };
         if taken > kept && (small || taken - kept > BUDGET_STEP) {
             self.give_back(taken - kept);

@@ -280,10 +280,12 @@ pub fn note_served(metadata: &dyn MetaStore, numbers: &[u32]) -> Result<(), Stor
 /// listens at; none if it listens at all of them.
 pub fn reported_address(listening: SocketAddr, said: &Address) -> Address {
     let ip = listening.ip();
-    let host = match said.host.is_empty() {
-        false => said.host.clone(),
-        true if ip.is_unspecified() => String::new(),
-        true => ip.to_string(),
+    let host = if !said.host.is_empty() {
+        said.host.clone()
+    } else if ip.is_unspecified() {
+        String::new()
+    } else {
+        ip.to_string()
     };
     Address {
         host,

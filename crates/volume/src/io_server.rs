@@ -95,9 +95,10 @@ impl Default for ServerPolicy {
 
 /// Of which kind a transfer is, whatever its client calls it.
 fn class_of(said: Class, len: u64) -> Class {
-    match len <= SMALL_MAX {
-        true => said.max(Class::Small),
-        false => said.max(Class::Bulk),
+    if len <= SMALL_MAX {
+        said.max(Class::Small)
+    } else {
+        said.max(Class::Bulk)
     }
 }
 
@@ -157,17 +158,19 @@ impl<V: Vfs> IoServer<V> {
 
     /// Whether the object of a file that has none here may be lost.
     fn may_be_lost(&self, file: u64) -> Result<(), Status> {
-        match file < self.lost_below.get() {
-            true => Err(Status::Nxio),
-            false => Ok(()),
+        if file < self.lost_below.get() {
+            Err(Status::Nxio)
+        } else {
+            Ok(())
         }
     }
 
     fn check(&self, capability: &Capability, rights: u32) -> Result<(), Status> {
         let now = self.runtime.wall_clock();
-        match self.keys.allows(capability, rights, now) && self.terms.allows(capability) {
-            true => Ok(()),
-            false => Err(Status::Stale),
+        if self.keys.allows(capability, rights, now) && self.terms.allows(capability) {
+            Ok(())
+        } else {
+            Err(Status::Stale)
         }
     }
 
@@ -452,8 +455,9 @@ fn parse<'a, T: Decode<'a>>(body: &'a [u8]) -> Result<T, Status> {
 /// `Inval`: also for stripes of a length that no volume has. Of single bytes, a short request would have 2^26.
 fn parse_transfer(body: &[u8]) -> Result<Transfer, Status> {
     let transfer: Transfer = parse(body)?;
-    match (UNIT_MIN..=UNIT_MAX).contains(&transfer.placement.unit) {
-        true => Ok(transfer),
-        false => Err(Status::Inval),
+    if (UNIT_MIN..=UNIT_MAX).contains(&transfer.placement.unit) {
+        Ok(transfer)
+    } else {
+        Err(Status::Inval)
     }
 }

@@ -347,9 +347,10 @@ pub fn size_with_lost(size: u64, lost: &[Placement]) -> u64 {
         size.is_multiple_of(unit)
             && stripe % u64::from(placement.width).max(1) == u64::from(placement.index)
     };
-    match lost.iter().any(holds_next) {
-        true => size.saturating_add(1),
-        false => size,
+    if lost.iter().any(holds_next) {
+        size.saturating_add(1)
+    } else {
+        size
     }
 }
 

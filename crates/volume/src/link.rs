@@ -404,10 +404,7 @@ impl Link {
         for receiver in receivers {
             whole &= receiver.await.is_ok();
         }
-        match whole {
-            true => Ok(()),
-            false => Err(self.why_over()),
-        }
+        if whole { Ok(()) } else { Err(self.why_over()) }
     }
 
     fn push(&self, work: Outgoing) {

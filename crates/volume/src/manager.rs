@@ -369,9 +369,10 @@ impl Manager {
         if to_be_cut || self.intents.cuts_to(id).is_some() {
             return Err(Status::Jukebox);
         }
-        let number = match writes {
-            true => self.sizes.grant(id, caller.uid),
-            false => 0,
+        let number = if writes {
+            self.sizes.grant(id, caller.uid)
+        } else {
+            0
         };
         let expires = self.runtime.wall_clock() + CAPABILITY_AGE + CLOCK_SKEW_MAX;
         Ok(Granted {
@@ -534,9 +535,10 @@ fn list(
         complete: false,
     };
     let (mut inodes, mut failure) = (Vec::new(), None);
-    let references = match with_references {
-        true => AttributeReferences::encoded_len(SLOTS_MAX),
-        false => OPTION_LEN,
+    let references = if with_references {
+        AttributeReferences::encoded_len(SLOTS_MAX)
+    } else {
+        OPTION_LEN
     };
     let mut room = BODY_MAX - to_bytes(&page).len() - references;
     let complete = namespace::list(view, caller, directory, cookie, &mut |listed| {

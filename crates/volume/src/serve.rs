@@ -128,10 +128,12 @@ impl Server {
                 return Err(LinkError::Ended(why.into()));
             }
         }
-        let why = match link.is_over() {
-            true => "the peer has connected once more",
-            false if has_waited => "what was asked on an earlier connection has ended just now",
-            false => return Ok(()),
+        let why = if link.is_over() {
+            "the peer has connected once more"
+        } else if has_waited {
+            "requests of an earlier connection have ended just now"
+        } else {
+            return Ok(());
         };
         Err(LinkError::Ended(why.into()))
     }

@@ -74,9 +74,10 @@ impl Header {
         {
             return Err(JournalError::Damaged);
         }
-        match said.identity == *identity {
-            true => Ok(header),
-            false => Err(JournalError::Foreign),
+        if said.identity == *identity {
+            Ok(header)
+        } else {
+            Err(JournalError::Foreign)
         }
     }
 }
@@ -170,9 +171,10 @@ pub(super) fn decode(bytes: &[u8], identity: &Token) -> Option<(Record, usize)> 
     for _ in 0..count {
         let table = Table::from_number(decoder.u32().ok()?)?;
         let key = decoder.opaque(usize::MAX).ok()?.to_vec();
-        let value = match decoder.bool().ok()? {
-            true => Some(decoder.opaque(usize::MAX).ok()?.to_vec()),
-            false => None,
+        let value = if decoder.bool().ok()? {
+            Some(decoder.opaque(usize::MAX).ok()?.to_vec())
+        } else {
+            None
         };
         changes.set(table, key, value);
     }

@@ -356,9 +356,10 @@ pub fn may_set(
 
 /// That nothing comes to belong to the user or group 2^32-1, by which system calls mean "no change".
 fn check_owners(change: &AttributeChanges) -> Result<(), Status> {
-    match [change.uid, change.gid].contains(&Some(u32::MAX)) {
-        true => Err(Status::Inval),
-        false => Ok(()),
+    if [change.uid, change.gid].contains(&Some(u32::MAX)) {
+        Err(Status::Inval)
+    } else {
+        Ok(())
     }
 }
 
@@ -388,9 +389,10 @@ fn check_change(file: &Inode, caller: &Caller, change: &AttributeChanges) -> Res
 }
 
 fn check_size(size: Option<u64>) -> Result<(), Status> {
-    match size.is_some_and(|size| size > FILE_SIZE_MAX) {
-        true => Err(Status::Fbig),
-        false => Ok(()),
+    if size.is_some_and(|size| size > FILE_SIZE_MAX) {
+        Err(Status::Fbig)
+    } else {
+        Ok(())
     }
 }
 
@@ -435,9 +437,12 @@ pub fn remove(
     request: Request<'_>,
     entry: (FileId, &[u8]),
 ) -> Outcome<()> {
-    let no_directory = |found: &Inode| match is_directory(found) {
-        true => Err(Status::Isdir),
-        false => Ok(()),
+    let no_directory = |found: &Inode| {
+        if is_directory(found) {
+            Err(Status::Isdir)
+        } else {
+            Ok(())
+        }
     };
     let taken = take_name(transaction, request, entry, no_directory)?;
     drop_link(transaction, request, taken)

@@ -90,9 +90,10 @@ struct Fuel(Arc<AtomicI64>);
 
 impl Fuel {
     fn burn(&self) -> io::Result<()> {
-        match self.0.fetch_sub(1, Ordering::Relaxed) > 0 {
-            true => Ok(()),
-            false => Err(io::Error::other("the machine is down")),
+        if self.0.fetch_sub(1, Ordering::Relaxed) > 0 {
+            Ok(())
+        } else {
+            Err(io::Error::other("the machine is down"))
         }
     }
 }

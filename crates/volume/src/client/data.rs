@@ -109,9 +109,10 @@ enum ShareWay {
 
 impl Share<'_> {
     fn class(&self) -> Class {
-        match self.len <= SMALL_MAX {
-            true => Class::Small,
-            false => Class::Bulk,
+        if self.len <= SMALL_MAX {
+            Class::Small
+        } else {
+            Class::Bulk
         }
     }
 
@@ -240,12 +241,13 @@ impl Mover {
         let copied = shares.iter().filter(|share| !share.is_direct());
         let copied: u64 = copied.map(|share| share.len).sum();
         let count_copied = || self.copied.set(self.copied.get() + copied);
-        let gathered = match writes {
-            true => shares
+        let gathered = if writes {
+            shares
                 .iter()
                 .map(|share| share.gather(request, (&parents, buffers)))
-                .collect(),
-            false => vec![Vec::new(); shares.len()],
+                .collect()
+        } else {
+            vec![Vec::new(); shares.len()]
         };
         if writes {
             count_copied();
@@ -364,9 +366,10 @@ impl Mover {
             None => Scope::Endpoint(first.target.link.endpoint().id()),
             Some(_) => Scope::Domain,
         };
-        let access = match writes {
-            true => Access::RemoteRead,
-            false => Access::RemoteWrite,
+        let access = if writes {
+            Access::RemoteRead
+        } else {
+            Access::RemoteWrite
         };
         let reached = Reached::expose(&self.cache, (access, scope), parents, buffers);
         Ok(Some(reached.await?))

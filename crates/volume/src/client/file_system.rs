@@ -191,9 +191,10 @@ impl VolumeFs {
             return Err(Status::Stale);
         }
         // Made up, it could lead into a directory that its bearer may not search.
-        match *handle == self.handle(id) {
-            true => Ok(id),
-            false => Err(Status::Badhandle),
+        if *handle == self.handle(id) {
+            Ok(id)
+        } else {
+            Err(Status::Badhandle)
         }
     }
 
@@ -219,16 +220,15 @@ impl VolumeFs {
             return Err(Status::Nametoolong);
         }
         let deadline = self.deadline();
-        let held = match call.is_change() {
-            true => {
-                let slot = self.slots.take(call.waits_for_servers());
-                let slot = timeout(&self.runtime, self.patience, slot).await;
-                Some(slot.map_err(|_| {
-                    self.last_error
-                        .note_behind(self.now(), &OperationError::NoSlot)
-                })?)
-            }
-            false => None,
+        let held = if call.is_change() {
+            let slot = self.slots.take(call.waits_for_servers());
+            let slot = timeout(&self.runtime, self.patience, slot).await;
+            Some(slot.map_err(|_| {
+                self.last_error
+                    .note_behind(self.now(), &OperationError::NoSlot)
+            })?)
+        } else {
+            None
         };
         let slot_sequence = held
             .as_ref()

@@ -81,9 +81,10 @@ impl Servers {
             manager,
             io_servers,
         } = addresses;
-        let book = match io_servers.is_empty() {
-            true => Book::Reported(RefCell::default()),
-            false => Book::Fixed(io_servers),
+        let book = if io_servers.is_empty() {
+            Book::Reported(RefCell::default())
+        } else {
+            Book::Fixed(io_servers)
         };
         Servers::with_book(runtime, provider, identity, (manager, book))
     }

@@ -30,9 +30,10 @@ impl SessionSlots {
     /// A slot for a change, which may have to wait for I/O servers or not.
     pub(super) async fn take(&self, waits_for_servers: bool) -> HeldSlot<'_> {
         // No code closes the semaphores.
-        let waits = match waits_for_servers {
-            true => self.waiting.acquire().await.ok(),
-            false => None,
+        let waits = if waits_for_servers {
+            self.waiting.acquire().await.ok()
+        } else {
+            None
         };
         let permit = self.permits.acquire().await.ok();
         let free = self.free.borrow_mut().pop();

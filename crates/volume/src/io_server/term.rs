@@ -166,9 +166,10 @@ impl<V: Vfs> IoServer<V> {
     /// Takes note of a term, durably if it is a new one.
     async fn obey(self: &Rc<Self>, call: &TermCall, is_same: bool) -> Result<(), Status> {
         let known = self.terms.known();
-        let change = match is_same {
-            true => call.change.max(known.change),
-            false => call.change,
+        let change = if is_same {
+            call.change.max(known.change)
+        } else {
+            call.change
         };
         // Before it is durable: from now on the earlier manager's word counts for nothing.
         self.terms.known.set(Some(Known {

@@ -21,9 +21,10 @@ pub struct TrafficClasses {
 impl TrafficClasses {
     /// That of the link that begins so.
     pub(super) fn of(&self, hello: &Hello) -> Dscp {
-        match hello.role == Role::Client && hello.server != Hello::MANAGER {
-            true => self.data,
-            false => self.metadata,
+        if hello.role == Role::Client && hello.server != Hello::MANAGER {
+            self.data
+        } else {
+            self.metadata
         }
     }
 }

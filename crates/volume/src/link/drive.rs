@@ -196,9 +196,10 @@ impl Shared {
                 hold: None,
             } => {
                 state.silent += 1;
-                let signal = match state.silent < SIGNAL_EVERY {
-                    true => Signal::OnError,
-                    false => Signal::Always,
+                let signal = if state.silent < SIGNAL_EVERY {
+                    Signal::OnError
+                } else {
+                    Signal::Always
                 };
                 let count = match signal {
                     Signal::Always => std::mem::take(&mut state.silent),

@@ -237,10 +237,11 @@ impl Link {
         if eager.peers.is_some() || (!is_server && !eager.asked) {
             return Err("buffers that were not asked for".to_owned());
         }
-        let own = match is_server {
-            true => OwnBuffers::new(&self.shared.endpoint, &self.shared.pool.room),
+        let own = if is_server {
+            OwnBuffers::new(&self.shared.endpoint, &self.shared.pool.room)
+        } else {
             // Of no use when the peer has none.
-            false => eager.own.take().filter(|_| !reported.places.is_empty()),
+            eager.own.take().filter(|_| !reported.places.is_empty())
         };
         let kept = own.as_ref().map_or(0, |own| own.slots.len());
         // At most EAGER_BUFFERS. The first number is the next one given out.

@@ -17,9 +17,10 @@ impl Pool {
     pub(crate) fn serve(&self, provider: &dyn Provider, runtime: &Handle) {
         let capabilities = provider.capabilities();
         let stages = capabilities.needs_local_registration || !capabilities.file_regions;
-        let kind = match stages {
-            true => StrategyKind::ServerCache,
-            false => StrategyKind::Dynamic,
+        let kind = if stages {
+            StrategyKind::ServerCache
+        } else {
+            StrategyKind::Dynamic
         };
         if let Ok(registration) = Registration::new(kind, Trust::Untrusted) {
             let strategy = || registration.over(provider.domain(), Handle::clone(runtime));

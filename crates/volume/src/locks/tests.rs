@@ -66,9 +66,12 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let range = (0..BYTES, 0..BYTES).prop_map(|(one, other)| (one.min(other), one.max(other)));
     let step = (any::<bool>(), 0..3u8, any::<bool>(), range).prop_map(
-        |(locks, owner, exclusive, (start, end))| match locks {
-            true => Step::Lock(owner, exclusive, start, end),
-            false => Step::Unlock(owner, start, end),
+        |(locks, owner, exclusive, (start, end))| {
+            if locks {
+                Step::Lock(owner, exclusive, start, end)
+            } else {
+                Step::Unlock(owner, start, end)
+            }
         },
     );
     proptest::collection::vec(step, 0..40)

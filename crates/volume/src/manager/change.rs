@@ -573,9 +573,10 @@ mod tests {
     impl<T> Seen<T> {
         fn check(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
             let key = key.to_vec();
-            match table == Table::Inodes && key == self.1.0.to_be_bytes() {
-                true => Err(StoreError(Box::new(DamagedValue { table, key }))),
-                false => Ok(()),
+            if table == Table::Inodes && key == self.1.0.to_be_bytes() {
+                Err(StoreError(Box::new(DamagedValue { table, key })))
+            } else {
+                Ok(())
             }
         }
     }

@@ -43,12 +43,11 @@ impl Manager {
         // In volumes without notes of new servers all inodes may be looked at.
         let known =
             self.beside(move |store| look(store, |view| claims::may_have_data(view, number)));
-        match known.await? {
-            true => {
-                tracing::warn!(number, "an I/O server with data finds its folder empty");
-                Err(Status::Exist)
-            }
-            false => Ok(()),
+        if known.await? {
+            tracing::warn!(number, "an I/O server with data finds its folder empty");
+            Err(Status::Exist)
+        } else {
+            Ok(())
         }
     }
 

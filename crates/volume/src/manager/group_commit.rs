@@ -57,10 +57,7 @@ impl GroupCommit {
             (self.ready.zip(self.complete)).map(|(ready, complete)| complete.duration_since(ready));
         // Waiting for `came_after` spares every other transaction: a gain if it is shorter, by a margin.
         let pays = came_after.is_some_and(|it| it <= lasted / 4 * 3);
-        self.seen = match pays {
-            true => self.seen.saturating_add(1),
-            false => 0,
-        };
+        self.seen = if pays { self.seen.saturating_add(1) } else { 0 };
         self.expected = answered + waiting;
         self.come = waiting;
         self.ready = (waiting > 0).then_some(now);

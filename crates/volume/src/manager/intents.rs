@@ -452,13 +452,12 @@ impl Manager {
         let store = Arc::clone(&self.store);
         let removed = run_blocking(&self.runtime, move || remove(&*store, &numbers)).await;
         let removed = removed.unwrap_or(false);
-        match removed {
-            true => {
-                for (number, outcome) in ended {
-                    self.intents.close(queue, number, outcome);
-                }
+        if removed {
+            for (number, outcome) in ended {
+                self.intents.close(queue, number, outcome);
             }
-            false => tracing::warn!("completed intents stay in the metadata store: trying again"),
+        } else {
+            tracing::warn!("completed intents stay in the metadata store: trying again")
         }
         removed
     }

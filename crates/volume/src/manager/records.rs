@@ -350,9 +350,10 @@ impl Manager {
         files: for<'a> fn(&'a T) -> Vec<&'a Found>,
         answer: T,
     ) -> Vec<u8> {
-        let references = match wants && self.records.are_for(link) {
-            true => self.references(link, &files(&answer)),
-            false => None,
+        let references = if wants && self.records.are_for(link) {
+            self.references(link, &files(&answer))
+        } else {
+            None
         };
         to_bytes(&Referenced { answer, references })
     }

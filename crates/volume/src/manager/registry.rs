@@ -73,11 +73,13 @@ impl Registry {
         if !said.address.is_known() {
             return Err(Status::Inval);
         }
-        let host = match said.address.host.is_empty() {
-            false => said.address.host,
-            // It shares our host, whichever way clients reach that.
-            true if from.is_loopback() => String::new(),
-            true => from.to_string(),
+        let host = if !said.address.host.is_empty() {
+            said.address.host
+        } else if from.is_loopback() {
+            // The server shares our host, whichever way clients reach that.
+            String::new()
+        } else {
+            from.to_string()
         };
         let address = Address {
             host,

@@ -262,9 +262,10 @@ impl Sizes {
         }
         let question = Question::begin(self, file, intents.cuts_to(file));
         // A server that is waited for only shortly, because another one is silent, is not silent for that.
-        let (patience, is_long) = match self.has_silent(layout) {
-            true => (SIZE_DEADLINE_OF_SILENT, false),
-            false => (SIZE_DEADLINE, true),
+        let (patience, is_long) = if self.has_silent(layout) {
+            (SIZE_DEADLINE_OF_SILENT, false)
+        } else {
+            (SIZE_DEADLINE, true)
         };
         let asked = placements(layout).map(|(number, placement)| {
             let answer = self.ask(number, file);

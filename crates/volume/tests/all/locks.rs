@@ -209,9 +209,10 @@ fn appends_of_two_clients_lie_one_behind_the_other() {
         let (at_left, at_right) =
             both(append(&one, &file, &left), append(&other, &file, &right)).await;
         assert_eq!(at_left.min(at_right), size);
-        match at_left < at_right {
-            true => all.extend([left, right].concat()),
-            false => all.extend([right, left].concat()),
+        if at_left < at_right {
+            all.extend([left, right].concat())
+        } else {
+            all.extend([right, left].concat())
         }
         assert_eq!(
             other.attributes(&file).await.unwrap().size,

@@ -78,9 +78,10 @@ fn lose_the_server(policy: TransferPolicy, writes: bool, after: Duration) -> boo
         let file = file(&fs).await;
         write(&fs, &file, LEN).await.unwrap();
         let transfer = async {
-            match writes {
-                true => write(&fs, &file, LEN).await,
-                false => read(&fs, &file).await,
+            if writes {
+                write(&fs, &file, LEN).await
+            } else {
+                read(&fs, &file).await
             }
         };
         let lights_out = async {

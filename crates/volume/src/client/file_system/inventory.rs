@@ -59,9 +59,10 @@ impl VolumeFs {
         };
         let answer = self.ask(caller, call).await?;
         let found: OrphanStatuses = from_bytes(answer.body()).map_err(|_| Status::Serverfault)?;
-        match found.statuses.len() == files.len() {
-            true => Ok(found.statuses),
-            false => Err(Status::Serverfault),
+        if found.statuses.len() == files.len() {
+            Ok(found.statuses)
+        } else {
+            Err(Status::Serverfault)
         }
     }
 }

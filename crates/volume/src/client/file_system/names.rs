@@ -250,9 +250,10 @@ impl Vfs for VolumeFs {
         count: u32,
     ) -> Result<ReadReply, Status> {
         // Of the rest, nothing is shown: whatever its last user left in it.
-        let mut buffer = match count > EAGER_LEN {
-            true => self.memory(count as usize),
-            false => Buffer::zeroed(count as usize),
+        let mut buffer = if count > EAGER_LEN {
+            self.memory(count as usize)
+        } else {
+            Buffer::zeroed(count as usize)
         };
         let read = self.read_all(cred, self.id(file)?, (offset, count), &mut buffer);
         let (count, eof, attributes) = read.await?;

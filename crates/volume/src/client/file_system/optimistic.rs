@@ -247,8 +247,9 @@ fn copy_out(sink: &Region, buffer: &mut Buffer, len: usize) -> bool {
 
 /// How a call would bring so many bytes.
 fn way_of(len: u32) -> CallWay {
-    match len as usize <= INLINE_DATA_MAX {
-        true => CallWay::Inline,
-        false => CallWay::Direct,
+    if len as usize <= INLINE_DATA_MAX {
+        CallWay::Inline
+    } else {
+        CallWay::Direct
     }
 }

@@ -43,9 +43,10 @@ impl Story {
     fn cut_off(&self, is_cut: bool) {
         let (faults, manager) = (self.world.faults(), self.bed.manager.id());
         for server in &self.bed.io_servers {
-            match is_cut {
-                true => faults.partition(manager, server.node.id()),
-                false => faults.heal(manager, server.node.id()),
+            if is_cut {
+                faults.partition(manager, server.node.id())
+            } else {
+                faults.heal(manager, server.node.id())
             }
         }
     }

@@ -281,9 +281,10 @@ fn a_stream_does_not_take_the_hot_blocks_memory() {
     let mut hits = 0;
     for number in 0..300_000_u64 {
         let of_stream = number % 3 == 0;
-        let (file, block) = match of_stream {
-            true => (2, number),
-            false => (1, spread(number, 1) % hot),
+        let (file, block) = if of_stream {
+            (2, number)
+        } else {
+            (1, spread(number, 1) % hot)
         };
         let was_cached = match memory.lookup(file, block) {
             BlockLookup::Data { .. } => true,
