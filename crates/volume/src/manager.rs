@@ -162,7 +162,7 @@ impl Manager {
     async fn perform(
         self: &Rc<Self>,
         link: &Link,
-        (caller, slot_sequence, call): (Caller, SlotSequence, Call),
+        (caller, slot, call): (Caller, SlotSequence, Call),
         cut: Option<ToBeCut>,
     ) -> Result<Vec<u8>, Status> {
         let mut body = Vec::new();
@@ -223,9 +223,7 @@ impl Manager {
                 body = self.orphans(&caller, (server, remove), &files).await?;
             }
             change => {
-                let all = self
-                    .perform_change(caller, (slot_sequence, change), cut)
-                    .await?;
+                let all = self.perform_change(caller, (slot, change), cut).await?;
                 body = found_body(all);
             }
         }
@@ -263,14 +261,14 @@ impl Manager {
     async fn perform_change(
         self: &Rc<Self>,
         caller: Caller,
-        (slot_sequence, change): (SlotSequence, Call),
+        (slot, change): (SlotSequence, Call),
         cut: Option<ToBeCut>,
     ) -> Result<Vec<Found>, Status> {
         self.check_grants_of_others(&caller, &change)?;
         let last_write = self.last_write(&change).await?;
         let work = Work {
             caller,
-            task: Task::Asked(slot_sequence, change),
+            task: Task::Asked(slot, change),
             last_write,
         };
         let done = self.change(work, cut).await?;

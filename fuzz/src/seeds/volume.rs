@@ -310,6 +310,31 @@ fn io_servers() -> Vec<Seed> {
         state,
         reference: None,
     };
+    let known = StateAnswer {
+        outcome: Ok(()),
+        state,
+    };
+    let states = ObjectStates {
+        states: vec![known; 3],
+    };
+    let (objects, files, statuses) = inventory();
+    let (ask, reply) = (Kind::Request, Kind::Reply);
+    let mut seeds = vec![
+        ("write", ask, Operation::Write, bytes_of(&transfer)),
+        ("truncate", ask, Operation::Truncate, bytes_of(&range)),
+        ("read-done", reply, Operation::Read, bytes_of(&done)),
+        ("states", reply, Operation::States, bytes_of(&states)),
+        ("objects", reply, Operation::Objects, bytes_of(&objects)),
+        ("files-page", reply, Operation::Files, bytes_of(&files)),
+        ("standings", reply, Operation::Orphans, bytes_of(&statuses)),
+    ];
+    seeds.extend(client_driven(&transfer, done, &range));
+    seeds.extend(terms());
+    seeds
+}
+
+/// A transfer by a client-driven buffer, and how that is opened and closed.
+fn client_driven(transfer: &Transfer, done: TransferDone, range: &ObjectRange) -> Vec<Seed> {
     let by_client = Transfer {
         memory: Memory::ClientDriven { number: 3 },
         ..transfer.clone()
@@ -324,19 +349,10 @@ fn io_servers() -> Vec<Seed> {
         done,
         buffer: Some(buffer),
     };
-    let known = StateAnswer {
-        outcome: Ok(()),
-        state,
-    };
-    let states = ObjectStates {
-        states: vec![known; 3],
-    };
-    let (objects, files, statuses) = inventory();
     let (ask, reply) = (Kind::Request, Kind::Reply);
-    let mut seeds = vec![
-        ("write", ask, Operation::Write, bytes_of(&transfer)),
+    vec![
         ("write-lent", ask, Operation::Write, bytes_of(&by_client)),
-        ("lend", ask, Operation::OpenBuffer, bytes_of(&range)),
+        ("lend", ask, Operation::OpenBuffer, bytes_of(range)),
         (
             "lent",
             reply,
@@ -355,15 +371,7 @@ fn io_servers() -> Vec<Seed> {
             Operation::CloseBuffer,
             bytes_of(&buffer.number),
         ),
-        ("truncate", ask, Operation::Truncate, bytes_of(&range)),
-        ("read-done", reply, Operation::Read, bytes_of(&done)),
-        ("states", reply, Operation::States, bytes_of(&states)),
-        ("objects", reply, Operation::Objects, bytes_of(&objects)),
-        ("files-page", reply, Operation::Files, bytes_of(&files)),
-        ("standings", reply, Operation::Orphans, bytes_of(&statuses)),
-    ];
-    seeds.extend(terms());
-    seeds
+    ]
 }
 
 /// What a manager and its I/O servers say of each other's past.

@@ -135,7 +135,8 @@ impl Compared {
                         "{what} belongs to no file that can be found, but has a name: not removed, the metadata is damaged"
                     )),
                     // Soon to go, gone, or of a file that was made meanwhile.
-                    OrphanStatus::Pending | OrphanStatus::Recent | OrphanStatus::Gone | OrphanStatus::InUse => {}
+                    OrphanStatus::Pending | OrphanStatus::Recent => {}
+                    OrphanStatus::Gone | OrphanStatus::InUse => {}
                 }
             }
         }

@@ -194,8 +194,8 @@ mod tests {
     const LONGEST: Duration = Duration::from_micros(300);
     const SOON: Duration = Duration::from_micros(20);
 
-    /// A core to which an event comes `gap` after it has nothing to do, `times` times; how often it looked, and how often
-    /// that was in vain.
+    /// A core to which an event comes `gap` after it has nothing to do, `times` times; how often it looked, and how
+    /// often that was in vain.
     fn wait(patience: &mut Patience, gap: Duration, times: usize) -> (usize, usize) {
         let (mut looked, mut in_vain) = (0, 0);
         let start = Instant::now();

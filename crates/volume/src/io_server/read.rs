@@ -67,10 +67,7 @@ impl<V: Vfs> IoServer<V> {
                 (Vec::new(), state)
             }
             Memory::Eager { slot } => {
-                let target = link
-                    .0
-                    .peers_eager_buffer(*slot, count)
-                    .ok_or(Status::Inval)?;
+                let target = link.0.peers_buffer(*slot, count).ok_or(Status::Inval)?;
                 let (file, placement) = (&transfer.file, transfer.placement);
                 let places = pairs_together(file, placement, target.offset);
                 let target = (PeerMemory::Region(target.key), places);

@@ -208,7 +208,7 @@ impl Link {
     }
 
     /// Where the peer has its buffer of this number, if it has one that holds `len` bytes.
-    pub(crate) fn peers_eager_buffer(&self, slot: u32, len: u64) -> Option<RemoteAddress> {
+    pub(crate) fn peers_buffer(&self, slot: u32, len: u64) -> Option<RemoteAddress> {
         let eager = self.shared.eager.borrow();
         let peers = eager.peers.as_ref()?;
         let place = peers.places.get(slot as usize)?;
