@@ -170,7 +170,7 @@ pub type Outcome = Result<Answer, Status>;
 pub enum Execution {
     /// Once.
     Once,
-    /// The server restarted meanwhile and forgot what it had answered: once, or more often with the last answer seen.
+    /// The server restarted or dropped the reply from its cache: once, or more often with the last answer seen.
     OnceOrMore,
     /// No answer came: once, more often, or not at all.
     Unknown,

@@ -28,6 +28,15 @@ impl Oracle {
         &self.states[0]
     }
 
+    /// The object that `name` names in the first possible state that has the name.
+    pub fn named(&self, directory: Key, name: &[u8]) -> Option<Key> {
+        let mut found = self
+            .states
+            .iter()
+            .map(|state| state.lookup(directory, name));
+        found.find_map(Result::ok)
+    }
+
     /// True when a crash could take something of `file`, in some state the file system can be in.
     pub fn may_lose(&self, file: Key) -> bool {
         self.states.iter().any(|state| state.is_unsynced(file))

@@ -3,11 +3,12 @@
 mod choose;
 mod perform;
 
-use super::{Stage, plan::Transport, server::calling};
+use super::{Stage, nanoseconds, plan::Transport, server::calling};
 use crate::model::{Execution, Key, Operation, Oracle, TOP};
 use gannet_fabric::Provider;
 use gannet_nfs::client::{Client, Error};
 use gannet_rpc::ClientConfig;
+use gannet_rpc::limits::DRC_AGE_MAX;
 use gannet_sim::Random;
 use gannet_vfs::{FileHandle, FileKind, SetAttributes, Status};
 use std::collections::BTreeMap;
@@ -135,12 +136,14 @@ impl Worker {
     /// Does an operation and holds its answer against the oracle.
     async fn check(&mut self, operation: Operation) -> Result<(), String> {
         let (before, healed) = (self.stage.incarnation.get(), self.stage.healed.get());
+        let started = self.stage.faults.now_ns();
         let (operation, outcome) = self.perform(operation).await?;
+        // The server's reply cache ends with the server, and forgets each reply after a while.
+        let restarted = self.stage.incarnation.get() != before || self.incarnation != before;
+        let forgotten = self.stage.faults.now_ns() - started >= nanoseconds(DRC_AGE_MAX);
         let execution = match &outcome {
             None => Execution::Unknown,
-            Some(_) if self.stage.incarnation.get() != before || self.incarnation != before => {
-                Execution::OnceOrMore
-            }
+            Some(_) if restarted || forgotten => Execution::OnceOrMore,
             Some(_) => Execution::Once,
         };
         let (number, faults) = (self.number, &self.stage.faults);

@@ -42,7 +42,7 @@ impl Worker {
         match operation {
             Operation::Lookup { directory, name } => {
                 let found = self.client.lookup(&self.handle(*directory)?, name).await?;
-                let expected = self.existing(*directory, name);
+                let expected = self.oracle.named(*directory, name);
                 self.identify(&found, expected)
             }
             Operation::Getattr { object } => Ok(attributes(
@@ -136,7 +136,7 @@ impl Worker {
                     .create(&self.handle(*directory)?, name, &how)
                     .await?;
                 // An object whose handle got lost with the answer to an earlier CREATE may be found again by this one.
-                let expected = self.existing(*directory, name).unwrap_or(*key);
+                let expected = self.oracle.named(*directory, name).unwrap_or(*key);
                 self.identify(&found, Some(expected))
             }
             Operation::Mkdir {
@@ -249,12 +249,6 @@ impl Worker {
             )));
         }
         Ok(())
-    }
-
-    /// What a name stands for in the model.
-    fn existing(&self, directory: Key, name: &[u8]) -> Option<Key> {
-        let mut entries = self.oracle.state().entries(directory).into_iter();
-        entries.find(|(of, _)| of == name).map(|(_, key)| key)
     }
 
     /// The handle of an object that an operation was chosen for.
