@@ -50,6 +50,12 @@ pub(crate) trait Breakable {
     fn nodes(&self) -> (NodeId, NodeId);
     fn is_alive(&self) -> bool;
     fn break_now(&self);
+    /// Whether it is a stream and none of its ends has the port `spared`.
+    fn can_flip(&self, _spared: u16) -> bool {
+        false
+    }
+    /// Flips a bit of the next bytes of a stream.
+    fn flip_next(&self, _random: &Random) {}
 }
 
 pub(crate) struct Network {
@@ -134,6 +140,26 @@ impl Network {
             node.0
         ));
         chosen.break_now();
+        true
+    }
+
+    pub(crate) fn flip_one(&self, core: &Core, node: NodeId, spared: u16) -> bool {
+        let connections = self.connections.borrow();
+        let alive: Vec<_> = connections
+            .iter()
+            .filter_map(Weak::upgrade)
+            .filter(|connection| connection.is_alive() && connection.can_flip(spared))
+            .filter(|connection| connection.nodes().0 == node || connection.nodes().1 == node)
+            .collect();
+        drop(connections);
+        let Some(chosen) = alive.get(self.random.index(alive.len())) else {
+            return false;
+        };
+        core.trace(format_args!(
+            "fault: a bit of a connection of node {} flips",
+            node.0
+        ));
+        chosen.flip_next(&self.random);
         true
     }
 

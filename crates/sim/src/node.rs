@@ -42,6 +42,8 @@ pub(crate) struct NodeState {
     next_port: u16,
     random: Rc<Random>,
     pool: Rc<Cell<PoolProfile>>,
+    /// What is added to its wall clock, in seconds.
+    pub(crate) clock_offset_s: i64,
     /// What it is charged to, if it is charged.
     pub(crate) host: Option<Rc<Host>>,
 }
@@ -56,6 +58,7 @@ impl NodeState {
             next_port: EPHEMERAL_PORT_FIRST,
             random: Rc::new(random.fork(&format!("{name} {ip}"))),
             pool: Rc::default(),
+            clock_offset_s: 0,
             host: None,
         }
     }
@@ -147,7 +150,14 @@ impl Runtime for SimRuntime {
     }
 
     fn wall_clock(&self) -> Duration {
-        EPOCH + Duration::from_nanos(self.core.executor.now())
+        let offset = self.core.with_node(self.node, |node| node.clock_offset_s);
+        let time = EPOCH + Duration::from_nanos(self.core.executor.now());
+        let shift = Duration::from_secs(offset.unsigned_abs());
+        if offset < 0 {
+            time.saturating_sub(shift)
+        } else {
+            time.saturating_add(shift)
+        }
     }
 
     fn sleep_until(&self, deadline: Instant) -> LocalFuture<()> {

@@ -4,6 +4,7 @@ use crate::executor::Wait;
 use crate::limits::SEGMENT_MAX;
 use crate::network::{Breakable, Channel};
 use crate::nic::{Bytes, Host};
+use crate::random::Random;
 use crate::world::{Core, NodeId};
 use gannet_runtime::stream::Follow;
 use gannet_runtime::{ByteStream, FileSource};
@@ -14,6 +15,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+/// Bytes of each direction of a connection that no fault changes.
+pub(crate) const SET_UP_LEN: u64 = 1024;
 /// Of a thousand reads and writes, how many say `WouldBlock` although there was something to do.
 const SPURIOUS_PER_MILLE: u64 = 10;
 
@@ -32,6 +35,7 @@ pub(crate) struct SimStream {
 
 struct Connection {
     nodes: (NodeId, NodeId),
+    ports: (u16, u16),
     halves: [Rc<Half>; 2],
 }
 
@@ -47,6 +51,10 @@ struct Half {
 
 #[derive(Default)]
 struct HalfState {
+    /// Bytes written so far.
+    written: u64,
+    /// A bit of the next bytes behind the set-up flips; a random number says which.
+    flip: Option<u64>,
     /// Written and not yet read, on the way or arrived.
     outstanding: usize,
     arrived: VecDeque<u8>,
@@ -68,6 +76,22 @@ pub(crate) fn wake(waker: &RefCell<Option<Waker>>) {
     let waker = waker.borrow_mut().take();
     if let Some(waker) = waker {
         waker.wake();
+    }
+}
+
+impl HalfState {
+    /// Counts bytes that leave, and flips one of their bits if that is due.
+    fn send(&mut self, bytes: &mut [u8]) {
+        self.outstanding += bytes.len();
+        let spared = SET_UP_LEN.saturating_sub(self.written) as usize;
+        if let Some(exposed) = bytes.get_mut(spared..)
+            && !exposed.is_empty()
+            && let Some(which) = self.flip.take()
+        {
+            let bit = which % (exposed.len() as u64 * 8);
+            exposed[(bit / 8) as usize] ^= 1 << (bit % 8);
+        }
+        self.written += bytes.len() as u64;
     }
 }
 
@@ -134,6 +158,15 @@ impl Breakable for Connection {
         self.reset_arrives(0);
         self.reset_arrives(1);
     }
+
+    fn can_flip(&self, spared: u16) -> bool {
+        self.ports.0 != spared && self.ports.1 != spared
+    }
+
+    fn flip_next(&self, random: &Random) {
+        let half = &self.halves[random.index(2)];
+        half.state.borrow_mut().flip = Some(random.next());
+    }
 }
 
 impl SimStream {
@@ -148,6 +181,7 @@ impl SimStream {
         let back = Half::new(core, far.0, near.0);
         let connection = Rc::new(Connection {
             nodes: (near.0, far.0),
+            ports: (near.1.port(), far.1.port()),
             halves: [Rc::clone(&there), Rc::clone(&back)],
         });
         let weak = Rc::downgrade(&connection);
@@ -216,9 +250,9 @@ impl SimStream {
     }
 
     /// Puts bytes on the way.
-    fn transmit(&self, bytes: Vec<u8>) {
+    fn transmit(&self, mut bytes: Vec<u8>) {
         let half = Rc::clone(&self.outgoing);
-        half.state.borrow_mut().outstanding += bytes.len();
+        half.state.borrow_mut().send(&mut bytes);
         self.core.trace(format_args!(
             "stream {} {} writes {}",
             self.id,

@@ -272,6 +272,21 @@ impl Faults {
         self.core.network.reset_one(&self.core, node)
     }
 
+    /// Flips a bit of what next leaves on one stream of `node`, which the seed chooses among those of other ports than
+    /// `spared`; false when there is none. The first 1024 bytes of each direction stay as they are, because MPA's set-up has no checksum.
+    pub fn flip_a_bit(&self, node: NodeId, spared: u16) -> bool {
+        self.core.network.flip_one(&self.core, node, spared)
+    }
+
+    /// Has the wall clock of a node jump: from now on it is `offset_s` seconds off, ahead if positive. The clock that
+    /// timers use goes on.
+    pub fn set_clock(&self, node: NodeId, offset_s: i64) {
+        self.core
+            .trace(format_args!("clock of {} is {offset_s} s off", node.0));
+        self.core
+            .with_node(node, |node| node.clock_offset_s = offset_s);
+    }
+
     /// Takes a node down: its tasks, timers, connections and listeners are gone.
     pub fn crash(&self, node: NodeId, how: Crash) {
         self.core.trace(format_args!("crash {} {how:?}", node.0));

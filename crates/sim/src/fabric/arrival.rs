@@ -114,7 +114,7 @@ impl End {
                     place.copy_from_slice(bytes);
                 }
             }
-            Err(error) if self.fabric.profile.survivable_exceptions => {
+            Err(error) if self.fabric.profile.get().survivable_exceptions => {
                 tracing::debug!(endpoint = self.id.0, %error, "a write was refused");
             }
             Err(error) => self.terminate(format!("write refused: {error}"), None),

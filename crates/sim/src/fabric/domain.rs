@@ -50,7 +50,7 @@ impl SimDomain {
         scope: Scope,
         pay: impl FnOnce(&Host, u64),
     ) -> Result<Region, RegisterError> {
-        let refused = self.fabric.profile.registration_failures_per_mille;
+        let refused = self.fabric.profile.get().registration_failures_per_mille;
         if self.fabric.random.chance(refused) {
             return Err(RegisterError::TableFull);
         }
@@ -140,7 +140,7 @@ impl Domain for SimDomain {
     }
 
     fn physical_segment_len(&self) -> Option<u32> {
-        self.fabric.profile.physical_segment_len
+        self.fabric.profile.get().physical_segment_len
     }
 
     fn has_software_regions(&self) -> bool {

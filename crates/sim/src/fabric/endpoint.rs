@@ -208,7 +208,7 @@ impl End {
             let Some((segment, completes)) = segment else {
                 continue;
             };
-            if self.fabric.random.below(1_000_000) < self.fabric.profile.resets_per_million {
+            if self.fabric.random.below(1_000_000) < self.fabric.profile.get().resets_per_million {
                 self.break_now();
                 return;
             }
@@ -300,7 +300,7 @@ impl End {
         };
         let at = work.sent;
         let left = (source.len() - at) as usize;
-        let len = left.min(self.fabric.profile.segment_len);
+        let len = left.min(self.fabric.profile.get().segment_len);
         let fetched = fetched.unwrap_or_else(|| fetch(source, u64::from(at), len));
         let bytes = match fetched {
             Fetched::Bytes(bytes) => bytes,
@@ -347,7 +347,7 @@ impl End {
             return Some(Segment::ReadRefused { read, why });
         }
         let left = (answer.len - at) as usize;
-        let len = left.min(self.fabric.profile.segment_len);
+        let len = left.min(self.fabric.profile.get().segment_len);
         if let Some(access_key) = answer.access_key {
             return self.exported_segment(guard, access_key, len);
         }
@@ -523,7 +523,7 @@ impl End {
     }
 
     pub(super) fn survives_refused_reads(&self) -> bool {
-        self.fabric.profile.survivable_exceptions || self.attributes.exceptions
+        self.fabric.profile.get().survivable_exceptions || self.attributes.exceptions
     }
 
     pub(super) fn refuse_read(&self, read: u64, error: AccessError) {

@@ -29,7 +29,7 @@ use gannet_fabric::{
 };
 use gannet_runtime::{Dscp, Handle, LocalFuture};
 use gannet_softrdma::{ProtectionTable, SoftwareReceiveQueue};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
@@ -78,7 +78,7 @@ impl Default for FabricProfile {
 /// The fabric between the nodes of a world.
 pub struct SimFabric {
     core: Rc<Core>,
-    profile: FabricProfile,
+    profile: Cell<FabricProfile>,
     random: Random,
     listeners: RefCell<BTreeMap<SocketAddr, Rc<Waiting>>>,
 }
@@ -95,10 +95,20 @@ impl SimFabric {
     pub fn new(world: &World, profile: FabricProfile) -> Rc<SimFabric> {
         Rc::new(SimFabric {
             core: Rc::clone(world.core()),
-            profile,
+            profile: Cell::new(profile),
             random: world.random("fabric"),
             listeners: RefCell::default(),
         })
+    }
+
+    /// From now on no registration, connection or segment fails by chance.
+    pub fn heal(&self) {
+        self.profile.set(FabricProfile {
+            registration_failures_per_mille: 0,
+            connect_failures_per_mille: 0,
+            resets_per_million: 0,
+            ..self.profile.get()
+        });
     }
 
     /// A provider on `node`, with a domain of its own. After a crash take a new one.
@@ -131,7 +141,7 @@ struct SimProvider {
 
 impl SimProvider {
     fn read_depth_max(&self) -> u16 {
-        let of_fabric = self.fabric.profile.read_depth_max;
+        let of_fabric = self.fabric.profile.get().read_depth_max;
         self.host.as_ref().map_or(of_fabric, |host| {
             let depth = host.profile().adapter.read_depth.value;
             of_fabric.min(u16::try_from(depth).unwrap_or(u16::MAX))
@@ -158,7 +168,7 @@ impl Provider for SimProvider {
             name: "sim",
             read_depth_max: self.read_depth_max(),
             message_max: u32::MAX,
-            survivable_exceptions: self.fabric.profile.survivable_exceptions,
+            survivable_exceptions: self.fabric.profile.get().survivable_exceptions,
             optimistic_reads: true,
             file_regions: adapter.is_none_or(|adapter| adapter.file_pages.value != 0),
             software_regions: true,
@@ -244,7 +254,7 @@ impl Side {
         let core = Rc::clone(&self.fabric.core);
         network::reach(&core, self.node, address).await?;
         let waiting = self.fabric.listeners.borrow().get(&address).cloned();
-        let refused = self.fabric.profile.connect_failures_per_mille;
+        let refused = self.fabric.profile.get().connect_failures_per_mille;
         let waiting = waiting
             .filter(|_| !self.fabric.random.chance(refused))
             .filter(|waiting| waiting.requests.borrow().len() < crate::limits::BACKLOG_MAX)

@@ -365,3 +365,44 @@ fn a_reset_is_seen_by_both_ends() {
         })
         .unwrap();
 }
+
+#[test]
+fn one_bit_flips_behind_the_set_up() {
+    const LEN: usize = 4000;
+    const SET_UP_LEN: usize = 1024;
+    let world = World::new(10);
+    let (near, far) = (world.add_node("near"), world.add_node("far"));
+    let mut listener = far.runtime().listen(address(&far)).unwrap();
+    let (runtime, target, faults) = (near.runtime(), address(&far), world.faults());
+    world
+        .run(async move {
+            let one = runtime.connect(target).await.unwrap();
+            let other = listener.accept().await.unwrap();
+            assert!(!faults.flip_a_bit(near.id(), target.port()), "it is spared");
+            // Each draws a direction.
+            (0..20).for_each(|_| assert!(faults.flip_a_bit(near.id(), 1)));
+            for (from, to) in [(&one, &other), (&other, &one)] {
+                write_all(from, &[0; LEN]).await.unwrap();
+                from.shutdown_write();
+                let (bytes, error) = read_all(to).await;
+                assert_eq!((bytes.len(), error), (LEN, None));
+                let flipped: u32 = bytes.iter().map(|byte| byte.count_ones()).sum();
+                assert_eq!(flipped, 1);
+                assert!(bytes[..SET_UP_LEN].iter().all(|byte| *byte == 0));
+            }
+        })
+        .unwrap();
+}
+
+#[test]
+fn a_wall_clock_jumps_alone() {
+    let world = World::new(11);
+    let (one, other) = (world.add_node("one"), world.add_node("other"));
+    let (runtime, usual) = (one.runtime(), other.runtime());
+    let (before, now) = (runtime.wall_clock(), runtime.now());
+    world.faults().set_clock(one.id(), 5);
+    assert_eq!(runtime.wall_clock(), before + Duration::from_secs(5));
+    world.faults().set_clock(one.id(), -5);
+    assert_eq!(runtime.wall_clock(), before - Duration::from_secs(5));
+    assert_eq!((runtime.now(), usual.wall_clock()), (now, before));
+}
