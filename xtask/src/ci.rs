@@ -4,13 +4,10 @@ use crate::command::Step;
 use crate::{mutants, tidy};
 use anyhow::Result;
 use std::path::Path;
-use std::process::Command;
 use std::time::Instant;
 
-/// Seeds that one run of continuous integration simulates: others for every change, the same for the same files.
+/// Fresh seeds that one run of continuous integration simulates.
 const SIM_SEEDS: u32 = 300;
-/// Hexadecimal digits of a seed: short enough to be typed.
-const SEED_DIGITS: usize = 10;
 /// Seconds of fuzzing in one run of continuous integration.
 const FUZZ_SECONDS: u32 = 20;
 
@@ -49,7 +46,7 @@ pub(crate) fn run(root: &Path, require_tools: bool) -> Result<()> {
         ),
         (
             "simulation",
-            Box::new(|root| simulate(root, Some(seed_of(root)), Some(SIM_SEEDS), false)),
+            Box::new(|root| simulate(root, None, Some(SIM_SEEDS), false)),
         ),
         (
             "papers",
@@ -57,7 +54,7 @@ pub(crate) fn run(root: &Path, require_tools: bool) -> Result<()> {
         ),
         (
             "fuzzing",
-            Box::new(|root| fuzz(root, FUZZ_SECONDS, None, Some(seed_of(root)))),
+            Box::new(|root| fuzz(root, FUZZ_SECONDS, None, None)),
         ),
         (
             "libnfs tools",
@@ -92,16 +89,6 @@ fn rustdoc(root: &Path) -> Result<()> {
         .run(root)
 }
 
-/// A number that follows from the files that were checked in, so that a run that failed fails again; 0 without git.
-fn seed_of(root: &Path) -> u64 {
-    let mut git = Command::new("git");
-    let tree = git.current_dir(root).args(["rev-parse", "HEAD^{tree}"]);
-    let tree = tree.output().ok().filter(|tree| tree.status.success());
-    let digits = tree.and_then(|tree| Some(tree.stdout.first_chunk::<SEED_DIGITS>()?.to_vec()));
-    let digits = digits.and_then(|digits| String::from_utf8(digits).ok());
-    digits.map_or(0, |digits| u64::from_str_radix(&digits, 16).unwrap_or(0))
-}
-
 /// Simulates whole systems with `count` seeds from `seed` on, or from a fresh one; all scenarios, or `only_volume`.
 ///
 /// # Errors
@@ -125,13 +112,12 @@ pub(crate) fn simulate(
     step.run(root)
 }
 
-/// Runs `count` worlds that the checked-in files choose, without a release build.
+/// Runs `count` fresh worlds without a release build.
 ///
 /// # Errors
 /// As [`simulate`].
 pub(crate) fn simulate_debug(root: &Path, count: u32) -> Result<()> {
     Step::cargo("run --locked --quiet -p gannet-dst --")
-        .with(seed_of(root).to_string())
         .with("--count")
         .with(count.to_string())
         .run(root)

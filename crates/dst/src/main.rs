@@ -42,6 +42,8 @@ fn main() -> ExitCode {
     // A panic is part of its seed's report.
     std::panic::set_hook(Box::new(|_| {}));
     let first = arguments.seed.unwrap_or_else(fresh_seed);
+    let last = first.wrapping_add(arguments.count.saturating_sub(1));
+    println!("seeds {first} to {last}");
     let (mut passed, mut failed) = (0u64, 0u64);
     let mut reads = ReadsSummary::default();
     for index in 0..arguments.count {
