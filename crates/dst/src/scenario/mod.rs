@@ -239,6 +239,7 @@ fn heal(stage: &Stage) {
         delay_max_ns: stage.plan.disk.delay_max_ns.min(1_000_000),
         ..DiskProfile::default()
     });
+    stage.server.heal_fabric();
     stage.faults.note(format_args!("healed"));
     stage.healed.set(true);
 }

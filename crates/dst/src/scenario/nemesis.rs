@@ -2,16 +2,19 @@
 
 use super::Stage;
 use super::plan::Crashes;
+use super::server::TCP_PORT;
 use gannet_sim::Crash;
 use gannet_sim::Random;
 use gannet_sim::store::DiskProfile;
 use std::time::Duration;
 
-/// How long a fault lasts that is to outlast every deadline of a connection: below the age at which the duplicate
-/// request cache forgets, for what is sent again later may be done again.
-const OUTLASTING_NS: (u64, u64) = (50_000_000_000, 90_000_000_000);
+/// How long a fault lasts that is to outlast every deadline of a connection, and often the reply cache.
+const OUTLASTING_NS: (u64, u64) = (50_000_000_000, 150_000_000_000);
 /// Of a thousand faults of a world that has such faults, so many are.
 const OUTLASTING_PER_MILLE: u64 = 300;
+
+/// How far a wall clock jumps, in seconds.
+const CLOCK_JUMP_MAX_S: u64 = 86_400;
 
 /// Makes things go wrong until the plan's events are used up or the workers are through.
 pub(super) async fn torment(stage: &Stage) {
@@ -22,12 +25,16 @@ pub(super) async fn torment(stage: &Stage) {
             return;
         }
         stage.count(|summary| summary.faults += 1);
-        match random.below(10) {
+        match random.below(12) {
             0..=3 => {
                 stage.faults.reset_a_connection(stage.server.id());
             }
             4..=5 => partition(stage, &random).await,
             6 => slow_disk(stage, &random).await,
+            8 if stage.plan.crc => {
+                stage.faults.flip_a_bit(stage.server.id(), TCP_PORT);
+            }
+            9 => set_a_clock(stage, &random),
             7 if stage.plan.long_faults => freeze(stage, &random).await,
             _ if stage.plan.crashes == Crashes::Sometimes => crash(stage, &random).await,
             _ => {
@@ -69,6 +76,17 @@ async fn outage(stage: &Stage, random: &Random, longest_ns: u64) {
     let wait = Duration::from_nanos(random.between(least, most));
     stage.faults.note(format_args!("for {} s", wait.as_secs()));
     stage.faults.sleep(wait).await;
+}
+
+/// The wall clock of a machine jumps, by up to a day. NFS takes times from the server's and waits by no wall clock.
+fn set_a_clock(stage: &Stage, random: &Random) {
+    let node = if random.chance(500) {
+        stage.server.id()
+    } else {
+        stage.client.id()
+    };
+    let ahead = random.below(2 * CLOCK_JUMP_MAX_S + 1) as i64 - CLOCK_JUMP_MAX_S as i64;
+    stage.faults.set_clock(node, ahead);
 }
 
 async fn slow_disk(stage: &Stage, random: &Random) {

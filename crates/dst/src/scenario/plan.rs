@@ -88,6 +88,7 @@ impl Plan {
                 segment_len: [100, 1448, 16 << 10, 64 << 10][random.index(4)],
                 resets_per_million: if random.chance(500) { 1000 } else { 0 },
                 connect_failures_per_mille: if random.chance(300) { 200 } else { 0 },
+                registration_failures_per_mille: if random.chance(200) { 20 } else { 0 },
                 ..FabricProfile::default()
             },
             crc: random.chance(500),

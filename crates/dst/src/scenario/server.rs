@@ -20,7 +20,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-const TCP_PORT: u16 = 2049;
+/// Where NFS is served over TCP, which has no checksum of its own in a world.
+pub(super) const TCP_PORT: u16 = 2049;
 const RDMA_PORT: u16 = 20049;
 /// What clients say that their machine is called.
 pub(super) const CLIENT_NAME: &str = "client";
@@ -51,6 +52,11 @@ impl Machine {
                 ..IwarpConfig::default()
             },
         }
+    }
+
+    /// Ends what fails by chance in its fabric.
+    pub(super) fn heal_fabric(&self) {
+        self.fabric.heal();
     }
 
     pub(super) fn id(&self) -> NodeId {

@@ -165,6 +165,7 @@ impl Plan {
                 delay_max_ns: random.between(10_000, 50_000_000),
                 short_writes_per_mille: random.below(50),
                 evictions_per_mille: random.below(100),
+                io_errors_per_mille: if random.chance(300) { 10 } else { 0 },
                 ..DiskProfile::default()
             },
             full: random.chance(500),

@@ -1,10 +1,12 @@
 //! What goes wrong with a volume, and when.
 
 use super::Stage;
+use crate::scenario::server::TCP_PORT;
 use gannet_sim::Crash;
 use gannet_sim::Node;
 use gannet_sim::Random;
 use gannet_sim::store::DiskProfile;
+use gannet_volume::limits::CLOCK_SKEW_MAX;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -49,7 +51,7 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
         stage.count(|summary| summary.faults += 1);
         let event = match strikes {
             true => IO_SERVER_DIES,
-            false => random.below(18),
+            false => random.below(21),
         };
         match event {
             0..=1 => {
@@ -85,6 +87,12 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
             12 => isolate(stage, random).await,
             13 => freeze(stage, random).await,
             14..=16 => page_out(stage, random).await,
+            18 => spoil_a_disk(stage, random, failing),
+            19 => set_a_clock(stage, random),
+            20 if stage.plan.iwarp => {
+                let node = a_node(stage, random).id();
+                stage.faults.flip_a_bit(node, TCP_PORT);
+            }
             _ => {
                 stage.faults.reset_a_connection(a_node(stage, random).id());
             }
@@ -223,6 +231,20 @@ fn slow(random: &Random, usual: DiskProfile) -> DiskProfile {
         delay_max_ns: random.between(50_000_000, 3_000_000_000),
         ..usual
     }
+}
+
+fn failing(random: &Random, usual: DiskProfile) -> DiskProfile {
+    DiskProfile {
+        io_errors_per_mille: random.between(1, 1000),
+        ..usual
+    }
+}
+
+/// The wall clock of a machine jumps, so far that no two differ by more than [`CLOCK_SKEW_MAX`].
+fn set_a_clock(stage: &Stage, random: &Random) {
+    let most = CLOCK_SKEW_MAX.as_secs() / 2;
+    let ahead = random.below(2 * most + 1) as i64 - most as i64;
+    stage.faults.set_clock(a_node(stage, random).id(), ahead);
 }
 
 fn set_disks(stage: &Stage, profile: DiskProfile) {
