@@ -273,7 +273,8 @@ impl Faults {
     }
 
     /// Flips a bit of what next leaves on one stream of `node`, which the seed chooses among those of other ports than
-    /// `spared`; false when there is none. The first 1024 bytes of each direction stay as they are, because MPA's set-up has no checksum.
+    /// `spared`; false when there is none. The first 1024 bytes of each direction stay as they are, because MPA's
+    /// set-up has no checksum.
     pub fn flip_a_bit(&self, node: NodeId, spared: u16) -> bool {
         self.core.network.flip_one(&self.core, node, spared)
     }
