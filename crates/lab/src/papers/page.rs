@@ -8,82 +8,75 @@ use std::fmt::Write as _;
 const SHOWN_MIN: f64 = 0.005;
 
 /// See [`story`].
-const ODAFS_STORY: &str = "Table II is *input*: the simulated adapter charges its numbers, calls and optimistic \
-    reads are real messages and real optimistic reads of the simulated fabric, and what \
-    comes out is their sum. A whole access takes 33 % less time with 50 us of network and \
-    client and 24 % less with 100; \"20 to 40 %\" is the paper's rough estimate, and none \
-    of this counts. A call that runs in the completion handler, without a thread (its \
-    Optimistic RPC), is 10 us faster than a call, and an optimistic read still spares 27 \
-    and 19 % of it. What is simulated are the hits: the client's cache, directory and \
-    policy are the code that serves, the server is a page cache of 896 MB whose least \
-    recently used block leaves. Figure 4's picture is lost; its words come out. Its five \
-    questions have these answers here. (1) *Replacement*: with one client the server's \
-    own order leaves nothing stale, and a random one 11 %. With four that know nothing of \
-    each other the order matters little, and a server that tells is worth 7 %. That stale \
-    references leave first is no visible gain. (2) *Balance*: the best directory has as \
-    many references as the server has pages, 4 % of the client's memory with 64 bytes \
-    each; more is worse, for those are stale. The adaptive balance finds it, because it \
-    charges refused reads to the directory: with a file of 1.15 GB and 64-byte entries an \
-    access then takes 16 % *less* than with a compact directory of the whole file, which \
-    does not pay. (3) *Metadata*: references to attributes spare 28 % of a stat, and 18 % \
-    of a stat and a read. (4) *Invalidations*: a directory that adapts has few stale \
-    references, so that a server that tells of each block sends 6 to 22 messages for each \
-    refused read that it spares; with 64 blocks in a message it sends fewer than one. (5) \
-    *Prefetching*: references that come with a reply pay for whole files and for popular \
-    blocks, cost no cache hits, and most of the gain is there with 7 to 15 of them.";
+const ODAFS_STORY: &str = "Table II is *input*. The simulated adapter charges its numbers; calls and optimistic reads \
+    are real messages and Reads of the simulated fabric. The result is their sum. A whole access \
+    takes 33 % less time with 50 us of network and client and 24 % less with 100. \"20 to 40 %\" \
+    is the paper's rough estimate, and none of this counts. A call that runs in the completion \
+    handler, without a thread (its Optimistic RPC), is 10 us faster than a call. An optimistic \
+    read still saves 27 and 19 % of it. The hits are simulated. The client's cache, directory \
+    and policy are the code that serves. The server is a page cache of 896 MB with \
+    least-recently-used replacement. Figure 4's picture is lost; its statements are reproduced. \
+    The paper's five questions have these answers here. (1) *Replacement*: with one client the \
+    server's own order leaves nothing stale, and a random one 11 %. With four independent \
+    clients the order matters little, and a server that reports evictions is worth 7 %. Evicting \
+    stale references first gives no visible gain. (2) *Balance*: the best directory has as many \
+    references as the server has pages, 4 % of the client's memory with 64 bytes each. More is \
+    worse, because the others are stale. The adaptive balance finds it, because it charges \
+    refused reads to the directory. With a file of 1.15 GB and 64-byte entries an access then \
+    takes 16 % *less* than with a compact directory of the whole file. That directory does not \
+    pay. (3) *Metadata*: references to attributes save 28 % of a stat, and 18 % of a stat and a \
+    read. (4) *Invalidations*: a directory that adapts has few stale references. A server that \
+    reports each block sends 6 to 22 messages for each refused read that it saves. With 64 \
+    blocks in a message it sends fewer than one. (5) *Prefetching*: references that come with a \
+    reply pay for whole files and for popular blocks, and cost no cache hits. Most of the gain \
+    is there with 7 to 15 of them.";
 
 /// What one must know before the rows, by paper.
 fn story(paper: Paper) -> &'static str {
     match paper {
         Paper::NfsRdma => {
-            "The paper's headline, that a server which keeps its memory registered reads 2.1 \
-            times as fast, is *not* reproduced: \
-             with what primitive operations cost (the table of constants), a server that \
-             registers 128 KiB for every call \
-             reaches the same bound, its memory, with two or three calls under way. What the \
-             paper's machines did is \
-             modelled: the call's data are registered when the file system returns and taken \
-             back behind the reply \
-             (sections 7 and 8), each command takes the one adapter for itself while the driver \
-             sleeps, and physical pages \
-             lie apart, an entry each. That costs 63 us of a READ, and the paper's own section 7 \
-             agrees that it is the \
-             lesser part: 5 to 24 % of an operation, deregistration 1 to 2 %. Not to do it gains \
-             1 / (1 - 0.26) = 1.35 \
-             at most. The rest must lie in the 79 to 83 % that section 7 calls tmpfs: the server \
-             that registers also gets \
-             new memory for each call, and only the cache's comes from a slab. An earlier model \
-             charged 16 us a page for \
-             that; the number was fitted on the result, no paper has it, and it is gone."
+            "The paper's headline is *not* reproduced: a server that keeps its memory \
+                registered reads 2.1 times as fast. With the costs of primitive operations (the \
+                table of constants), a server that registers 128 KiB for every call reaches the \
+                same bound. That bound is its memory, with two or three calls under way. The \
+                model follows the paper's machines. The server registers the call's data when \
+                the file system returns, and deregisters behind the reply (sections 7 and 8). \
+                Each command takes the one adapter for itself while the driver sleeps. Physical \
+                pages are scattered, with an entry each. That costs 63 us of a READ. The paper's \
+                own section 7 agrees that it is the smaller part: 5 to 24 % of an operation, \
+                deregistration 1 to 2 %. Avoiding it gains 1 / (1 - 0.26) = 1.35 at most. The \
+                rest must lie in the 79 to 83 % that section 7 calls tmpfs. The server that \
+                registers also gets new memory for each call, and only the cache's comes from a \
+                slab. An earlier model charged 16 us a page for that. The number was fitted on \
+                the result, no paper has it, and it is removed."
         }
         Paper::Sandia => {
-            "The slides have no measured number in words, so only orders can be judged; their \
-            five numbers are the rates of \
-             its own links, which were put in."
+            "The slides give no measured number in words, so only orders can be judged. Their \
+                five numbers are the rates of their own links, which are inputs."
         }
         Paper::PvfsIb => {
-            "Facts of PVFS 1.5 are in the profile: the I/O server is one thread, whose file \
-            operations block (section 3.3.2) \
-             and which holds a processor while it polls; the client's library has no thread of \
-             its own, so that its process \
-             and the streams' packets share a processor. Transfers are a stripe long (section \
-             4.2). What stays different, and is not modelled: over TCP the volume's protocol asks \
-             for data of a write before they are sent, where PVFS sent them right behind the \
-             request. The rows of writes over TCP (bandwidth, processor, ext3, tiles) rest on that."
+            "The profile has facts of PVFS 1.5. The I/O server is one thread, whose file \
+                operations block (section 3.3.2) and which holds a processor while it polls. The \
+                client's library has no thread of its own, so its process and the streams' \
+                packets share a processor. Transfers are a stripe long (section 4.2). One \
+                difference is not modelled. Over TCP the volume's protocol requests the data of \
+                a write before they are sent; PVFS sent them right behind the request. The rows \
+                of writes over TCP (bandwidth, processor, ext3, tiles) rest on that."
         }
         Paper::Sendfile => {
-            "From two numbers that the paper cites (1 MB at 900 MB/s without and at 600 MB/s with \
-            registration) nearly all of its words about figures 2 to 10 come out: every order \
-            but one, and the levels of user space by memory (32 and 64 KiB: 268 and 424 MB/s; \
-            128 KiB in 2 pipes: 698; 256 KiB in 4: 707). *Not* reproduced: sendfile is ahead by \
-            a tenth from 32 KiB on, not from 256, and has 508 MB/s with 64 KiB, above the \
-            published range. Weaker than published: with 6 pipes of 1 MiB sendfile is ahead of \
-            pipelined by 2 % only, since both fill the link, and user space without pipes has \
-            619 of 700 MB/s. What decides is registration: 58 us each time, and 2.05 us a page \
-            in user space against 0.45 in the kernel, which does not walk page tables; of static \
-            memory, the copy. The paper's library is `FileSender` of the crate `datapath`, the \
-            same call with the same four engines; files are in the page cache, and open for \
-            writing where they are mapped, as the paper's were."
+            "Two numbers that the paper cites are the input: 1 MB at 900 MB/s without and at \
+                600 MB/s with registration. Nearly all of its statements about figures 2 to 10 \
+                follow from them. Reproduced are every order but one, and the levels of user \
+                space by memory. These are 268 and 424 MB/s with 32 and 64 KiB, 698 with 128 KiB \
+                in 2 pipes, 707 with 256 KiB in 4. *Not* reproduced: sendfile is ahead by a \
+                tenth from 32 KiB on, not from 256. It has 508 MB/s with 64 KiB, above the \
+                published range. Weaker than published: with 6 pipes of 1 MiB sendfile is ahead \
+                of pipelined by 2 % only, since both fill the link. User space without pipes has \
+                619 of 700 MB/s. Registration decides: 58 us each time, and 2.05 us a page in \
+                user space. The kernel takes 0.45 us a page, because it does not walk page \
+                tables. With static memory the copy decides. The paper's library is `FileSender` \
+                of the crate `datapath`, the same call with the same four engines. Files are in \
+                the page cache, and open for writing where they are mapped, as the paper's were."
         }
         Paper::Odafs => ODAFS_STORY,
     }
@@ -106,9 +99,8 @@ pub(super) fn summary(study: &Study) -> String {
     let excluded = study.judged.iter().filter(|it| it.excluded.is_some());
     let beyond = study.report.rows.iter().filter(|row| !row.of_paper);
     format!(
-        "{} of {} ratios, {} of {} exact counts and {} of {} orders come out; of levels that no \
-        single constant decides, {} \
-         of {} are within 15 %. {} levels do not count, and {} rows are not the paper's.",
+        "{} of {} ratios, {} of {} exact counts and {} of {} orders are reproduced. Of the levels \
+        that no single constant decides, {} of {} are within 15 %. {} levels do not count, and {} rows are not the paper's.",
         ratios.0,
         ratios.1,
         counts.0,
@@ -347,7 +339,7 @@ fn constants(page: &mut String, study: &Study) {
         page,
         "{given} given, {derived} derived, {assumed} assumed, {fitted} fitted. A row that a \
         fitted one moves by more than {} % \
-         is excluded; so is a level that falls by {} % or more when one given or derived rate is \
+         is excluded. So is a level that falls by {} % or more when one given or derived rate is \
          halved.\n",
         100.0 * FITTED_MOVE_MAX,
         100.0 * DECIDED_MOVE_MIN,
@@ -376,7 +368,7 @@ pub(super) fn counted(studies: &[Study]) -> String {
     };
     let effects = of_all(&["ratio", "count", "order"]);
     format!(
-        "{} papers: {} of {} ratios, counts and orders come out.",
+        "{} papers: {} of {} ratios, counts and orders are reproduced.",
         studies.len(),
         effects.0,
         effects.1

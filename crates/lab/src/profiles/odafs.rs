@@ -42,8 +42,8 @@ pub const ODAFS_50: Profile = Profile {
     adapter: Adapter {
         post_ns: derived(
             8_000,
-            "003 table II: what is left of the 45 us of T_NullRPC, less 12 of the request's DMA, 15 of the interrupt \
-             and 10 of the switch",
+            "003 table II: the rest of the 45 us of T_NullRPC, less 12 for the request's DMA, \
+                15 for the interrupt, 10 for the switch",
         ),
         completion_ns: LEFT_OUT,
         match_receive_ns: given(

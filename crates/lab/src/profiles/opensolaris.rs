@@ -17,12 +17,12 @@ const MACHINE: &str = "000 section 6: \"dual Opteron x2100\" at 2.2 GHz: that ma
      so one chip of two processors";
 const TAVOR: &str = "000 section 6: InfiniHost III on PCI Express x8, SDR";
 const KERNEL: &str = "a kernel of 2006 on a processor of 2.2 GHz";
-const REGISTER: &str = "004 section 2: 1 MB at 900 MB/s without and 600 MB/s with \
-     registration, so 582 us for 256 pages; split as 001 section 5 splits (100 registrations \
-     of 4 kB 12400 us, one of 400 kB 530 us: the fixed part is that of 29 pages), so 58 us \
-     fixed to register and deregister. The adapter's commands dominate it (004 section 5.5): \
-     less 5 us of the driver and, on that Linux, 9 us of two interrupts with their switches, \
-     14.7 us for each of three, of which two register (translations, entry) and one deregisters";
+const REGISTER: &str = "004 section 2: 1 MB at 900 MB/s without and 600 MB/s with registration, so 582 us for 256 \
+    pages. 001 section 5 gives the split. There 100 registrations of 4 kB take 12400 us, one of \
+    400 kB 530 us, so the fixed part is that of 29 pages. That is 58 us fixed to register and \
+    deregister. The adapter's commands dominate it (004 section 5.5). Subtract 5 us of the \
+    driver and, on that Linux, 9 us of two interrupts with their switches. The rest is 14.7 us \
+    for each of three commands: two register (translations, entry), one deregisters";
 const PAGES: &str = "a kernel registers its own pages without the walk through page tables that \
      dominates large registrations from user space (004 section 5.5)";
 const FAST: &str = "000 section 8: entries and keys are allocated before; translations are written \
@@ -41,8 +41,8 @@ pub const OPENSOLARIS: Profile = Profile {
         copy_bytes_per_s: derived(1_057_000_000, RAMFS),
         memory_bytes_per_s: derived(
             3_171_000_000,
-            "001 table 3, three times what is copied: one copy keeps the memory busy (004 section \
-             5.1: copies are bounded by the memory bus)",
+            "001 table 3, three times the copied bytes: one copy keeps the memory busy (004 \
+                section 5.1: copies are bounded by the memory bus)",
         ),
         client_operation_ns: assumed(4_000, KERNEL),
         send_message_ns: assumed(2_000, KERNEL),
@@ -59,8 +59,8 @@ pub const OPENSOLARIS: Profile = Profile {
         read_depth: given(8, "000 section 4.4: IRD and ORD"),
         read_turnaround_ns: derived(
             1_000,
-            "001 table 2: a Read of 4 bytes takes 12.4 us, two Writes 12.0, of which the posting of \
-             the second is not in the Read",
+            "001 table 2: a Read of 4 bytes takes 12.4 us, two Writes 12.0; the Read lacks \
+                the posting of the second",
         ),
         dma_bytes_per_s: assumed(1_500_000_000, "PCI Express x8 of the first generation"),
         dma_shared: given(0, TAVOR),

@@ -15,8 +15,8 @@ const DISK: &str =
 const TAVOR: &str = "InfiniHost, the first generation";
 const VERBS: &str =
     "001 table 2: one way of 4 bytes takes 9.2 us by Send, 6.0 by Write, 12.4 by Read";
-const REGISTER: &str = "001 section 5: 100 registrations and deregistrations of 4 kB take 12400 us, one \
-     of 400 kB 530 us: 120 us and 4.1 us a page; who has which part of it is assumed";
+const REGISTER: &str = "001 section 5: 100 registrations and deregistrations of 4 kB take 12400 us, one of 400 kB \
+    530 us. That is 120 us and 4.1 us a page. The split between adapter and processor is assumed";
 const NO_FMR: &str = "VAPI of 2003 had no fast registration";
 const TTCP: &str = "001 table 2: TCP over IBNice carries 185 MB/s (2^20 bytes) and takes 40.1 us for 4 bytes, one way";
 
@@ -44,7 +44,8 @@ pub const PVFS_IB_DISK: Profile = Profile {
     file_system: FileSystem {
         cache_bytes: assumed(
             6 << 20,
-            "less than what the experiments write: they are short, as if much had been written before",
+            "less than the experiments write: they are short, as if much had been written \
+                before",
         ),
         block_bytes: assumed(1 << 20, "a kernel writes back in long runs"),
         read_ahead_bytes: assumed(128 << 10, KERNEL),
@@ -67,7 +68,8 @@ const MACHINE: Machine = Machine {
     copy_bytes_per_s: derived(1_108_344_832, RAMFS),
     memory_bytes_per_s: derived(
         3_325_034_496,
-        "three times what is copied, as 000; the front side bus has 3.2 GB/s (001 section 6.1)",
+        "three times the copied bytes, as 000; the front side bus has 3.2 GB/s (001 section \
+            6.1)",
     ),
     client_operation_ns: assumed(5_000, "a call of the PVFS library, whatever it moves"),
     send_message_ns: assumed(2_000, KERNEL),

@@ -18,14 +18,15 @@ const BOARD: &str = "004 section 5: dual Opteron 250, 2 GB";
 const KERNEL: &str = "Linux 2.6.20 on a processor of 2.4 GHz";
 const ADAPTER: &str = "004 section 5: InfiniBand 4X SDR, mem-free; as the adapters of 000";
 const COPIES: &str = "as the Opterons of 000 and 002; 001 table 3 measured it on a Xeon of 2.4 GHz";
-const REGISTER: &str = "004 section 2, cited there from another testbed: 1 MB at 900 MB/s without \
-     and 600 MB/s with registration, so 582 us for 256 pages; split as 001 section 5 splits (100 \
-     registrations of 4 kB 12400 us, one of 400 kB 530 us: the fixed part is that of 29 pages), so \
-     58 us fixed to register and deregister. The adapter's commands dominate it (004 section 5.5): \
-     less 5 us of the driver and 9 us of two interrupts with their switches, 14.7 us for each of \
-     three, of which two register (translations, entry) and one deregisters";
-const WALK: &str = "of the 582 us for 256 pages (004 section 2) what is not fixed, 2.05 us a page, less the adapter's \
-     entry";
+const REGISTER: &str = "004 section 2, cited there from another testbed: 1 MB at 900 MB/s without and 600 MB/s with \
+    registration, so 582 us for 256 pages. 001 section 5 gives the split. There 100 \
+    registrations of 4 kB take 12400 us, one of 400 kB 530 us, so the fixed part is that of 29 \
+    pages. That is 58 us fixed to register and deregister. The adapter's commands dominate it \
+    (004 section 5.5). Subtract 5 us of the driver and 9 us of two interrupts with their \
+    switches. The rest is 14.7 us for each of three commands: two register (translations, \
+    entry), one deregisters";
+const WALK: &str = "of the 582 us for 256 pages (004 section 2) the part that is not fixed, 2.05 us a page, less \
+    the adapter's entry";
 
 /// InfiniBand SDR; files in the page cache.
 pub const SENDFILE_IB: Profile = Profile {
@@ -39,7 +40,8 @@ pub const SENDFILE_IB: Profile = Profile {
         copy_bytes_per_s: assumed(1_057_000_000, COPIES),
         memory_bytes_per_s: assumed(
             6_342_000_000,
-            "three times what is copied, and each of the two sockets has memory of its own; as 002",
+            "three times the copied bytes, and each of the two sockets has memory of its own; \
+                as 002",
         ),
         ..LINUX.machine
     },

@@ -53,7 +53,7 @@ pub(super) const ETHERNET: Tcp = Tcp {
 
 /// 10 Gigabit Ethernet, the adapter's stack (TOE).
 pub(super) const OFFLOADED: Tcp = Tcp {
-    packet_bytes: assumed(65_536, "the adapter hands over what it has put together"),
+    packet_bytes: assumed(65_536, "the adapter hands over reassembled data"),
     send_packet_ns: assumed(2_500, MANY_PAGES),
     receive_packet_ns: assumed(4_000, MANY_PAGES),
     interrupt_packets: assumed(1, PACKET),

@@ -15,15 +15,12 @@ use crate::experiment::nfs::{Operation, Outcome, Workload};
 use crate::profiles::OPENSOLARIS;
 use gannet_sim::nic::{Activity, Usage};
 
-const SLEEPS: &str = "Whoever registers sleeps until the adapter's interrupt, and then needs a \
-     processor. With the \
-     paper's tmpfs (four fifths of an operation at any number of threads) the same time would be \
-     a smaller part.";
-const TMPFS: &str = "What tmpfs takes here is a copy at 1057 MB/s and 8 us. The paper's takes \
-     four fifths of an operation, \
-     which at its rates is some 30 us for each page: memory that is mapped and touched for the \
-     first time, for all one \
-     can tell. No paper has a primitive row for that.";
+const SLEEPS: &str = "A call that registers sleeps until the adapter's interrupt, and then needs a processor. With \
+    the paper's tmpfs (four fifths of an operation at any number of threads) the same time would \
+    be a smaller part.";
+const TMPFS: &str = "Here tmpfs takes a copy at 1057 MB/s and 8 us. The paper's takes four fifths of an \
+    operation: at its rates some 30 us for each page. The cause is probably memory that is \
+    mapped and touched for the first time. No paper has a primitive row for that.";
 
 pub(super) fn run(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<Figure, Failure> {
     let mut share = |activity: Activity, record_len| {
@@ -142,8 +139,8 @@ fn revoking(table: &mut Table, small: &Series, large: &Series) {
         "percent",
         Published::Between(1.0, 2.0),
         mean(small),
-        "The command is half as long as those that register, and whoever gave it must get a \
-        processor back as well.",
+        "The command is half as long as those that register, and its caller must get a \
+            processor back as well.",
     );
     table.judge(
         "7: share of deregistration, READ of 1 MiB, mean of 1 to 8 threads",

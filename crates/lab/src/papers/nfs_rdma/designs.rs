@@ -11,9 +11,8 @@ use gannet_rpc::Design;
 const SHORT: &str = "A READ by Read-Read takes a copy at the client, an RDMA Read and an \
      interrupt more. Next to the \
      2.2 GHz of the file system's copy these are a third; the paper has nearly half.";
-const BUSY: &str = "Both designs end at the same bound here, the memory of the server; and 5 to \
-     7 % is what the paper's \
-     own error (4.9 %) makes of a ratio of 1.";
+const BUSY: &str = "Both designs end at the same bound here, the memory of the server. The paper's own error \
+    (4.9 %) alone turns a ratio of 1 into 5 to 7 %.";
 
 /// Both designs with records of one length.
 struct Pair {

@@ -8,9 +8,8 @@ use crate::experiment::nfs::{Operation, Outcome, Workload};
 use crate::profiles::LINUX;
 use gannet_fabric::registration::StrategyKind;
 
-const SLOW: &str = "Nobody says what makes WRITE slow there; into a file system in memory it is \
-     556 MB/s at most (001 \
-     table 3).";
+const SLOW: &str = "No paper explains the slow WRITE there; into a file system in memory it is 556 MB/s at most \
+    (001 table 3).";
 
 const KINDS: [StrategyKind; 3] = [
     StrategyKind::Dynamic,
@@ -119,9 +118,9 @@ fn rows(table: &mut Table, reads: &[Series; 3], writes: &[Series; 3], cpu: &[Ser
         "percent",
         10.0,
         peak(&cpu[2]),
-        "A READ of 32 KiB takes 10 us of a processor: an interrupt and a switch (4.5 us), two \
-        RPC messages (4 us), the \
-         verbs and a quarter of a system call. None of these was measured by a paper.",
+        "A READ of 32 KiB takes 10 us of a processor. It has an interrupt and a switch (4.5 \
+            us), two RPC messages (4 us), the verbs and a quarter of a system call. No paper \
+            measured any of these.",
     );
     table.order(
         "8: READ on Linux, all-physical over FMR, means of 1 to 8 threads",

@@ -17,10 +17,9 @@ use std::time::Duration;
 const THREADS: [usize; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 const SMALL: u32 = 128 << 10;
 const LARGE: u32 = 1 << 20;
-const MEMORY: &str = "The server's memory is the bound here, whatever registers: a copy out of \
-     tmpfs and the adapter's \
-     own reading. What held the paper's server at half of that no primitive operation of any \
-     paper accounts for.";
+const MEMORY: &str = "The server's memory is the bound here, with or without registration: a copy out of tmpfs and \
+    the adapter's own reading. The paper's server reached half of that. No primitive operation \
+    of any paper explains the difference.";
 
 pub(super) fn run(laboratory: &mut Laboratory<'_>) -> Result<Report, Failure> {
     let mut table = Table::new(Paper::NfsRdma);

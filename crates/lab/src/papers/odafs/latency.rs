@@ -90,19 +90,21 @@ pub(super) fn run(
         );
         table.put_in(INPUT);
         table.beyond(
-            &format!("VI-B.3: saved by an optimistic read, direct, {around} us of network and client"),
+            &format!(
+                "VI-B.3: saved by an optimistic read, direct, {around} us of network and client"
+            ),
             "more than of an inline call",
             ("%", ways.saved(ways.direct)),
             ways.saved(ways.direct) > ways.saved(ways.inline),
-            "T_RDMA is not in table II: here a post, the way there and back, an interrupt and a switch. Decided by \
-             what was put in.",
+            "T_RDMA is not in table II: here a post, the round trip, an interrupt and a \
+                switch. Decided by its inputs.",
         );
         table.beyond(
             &format!("VI-B.3: saved by an optimistic read, call in the handler, {around} us"),
             "less than of a call with a thread, and something",
             ("%", ways.saved(ways.handler)),
             (0.0..ways.saved(ways.inline)).contains(&ways.saved(ways.handler)),
-            "Its Optimistic RPC, \"another point of comparison\". Decided by what was put in.",
+            "Its Optimistic RPC, \"another point of comparison\". Decided by its inputs.",
         );
     }
     policy_row(bench, table);

@@ -55,7 +55,8 @@ const CLIENT_CACHE: Constant = given(
 const SERVER_MEMORY: Constant = given(1 << 30, "003 section VI-A: 1 GB of the server's memory");
 const SERVER_RESERVED: Constant = assumed(
     128 << 20,
-    "of that, what holds no pages of files: the kernel of FreeBSD 4.3, its maps and buffers, wired processes",
+    "the part of it without pages of files: the kernel of FreeBSD 4.3, its maps and buffers, \
+        wired processes",
 );
 const BLOCK: Constant = given(8 << 10, "003 section VI-A: blocks of 8 KB");
 const COMPACT_ENTRY: Constant = derived(
@@ -68,7 +69,8 @@ const ENTRY: Constant = given(
 );
 const INODES: Constant = assumed(
     30_000,
-    "files whose attributes a server of 1 GB has in memory: what BSD's table of vnodes grew to",
+    "files whose attributes a server of 1 GB has in memory: the size to which BSD's table of \
+        vnodes grew",
 );
 
 /// The study's constants, as they are now, and what accesses take.

@@ -107,8 +107,8 @@ fn alone(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table) {
         "a good approximation, with a single file client",
         ("%", same),
         same * VISIBLE < random,
-        "Judged: visibly fewer than with random replacement. The directory has as many references as the server has \
-         pages, so that what leaves one leaves the other.",
+        "Judged: visibly fewer than with random replacement. The directory has as many \
+            references as the server has pages, so a block that leaves one leaves the other.",
     );
     table.beyond(
         "III-A: stale hits with random replacement, one client",
@@ -140,8 +140,9 @@ fn together(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table) {
         "a good policy is one that replaces stale references first",
         ("times", late / told),
         late >= VISIBLE * told,
-        "Judged: a tenth can be seen. What a server tells of is the oldest in the directory too, and leaves soon in \
-         any case; a silent server's stale references are known from their refusal to the reply only.",
+        "Judged: a tenth can be seen. The blocks that a server reports are the oldest in the \
+            directory too, and leave soon anyway. A silent server's stale \
+            references are known as stale only between the refusal and the reply.",
     );
     let (first, late) = (time(&RANDOM_TOLD, any), time(&RANDOM_TOLD_LATE, any));
     table.beyond(
@@ -167,6 +168,6 @@ fn together(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table) {
         "the policies are the same where some blocks are popular",
         ("times", worst / best),
         worst < VISIBLE * best,
-        "Popular blocks stay at the server, whoever reads them, and in every directory.",
+        "Popular blocks stay at the server, for all readers, and in every directory.",
     );
 }

@@ -13,11 +13,10 @@ use std::time::Duration;
 const NODES: [u32; 4] = [1, 2, 3, 4];
 /// Bytes that the server moves at a time, of 32 MiB in all.
 const UNITS_KIB: [u32; 6] = [64, 128, 256, 512, 1024, 2048];
-const OVERLAP: &str = "The file system's copy and the adapter overlap, as section 4.2 has it \
-     (\"read 1 MB, then start a 1 MB \
-     RDMA write\"), so that 1057 and 827 MB/s leave some 750 of them; one after the other they \
-     would leave 464.";
-const DISK: &str = "Only writing: what was read from which cache the paper does not say.";
+const OVERLAP: &str = "The file system's copy and the adapter overlap, as in section 4.2 (\"read 1 MB, then start a \
+    1 MB RDMA write\"). So 1057 and 827 MB/s together leave some 750; one after the other they \
+    would leave 464.";
+const DISK: &str = "Only writing: the paper does not say from which cache it read.";
 const TURNS: &str = "The simulated disk works beside the processors; on the testbed its driver \
      and TCP took turns for them, which \
      no primitive row describes. With one compute node what is written fits into the assumed \

@@ -12,20 +12,16 @@ use std::time::Duration;
 /// A tile of 1024 times 768 elements.
 const ROW_ELEMENTS: u32 = 1024;
 const ROWS: u32 = 768;
-const GAIN: &str = "As 6.3: the paper's RDMA is slower than the same parts make it here, and its \
-     TCP was not told apart \
-     from its file system.";
-const HINTS: &str = "By section 5's own numbers (120 us and 4.1 us a page) a parent of 96 MiB \
-     takes as long to register as its 768 \
-     rows of 64 KiB one by one, 101 and 108 ms without deregistration: they and the gaps between \
-     them are long. Our \
-     cache keeps memory of powers of two, 128 MiB here. The paper's gain does not follow from \
-     its primitive row.";
+const GAIN: &str = "As 6.3: the paper's RDMA is slower than the same parts are here, and its measurement did not \
+    separate TCP from the file system.";
+const HINTS: &str = "By section 5's numbers (120 us and 4.1 us a page), a parent of 96 MiB takes as long as its \
+    768 rows of 64 KiB. That is 101 and 108 ms without deregistration, because rows and gaps are \
+    long. Our cache keeps memory of powers of two, 128 MiB here. The paper's gain does not \
+    follow from its primitive row.";
 const THREE: &str =
     "Three times 32 MiB are registered, and 128 MiB of the one: our cache keeps powers of two.";
-const ARRAY: &str = "The whole array is 192 MiB (256 as kept): registering it takes twice as \
-     long, and pays where other tiles of it are moved \
-     as well.";
+const ARRAY: &str = "The whole array is 192 MiB (256 as kept). Its registration takes twice as long, and pays if \
+    other tiles of it are moved as well.";
 
 /// All rows of a tile are the same; a sixth of them shows what a change does.
 fn rows(laboratory: &Laboratory<'_>) -> u32 {
@@ -73,7 +69,7 @@ pub(super) fn run(
         gains(table, name, (with_list, without), rates);
         let nested = rate(rdma, Rows::Nested)?;
         let row = format!("6.7: tiles, {name}, one nested shape over six lists, RDMA");
-        let note = "What a shape that repeats adds to lists of 128 pieces.";
+        let note = "The gain of a repeating shape over lists of 128 pieces.";
         table.beyond(
             &row,
             "within a tenth, or ahead",
@@ -90,7 +86,7 @@ pub(super) fn run(
         if !writes {
             let sieve = rate(rdma, Rows::Sieve)?;
             let row = "6.7: tiles, read, list I/O over data sieving, RDMA";
-            let note = "Half of what sieving moves is thrown away.";
+            let note = "Half of the bytes that sieving moves are discarded.";
             table.beyond(
                 row,
                 "list I/O ahead",

@@ -91,8 +91,8 @@ fn static_rows(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(),
         "the memory bus becomes the bottleneck",
         ("times", largest / peak.max(1.0)),
         largest < GOOD * peak,
-        "Copy and transfer take turns, and the copy is what bounds it. The bus as such is never \
-         full here: without its bound nothing changes.",
+        "Copy and transfer alternate, and the copy is the bound. The bus as such is never \
+            full here: without its bound nothing changes.",
     );
     table.order(
         "5.1: static over dynamic, 64 KiB",

@@ -76,9 +76,10 @@ fn large(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failu
         "the higher curve is sendfile",
         ("times", sent / piped),
         sent > AHEAD * piped,
-        "Six pipes of 1 MiB hide registration in user space too, so that both fill the link: what \
-         is left is the first piece's. The paper's pipelined code must have lost more; it names \
-         the second-level cache, which the page tables of a large working set exceed.",
+        "Six pipes of 1 MiB hide registration in user space too, so both fill the link; only \
+            the first piece's registration remains. The paper's pipelined code must have lost \
+            more; it names the second-level cache, which the page tables of a large working set \
+            exceed.",
     );
     Ok(())
 }
@@ -130,9 +131,9 @@ fn small(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failu
         "starting from 256 kB",
         ("KiB", first),
         (128.0..=512.0).contains(&first),
-        "A page's walk costs as much here however few there are: 13 us of the 122 us that 32 KiB \
-         take. As a figure shows it, in MB/s, the gap passes a tenth of the link's rate at 128 \
-         KiB. What counts as visible was chosen before anything was run.",
+        "A page's walk costs as much here however few there are: 13 us of the 122 us that 32 \
+            KiB take. As a figure shows it, in MB/s, the gap passes a tenth of the link's rate \
+            at 128 KiB. The threshold for visible was chosen before any run.",
     );
     Ok(())
 }
