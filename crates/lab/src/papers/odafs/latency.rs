@@ -55,6 +55,10 @@ impl Ways {
     }
 }
 
+/// A note on the direct call.
+const DIRECT: &str = "T_RDMA is not in table II: here a post, the round trip, an interrupt and a switch. Decided by its \
+     inputs.";
+
 pub(super) fn run(
     laboratory: &mut Laboratory<'_>,
     bench: &Bench,
@@ -96,8 +100,7 @@ pub(super) fn run(
             "more than of an inline call",
             ("%", ways.saved(ways.direct)),
             ways.saved(ways.direct) > ways.saved(ways.inline),
-            "T_RDMA is not in table II: here a post, the round trip, an interrupt and a \
-                switch. Decided by its inputs.",
+            DIRECT,
         );
         table.beyond(
             &format!("VI-B.3: saved by an optimistic read, call in the handler, {around} us"),
