@@ -7,6 +7,7 @@ mod guards;
 mod inventory;
 mod names;
 mod optimistic;
+mod prefetch;
 mod shared;
 mod stripes;
 
@@ -40,6 +41,7 @@ use gannet_wire::volume::{
 };
 use gannet_wire::xdr::{Decode, Decoder, from_bytes};
 use guards::{ChangeGuard, ranges_of};
+use prefetch::PrefetchQueue;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -58,6 +60,7 @@ pub struct VolumeFs {
     slots: SessionSlots,
     leases: Rc<Leases>,
     references: Rc<References>,
+    prefetches: Rc<PrefetchQueue>,
     locks: Rc<ClientLocks>,
     /// What files were like when they were last asked for: hints.
     seen: RefCell<HashMap<FileId, Attributes>>,
@@ -90,6 +93,7 @@ impl VolumeFs {
             mover,
             slots: SessionSlots::new(client.to_be_bytes()),
             references,
+            prefetches: Rc::default(),
             leases: Leases::new(Handle::clone(&runtime), Rc::clone(&servers)),
             locks: ClientLocks::new(Handle::clone(&runtime), Rc::clone(&servers)),
             servers,

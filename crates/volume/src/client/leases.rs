@@ -65,6 +65,16 @@ impl Leases {
         good.then(|| lease.clone())
     }
 
+    /// Leases to read that are good for some time yet, of whatever caller, in no order.
+    pub(super) fn readable(&self) -> Vec<Lease> {
+        let soon = self.runtime.now() + CAPABILITY_AGE / 4;
+        let held = self.held.borrow();
+        let readable = held
+            .iter()
+            .filter(|((.., rights), lease)| rights & Capability::READ != 0 && soon < lease.until);
+        readable.map(|(_, lease)| lease.clone()).collect()
+    }
+
     /// Keeps what the manager granted when it was asked at `asked`.
     pub(super) fn keep(
         &self,

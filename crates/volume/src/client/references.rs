@@ -89,7 +89,16 @@ impl Add for OptimisticCounters {
 }
 
 /// An object of a file: the file, and which of its servers.
-type ObjectName = (FileId, u32);
+pub(super) type ObjectName = (FileId, u32);
+
+/// Why references are asked for ahead of the reads that need them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PrefetchReason {
+    /// The object was read by a call although its reference is known: other bytes than expected are in memory.
+    ReadAgain,
+    /// The object is the first one read on a new connection, which has no references of the objects known before.
+    NewConnection,
+}
 
 /// What is known of an object.
 struct Known {
@@ -99,6 +108,10 @@ struct Known {
     runs: Vec<ResidentRun>,
     /// Runs were asked for.
     is_asked: bool,
+    /// It was known on an earlier connection, whose other objects were not asked for on this one.
+    is_renewed: bool,
+    /// It waits to be asked for on a new connection.
+    is_queued: bool,
     /// The server did not find it in memory: perhaps it has closed the file, and opens it with the next answer.
     is_doubtful: bool,
 }
@@ -267,9 +280,11 @@ impl References {
             objects.clear();
         }
         let endpoint = link.endpoint().id();
-        let before = objects
-            .remove(&name)
-            .filter(|known| known.endpoint == endpoint);
+        let before = objects.remove(&name);
+        let is_renewed = before
+            .as_ref()
+            .is_some_and(|known| known.endpoint != endpoint && !known.is_queued);
+        let before = before.filter(|known| known.endpoint == endpoint);
         let is_asked = runs.is_some() || before.as_ref().is_some_and(|known| known.is_asked);
         let known = Known {
             endpoint,
@@ -282,16 +297,32 @@ impl References {
             },
             runs: runs.or(before.map(|known| known.runs)).unwrap_or_default(),
             is_asked,
+            is_renewed,
+            is_queued: false,
             is_doubtful: false,
         };
         objects.insert(name, known);
     }
 
-    /// True once for each object that is read again by calls: now its server should be asked what is in memory.
-    pub(super) fn asks_for_runs(&self, name: ObjectName) -> bool {
+    /// Why a server should be asked for references, now that an object was read by a call; a reason counts once.
+    pub(super) fn prefetch_reason(&self, name: ObjectName) -> Option<PrefetchReason> {
         let mut objects = self.objects.borrow_mut();
+        let known = objects.get_mut(&name)?;
+        let is_asked = std::mem::replace(&mut known.is_asked, true);
+        if std::mem::take(&mut known.is_renewed) {
+            return Some(PrefetchReason::NewConnection);
+        }
+        (!is_asked).then_some(PrefetchReason::ReadAgain)
+    }
+
+    /// True once for an object that is known on an earlier connection than `renewed` is.
+    pub(super) fn awaits_prefetch(&self, name: ObjectName, renewed: ObjectName) -> bool {
+        let mut objects = self.objects.borrow_mut();
+        let endpoint = objects.get(&renewed).map(|known| known.endpoint);
         let known = objects.get_mut(&name);
-        known.is_some_and(|known| !std::mem::replace(&mut known.is_asked, true))
+        known.is_some_and(|known| {
+            Some(known.endpoint) != endpoint && !std::mem::replace(&mut known.is_queued, true)
+        })
     }
 
     /// Where to read an extent without asking, if its server is believed to have all of it in memory and it pays.

@@ -342,3 +342,31 @@ fn a_client_does_not_remember_what_it_has_cut_off() {
         assert!(block(&fs, &file, 5).await == [0; BLOCK]);
     });
 }
+
+/// A client knows where many small files are when its connection breaks. Once it has read one of them again, it reads
+/// all others without a call.
+#[test]
+fn a_new_connection_brings_the_references_of_all_files_known_before() {
+    const FILES: usize = 150;
+    run(31, 1, |bed| async move {
+        let fs = client(&bed, Optimistic::On);
+        let mut files = Vec::new();
+        for number in 0..FILES {
+            let file = create(&fs, &format!("small {number}")).await;
+            write_sync(&fs, &file, 0, noise(BLOCK, number as u8)).await;
+            warm(&fs, &file, &noise(BLOCK, number as u8)).await;
+            files.push(file);
+        }
+        let node = bed.io_servers[0].node.id();
+        while bed.faults().reset_a_connection(node) {}
+        assert!(block(&fs, &files[7], 0).await == noise(BLOCK, 7));
+        sleep(&bed.client.runtime(), Duration::from_secs(1)).await;
+        let before = fs.optimistic_counters();
+        for (number, file) in files.iter().enumerate() {
+            assert!(block(&fs, file, 0).await == noise(BLOCK, number as u8));
+        }
+        let after = fs.optimistic_counters();
+        assert_eq!(after.reads - before.reads, FILES as u64, "{after:?}");
+        assert_eq!(after.refused, before.refused);
+    });
+}

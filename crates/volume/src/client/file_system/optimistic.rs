@@ -18,10 +18,7 @@ use crate::link::{Link, LinkError};
 use gannet_fabric::{Access, AccessError, Reference, Region, RegisterError, Scope, Span};
 use gannet_runtime::{Buffer, Instant, LocalFuture, all};
 use gannet_vfs::Status;
-use gannet_wire::volume::{
-    Capability, Class, FileId, INLINE_DATA_MAX, Operation, ReferenceAnswers, ReferenceRequest,
-};
-use gannet_wire::xdr::{from_bytes, to_bytes};
+use gannet_wire::volume::{FileId, INLINE_DATA_MAX};
 
 /// An extent, the connection to its server, and where it is there.
 struct Known {
@@ -180,8 +177,8 @@ impl VolumeFs {
         outcome.is_ok()
     }
 
-    /// A range was read by a call that took so long: takes note of what is in servers' memory now, and asks once for
-    /// more.
+    /// A range was read by a call that took so long: takes note of what is in servers' memory now, and asks for more
+    /// where that is due.
     pub(super) fn note_call_read(
         &self,
         lease: &Lease,
@@ -198,38 +195,11 @@ impl VolumeFs {
         for extent in extents.into_iter().flatten() {
             let way = way_of(extent.len);
             self.references.note_call(id, &extent, way, took);
-            if self.references.asks_for_runs((id, extent.index)) {
-                self.ask_for_runs(lease.capability, id, extent);
+            let name = (id, extent.index);
+            if let Some(why) = self.references.prefetch_reason(name) {
+                self.prefetch(extent.server, (name, lease.capability), why);
             }
         }
-    }
-
-    /// Asks a server what of an object is in its memory, for reads to come.
-    fn ask_for_runs(&self, capability: Capability, id: FileId, extent: Extent) {
-        let (servers, references) = (self.servers.clone(), self.references.clone());
-        let asking = async move {
-            let Ok(link) = servers.io_server(extent.server).await else {
-                return;
-            };
-            let body = to_bytes(&ReferenceRequest {
-                capabilities: vec![capability],
-            });
-            let answer = link.call(Operation::References, Class::Background, &body, &[]);
-            let Ok(answer) = answer.await else {
-                return;
-            };
-            let Ok(told) = from_bytes::<ReferenceAnswers>(answer.body()) else {
-                return;
-            };
-            for answer in told.answers.into_iter().take(1) {
-                if let Ok(Some(reference)) = answer.outcome {
-                    let name = (id, extent.index);
-                    let runs = Some(answer.resident);
-                    references.note_reference(name, (&link, extent.server), &reference, runs);
-                }
-            }
-        };
-        self.runtime.spawn("references", Box::pin(asking));
     }
 }
 

@@ -1,0 +1,154 @@
+//! References that are asked for ahead of the reads that need them, for many objects with one request.
+//!
+//! A READ brings the reference of its own object. Two things it does not bring: which other bytes of a long object are
+//! in memory, and the references of objects that were known on a connection that has ended. The first is asked for
+//! when an object is read a second time by a call, the second when the first object is read on the new connection, so
+//! that a client of many small files does not pay a call for each of them again.
+
+use super::VolumeFs;
+use crate::client::references::{ObjectName, PrefetchReason, References};
+use crate::client::servers::Servers;
+use gannet_wire::volume::{
+    Capability, Class, FileId, OBJECTS_MAX, Operation, ReferenceAnswers, ReferenceRequest,
+};
+use gannet_wire::xdr::{from_bytes, to_bytes};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// An object, and the right to read it.
+type Wanted = (ObjectName, Capability);
+
+/// Objects whose references are to be asked for, by server. A server has an entry while a task asks it, so that it
+/// serves one such request of this client at a time.
+#[derive(Default)]
+pub(super) struct PrefetchQueue {
+    servers: RefCell<HashMap<u32, Vec<Wanted>>>,
+}
+
+impl PrefetchQueue {
+    /// Adds objects; true if no task asks the server, so that one must be started.
+    fn add(&self, server: u32, wanted: impl Iterator<Item = Wanted>) -> bool {
+        let mut servers = self.servers.borrow_mut();
+        let is_idle = !servers.contains_key(&server);
+        let queue = servers.entry(server).or_default();
+        let room = PREFETCH_MAX.saturating_sub(queue.len());
+        queue.extend(wanted.take(room));
+        is_idle
+    }
+
+    /// What the next request names, at most [`OBJECTS_MAX`] objects; with `None` the server's task ends.
+    fn take(&self, server: u32) -> Option<Vec<Wanted>> {
+        let mut servers = self.servers.borrow_mut();
+        let queue = servers.get_mut(&server)?;
+        if queue.is_empty() {
+            servers.remove(&server);
+            return None;
+        }
+        Some(queue.drain(..queue.len().min(OBJECTS_MAX)).collect())
+    }
+}
+
+/// Most objects that wait for one server; the references of others come with their own READs.
+const PREFETCH_MAX: usize = 16 * OBJECTS_MAX;
+
+impl VolumeFs {
+    /// Asks a server in the background for the reference of one object or, on a new connection, of all objects that
+    /// this client knew on an earlier one and may still read.
+    pub(super) fn prefetch(&self, server: u32, wanted: Wanted, why: PrefetchReason) {
+        let known = match why {
+            PrefetchReason::ReadAgain => Vec::new(),
+            PrefetchReason::NewConnection => self.known_before(server, wanted.0),
+        };
+        let all = std::iter::once(wanted).chain(known);
+        if self.prefetches.add(server, all) {
+            let (queue, servers) = (Rc::clone(&self.prefetches), Rc::clone(&self.servers));
+            let references = Rc::clone(&self.references);
+            let asking = async move { ask_all(&queue, &servers, &references, server).await };
+            self.runtime.spawn("references", Box::pin(asking));
+        }
+    }
+
+    /// Objects on `server` besides `object` whose references ended with a connection, and that leases allow to read.
+    fn known_before(&self, server: u32, object: ObjectName) -> Vec<Wanted> {
+        let readable = self.leases.readable();
+        let mut known: Vec<Wanted> = readable
+            .into_iter()
+            .flat_map(|lease| {
+                let (capability, layout) = (lease.capability, lease.layout);
+                let servers = layout.servers.clone().into_iter().zip(0u32..);
+                servers.map(move |(on, index)| (on, ((FileId(capability.file), index), capability)))
+            })
+            .filter(|(on, _)| *on == server)
+            .map(|(_, wanted)| wanted)
+            .filter(|(name, _)| *name != object && self.references.awaits_prefetch(*name, object))
+            .collect();
+        // In an order that the simulator can repeat.
+        known.sort_unstable_by_key(|(name, _)| *name);
+        known.dedup_by_key(|(name, _)| *name);
+        known
+    }
+}
+
+/// Asks `server` until the queue has nothing more for it.
+async fn ask_all(queue: &PrefetchQueue, servers: &Servers, references: &References, server: u32) {
+    while let Some(wanted) = queue.take(server) {
+        // What was not answered is asked for by the objects' own READs.
+        let _ = ask(servers, references, server, &wanted).await;
+    }
+}
+
+async fn ask(
+    servers: &Servers,
+    references: &References,
+    server: u32,
+    wanted: &[Wanted],
+) -> Option<()> {
+    let link = servers.io_server(server).await.ok()?;
+    let body = to_bytes(&ReferenceRequest {
+        capabilities: wanted.iter().map(|(_, capability)| *capability).collect(),
+    });
+    let answer = link.call(Operation::References, Class::Background, &body, &[]);
+    let answer = answer.await.ok()?;
+    let answers: ReferenceAnswers = from_bytes(answer.body()).ok()?;
+    for ((name, _), answer) in wanted.iter().zip(answers.answers) {
+        if let Ok(Some(reference)) = answer.outcome {
+            let runs = Some(answer.resident);
+            references.note_reference(*name, (&link, server), &reference, runs);
+        }
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_wire::volume::TOKEN_LEN;
+
+    fn wanted(file: u64) -> Wanted {
+        let capability = Capability {
+            file,
+            rights: Capability::READ,
+            expires: 0,
+            term: 0,
+            proof: [0; TOKEN_LEN],
+        };
+        ((FileId(file), 0), capability)
+    }
+
+    #[test]
+    fn a_server_is_asked_by_one_task_for_a_bounded_number_of_objects() {
+        let queue = PrefetchQueue::default();
+        assert!(queue.add(1, (0..100).map(wanted)), "a task must start");
+        assert!(!queue.add(1, (100..101).map(wanted)), "it goes on");
+        assert_eq!(queue.take(1).map(|it| it.len()), Some(OBJECTS_MAX));
+        assert_eq!(queue.take(1).map(|it| it.len()), Some(101 - OBJECTS_MAX));
+        assert_eq!(queue.take(1), None);
+        assert!(queue.add(1, (0..10_000).map(wanted)), "another task");
+        let mut taken = 0;
+        while let Some(some) = queue.take(1) {
+            taken += some.len();
+        }
+        assert_eq!(taken, PREFETCH_MAX);
+    }
+}
