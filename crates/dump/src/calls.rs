@@ -5,6 +5,7 @@
 //! RDMA operations that fill them.
 
 use crate::limits::{CALLS_MAX, MESSAGE_KEPT_MAX};
+use gannet_wire::ddp::TaggedLocation;
 use gannet_wire::rpcrdma::{ChunkLists, Segment};
 use std::collections::BTreeMap;
 
@@ -122,9 +123,11 @@ impl Calls {
         Some(call)
     }
 
-    /// An RDMA operation moved `bytes` to or from the memory named `handle`. The XID of the call whose chunk at
-    /// position zero is complete with them.
-    pub(crate) fn place(&mut self, handle: u32, offset: u64, bytes: &[u8]) -> Option<u32> {
+    /// An RDMA operation moved `bytes` to or from `memory`. Returns the XID of the call whose chunk at position zero is
+    /// complete with them.
+    pub(crate) fn place(&mut self, memory: TaggedLocation, bytes: &[u8]) -> Option<u32> {
+        // RPC-over-RDMA's handles are iWARP's STags.
+        let (handle, offset) = (memory.stag.0, memory.offset.0);
         let xid = *self.owners.get(&handle)?;
         let call = self.by_xid.get_mut(&xid)?;
         let place =

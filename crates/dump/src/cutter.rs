@@ -5,28 +5,42 @@
 
 use crate::limits::MESSAGE_KEPT_MAX;
 use crate::line::{Direction, Line, Part};
+use gannet_wire::mpa::FpduError;
 use std::borrow::Cow;
-use std::fmt::Display;
 
-/// How frames of one protocol are told apart.
+/// The reason why no frame starts where one should.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FrameError {
+    /// The bytes are no FPDU.
+    #[error(transparent)]
+    Fpdu(#[from] FpduError),
+    /// The record mark announces more bytes than any RPC message has.
+    #[error("a record of {length} bytes is not RPC")]
+    RecordTooLong {
+        /// The length in the record mark.
+        length: u32,
+    },
+}
+
+/// Finds the frames of one protocol.
 pub(crate) trait Framing {
-    /// Why no frame can start somewhere.
-    type Error: Display;
-
     /// Length of the frame at the front of `bytes`; `None` until its length field is there.
-    fn frame_len(&self, bytes: &[u8]) -> Result<Option<usize>, Self::Error>;
+    ///
+    /// # Errors
+    /// [`FrameError`]: no frame of the protocol starts there.
+    fn frame_len(&self, bytes: &[u8]) -> Result<Option<usize>, FrameError>;
 
     /// Whether `bytes` look like frames from their very front; `None` when more bytes are needed to tell.
     fn starts_frame(&self, bytes: &[u8]) -> Option<bool>;
 }
 
-/// What a stream was cut into.
+/// A piece that a stream is cut into.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Cut<'a> {
     /// A frame.
     Frame(Frame<'a>),
     /// No frame starts where one should.
-    Broken(String),
+    Broken(FrameError),
     /// A frame was found again.
     Resumed {
         /// Bytes left aside while searching.
@@ -35,13 +49,13 @@ pub(crate) enum Cut<'a> {
 }
 
 impl Cut<'_> {
-    /// A line for what is not a frame, if it is worth one.
+    /// A line for a loss or a find; none for a frame, or when a search skipped no bytes.
     pub(crate) fn remark(self, time: u64, direction: Direction) -> Option<Line> {
         let mut part = Part::new("stream");
         let operation = match self {
             Cut::Frame(_) | Cut::Resumed { skipped: 0 } => return None,
-            Cut::Broken(why) => {
-                part.word("error", why);
+            Cut::Broken(error) => {
+                part.word("error", error.to_string());
                 "lost"
             }
             Cut::Resumed { skipped } => {
@@ -66,7 +80,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) total: usize,
     /// False when bytes of it are missing.
     pub(crate) is_whole: bool,
-    /// Where in the stream it starts.
+    /// Its position in the stream.
     pub(crate) offset: u64,
 }
 
@@ -114,7 +128,7 @@ impl Cutter {
                 continue;
             }
             if !self.kept.is_empty() {
-                // What waits and what comes are searched as one.
+                // A frame may start in the bytes kept and end in the new ones.
                 self.position -= self.kept.len() as u64;
                 let mut joined = std::mem::take(&mut self.kept);
                 joined.extend_from_slice(&current[at..]);
@@ -198,7 +212,7 @@ impl Cutter {
         match framing.frame_len(&self.kept) {
             Ok(Some(total)) => self.begin(total),
             Ok(None) => {}
-            Err(error) => self.lose(&error, take),
+            Err(error) => self.lose(error, take),
         }
         1
     }
@@ -230,7 +244,7 @@ impl Cutter {
                 1
             }
             Err(error) => {
-                self.lose(&error, take);
+                self.lose(error, take);
                 0
             }
         }
@@ -244,8 +258,8 @@ impl Cutter {
         });
     }
 
-    fn lose(&mut self, why: &impl Display, take: &mut dyn FnMut(Cut<'_>)) {
-        take(Cut::Broken(why.to_string()));
+    fn lose(&mut self, error: FrameError, take: &mut dyn FnMut(Cut<'_>)) {
+        take(Cut::Broken(error));
         self.is_lost = true;
     }
 
@@ -263,8 +277,8 @@ impl Cutter {
     }
 }
 
-/// How many bytes at the front of `input` start no frame, and whether one starts behind them; if not, what is behind
-/// them cannot be decided yet.
+/// Bytes at the front of `input` that start no frame, and whether one starts behind them. If not, the bytes behind them
+/// cannot be decided yet.
 fn search<F: Framing>(framing: &F, input: &[u8]) -> (usize, bool) {
     for at in 0..input.len() {
         match framing.starts_frame(input.get(at..).unwrap_or_default()) {
@@ -284,13 +298,11 @@ mod tests {
     struct Digits;
 
     impl Framing for Digits {
-        type Error = &'static str;
-
-        fn frame_len(&self, bytes: &[u8]) -> Result<Option<usize>, &'static str> {
+        fn frame_len(&self, bytes: &[u8]) -> Result<Option<usize>, FrameError> {
             match bytes {
                 [b'<', digit @ b'2'..=b'9', ..] => Ok(Some(usize::from(digit - b'0'))),
                 [b'<'] => Ok(None),
-                _ => Err("no frame"),
+                _ => Err(FrameError::RecordTooLong { length: 1 }),
             }
         }
 
@@ -302,7 +314,7 @@ mod tests {
         }
     }
 
-    /// The cuts as text: `whole`, `front+missing`, `!why`, `~skipped`; each frame with its offset.
+    /// The cuts as text: `whole`, `front+missing`, `!error`, `~skipped`; each frame with its offset.
     fn cuts(stream: &str, slice: usize) -> Vec<String> {
         let mut cuts = Vec::new();
         let mut take = |cut: Cut<'_>| {
@@ -318,7 +330,7 @@ mod tests {
                     };
                     format!("{}:{text}{end}", frame.offset)
                 }
-                Cut::Broken(why) => format!("!{why}"),
+                Cut::Broken(error) => format!("!{error:?}"),
                 Cut::Resumed { skipped } => format!("~{skipped}"),
             });
         };
@@ -356,10 +368,10 @@ mod tests {
                 "<3axx<3bz<5",
                 vec![
                     "0:<3a",
-                    "!no frame",
+                    "!RecordTooLong { length: 1 }",
                     "~2",
                     "5:<3b",
-                    "!no frame",
+                    "!RecordTooLong { length: 1 }",
                     "~1",
                     "9:<5+3",
                 ],
@@ -375,8 +387,7 @@ mod tests {
     fn a_long_frame_is_counted_and_not_kept() {
         struct Long;
         impl Framing for Long {
-            type Error = &'static str;
-            fn frame_len(&self, bytes: &[u8]) -> Result<Option<usize>, &'static str> {
+            fn frame_len(&self, bytes: &[u8]) -> Result<Option<usize>, FrameError> {
                 Ok((!bytes.is_empty()).then_some(4 * MESSAGE_KEPT_MAX))
             }
             fn starts_frame(&self, _: &[u8]) -> Option<bool> {

@@ -1,4 +1,4 @@
-//! One iWARP connection: startup frames, FPDUs, the messages they make, and the RPC messages in those.
+//! One iWARP connection: startup frames, FPDUs, the RDMAP messages that they make, and the RPC messages in those.
 
 mod assembly;
 mod framing;
@@ -7,33 +7,38 @@ mod words;
 use crate::cutter::{Cut, Cutter, Frame};
 use crate::limits::READS_MAX;
 use crate::line::{Direction, Line, Part};
-use crate::nfs::hex;
 use crate::rpcrdma::RpcRdma;
 use assembly::{Assembly, Segment};
 pub(crate) use framing::Fpdus;
-use gannet_wire::ddp::{DdpHeader, STag, Tagged, Untagged};
+use gannet_wire::Hex;
+use gannet_wire::ddp::{DdpHeader, DdpHeaderError, STag, Tagged, TaggedLocation, Untagged};
 use gannet_wire::mpa::{FrameKind, LENGTH_LEN, StartupError, StartupFrame, strip_markers};
 use gannet_wire::rdmap::{
-    AuthenticatedReadRequest, Opcode, READ_REQUEST_LEN, ReadException, ReadRequest,
+    AuthenticatedReadRequest, ControlError, Opcode, READ_REQUEST_LEN, ReadException, ReadRequest,
 };
 use gannet_wire::rpcrdma::PrivateData;
 use std::collections::VecDeque;
-use words::{PAYLOAD_SHOWN, memory};
+use words::PAYLOAD_SHOWN;
 
-/// An RDMA Read that was asked for.
+/// The error of a message of which the capture has only the front.
+const NOT_CAPTURED: &str = "not captured";
+/// The error of an answer to a Read Request that the capture does not have.
+const READ_REQUEST_NOT_SEEN: &str = "its Read Request was not seen";
+
+/// A Read Request that waits for its answer.
 #[derive(Debug)]
 struct OutstandingRead {
     msn: u32,
     request: ReadRequest,
 }
 
-/// What is kept of one direction.
+/// The state of one direction.
 #[derive(Debug, Default)]
 struct Stream {
-    /// The bytes of a startup frame that is not complete; `None` in full operation.
+    /// The bytes so far of an incomplete startup frame; `None` in full operation.
     startup: Option<Vec<u8>>,
     cutter: Cutter,
-    /// Bytes of full operation with markers, if there are any.
+    /// Position in full operation, markers counted; `None` when the direction has no markers.
     marked: Option<u64>,
     tagged: Option<Assembly>,
     untagged: Option<Assembly>,
@@ -50,7 +55,7 @@ pub(crate) struct Iwarp {
 }
 
 impl Iwarp {
-    /// A connection whose beginning was seen, or not.
+    /// A connection; `from_start` tells whether the capture has its beginning.
     pub(crate) fn new(from_start: bool, verbose: bool) -> Iwarp {
         let stream = || Stream {
             startup: from_start.then(Vec::new),
@@ -122,7 +127,7 @@ impl Iwarp {
         }
     }
 
-    /// Adds to the startup frame of a direction; returns what is behind it.
+    /// Adds to the startup frame of a direction; returns the bytes behind it.
     fn push_startup(
         &mut self,
         time: u64,
@@ -156,7 +161,8 @@ impl Iwarp {
                 let mut part = Part::new("mpa");
                 part.word("error", error.to_string());
                 if error == StartupError::Key {
-                    part.pair("begins", hex(held.get(..PAYLOAD_SHOWN).unwrap_or(&held)));
+                    let begins = held.get(..PAYLOAD_SHOWN).unwrap_or(&held);
+                    part.pair("begins", Hex(begins).to_string());
                 }
                 line.parts = vec![part];
                 lines.push(line);
@@ -197,7 +203,7 @@ impl Iwarp {
         });
     }
 
-    /// Lets `push` work on the cutter of a direction, and takes what it cuts.
+    /// Lets `push` work on the cutter of a direction, and takes the frames that it cuts.
     fn cut(
         &mut self,
         time: u64,
@@ -226,7 +232,7 @@ impl Iwarp {
             Err(error) => {
                 let mut part = Part::new("ddp");
                 if frame.is_whole {
-                    part.word("error", error);
+                    part.word("error", error.to_string());
                 } else {
                     part.word("error", "headers not captured");
                 }
@@ -293,30 +299,32 @@ impl Iwarp {
         }
     }
 
-    /// Remembers where the payload of a tagged segment went, if that matters to RPC. A line for the call that is
-    /// complete with it.
+    /// Hands the payload of a tagged segment to RPC, which may have offered the memory. Returns a line for the call that
+    /// is complete with it.
     fn place(&mut self, segment: &Segment<'_>) -> Option<Line> {
         let DdpHeader::Tagged(header) = segment.header else {
             return None;
         };
         let (opposite, direction) = (segment.direction.opposite(), segment.direction);
-        let (caller, key, offset) = match segment.opcode {
-            Opcode::Write => (opposite, header.stag, header.offset),
+        let (caller, memory) = match segment.opcode {
+            Opcode::Write => (opposite, header.location()),
             _ => {
                 let read =
                     &self.streams[opposite.index()].reads[self.read_for(direction, header)?];
                 let done = header.offset.0.wrapping_sub(read.request.sink_offset.0);
-                let source = read.request.source_offset.advanced_by(done);
-                (direction, read.request.source_stag, source)
+                let source = TaggedLocation {
+                    stag: read.request.source_stag,
+                    offset: read.request.source_offset.advanced_by(done),
+                };
+                (direction, source)
             }
         };
-        let memory = (key.0, offset.0);
         self.rpc
             .place(segment.time, caller, memory, segment.payload)
     }
 
-    /// Which of the Reads that wait is answered by a Read Response with `header` that goes in `direction`: the one
-    /// whose sink it fills. Requests come in order, but not all of them may be in the capture.
+    /// The index of the waiting Read whose sink a Read Response with `header` fills; the response goes in `direction`.
+    /// Requests come in order, but the capture may not have all of them.
     fn read_for(&self, direction: Direction, header: Tagged) -> Option<usize> {
         let reads = &self.streams[direction.opposite().index()].reads;
         reads.iter().position(|read| {
@@ -326,7 +334,7 @@ impl Iwarp {
         })
     }
 
-    /// A message whose last segment has come.
+    /// Shows a message whose last segment has come.
     fn deliver(
         &mut self,
         time: u64,
@@ -353,7 +361,8 @@ impl Iwarp {
         lines.push(line);
     }
 
-    /// Takes the Read that a Read Response answers off its queue, and those before it, whose responses were not seen.
+    /// Takes the Read that a Read Response answers off its queue, and those before it, whose responses the capture does
+    /// not have.
     fn answer_read(&mut self, direction: Direction, assembly: &Assembly, part: &mut Part) {
         let found = match assembly.first {
             DdpHeader::Tagged(header) => self.read_for(direction, header),
@@ -361,7 +370,7 @@ impl Iwarp {
         };
         let reads = &mut self.streams[direction.opposite().index()].reads;
         let Some(read) = found.and_then(|index| reads.drain(..=index).next_back()) else {
-            part.word("error", "its Read Request was not seen");
+            part.word("error", READ_REQUEST_NOT_SEEN);
             return;
         };
         part.pair("for_read", u64::from(read.msn));
@@ -414,7 +423,7 @@ impl Iwarp {
                 let (mut parts, latency) = told.unwrap_or_else(|| {
                     let shown = kept.get(..PAYLOAD_SHOWN).unwrap_or(kept);
                     let mut payload = Part::new("payload");
-                    payload.pair("begins", hex(shown));
+                    payload.pair("begins", Hex(shown).to_string());
                     (vec![payload], None)
                 });
                 if !part.is_empty() {
@@ -435,8 +444,8 @@ impl Iwarp {
         part: &mut Part,
     ) {
         part.pair("size", request.size);
-        part.pair("source", memory(request.source_stag, request.source_offset));
-        part.pair("sink", memory(request.sink_stag, request.sink_offset));
+        part.pair("source", request.source().to_string());
+        part.pair("sink", request.sink().to_string());
         let reads = &mut self.streams[direction.index()].reads;
         if reads.len() == READS_MAX {
             reads.pop_front();
@@ -447,33 +456,31 @@ impl Iwarp {
         });
     }
 
-    /// A Read is refused: the one into the sink that the exception names, and those before it are over.
+    /// Takes the refused Read off its queue, by the sink that the exception names, and those before it.
     fn read_exception(&mut self, direction: Direction, assembly: &Assembly, part: &mut Part) {
         let exception = match ReadException::parse(&assembly.kept) {
             Ok(exception) => exception,
             Err(error) => {
-                let error = match assembly.is_whole {
-                    true => error.to_string(),
-                    false => String::from("not captured"),
-                };
-                part.word("error", error);
+                if assembly.is_whole {
+                    part.word("error", error.to_string());
+                } else {
+                    part.word("error", NOT_CAPTURED);
+                }
                 return;
             }
         };
-        let sink = (exception.sink_stag, exception.sink_offset);
-        part.word("reason", words::reason(exception.reason));
-        part.pair("sink", memory(sink.0, sink.1));
+        let sink = exception.sink();
+        part.word("reason", exception.reason.to_string());
+        part.pair("sink", sink.to_string());
         let reads = &mut self.streams[direction.opposite().index()].reads;
-        let found = reads
-            .iter()
-            .position(|read| (read.request.sink_stag, read.request.sink_offset) == sink);
+        let found = reads.iter().position(|read| read.request.sink() == sink);
         match found.and_then(|index| reads.drain(..=index).next_back()) {
             Some(read) => part.pair("for_read", u64::from(read.msn)),
-            None => part.word("error", "its Read Request was not seen"),
+            None => part.word("error", READ_REQUEST_NOT_SEEN),
         };
     }
 
-    /// A message whose end never came.
+    /// Shows a message of which the capture does not have the end.
     fn unfinished(
         &self,
         time: u64,
@@ -493,22 +500,31 @@ impl Iwarp {
     }
 }
 
-/// The front of a message with the fields of its kind, or a word about why they are not there.
+/// The front of a message with the fields of its kind; if they are missing, the error in `part`.
 fn fields<'a, const LEN: usize>(assembly: &'a Assembly, part: &mut Part) -> Option<&'a [u8; LEN]> {
     let found = assembly.kept.first_chunk::<LEN>();
     if found.is_none() {
-        let error = match assembly.is_whole {
-            true => "too short for a Read Request",
-            false => "not captured",
-        };
-        part.word("error", error);
+        if assembly.is_whole {
+            part.word("error", "too short for a Read Request");
+        } else {
+            part.word("error", NOT_CAPTURED);
+        }
     }
     found
 }
 
-/// Splits a ULPDU into its header and payload, and says what the header asks for.
-fn headers(ulpdu: &[u8]) -> Result<(DdpHeader, &[u8], Opcode), String> {
-    let (header, payload) = DdpHeader::parse(ulpdu).map_err(|error| error.to_string())?;
-    let opcode = Opcode::parse(header.ulp_control()).map_err(|error| error.to_string())?;
+/// The reason why a segment cannot be read.
+#[derive(Debug, thiserror::Error)]
+enum SegmentError {
+    #[error(transparent)]
+    Ddp(#[from] DdpHeaderError),
+    #[error(transparent)]
+    Rdmap(#[from] ControlError),
+}
+
+/// Splits a ULPDU into its header and payload, and reads the header's opcode.
+fn headers(ulpdu: &[u8]) -> Result<(DdpHeader, &[u8], Opcode), SegmentError> {
+    let (header, payload) = DdpHeader::parse(ulpdu)?;
+    let opcode = Opcode::parse(header.ulp_control())?;
     Ok((header, payload, opcode))
 }

@@ -82,8 +82,3 @@ fn named_bits(bits: u32, names: &[&str]) -> Vec<String> {
 fn time(time: Time) -> String {
     format!("{}.{:09}", time.seconds, time.nanoseconds)
 }
-
-/// Bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}

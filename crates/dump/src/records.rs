@@ -1,7 +1,7 @@
 //! One connection of RPC over TCP: records, and the messages in them.
 
 use crate::calls::Calls;
-use crate::cutter::{Cut, Cutter, Frame, Framing};
+use crate::cutter::{Cut, Cutter, Frame, FrameError, Framing};
 use crate::limits::{MESSAGE_KEPT_MAX, RPC_RECORD_MAX};
 use crate::line::{Direction, Line, Part};
 use crate::nfs::Reading;
@@ -11,36 +11,23 @@ use gannet_wire::rpc::{
 };
 use gannet_wire::rpcrdma::ChunkLists;
 use gannet_wire::xdr::{Decoder, XdrError};
-use std::fmt;
 
 /// Program numbers that IANA gives out and that are in use (RFC 5531 section 13).
 const PROGRAMS: std::ops::Range<u32> = 100_000..500_000;
 /// Bytes in which every header of a call or reply ends: six words, then two authenticators of 400 bytes.
 const HEADER_MAX: usize = 24 + 2 * (8 + 400);
 
-/// How fragments of records are told apart.
+/// Cuts a stream into fragments of records.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fragments;
 
-/// A fragment's length is impossible.
-#[derive(Debug)]
-pub(crate) struct TooLong(u32);
-
-impl fmt::Display for TooLong {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a record of {} bytes is not RPC", self.0)
-    }
-}
-
 impl Framing for Fragments {
-    type Error = TooLong;
-
-    fn frame_len(&self, bytes: &[u8]) -> Result<Option<usize>, TooLong> {
+    fn frame_len(&self, bytes: &[u8]) -> Result<Option<usize>, FrameError> {
         let Some(mark) = bytes.first_chunk::<RECORD_MARK_LEN>() else {
             return Ok(None);
         };
         match RecordMark::from_bytes(*mark).length {
-            length if length > RPC_RECORD_MAX => Err(TooLong(length)),
+            length if length > RPC_RECORD_MAX => Err(FrameError::RecordTooLong { length }),
             length => Ok(Some(RECORD_MARK_LEN + length as usize)),
         }
     }

@@ -5,6 +5,7 @@ use crate::limits::{CHUNK_LIMITS, LIST_SHOWN_MAX};
 use crate::line::{Direction, Line, Part};
 use crate::nfs::Reading;
 use crate::rpc::{self, Described, Message};
+use gannet_wire::ddp::TaggedLocation;
 use gannet_wire::rpcrdma::{
     ChunkLists, Segment, TransportError, TransportHeader, TransportHeaderError, TransportProcedure,
 };
@@ -127,17 +128,17 @@ impl RpcRdma {
         (vec![part], None)
     }
 
-    /// RDMA moved `bytes` to or from the memory named `handle`, which belongs to the end that sends calls in
-    /// `direction`. A line for the call that is complete with them.
+    /// RDMA moved `bytes` to or from `memory`, which belongs to the end that sends calls in `direction`. Returns a line
+    /// for the call that is complete with them.
     pub(crate) fn place(
         &mut self,
         time: u64,
         direction: Direction,
-        (handle, offset): (u32, u64),
+        memory: TaggedLocation,
         bytes: &[u8],
     ) -> Option<Line> {
         let calls = &mut self.calls[direction.index()];
-        let xid = calls.place(handle, offset, bytes)?;
+        let xid = calls.place(memory, bytes)?;
         let call = calls.get_mut(xid)?;
         let bytes = call.call_chunk_bytes()?;
         let (parts, known) = rpc::call(Message {

@@ -16,6 +16,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod ddp;
+mod field;
 pub mod mount3;
 pub mod mpa;
 pub mod nfs3;
@@ -27,4 +28,4 @@ pub mod rpcrdma;
 pub mod volume;
 pub mod xdr;
 
-pub use printable::printable;
+pub use printable::{Hex, printable};

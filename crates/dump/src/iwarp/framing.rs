@@ -1,19 +1,15 @@
-//! Where FPDUs start and end, also in a stream whose beginning was not seen; what their CRCs cover.
+//! The bounds of FPDUs, also in a stream whose beginning was not seen, and the bytes that their CRCs cover.
 
-use crate::cutter::{Frame, Framing};
+use crate::cutter::{Frame, FrameError, Framing};
 use crate::line::Crc;
 use gannet_wire::ddp::{self, DdpHeader};
-use gannet_wire::mpa::{
-    CRC_LEN, Fpdu, FpduError, LENGTH_LEN, MARKER_INTERVAL, MARKER_LEN, Markers,
-};
-use gannet_wire::rdmap::Opcode;
+use gannet_wire::mpa::{CRC_LEN, Fpdu, LENGTH_LEN, MARKER_INTERVAL, MARKER_LEN, Markers};
+use gannet_wire::rdmap::{self, Opcode};
 
-/// Bits of DDP's and RDMAP's control bytes that are reserved, hence zero in what looks like a frame.
-const RESERVED: (u8, u8) = (0x3c, 0x30);
 /// Bytes from an FPDU's start to the end of the longest DDP header.
 const HEADERS_LEN: usize = LENGTH_LEN + ddp::UNTAGGED_HEADER_LEN;
 
-/// How FPDUs are told apart.
+/// Cuts a stream into FPDUs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fpdus {
     /// Whether CRCs are used, if that is known.
@@ -21,10 +17,8 @@ pub(crate) struct Fpdus {
 }
 
 impl Framing for Fpdus {
-    type Error = FpduError;
-
-    fn frame_len(&self, bytes: &[u8]) -> Result<Option<usize>, FpduError> {
-        Fpdu::required_len(bytes)
+    fn frame_len(&self, bytes: &[u8]) -> Result<Option<usize>, FrameError> {
+        Ok(Fpdu::required_len(bytes)?)
     }
 
     /// A frame counts as found when another one follows it, or when it ends with what has come so far and has the
@@ -44,7 +38,7 @@ impl Framing for Fpdus {
 }
 
 impl Fpdus {
-    /// What the CRC of a frame says; `is_marked` tells that its stream has markers.
+    /// Checks the CRC of a frame; `is_marked` tells whether its stream has markers.
     pub(crate) fn check(&self, frame: &Frame<'_>, is_marked: bool) -> Crc {
         let stored = match frame.bytes.split_last_chunk::<CRC_LEN>() {
             Some((_, stored)) if frame.is_whole => *stored,
@@ -86,7 +80,9 @@ fn is_likely_header(bytes: &[u8]) -> Option<bool> {
         Err(_) => return Some(false),
     };
     let control = ulpdu.first().copied().unwrap_or_default();
-    let is_clean = control & RESERVED.0 == 0 && header.ulp_control() & RESERVED.1 == 0;
+    // Senders leave reserved bits zero.
+    let is_clean =
+        control & ddp::CONTROL_RESERVED == 0 && header.ulp_control() & rdmap::CONTROL_RESERVED == 0;
     let fits = match (Opcode::parse(header.ulp_control()), &header) {
         (Ok(opcode), DdpHeader::Tagged(_)) => opcode.queue().is_none(),
         (Ok(opcode), DdpHeader::Untagged(header)) => opcode.queue() == Some(header.queue),
@@ -95,7 +91,7 @@ fn is_likely_header(bytes: &[u8]) -> Option<bool> {
     Some(is_clean && fits)
 }
 
-/// How many of the first `position` bytes of a stream with markers are no markers.
+/// Bytes that are not markers among the first `position` bytes of a stream with markers.
 pub(super) fn unmarked(position: u64) -> u64 {
     let (interval, marker) = (MARKER_INTERVAL as u64, MARKER_LEN as u64);
     position - position / interval * marker - (position % interval).min(marker)

@@ -1,19 +1,16 @@
-//! What MPA, DDP and RDMAP say, in fields.
+//! Startup frames, tagged headers and Terminates as fields of a line.
 
 use crate::line::Part;
-use crate::nfs::hex;
-use gannet_wire::ddp::{DdpHeader, STag, Tagged, TaggedOffset};
-use gannet_wire::mpa::{Enhanced, FrameKind, StartupFrame};
-use gannet_wire::rdmap::{
-    BitOrder, ExceptionReason, Opcode, Terminate, TerminateCode, TerminateContext,
-    split_exceptions_offer,
-};
+use gannet_wire::Hex;
+use gannet_wire::ddp::{DdpHeader, Tagged};
+use gannet_wire::mpa::{FrameKind, StartupFrame};
+use gannet_wire::rdmap::{BitOrder, Opcode, Terminate, TerminateContext, split_exceptions_offer};
 use gannet_wire::rpcrdma::PrivateData;
 
 /// Bytes of an unknown payload shown on a line.
 pub(super) const PAYLOAD_SHOWN: usize = 16;
 
-/// What a startup frame says.
+/// The fields of a startup frame, and of the private data of RPC-over-RDMA in it.
 pub(super) fn startup(frame: &StartupFrame<'_>) -> Vec<Part> {
     let mut part = Part::new("mpa");
     part.pair("rev", u32::from(frame.revision.0));
@@ -26,7 +23,10 @@ pub(super) fn startup(frame: &StartupFrame<'_>) -> Vec<Part> {
     if let Some(enhanced) = &frame.enhanced {
         part.pair("ird", u32::from(enhanced.ird));
         part.pair("ord", u32::from(enhanced.ord));
-        peer_to_peer(enhanced, &mut part);
+        if enhanced.peer_to_peer {
+            let rtr: Vec<String> = enhanced.rtr_names().map(str::to_owned).collect();
+            part.flag("peer_to_peer", true).pair("rtr", rtr);
+        }
     }
     part.flag("exceptions", offers);
     let mut parts = vec![part];
@@ -40,50 +40,20 @@ pub(super) fn startup(frame: &StartupFrame<'_>) -> Vec<Part> {
         let mut part = Part::new("private");
         let shown = private_data.get(..PAYLOAD_SHOWN);
         part.pair("bytes", private_data.len());
-        part.pair("begins", hex(shown.unwrap_or(private_data)));
+        part.pair("begins", Hex(shown.unwrap_or(private_data)).to_string());
         parts.push(part);
     }
     parts
 }
 
-/// The ready-to-receive messages that a peer-to-peer connection may begin with (RFC 6581 section 9).
-fn peer_to_peer(enhanced: &Enhanced, part: &mut Part) {
-    if !enhanced.peer_to_peer {
-        return;
-    }
-    let offered = [
-        ("send", enhanced.send_rtr),
-        ("write", enhanced.write_rtr),
-        ("read", enhanced.read_rtr),
-    ];
-    let offered = offered.into_iter().filter(|(_, is_offered)| *is_offered);
-    let offered: Vec<String> = offered.map(|(name, _)| name.to_owned()).collect();
-    part.flag("peer_to_peer", true).pair("rtr", offered);
-}
-
+/// The destination of a tagged segment.
 pub(super) fn tagged(header: &Tagged) -> Part {
     let mut part = Part::new("rdmap");
-    part.word("memory", memory(header.stag, header.offset));
+    part.word("memory", header.location().to_string());
     part
 }
 
-/// `key@offset`.
-pub(super) fn memory(stag: STag, offset: TaggedOffset) -> String {
-    format!("{stag}@{:x}", offset.0)
-}
-
-/// Why a Read was refused (docs/formats/exceptions.md).
-pub(super) fn reason(reason: ExceptionReason) -> &'static str {
-    match reason {
-        ExceptionReason::NotResident => "not_resident",
-        ExceptionReason::StaleKey => "stale_key",
-        ExceptionReason::Bounds => "bounds",
-        ExceptionReason::Rights => "rights",
-        ExceptionReason::BadCapability => "bad_capability",
-        ExceptionReason::Replay => "replay",
-    }
-}
-
+/// Appends a Terminate: its code, and the segment that it is about.
 pub(super) fn terminate(payload: &[u8], part: &mut Part) {
     let (terminate, order) = match Terminate::parse(payload) {
         Ok(read) => read,
@@ -96,11 +66,7 @@ pub(super) fn terminate(payload: &[u8], part: &mut Part) {
     part.word("code", format!("{:?}", terminate.code));
     part.word("meaning", meaning);
     part.flag("siw_bit_order", order == BitOrder::Siw);
-    let swapped = TerminateCode {
-        layer: terminate.code.error_type,
-        error_type: terminate.code.layer,
-        code: terminate.code.code,
-    };
+    let swapped = terminate.code.with_swapped_nibbles();
     if let (BitOrder::Ambiguous, Some(meaning)) = (order, swapped.meaning())
         && swapped != terminate.code
     {
@@ -119,11 +85,11 @@ fn quoted(context: &TerminateContext, part: &mut Part) {
     part.pair("about", about);
     match (&context.read_request, &context.header) {
         (Some(request), _) => {
-            part.pair("source", memory(request.source_stag, request.source_offset));
+            part.pair("source", request.source().to_string());
             part.pair("size", request.size);
         }
         (None, DdpHeader::Tagged(header)) => {
-            part.pair("at", memory(header.stag, header.offset));
+            part.pair("at", header.location().to_string());
         }
         (None, DdpHeader::Untagged(header)) => {
             part.pair("queue", header.queue.0).pair("msn", header.msn.0);

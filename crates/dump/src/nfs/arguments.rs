@@ -1,7 +1,8 @@
 //! The arguments of NFSv3 and NFSACL.
 
-use super::{Reading, acl_parts, acls, handle, hex, kind, rights, stable, time};
+use super::{Reading, acl_parts, acls, handle, kind, rights, stable, time};
 use crate::line::Part;
+use gannet_wire::Hex;
 use gannet_wire::nfs3::*;
 use gannet_wire::nfsacl3;
 use gannet_wire::xdr::{Decode, Decoder, XdrError, from_bytes};
@@ -122,7 +123,8 @@ fn making(
                     set_attributes(attributes, part.pair("how", "guarded"));
                 }
                 CreateHow::Exclusive(verifier) => {
-                    part.pair("how", "exclusive").pair("verf", hex(verifier));
+                    part.pair("how", "exclusive")
+                        .pair("verf", Hex(verifier).to_string());
                 }
             }
         }

@@ -1,8 +1,9 @@
 //! The results of NFSv3 and NFSACL.
 
-use super::{Reading, acls, handle, hex, kind, rights, stable, time};
+use super::{Reading, acls, handle, kind, rights, stable, time};
 use crate::limits::LIST_SHOWN_MAX;
 use crate::line::Part;
+use gannet_wire::Hex;
 use gannet_wire::nfs3::*;
 use gannet_wire::nfsacl3;
 use gannet_wire::xdr::{Decode, Decoder, XdrError, from_bytes};
@@ -144,14 +145,14 @@ fn moved(
             Ok(it) => {
                 part.pair("count", it.count);
                 part.pair("committed", stable(it.committed));
-                part.pair("verf", hex(&it.verifier));
+                part.pair("verf", Hex(&it.verifier).to_string());
                 wcc(it.wcc, parts);
             }
             Err(it) => wcc(it, parts),
         },
         _ => match status(from_bytes::<CommitResult>(bytes)?, part) {
             Ok(it) => {
-                part.pair("verf", hex(&it.verifier));
+                part.pair("verf", Hex(&it.verifier).to_string());
                 wcc(it.wcc, parts);
             }
             Err(it) => wcc(it, parts),

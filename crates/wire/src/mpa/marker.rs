@@ -1,30 +1,45 @@
-//! Markers, RFC 5044 section 4.3: a pointer back to the FPDU's start every 512 bytes of the stream.
+//! Markers (RFC 5044 sections 4.2 and 4.3): a pointer back to the FPDU's start every 512 bytes of the stream.
 //!
-//! Gannet never asks for them; a hardware peer may, and then they are transmitted.
+//! Gannet never asks for markers. It transmits them when a hardware peer asks.
 
 use super::{CRC_LEN, fpdu_len};
 use alloc::vec::Vec;
+use core::fmt;
 
 /// Distance between markers, in bytes of the stream, markers included.
 pub const MARKER_INTERVAL: usize = 512;
 /// Bytes of a marker.
 pub const MARKER_LEN: usize = 4;
 
-/// One marker of an FPDU.
+/// One marker of an FPDU (RFC 5044 section 4.2), [`MARKER_LEN`] bytes:
+///
+/// ```text
+///  0                   1                   2                   3
+///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |           RESERVED            |            FPDUPTR            |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Marker {
-    /// How many bytes of the FPDU (markers not counted) stand before it. Zero: it precedes the
-    /// length field.
+    /// Bytes of the FPDU in front of the marker, other markers not counted. The marker precedes the length field when
+    /// this is 0.
     pub after: usize,
-    /// Bytes of the stream from the FPDU's length field to the marker (FPDUPTR).
+    /// FPDUPTR: bytes of the stream from the FPDU's length field to the marker, other markers counted.
     pub fpdu_pointer: u16,
 }
 
 impl Marker {
-    /// The marker as it stands on the wire.
+    /// The marker as it stands on the wire: RESERVED is 0.
     pub fn bytes(&self) -> [u8; MARKER_LEN] {
         let [high, low] = self.fpdu_pointer.to_be_bytes();
         [0, 0, high, low]
+    }
+}
+
+impl fmt::Display for Marker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MPA Marker FPDUPTR={}", self.fpdu_pointer)
     }
 }
 
@@ -56,7 +71,7 @@ impl Markers {
         }
     }
 
-    /// Bytes of the stream the FPDU takes, markers counted.
+    /// Bytes of the stream that the FPDU takes, markers counted.
     pub fn stream_len(position: u64, ulpdu_len: usize) -> usize {
         fpdu_len(ulpdu_len) + Markers::new(position, ulpdu_len).count() * MARKER_LEN
     }
@@ -88,7 +103,7 @@ impl Iterator for Markers {
 /// Appends `bytes`, which start at `position` of a stream with markers, to `out` without the
 /// markers.
 ///
-/// Markers cut by the end of `bytes` are handled: pass the rest with the position moved on.
+/// The end of `bytes` may cut a marker: call again with the rest and its position.
 pub fn strip_markers(position: u64, bytes: &[u8], out: &mut Vec<u8>) {
     let mut position = position;
     let mut rest = bytes;
@@ -115,4 +130,18 @@ fn phase(position: u64) -> usize {
 
 fn until_marker(position: u64) -> usize {
     (MARKER_INTERVAL - phase(position)) % MARKER_INTERVAL
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn a_marker_prints_on_a_line() {
+        // The FPDU begins 12 bytes before the second marker of the stream.
+        let marker = Markers::new(500, 46).next().unwrap();
+        assert_eq!((marker.after, marker.bytes()), (12, [0, 0, 0, 12]));
+        assert_eq!(marker.to_string(), "MPA Marker FPDUPTR=12");
+    }
 }

@@ -8,27 +8,35 @@ use core::fmt;
 pub const TERMINATE_LEN_MAX: usize =
     CONTROL_LEN + SEGMENT_LEN_LEN + UNTAGGED_HEADER_LEN + READ_REQUEST_LEN;
 
+/// Bytes of the Terminate Control Field.
 const CONTROL_LEN: usize = 4;
+/// Bytes of DDP Segment Length.
 const SEGMENT_LEN_LEN: usize = 2;
 
+/// M: DDP Segment Length is valid.
 const LENGTH_VALID: u8 = 0x80;
+/// D: the DDP header is included.
 const DDP_HEADER: u8 = 0x40;
+/// R: the RDMAP header is included.
 const RDMAP_HEADER: u8 = 0x20;
 const RFC_FLAGS: u8 = LENGTH_VALID | DDP_HEADER | RDMAP_HEADER;
 
+/// The same flags as Linux siw places them on little-endian machines.
 const SIW_LENGTH_VALID: u8 = 0x01;
 const SIW_DDP_HEADER: u8 = 0x02;
 const SIW_RDMAP_HEADER: u8 = 0x04;
 const SIW_FLAGS: u8 = SIW_LENGTH_VALID | SIW_DDP_HEADER | SIW_RDMAP_HEADER;
 
-/// Layer, error type and error code: why the connection ends.
+/// Layer, error type and error code of a Terminate (RFC 5040 section 4.8): why the connection ends.
+///
+/// `Debug` prints the numbers (`1/1/01`, the code in hexadecimal), `Display` their meaning too.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TerminateCode {
-    /// 0 RDMAP, 1 DDP, 2 MPA; 4 bits.
+    /// Layer: 0 RDMAP, 1 DDP, 2 MPA; 4 bits.
     pub layer: u8,
-    /// The error type within the layer; 4 bits.
+    /// EType: the error type within the layer; 4 bits.
     pub error_type: u8,
-    /// The error code within the type.
+    /// Error Code: the error within the type.
     pub code: u8,
 }
 
@@ -38,7 +46,7 @@ macro_rules! terminate_codes {
             $($(#[$doc])* pub const $name: TerminateCode =
                 TerminateCode { layer: $layer, error_type: $type, code: $code };)*
 
-            /// What the code means, `None` when no RFC defines it.
+            /// The meaning of the code; `None` when no RFC defines it.
             pub const fn meaning(self) -> Option<&'static str> {
                 match (self.layer, self.error_type, self.code) {
                     $(($layer, $type, $code) => Some($text),)*
@@ -118,6 +126,18 @@ terminate_codes! {
     MPA_NO_MATCHING_RTR = 2/0/0x07, "MPA: no matching RTR";
 }
 
+impl TerminateCode {
+    /// The code with layer and error type exchanged: the other reading of an ambiguous Terminate ([`BitOrder`]).
+    #[must_use]
+    pub const fn with_swapped_nibbles(self) -> TerminateCode {
+        TerminateCode {
+            layer: self.error_type,
+            error_type: self.layer,
+            code: self.code,
+        }
+    }
+}
+
 impl fmt::Debug for TerminateCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{:02x}", self.layer, self.error_type, self.code)
@@ -131,44 +151,80 @@ impl fmt::Display for TerminateCode {
     }
 }
 
-/// What of the offending message is quoted. A Read Request is quoted with its own payload.
+/// The headers of the offending segment that a Terminate quotes. A Read Request is quoted with its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TerminateContext {
-    /// Length of the offending segment; `None` when not stated. Linux siw counts payload only, the
-    /// RFC does not say: a hint.
+    /// DDP Segment Length, in bytes; `None` when M is 0. A hint: RFC 5040 does not tell whether it counts the DDP
+    /// header, and Linux siw counts the payload only.
     pub segment_len: Option<u16>,
-    /// Its DDP header.
+    /// Terminated DDP Header.
     pub header: ddp::DdpHeader,
-    /// Its payload, when it was a Read Request.
+    /// Terminated RDMA Header: the payload of a Read Request; `None` when R is 0.
     pub read_request: Option<ReadRequest>,
 }
 
-/// In which order a received control word has its bits.
+impl fmt::Display for TerminateContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.header.fmt(f)?;
+        if let Some(len) = self.segment_len {
+            write!(f, " Length={len}")?;
+        }
+        if let Some(request) = &self.read_request {
+            write!(f, ", {request}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The order of the bits in a received Terminate Control Field.
 ///
-/// Linux siw on little-endian machines swaps the nibbles of the first byte and puts the flags of
-/// the third byte at its other end. With no flags set, both readings are possible.
+/// Linux siw on little-endian machines swaps the nibbles of the first byte and puts the flags at the other end of the
+/// third byte. With no flag set, both readings are possible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BitOrder {
-    /// As RFC 5040 has it.
+    /// The order of RFC 5040.
     Rfc,
-    /// As Linux siw sends it.
+    /// The order of Linux siw.
     Siw,
-    /// No flag tells. [`Terminate::code`] is the reading that means something, RFC order when both
-    /// do.
+    /// No flag is set. [`Terminate::code`] is the reading with a meaning, and that of RFC 5040 when both have one.
     Ambiguous,
 }
 
-/// A Terminate message's payload.
+/// The payload of a Terminate message (RFC 5040 section 4.8), at most [`TERMINATE_LEN_MAX`] bytes:
+///
+/// ```text
+///  0                   1                   2                   3
+///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// | Layer | EType |  Error Code   |M|D|R|        Reserved         |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |  DDP Segment Length (if D)    |                               |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+                               +
+/// ~       Terminated DDP Header (14 or 18 bytes, if D)            ~
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// ~       Terminated RDMA Header (28 bytes, if R)                 ~
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terminate {
-    /// Why.
+    /// The reason.
     pub code: TerminateCode,
-    /// About what, when stated.
+    /// The headers of the offending segment; `None` when D is 0.
     pub context: Option<TerminateContext>,
 }
 
+impl fmt::Display for Terminate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RDMAP Terminate {}", self.code)?;
+        if let Some(context) = &self.context {
+            write!(f, " about {context}")?;
+        }
+        Ok(())
+    }
+}
+
 impl Terminate {
-    /// A Terminate that quotes nothing.
+    /// A Terminate that quotes no headers.
     pub fn bare(code: TerminateCode) -> Terminate {
         Terminate {
             code,
@@ -176,10 +232,12 @@ impl Terminate {
         }
     }
 
-    /// Reads a payload in either bit order. Never base behaviour on what it says: log it and close.
+    /// Reads a payload in either bit order. The receiver logs it and closes the connection; nothing else may depend on
+    /// its content, because the order is a guess.
     ///
     /// # Errors
-    /// [`TerminateError`] when it ends within what its flags promise, or quotes no DDP header.
+    /// - [`TerminateError::Truncated`]: it ends within the headers that its flags announce.
+    /// - [`TerminateError::Header`]: the quoted DDP header cannot be read.
     pub fn parse(payload: &[u8]) -> Result<(Terminate, BitOrder), TerminateError> {
         let truncated = TerminateError::Truncated { len: payload.len() };
         let ([first, code, flags, _reserved], rest) = payload
@@ -195,11 +253,7 @@ impl Terminate {
             error_type: first & 0x0f,
             code: *code,
         };
-        let low_first = TerminateCode {
-            layer: high_first.error_type,
-            error_type: high_first.layer,
-            code: *code,
-        };
+        let low_first = high_first.with_swapped_nibbles();
         let code = match order {
             BitOrder::Rfc => high_first,
             BitOrder::Siw => low_first,
@@ -215,7 +269,7 @@ impl Terminate {
         Ok((Terminate { code, context }, order))
     }
 
-    /// Bytes of the payload.
+    /// Bytes of the payload, 4 to [`TERMINATE_LEN_MAX`].
     pub fn encoded_len(&self) -> usize {
         let context = self.context.map_or(0, |context| {
             let request = if context.read_request.is_some() {
@@ -228,7 +282,7 @@ impl Terminate {
         CONTROL_LEN + context
     }
 
-    /// Writes the payload, in the RFC's order, at the start of `out` and returns its length.
+    /// Writes the payload, in the order of RFC 5040, at the start of `out` and returns its length.
     pub fn emit(&self, out: &mut [u8; TERMINATE_LEN_MAX]) -> usize {
         let nibbles = self.code.layer << 4 | self.code.error_type & 0x0f;
         out[..CONTROL_LEN].copy_from_slice(&[nibbles, self.code.code, self.flags(), 0]);
@@ -301,16 +355,52 @@ fn context_from(
     })
 }
 
-/// Why a Terminate cannot be read.
+/// The reason why a Terminate cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TerminateError {
-    /// It ends within what its flags promise.
+    /// The payload ends within the headers that its flags announce.
     #[error("a Terminate of {len} bytes is cut short")]
     Truncated {
-        /// Bytes there were.
+        /// Bytes of the payload.
         len: usize,
     },
-    /// The quoted header is none.
+    /// The quoted DDP header cannot be read.
     #[error("the quoted DDP header cannot be read: {0}")]
     Header(#[from] ddp::DdpHeaderError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    fn printed(payload: &[u8]) -> alloc::string::String {
+        Terminate::parse(payload).unwrap().0.to_string()
+    }
+
+    #[test]
+    fn a_terminate_prints_on_a_line() {
+        assert_eq!(
+            printed(b"\x20\x02\0\0"),
+            "RDMAP Terminate 2/0/02 (MPA: CRC mismatch)"
+        );
+        let tagged = b"\x11\x01\xc0\0\x05\xa0\xc1\x40\0\0\x12\x34\0\0\0\0\0\0\x10\0";
+        assert_eq!(
+            printed(tagged),
+            "RDMAP Terminate 1/1/01 (DDP tagged: base or bounds) \
+             about DDP Tagged L=1 STag=00001234 TO=0x1000 Length=1440"
+        );
+    }
+
+    #[test]
+    fn a_terminate_about_a_read_prints_the_request() {
+        let payload = b"\x01\x00\xe0\0\0\x2e\x41\x41\0\0\0\0\0\0\0\x01\0\0\0\x05\0\0\0\0\
+            \0\0\x12\x34\0\0\0\0\0\0\0\0\0\0\x20\0\0\0\0\x88\0\0\0\0\0\0\x10\0";
+        assert_eq!(
+            printed(payload),
+            "RDMAP Terminate 0/1/00 (remote protection: invalid STag) \
+             about DDP Untagged L=1 QN=1 MSN=5 MO=0 Length=46, \
+             RDMAP Read Request sink=00001234@0 source=00000088@1000 len=8192"
+        );
+    }
 }
