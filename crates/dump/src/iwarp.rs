@@ -7,6 +7,7 @@ mod words;
 use crate::cutter::{Cut, Cutter, Frame};
 use crate::limits::READS_MAX;
 use crate::line::{Direction, Line, Part};
+use crate::rpc::Described;
 use crate::rpcrdma::RpcRdma;
 use assembly::{Assembly, Segment};
 pub(crate) use framing::Fpdus;
@@ -419,12 +420,12 @@ impl Iwarp {
             Opcode::Terminate => words::terminate(&assembly.kept, &mut part),
             _ => {
                 let (kept, is_whole) = (&assembly.kept, assembly.is_whole);
-                let told = self.rpc.message(time, direction, kept, is_whole);
-                let (mut parts, latency) = told.unwrap_or_else(|| {
+                let described = self.rpc.message(time, direction, kept, is_whole);
+                let Described { mut parts, latency } = described.unwrap_or_else(|| {
                     let shown = kept.get(..PAYLOAD_SHOWN).unwrap_or(kept);
                     let mut payload = Part::new("payload");
                     payload.pair("begins", Hex(shown).to_string());
-                    (vec![payload], None)
+                    Described::untimed(vec![payload])
                 });
                 if !part.is_empty() {
                     parts.push(part);

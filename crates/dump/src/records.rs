@@ -5,17 +5,16 @@ use crate::cutter::{Cut, Cutter, Frame, FrameError, Framing};
 use crate::limits::{MESSAGE_KEPT_MAX, RPC_RECORD_MAX};
 use crate::line::{Direction, Line, Part};
 use crate::nfs::Reading;
-use crate::rpc::{self, Message};
+use crate::rpc::{self, Described, Message};
 use gannet_wire::rpc::{
-    CallHeader, CallHeaderError, RECORD_MARK_LEN, RecordMark, ReplyHeader, ReplyHeaderError,
+    CallHeader, CallHeaderError, HEADER_LEN_MAX, RECORD_MARK_LEN, RecordMark, ReplyHeader,
+    ReplyHeaderError,
 };
 use gannet_wire::rpcrdma::ChunkLists;
 use gannet_wire::xdr::{Decoder, XdrError};
 
-/// Program numbers that IANA gives out and that are in use (RFC 5531 section 13).
+/// Program numbers in use, of those that IANA gives out (RFC 5531 section 13).
 const PROGRAMS: std::ops::Range<u32> = 100_000..500_000;
-/// Bytes in which every header of a call or reply ends: six words, then two authenticators of 400 bytes.
-const HEADER_MAX: usize = 24 + 2 * (8 + 400);
 
 /// Cuts a stream into fragments of records.
 #[derive(Debug, Clone, Copy)]
@@ -40,8 +39,8 @@ impl Framing for Fragments {
             return Some(false);
         }
         let length = mark.length as usize;
-        let header = record.get(..length.min(HEADER_MAX)).unwrap_or(record);
-        let may_grow = header.len() < length.min(HEADER_MAX);
+        let header = record.get(..length.min(HEADER_LEN_MAX)).unwrap_or(record);
+        let may_grow = header.len() < length.min(HEADER_LEN_MAX);
         let call = CallHeader::parse(&mut Decoder::new(header));
         let reply = ReplyHeader::parse(&mut Decoder::new(header));
         match (call, reply) {
@@ -67,7 +66,7 @@ impl Framing for Fragments {
     }
 }
 
-/// A record of which fragments have come.
+/// The record that the fragments so far belong to.
 #[derive(Debug, Default)]
 struct Record {
     kept: Vec<u8>,
@@ -87,7 +86,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// A connection whose beginning was seen, or not.
+    /// A connection; `from_start` tells whether the capture has its beginning.
     pub(crate) fn new(from_start: bool, verbose: bool) -> Records {
         let cutter = || {
             if from_start {
@@ -188,7 +187,7 @@ impl Records {
                 verbose: self.verbose,
             },
         };
-        let (mut parts, latency) = if message.is_call() == Some(false) {
+        let Described { mut parts, latency } = if message.is_reply() {
             rpc::answered(&mut self.calls[direction.opposite().index()], time, message)
         } else {
             let calls = &mut self.calls[direction.index()];

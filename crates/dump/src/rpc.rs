@@ -1,12 +1,12 @@
-//! RPC calls and replies, down to the procedure's own words.
+//! RPC calls and replies, down to the arguments and results of their procedures.
 
 use crate::calls::{Call, Calls, ProcedureId};
 use crate::line::{Part, Value};
 use crate::nfs::{self, Reading};
 use gannet_wire::mount3::{self, DirPath, DumpResult, ExportResult, MntResult};
 use gannet_wire::rpc::{
-    AcceptStatus, AuthFlavor, AuthStat, AuthSys, CallHeader, CallHeaderError, MESSAGE_CALL,
-    MESSAGE_REPLY, OpaqueAuth, RPC_VERSION, Rejection, ReplyHeader, ReplyHeaderError, ReplyOutcome,
+    AcceptStatus, AuthFlavor, AuthSys, CallHeader, CallHeaderError, MESSAGE_CALL, MESSAGE_REPLY,
+    MessageFront, OpaqueAuth, RPC_VERSION, ReplyHeader, ReplyHeaderError, ReplyOutcome,
 };
 use gannet_wire::rpcrdma::ChunkLists;
 use gannet_wire::xdr::{Decoder, XdrError, from_bytes};
@@ -15,8 +15,12 @@ use gannet_wire::{nfs3, nfsacl3};
 const PORTMAP_PROGRAM: u32 = 100_000;
 const NLM_PROGRAM: u32 = 100_021;
 const NSM_PROGRAM: u32 = 100_024;
-/// Columns of an XID, of `reply`, of the longest procedure of NFSv3.
-const COLUMNS: (usize, usize, usize) = (8, 5, 11);
+/// Columns of an XID.
+const XID_WIDTH: usize = 8;
+/// Columns of `reply`.
+const TYPE_WIDTH: usize = 5;
+/// Columns of the longest procedure of NFSv3.
+const PROCEDURE_WIDTH: usize = 11;
 
 /// An RPC message as it was put together.
 #[derive(Debug, Clone, Copy)]
@@ -25,22 +29,23 @@ pub(crate) struct Message<'a> {
     pub(crate) bytes: &'a [u8],
     /// False when its end is missing.
     pub(crate) is_whole: bool,
-    /// How to read it.
+    /// The way to read it.
     pub(crate) reading: Reading,
 }
 
 impl Message<'_> {
-    /// Whether this is a call or a reply; `None` if it is neither, or too short to tell.
-    pub(crate) fn is_call(&self) -> Option<bool> {
-        let kind = self.bytes.get(4..)?.first_chunk::<4>()?;
-        match u32::from_be_bytes(*kind) {
-            MESSAGE_CALL => Some(true),
-            MESSAGE_REPLY => Some(false),
-            _ => None,
-        }
+    /// True for a reply. Messages that are neither call nor reply, or too short to tell, count as calls.
+    pub(crate) fn is_reply(&self) -> bool {
+        let front = MessageFront::of(self.bytes);
+        front.is_some_and(|front| front.message_type == MESSAGE_REPLY)
     }
 
-    /// What is wrong with a message that cannot be decoded to its end.
+    /// Its XID; 0 when it is too short to have one.
+    fn xid(&self) -> u32 {
+        Decoder::new(self.bytes).u32().unwrap_or(0)
+    }
+
+    /// The error of a message that cannot be decoded to its end, for a line.
     fn complaint(&self, what: &str, error: XdrError) -> String {
         if error == XdrError::Short && !self.is_whole {
             format!("{what} not captured")
@@ -50,16 +55,37 @@ impl Message<'_> {
     }
 }
 
-/// A part that begins with what every RPC message has.
-pub(crate) fn opening(xid: u32, is_call: bool) -> Part {
+/// A part that begins with XID and `call` or `reply`.
+pub(crate) fn opening(xid: u32, message_type: &'static str) -> Part {
     let mut part = Part::new("rpc");
-    part.column("xid", format!("{xid:08x}"), COLUMNS.0);
-    part.column("type", if is_call { "call" } else { "reply" }, COLUMNS.1);
+    part.column("xid", format!("{xid:08x}"), XID_WIDTH);
+    part.column("type", message_type, TYPE_WIDTH);
     part
 }
 
-/// What a message says, and how long after its call it came.
-pub(crate) type Described = (Vec<Part>, Option<Part>);
+/// The description of a message.
+pub(crate) struct Described {
+    pub(crate) parts: Vec<Part>,
+    /// The time from a call to its reply, which stands at the end of the line.
+    pub(crate) latency: Option<Part>,
+}
+
+impl Described {
+    /// The description of a message that is not a reply to a known call.
+    pub(crate) fn untimed(parts: Vec<Part>) -> Described {
+        Described {
+            parts,
+            latency: None,
+        }
+    }
+}
+
+/// What a call is known by.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallIdentity {
+    xid: u32,
+    pub(crate) procedure: ProcedureId,
+}
 
 /// Describes a call and remembers it among `calls`, with the memory that it offers in `lists`.
 pub(crate) fn called(
@@ -68,32 +94,33 @@ pub(crate) fn called(
     message: Message<'_>,
     lists: &ChunkLists,
 ) -> Described {
-    let (mut parts, known) = call(message);
-    if let Some((xid, procedure)) = known {
+    let (mut parts, identity) = call(message);
+    if let Some(CallIdentity { xid, procedure }) = identity {
         let is_resent = calls.insert(xid, time, Some(procedure), lists);
         if let Some(part) = parts.first_mut() {
             part.flag("resent", is_resent);
         }
     }
-    (parts, None)
+    Described::untimed(parts)
 }
 
 /// Describes the reply to one of `calls`, which is then forgotten.
 pub(crate) fn answered(calls: &mut Calls, time: u64, message: Message<'_>) -> Described {
-    let xid = Decoder::new(message.bytes).u32().unwrap_or(0);
-    let call = calls.remove(xid);
-    let latency = call.as_ref().map(|call| latency(call, time));
-    (reply(message, call.as_ref()), latency)
+    let call = calls.remove(message.xid());
+    Described {
+        parts: reply(message, call.as_ref()),
+        latency: call.as_ref().map(|call| latency(call, time)),
+    }
 }
 
 /// Describes a call; also gives its XID and procedure if they can be read.
-pub(crate) fn call(message: Message<'_>) -> (Vec<Part>, Option<(u32, ProcedureId)>) {
+pub(crate) fn call(message: Message<'_>) -> (Vec<Part>, Option<CallIdentity>) {
     let mut decoder = Decoder::new(message.bytes);
     let header = match CallHeader::parse(&mut decoder) {
         Ok(header) => header,
         Err(error) => {
-            let (part, known) = broken_call(message, &error);
-            return (vec![part], known);
+            let (part, identity) = broken_call(message, &error);
+            return (vec![part], identity);
         }
     };
     let procedure = ProcedureId {
@@ -101,27 +128,25 @@ pub(crate) fn call(message: Message<'_>) -> (Vec<Part>, Option<(u32, ProcedureId
         version: header.version,
         number: header.procedure,
     };
-    let mut part = opening(header.xid, true);
-    part.column("procedure", name(procedure), COLUMNS.2);
+    let mut part = opening(header.xid, "call");
+    part.column("procedure", name(procedure), PROCEDURE_WIDTH);
     if header.credential.flavor != AuthFlavor::RPCSEC_GSS
         && let Err(error) = arguments(procedure, decoder.remaining(), message.reading, &mut part)
     {
         part.word("error", message.complaint("arguments", error));
     }
-    (
-        vec![part, credential(&header.credential)],
-        Some((header.xid, procedure)),
-    )
+    let identity = CallIdentity {
+        xid: header.xid,
+        procedure,
+    };
+    (vec![part, credential(&header.credential)], Some(identity))
 }
 
-/// As much as there is of a call whose header cannot be read.
-fn broken_call(
-    message: Message<'_>,
-    error: &CallHeaderError,
-) -> (Part, Option<(u32, ProcedureId)>) {
+/// Describes a call whose header cannot be read; also gives its XID and procedure if they can.
+fn broken_call(message: Message<'_>, error: &CallHeaderError) -> (Part, Option<CallIdentity>) {
     let mut decoder = Decoder::new(message.bytes);
     let xid = decoder.u32().unwrap_or(0);
-    let mut part = opening(xid, true);
+    let mut part = opening(xid, "call");
     let mut next = || decoder.u32().ok();
     let front = [next(), next(), next(), next(), next()];
     let procedure = match front {
@@ -139,7 +164,7 @@ fn broken_call(
         _ => None,
     };
     if let Some(procedure) = procedure {
-        part.column("procedure", name(procedure), COLUMNS.2);
+        part.column("procedure", name(procedure), PROCEDURE_WIDTH);
     }
     let text = match error {
         CallHeaderError::Malformed(error) | CallHeaderError::BadAuth { error, .. } => {
@@ -148,23 +173,23 @@ fn broken_call(
         other => other.to_string(),
     };
     part.word("error", text);
-    (part, procedure.map(|procedure| (xid, procedure)))
+    let identity = procedure.map(|procedure| CallIdentity { xid, procedure });
+    (part, identity)
 }
 
 /// A part that begins a reply, with the name of the procedure if it is known.
 pub(crate) fn reply_opening(xid: u32, call: Option<&Call>) -> Part {
     let procedure = call.and_then(|call| call.procedure);
     let shown = procedure.map_or_else(|| String::from("?"), name);
-    let mut part = opening(xid, false);
-    part.column("procedure", shown, COLUMNS.2);
+    let mut part = opening(xid, "reply");
+    part.column("procedure", shown, PROCEDURE_WIDTH);
     part
 }
 
-/// Describes a reply to `call`, of which nothing may be known.
+/// Describes a reply to `call`; `None` stands for a call that the capture does not have.
 fn reply(message: Message<'_>, call: Option<&Call>) -> Vec<Part> {
     let mut decoder = Decoder::new(message.bytes);
-    let xid = Decoder::new(message.bytes).u32().unwrap_or(0);
-    let mut part = reply_opening(xid, call);
+    let mut part = reply_opening(message.xid(), call);
     let procedure = call.and_then(|call| call.procedure);
     let header = match ReplyHeader::parse(&mut decoder) {
         Ok(header) => header,
@@ -197,17 +222,17 @@ fn reply(message: Message<'_>, call: Option<&Call>) -> Vec<Part> {
             }
         }
         ReplyOutcome::Accepted { status, .. } => {
-            part.word("status", accept_status(status));
+            part.word("status", status.to_string());
         }
         ReplyOutcome::Denied(rejection) => {
-            part.word("status", rejected(rejection));
+            part.word("status", rejection.to_string());
         }
     }
     parts.insert(0, part);
     parts
 }
 
-/// How long after its call a reply came.
+/// The time from a call to its reply, to the microsecond.
 pub(crate) fn latency(call: &Call, time: u64) -> Part {
     let microseconds = time.saturating_sub(call.time) / 1000;
     let mut part = Part::new("latency");
@@ -255,7 +280,7 @@ fn results_of(
         Some(mount3::MountProcedure::Mnt) => match from_bytes::<MntResult<'_>>(bytes)? {
             Ok(it) => {
                 let flavors = it.flavors.as_slice().iter();
-                let flavors = flavors.map(|flavor| flavor_name(AuthFlavor(*flavor)));
+                let flavors = flavors.map(|flavor| AuthFlavor(*flavor).to_string());
                 part.word("status", "OK").pair("fh", nfs::handle(it.root));
                 part.pair("flavors", flavors.collect::<Vec<_>>());
             }
@@ -340,7 +365,7 @@ fn name(id: ProcedureId) -> String {
 fn credential(credential: &OpaqueAuth<'_>) -> Part {
     let mut part = Part::new("credential");
     if credential.flavor != AuthFlavor::SYS {
-        part.pair("auth", flavor_name(credential.flavor));
+        part.pair("auth", credential.flavor.to_string());
         return part;
     }
     match AuthSys::parse(credential.body) {
@@ -359,47 +384,4 @@ fn credential(credential: &OpaqueAuth<'_>) -> Part {
         }
     }
     part
-}
-
-fn flavor_name(flavor: AuthFlavor) -> String {
-    match flavor {
-        AuthFlavor::NONE => String::from("none"),
-        AuthFlavor::SYS => String::from("sys"),
-        AuthFlavor::RPCSEC_GSS => String::from("gss"),
-        AuthFlavor::TLS => String::from("tls"),
-        AuthFlavor(other) => other.to_string(),
-    }
-}
-
-/// The names of RFC 5531.
-fn accept_status(status: AcceptStatus) -> String {
-    match status {
-        AcceptStatus::Success => String::from("SUCCESS"),
-        AcceptStatus::ProgUnavail => String::from("PROG_UNAVAIL"),
-        AcceptStatus::ProgMismatch { low, high } => format!("PROG_MISMATCH({low}..{high})"),
-        AcceptStatus::ProcUnavail => String::from("PROC_UNAVAIL"),
-        AcceptStatus::GarbageArgs => String::from("GARBAGE_ARGS"),
-        AcceptStatus::SystemErr => String::from("SYSTEM_ERR"),
-    }
-}
-
-fn rejected(rejection: Rejection) -> String {
-    let AuthStat(code) = match rejection {
-        Rejection::RpcMismatch { low, high } => return format!("RPC_MISMATCH({low}..{high})"),
-        Rejection::AuthError(status) => status,
-    };
-    const NAMES: [&str; 8] = [
-        "OK",
-        "BADCRED",
-        "REJECTEDCRED",
-        "BADVERF",
-        "REJECTEDVERF",
-        "TOOWEAK",
-        "INVALIDRESP",
-        "FAILED",
-    ];
-    match NAMES.get(code as usize) {
-        Some(name) => format!("AUTH_ERROR({name})"),
-        None => format!("AUTH_ERROR({code})"),
-    }
 }

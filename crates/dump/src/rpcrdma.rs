@@ -1,4 +1,4 @@
-//! RPC-over-RDMA messages: the transport header, its chunk lists, and the RPC message wherever it is.
+//! RPC-over-RDMA messages: the transport header, its chunk lists, and the RPC message behind it or in chunks.
 
 use crate::calls::Calls;
 use crate::limits::{CHUNK_LIMITS, LIST_SHOWN_MAX};
@@ -7,22 +7,23 @@ use crate::nfs::Reading;
 use crate::rpc::{self, Described, Message};
 use gannet_wire::ddp::TaggedLocation;
 use gannet_wire::rpcrdma::{
-    ChunkLists, Segment, TransportError, TransportHeader, TransportHeaderError, TransportProcedure,
+    Chunk, ChunkLists, TransportHeader, TransportHeaderError, TransportProcedure,
 };
 use gannet_wire::xdr::{Decoder, XdrError};
+use std::fmt::Display;
 
-/// The RPC side of a connection.
+/// The state of RPC-over-RDMA on a connection.
 #[derive(Debug, Default)]
 pub(crate) struct RpcRdma {
     /// Calls by the direction in which they went.
     calls: [Calls; 2],
-    /// Its ends said or showed that they speak RPC-over-RDMA.
+    /// An end announced RPC-over-RDMA, or a message of it was seen.
     is_known: bool,
     verbose: bool,
 }
 
 impl RpcRdma {
-    /// Nothing seen yet.
+    /// The state before the first message.
     pub(crate) fn new(verbose: bool) -> RpcRdma {
         RpcRdma {
             verbose,
@@ -47,7 +48,9 @@ impl RpcRdma {
         let mut lists = ChunkLists::new();
         let header = match TransportHeader::parse(&mut decoder, &mut lists, CHUNK_LIMITS) {
             Ok(header) => header,
-            Err(error) if self.is_known => return Some((vec![broken(error, is_whole)], None)),
+            Err(error) if self.is_known => {
+                return Some(Described::untimed(vec![broken(error, is_whole)]));
+            }
             Err(_) => return None,
         };
         self.is_known = true;
@@ -60,20 +63,23 @@ impl RpcRdma {
             is_whole,
             reading,
         };
-        let (mut parts, latency) = match header.procedure {
+        let mut described = match header.procedure {
             TransportProcedure::Msg => self.inline(time, direction, message, &lists),
             TransportProcedure::Nomsg => self.outside(time, direction, header.xid, message, &lists),
             TransportProcedure::Done | TransportProcedure::Error(_) => {
                 let call = self.calls[direction.opposite().index()].remove(header.xid);
                 let latency = call.as_ref().map(|call| rpc::latency(call, time));
-                (vec![rpc::reply_opening(header.xid, call.as_ref())], latency)
+                Described {
+                    parts: vec![rpc::reply_opening(header.xid, call.as_ref())],
+                    latency,
+                }
             }
         };
-        parts.push(self.transport(&header, &lists));
-        Some((parts, latency))
+        described.parts.push(self.transport(&header, &lists));
+        Some(described)
     }
 
-    /// A message behind its transport header.
+    /// Describes a message that follows its transport header.
     fn inline(
         &mut self,
         time: u64,
@@ -82,7 +88,7 @@ impl RpcRdma {
         lists: &ChunkLists,
     ) -> Described {
         let mut message = message;
-        if message.is_call() == Some(false) {
+        if message.is_reply() {
             message.reading.is_reduced = lists.write_segments().iter().any(|it| it.length > 0);
             return rpc::answered(&mut self.calls[direction.opposite().index()], time, message);
         }
@@ -90,7 +96,7 @@ impl RpcRdma {
         rpc::called(&mut self.calls[direction.index()], time, message, lists)
     }
 
-    /// A message of which the transport header tells only where it is.
+    /// Describes a message that lies in chunks.
     fn outside(
         &mut self,
         time: u64,
@@ -108,7 +114,10 @@ impl RpcRdma {
                 let call = calls.remove(xid);
                 let mut part = rpc::reply_opening(xid, call.as_ref());
                 part.word("error", "Reply chunk not captured");
-                return (vec![part], call.map(|call| rpc::latency(&call, time)));
+                return Described {
+                    parts: vec![part],
+                    latency: call.map(|call| rpc::latency(&call, time)),
+                };
             };
             let reading = Reading {
                 is_reduced: lists.write_segments().iter().any(|it| it.length > 0),
@@ -122,10 +131,10 @@ impl RpcRdma {
             return rpc::answered(calls, time, message);
         }
         let is_resent = self.calls[direction.index()].insert(xid, time, None, lists);
-        let mut part = rpc::opening(xid, true);
+        let mut part = rpc::opening(xid, "call");
         part.word("procedure", "(in the Read chunk)");
         part.flag("resent", is_resent);
-        (vec![part], None)
+        Described::untimed(vec![part])
     }
 
     /// RDMA moved `bytes` to or from `memory`, which belongs to the end that sends calls in `direction`. Returns a line
@@ -141,7 +150,7 @@ impl RpcRdma {
         let xid = calls.place(memory, bytes)?;
         let call = calls.get_mut(xid)?;
         let bytes = call.call_chunk_bytes()?;
-        let (parts, known) = rpc::call(Message {
+        let (parts, identity) = rpc::call(Message {
             bytes: &bytes,
             is_whole: true,
             reading: Reading {
@@ -149,7 +158,7 @@ impl RpcRdma {
                 verbose: self.verbose,
             },
         });
-        call.procedure = known.map(|(_, procedure)| procedure);
+        call.procedure = identity.map(|identity| identity.procedure);
         Some(Line {
             direction: Some(direction),
             bytes: Some(bytes.len() as u64),
@@ -161,77 +170,37 @@ impl RpcRdma {
     /// Describes the transport header.
     fn transport(&self, header: &TransportHeader, lists: &ChunkLists) -> Part {
         let mut part = Part::new("rpcrdma");
-        let kind = match header.procedure {
-            TransportProcedure::Msg => "msg",
-            TransportProcedure::Nomsg => "nomsg",
-            TransportProcedure::Done => "done",
-            TransportProcedure::Error(_) => "error",
-        };
-        part.word("kind", kind).pair("credits", header.credits);
-        match header.procedure {
-            TransportProcedure::Error(TransportError::Chunk) => {
-                part.word("error", "ERR_CHUNK");
-            }
-            TransportProcedure::Error(TransportError::Version { low, high }) => {
-                part.word("error", format!("ERR_VERS({low}..{high})"));
-            }
-            _ => {}
+        part.word("kind", header.procedure.to_string());
+        part.pair("credits", header.credits);
+        if let TransportProcedure::Error(error) = header.procedure {
+            part.word("error", error.to_string());
         }
-        let reads = lists.reads().iter();
-        let reads: Vec<String> = reads
-            .map(|read| format!("{}:{}", read.position, segment(&read.segment)))
-            .collect();
-        let writes: Vec<String> = lists.writes().map(chunk).collect();
-        let reply: Vec<String> = lists
-            .reply()
-            .unwrap_or_default()
-            .iter()
-            .map(segment)
-            .collect();
-        for (key, is_there, items) in [
-            ("read", !lists.reads().is_empty(), reads),
-            ("write", lists.writes().len() > 0, writes),
-            ("reply", lists.reply().is_some(), reply),
-        ] {
-            if is_there {
-                part.pair(key, self.shortened(items));
-            }
+        let reads = lists.reads();
+        if !reads.is_empty() {
+            part.pair("read", self.shortened(reads));
+        }
+        let writes: Vec<Chunk<'_>> = lists.writes().map(Chunk).collect();
+        if !writes.is_empty() {
+            part.pair("write", self.shortened(&writes));
+        }
+        if let Some(reply) = lists.reply() {
+            part.pair("reply", self.shortened(reply));
         }
         part
     }
 
-    /// The first items of a list, and how many more there are.
-    fn shortened(&self, mut items: Vec<String>) -> Vec<String> {
+    /// The first items of a list, and the number of the others.
+    fn shortened(&self, items: &[impl Display]) -> Vec<String> {
         let more = items.len().saturating_sub(LIST_SHOWN_MAX);
-        if more > 1 && !self.verbose {
-            items.truncate(LIST_SHOWN_MAX);
-            items.push(format!("{more} more"));
+        if more <= 1 || self.verbose {
+            return items.iter().map(ToString::to_string).collect();
         }
-        items
+        let first = items.iter().take(LIST_SHOWN_MAX).map(ToString::to_string);
+        first.chain([format!("{more} more")]).collect()
     }
 }
 
-/// `key+length@offset`.
-fn segment(segment: &Segment) -> String {
-    let Segment {
-        handle,
-        length,
-        offset,
-    } = segment;
-    format!("{handle:08x}+{length}@{offset:x}")
-}
-
-/// The segments of a chunk in brackets; a single one without.
-fn chunk(segments: &[Segment]) -> String {
-    match segments {
-        [only] => segment(only),
-        many => {
-            let many: Vec<String> = many.iter().map(segment).collect();
-            format!("[{}]", many.join(","))
-        }
-    }
-}
-
+/// Describes a message whose transport header cannot be read.
 fn broken(error: TransportHeaderError, is_whole: bool) -> Part {
     let mut part = Part::new("rpcrdma");
     let xid = match error {

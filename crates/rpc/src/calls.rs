@@ -10,7 +10,7 @@ pub(crate) use pending::{Entry, Pending, SharedPayload, check_reply, fill_sink, 
 use crate::client::{CallError, Request, Response};
 use crate::limits::CALLBACKS_MAX;
 use gannet_runtime::{Handle, Notify, timeout};
-use gannet_wire::rpc::MESSAGE_CALL;
+use gannet_wire::rpc::{MESSAGE_CALL, MessageFront};
 use std::cell::{Cell, RefCell, RefMut};
 use std::fmt;
 use std::rc::Rc;
@@ -174,7 +174,6 @@ impl Drop for CallsBack {
 
 /// The XID of a message, and whether it is a call.
 pub(crate) fn xid_of(message: &[u8]) -> Option<(u32, bool)> {
-    let (xid, rest) = message.split_first_chunk::<4>()?;
-    let kind = u32::from_be_bytes(*rest.first_chunk()?);
-    Some((u32::from_be_bytes(*xid), kind == MESSAGE_CALL))
+    let front = MessageFront::of(message)?;
+    Some((front.xid, front.message_type == MESSAGE_CALL))
 }

@@ -1,7 +1,7 @@
 //! ONC RPC version 2 (RFC 5531): call and reply headers, AUTH_NONE and AUTH_SYS, record marking.
 //!
-//! Headers are parsed off the front of a [`Decoder`], which then stands at the arguments or results. What this
-//! module does not do: match replies to calls, decide who may call, hold connections.
+//! Headers are parsed off the front of a [`Decoder`], which then stands at the arguments or results. This module does
+//! not match replies to calls, authorize callers or hold connections.
 
 mod auth;
 mod header;
@@ -9,8 +9,8 @@ mod record;
 
 pub use auth::{AuthFlavor, AuthSys, GROUPS_MAX, Groups, MACHINE_NAME_MAX, OpaqueAuth};
 pub use header::{
-    ACCEPTED_HEADER_LEN, AcceptStatus, AuthStat, CallHeader, CallHeaderError, Rejection,
-    ReplyHeader, ReplyHeaderError, ReplyOutcome,
+    ACCEPTED_HEADER_LEN, AcceptStatus, AuthStat, CallHeader, CallHeaderError, HEADER_LEN_MAX,
+    MessageFront, Rejection, ReplyHeader, ReplyHeaderError, ReplyOutcome,
 };
 pub use record::{
     FRAGMENT_MAX, RECORD_MARK_LEN, RecordError, RecordEvent, RecordMark, RecordReader, WholeRecord,
@@ -21,9 +21,9 @@ use crate::xdr::Decoder;
 
 /// The RPC protocol version (RFC 5531 section 8).
 pub const RPC_VERSION: u32 = 2;
-/// Longest body of a credential or verifier (RFC 5531 section 8.2).
+/// Most bytes of the body of a credential or verifier (RFC 5531 section 8.2).
 pub const AUTH_BODY_MAX: usize = 400;
-/// `msg_type` of a call.
+/// `msg_type` of a call (RFC 5531 section 9).
 pub const MESSAGE_CALL: u32 = 0;
-/// `msg_type` of a reply.
+/// `msg_type` of a reply (RFC 5531 section 9).
 pub const MESSAGE_REPLY: u32 = 1;

@@ -1,16 +1,16 @@
 //! RPC-over-RDMA version 1 (RFC 8166): the transport header, its chunk lists, and the connection's private data
 //! (RFC 8797), with our own offer of the Read-Read design behind it.
 //!
-//! A [`TransportHeader`] is the fixed part; the [`ChunkLists`] beside it are filled in place, so that a receiver can
-//! use the same ones for every message. All counts are checked against [`ChunkLimits`] while reading. What this module
-//! does not do: move bytes, decide which lists a call may have (except for what the header's own rules forbid).
+//! A [`TransportHeader`] is the fixed part. The [`ChunkLists`] beside it are filled in place, so that a receiver can
+//! use the same ones for every message. All counts are checked against [`ChunkLimits`] while reading. This module does
+//! not move bytes. It enforces the header's own rules and leaves it to its callers which lists a call may have.
 
 mod chunks;
 mod design;
 mod header;
 mod private_data;
 
-pub use chunks::{ChunkLimits, ChunkLists, ReadSegment, Segment, WriteChunk};
+pub use chunks::{Chunk, ChunkLimits, ChunkLists, ReadSegment, Segment};
 pub use design::{DESIGN_LEN, Design, UnknownDesign};
 pub use header::{
     RDMA_VERSION, TransportError, TransportHeader, TransportHeaderError, TransportProcedure,

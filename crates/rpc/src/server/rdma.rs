@@ -231,7 +231,7 @@ async fn answer<S: Service>(
     core.counters.connections.add(1);
     let peer = endpoint.peer_address();
     let theirs = PrivateData::find(endpoint.private_data()).unwrap_or_default();
-    tracing::debug!(%peer, ?theirs, design = %memory.design, "rdma connection");
+    tracing::debug!(%peer, %theirs, design = %memory.design, "rdma connection");
     let ends = (own, theirs);
     let made = (Rc::clone(&endpoint), share);
     let mut connection = Connection::new(&core, activity, memory, made, ends);

@@ -1,35 +1,62 @@
 //! Credentials and verifiers (RFC 5531 sections 8.2 and 14).
 
 use super::AUTH_BODY_MAX;
+use crate::printable;
 use crate::xdr::{Decoder, Encoder, XdrError, pad_len};
+use core::fmt;
 
 /// Most supplementary groups in an AUTH_SYS credential.
 pub const GROUPS_MAX: usize = 16;
-/// Longest machine name in an AUTH_SYS credential.
+/// Most bytes of the machine name in an AUTH_SYS credential.
 pub const MACHINE_NAME_MAX: usize = 255;
 
-/// The kind of an authenticator. Any number may arrive; the ones Gannet knows have names.
+/// The kind of a credential or verifier (`auth_flavor`, RFC 5531 section 8.2). Any number may arrive; those that Gannet
+/// knows have names, by which they print.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AuthFlavor(pub u32);
 
 impl AuthFlavor {
-    /// No authentication.
+    /// AUTH_NONE: no authentication.
     pub const NONE: AuthFlavor = AuthFlavor(0);
-    /// Unix user and group numbers, believed as sent.
+    /// AUTH_SYS: user and group numbers that the server believes as sent ([`AuthSys`]).
     pub const SYS: AuthFlavor = AuthFlavor(1);
     /// RPCSEC_GSS (RFC 2203).
     pub const RPCSEC_GSS: AuthFlavor = AuthFlavor(6);
-    /// A NULL call with this flavor asks for TLS (RFC 9289 section 4.1).
+    /// AUTH_TLS: a NULL call with it asks for TLS (RFC 9289 section 4.1).
     pub const TLS: AuthFlavor = AuthFlavor(7);
 }
 
-/// A credential or verifier whose body is not looked into.
+impl fmt::Display for AuthFlavor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            AuthFlavor::NONE => f.write_str("none"),
+            AuthFlavor::SYS => f.write_str("sys"),
+            AuthFlavor::RPCSEC_GSS => f.write_str("gss"),
+            AuthFlavor::TLS => f.write_str("tls"),
+            AuthFlavor(other) => write!(f, "{other}"),
+        }
+    }
+}
+
+/// A credential or verifier with an uninterpreted body (`opaque_auth`, RFC 5531 section 8.2).
+///
+/// The printer leaves the body out: a log must not carry rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpaqueAuth<'a> {
-    /// Its kind.
+    /// The kind, which tells how to read the body.
     pub flavor: AuthFlavor,
-    /// Its body, at most [`AUTH_BODY_MAX`] bytes.
+    /// At most [`AUTH_BODY_MAX`] bytes.
     pub body: &'a [u8],
+}
+
+impl fmt::Display for OpaqueAuth<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.flavor.fmt(f)?;
+        if !self.body.is_empty() {
+            write!(f, "({} bytes)", self.body.len())?;
+        }
+        Ok(())
+    }
 }
 
 impl<'a> OpaqueAuth<'a> {
@@ -39,10 +66,11 @@ impl<'a> OpaqueAuth<'a> {
         body: &[],
     };
 
-    /// Takes one off the front of `decoder`.
+    /// Takes flavor and body off the front of `decoder`.
     ///
     /// # Errors
-    /// The bytes end early, or the body is longer than [`AUTH_BODY_MAX`].
+    /// - [`XdrError::Short`]: the bytes end early.
+    /// - [`XdrError::TooLong`]: the body is longer than [`AUTH_BODY_MAX`].
     #[inline]
     pub fn parse(decoder: &mut Decoder<'a>) -> Result<OpaqueAuth<'a>, XdrError> {
         let flavor = AuthFlavor(decoder.u32()?);
@@ -50,7 +78,7 @@ impl<'a> OpaqueAuth<'a> {
         Ok(OpaqueAuth { flavor, body })
     }
 
-    /// Appends it.
+    /// Appends flavor and body.
     #[inline]
     pub fn emit(&self, encoder: &mut Encoder<'_>) {
         encoder.u32(self.flavor.0);
@@ -64,7 +92,7 @@ impl<'a> OpaqueAuth<'a> {
     }
 }
 
-/// The supplementary groups of an AUTH_SYS credential: at most [`GROUPS_MAX`], held in place.
+/// The supplementary groups of an AUTH_SYS credential: at most [`GROUPS_MAX`] group numbers, held in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Groups {
     values: [u32; GROUPS_MAX],
@@ -89,26 +117,40 @@ impl Groups {
     }
 }
 
-/// The body of an AUTH_SYS credential (RFC 5531 appendix A).
+/// The body of an AUTH_SYS credential (`authsys_parms`, RFC 5531 appendix A).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AuthSys<'a> {
-    /// An arbitrary number of the caller's machine.
+    /// An arbitrary number that the caller's machine chose.
     pub stamp: u32,
-    /// The caller's machine, at most [`MACHINE_NAME_MAX`] bytes.
+    /// The name of the caller's machine, at most [`MACHINE_NAME_MAX`] bytes in no promised encoding.
     pub machine_name: &'a [u8],
-    /// Effective user.
+    /// The number of the effective user.
     pub uid: u32,
-    /// Effective group.
+    /// The number of the effective group.
     pub gid: u32,
-    /// Supplementary groups.
+    /// The supplementary groups (`gids`).
     pub groups: Groups,
 }
 
+impl fmt::Display for AuthSys<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = printable(self.machine_name);
+        write!(f, "AUTH_SYS uid={} gid={} gids=", self.uid, self.gid)?;
+        for (index, group) in self.groups.as_slice().iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            write!(f, "{comma}{group}")?;
+        }
+        write!(f, " machine=\"{name}\"")
+    }
+}
+
 impl<'a> AuthSys<'a> {
-    /// Reads a credential's whole body.
+    /// Reads the whole body of a credential. The server answers each error with AUTH_BADCRED.
     ///
     /// # Errors
-    /// A bound is exceeded (the server answers AUTH_BADCRED), or the body is longer or shorter than its content.
+    /// - [`XdrError::TooLong`]: the name is longer than [`MACHINE_NAME_MAX`], or there are more than [`GROUPS_MAX`]
+    ///   groups.
+    /// - [`XdrError::Short`], [`XdrError::Trailing`]: the body ends before or after its content.
     #[inline]
     pub fn parse(body: &'a [u8]) -> Result<AuthSys<'a>, XdrError> {
         let mut decoder = Decoder::new(body);
@@ -136,5 +178,27 @@ impl<'a> AuthSys<'a> {
         encoder.u32(self.uid);
         encoder.u32(self.gid);
         encoder.u32_array(self.groups.as_slice());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn a_credential_prints_on_a_line() {
+        let body = b"\0\0\0\x2a\0\0\0\x04lab1\0\0\x03\xe8\0\0\0\x64\0\0\0\x02\0\0\0\x04\0\0\0\x18";
+        let credential = OpaqueAuth {
+            flavor: AuthFlavor::SYS,
+            body,
+        };
+        assert_eq!(credential.to_string(), "sys(32 bytes)");
+        assert_eq!(
+            AuthSys::parse(body).unwrap().to_string(),
+            "AUTH_SYS uid=1000 gid=100 gids=4,24 machine=\"lab1\""
+        );
+        assert_eq!(OpaqueAuth::NONE.to_string(), "none");
+        assert_eq!(AuthFlavor(390_003).to_string(), "390003");
     }
 }

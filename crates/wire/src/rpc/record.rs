@@ -1,17 +1,36 @@
 //! Record marking on byte streams (RFC 5531 section 11).
 
-/// Bytes of a fragment's header.
-pub const RECORD_MARK_LEN: usize = 4;
-/// Longest fragment that a header can announce.
-pub const FRAGMENT_MAX: u32 = 0x7fff_ffff;
+use core::fmt;
 
-/// The header of one fragment: whether it is the record's last, and how many bytes follow.
+/// Bytes of a record mark.
+pub const RECORD_MARK_LEN: usize = 4;
+/// Most bytes of a fragment that a record mark can announce.
+pub const FRAGMENT_MAX: u32 = 0x7fff_ffff;
+/// The bit of the last fragment.
+const LAST_FRAGMENT: u32 = !FRAGMENT_MAX;
+
+/// The record mark, which is the header of each fragment (RFC 5531 section 11):
+///
+/// ```text
+///  0                   1                   2                   3
+///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |L|                      fragment length                        |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordMark {
-    /// The record ends with this fragment.
+    /// L: the record ends with this fragment.
     pub last: bool,
-    /// Bytes in the fragment, at most [`FRAGMENT_MAX`].
+    /// Bytes of the fragment behind the mark, at most [`FRAGMENT_MAX`].
     pub length: u32,
+}
+
+impl fmt::Display for RecordMark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = u8::from(self.last);
+        write!(f, "RPC record mark last={last} length={}", self.length)
+    }
 }
 
 impl RecordMark {
@@ -24,63 +43,63 @@ impl RecordMark {
         }
     }
 
-    /// Reads it.
+    /// Reads a mark. Every word is one.
     #[inline]
-    pub const fn from_bytes(bytes: [u8; 4]) -> RecordMark {
+    pub const fn from_bytes(bytes: [u8; RECORD_MARK_LEN]) -> RecordMark {
         let word = u32::from_be_bytes(bytes);
         RecordMark {
-            last: word & !FRAGMENT_MAX != 0,
+            last: word & LAST_FRAGMENT != 0,
             length: word & FRAGMENT_MAX,
         }
     }
 
-    /// Writes it.
+    /// Writes the mark.
     #[inline]
-    pub const fn to_bytes(self) -> [u8; 4] {
-        let last = if self.last { !FRAGMENT_MAX } else { 0 };
+    pub const fn to_bytes(self) -> [u8; RECORD_MARK_LEN] {
+        let last = if self.last { LAST_FRAGMENT } else { 0 };
         (last | (self.length & FRAGMENT_MAX)).to_be_bytes()
     }
 }
 
-/// Why a stream cannot be cut into records any further; the connection is lost.
+/// The reason why a stream cannot be cut into records any further. The caller closes the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// The record's fragments together exceed the limit.
+    /// The record's fragments together exceed the reader's limit.
     #[error("record of {length} bytes or more")]
     TooLong {
-        /// Bytes announced so far.
+        /// Bytes that the fragments' marks announce so far.
         length: u64,
     },
-    /// More fragments than any sender needs for so few bytes.
+    /// The record has more fragments than any sender needs for so few bytes.
     #[error("more than {limit} fragments in a record")]
     TooManyFragments {
-        /// The limit.
+        /// The reader's limit of fragments in a record.
         limit: u32,
     },
 }
 
-/// What the next bytes of a stream are.
+/// The meaning of the next bytes of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordEvent<'b> {
-    /// A fragment begins. The reader now knows how much is left of it.
+    /// A fragment begins. [`RecordReader::fragment_left`] is its length now.
     Fragment(RecordMark),
-    /// Bytes of the current record.
+    /// Content of the current record.
     Piece {
-        /// The bytes.
+        /// The content, of one fragment.
         bytes: &'b [u8],
-        /// The record ends behind them.
+        /// The record ends behind `bytes`.
         ends: bool,
     },
-    /// Nothing more can be said without more bytes.
+    /// The input ends within a mark, or where content should be.
     NeedMore,
 }
 
-/// A record at the front of some bytes, and what lies behind it.
+/// A record at the front of an input, and the rest of that input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WholeRecord<'b> {
-    /// The record, without its mark.
+    /// The record without its mark.
     pub record: &'b [u8],
-    /// The bytes behind it.
+    /// The bytes behind the record.
     pub rest: &'b [u8],
 }
 
@@ -89,12 +108,19 @@ pub struct WholeRecord<'b> {
 /// The reader holds counters and no bytes: the caller keeps what an event did not consume.
 #[derive(Debug, Clone)]
 pub struct RecordReader {
+    /// Most bytes of a record.
     record_max: u64,
+    /// Most fragments of a record.
     fragments_max: u32,
+    /// Bytes of the current record that its marks have announced.
     announced: u64,
+    /// Fragments of the current record so far.
     fragments: u32,
+    /// Bytes of the current fragment still to come.
     left: u32,
+    /// The current fragment is the record's last.
     last: bool,
+    /// The stream is within a record.
     inside: bool,
 }
 
@@ -130,11 +156,11 @@ impl RecordReader {
         self.inside && self.last
     }
 
-    /// The record at the front of `input` if it is there completely and in one fragment.
-    /// `None` at any other time: then use [`RecordReader::next`]. The common case, kept short.
+    /// The record at the front of `input` if it is there completely and in one fragment. This is the common case, kept
+    /// short. `None` at any other time: the caller goes on with [`RecordReader::next`].
     ///
     /// # Errors
-    /// The record is too long.
+    /// [`RecordError::TooLong`]: the fragment is longer than a record may be.
     #[inline]
     pub fn whole<'b>(&self, input: &'b [u8]) -> Result<Option<WholeRecord<'b>>, RecordError> {
         let Some((mark, rest)) = input.split_first_chunk::<RECORD_MARK_LEN>() else {
@@ -158,10 +184,11 @@ impl RecordReader {
         Ok(split.map(|(record, rest)| WholeRecord { record, rest }))
     }
 
-    /// Looks at the front of `input` and says what is there and how many bytes it takes.
+    /// Takes the next event off the front of `input`; returns it and the bytes that it takes.
     ///
     /// # Errors
-    /// The record is too long or in too many pieces; close the connection.
+    /// - [`RecordError::TooLong`]: the fragments of the record are longer than a record may be.
+    /// - [`RecordError::TooManyFragments`]: the record has more fragments than it may have.
     pub fn next<'b>(&mut self, input: &'b [u8]) -> Result<(RecordEvent<'b>, usize), RecordError> {
         if self.inside && (self.left > 0 || self.last) {
             let count = usize::try_from(self.left)
@@ -213,5 +240,17 @@ impl RecordReader {
         self.left = mark.length;
         self.last = mark.last;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn a_mark_prints_on_a_line() {
+        let mark = RecordMark::from_bytes([0x80, 0, 0, 0x28]);
+        assert_eq!(mark.to_string(), "RPC record mark last=1 length=40");
     }
 }

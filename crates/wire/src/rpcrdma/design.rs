@@ -1,32 +1,42 @@
-//! Which of the two designs of the 2007 NFS/RDMA paper a connection uses, told while connecting.
+//! The two designs of the 2007 NFS/RDMA paper. The ends of a connection agree on one while connecting.
 
+use crate::field::put;
 use core::fmt;
+use core::ops::Range;
 use core::str::FromStr;
 
-/// Bytes of the encoded offer.
+/// Bytes of the encoded offer ([`Design::to_bytes`]).
 pub const DESIGN_LEN: usize = 8;
 
-/// Ours: no layer that others put into private data begins like this.
+/// The identifier of Gannet's block. The blocks of other layers in private data begin otherwise.
 const MAGIC: [u8; 4] = *b"gnRR";
 const VERSION: u8 = 1;
 const READ_READ: u8 = 1;
 
-/// Which end moves bulk results.
+/// Fields of the block.
+mod field {
+    use super::Range;
+    pub(super) const MAGIC: Range<usize> = 0..4;
+    pub(super) const VERSION: usize = 4;
+    pub(super) const FLAGS: usize = 5;
+}
+
+/// The way in which bulk results travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Design {
     /// The server writes them into chunks that the client offers, and alone moves bulk data (RFC 8166).
     #[default]
     ReadWrite,
-    /// The server exposes them by Read chunks in its reply; the client reads them and then sends RDMA_DONE. Permitted
-    /// by RFC 5666, removed by RFC 8166: only for two ends that both said that they want it.
+    /// The server exposes them by Read chunks in its reply; the client reads them and then sends RDMA_DONE. RFC 5666
+    /// permits it and RFC 8166 removes it, so both ends have to offer it.
     ReadRead,
 }
 
 impl Design {
-    /// Both.
+    /// Both designs.
     pub const ALL: [Design; 2] = [Design::ReadWrite, Design::ReadRead];
 
-    /// Its name on the command line and in tables.
+    /// The design's name on the command line and in tables, by which it prints.
     pub fn name(self) -> &'static str {
         match self {
             Design::ReadWrite => "read-write",
@@ -34,13 +44,12 @@ impl Design {
         }
     }
 
-    /// What the private data of a peer says: `ReadRead` only if our block is anywhere in it.
+    /// Reads the private data of a peer: `ReadRead` if the block is anywhere in it, else `ReadWrite`.
     pub fn find(bytes: &[u8]) -> Design {
-        let offered = bytes.windows(DESIGN_LEN).any(|window| match *window {
-            [m0, m1, m2, m3, VERSION, flags, _, _] => {
-                [m0, m1, m2, m3] == MAGIC && flags & READ_READ != 0
-            }
-            _ => false,
+        let offered = bytes.windows(DESIGN_LEN).any(|block| {
+            block[field::MAGIC] == MAGIC
+                && block[field::VERSION] == VERSION
+                && block[field::FLAGS] & READ_READ != 0
         });
         if offered {
             Design::ReadRead
@@ -49,14 +58,28 @@ impl Design {
         }
     }
 
-    /// The block that goes behind that of RFC 8797: magic (4 bytes), version 1, flags (bit 0: Read-Read), 2 bytes of
-    /// zeros. `None` where nothing needs to be said.
+    /// The block that goes behind that of RFC 8797, and offers Read-Read; `None` for Read-Write, which needs no block.
+    ///
+    /// ```text
+    ///  0                   1                   2                   3
+    ///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+    /// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+    /// |                         "gnRR"                                |
+    /// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+    /// |  version = 1  |     flags     |         reserved (0)          |
+    /// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+    /// ```
+    ///
+    /// The least significant flag stands for Read-Read.
     pub fn to_bytes(self) -> Option<[u8; DESIGN_LEN]> {
-        let [m0, m1, m2, m3] = MAGIC;
-        match self {
-            Design::ReadWrite => None,
-            Design::ReadRead => Some([m0, m1, m2, m3, VERSION, READ_READ, 0, 0]),
+        if self == Design::ReadWrite {
+            return None;
         }
+        let mut block = [0; DESIGN_LEN];
+        put(&mut block, field::MAGIC, MAGIC);
+        block[field::VERSION] = VERSION;
+        block[field::FLAGS] = READ_READ;
+        Some(block)
     }
 }
 
@@ -66,7 +89,7 @@ impl fmt::Display for Design {
     }
 }
 
-/// No design has this name.
+/// The error of a name that no design has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the designs are read-write and read-read")]
 pub struct UnknownDesign;
@@ -84,6 +107,7 @@ impl FromStr for Design {
 mod tests {
     use super::super::PrivateData;
     use super::*;
+    use alloc::string::ToString;
 
     #[test]
     fn the_offer_stands_beside_the_standard_block() {
@@ -100,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_offers_it_by_accident() {
+    fn other_private_data_offers_no_read_read() {
         let foreign = PrivateData::default().to_bytes();
         assert_eq!(Design::find(&foreign), Design::ReadWrite);
         assert_eq!(Design::find(&[]), Design::ReadWrite);
@@ -115,9 +139,9 @@ mod tests {
     }
 
     #[test]
-    fn designs_are_called_by_their_names() {
+    fn designs_parse_and_print_by_name() {
         for design in Design::ALL {
-            assert_eq!(design.name().parse(), Ok(design));
+            assert_eq!(design.to_string().parse(), Ok(design));
         }
         assert_eq!("write-write".parse::<Design>(), Err(UnknownDesign));
     }

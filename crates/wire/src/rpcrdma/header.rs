@@ -2,79 +2,146 @@
 
 use super::{ChunkLimits, ChunkLists};
 use crate::xdr::{Decoder, Encoder, XdrError};
+use core::fmt;
 
-/// The protocol version spoken here.
+/// The protocol version spoken here (`rdma_vers`).
 pub const RDMA_VERSION: u32 = 1;
 
-/// The fixed part of a header, and what kind of message it is.
+/// `rdma_proc` (RFC 8166 section 4.2). RDMA_MSGP (2) is dead: RFC 8166 forbids it.
+mod rdma_proc {
+    pub(super) const RDMA_MSG: u32 = 0;
+    pub(super) const RDMA_NOMSG: u32 = 1;
+    pub(super) const RDMA_DONE: u32 = 3;
+    pub(super) const RDMA_ERROR: u32 = 4;
+}
+
+/// `rpc_rdma_errcode` (RFC 8166 section 4.5).
+mod rdma_err {
+    pub(super) const ERR_VERS: u32 = 1;
+    pub(super) const ERR_CHUNK: u32 = 2;
+}
+
+/// The fixed part of a header, and the kind of its message (`rdma_msg`, RFC 8166 section 4.2):
+///
+/// ```text
+///  0                   1                   2                   3
+///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |                           rdma_xid                            |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |                         rdma_vers = 1                         |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |                          rdma_credit                          |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |                           rdma_proc                           |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// ~   RDMA_MSG, RDMA_NOMSG: the chunk lists; RDMA_ERROR: error    ~
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// ~                RDMA_MSG: the RPC message                      ~
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransportHeader {
-    /// The XID of the RPC message that the header carries.
+    /// rdma_xid: the XID of the RPC message that the header carries.
     pub xid: u32,
-    /// The protocol version: 1, or the one refused in a version error.
+    /// rdma_vers: [`RDMA_VERSION`], or any other in an RDMA_ERROR.
     pub version: u32,
-    /// Credits asked for in a call, granted in a reply (then never 0).
+    /// rdma_credit: the credits asked for in a call, or granted in a reply, where they are never 0.
     pub credits: u32,
-    /// What follows.
+    /// rdma_proc: the kind of the message.
     pub procedure: TransportProcedure,
 }
 
-/// The kind of a message (`rdma_proc`).
+impl fmt::Display for TransportHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "RPC/RDMA xid={:08x} vers={} {} credits={}",
+            self.xid, self.version, self.procedure, self.credits
+        )?;
+        if let TransportProcedure::Error(error) = self.procedure {
+            write!(f, " {error}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The kind of a message (`rdma_proc`, RFC 8166 section 4.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransportProcedure {
-    /// Chunk lists, then the (reduced) RPC message.
+    /// RDMA_MSG: chunk lists, then the (reduced) RPC message.
     Msg,
-    /// Chunk lists that hold the whole RPC message; nothing behind them.
+    /// RDMA_NOMSG: chunk lists that hold the whole RPC message; nothing behind them.
     Nomsg,
-    /// Ends a Read-Read reply (RFC 5666; dead in RFC 8166).
+    /// RDMA_DONE: ends a Read-Read reply (RFC 5666; dead in RFC 8166).
     Done,
-    /// A transport error.
+    /// RDMA_ERROR: a transport error.
     Error(TransportError),
 }
 
-/// What went wrong below the RPC layer (`rdma_error`).
+impl fmt::Display for TransportProcedure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TransportProcedure::Msg => "msg",
+            TransportProcedure::Nomsg => "nomsg",
+            TransportProcedure::Done => "done",
+            TransportProcedure::Error(_) => "error",
+        })
+    }
+}
+
+/// An error below the RPC layer (`rdma_error`, RFC 8166 section 4.5). It prints by the RFC's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransportError {
-    /// ERR_VERS: the version is not spoken.
+    /// ERR_VERS: the sender does not speak the version.
     Version {
-        /// Lowest version spoken.
+        /// Lowest version that it speaks.
         low: u32,
-        /// Highest version spoken.
+        /// Highest version that it speaks.
         high: u32,
     },
-    /// ERR_CHUNK: the header or its chunks cannot be processed. Final for this XID.
+    /// ERR_CHUNK: the sender cannot process the header or its chunks. Final for this XID.
     Chunk,
 }
 
-/// Why a header was not understood, and with it what to answer (RFC 8166 section 4.5).
+impl fmt::Display for TransportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TransportError::Version { low, high } => write!(f, "ERR_VERS({low}..{high})"),
+            TransportError::Chunk => f.write_str("ERR_CHUNK"),
+        }
+    }
+}
+
+/// The reason why a header was not understood. Each variant names the answer to send (RFC 8166 section 4.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TransportHeaderError {
-    /// Too short to trust even the XID, or a broken transport error: drop it.
+    /// The fixed part, or an RDMA_ERROR, ends early or is malformed. The receiver drops the message.
     #[error("transport header too short")]
     Short,
-    /// Another protocol version: answer ERR_VERS.
+    /// The version is not [`RDMA_VERSION`]. The answer is ERR_VERS.
     #[error("transport version {version}")]
     Version {
-        /// Whom to answer.
+        /// The XID for the answer.
         xid: u32,
-        /// The version to echo.
+        /// The version of the message, which the answer repeats.
         version: u32,
     },
-    /// An undefined (or the dead RDMA_MSGP) procedure: answer ERR_CHUNK.
+    /// The procedure is undefined, or the dead RDMA_MSGP. The answer is ERR_CHUNK.
     #[error("transport procedure {procedure}")]
     Procedure {
-        /// Whom to answer.
+        /// The XID for the answer.
         xid: u32,
-        /// What it asks for.
+        /// rdma_proc of the message.
         procedure: u32,
     },
-    /// The lists run past the end or past the limits, or a message without RPC header has no list:
-    /// answer ERR_CHUNK.
+    /// The lists end early or exceed the limits, or an RDMA_NOMSG has neither Read list nor Reply chunk. The answer is
+    /// ERR_CHUNK.
     #[error("chunk lists malformed: {error}")]
     Chunk {
-        /// Whom to answer.
+        /// The XID for the answer.
         xid: u32,
-        /// What is wrong.
+        /// The error of the lists; [`XdrError::Value`] for the missing ones.
         error: XdrError,
     },
 }
@@ -83,7 +150,10 @@ impl TransportHeader {
     /// Takes a header off the front of `decoder`, its lists into `lists`; `decoder` then stands at the RPC message.
     ///
     /// # Errors
-    /// See [`TransportHeaderError`] for what to answer.
+    /// - [`TransportHeaderError::Short`]: there are fewer than four words, or an RDMA_ERROR is malformed.
+    /// - [`TransportHeaderError::Version`]: the version of a message other than RDMA_ERROR is not [`RDMA_VERSION`].
+    /// - [`TransportHeaderError::Procedure`]: rdma_proc is not one of [`TransportProcedure`].
+    /// - [`TransportHeaderError::Chunk`]: the lists cannot be read, or an RDMA_NOMSG has none that it needs.
     pub fn parse(
         decoder: &mut Decoder<'_>,
         lists: &mut ChunkLists,
@@ -92,23 +162,24 @@ impl TransportHeader {
         lists.clear();
         let mut word = || decoder.u32().map_err(|_| TransportHeaderError::Short);
         let (xid, version, credits, procedure) = (word()?, word()?, word()?, word()?);
-        if version != RDMA_VERSION && procedure != 4 {
+        if version != RDMA_VERSION && procedure != rdma_proc::RDMA_ERROR {
             return Err(TransportHeaderError::Version { xid, version });
         }
         let bad_chunk = |error| TransportHeaderError::Chunk { xid, error };
         let procedure = match procedure {
-            0 | 1 => {
+            rdma_proc::RDMA_MSG => {
                 lists.parse(decoder, limits).map_err(bad_chunk)?;
-                if procedure == 0 {
-                    TransportProcedure::Msg
-                } else if lists.reads().is_empty() && lists.reply().is_none() {
-                    return Err(bad_chunk(XdrError::Value));
-                } else {
-                    TransportProcedure::Nomsg
-                }
+                TransportProcedure::Msg
             }
-            3 => TransportProcedure::Done,
-            4 => TransportProcedure::Error(
+            rdma_proc::RDMA_NOMSG => {
+                lists.parse(decoder, limits).map_err(bad_chunk)?;
+                if lists.reads().is_empty() && lists.reply().is_none() {
+                    return Err(bad_chunk(XdrError::Value));
+                }
+                TransportProcedure::Nomsg
+            }
+            rdma_proc::RDMA_DONE => TransportProcedure::Done,
+            rdma_proc::RDMA_ERROR => TransportProcedure::Error(
                 TransportError::parse(decoder).map_err(|_| TransportHeaderError::Short)?,
             ),
             other => {
@@ -134,16 +205,16 @@ impl TransportHeader {
         encoder.u32(self.credits);
         match self.procedure {
             TransportProcedure::Msg => {
-                encoder.u32(0);
+                encoder.u32(rdma_proc::RDMA_MSG);
                 lists.emit(encoder);
             }
             TransportProcedure::Nomsg => {
-                encoder.u32(1);
+                encoder.u32(rdma_proc::RDMA_NOMSG);
                 lists.emit(encoder);
             }
-            TransportProcedure::Done => encoder.u32(3),
+            TransportProcedure::Done => encoder.u32(rdma_proc::RDMA_DONE),
             TransportProcedure::Error(error) => {
-                encoder.u32(4);
+                encoder.u32(rdma_proc::RDMA_ERROR);
                 error.emit(encoder);
             }
         }
@@ -153,11 +224,11 @@ impl TransportHeader {
 impl TransportError {
     fn parse(decoder: &mut Decoder<'_>) -> Result<TransportError, XdrError> {
         match decoder.u32()? {
-            1 => Ok(TransportError::Version {
+            rdma_err::ERR_VERS => Ok(TransportError::Version {
                 low: decoder.u32()?,
                 high: decoder.u32()?,
             }),
-            2 => Ok(TransportError::Chunk),
+            rdma_err::ERR_CHUNK => Ok(TransportError::Chunk),
             _ => Err(XdrError::Value),
         }
     }
@@ -165,11 +236,45 @@ impl TransportError {
     fn emit(&self, encoder: &mut Encoder<'_>) {
         match *self {
             TransportError::Version { low, high } => {
-                encoder.u32(1);
+                encoder.u32(rdma_err::ERR_VERS);
                 encoder.u32(low);
                 encoder.u32(high);
             }
-            TransportError::Chunk => encoder.u32(2),
+            TransportError::Chunk => encoder.u32(rdma_err::ERR_CHUNK),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::{String, ToString};
+
+    fn printed(words: &[u32]) -> String {
+        let bytes: alloc::vec::Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        let limits = ChunkLimits {
+            segments_max: 4,
+            write_chunks_max: 4,
+        };
+        let mut lists = ChunkLists::new();
+        TransportHeader::parse(&mut Decoder::new(&bytes), &mut lists, limits)
+            .unwrap()
+            .to_string()
+    }
+
+    #[test]
+    fn a_header_prints_on_a_line() {
+        assert_eq!(
+            printed(&[0xb1b4_cd3d, 1, 128, 0, 0, 0, 0]),
+            "RPC/RDMA xid=b1b4cd3d vers=1 msg credits=128"
+        );
+        assert_eq!(
+            printed(&[7, 1, 32, 4, 1, 1, 1]),
+            "RPC/RDMA xid=00000007 vers=1 error credits=32 ERR_VERS(1..1)"
+        );
+        assert_eq!(
+            printed(&[7, 2, 32, 4, 2]),
+            "RPC/RDMA xid=00000007 vers=2 error credits=32 ERR_CHUNK"
+        );
     }
 }
