@@ -300,8 +300,8 @@ impl Iwarp {
         }
     }
 
-    /// Hands the payload of a tagged segment to RPC, which may have offered the memory. Returns a line for the call that
-    /// is complete with it.
+    /// Hands the payload of a tagged segment to RPC, which may have offered the memory. Returns a line for the call
+    /// that is complete with it.
     fn place(&mut self, segment: &Segment<'_>) -> Option<Line> {
         let DdpHeader::Tagged(header) = segment.header else {
             return None;

@@ -285,7 +285,7 @@ fn results_of(
                 part.pair("flavors", flavors.collect::<Vec<_>>());
             }
             Err(failed) => {
-                part.word("status", format!("{:?}", failed.status));
+                part.word("status", failed.status.to_string());
             }
         },
         Some(mount3::MountProcedure::Export) => {
@@ -332,7 +332,7 @@ fn name(id: ProcedureId) -> String {
         number,
     } = id;
     if let Some(procedure) = nfs3_procedure(id) {
-        return format!("{procedure:?}").to_uppercase();
+        return procedure.to_string();
     }
     let (program_name, known) = match program {
         nfs3::PROGRAM if version >= 4 => (
@@ -342,12 +342,12 @@ fn name(id: ProcedureId) -> String {
         nfs3::PROGRAM => (format!("nfs{version}"), None),
         mount3::PROGRAM => {
             let procedure = mount3::MountProcedure::from_number(number);
-            let known = procedure.map(|procedure| format!("{procedure:?}").to_uppercase());
+            let known = procedure.map(|procedure| procedure.to_string());
             return format!("mount:{}", known.unwrap_or_else(|| number.to_string()));
         }
         nfsacl3::PROGRAM => {
             let procedure = nfsacl3::AclProcedure::from_number(number);
-            let known = procedure.map(|procedure| format!("{procedure:?}").to_uppercase());
+            let known = procedure.map(|procedure| procedure.to_string());
             return format!("nfsacl:{}", known.unwrap_or_else(|| number.to_string()));
         }
         PORTMAP_PROGRAM if version == 2 => (String::from("portmap"), PORTMAP.get(number as usize)),

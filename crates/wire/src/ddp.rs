@@ -355,8 +355,8 @@ impl DdpHeader {
 impl fmt::Display for DdpHeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            DdpHeader::Tagged(header) => header.fmt(f),
-            DdpHeader::Untagged(header) => header.fmt(f),
+            DdpHeader::Tagged(header) => write!(f, "{header}"),
+            DdpHeader::Untagged(header) => write!(f, "{header}"),
         }
     }
 }

@@ -1,28 +1,33 @@
-//! MOUNT version 3 (RFC 1813 appendix I), and what version 1 shares with it: from the path of an export to the
-//! file handle of its root.
+//! MOUNT version 3 (RFC 1813 appendix I), and the parts that version 1 has in common with it: from the path of an
+//! export to the file handle of its root.
 
 use crate::nfs3::{self, HANDLE_MAX, List};
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
+use crate::printable;
+use crate::rpc::{ACCEPTED_HEADER_LEN, AuthFlavor};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, print_as_display, record};
 use core::fmt;
 
 /// The program number of MOUNT.
 pub const PROGRAM: u32 = 100_005;
 /// The version that goes with NFSv3.
 pub const VERSION: u32 = 3;
-/// The oldest version, whose handles are 32 bytes exactly; some tools still probe or unmount with it.
+/// The oldest version, whose handles have exactly 32 bytes. Some tools still probe or unmount with it.
 pub const VERSION_1: u32 = 1;
 
-/// Longest path (MNTPATHLEN).
+/// Most bytes of a path (MNTPATHLEN).
 pub const PATH_MAX: usize = 1024;
-/// Longest host or group name (MNTNAMLEN).
+/// Most bytes of the name of a host or group (MNTNAMLEN).
 pub const NAME_MAX: usize = 255;
-/// Most security flavors in an answer that a decoder takes.
+/// Most security flavors of a reply that a decoder accepts.
 pub const FLAVORS_MAX: usize = 16;
 
-/// The longest reply to MNT in bytes, the RPC header included.
-pub const MNT_REPLY_MAX: usize = 24 + 4 + 4 + HANDLE_MAX + 4 + 4 * FLAVORS_MAX;
+/// Bytes of an XDR word.
+const WORD: usize = 4;
+/// Bytes of the longest reply to MNT, the RPC header included: status, handle, flavors.
+pub const MNT_REPLY_MAX: usize =
+    ACCEPTED_HEADER_LEN + WORD + (WORD + HANDLE_MAX) + (WORD + WORD * FLAVORS_MAX);
 
-/// A procedure of MOUNT, with its number.
+/// A procedure of MOUNT (RFC 1813 appendix I), with its number. It prints by the RFC's name.
 #[allow(missing_docs)] // the names are the specification's
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -36,7 +41,7 @@ pub enum MountProcedure {
 }
 
 impl MountProcedure {
-    /// The procedure with this number.
+    /// The procedure with this number; `None` for a number above 5.
     pub const fn from_number(number: u32) -> Option<MountProcedure> {
         Some(match number {
             0 => MountProcedure::Null,
@@ -49,17 +54,30 @@ impl MountProcedure {
         })
     }
 
-    /// Its number.
+    /// The procedure's number, 0 to 5.
     pub const fn number(self) -> u32 {
         self as u32
     }
 }
 
-/// The path of an export (`dirpath`), at most [`PATH_MAX`] bytes.
+impl fmt::Display for MountProcedure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            MountProcedure::Null => "NULL",
+            MountProcedure::Mnt => "MNT",
+            MountProcedure::Dump => "DUMP",
+            MountProcedure::Umnt => "UMNT",
+            MountProcedure::Umntall => "UMNTALL",
+            MountProcedure::Export => "EXPORT",
+        })
+    }
+}
+
+/// The path of an export (`dirpath`), at most [`PATH_MAX`] bytes. It prints in quotes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DirPath<'a>(pub &'a [u8]);
 
-/// The name of a host or of a group of hosts (`name`), at most [`NAME_MAX`] bytes.
+/// The name of a host or of a group of hosts (`name`), at most [`NAME_MAX`] bytes. It prints in quotes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct HostName<'a>(pub &'a [u8]);
 
@@ -68,6 +86,12 @@ macro_rules! text {
         impl fmt::Debug for $name<'_> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "\"{}\"", self.0.escape_ascii())
+            }
+        }
+
+        impl fmt::Display for $name<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "\"{}\"", printable(self.0))
             }
         }
 
@@ -87,8 +111,9 @@ macro_rules! text {
 
 text!(DirPath, PATH_MAX);
 text!(HostName, NAME_MAX);
+print_as_display!(DirPath<'_>, HostName<'_>, Flavors);
 
-/// Security flavors in order of preference, at most [`FLAVORS_MAX`].
+/// Security flavors ([`AuthFlavor`]) in order of preference, at most [`FLAVORS_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flavors {
     values: [u32; FLAVORS_MAX],
@@ -96,7 +121,7 @@ pub struct Flavors {
 }
 
 impl Flavors {
-    /// The list of these; those beyond [`FLAVORS_MAX`] are left out.
+    /// A list of the first [`FLAVORS_MAX`] of `flavors`.
     pub fn new(flavors: &[u32]) -> Flavors {
         let mut values = [0; FLAVORS_MAX];
         let mut count = 0;
@@ -107,9 +132,19 @@ impl Flavors {
         Flavors { values, count }
     }
 
-    /// Them.
+    /// The flavors' numbers, in order of preference.
     pub fn as_slice(&self) -> &[u32] {
         self.values.get(..self.count).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Flavors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, flavor) in self.as_slice().iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            write!(f, "{comma}{}", AuthFlavor(*flavor))?;
+        }
+        Ok(())
     }
 }
 
@@ -127,25 +162,25 @@ impl Decode<'_> for Flavors {
 }
 
 record! {
-    /// A mounted export.
-    MntOk<'a> {
-        /// The handle of its root, of the same kind as NFS's.
-        root: nfs3::FileHandle<'a>,
-        /// What a caller may authenticate with.
-        flavors: Flavors,
+    /// A mounted export (`mountres3_ok`).
+    MntOk<'a> = "mountres3_ok" {
+        /// The handle of its root, which NFS takes.
+        root: nfs3::FileHandle<'a> as "fhandle",
+        /// The flavors that a caller may authenticate with.
+        flavors: Flavors as "auth_flavors",
     }
 }
 
-/// MNT's results; MOUNT's status codes are a subset of NFS's.
+/// MNT's results. The status codes of MOUNT are a subset of those of NFS.
 pub type MntResult<'a> = Result<MntOk<'a>, nfs3::Failed<()>>;
 
 record! {
-    /// A mount that somebody made (`mountbody`).
-    Mount<'a> {
-        /// Who.
-        host: HostName<'a>,
-        /// Of what.
-        path: DirPath<'a>,
+    /// A mount that a client made (`mountbody`).
+    Mount<'a> = "mountbody" {
+        /// The client.
+        host: HostName<'a> as "ml_hostname",
+        /// The path that it mounted.
+        path: DirPath<'a> as "ml_directory",
     }
 }
 
@@ -153,14 +188,47 @@ record! {
 pub type DumpResult<'a> = List<'a, Mount<'a>>;
 
 record! {
-    /// Something that can be mounted (`exportnode`).
-    Export<'a> {
-        /// Its path.
-        path: DirPath<'a>,
-        /// Who may; empty for everybody.
-        groups: List<'a, HostName<'a>>,
+    /// An export (`exportnode`).
+    Export<'a> = "exportnode" {
+        /// The path to mount it by.
+        path: DirPath<'a> as "ex_dir",
+        /// The hosts and groups that may mount it; empty for all.
+        groups: List<'a, HostName<'a>> as "ex_groups",
     }
 }
 
 /// EXPORT's results.
 pub type ExportResult<'a> = List<'a, Export<'a>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::xdr::from_bytes;
+    use alloc::format;
+    use alloc::string::ToString;
+
+    #[test]
+    fn procedures_print_by_the_names_of_the_rfc() {
+        for number in 0..6 {
+            let procedure = MountProcedure::from_number(number).unwrap();
+            assert_eq!(
+                procedure.to_string(),
+                format!("{procedure:?}").to_uppercase()
+            );
+        }
+    }
+
+    #[test]
+    fn results_print_on_a_line() {
+        let mounted = b"\0\0\0\x04\xaa\xbb\xcc\xdd\0\0\0\x02\0\0\0\x01\0\0\0\x06";
+        assert_eq!(
+            from_bytes::<MntOk<'_>>(mounted).unwrap().to_string(),
+            "mountres3_ok fhandle=aabbccdd auth_flavors=sys,gss"
+        );
+        let export = b"\0\0\0\x05/data\0\0\0\0\0\0\x01\0\0\0\x04lab1\0\0\0\0";
+        assert_eq!(
+            from_bytes::<Export<'_>>(export).unwrap().to_string(),
+            "exportnode ex_dir=\"/data\" ex_groups=1"
+        );
+    }
+}

@@ -1,9 +1,10 @@
 //! NFS version 3 (RFC 1813): the arguments and results of its 22 procedures, in both directions.
 //!
-//! Every argument and result is a value that borrows its names, handles and data from the message it came in;
-//! nothing is copied and nothing allocated on decode. A result is a [`Result`]: the `Ok` side follows status 0,
-//! the `Err` side is [`Failed`], a status and what the procedure sends along with it. Status 0 cannot be put into
-//! a `Failed`.
+//! Every argument and result is a value that borrows its names, handles and data from its message; decoding copies and
+//! allocates nothing. A result is a [`Result`]: the `Ok` side follows status 0, the `Err` side is [`Failed`], a status
+//! and the attributes that the procedure sends with it. Status 0 cannot be put into a `Failed`.
+//!
+//! Records print on a line by the names of RFC 1813's fields ([`crate::xdr::Print`]).
 //!
 //! READ, WRITE, READLINK and SYMLINK come in two shapes each: whole, with the data in the message ([`ReadOk`],
 //! [`WriteArgs`]), and head only, for transports that carry the data apart ([`ReadHead`], [`WriteHead`]); a head ends
@@ -21,22 +22,24 @@ pub use procedures::*;
 pub use sizes::{ARGUMENTS_MAX, reply_max};
 pub use types::*;
 
-/// The program number of NFS.
+use core::fmt;
+
+/// The program number of NFS (RFC 1813 section 3).
 pub const PROGRAM: u32 = 100_003;
-/// The version described here.
+/// The version of NFS in this module.
 pub const VERSION: u32 = 3;
 
-/// Longest file handle (NFS3_FHSIZE).
+/// Most bytes of a file handle (NFS3_FHSIZE, RFC 1813 section 2.4).
 pub const HANDLE_MAX: usize = 64;
-/// Longest name a decoder lets through. RFC 1813 sets no bound; a server answers NAMETOOLONG from 256 bytes on, and
-/// for that it has to see the name.
+/// Most bytes of a name that a decoder accepts. RFC 1813 sets no bound. A server refuses names from 256 bytes on with
+/// NAMETOOLONG, so a decoder accepts more.
 pub const NAME_MAX: usize = 4096;
-/// Longest path (symbolic link text) a decoder lets through.
+/// Most bytes of a path (the text of a symbolic link) that a decoder accepts.
 pub const PATH_MAX: usize = 4096;
-/// Most data a READ or WRITE moves in one call.
+/// Most bytes of data that one READ or WRITE moves.
 pub const DATA_MAX: usize = 1 << 20;
 
-/// A procedure of NFSv3, with its number.
+/// A procedure of NFSv3 (RFC 1813 section 3.3), with its number. It prints by the RFC's name.
 #[allow(missing_docs)] // the names are the specification's
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
@@ -66,7 +69,7 @@ pub enum NfsProcedure {
 }
 
 impl NfsProcedure {
-    /// All of them, in the order of their numbers.
+    /// All procedures, in the order of their numbers.
     pub const ALL: [NfsProcedure; 22] = [
         NfsProcedure::Null,
         NfsProcedure::Getattr,
@@ -92,22 +95,22 @@ impl NfsProcedure {
         NfsProcedure::Commit,
     ];
 
-    /// The procedure with this number.
+    /// The procedure with this number; `None` for a number above 21.
     pub fn from_number(number: u32) -> Option<NfsProcedure> {
         NfsProcedure::ALL
             .get(usize::try_from(number).ok()?)
             .copied()
     }
 
-    /// Its number.
+    /// The procedure's number, 0 to 21.
     pub const fn number(self) -> u32 {
         self as u32
     }
 
-    /// True when doing it twice differs from doing it once, so that a server must remember its reply.
+    /// True when executing a call twice differs from executing it once, so that a server must remember its reply.
     ///
-    /// COMMIT is left out: it may be repeated. WRITE is in: a repeated one would report consistency data that
-    /// hides another client's change in between.
+    /// COMMIT may be repeated. A repeated WRITE would report consistency data that hides another client's change in
+    /// between.
     pub const fn is_replay_sensitive(self) -> bool {
         matches!(
             self,
@@ -122,5 +125,118 @@ impl NfsProcedure {
                 | NfsProcedure::Rename
                 | NfsProcedure::Link
         )
+    }
+}
+
+impl fmt::Display for NfsProcedure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NfsProcedure::Null => "NULL",
+            NfsProcedure::Getattr => "GETATTR",
+            NfsProcedure::Setattr => "SETATTR",
+            NfsProcedure::Lookup => "LOOKUP",
+            NfsProcedure::Access => "ACCESS",
+            NfsProcedure::Readlink => "READLINK",
+            NfsProcedure::Read => "READ",
+            NfsProcedure::Write => "WRITE",
+            NfsProcedure::Create => "CREATE",
+            NfsProcedure::Mkdir => "MKDIR",
+            NfsProcedure::Symlink => "SYMLINK",
+            NfsProcedure::Mknod => "MKNOD",
+            NfsProcedure::Remove => "REMOVE",
+            NfsProcedure::Rmdir => "RMDIR",
+            NfsProcedure::Rename => "RENAME",
+            NfsProcedure::Link => "LINK",
+            NfsProcedure::Readdir => "READDIR",
+            NfsProcedure::Readdirplus => "READDIRPLUS",
+            NfsProcedure::Fsstat => "FSSTAT",
+            NfsProcedure::Fsinfo => "FSINFO",
+            NfsProcedure::Pathconf => "PATHCONF",
+            NfsProcedure::Commit => "COMMIT",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::xdr::{Decode, from_bytes};
+    use alloc::string::{String, ToString};
+    use alloc::vec::Vec;
+
+    /// The bytes of hexadecimal words.
+    fn bytes(words: &str) -> Vec<u8> {
+        let digits: Vec<u8> = words.bytes().filter(u8::is_ascii_hexdigit).collect();
+        let pairs = digits.chunks(2).map(|pair| str::from_utf8(pair).unwrap());
+        pairs
+            .map(|pair| u8::from_str_radix(pair, 16).unwrap())
+            .collect()
+    }
+
+    fn printed<'a, T: Decode<'a> + ToString>(bytes: &'a [u8]) -> String {
+        from_bytes::<T>(bytes).unwrap().to_string()
+    }
+
+    #[test]
+    fn procedures_print_by_the_names_of_the_rfc() {
+        for procedure in NfsProcedure::ALL {
+            let debugged = alloc::format!("{procedure:?}").to_uppercase();
+            assert_eq!(procedure.to_string(), debugged);
+        }
+    }
+
+    #[test]
+    fn arguments_print_on_a_line() {
+        let create =
+            bytes("00000008 aaaaaaaa aaaaaaaa 00000003 61626300 00000002 01020304 05060708");
+        assert_eq!(
+            printed::<CreateArgs<'_>>(&create),
+            "CREATE3args where=(dir=aaaaaaaaaaaaaaaa name=\"abc\") how=EXCLUSIVE(0102030405060708)"
+        );
+        let setattr = bytes(
+            "00000008 aaaaaaaa aaaaaaaa 00000000 00000000 00000000 00000001 00000000 00000005
+             00000000 00000001 00000000",
+        );
+        assert_eq!(
+            printed::<SetattrArgs<'_>>(&setattr),
+            "SETATTR3args object=aaaaaaaaaaaaaaaa new_attributes=(size=5 mtime=server)"
+        );
+        let read = bytes("00000004 01020304 00000000 00001000 00002000");
+        assert_eq!(
+            printed::<ReadArgs<'_>>(&read),
+            "READ3args file=01020304 offset=4096 count=8192"
+        );
+    }
+
+    #[test]
+    fn results_print_on_a_line() {
+        let attributes = bytes(
+            "00000002 000001ed 00000002 00000000 00000000 00000000 00001000 00000000 00001000
+             00000000 00000000 00000000 00000007 00000000 00000002 00000001 00000000 00000002
+             00000000 00000003 00000000",
+        );
+        assert_eq!(
+            printed::<Attributes>(&attributes),
+            "fattr3 type=dir mode=0755 nlink=2 uid=0 gid=0 size=4096 used=4096 rdev=0:0 fsid=7 \
+             fileid=2 atime=1.000000000 mtime=2.000000000 ctime=3.000000000"
+        );
+        let write = bytes("00000000 00000000 00000005 00000002 47414e4e 45543031");
+        assert_eq!(
+            printed::<WriteOk>(&write),
+            "WRITE3resok count=5 committed=file_sync verf=47414e4e45543031"
+        );
+        let readdir = bytes(
+            "00000000 00000000 00000000 00000001 00000000 00000002 00000001 2e000000 00000000 00000001
+             00000000 00000001",
+        );
+        assert_eq!(
+            printed::<DirectoryListing<'_, Entry<'_>>>(&readdir),
+            "READDIR3resok cookieverf=0000000000000000 entries=1 eof=true"
+        );
+        let lookup = bytes("00000002 00000000");
+        let failed = from_bytes::<LookupResult<'_>>(&lookup)
+            .unwrap()
+            .unwrap_err();
+        assert_eq!(failed.to_string(), "NOENT");
     }
 }

@@ -1,20 +1,20 @@
 //! NFSACL version 3: POSIX access control lists beside NFSv3, as Solaris and Linux speak it.
 //!
-//! No RFC describes it. A Linux client asks for it on every NFSv3 connection, and for the lists of every file that
-//! `ls -l` shows.
+//! No RFC describes it; the names are those of Solaris's `nfs_acl.x`. A Linux client asks for it on every NFSv3
+//! connection, and for the lists of every file that `ls -l` shows.
 
 use crate::nfs3::{Failed, FileHandle, PostOpAttributes};
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, print_as_display, record};
 use core::fmt;
 
 /// The program number of NFSACL.
 pub const PROGRAM: u32 = 100_227;
 /// The version that goes with NFSv3.
 pub const VERSION: u32 = 3;
-/// Most entries of a list.
+/// Most entries of one list.
 pub const ENTRIES_MAX: usize = 1024;
 
-/// A procedure of NFSACL, with its number.
+/// A procedure of NFSACL, with its number. It prints by its name in capitals.
 #[allow(missing_docs)] // the names say it
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -25,7 +25,7 @@ pub enum AclProcedure {
 }
 
 impl AclProcedure {
-    /// The procedure with this number.
+    /// The procedure with this number; `None` for a number above 2.
     pub const fn from_number(number: u32) -> Option<AclProcedure> {
         Some(match number {
             0 => AclProcedure::Null,
@@ -36,39 +36,61 @@ impl AclProcedure {
     }
 }
 
-/// Bits that say which parts of [`Acls`] are meant.
+impl fmt::Display for AclProcedure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AclProcedure::Null => "NULL",
+            AclProcedure::Getacl => "GETACL",
+            AclProcedure::Setacl => "SETACL",
+        })
+    }
+}
+
+/// Bits for the parts of [`Acls`] that a call asks for or a message has.
 pub mod part {
+    use crate::NamedBits;
+
     /// The list that governs access.
     pub const ACCESS: u32 = 1;
-    /// How many entries that one has.
+    /// The number of entries of the list that governs access.
     pub const ACCESS_COUNT: u32 = 2;
     /// The list that new objects in a directory get.
     pub const DEFAULT: u32 = 4;
-    /// How many entries that one has.
+    /// The number of entries of the list that new objects in a directory get.
     pub const DEFAULT_COUNT: u32 = 8;
+
+    /// The bits by name.
+    pub fn bits(bits: &u32) -> NamedBits {
+        NamedBits::new(
+            *bits,
+            &["access", "access_count", "default", "default_count"],
+        )
+    }
 }
 
+use part::bits as part_bits;
+
 record! {
-    /// Who has which rights.
-    AclEntry {
-        /// Owner, user, group, mask or others; the default list's have bit 12 set.
-        kind: u32,
-        /// The user or group of an entry that names one.
+    /// An entry of an access control list (`aclent`): the rights of one user, of a group, or of all others.
+    AclEntry = "aclent" {
+        /// The tag: owner, user, group, mask or others. Entries of the default list have bit 12 set.
+        kind: u32 as "type",
+        /// The number of the user or group of an entry that names one.
         id: u32,
-        /// Read, write, execute as in a mode.
-        rights: u32,
+        /// Read (4), write (2) and execute (1), as in a mode.
+        rights: u32 as "perm",
     }
 }
 
 /// Bytes of an encoded [`AclEntry`].
 const ENTRY_LEN: usize = 12;
 
-/// An access control list.
+/// An access control list. It prints the number of its entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Acl<'a> {
-    /// How many entries it has; they may be left out of the message.
+    /// The number of its entries, which the message may leave out.
     pub count: u32,
-    /// The entries sent, as they lie in the message.
+    /// The entries sent, encoded.
     entries: &'a [u8],
 }
 
@@ -89,10 +111,18 @@ impl fmt::Debug for Acl<'_> {
     }
 }
 
+impl fmt::Display for Acl<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.count)
+    }
+}
+
+print_as_display!(Acl<'_>);
+
 impl Encode for Acl<'_> {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         encoder.u32(self.count);
-        // At most ENTRIES_MAX, since they were decoded.
+        // At most ENTRIES_MAX, because only decoding makes lists.
         encoder.u32(u32::try_from(self.entries.len() / ENTRY_LEN).unwrap_or(0));
         encoder.raw(self.entries);
     }
@@ -108,49 +138,71 @@ impl<'a> Decode<'a> for Acl<'a> {
 }
 
 record! {
-    /// Both lists of an object.
-    Acls<'a> {
-        /// Which of them are meant: bits of [`part`].
-        parts: u32,
+    /// Both lists of an object (`secattr`).
+    Acls<'a> = "secattr" {
+        /// The parts that the message has: bits of [`part`].
+        parts: u32 as "mask" via part_bits,
         /// The list that governs access.
-        access: Acl<'a>,
+        access: Acl<'a> as "aclcnt",
         /// The list that new objects in a directory get.
-        default: Acl<'a>,
+        default: Acl<'a> as "dfaclcnt",
     }
 }
 
 record! {
     /// GETACL's arguments.
-    GetaclArgs<'a> {
+    GetaclArgs<'a> = "GETACL3args" {
         /// The object.
-        object: FileHandle<'a>,
-        /// What is asked for: bits of [`part`].
-        parts: u32,
+        object: FileHandle<'a> as "fh",
+        /// The parts that the caller asks for: bits of [`part`].
+        parts: u32 as "mask" via part_bits,
     }
 }
 
 record! {
     /// The lists of an object.
-    GetaclOk<'a> {
+    GetaclOk<'a> = "GETACL3resok" {
         /// The object's attributes.
-        attributes: PostOpAttributes,
+        attributes: PostOpAttributes as "attr",
         /// The lists.
-        acls: Acls<'a>,
+        acls: Acls<'a> as "acl",
     }
 }
 
-/// GETACL's results.
+/// GETACL's results; of a failed one the object's attributes.
 pub type GetaclResult<'a> = Result<GetaclOk<'a>, Failed<PostOpAttributes>>;
 
 record! {
     /// SETACL's arguments.
-    SetaclArgs<'a> {
+    SetaclArgs<'a> = "SETACL3args" {
         /// The object.
-        object: FileHandle<'a>,
+        object: FileHandle<'a> as "fh",
         /// The lists to set.
-        acls: Acls<'a>,
+        acls: Acls<'a> as "acl",
     }
 }
 
 /// SETACL's results: the object's attributes.
 pub type SetaclResult = Result<PostOpAttributes, Failed<PostOpAttributes>>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::xdr::from_bytes;
+    use alloc::string::ToString;
+
+    #[test]
+    fn arguments_print_on_a_line() {
+        let getacl = b"\0\0\0\x04\xaa\xbb\xcc\xdd\0\0\0\x0f";
+        assert_eq!(
+            from_bytes::<GetaclArgs<'_>>(getacl).unwrap().to_string(),
+            "GETACL3args fh=aabbccdd mask=access,access_count,default,default_count"
+        );
+        let lists = b"\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\0\0\0\0\0\0\x06\0\0\0\0\0\0\0\0";
+        let acls = from_bytes::<Acls<'_>>(lists).unwrap();
+        assert_eq!(acls.to_string(), "secattr mask=access aclcnt=1 dfaclcnt=0");
+        let entry = acls.access.entries().next().unwrap();
+        assert_eq!(entry.to_string(), "aclent type=1 id=0 perm=6");
+        assert_eq!(AclProcedure::Getacl.to_string(), "GETACL");
+    }
+}

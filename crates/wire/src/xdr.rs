@@ -4,17 +4,28 @@
 //! and every variable length is checked against the caller's maximum and the remaining bytes before it is used.
 //! [`Encoder`] appends to a `Vec` that the caller recycles.
 //!
-//! Pad bytes are written as zeros and accepted with any value (RFC 4506 section 4 wants zeros; foreign encoders
-//! leak whatever lay there), but they never reach a caller.
+//! Pad bytes are written as zeros and accepted with any value, because foreign encoders leave memory in them where RFC
+//! 4506 section 4 wants zeros. They never reach a caller.
 
 mod codec;
+mod print;
 
 pub use codec::{Decode, Encode, from_bytes, to_bytes};
 pub(crate) use codec::{enumeration, record};
+pub use print::Print;
+pub(crate) use print::{Length, Octal, Printed, print_as_display, print_field, printed};
 
 use alloc::vec::Vec;
 
-/// Why bytes are not the XDR that was asked for.
+/// The item of an [`XdrError::Unknown`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownItem {
+    /// A group of I/O servers, in the native protocol's layouts and volume records.
+    #[error("group of I/O servers")]
+    ServerGroup,
+}
+
+/// The reason why bytes are not the XDR that was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum XdrError {
     /// The bytes end before the item does.
@@ -29,13 +40,13 @@ pub enum XdrError {
     /// A discriminant, enum value or count outside its type.
     #[error("value out of range")]
     Value,
-    /// A number that stands for something which only a later version of the protocol knows.
+    /// A number that only a later version of the protocol defines.
     #[error(
-        "{what} {number}, which this program does not know: use the release of gannet that made it, or a later one"
+        "{item} {number}, which this program does not know: use the release of gannet that made it, or a later one"
     )]
     Unknown {
-        /// What it is the number of.
-        what: &'static str,
+        /// The item that the number stands for.
+        item: UnknownItem,
         /// The number.
         number: u32,
     },
@@ -44,25 +55,29 @@ pub enum XdrError {
     Trailing,
 }
 
-/// Rounds `length` up to XDR's four-byte unit; `None` past the end of `usize`.
+/// Bytes of XDR's basic unit (RFC 4506 section 3), the word.
+const UNIT: usize = 4;
+
+/// Rounds `length` up to whole units of four bytes; `None` past the end of `usize`.
 #[inline]
 pub const fn padded(length: usize) -> Option<usize> {
-    match length.checked_add(3) {
-        Some(sum) => Some(sum & !3),
+    match length.checked_add(UNIT - 1) {
+        Some(sum) => Some(sum & !(UNIT - 1)),
         None => None,
     }
 }
 
-/// How many pad bytes (0 to 3) follow `length` bytes.
+/// The number of pad bytes behind `length` bytes, 0 to 3.
 #[inline]
 pub const fn pad_len(length: usize) -> usize {
-    length.wrapping_neg() & 3
+    length.wrapping_neg() & (UNIT - 1)
 }
 
 /// A cursor that takes XDR items off the front of borrowed bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Decoder<'a> {
     rest: &'a [u8],
+    /// Bytes that the cursor started with.
     total: usize,
 }
 
@@ -88,10 +103,10 @@ impl<'a> Decoder<'a> {
         self.rest
     }
 
-    /// Checks that nothing is left.
+    /// Checks that no bytes are left.
     ///
     /// # Errors
-    /// [`XdrError::Trailing`].
+    /// [`XdrError::Trailing`]: bytes are left.
     #[inline]
     pub const fn finish(self) -> Result<(), XdrError> {
         if self.rest.is_empty() {
@@ -101,10 +116,10 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Takes an unsigned integer.
+    /// Takes an unsigned integer (RFC 4506 section 4.2).
     ///
     /// # Errors
-    /// [`XdrError::Short`].
+    /// [`XdrError::Short`]: fewer than 4 bytes are left.
     #[inline]
     pub fn u32(&mut self) -> Result<u32, XdrError> {
         let (word, rest) = self.rest.split_first_chunk::<4>().ok_or(XdrError::Short)?;
@@ -112,10 +127,10 @@ impl<'a> Decoder<'a> {
         Ok(u32::from_be_bytes(*word))
     }
 
-    /// Takes an unsigned hyper integer.
+    /// Takes an unsigned hyper integer (RFC 4506 section 4.5).
     ///
     /// # Errors
-    /// [`XdrError::Short`].
+    /// [`XdrError::Short`]: fewer than 8 bytes are left.
     #[inline]
     pub fn u64(&mut self) -> Result<u64, XdrError> {
         let (word, rest) = self.rest.split_first_chunk::<8>().ok_or(XdrError::Short)?;
@@ -123,10 +138,11 @@ impl<'a> Decoder<'a> {
         Ok(u64::from_be_bytes(*word))
     }
 
-    /// Takes a boolean, or the discriminant of an optional item.
+    /// Takes a boolean (RFC 4506 section 4.4), or the flag of an optional item (section 4.19).
     ///
     /// # Errors
-    /// [`XdrError::Short`]; [`XdrError::Bool`] for anything but 0 and 1.
+    /// - [`XdrError::Short`]: fewer than 4 bytes are left.
+    /// - [`XdrError::Bool`]: the word is neither 0 nor 1.
     #[inline]
     pub fn bool(&mut self) -> Result<bool, XdrError> {
         match self.u32()? {
@@ -136,10 +152,10 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Takes `N` bytes and their pad.
+    /// Takes fixed-length opaque data of `N` bytes and its pad (RFC 4506 section 4.9).
     ///
     /// # Errors
-    /// [`XdrError::Short`].
+    /// [`XdrError::Short`]: fewer bytes are left, or the pad is missing.
     #[inline]
     pub fn fixed<const N: usize>(&mut self) -> Result<&'a [u8; N], XdrError> {
         let (bytes, rest) = self.rest.split_first_chunk::<N>().ok_or(XdrError::Short)?;
@@ -147,10 +163,10 @@ impl<'a> Decoder<'a> {
         Ok(bytes)
     }
 
-    /// Takes `length` bytes and their pad, where the length is known from elsewhere.
+    /// Takes `length` bytes and their pad, where the caller knows the length from elsewhere.
     ///
     /// # Errors
-    /// [`XdrError::Short`].
+    /// [`XdrError::Short`]: fewer bytes are left, or the pad is missing.
     #[inline]
     pub fn bytes(&mut self, length: usize) -> Result<&'a [u8], XdrError> {
         let (bytes, rest) = self.rest.split_at_checked(length).ok_or(XdrError::Short)?;
@@ -161,7 +177,8 @@ impl<'a> Decoder<'a> {
     /// Takes the length word of a variable-length item of at most `max` bytes or elements, and only the word.
     ///
     /// # Errors
-    /// [`XdrError::Short`]; [`XdrError::TooLong`] above `max`.
+    /// - [`XdrError::Short`]: fewer than 4 bytes are left.
+    /// - [`XdrError::TooLong`]: the length is above `max`.
     #[inline]
     pub fn length(&mut self, max: usize) -> Result<usize, XdrError> {
         let length = usize::try_from(self.u32()?).map_err(|_| XdrError::TooLong)?;
@@ -172,30 +189,33 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Takes a variable-length opaque of at most `max` bytes, with its pad.
+    /// Takes variable-length opaque data of at most `max` bytes and its pad (RFC 4506 section 4.10).
     ///
     /// # Errors
-    /// [`XdrError::TooLong`] above `max`, even if the bytes are there; [`XdrError::Short`].
+    /// - [`XdrError::Short`]: fewer bytes are left than the length word says, or the pad is missing.
+    /// - [`XdrError::TooLong`]: the length is above `max`, even if the bytes are there.
     #[inline]
     pub fn opaque(&mut self, max: usize) -> Result<&'a [u8], XdrError> {
         let length = self.length(max)?;
         self.bytes(length)
     }
 
-    /// Takes a string of at most `max` bytes. XDR promises no encoding, so these are bytes, as with
-    /// [`Decoder::opaque`].
+    /// Takes a string of at most `max` bytes (RFC 4506 section 4.11). The result is bytes, because XDR promises no
+    /// encoding.
     ///
     /// # Errors
-    /// As [`Decoder::opaque`].
+    /// [`XdrError::Short`] and [`XdrError::TooLong`], as of [`Decoder::opaque`].
     #[inline]
     pub fn string(&mut self, max: usize) -> Result<&'a [u8], XdrError> {
         self.opaque(max)
     }
 
-    /// Takes a counted array of unsigned integers with at most `N` elements; the unused ones stay 0.
+    /// Takes a counted array of at most `N` unsigned integers (RFC 4506 section 4.13). Returns the elements, 0 behind
+    /// the last, and their number.
     ///
     /// # Errors
-    /// [`XdrError::TooLong`] above `N`; [`XdrError::Short`].
+    /// - [`XdrError::Short`]: fewer elements are left than the count says.
+    /// - [`XdrError::TooLong`]: the count is above `N`.
     #[inline]
     pub fn u32_array<const N: usize>(&mut self) -> Result<([u32; N], usize), XdrError> {
         let count = self.length(N)?;
@@ -207,7 +227,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// A place in an [`Encoder`] kept for a word that is known only later.
+/// The position of a word that [`Encoder::reserve`] appended and [`Encoder::patch`] replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a reserved word stays 0 until it is patched"]
 pub struct Reserved(usize);
@@ -216,11 +236,12 @@ pub struct Reserved(usize);
 #[derive(Debug)]
 pub struct Encoder<'a> {
     out: &'a mut Vec<u8>,
+    /// Bytes that `out` held before.
     start: usize,
 }
 
 impl<'a> Encoder<'a> {
-    /// Appends behind what `out` holds already.
+    /// Appends to `out`, which keeps its content.
     #[inline]
     pub const fn new(out: &'a mut Vec<u8>) -> Encoder<'a> {
         let start = out.len();
@@ -255,7 +276,7 @@ impl<'a> Encoder<'a> {
     #[inline]
     pub fn fixed(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
-        const ZEROS: [u8; 3] = [0; 3];
+        const ZEROS: [u8; UNIT - 1] = [0; UNIT - 1];
         if let Some(pad) = ZEROS.get(..pad_len(bytes.len())) {
             self.out.extend_from_slice(pad);
         }
@@ -269,7 +290,7 @@ impl<'a> Encoder<'a> {
 
     /// Appends a length word, the bytes and their pad.
     ///
-    /// Lengths above `u32::MAX` cannot be expressed; such an item is written as an empty one.
+    /// XDR cannot express a length above `u32::MAX`; such an item is written as an empty one.
     #[inline]
     pub fn opaque(&mut self, bytes: &[u8]) {
         let Ok(length) = u32::try_from(bytes.len()) else {
@@ -279,7 +300,7 @@ impl<'a> Encoder<'a> {
         self.fixed(bytes);
     }
 
-    /// Appends a counted array of unsigned integers; see [`Encoder::opaque`] for impossible lengths.
+    /// Appends a counted array of unsigned integers. A count above `u32::MAX` is written as 0, without elements.
     #[inline]
     pub fn u32_array(&mut self, values: &[u32]) {
         let Ok(count) = u32::try_from(values.len()) else {
@@ -311,7 +332,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Cuts back to `position` bytes, for an item that turned out not to fit.
+    /// Cuts back to `position` bytes, to drop an item that does not fit.
     #[inline]
     pub fn truncate(&mut self, position: usize) {
         self.out.truncate(self.start.saturating_add(position));

@@ -1,16 +1,16 @@
 //! The arguments of NFSv3 and NFSACL.
 
-use super::{Reading, acl_parts, acls, handle, kind, rights, stable, time};
+use super::{Reading, acls, bit_names, handle};
 use crate::line::Part;
 use gannet_wire::Hex;
 use gannet_wire::nfs3::*;
 use gannet_wire::nfsacl3;
 use gannet_wire::xdr::{Decode, Decoder, XdrError, from_bytes};
 
-/// Appends what the arguments `bytes` of `procedure` say to `part`.
+/// Appends the fields of the arguments `bytes` of `procedure` to `part`.
 ///
 /// # Errors
-/// They are malformed; what could be read is there.
+/// [`XdrError`]: the arguments are malformed. The fields in front of the error are in `part`.
 pub(crate) fn arguments(
     procedure: NfsProcedure,
     bytes: &[u8],
@@ -28,7 +28,7 @@ pub(crate) fn arguments(
         NfsProcedure::Access => {
             let it: AccessArgs<'_> = from_bytes(bytes)?;
             part.pair("fh", handle(it.object));
-            part.pair("access", rights(it.access));
+            part.pair("access", bit_names(access_bits(&it.access)));
         }
         NfsProcedure::Read | NfsProcedure::Write | NfsProcedure::Commit => {
             moving(procedure, bytes, part)?;
@@ -76,7 +76,7 @@ pub(crate) fn arguments(
     Ok(())
 }
 
-/// The arguments of the procedures that move data, or make it durable.
+/// The arguments of READ, WRITE and COMMIT.
 fn moving(procedure: NfsProcedure, bytes: &[u8], part: &mut Part) -> Result<(), XdrError> {
     let mut range = |file, offset: u64, count: u32| {
         part.pair("fh", handle(file));
@@ -92,10 +92,10 @@ fn moving(procedure: NfsProcedure, bytes: &[u8], part: &mut Part) -> Result<(), 
             range(it.file, it.offset, it.count);
         }
         _ => {
-            // The data itself is not looked at, wherever it is.
+            // The head is enough: the data may be in a chunk, and no line shows it.
             let it = WriteHead::decode(&mut Decoder::new(bytes))?;
             range(it.file, it.offset, it.count);
-            part.pair("stable", stable(it.stable));
+            part.pair("stable", it.stable.to_string());
             if it.length != it.count {
                 part.pair("data", it.length);
             }
@@ -104,7 +104,7 @@ fn moving(procedure: NfsProcedure, bytes: &[u8], part: &mut Part) -> Result<(), 
     Ok(())
 }
 
-/// The arguments of the procedures that make something.
+/// The arguments of CREATE, MKDIR, SYMLINK and MKNOD.
 fn making(
     procedure: NfsProcedure,
     bytes: &[u8],
@@ -152,10 +152,10 @@ fn making(
     Ok(())
 }
 
-/// As [`arguments`], of NFSACL.
+/// The same for NFSACL.
 ///
 /// # Errors
-/// As [`arguments`].
+/// [`XdrError`], as of [`arguments`].
 pub(crate) fn acl_arguments(
     procedure: nfsacl3::AclProcedure,
     bytes: &[u8],
@@ -166,7 +166,7 @@ pub(crate) fn acl_arguments(
         nfsacl3::AclProcedure::Getacl => {
             let it: nfsacl3::GetaclArgs<'_> = from_bytes(bytes)?;
             part.pair("fh", handle(it.object));
-            part.pair("parts", acl_parts(it.parts));
+            part.pair("parts", bit_names(nfsacl3::part::bits(&it.parts)));
         }
         nfsacl3::AclProcedure::Setacl => {
             let it: nfsacl3::SetaclArgs<'_> = from_bytes(bytes)?;
@@ -201,27 +201,18 @@ fn set_attributes(set: &SetAttributes, part: &mut Part) {
                 part.pair(key, "server");
             }
             SetTime::Client(value) => {
-                part.pair(key, time(value));
+                part.pair(key, value.to_string());
             }
         }
     }
 }
 
 fn mknod(what: &MknodData, part: &mut Part) {
-    let (type_made, set, device) = match what {
-        MknodData::CharacterDevice(set, device) => {
-            (FileType::CharacterDevice, Some(set), Some(device))
-        }
-        MknodData::BlockDevice(set, device) => (FileType::BlockDevice, Some(set), Some(device)),
-        MknodData::Socket(set) => (FileType::Socket, Some(set), None),
-        MknodData::Fifo(set) => (FileType::Fifo, Some(set), None),
-        MknodData::Other(other) => (*other, None, None),
-    };
-    part.pair("type", kind(type_made));
-    if let Some(device) = device {
-        part.pair("device", format!("{}:{}", device.major, device.minor));
+    part.pair("type", what.file_type().to_string());
+    if let Some(device) = what.device() {
+        part.pair("device", device.to_string());
     }
-    if let Some(set) = set {
-        set_attributes(set, part);
+    if let Some(attributes) = what.attributes() {
+        set_attributes(attributes, part);
     }
 }

@@ -1,6 +1,6 @@
 //! The results of NFSv3 and NFSACL.
 
-use super::{Reading, acls, handle, kind, rights, stable, time};
+use super::{Reading, acls, bit_names, handle};
 use crate::limits::LIST_SHOWN_MAX;
 use crate::line::Part;
 use gannet_wire::Hex;
@@ -8,10 +8,10 @@ use gannet_wire::nfs3::*;
 use gannet_wire::nfsacl3;
 use gannet_wire::xdr::{Decode, Decoder, XdrError, from_bytes};
 
-/// Appends what the results `bytes` of `procedure` say: status and main results to `part`, attributes to `parts`.
+/// Appends the fields of the results `bytes` of `procedure`: status and main results to `part`, attributes to `parts`.
 ///
 /// # Errors
-/// They are malformed; what could be read is there.
+/// [`XdrError`]: the results are malformed. The fields in front of the error are in `part`.
 pub(crate) fn results(
     procedure: NfsProcedure,
     bytes: &[u8],
@@ -25,7 +25,7 @@ pub(crate) fn results(
             if let Ok(it) = status(from_bytes::<GetattrResult>(bytes)?, part).map_err(drop) {
                 attributes(Some(it), parts);
                 part.pair("links", it.link_count).pair("used", it.used);
-                part.pair("mtime", time(it.modify_time));
+                part.pair("mtime", it.modify_time.to_string());
             }
         }
         NfsProcedure::Setattr | NfsProcedure::Remove | NfsProcedure::Rmdir => {
@@ -41,7 +41,7 @@ pub(crate) fn results(
         },
         NfsProcedure::Access => match status(from_bytes::<AccessResult>(bytes)?, part) {
             Ok(it) => {
-                part.pair("access", rights(it.access));
+                part.pair("access", bit_names(access_bits(&it.access)));
                 attributes(it.attributes, parts);
             }
             Err(it) => attributes(it, parts),
@@ -75,7 +75,7 @@ pub(crate) fn results(
     Ok(())
 }
 
-/// The results of the procedures that give names to objects.
+/// The results of CREATE, MKDIR, SYMLINK, MKNOD, RENAME and LINK.
 fn named(
     procedure: NfsProcedure,
     bytes: &[u8],
@@ -104,7 +104,7 @@ fn named(
     Ok(())
 }
 
-/// The results of the procedures that move data.
+/// The results of READLINK, READ, WRITE and COMMIT.
 fn moved(
     procedure: NfsProcedure,
     bytes: &[u8],
@@ -129,7 +129,7 @@ fn moved(
             }
             Err(it) => attributes(it, parts),
         },
-        // The data itself is not looked at, wherever it is.
+        // The head is enough: the data may be in a chunk, and no line shows it.
         NfsProcedure::Read => match status(ReadHeadResult::decode(&mut Decoder::new(bytes))?, part)
         {
             Ok(it) => {
@@ -144,7 +144,7 @@ fn moved(
         NfsProcedure::Write => match status(from_bytes::<WriteResult>(bytes)?, part) {
             Ok(it) => {
                 part.pair("count", it.count);
-                part.pair("committed", stable(it.committed));
+                part.pair("committed", it.committed.to_string());
                 part.pair("verf", Hex(&it.verifier).to_string());
                 wcc(it.wcc, parts);
             }
@@ -161,7 +161,7 @@ fn moved(
     Ok(())
 }
 
-/// The results of the procedures that describe a file system.
+/// The results of FSSTAT, FSINFO and PATHCONF.
 fn file_system(
     procedure: NfsProcedure,
     bytes: &[u8],
@@ -195,10 +195,10 @@ fn file_system(
     Ok(())
 }
 
-/// As [`results`], of NFSACL.
+/// The same for NFSACL.
 ///
 /// # Errors
-/// As [`results`].
+/// [`XdrError`], as of [`results`].
 pub(crate) fn acl_results(
     procedure: nfsacl3::AclProcedure,
     bytes: &[u8],
@@ -224,7 +224,7 @@ pub(crate) fn acl_results(
     Ok(())
 }
 
-/// Appends the status; the good or the bad side of the result.
+/// Appends the status; returns the results, or the attributes of a failure.
 fn status<T, E: Copy>(result: Result<T, Failed<E>>, part: &mut Part) -> Result<T, E> {
     match result {
         Ok(value) => {
@@ -232,7 +232,7 @@ fn status<T, E: Copy>(result: Result<T, Failed<E>>, part: &mut Part) -> Result<T
             Ok(value)
         }
         Err(failed) => {
-            part.word("status", format!("{:?}", failed.status));
+            part.word("status", failed.status.to_string());
             Err(failed.body)
         }
     }
@@ -243,14 +243,14 @@ fn attributes(attributes: PostOpAttributes, parts: &mut Vec<Part>) {
         return;
     };
     let mut part = Part::new("attributes");
-    part.word("type", kind(it.kind));
+    part.word("type", it.kind.to_string());
     part.word("mode", format!("{:04o}", it.mode & 0o7777));
     part.pair("uid", it.uid).pair("gid", it.gid);
     part.pair("size", it.size).pair("fileid", it.fileid);
     parts.push(part);
 }
 
-/// As [`attributes`], with the size before if it was another.
+/// Appends the attributes after an operation, and the size before if it was another.
 fn wcc(wcc: WccData, parts: &mut Vec<Part>) {
     attributes(wcc.after, parts);
     if let (Some(before), Some(after), Some(part)) = (wcc.before, wcc.after, parts.last_mut())
@@ -260,7 +260,7 @@ fn wcc(wcc: WccData, parts: &mut Vec<Part>) {
     }
 }
 
-/// Appends how many entries a page has, and the first and last names; all names if everything is wanted.
+/// Appends the number of entries of a page, and the first and last names; all names if the reading is verbose.
 fn listing<'a, T: Decode<'a> + Copy>(
     page: &DirectoryListing<'a, T>,
     reading: Reading,

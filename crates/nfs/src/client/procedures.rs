@@ -325,14 +325,15 @@ impl Client {
         attributes: &SetAttributes,
     ) -> Result<Found, Error> {
         let set = set_attributes_to_wire(attributes)?;
-        let device = |major, minor| nfs3::Device { major, minor };
         let what = match kind {
-            NodeKind::BlockDevice(major, minor) => {
-                nfs3::MknodData::BlockDevice(set, device(major, minor))
-            }
-            NodeKind::CharacterDevice(major, minor) => {
-                nfs3::MknodData::CharacterDevice(set, device(major, minor))
-            }
+            NodeKind::BlockDevice(major, minor) => nfs3::MknodData::BlockDevice {
+                attributes: set,
+                device: nfs3::Device { major, minor },
+            },
+            NodeKind::CharacterDevice(major, minor) => nfs3::MknodData::CharacterDevice {
+                attributes: set,
+                device: nfs3::Device { major, minor },
+            },
             NodeKind::Socket => nfs3::MknodData::Socket(set),
             NodeKind::Fifo => nfs3::MknodData::Fifo(set),
         };

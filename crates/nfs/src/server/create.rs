@@ -79,12 +79,14 @@ pub(super) async fn mknod<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut R
         Err(status) => return put_refused(reply, status),
     };
     let (kind, attributes) = match args.what {
-        MknodData::CharacterDevice(set, device) => {
-            (NodeKind::CharacterDevice(device.major, device.minor), set)
-        }
-        MknodData::BlockDevice(set, device) => {
-            (NodeKind::BlockDevice(device.major, device.minor), set)
-        }
+        MknodData::CharacterDevice { attributes, device } => (
+            NodeKind::CharacterDevice(device.major, device.minor),
+            attributes,
+        ),
+        MknodData::BlockDevice { attributes, device } => (
+            NodeKind::BlockDevice(device.major, device.minor),
+            attributes,
+        ),
         MknodData::Socket(set) => (NodeKind::Socket, set),
         MknodData::Fifo(set) => (NodeKind::Fifo, set),
         MknodData::Other(_) => return put_refused(reply, Status::Badtype),

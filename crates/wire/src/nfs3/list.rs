@@ -1,14 +1,15 @@
-//! XDR's optional lists (`*next`), decoded iteratively; the directory listings made of them.
+//! XDR's lists of optional elements (`*next`, RFC 4506 section 4.19), decoded iteratively, and the directory listings
+//! made of them.
 
 use super::{FileHandle, Name, PostOpAttributes};
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, Print, XdrError, print_field, record};
 use core::fmt;
 use core::marker::PhantomData;
 
-/// A list of which each element says whether another follows.
+/// A list with a flag in front of each element, and one behind the last. It prints the number of its elements.
 ///
-/// A decoded one is a checked stretch of the message, read again by [`List::iter`]; so a list costs no memory
-/// whatever its length. Elements are never empty, so a list is bounded by its message.
+/// A decoded list is a checked part of the message, which [`List::iter`] decodes again. So a list costs no memory,
+/// whatever its length. Elements are never empty, so the message bounds the list.
 #[derive(Clone, Copy)]
 pub struct List<'a, T> {
     content: Content<'a, T>,
@@ -16,20 +17,20 @@ pub struct List<'a, T> {
 
 #[derive(Clone, Copy)]
 enum Content<'a, T> {
-    /// Elements of a list yet to be sent.
+    /// The elements of a list to send.
     Values(&'a [T]),
-    /// Elements of a received list, each behind its flag word, without the last flag.
+    /// The encoded elements of a received list, each behind its flag, without the last flag.
     Wire(&'a [u8], PhantomData<T>),
 }
 
 impl<'a, T: Copy> List<'a, T> {
-    /// A list to send.
+    /// A list to send, of these elements.
     pub const fn new(values: &'a [T]) -> List<'a, T> {
         let content = Content::Values(values);
         List { content }
     }
 
-    /// Its elements, in order.
+    /// The elements, in order.
     pub fn iter(&self) -> ListIter<'a, T> {
         ListIter {
             content: self.content,
@@ -64,7 +65,7 @@ impl<'a, T: Decode<'a> + Copy> Iterator for ListIter<'a, T> {
             }
             Content::Wire(bytes, _) => {
                 let mut decoder = Decoder::new(bytes);
-                // The whole list was checked when it was decoded: this fails at its end alone.
+                // Decoding has checked the whole list, so this fails only at its end.
                 decoder.u32().ok()?;
                 let value = T::decode(&mut decoder).ok()?;
                 *bytes = decoder.remaining();
@@ -113,45 +114,76 @@ impl<'a, T: Decode<'a> + Copy + fmt::Debug> fmt::Debug for List<'a, T> {
     }
 }
 
+impl<'a, T: Decode<'a> + Copy> Print for List<'a, T> {
+    fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.iter().count())
+    }
+}
+
 record! {
-    /// An entry of a READDIR listing (`entry3`).
-    Entry<'a> {
-        /// Number of the object.
+    /// An entry of a READDIR listing (`entry3`, RFC 1813 section 3.3.16).
+    Entry<'a> = "entry3" {
+        /// The number of the object in its file system.
         fileid: u64,
-        /// Its name.
+        /// The name of the object in the directory.
         name: Name<'a>,
-        /// The position after it.
+        /// The position behind the entry.
         cookie: u64,
     }
 }
 
 record! {
-    /// An entry of a READDIRPLUS listing (`entryplus3`).
-    EntryPlus<'a> {
-        /// Number of the object.
+    /// An entry of a READDIRPLUS listing (`entryplus3`, RFC 1813 section 3.3.17).
+    EntryPlus<'a> = "entryplus3" {
+        /// The number of the object in its file system.
         fileid: u64,
-        /// Its name.
+        /// The name of the object in the directory.
         name: Name<'a>,
-        /// The position after it.
+        /// The position behind the entry.
         cookie: u64,
         /// The object's attributes.
-        attributes: PostOpAttributes,
-        /// The object's handle.
-        handle: Option<FileHandle<'a>>,
+        attributes: PostOpAttributes as "name_attributes",
+        /// The object's handle, if the server gives it (`post_op_fh3`).
+        handle: Option<FileHandle<'a>> as "name_handle",
     }
 }
 
-/// A page of a directory (`READDIR3resok`, `READDIRPLUS3resok`).
+/// A page of a directory (`READDIR3resok`, RFC 1813 section 3.3.16; `READDIRPLUS3resok`, section 3.3.17).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DirectoryListing<'a, T: Decode<'a> + Copy> {
     /// The directory's own attributes.
     pub attributes: PostOpAttributes,
-    /// To be sent back with a cookie of this page.
+    /// The verifier that the client sends back with a cookie of this page.
     pub verifier: [u8; 8],
-    /// The entries.
+    /// The entries, in the order of the directory.
     pub entries: List<'a, T>,
-    /// Nothing comes after the last entry.
+    /// The last entry is the last of the directory.
     pub eof: bool,
+}
+
+/// An entry of a directory listing: the type of the elements of a [`DirectoryListing`].
+trait ListingEntry {
+    /// The name of the results that consist of such entries.
+    const RESULTS: &'static str;
+}
+
+impl ListingEntry for Entry<'_> {
+    const RESULTS: &'static str = "READDIR3resok";
+}
+
+impl ListingEntry for EntryPlus<'_> {
+    const RESULTS: &'static str = "READDIRPLUS3resok";
+}
+
+impl<'a, T: ListingEntry + Decode<'a> + Copy> fmt::Display for DirectoryListing<'a, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(T::RESULTS)?;
+        let mut gap = " ";
+        print_field(f, &mut gap, "dir_attributes", &self.attributes)?;
+        print_field(f, &mut gap, "cookieverf", &self.verifier)?;
+        print_field(f, &mut gap, "entries", &self.entries)?;
+        print_field(f, &mut gap, "eof", &self.eof)
+    }
 }
 
 impl<'a, T: Decode<'a> + Encode + Copy> Encode for DirectoryListing<'a, T> {

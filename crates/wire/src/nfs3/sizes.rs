@@ -1,42 +1,52 @@
-//! How long calls and replies can get: what a requester has to provide room for (RFC 8166 section 4.3.2).
+//! The largest sizes of calls and replies, for which a requester has to provide room (RFC 8166 section 4.3.2).
 
 use super::{Attributes, DATA_MAX, HANDLE_MAX, NfsProcedure};
+use crate::rpc::ACCEPTED_HEADER_LEN;
 
-/// An accepted reply's header with an empty verifier, and the status word.
-const REPLY_HEAD: usize = 24 + 4;
-const POST_OP: usize = 4 + Attributes::LEN;
-const WCC: usize = 4 + 24 + POST_OP;
-const HANDLE: usize = 4 + HANDLE_MAX;
+/// Bytes of a word, of a hyper integer, of a time, of a verifier.
+const WORD: usize = 4;
+const HYPER: usize = 8;
+const TIME: usize = 2 * WORD;
+const VERIFIER: usize = 8;
 
-/// Longest arguments of any procedure in bytes: a WRITE with all the data it may have.
-pub const ARGUMENTS_MAX: usize = HANDLE + 8 + 4 + 4 + 4 + DATA_MAX;
+/// Bytes of an accepted reply's header with an empty verifier, and of the status word.
+const REPLY_HEAD: usize = ACCEPTED_HEADER_LEN + WORD;
+/// Bytes of the longest `post_op_attr`.
+const POST_OP: usize = WORD + Attributes::LEN;
+/// Bytes of the longest `wcc_data`: size and two times before, attributes after.
+const WCC: usize = WORD + HYPER + 2 * TIME + POST_OP;
+/// Bytes of the longest file handle.
+const HANDLE: usize = WORD + HANDLE_MAX;
 
-/// The longest reply to `procedure` in bytes, the RPC header included.
+/// Bytes of the longest arguments of any procedure: of a WRITE of [`DATA_MAX`] bytes.
+pub const ARGUMENTS_MAX: usize = HANDLE + HYPER + 3 * WORD + DATA_MAX;
+
+/// Bytes of the longest reply to `procedure`, the RPC header included.
 ///
-/// `room` is what bounds the variable part: READ's count, READDIR's count, READDIRPLUS's maximum count, READLINK's
-/// longest path. The others ignore it.
+/// `room` bounds the variable part: READ's count, READDIR's count, READDIRPLUS's maxcount, READLINK's longest path. The
+/// other procedures ignore it.
 pub const fn reply_max(procedure: NfsProcedure, room: u32) -> usize {
     let room = room as usize;
     match procedure {
-        NfsProcedure::Null => 24,
+        NfsProcedure::Null => ACCEPTED_HEADER_LEN,
         NfsProcedure::Getattr => REPLY_HEAD + Attributes::LEN,
         NfsProcedure::Setattr | NfsProcedure::Remove | NfsProcedure::Rmdir => REPLY_HEAD + WCC,
         NfsProcedure::Lookup => REPLY_HEAD + HANDLE + 2 * POST_OP,
-        NfsProcedure::Access => REPLY_HEAD + POST_OP + 4,
-        NfsProcedure::Readlink => REPLY_HEAD + POST_OP + 4 + room.next_multiple_of(4),
-        NfsProcedure::Read => REPLY_HEAD + POST_OP + 12 + room.next_multiple_of(4),
-        NfsProcedure::Write => REPLY_HEAD + WCC + 16,
+        NfsProcedure::Access => REPLY_HEAD + POST_OP + WORD,
+        NfsProcedure::Readlink => REPLY_HEAD + POST_OP + WORD + room.next_multiple_of(WORD),
+        NfsProcedure::Read => REPLY_HEAD + POST_OP + 3 * WORD + room.next_multiple_of(WORD),
+        NfsProcedure::Write => REPLY_HEAD + WCC + 2 * WORD + VERIFIER,
         NfsProcedure::Create
         | NfsProcedure::Mkdir
         | NfsProcedure::Symlink
-        | NfsProcedure::Mknod => REPLY_HEAD + 4 + HANDLE + POST_OP + WCC,
+        | NfsProcedure::Mknod => REPLY_HEAD + WORD + HANDLE + POST_OP + WCC,
         NfsProcedure::Rename => REPLY_HEAD + 2 * WCC,
         NfsProcedure::Link => REPLY_HEAD + POST_OP + WCC,
         // The count is for all of the results, but Linux's server applies it to the entries alone.
-        NfsProcedure::Readdir | NfsProcedure::Readdirplus => REPLY_HEAD + POST_OP + 8 + room,
-        NfsProcedure::Fsstat => REPLY_HEAD + POST_OP + 6 * 8 + 4,
-        NfsProcedure::Fsinfo => REPLY_HEAD + POST_OP + 7 * 4 + 8 + 8 + 4,
-        NfsProcedure::Pathconf => REPLY_HEAD + POST_OP + 2 * 4 + 4 * 4,
-        NfsProcedure::Commit => REPLY_HEAD + WCC + 8,
+        NfsProcedure::Readdir | NfsProcedure::Readdirplus => REPLY_HEAD + POST_OP + VERIFIER + room,
+        NfsProcedure::Fsstat => REPLY_HEAD + POST_OP + 6 * HYPER + WORD,
+        NfsProcedure::Fsinfo => REPLY_HEAD + POST_OP + 7 * WORD + HYPER + TIME + WORD,
+        NfsProcedure::Pathconf => REPLY_HEAD + POST_OP + 6 * WORD,
+        NfsProcedure::Commit => REPLY_HEAD + WCC + VERIFIER,
     }
 }

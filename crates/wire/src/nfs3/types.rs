@@ -1,11 +1,16 @@
-//! The types that NFSv3's procedures are made of (RFC 1813 section 2.5 and 2.6).
+//! The types that NFSv3's procedures are made of (RFC 1813 sections 2.5 and 2.6).
 
 use super::{HANDLE_MAX, NAME_MAX, PATH_MAX};
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, enumeration, record};
+use crate::xdr::{
+    Decode, Decoder, Encode, Encoder, Octal, Print, Printed, XdrError, enumeration,
+    print_as_display, printed, record,
+};
+use crate::{Hex, NamedBits, printable};
 use core::fmt;
 use core::num::NonZeroU32;
 
-/// A file handle as it lies in a message (`nfs_fh3`): up to [`HANDLE_MAX`] bytes, opaque to clients.
+/// A file handle as it lies in a message (`nfs_fh3`, RFC 1813 section 2.6): up to [`HANDLE_MAX`] bytes, opaque to
+/// clients. It prints as hexadecimal digits.
 ///
 /// A length of 0 is legal XDR and no server's handle: servers answer BADHANDLE, clients refuse it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -13,29 +18,46 @@ pub struct FileHandle<'a>(pub &'a [u8]);
 
 impl fmt::Debug for FileHandle<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        fmt::Display::fmt(self, f)
     }
 }
 
-/// A name in a directory (`filename3`): bytes without a promised encoding, at most [`NAME_MAX`] on decode.
+impl fmt::Display for FileHandle<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&Hex(self.0), f)
+    }
+}
+
+/// A name in a directory (`filename3`, RFC 1813 section 2.6): bytes without a promised encoding, at most [`NAME_MAX`]
+/// on decode. It prints in quotes, with escapes for what could control a terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name<'a>(pub &'a [u8]);
 
-impl fmt::Debug for Name<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", self.0.escape_ascii())
-    }
-}
-
-/// The text of a symbolic link (`nfspath3`), at most [`PATH_MAX`] bytes on decode.
+/// The text of a symbolic link (`nfspath3`, RFC 1813 section 2.6), at most [`PATH_MAX`] bytes on decode. It prints as a
+/// [`Name`] does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Path<'a>(pub &'a [u8]);
 
-impl fmt::Debug for Path<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\"", self.0.escape_ascii())
-    }
+/// Prints bytes in quotes.
+macro_rules! quoted {
+    ($name:ident) => {
+        impl fmt::Debug for $name<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "\"{}\"", self.0.escape_ascii())
+            }
+        }
+
+        impl fmt::Display for $name<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "\"{}\"", printable(self.0))
+            }
+        }
+    };
 }
+
+quoted!(Name);
+quoted!(Path);
+print_as_display!(FileHandle<'_>, Name<'_>, Path<'_>, NamedBits);
 
 macro_rules! bounded_opaque {
     ($name:ident, $max:expr) => {
@@ -59,8 +81,8 @@ bounded_opaque!(FileHandle, HANDLE_MAX);
 bounded_opaque!(Name, NAME_MAX);
 bounded_opaque!(Path, PATH_MAX);
 
-/// Why a procedure failed (`nfsstat3`): never 0, which is success and not one of these. Codes of other versions or
-/// of the future are kept as they came.
+/// The reason for the failure of a procedure (`nfsstat3`, RFC 1813 section 2.6): never 0, which stands for success.
+/// Codes of other versions stay as they came. It prints by the RFC's names, without their prefix.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Nfsstat(NonZeroU32);
 
@@ -72,7 +94,7 @@ macro_rules! statuses {
                 NonZeroU32::new($code).expect("a status of the table is not 0"),
             );)*
 
-            /// Its name in RFC 1813, without the prefix; `None` for a code that is not there.
+            /// The name in RFC 1813, without the prefix; `None` for a code that RFC 1813 does not have.
             pub const fn name(self) -> Option<&'static str> {
                 match self.0.get() {
                     $($code => Some(stringify!($name)),)*
@@ -123,13 +145,19 @@ impl Nfsstat {
         }
     }
 
-    /// Its code.
+    /// The code, as on the wire.
     pub const fn code(self) -> u32 {
         self.0.get()
     }
 }
 
 impl fmt::Debug for Nfsstat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Nfsstat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
             Some(name) => f.write_str(name),
@@ -138,13 +166,23 @@ impl fmt::Debug for Nfsstat {
     }
 }
 
-/// The other side of a result: a status that is not OK, and what the procedure sends along with it.
+/// The result of a procedure that failed (`resfail`): a status that is not OK, and the attributes sent with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failed<E> {
-    /// Why.
+    /// The reason.
     pub status: Nfsstat,
-    /// Attributes or consistency data, as the procedure has it.
+    /// Attributes or consistency data, by the procedure.
     pub body: E,
+}
+
+impl<E: Print> fmt::Display for Failed<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.status)?;
+        if !self.body.is_absent() {
+            write!(f, " {}", Printed(&self.body))?;
+        }
+        Ok(())
+    }
 }
 
 impl<T: Encode, E: Encode> Encode for Result<T, Failed<E>> {
@@ -177,89 +215,121 @@ impl<'a, T: Decode<'a>, E: Decode<'a>> Decode<'a> for Result<T, Failed<E>> {
 }
 
 enumeration! {
-    /// What an object is (`ftype3`).
+    /// The type of an object (`ftype3`, RFC 1813 section 2.6).
     #[allow(missing_docs)] // the names say it
     FileType {
-        Regular = 1,
-        Directory = 2,
-        BlockDevice = 3,
-        CharacterDevice = 4,
-        Symlink = 5,
-        Socket = 6,
-        Fifo = 7,
+        Regular = 1 => "file",
+        Directory = 2 => "dir",
+        BlockDevice = 3 => "blockdev",
+        CharacterDevice = 4 => "chardev",
+        Symlink = 5 => "symlink",
+        Socket = 6 => "socket",
+        Fifo = 7 => "fifo",
     }
 }
 
 enumeration! {
-    /// How durable a WRITE has to be, or became (`stable_how`).
+    /// The durability that a WRITE asks for or has (`stable_how`, RFC 1813 section 3.3.7).
     Stable {
-        /// Perhaps lost in a crash until a COMMIT.
-        Unstable = 0,
-        /// Data, and what is needed to find it.
-        DataSync = 1,
-        /// Data and all attributes.
-        FileSync = 2,
+        /// A crash before the next COMMIT may lose the data.
+        Unstable = 0 => "unstable",
+        /// The data is durable, and so are the attributes needed to find it.
+        DataSync = 1 => "data_sync",
+        /// The data and all attributes are durable.
+        FileSync = 2 => "file_sync",
     }
 }
 
 record! {
-    /// Seconds and nanoseconds since the Unix epoch (`nfstime3`).
+    /// A time since the Unix epoch (`nfstime3`, RFC 1813 section 2.6). It prints as seconds with nine decimals.
     #[derive(PartialOrd, Ord, Hash, Default)]
     Time {
-        /// Seconds, unsigned.
+        /// Whole seconds, unsigned.
         seconds: u32,
-        /// Nanoseconds.
+        /// Nanoseconds after that second, below 10^9 where the sender keeps to the standard.
         nanoseconds: u32,
     }
 }
 
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09}", self.seconds, self.nanoseconds)
+    }
+}
+
 record! {
-    /// The numbers of a device (`specdata3`).
+    /// The numbers of a device (`specdata3`, RFC 1813 section 2.6). It prints as `major:minor`.
     #[derive(Default)]
     Device {
-        /// Major number.
+        /// The major number (specdata1).
         major: u32,
-        /// Minor number.
+        /// The minor number (specdata2).
         minor: u32,
     }
 }
 
-/// The attributes of an object (`fattr3`), 84 bytes.
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.major, self.minor)
+    }
+}
+
+print_as_display!(Nfsstat, Time, Device);
+
+/// The attributes of an object (`fattr3`, RFC 1813 section 2.6), [`Attributes::LEN`] bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
-    /// What it is.
+    /// The type of the object.
     pub kind: FileType,
-    /// Permission bits; others are sent by some servers and mean nothing.
+    /// Permission bits, 0o7777. Some servers send others, which mean nothing.
     pub mode: u32,
-    /// Names it has.
+    /// The number of its hard links.
     pub link_count: u32,
-    /// Owner.
+    /// The number of its owner.
     pub uid: u32,
-    /// Group.
+    /// The number of its group.
     pub gid: u32,
-    /// Bytes.
+    /// Its length in bytes.
     pub size: u64,
-    /// Bytes of disk.
+    /// Bytes of disk that it takes.
     pub used: u64,
-    /// Numbers, of a device.
+    /// The numbers of a device; without meaning for other types.
     pub device: Device,
-    /// The file system.
+    /// The number of its file system.
     pub fsid: u64,
-    /// Its number there.
+    /// Its number in that file system.
     pub fileid: u64,
-    /// Last read.
+    /// The time of the last read.
     pub access_time: Time,
-    /// Last write.
+    /// The time of the last write.
     pub modify_time: Time,
-    /// Last change of anything.
+    /// The time of the last change of data or attributes.
     pub change_time: Time,
 }
 
+printed! {
+    Attributes = "fattr3" {
+        kind as "type",
+        mode as "mode" via Octal,
+        link_count as "nlink",
+        uid,
+        gid,
+        size,
+        used,
+        device as "rdev",
+        fsid,
+        fileid,
+        access_time as "atime",
+        modify_time as "mtime",
+        change_time as "ctime",
+    }
+}
+
 impl Attributes {
-    /// Bytes on the wire.
+    /// Bytes of encoded attributes.
     pub const LEN: usize = 84;
 
-    /// Its words on the wire.
+    /// The words of the encoded attributes.
     #[inline]
     pub fn words(&self) -> [u32; Attributes::LEN / 4] {
         let (size, used) = (halves(self.size), halves(self.used));
@@ -296,7 +366,7 @@ const fn halves(value: u64) -> [u32; 2] {
     [(value >> 32) as u32, (value & 0xffff_ffff) as u32]
 }
 
-/// One append for all words: GETATTR, LOOKUP and directory listings spend most of their encoding here.
+/// Appends all words at once, because GETATTR, LOOKUP and directory listings spend most of their encoding here.
 impl Encode for Attributes {
     #[inline]
     fn encode(&self, encoder: &mut Encoder<'_>) {
@@ -329,51 +399,72 @@ impl Decode<'_> for Attributes {
     }
 }
 
-/// Attributes that a server sends if it can (`post_op_attr`).
+/// Attributes that a server sends if it has them (`post_op_attr`, RFC 1813 section 2.6).
 pub type PostOpAttributes = Option<Attributes>;
 
 record! {
-    /// What weak cache consistency compares (`wcc_attr`).
-    WccAttributes {
-        /// Bytes.
+    /// The attributes that weak cache consistency compares (`wcc_attr`, RFC 1813 section 2.6).
+    WccAttributes = "wcc_attr" {
+        /// The length in bytes.
         size: u64,
-        /// Last write.
-        modify_time: Time,
-        /// Last change.
-        change_time: Time,
+        /// The time of the last write.
+        modify_time: Time as "mtime",
+        /// The time of the last change of data or attributes.
+        change_time: Time as "ctime",
     }
 }
 
 record! {
-    /// Weak cache consistency data (`wcc_data`).
+    /// Weak cache consistency data (`wcc_data`, RFC 1813 section 2.6).
     #[derive(Default)]
-    WccData {
-        /// Before the operation, only if taken atomically with it.
+    WccData = "wcc_data" {
+        /// The attributes before the operation, only if the server took them atomically with it.
         before: Option<WccAttributes>,
-        /// After it, if obtainable.
+        /// The attributes after the operation, if the server has them.
         after: PostOpAttributes,
     }
 }
 
-/// A time to set (`set_atime`, `set_mtime`).
+/// A time to set (`set_atime`, `set_mtime`, RFC 1813 section 2.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SetTime {
-    /// Leave it (DONT_CHANGE).
+    /// DONT_CHANGE (0).
     #[default]
     Keep,
-    /// The server's now (SET_TO_SERVER_TIME).
+    /// SET_TO_SERVER_TIME (1).
     Server,
-    /// This (SET_TO_CLIENT_TIME).
+    /// SET_TO_CLIENT_TIME (2): this time.
     Client(Time),
+}
+
+/// `time_how`.
+mod time_how {
+    pub(super) const DONT_CHANGE: u32 = 0;
+    pub(super) const SET_TO_SERVER_TIME: u32 = 1;
+    pub(super) const SET_TO_CLIENT_TIME: u32 = 2;
+}
+
+impl Print for SetTime {
+    fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SetTime::Keep => f.write_str("-"),
+            SetTime::Server => f.write_str("server"),
+            SetTime::Client(time) => write!(f, "{time}"),
+        }
+    }
+
+    fn is_absent(&self) -> bool {
+        *self == SetTime::Keep
+    }
 }
 
 impl Encode for SetTime {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         match self {
-            SetTime::Keep => encoder.u32(0),
-            SetTime::Server => encoder.u32(1),
+            SetTime::Keep => encoder.u32(time_how::DONT_CHANGE),
+            SetTime::Server => encoder.u32(time_how::SET_TO_SERVER_TIME),
             SetTime::Client(time) => {
-                encoder.u32(2);
+                encoder.u32(time_how::SET_TO_CLIENT_TIME);
                 time.encode(encoder);
             }
         }
@@ -383,39 +474,47 @@ impl Encode for SetTime {
 impl Decode<'_> for SetTime {
     fn decode(decoder: &mut Decoder<'_>) -> Result<Self, XdrError> {
         match decoder.u32()? {
-            0 => Ok(SetTime::Keep),
-            1 => Ok(SetTime::Server),
-            2 => Time::decode(decoder).map(SetTime::Client),
+            time_how::DONT_CHANGE => Ok(SetTime::Keep),
+            time_how::SET_TO_SERVER_TIME => Ok(SetTime::Server),
+            time_how::SET_TO_CLIENT_TIME => Time::decode(decoder).map(SetTime::Client),
             _ => Err(XdrError::Value),
         }
     }
 }
 
 record! {
-    /// Attributes to set (`sattr3`); `None` leaves one as it is.
+    /// Attributes to set (`sattr3`, RFC 1813 section 2.6); `None` leaves one as it is.
     #[derive(Default)]
-    SetAttributes {
-        /// Permission bits.
-        mode: Option<u32>,
-        /// Owner.
+    SetAttributes = "sattr3" {
+        /// Permission bits, 0o7777.
+        mode: Option<u32> as "mode" via Octal,
+        /// The number of the owner.
         uid: Option<u32>,
-        /// Group.
+        /// The number of the group.
         gid: Option<u32>,
-        /// Length.
+        /// The length in bytes: truncates, or extends with zeros.
         size: Option<u64>,
-        /// Last read.
-        access_time: SetTime,
-        /// Last write.
-        modify_time: SetTime,
+        /// The time of the last read.
+        access_time: SetTime as "atime",
+        /// The time of the last write.
+        modify_time: SetTime as "mtime",
     }
 }
 
 record! {
-    /// A name in a directory (`diropargs3`).
-    DirectoryName<'a> {
+    /// A name in a directory (`diropargs3`, RFC 1813 section 2.6).
+    DirectoryName<'a> = "diropargs3" {
         /// The directory.
-        directory: FileHandle<'a>,
+        directory: FileHandle<'a> as "dir",
         /// The name in it.
         name: Name<'a>,
     }
+}
+
+/// The bits of ACCESS (RFC 1813 section 3.3.4), from the least significant on.
+const ACCESS_NAMES: &[&str] = &["read", "lookup", "modify", "extend", "delete", "execute"];
+
+/// Rights of ACCESS by name.
+pub fn access_bits(bits: &u32) -> NamedBits {
+    NamedBits::new(*bits, ACCESS_NAMES)
 }

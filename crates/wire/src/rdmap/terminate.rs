@@ -165,7 +165,7 @@ pub struct TerminateContext {
 
 impl fmt::Display for TerminateContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.header.fmt(f)?;
+        write!(f, "{}", self.header)?;
         if let Some(len) = self.segment_len {
             write!(f, " Length={len}")?;
         }

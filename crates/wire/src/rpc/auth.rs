@@ -51,7 +51,7 @@ pub struct OpaqueAuth<'a> {
 
 impl fmt::Display for OpaqueAuth<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.flavor.fmt(f)?;
+        write!(f, "{}", self.flavor)?;
         if !self.body.is_empty() {
             write!(f, "({} bytes)", self.body.len())?;
         }

@@ -345,7 +345,7 @@ impl fmt::Display for ReplyHeader<'_> {
         write!(f, "RPC REPLY xid={:08x} ", self.xid)?;
         match &self.outcome {
             ReplyOutcome::Accepted { verifier, status } => write!(f, "{status} verf={verifier}"),
-            ReplyOutcome::Denied(rejection) => rejection.fmt(f),
+            ReplyOutcome::Denied(rejection) => write!(f, "{rejection}"),
         }
     }
 }

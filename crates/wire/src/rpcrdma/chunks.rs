@@ -84,7 +84,7 @@ pub struct Chunk<'a>(pub &'a [Segment]);
 impl fmt::Display for Chunk<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let [only] = self.0 {
-            return only.fmt(f);
+            return write!(f, "{only}");
         }
         f.write_str("[")?;
         separated(f, self.0)?;

@@ -78,8 +78,8 @@ impl fmt::Display for PrivateData {
 }
 
 impl PrivateData {
-    /// Finds the block anywhere in the private data of the peer, because other layers may have put theirs around it (RFC
-    /// 8797 section 4). `None` when it is absent or of an unknown version; then [`PrivateData::default`] holds.
+    /// Finds the block anywhere in the private data of the peer, because other layers may have put theirs around it
+    /// (RFC 8797 section 4). `None` when it is absent or of an unknown version; then [`PrivateData::default`] holds.
     pub fn find(bytes: &[u8]) -> Option<PrivateData> {
         let mut windows = bytes.windows(PRIVATE_DATA_LEN);
         let block = windows

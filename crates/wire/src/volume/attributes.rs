@@ -143,13 +143,13 @@ enumeration! {
     /// What a file is: NFSv3's numbers (RFC 1813 section 2.6, `ftype3`).
     #[allow(missing_docs)] // the names say it
     FileKind {
-        Regular = 1,
-        Directory = 2,
-        BlockDevice = 3,
-        CharacterDevice = 4,
-        Symlink = 5,
-        Socket = 6,
-        Fifo = 7,
+        Regular = 1 => "file",
+        Directory = 2 => "dir",
+        BlockDevice = 3 => "blockdev",
+        CharacterDevice = 4 => "chardev",
+        Symlink = 5 => "symlink",
+        Socket = 6 => "socket",
+        Fifo = 7 => "fifo",
     }
 }
 

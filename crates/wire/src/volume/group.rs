@@ -1,6 +1,6 @@
 //! Groups of I/O servers: a file lies within one. There is only one of them yet.
 
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, UnknownItem, XdrError};
 
 /// The group that all I/O servers are in, as a number. Layouts and what the manager tells of servers name it, so that
 /// others can come without another version of all that lies on disks; until then others are refused.
@@ -18,7 +18,7 @@ impl Decode<'_> for OnlyGroup {
         match decoder.u32()? {
             0 => Ok(OnlyGroup),
             number => Err(XdrError::Unknown {
-                what: "group of I/O servers",
+                item: UnknownItem::ServerGroup,
                 number,
             }),
         }

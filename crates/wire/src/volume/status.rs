@@ -90,11 +90,11 @@ enumeration! {
     /// How durable a WRITE must be, as NFSv3's `stable_how`.
     Stability {
         /// Perhaps lost in a crash until a COMMIT.
-        Unstable = 0,
+        Unstable = 0 => "unstable",
         /// Data, and what is needed to find it.
-        DataSync = 1,
+        DataSync = 1 => "data_sync",
         /// Data and all attributes.
-        FileSync = 2,
+        FileSync = 2 => "file_sync",
     }
 }
 

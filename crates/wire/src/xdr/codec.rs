@@ -1,27 +1,30 @@
-//! How values become XDR and XDR becomes values; the macro that writes both for a plain record.
+//! Values to XDR and back, and the macros that write both for plain records and enumerations.
 
 use crate::xdr::{Decoder, Encoder, XdrError};
 use alloc::vec::Vec;
 
 /// A value that can be written as XDR.
 pub trait Encode {
-    /// Appends it.
+    /// Appends the value.
     fn encode(&self, encoder: &mut Encoder<'_>);
 }
 
 /// A value that can be read from XDR, borrowing what it can from the message.
 pub trait Decode<'a>: Sized {
-    /// Takes it off the front.
+    /// Takes a value off the front of `decoder`.
     ///
     /// # Errors
-    /// The bytes are not such a value.
+    /// - [`XdrError::Short`]: the bytes end within the value.
+    /// - [`XdrError::TooLong`]: a variable length exceeds the bound of its type.
+    /// - [`XdrError::Bool`]: a boolean, or the flag of an optional item, is neither 0 nor 1.
+    /// - [`XdrError::Value`], [`XdrError::Unknown`]: a number is outside of its type.
     fn decode(decoder: &mut Decoder<'a>) -> Result<Self, XdrError>;
 }
 
-/// The one value that `bytes` are, to the last of them.
+/// The one value that all of `bytes` encode.
 ///
 /// # Errors
-/// The bytes are not such a value, or something follows it.
+/// Those of [`Decode::decode`], and [`XdrError::Trailing`]: bytes follow the value.
 pub fn from_bytes<'a, T: Decode<'a>>(bytes: &'a [u8]) -> Result<T, XdrError> {
     let mut decoder = Decoder::new(bytes);
     let value = T::decode(&mut decoder)?;
@@ -29,7 +32,7 @@ pub fn from_bytes<'a, T: Decode<'a>>(bytes: &'a [u8]) -> Result<T, XdrError> {
     Ok(value)
 }
 
-/// The XDR of a value, in memory of its own.
+/// The XDR of a value, in a new `Vec`.
 pub fn to_bytes(value: &impl Encode) -> Vec<u8> {
     let mut bytes = Vec::new();
     value.encode(&mut Encoder::new(&mut bytes));
@@ -104,7 +107,7 @@ impl Decode<'_> for bool {
     }
 }
 
-/// Eight opaque bytes: the verifiers.
+/// The verifiers of NFS.
 impl Encode for [u8; 8] {
     #[inline]
     fn encode(&self, encoder: &mut Encoder<'_>) {
@@ -140,8 +143,25 @@ impl<'a, T: Decode<'a>> Decode<'a> for Option<T> {
     }
 }
 
-/// Declares a struct whose XDR form is that of its fields, one after the other.
+/// Declares a struct whose XDR form is that of its fields, one after the other, and which prints by their names:
+///
+/// ```text
+/// record! { Type<'a> = "NAME" { field: FieldType, other: u32 as "key" via wrapper, } }
+/// ```
+///
+/// A record without a name and without lifetime has no printer.
 macro_rules! record {
+    ($(#[$meta:meta])* $name:ident = $wire:literal {
+        $($(#[$note:meta])* $field:ident: $type:ty $(as $key:literal $(via $wrapper:ident)?)?,)*
+    }) => {
+        $crate::xdr::record! {
+            $(#[$meta])* $name { $($(#[$note])* $field: $type,)* }
+        }
+
+        $crate::xdr::printed! {
+            $name = $wire { $($field $(as $key $(via $wrapper)?)?,)* }
+        }
+    };
     ($(#[$meta:meta])* $name:ident { $($(#[$note:meta])* $field:ident: $type:ty,)* }) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,8 +183,8 @@ macro_rules! record {
             }
         }
     };
-    ($(#[$meta:meta])* $name:ident<$life:lifetime> {
-        $($(#[$note:meta])* $field:ident: $type:ty,)*
+    ($(#[$meta:meta])* $name:ident<$life:lifetime> = $wire:literal {
+        $($(#[$note:meta])* $field:ident: $type:ty $(as $key:literal $(via $wrapper:ident)?)?,)*
     }) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,12 +205,18 @@ macro_rules! record {
                 Ok($name { $($field: $crate::xdr::Decode::decode(decoder)?,)* })
             }
         }
+
+        $crate::xdr::printed! {
+            $name<$life> = $wire { $($field $(as $key $(via $wrapper)?)?,)* }
+        }
     };
 }
 
-/// Declares an enum whose XDR form is its number; other numbers are refused.
+/// Declares an enum whose XDR form is its number and which prints as a word; other numbers are refused.
 macro_rules! enumeration {
-    ($(#[$meta:meta])* $name:ident { $($(#[$note:meta])* $variant:ident = $code:literal,)* }) => {
+    ($(#[$meta:meta])* $name:ident {
+        $($(#[$note:meta])* $variant:ident = $code:literal => $word:literal,)*
+    }) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u32)]
@@ -212,6 +238,14 @@ macro_rules! enumeration {
                 }
             }
         }
+
+        impl core::fmt::Display for $name {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                f.write_str(match self { $($name::$variant => $word,)* })
+            }
+        }
+
+        $crate::xdr::print_as_display!($name);
     };
 }
 

@@ -51,7 +51,8 @@ proptest! {
         }
         let device = Device { major, minor };
         for what in [
-            MknodData::CharacterDevice(set, device), MknodData::BlockDevice(set, device),
+            MknodData::CharacterDevice { attributes: set, device },
+            MknodData::BlockDevice { attributes: set, device },
             MknodData::Socket(set), MknodData::Fifo(set), MknodData::Other(FileType::Regular),
             MknodData::Other(FileType::Directory), MknodData::Other(FileType::Symlink),
         ] {

@@ -160,7 +160,7 @@ fn arguments_have_the_order_of_the_specification() {
     let (attributes, device) = (SetAttributes::default(), Device { major: 8, minor: 1 });
     let node = MknodArgs {
         place: place(b"a"),
-        what: MknodData::BlockDevice(attributes, device),
+        what: MknodData::BlockDevice { attributes, device },
     };
     let words = format!("{from} 00000003 {no_attributes} 00000008 00000001");
     check(&node, &bytes_of(&words));
