@@ -2,9 +2,11 @@
 
 mod arrows;
 mod banned;
+mod commits;
 mod documents;
 mod lengths;
 mod names;
+mod prose;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -73,11 +75,13 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
                 banned::check(&source, &mut findings);
                 names.check(&source, &mut findings);
             }
+            Some("md") => prose::check(file, &read(&full)?, &mut findings),
             Some("toml" | "sh") => banned::check_promises(file, &read(&full)?, &mut findings),
             _ => {}
         }
     }
     documents::check(root, &files, &mut findings)?;
+    commits::check(root, &mut findings)?;
     findings.sort();
     Ok(findings)
 }

@@ -14,8 +14,8 @@ const ROW_ELEMENTS: u32 = 1024;
 const ROWS: u32 = 768;
 const GAIN: &str = "As 6.3: the paper's RDMA is slower than the same parts are here, and its measurement did not \
     separate TCP from the file system.";
-const HINTS: &str = "By section 5's numbers (120 us and 4.1 us a page), a parent of 96 MiB takes as long as its \
-    768 rows of 64 KiB. That is 101 and 108 ms without deregistration, because rows and gaps are \
+const HINTS: &str = "By section 5's numbers (120 us and 4.1 us a page), a parent of 96 MiB takes as long as 768 \
+    rows of 64 KiB. That is 101 and 108 ms without deregistration, because rows and gaps are \
     long. Our cache keeps memory of powers of two, 128 MiB here. The paper's gain does not \
     follow from its primitive row.";
 const THREE: &str =
