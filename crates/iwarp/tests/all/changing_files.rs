@@ -1,4 +1,4 @@
-//! Somebody cuts files short, rewrites and lengthens them while they are being sent, over real sockets: from the
+//! Files are cut short, rewritten and lengthened while they are being sent, over real sockets: from the
 //! kernel's page cache, and so from a mapping when there are no CRCs.
 
 use super::conformance::{DiskFile, config};
@@ -19,7 +19,7 @@ const ROUNDS: usize = 200;
 const OLD: u8 = 1;
 const NEW: u8 = 2;
 
-/// Waits until `endpoint` has done something, which must have gone well.
+/// Waits for completions of `endpoint`, which must all be successes.
 async fn done(endpoint: &Connected) -> Result<Vec<Done>, Disconnected> {
     let mut completions = Vec::new();
     next_completions(&**endpoint, &mut completions).await?;
@@ -55,7 +55,7 @@ pub(crate) fn address_of(region: &Region) -> RemoteAddress {
     }
 }
 
-/// Reads and Writes of a whole file, of which somebody on another thread changes the bytes by `change`.
+/// Reads and Writes of a whole file, whose bytes another thread changes by `change`.
 fn check(crc: bool, change: fn(&DiskFile, usize)) {
     let file = tempfile::tempfile().unwrap();
     file.write_all_at(&vec![OLD; LEN], 0).unwrap();
@@ -134,19 +134,19 @@ fn empty(file: &DiskFile, _round: usize) {
 }
 
 #[test]
-fn a_file_that_is_cut_short_leaves_zeros_and_the_stream_lives() {
+fn a_file_that_is_cut_short_sends_zeros_and_the_stream_lasts() {
     check(false, cut_short);
     check(true, cut_short);
 }
 
 #[test]
-fn a_file_that_is_rewritten_leaves_old_or_new_bytes_and_the_stream_lives() {
+fn a_file_that_is_rewritten_sends_old_or_new_bytes_and_the_stream_lasts() {
     check(false, rewrite);
     check(true, rewrite);
 }
 
 #[test]
-fn a_file_that_is_empty_leaves_zeros_and_the_stream_lives() {
+fn a_file_that_is_empty_sends_zeros_and_the_stream_lasts() {
     check(false, empty);
     check(true, empty);
 }

@@ -1,4 +1,4 @@
-//! Who polls for a Read takes bytes off the stream itself, between those that the connection's task takes.
+//! A task that polls for a Read takes bytes off the stream itself, between those that the connection's task takes.
 
 use crate::changing_files::address_of;
 use gannet_fabric::{
@@ -38,7 +38,7 @@ fn options() -> ConnectOptions {
 
 /// A peer on a thread of its own, whose memory can be read.
 fn served(crc: bool) -> (SocketAddr, RemoteAddress) {
-    let (tell, told) = mpsc::channel();
+    let (sender, served) = mpsc::channel();
     std::thread::spawn(move || {
         block_on(|runtime| async move {
             let provider = provider(&runtime, crc);
@@ -48,7 +48,8 @@ fn served(crc: bool) -> (SocketAddr, RemoteAddress) {
             let region = domain.register(memory, Access::RemoteRead, Scope::Domain);
             let region = region.unwrap();
             let RemoteAddress { key, offset } = address_of(&region);
-            tell.send((listener.local_address(), key.0, offset))
+            sender
+                .send((listener.local_address(), key.0, offset))
                 .unwrap();
             let incoming = listener.accept().await.unwrap();
             let _endpoint = incoming.accept(options()).await.unwrap();
@@ -56,7 +57,7 @@ fn served(crc: bool) -> (SocketAddr, RemoteAddress) {
         })
         .unwrap();
     });
-    let (address, key, offset) = told.recv().unwrap();
+    let (address, key, offset) = served.recv().unwrap();
     let key = RemoteKey(key);
     (address, RemoteAddress { key, offset })
 }
@@ -114,11 +115,11 @@ fn check(crc: bool) {
 }
 
 #[test]
-fn answers_come_whole_to_who_polls() {
+fn a_polling_task_gets_whole_answers() {
     check(false);
 }
 
 #[test]
-fn answers_come_whole_to_who_polls_with_crcs() {
+fn a_polling_task_gets_whole_answers_with_crcs() {
     check(true);
 }

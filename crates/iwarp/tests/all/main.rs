@@ -5,5 +5,6 @@
 mod allocations;
 mod changing_files;
 mod conformance;
+mod hostile;
 mod looking;
-mod strangers;
+
