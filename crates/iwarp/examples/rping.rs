@@ -1,4 +1,4 @@
-//! The ping of the RDMA world, as librdmacm's `rping`: the client tells where its buffer is, the
+//! The ping of the RDMA world, as librdmacm's `rping`: the client advertises its buffer, the
 //! server reads it, and writes it back to another one; then the client compares.
 //!
 //! ```text
@@ -117,7 +117,10 @@ async fn client(runtime: Handle, address: SocketAddr) -> Result<(), Failure> {
         let target = peer.register(vec![0; SIZE], Access::RemoteWrite)?;
         peer.advertise(&target)?;
         peer.next_message().await?.ok_or("the server closed")?;
-        let echoed = target.deregister().await?.ok_or("the buffer is gone")?;
+        let echoed = target
+            .deregister()
+            .await?
+            .ok_or("the region returned no buffer")?;
         if *echoed != *text {
             return Err("the echo differs".into());
         }
@@ -127,7 +130,7 @@ async fn client(runtime: Handle, address: SocketAddr) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What rping sends: a number, then letters that move on by one each round.
+/// The text of a round, as rping's: a number, then letters that move on by one each round.
 fn ping_text(round: usize) -> Vec<u8> {
     let mut text = format!("rdma-ping-{round}: ").into_bytes();
     let letters = (0..).map(|at| b'A' + ((round + at) % 58) as u8);

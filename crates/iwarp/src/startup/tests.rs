@@ -142,7 +142,7 @@ fn peer_to_peer_agrees_on_how_to_open() {
 }
 
 #[test]
-fn what_the_initiator_cannot_keep_is_told_by_a_terminate() {
+fn a_reply_that_the_initiator_cannot_honour_ends_with_a_terminate() {
     let config = IwarpConfig {
         peer_to_peer: true,
         ..IwarpConfig::default()
@@ -201,20 +201,23 @@ fn exceptions_are_agreed_when_both_ends_offer_them() {
         exceptions,
         ..options(4, 4)
     };
-    let offer = |asks| match asks {
-        true => &EXCEPTIONS_OFFER[..],
-        false => b"gannet\x01\x00",
+    let offer = |asks| {
+        if asks {
+            &EXCEPTIONS_OFFER[..]
+        } else {
+            b"gannet\x01\x00"
+        }
     };
     for (near_asks, far_asks) in [(false, false), (false, true), (true, false), (true, true)] {
         let asked = request(&config, &options(near_asks), offer(near_asks));
         assert_eq!(split_exceptions_offer(asked.private_data).0, near_asks);
-        // Who accepts asks for them only of one that offers.
+        // A responder asks for exceptions only if the initiator offers them.
         let far = options(near_asks && far_asks);
         let (reply, theirs) = accept(&config, &asked, (&far, offer(far.exceptions))).unwrap();
         let ours = conclude(&config, &options(near_asks), &reply).unwrap();
         let agreed = near_asks && far_asks;
         assert_eq!((ours.exceptions, theirs.exceptions), (agreed, agreed));
-        // An offer that nobody asked for is not taken.
+        // An offer in reply to a request without one is ignored.
         let unasked = StartupFrame {
             private_data: &EXCEPTIONS_OFFER,
             ..reply

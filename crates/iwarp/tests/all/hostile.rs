@@ -170,7 +170,7 @@ async fn reason_of(endpoint: &Connected) -> Disconnected {
 }
 
 #[test]
-fn whoever_does_not_ask_properly_is_dropped() {
+fn a_peer_with_a_malformed_request_is_dropped() {
     story(config(), |runtime, provider| async move {
         let mut listener = provider.listen(address()).unwrap();
         let good = bytes_of(&frame(FrameKind::Request));
@@ -182,7 +182,7 @@ fn whoever_does_not_ask_properly_is_dropped() {
             revision: Revision(3),
             ..frame(FrameKind::Request)
         });
-        let strangers: [&[u8]; 8] = [
+        let malformed: [&[u8]; 8] = [
             b"",
             b"GET / HTTP/1.1\r\n\r\n",
             &good[..19],
@@ -192,12 +192,12 @@ fn whoever_does_not_ask_properly_is_dropped() {
             &revision_3,
             &[0xff; 2000],
         ];
-        for stranger in strangers {
+        for request in malformed {
             let stream = runtime.connect(listener.local_address()).await.unwrap();
-            write(&stream, stranger).await;
+            write(&stream, request).await;
             assert!(
                 read_to_end(&stream).await.is_empty(),
-                "{stranger:?} was answered"
+                "{request:?} was answered"
             );
         }
         check_alive(&provider, &mut *listener).await;
@@ -205,7 +205,7 @@ fn whoever_does_not_ask_properly_is_dropped() {
 }
 
 #[test]
-fn a_thousand_silent_connections_hold_up_nobody() {
+fn more_silent_connections_than_set_ups_delay_no_peer() {
     let patient = IwarpConfig {
         request_deadline: Duration::from_millis(300),
         ..config()
@@ -289,7 +289,7 @@ fn replies_that_will_not_do() {
 }
 
 #[test]
-fn a_responder_that_goes_away_is_not_taken_for_a_stranger() {
+fn a_responder_that_closes_during_set_up_is_reported_as_an_aborted_connection() {
     story(config(), |runtime, provider| async move {
         let reply = bytes_of(&frame(FrameKind::Reply));
         for answered in [0, 10] {
@@ -314,7 +314,7 @@ fn a_responder_that_goes_away_is_not_taken_for_a_stranger() {
 }
 
 #[test]
-fn a_responder_that_would_read_too_much_is_told_so() {
+fn a_responder_with_too_many_reads_gets_a_terminate() {
     story(config(), |runtime, provider| async move {
         let greedy = StartupFrame {
             enhanced: Some(Enhanced::client_server(4, 200)),
@@ -322,8 +322,8 @@ fn a_responder_that_would_read_too_much_is_told_so() {
         };
         let (outcome, stream) = connect_to(&runtime, &provider, bytes_of(&greedy)).await;
         assert!(matches!(outcome, Err(ConnectError::Incompatible(_))));
-        let told = terminate_in(&read_to_end(&stream).await);
-        assert_eq!(told, Some(TerminateCode::MPA_INSUFFICIENT_IRD));
+        let code = terminate_in(&read_to_end(&stream).await);
+        assert_eq!(code, Some(TerminateCode::MPA_INSUFFICIENT_IRD));
     });
 }
 
@@ -515,12 +515,12 @@ fn a_violation_is_answered_although_the_stream_ends() {
     story(config(), |runtime, provider| async move {
         let (endpoint, stream) = accepted(&runtime, &provider).await;
         let mut bytes = zero_length_write();
-        // A version that is none, and bytes behind it that nobody will look at.
+        // An unknown version, and bytes behind it that the responder does not read.
         bytes[2] ^= 3;
         write(&stream, &bytes).await;
         write(&stream, &[0xee; 10_000]).await;
-        let told = terminate_in(&read_to_end(&stream).await);
-        assert_eq!(told, Some(TerminateCode::TAGGED_VERSION));
+        let code = terminate_in(&read_to_end(&stream).await);
+        assert_eq!(code, Some(TerminateCode::TAGGED_VERSION));
         assert!(matches!(
             reason_of(&endpoint).await,
             Disconnected::PeerMisbehaved(_)
@@ -555,7 +555,7 @@ fn a_responder_that_missed_the_first_message_is_nudged() {
         for _ in 0..2 {
             assert_eq!(read_exactly(&stream, 20).await, zero_length_write());
         }
-        // A sign of life ends it.
+        // A message of the responder ends the nudges.
         write(&stream, &zero_length_write()).await;
         endpoint.close();
         let rest = read_to_end(&stream).await;

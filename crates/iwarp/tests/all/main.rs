@@ -1,4 +1,4 @@
-//! The software RNIC through the seam, and against strangers. One program, since each costs a link.
+//! The software RNIC through the seam, and against hostile peers. One program, since each costs a link.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,4 +7,3 @@ mod changing_files;
 mod conformance;
 mod hostile;
 mod looking;
-

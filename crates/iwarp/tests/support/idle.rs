@@ -1,4 +1,4 @@
-//! What connections cost a server that have nothing to do, and what is left when they are gone. In a process of its
+//! The memory that idle connections cost a server, and the memory it keeps after they end. In a process of its
 //! own: its peers are bare sockets, so its memory is the server's.
 
 use gannet_fabric::Provider;
@@ -11,12 +11,12 @@ use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// What a connection may cost beside its socket.
+/// Bytes that a connection may cost beside its socket.
 const IDLE_BYTES_MAX: u64 = 8 << 10;
-/// What the process may keep of each when all are gone: pieces that its allocator cannot give back.
+/// Bytes that the process may keep of each after all have ended: pieces that its allocator cannot give back.
 const LEFT_BYTES_MAX: u64 = 1 << 10;
 
-/// Where a server is told to listen.
+/// The address for a server to listen at.
 pub(crate) const LOOPBACK: ([u8; 4], u16) = ([127, 0, 0, 1], 0);
 
 /// Bytes of this process that are of no file.
@@ -27,7 +27,7 @@ fn anonymous() -> u64 {
     words.parse::<u64>().unwrap() * 1024
 }
 
-/// Waits until no more than `max` is in memory, for a while; what is in the end.
+/// Waits until no more than `max` bytes are in memory, at most a minute; returns the bytes then.
 fn settled(max: u64) -> u64 {
     let patience = Instant::now() + Duration::from_secs(60);
     while anonymous() > max && Instant::now() < patience {
@@ -36,11 +36,11 @@ fn settled(max: u64) -> u64 {
     anonymous()
 }
 
-/// Has `serve` serve on a core of its own, for ever; the address that it tells.
+/// Has `serve` serve on a core of its own, for ever; returns the address that it sends.
 pub(crate) fn served_by<F: Future<Output = ()>>(
     serve: impl FnOnce(Handle, Rc<dyn Provider>, mpsc::Sender<SocketAddr>) -> F + Send + 'static,
 ) -> SocketAddr {
-    let (told, address) = mpsc::channel();
+    let (sender, address) = mpsc::channel();
     std::thread::spawn(move || {
         block_on(|runtime| {
             let config = IwarpConfig {
@@ -48,15 +48,15 @@ pub(crate) fn served_by<F: Future<Output = ()>>(
                 ..IwarpConfig::default()
             };
             let provider = IwarpProvider::new(Rc::clone(&runtime), config);
-            serve(runtime, provider, told)
+            serve(runtime, provider, sender)
         })
         .unwrap();
     });
     address.recv().unwrap()
 }
 
-/// Has `count` peers do `work`; checks what they cost when they rest, that each still has a `call` answered, and what
-/// is left when they are gone.
+/// Has `count` peers do `work`; checks their memory when they rest, that each still has a `call` answered, and the
+/// memory that is left after they end.
 pub(crate) fn check<P>(
     (story, count): (&str, u64),
     connect: impl Fn(u64) -> P,
@@ -72,7 +72,7 @@ pub(crate) fn check<P>(
     let each = |bytes: u64| bytes.saturating_sub(start) / count;
     eprintln!("{story}: {} bytes each at first", each(busy));
     assert!(idle <= bound, "{story}: {} bytes each at rest", each(idle));
-    // They are no less alive for it.
+    // Connections at rest still answer.
     peers.iter_mut().for_each(call);
     drop(peers);
     let left = settled(start + count * LEFT_BYTES_MAX);

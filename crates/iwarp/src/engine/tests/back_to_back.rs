@@ -95,7 +95,7 @@ enum Deed {
     Refused { end: usize, len: usize },
 }
 
-/// What an optimistic read finds.
+/// The source of an optimistic read.
 #[derive(Debug, Clone, Copy)]
 enum Origin {
     Memory,
@@ -178,7 +178,7 @@ fn pattern(seed: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at % 251 + seed * 17) as u8).collect()
 }
 
-/// What one deed must have led to.
+/// The expected result of one deed.
 enum Expected {
     Message {
         end: usize,
@@ -595,7 +595,7 @@ fn reads_and_sends_take_turns() {
 
 /// A region that the peer reads is revoked while the answer is cut off at every interesting place.
 #[test]
-fn a_revoked_region_leaks_nothing_and_the_reader_is_told() {
+fn a_revoked_region_leaks_nothing_and_the_reader_gets_the_reason() {
     for crc in [false, true] {
         for taken in [
             0, 1, 15, 16, 17, 5_000, 64_770, 64_776, 64_780, 70_000, 300_000,
@@ -668,7 +668,7 @@ fn queues_are_bounded() {
             .unwrap();
     }
     end.engine.prepare();
-    // What is framed makes no room: a peer that takes nothing gets nothing more.
+    // Framed messages free few places: a peer that takes nothing fills the queue.
     let mut more = 0;
     while end
         .engine
@@ -684,7 +684,7 @@ fn queues_are_bounded() {
 }
 
 #[test]
-fn what_a_busy_time_made_grow_is_given_up_at_rest() {
+fn queues_that_grew_are_shrunk_at_rest() {
     let mut end = End::new(Role::Initiator, AGREED, 64_768);
     let mut send = |count: usize| {
         for id in 0..count as u64 {

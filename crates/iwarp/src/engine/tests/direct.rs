@@ -40,7 +40,7 @@ fn room(end: &mut End) -> Option<usize> {
 }
 
 #[test]
-fn what_follows_a_header_goes_into_place() {
+fn a_payload_behind_its_header_goes_into_place() {
     let (mut end, region, bytes) = begun(AGREED, HEAD + 100);
     assert_eq!(room(&mut end), Some(LEN - 100));
     assert!(end.engine.is_within_fpdu());
@@ -130,7 +130,7 @@ fn the_last_few_bytes_are_waited_for() {
 }
 
 #[test]
-fn what_is_not_allowed_is_said_once_all_of_it_is_there() {
+fn a_violation_is_reported_once_the_whole_fpdu_is_there() {
     let mut end = End::new(Role::Responder, AGREED, 64_768);
     let region = end.register(vec![0xff; LEN - 1], Access::RemoteWrite);
     let bytes = write_into(&region, AGREED);

@@ -232,7 +232,7 @@ fn a_capability_of_another_connection_is_refused() {
     let by_another_key = asked.request(CapabilityKey([8; 32]), 1, asked.reference, 10);
     let bad = Err(ExceptionReason::BadCapability);
     assert_eq!(asked.answer(&by_another_key), bad);
-    // A reference that this connection's user heard of elsewhere, authenticated as it should be.
+    // A reference made for another connection, in a request with a valid code.
     let foreign = asked.request(KEY, 1, asked.foreign, 10);
     assert_eq!(asked.answer(&foreign), Err(ExceptionReason::Rights));
     let guessed = Reference {
@@ -244,7 +244,7 @@ fn a_capability_of_another_connection_is_refused() {
 }
 
 #[test]
-fn before_a_key_was_agreed_nobody_is_genuine() {
+fn without_a_key_every_capability_is_refused() {
     let mut end = End::new(Role::Responder, WITH_EXCEPTIONS, 64_768);
     let (reference, exporter) = export(&end, &[0x11; 1000]);
     end.engine
@@ -267,7 +267,7 @@ fn before_a_key_was_agreed_nobody_is_genuine() {
 }
 
 #[test]
-fn each_reason_is_told() {
+fn each_exception_carries_its_reason() {
     let mut asked = Asked::new(WITH_EXCEPTIONS);
     let good = asked.reference;
     let mut unknown = good;
@@ -353,7 +353,7 @@ fn a_request_has_one_form() {
         let mut request = asked.genuine(1);
         change(&mut request);
         assert_eq!(asked.suffer(&[request]), expected);
-        // Nobody was asked for anything.
+        // No export was read.
         assert_eq!(asked.exporter.stats().reads, 0);
     };
     for change in [

@@ -16,7 +16,7 @@ const ULPDU_MAX: usize = 64_768;
 /// Bytes of a Write or Read Response in an FPDU: its header has 14.
 const SEGMENT: usize = ULPDU_MAX - 14;
 
-/// A file of which the first bytes are cached, and that somebody changes behind every read.
+/// A file of which the first bytes are cached, and that changes after every read.
 struct Changing {
     content: Mutex<Vec<u8>>,
     cached: u64,
@@ -169,7 +169,7 @@ fn a_file_that_cannot_be_read_fails_its_own_message() {
         outcomes(&mut end),
         [(1, failed), (2, flushed), (3, flushed)]
     );
-    // Nobody may take what is there for the file: nothing but the Terminate follows.
+    // The peer must not take the zeros for bytes of the file: only the Terminate follows.
     check_rest(&mut end, begun, Opcode::Write, &[Opcode::Terminate]);
 }
 
@@ -232,7 +232,7 @@ fn bytes_read_for_a_key_that_was_revoked_meanwhile_do_not_leave() {
 }
 
 #[test]
-fn what_is_fetched_follows_what_was_cached() {
+fn fetched_bytes_follow_cached_bytes() {
     let (mut end, begun) = stuck_at_a_file(&[1]);
     let rest = LEN as usize - 2 * SEGMENT;
     end.engine.file_fetched(Ok((vec![7; rest], rest - 1000)));
@@ -280,7 +280,7 @@ fn many_messages_share_the_buffers_of_two_batches() {
 }
 
 #[test]
-fn a_writer_who_changes_the_file_meanwhile_breaks_no_fpdu() {
+fn a_file_that_changes_while_it_is_read_breaks_no_fpdu() {
     let changes: [fn(&mut Vec<u8>); 3] = [
         |content| content.truncate(content.len() / 2),
         |content| content.fill(8),
