@@ -1,7 +1,7 @@
 //! Buffers for bytes that leave as a copy, shared by the connections of a core.
 //!
-//! A connection holds one while the bytes in it have not left, so the memory follows what is being sent. The buffer
-//! used next is the one that is still in the cache.
+//! A connection holds one while the bytes in it have not left, so memory grows with the bytes being sent. The next
+//! user gets the buffer that is still in the cache.
 
 use crate::limits::{CHUNK_LEN, CHUNK_SHORT_LEN, CHUNKS_LONG_MAX, CHUNKS_SPARE_MAX};
 use gannet_runtime::Buffer;
@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
-/// Where chunks come from.
+/// The chunks of one core.
 #[derive(Clone, Default)]
 pub(crate) struct ChunkPool {
     shared: Rc<Shared>,
@@ -30,8 +30,8 @@ pub(crate) struct Chunk {
 }
 
 impl ChunkPool {
-    /// A chunk with whatever its last user left: of [`CHUNK_LEN`] bytes if that many would be of use and connections
-    /// do not hold too many of them, else of [`CHUNK_SHORT_LEN`].
+    /// A chunk with the bytes of its last user in it: of [`CHUNK_LEN`] bytes if more than half of a short one is
+    /// `wanted` and connections hold fewer than [`CHUNKS_LONG_MAX`], else of [`CHUNK_SHORT_LEN`].
     pub(crate) fn take(&self, wanted: usize) -> Chunk {
         let shared = &self.shared;
         let is_long = wanted > CHUNK_SHORT_LEN / 2 && shared.long_held.get() < CHUNKS_LONG_MAX;

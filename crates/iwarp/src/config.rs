@@ -1,4 +1,4 @@
-//! What the operator of a software RNIC may choose.
+//! The settings of a software RNIC.
 
 use crate::limits::READ_DEPTH_MAX;
 use gannet_wire::mpa::{MULPDU_MIN, Revision, ULPDU_MAX};
@@ -30,12 +30,12 @@ pub struct IwarpConfig {
     pub reply_deadline: Duration,
     /// How long an initiator may take to send its request.
     pub request_deadline: Duration,
-    /// How long a peer may take nothing of what is sent, or leave an FPDU unfinished; and how long what was posted
+    /// How long a peer may take no byte, or leave an FPDU unfinished; and how long posted work
     /// may take to leave once the endpoint is closed.
     pub stall_deadline: Duration,
     /// How long a closing connection may linger until the peer closes too.
     pub close_deadline: Duration,
-    /// Consideration for responders of Linux siw; `None` when all peers are known to need none.
+    /// The workaround for responders of Linux siw; `None` when no peer needs it.
     pub accept_race: Option<AcceptRace>,
 }
 

@@ -17,19 +17,19 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Why no startup frame came.
+/// Why no startup frame was received.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FrameError {
     /// The peer closed first.
     #[error("the peer closed the connection during set-up")]
     Closed,
-    /// What came is no such frame.
+    /// The received bytes are no MPA frame of the expected kind.
     #[error(transparent)]
     Malformed(#[from] StartupError),
-    /// Bytes stand behind the frame, where none may be.
+    /// Bytes follow the frame before the other end has answered it.
     #[error("bytes follow the startup frame")]
     Pipelined,
-    /// It did not come in time.
+    /// The frame was not complete within its deadline.
     #[error("no startup frame came in time")]
     TimedOut,
     /// The stream broke.
@@ -40,12 +40,12 @@ pub(crate) enum FrameError {
 impl From<FrameError> for ConnectError {
     fn from(error: FrameError) -> ConnectError {
         match error {
-            // It may be restarting: whoever calls can try again, as after any broken connection.
+            // The peer may be restarting: the caller can try again, as after any broken connection.
             FrameError::Closed => {
                 io::Error::new(io::ErrorKind::ConnectionAborted, error.to_string()).into()
             }
-            FrameError::Malformed(_) => ConnectError::Incompatible("it is no MPA frame"),
-            FrameError::Pipelined => ConnectError::Incompatible("bytes follow it"),
+            FrameError::Malformed(_) => ConnectError::Incompatible("the answer is no MPA frame"),
+            FrameError::Pipelined => ConnectError::Incompatible("bytes follow the startup frame"),
             FrameError::TimedOut => ConnectError::TimedOut,
             FrameError::Io(error) => ConnectError::Io(error),
         }
@@ -58,13 +58,13 @@ pub(crate) async fn connect(
     address: SocketAddr,
     options: ConnectOptions,
 ) -> Result<Connected, ConnectError> {
-    let told = private_data_of(&options)?;
+    let offered = private_data_of(&options)?;
     let connecting = core.runtime.connect(address);
     let stream = timeout(&core.runtime, core.config.connect_deadline, connecting)
         .await
         .map_err(|_| ConnectError::TimedOut)??;
     mark(&*stream, options.traffic_class)?;
-    let request = startup::request(&core.config, &options, &told);
+    let request = startup::request(&core.config, &options, &offered);
     send_frame(&core, &*stream, &request).await?;
     let bytes = receive_frame(
         &core,
@@ -86,18 +86,20 @@ pub(crate) async fn connect(
             let crc = core.config.crc || reply.crc;
             terminate(&core, stream, code, crc);
             return Err(ConnectError::Incompatible(
-                "its read depths or opening do not fit",
+                "the reply's read depths or opening message do not fit",
             ));
         }
     };
     tracing::debug!(peer = %address, ?agreement, "connected");
+    // Before the first FPDU: Linux siw may miss one that comes right behind its reply.
     if let Some(race) = core.config.accept_race {
         sleep(&core.runtime, race.delay).await;
     }
-    let private_data = match agreement.exceptions {
-        true => split_exceptions_offer(reply.private_data).1,
-        // Whoever was not offered anything agrees to nothing: all of it is the upper layer's.
-        false => reply.private_data,
+    // A peer that got no offer cannot answer one: all of its private data is the upper layer's.
+    let private_data = if agreement.exceptions {
+        split_exceptions_offer(reply.private_data).1
+    } else {
+        reply.private_data
     };
     let private_data = private_data.to_vec();
     endpoint::start(
@@ -120,20 +122,20 @@ pub(crate) async fn accept(
     mark(&*stream, options.traffic_class)?;
     let request = parsed(FrameKind::Request, &request)?;
     let (offers, private_data) = split_exceptions_offer(request.private_data);
-    // Who did not offer would take ours for private data.
+    // An initiator that made no offer would take ours for private data.
     let options = ConnectOptions {
         exceptions: options.exceptions && offers,
         ..options
     };
-    let told = private_data_of(&options)?;
-    let (reply, agreement) = match startup::accept(&core.config, &request, (&options, &told)) {
+    let answer = private_data_of(&options)?;
+    let (reply, agreement) = match startup::accept(&core.config, &request, (&options, &answer)) {
         Ok(accepted) => accepted,
         Err(_) => {
             let reply = startup::reject(&request, &[]);
             send_frame(&core, &*stream, &reply).await?;
             finish(&core, stream);
             return Err(ConnectError::Incompatible(
-                "it offers no opening that is known",
+                "the request offers no known opening message",
             ));
         }
     };
@@ -235,11 +237,12 @@ async fn send_all(stream: &dyn ByteStream, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// What private data goes to the peer: the caller's, behind the offer of exceptions if it makes one.
+/// The private data for the peer: the caller's, behind the offer of exceptions if it makes one.
 fn private_data_of(options: &ConnectOptions) -> Result<Vec<u8>, ConnectError> {
-    let offer = match options.exceptions {
-        true => &EXCEPTIONS_OFFER[..],
-        false => &[],
+    let offer = if options.exceptions {
+        &EXCEPTIONS_OFFER[..]
+    } else {
+        &[]
     };
     let bytes = [offer, &options.private_data].concat();
     check_private_data(&bytes)?;
@@ -253,7 +256,7 @@ fn check_private_data(bytes: &[u8]) -> Result<(), ConnectError> {
     Ok(())
 }
 
-/// Sets the traffic class that was asked for, if one was.
+/// Sets the traffic class that the caller asked for, if it is not the default.
 fn mark(stream: &dyn ByteStream, class: Dscp) -> Result<(), ConnectError> {
     if class == Dscp::default() {
         return Ok(());
@@ -266,7 +269,7 @@ fn mark(stream: &dyn ByteStream, class: Dscp) -> Result<(), ConnectError> {
         })
 }
 
-/// Tells the peer why set-up failed (RFC 6581 section 9), then closes.
+/// Sends a Terminate with the reason why set-up failed (RFC 6581 section 9), then closes.
 fn terminate(core: &Rc<Core>, stream: Stream, code: TerminateCode, crc_on: bool) {
     let mut payload = [0; TERMINATE_LEN_MAX];
     let len = Terminate::bare(code).emit(&mut payload);
@@ -307,8 +310,8 @@ fn terminate(core: &Rc<Core>, stream: Stream, code: TerminateCode, crc_on: bool)
     );
 }
 
-/// Closes our side and waits, for a while, for the peer to close its own, so that what was said
-/// last is not lost to a reset.
+/// Closes our side and waits until the peer closes its own, at most the close deadline. Without the wait, bytes that
+/// the peer still sends cause a reset, which makes it drop our last frame.
 fn finish(core: &Rc<Core>, stream: Stream) {
     stream.shutdown_write();
     let lingering = Rc::clone(core);

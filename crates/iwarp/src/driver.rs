@@ -2,8 +2,11 @@
 //! the protocol.
 //!
 //! One task per connection waits for the stream, for timers and for posted work. Posting work and
-//! flushing it sends at once, in the poster's own task; only what the stream does not take then is
-//! left to this one.
+//! flushing it sends at once, in the poster's own task; this task sends only the bytes that the stream
+//! did not take then.
+//!
+//! Several tasks share the state in a `RefCell`. Each borrows it within one poll, never across an await, and wakes
+//! other tasks only after the borrow has ended.
 
 use crate::engine::{Engine, FileFetch, Outgoing};
 use crate::limits::{NUDGES_MAX, RECEIVE_TURN_MAX, REST_AFTER, TRANSMIT_TURN_MAX};
@@ -24,16 +27,16 @@ pub(crate) struct Connection {
     state: RefCell<State>,
     /// Wakes the connection's task.
     work: Notify,
-    /// Wakes whoever waits for completions.
+    /// Wakes the task that waits for completions.
     waiter: Cell<Option<Waker>>,
 }
 
 struct State {
     engine: Engine,
-    /// `None` once the connection is gone.
+    /// `None` once both directions have ended; the connection's task ends then.
     stream: Option<Stream>,
     staging: Staging,
-    /// The stream took less than was offered: wait until it is writable.
+    /// The stream took less than was offered: the next write waits until it is writable, as [`ByteStream`] demands.
     blocked: bool,
     /// A turn ended with bytes left that the stream might take.
     has_more: bool,
@@ -41,25 +44,26 @@ struct State {
     nudges_left: u32,
     /// Bytes came or went since the deadline for rest was set.
     moved: bool,
-    /// Our side is shut; what still comes is read and ignored until the peer closes too.
+    /// Our side is shut. Bytes that still come are read and ignored until the peer closes too: closing a socket with
+    /// unread bytes resets the connection, and the peer would lose our Terminate.
     is_draining: bool,
 }
 
 /// Every deadline of a connection.
 #[derive(Default)]
 struct Deadlines {
-    /// The peer must take something until then.
+    /// The peer must take a byte before this.
     transmit: Option<Instant>,
-    /// The peer must finish its FPDU until then.
+    /// The peer must finish its FPDU before this.
     receive: Option<Instant>,
-    /// The responder must have shown a sign of life until then, or is nudged.
+    /// The responder must send a byte before this, or the initiator nudges it.
     nudge: Option<Instant>,
-    /// What was posted before the close must have left until then: it may wait for a peer that never speaks first,
-    /// or never answers a Read.
+    /// Work posted before the close must have left before this: it may wait for a peer that never sends first,
+    /// or never answers a Read (test `work_that_cannot_leave_does_not_keep_a_closed_endpoint`).
     leave: Option<Instant>,
-    /// An ended connection is broken off then.
+    /// An ended connection is reset at this time if the peer has not closed.
     close: Option<Instant>,
-    /// If nothing moves until then, the connection rests.
+    /// If nothing moves before this, the connection shrinks its queues.
     rest: Option<Instant>,
 }
 
@@ -81,11 +85,12 @@ impl Deadlines {
 pub(crate) async fn drive(connection: Rc<Connection>) {
     let mut timer = Timer::default();
     std::future::poll_fn(|context| connection.poll(context, &mut timer)).await;
+    // The connection may have held the last opening of a file.
     connection.core.batches.sweep();
 }
 
-/// A timer that is set anew only when the deadline moves forward: later ones are noticed when it
-/// fires.
+/// A timer that is set anew only when the deadline moves to an earlier time; a later deadline is noticed when the
+/// timer fires. Deadlines move with almost every byte, and a new timer costs an allocation.
 #[derive(Default)]
 struct Timer {
     armed: Option<(Instant, LocalFuture<()>)>,
@@ -147,12 +152,13 @@ impl Connection {
         Rc::clone(&self.core.table) as Rc<dyn Domain>
     }
 
-    /// Runs `body` on the engine; what it posts leaves with the next [`Connection::flush`].
+    /// Runs `body` on the engine; work that it posts leaves with the next [`Connection::flush`]. `body` must not call
+    /// back into the connection, whose state is borrowed meanwhile.
     pub(crate) fn with_engine<T>(&self, body: impl FnOnce(&mut Engine) -> T) -> T {
         body(&mut self.state.borrow_mut().engine)
     }
 
-    /// Sends what was posted as far as the stream takes it.
+    /// Sends posted work as far as the stream takes it.
     pub(crate) fn flush(self: &Rc<Self>) {
         let needs_task = {
             let mut state = self.state.borrow_mut();
@@ -162,6 +168,8 @@ impl Connection {
             state.needs_task()
         };
         self.wake_waiter();
+        // Only the task registers with the stream and the timer: bytes that the stream did not take would never leave
+        // without it.
         if needs_task {
             self.work.notify();
         }
@@ -178,6 +186,7 @@ impl Connection {
             completions.extend(done.drain(..));
             return Poll::Ready(Ok(()));
         }
+        // Behind the completions: the flush has completed all work, and each completion returns a buffer.
         if let Some(reason) = state.engine.reason() {
             return Poll::Ready(Err(reason.clone()));
         }
@@ -185,14 +194,16 @@ impl Connection {
         Poll::Pending
     }
 
-    /// See [`gannet_fabric::Endpoint::look`]. What is left to do is for the connection's task.
+    /// Receives once without waiting; see [`gannet_fabric::Endpoint::look`]. The connection's task does the rest:
+    /// answers, deadlines, the end of the stream.
     pub(crate) fn look(&self, completions: &mut Vec<Completion>) -> usize {
         let mut guard = self.state.borrow_mut();
         let state = &mut *guard;
         let Some(stream) = state.stream.clone() else {
             return 0;
         };
-        // The task finds an end or an error as well, and deals with it.
+        // Into place as the task does: the task may have begun a payload whose rest comes now (test module `looking`).
+        // An end or an error is left to the task, which finds it as well.
         if let Ok(count) = state.read(|buffers| stream.look(buffers))
             && count > 0
         {
@@ -202,6 +213,7 @@ impl Connection {
             state.deadlines.receive = state
                 .is_within_fpdu()
                 .then(|| self.core.runtime.now() + self.core.config.stall_deadline);
+            // The task must arm the timer for an unfinished FPDU, and send the answers.
             if state.engine.has_more_to_do() || state.deadlines.receive.is_some() {
                 self.work.notify();
             }
@@ -238,9 +250,11 @@ impl Connection {
     }
 
     fn poll(self: &Rc<Self>, context: &mut Context<'_>, timer: &mut Timer) -> Poll<()> {
+        // Until it is pending: only then is the waker registered, and a `notify` from here on is not lost.
         while self.work.poll_notified(context).is_ready() {}
         let polled = {
             let mut state = self.state.borrow_mut();
+            // Received bytes first: they make answers, and may end the connection with a Terminate to send.
             self.receive(&mut state, context);
             self.transmit_all(&mut state, context);
             state.advance(&self.core);
@@ -248,6 +262,7 @@ impl Connection {
                 state.deadlines.rest = Some(self.core.runtime.now() + REST_AFTER);
                 state.moved = false;
             }
+            // Until the timer is pending: work for one expired deadline may set another, earlier one.
             while state.stream.is_some()
                 && timer
                     .poll(&self.core, state.deadlines.earliest(), context)
@@ -267,12 +282,14 @@ impl Connection {
         polled
     }
 
+    /// Wakes the task that waits for completions, if there are some or the connection has ended. Call it after every
+    /// change of the engine, without a borrow of the state: the waiter would sleep for ever otherwise.
     fn wake_waiter(&self) {
-        let has_news = {
+        let is_due = {
             let mut state = self.state.borrow_mut();
             !state.engine.completions().is_empty() || state.engine.reason().is_some()
         };
-        if has_news && let Some(waker) = self.waiter.take() {
+        if is_due && let Some(waker) = self.waiter.take() {
             waker.wake();
         }
     }
@@ -303,6 +320,8 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return state.lose(&error),
             }
+            // Other tasks of the core run before the next turn; the stream may still be readable, and reports that
+            // only once.
             if received >= RECEIVE_TURN_MAX {
                 context.waker().wake_by_ref();
                 break;
@@ -310,6 +329,7 @@ impl Connection {
         }
         if received > 0 {
             state.moved = true;
+            // Each byte moves the deadline: it bounds silence within an FPDU, not the time of the whole.
             let is_partial = state.is_within_fpdu();
             let stall = self.core.config.stall_deadline;
             state.deadlines.receive = is_partial.then(|| self.core.runtime.now() + stall);
@@ -332,6 +352,7 @@ impl Connection {
                 }
             }
             sent += self.transmit(state);
+            // A peer that takes bytes as fast as they come would hold the core for seconds.
             if state.has_more || sent >= TRANSMIT_TURN_MAX {
                 context.waker().wake_by_ref();
                 return;
@@ -375,7 +396,7 @@ impl Connection {
                 }
             }
             if state.blocked {
-                // The next FPDUs are made while the stream drains.
+                // The next FPDUs are framed, and their file bytes read, while the stream drains.
                 state.engine.prepare();
                 self.start_fetch(state);
                 break;
@@ -385,6 +406,7 @@ impl Connection {
         sent
     }
 
+    /// Sets the deadlines that depend on whether the stream took bytes.
     fn note_progress(&self, state: &mut State, sent: usize) {
         let config = &self.core.config;
         state.moved |= sent > 0;
@@ -404,7 +426,8 @@ impl Connection {
         }
     }
 
-    /// Has file bytes read on the blocking pool when the engine wants some.
+    /// Has file bytes read on the blocking pool when the engine wants some. The task keeps the connection until the
+    /// read is done; an engine that has ended drops the bytes.
     fn start_fetch(self: &Rc<Self>, state: &mut State) {
         while let Some(fetch) = state.engine.fetch_wanted() {
             let connection = Rc::clone(self);
@@ -414,6 +437,7 @@ impl Connection {
                 let fetched = gannet_runtime::file::read_cold(runtime, file, offset, vec![0; len]);
                 let fetched = fetched.await;
                 connection.state.borrow_mut().engine.file_fetched(fetched);
+                // Nothing else wakes the task: the stream may be idle, waiting for these bytes.
                 connection.work.notify();
             };
             self.core.runtime.spawn("iwarp-file", Box::pin(reading));
@@ -421,13 +445,11 @@ impl Connection {
     }
 }
 
-/// What one call did.
+/// The result of one write to the stream.
 enum Step {
-    /// The stream took this much; `all` when it may take more at once.
-    Sent {
-        count: usize,
-        all: bool,
-    },
+    /// The stream took `count` bytes; `all` when it may take more at once.
+    Sent { count: usize, all: bool },
+    /// Nothing was written, because the memory of a message was taken away.
     Broken,
 }
 
@@ -440,6 +462,8 @@ fn send_next(stream: &dyn ByteStream, engine: &Engine) -> io::Result<Step> {
         Outgoing::Bytes(slices, follow) => {
             let offered: usize = slices.iter().map(|slice| slice.len()).sum();
             let count = stream.try_write(slices, follow)?;
+            // With mapped bytes, fewer taken than offered may mean a file that became shorter and not a full socket.
+            // Waiting would last until the stall deadline then (test module `changing_files`); the next call decides.
             Ok(Step::Sent {
                 count,
                 all: count == offered || follow == Follow::Rest,
@@ -460,7 +484,7 @@ impl State {
             || self.engine.has_left()
     }
 
-    /// Moves a connection on that has ended or is to close.
+    /// Ends a closed connection once its work has left, and shuts our side of an ended one down.
     fn advance(&mut self, core: &Core) {
         if self.engine.has_left() {
             self.engine.disconnect(Disconnected::Local);
@@ -468,6 +492,7 @@ impl State {
         let (Some(stream), Some(reason)) = (&self.stream, self.engine.reason()) else {
             return;
         };
+        // Once: the other deadlines end with the connection, and the close deadline must not move.
         if self.deadlines.close.is_none() {
             tracing::debug!(peer = %stream.peer_address(), %reason, "connection ended");
             let close = Some(core.runtime.now() + core.config.close_deadline);
@@ -476,6 +501,7 @@ impl State {
                 ..Deadlines::default()
             };
         }
+        // A Terminate may still wait for file bytes in front of it; a shutdown would cut it off.
         if !self.is_draining && !self.engine.has_unsent() {
             stream.shutdown_write();
             self.is_draining = true;
@@ -508,7 +534,8 @@ impl State {
         }
     }
 
-    /// Has `take` read what has come: into place as far as it has one, and behind that into the staging buffer.
+    /// Has `take` read from the stream: into the place of a direct payload, and behind that into the staging buffer.
+    /// Both ways of receiving use it, so bytes never pass a payload that is half in place.
     fn read(
         &mut self,
         take: impl FnOnce(&mut [IoSliceMut<'_>]) -> io::Result<usize>,
@@ -537,6 +564,7 @@ impl State {
     fn end_of_stream(&mut self) {
         self.engine.end_of_stream(self.is_within_fpdu());
         self.stream = None;
+        // At once: 1000 connections that closed together held 250 MB of staging buffers until they were dropped.
         self.staging.clear();
     }
 

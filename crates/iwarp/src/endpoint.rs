@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// A connected queue pair. Dropping it closes the connection in good order.
+/// A connected queue pair. Dropping it closes the connection: posted work still leaves within the stall deadline.
 pub(crate) struct IwarpEndpoint {
     id: EndpointId,
     peer: SocketAddr,
@@ -61,6 +61,7 @@ pub(crate) fn start(
     let engine = Engine::new(options, Rc::clone(&core.table), receives);
     let runtime = Rc::clone(&core.runtime);
     let connection = Rc::new(Connection::new(core, stream, role, engine));
+    // An initiator's opening message leaves now, before the task first runs.
     connection.flush();
     runtime.spawn("iwarp-connection", Box::pin(drive(Rc::clone(&connection))));
     Ok(Rc::new(IwarpEndpoint {

@@ -2,9 +2,9 @@
 //! RDMAP).
 //!
 //! It speaks to Linux's siw, to hardware RNICs and to itself. It is a [`gannet_fabric::Provider`];
-//! nobody above need know that it is this one.
+//! crates above use it through that trait only.
 //!
-//! What this crate refuses: sockets, clocks and threads of its own (they come through
+//! This crate refuses: sockets, clocks and threads of its own (they come through
 //! `gannet-runtime`), any knowledge of the protocols above, `unsafe`, and trust in a peer: every
 //! tagged segment is checked against the protection table, every length before use, every queue is
 //! bounded.

@@ -40,26 +40,27 @@ pub const BATCHES_MAX: usize = 2;
 /// Slices given to the stream with one call (Linux takes 1024).
 pub const SLICES_MAX: usize = 128;
 
-/// As many slices are shown without much ado: those of two batches of long FPDUs.
+/// Slices of the short array on the stack: enough for two batches of long FPDUs. Only more fill the array of
+/// [`SLICES_MAX`].
 pub const SLICES_FEW: usize = 20;
 
 /// Payloads up to this length are copied behind their header: cheaper than a slice of their own.
 pub const INLINE_PAYLOAD_MAX: usize = 256;
 
-/// Messages from this length on leave from windows onto their file when CRCs are off; for shorter ones the look at
-/// residency costs more than the copy that it saves.
+/// Messages from this length on leave from windows onto their file when CRCs are off; for shorter ones the residency
+/// check costs more than the copy that it saves.
 pub const MAP_MIN: usize = 32 * 1024;
 
-/// How far ahead residency of a file range is asked for.
+/// Bytes of a file whose residency is checked at once.
 pub const RESIDENCY_STEP: u64 = 1024 * 1024;
 
 /// Bytes of a buffer for the file bytes of a batch.
 pub const CHUNK_LEN: usize = BATCH_LEN;
 
-/// Bytes of such a buffer for little, or while many connections hold a long one: any segment fits.
+/// Bytes of a short such buffer, for few bytes or while many connections hold a long one: any segment fits.
 pub const CHUNK_SHORT_LEN: usize = 64 * 1024;
 
-/// Long ones that the connections of a core may hold: peers that take nothing cost no more than short ones beyond.
+/// Long ones that the connections of a core may hold. More peers that take nothing cost a short one each.
 pub const CHUNKS_LONG_MAX: usize = 32;
 
 /// Buffers of each length that a core keeps for the next connection that sends.
@@ -78,13 +79,13 @@ pub const SETUPS_MAX: usize = 512;
 /// Connections set up and not yet taken by the application, per listener.
 pub const BACKLOG_MAX: usize = 256;
 
-/// The longest startup frame, plus one byte: what is read before a frame must be complete.
+/// Bytes of the longest startup frame; after as many, a frame is complete or malformed.
 pub const STARTUP_FRAME_MAX: usize = STARTUP_HEADER_LEN + PRIVATE_DATA_MAX;
 
 /// Wake-up messages sent to a responder that does not answer.
 pub const NUDGES_MAX: u32 = 5;
 
-/// A connection that moved nothing for so long gives up what its queues grew to.
+/// A connection that moved no byte for this long shrinks its queues.
 pub const REST_AFTER: Duration = Duration::from_secs(5);
 
 // Any segment lies in one window.
@@ -96,14 +97,14 @@ const _: () = assert!(ULPDU_MAX <= CHUNK_SHORT_LEN && CHUNK_SHORT_LEN < CHUNK_LE
 // Any FPDU fits the staging buffer with room for the next receive.
 const _: () = assert!(2 * fpdu_len(u16::MAX as usize) <= STAGING_LEN);
 
-/// Log lines that peers can cause at will are this far apart, per provider.
+/// Time between two log lines that peers can cause at will, per provider.
 pub const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
-// What the seam says of private data beside the offer of exceptions.
+// The seam's bound for private data leaves room for the offer of exceptions.
 const _: () = assert!(
     EXCEPTIONS_OFFER.len() + gannet_fabric::limits::PRIVATE_DATA_BESIDE_OFFER_MAX
         == gannet_fabric::limits::PRIVATE_DATA_MAX
 );
 
-// An optimistic read is taken at once, into one of them.
+// The bytes of an optimistic read are copied at once, into one short buffer.
 const _: () = assert!(gannet_fabric::limits::OPTIMISTIC_READ_MAX as usize <= CHUNK_SHORT_LEN);

@@ -1,4 +1,4 @@
-//! Waiting for peers: many may be in set-up at once, none holds up another.
+//! Waiting for peers: each set-up has a task of its own, so a silent peer delays no other one.
 
 use crate::connect::{self, FrameError};
 use crate::limits::{BACKLOG_MAX, SETUPS_MAX};
@@ -16,20 +16,23 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Waits for iWARP peers on byte streams from anywhere; see [`crate::IwarpProvider::listen_on`].
+/// Waits for iWARP peers on the streams of any listener; see [`crate::IwarpProvider::listen_on`].
 pub struct IwarpListener {
     address: SocketAddr,
     queue: Rc<Queue>,
 }
 
-/// Between the task that accepts streams and the application.
+/// The queue between the task that accepts streams, the tasks of set-ups, and the application.
 struct Queue {
+    /// Peers whose request has come, oldest first; accepting pauses at [`BACKLOG_MAX`].
     ready: RefCell<VecDeque<Box<dyn Incoming>>>,
-    /// Streams whose request has not come yet, oldest first; a notification gives one up.
+    /// Streams whose request has not come yet, oldest first; a notification ends one. At most [`SETUPS_MAX`].
     in_setup: RefCell<BTreeMap<u64, Rc<Notify>>>,
+    /// The number of the next set-up.
     setups: Cell<u64>,
-    /// Why no more will come.
+    /// Why accepting ended.
     failure: RefCell<Option<io::ErrorKind>>,
+    /// The listener was dropped: all tasks end, and set-ups that finish later are dropped.
     closed: Cell<bool>,
     /// Wakes the application.
     arrived: Notify,
@@ -60,6 +63,7 @@ impl Drop for IwarpListener {
     fn drop(&mut self) {
         self.queue.closed.set(true);
         self.queue.ready.borrow_mut().clear();
+        // The accepting task holds the socket: it must run once more to close it.
         self.queue.room.notify();
     }
 }
@@ -75,6 +79,7 @@ impl Listener for IwarpListener {
             loop {
                 let next = queue.ready.borrow_mut().pop_front();
                 if let Some(incoming) = next {
+                    // The accepting task may wait for room in the backlog.
                     queue.room.notify();
                     return Ok(incoming);
                 }
@@ -96,6 +101,7 @@ async fn accept_streams(
     let mut accepting: Option<LocalFuture<io::Result<Stream>>> = None;
     std::future::poll_fn(|context| {
         loop {
+            // Registers before the checks below, so a `notify` after them is not lost.
             while queue.room.poll_notified(context).is_ready() {}
             if queue.closed.get() {
                 return Poll::Ready(());
@@ -122,8 +128,9 @@ async fn accept_streams(
     .await;
 }
 
-/// Waits for the request of a new stream in a task of its own. When too many wait, the one that has
-/// been silent for longest makes room.
+/// Waits for the request of a new stream in a task of its own. Beyond [`SETUPS_MAX`], the one that has been silent
+/// for longest ends: peers that connect and say nothing cannot keep others out (test
+/// `more_silent_connections_than_set_ups_delay_no_peer`).
 fn start_setup(core: &Rc<Core>, queue: &Rc<Queue>, stream: Stream) {
     let (number, given_up) = queue.begin_setup();
     let (core_of_task, queue) = (Rc::clone(core), Rc::clone(queue));
@@ -132,6 +139,7 @@ fn start_setup(core: &Rc<Core>, queue: &Rc<Queue>, stream: Stream) {
         Box::pin(async move {
             let incoming = receive_request(core_of_task, stream, &given_up).await;
             queue.in_setup.borrow_mut().remove(&number);
+            // A closed queue has no reader: the stream would stay open until the last `Rc` of the queue is dropped.
             if let Some(incoming) = incoming
                 && !queue.closed.get()
             {

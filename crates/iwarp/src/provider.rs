@@ -23,7 +23,7 @@ pub struct IwarpProvider {
     core: Rc<Core>,
 }
 
-/// What the connections of a provider share.
+/// The state that the connections of a provider share.
 pub(crate) struct Core {
     pub(crate) runtime: Handle,
     pub(crate) config: IwarpConfig,
@@ -35,14 +35,14 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// An identity no connection of this provider had before.
+    /// A new identity, never used again: a region scoped to an ended endpoint must not admit a later one.
     pub(crate) fn next_endpoint(&self) -> EndpointId {
         let id = self.endpoints.get() + 1;
         self.endpoints.set(id);
         EndpointId(id)
     }
 
-    /// Says now and then that peers do not get through the set-up.
+    /// Logs a peer that failed in set-up, at most once in [`LOG_INTERVAL`]: any peer can cause it at will.
     pub(crate) fn note_refused(&self, peer: SocketAddr, why: &dyn Display) {
         if let Some(left_out) = self.refused_log.admit(self.runtime.now()) {
             tracing::info!(%peer, %why, left_out, "connection dropped during set-up");
@@ -67,7 +67,7 @@ impl IwarpProvider {
         })
     }
 
-    /// Listens on byte streams that come from anywhere: a socket shared by several cores, for
+    /// Listens on the byte streams of `streams`: a socket shared by several cores, for
     /// instance.
     pub fn listen_on(&self, streams: Box<dyn gannet_runtime::Listener>) -> IwarpListener {
         IwarpListener::new(Rc::clone(&self.core), streams)

@@ -1,8 +1,8 @@
 //! Receive buffers shared by the connections of a core.
 //!
 //! A connection takes one when its stream becomes readable and gives it back in the same turn,
-//! unless part of an FPDU is left over. So the memory follows what is being received, not how many
-//! connections there are, and the buffer used next is the one that is still in the cache.
+//! unless part of an FPDU is left over. So memory grows with the bytes being received and not with the number of
+//! connections, and the next user gets the buffer that is still in the cache.
 
 use crate::limits::{STAGING_HELD_MAX, STAGING_LEN, STAGING_SPARE_MAX};
 use gannet_runtime::Buffer;
@@ -13,10 +13,11 @@ use std::rc::Rc;
 #[derive(Default)]
 pub(crate) struct StagingPool {
     spare: RefCell<Vec<Buffer>>,
+    /// Buffers of [`STAGING_LEN`] that connections hold.
     held: Cell<usize>,
 }
 
-/// What one connection has received and not yet used.
+/// The bytes that one connection has received and not yet used.
 pub(crate) struct Staging {
     pool: Rc<StagingPool>,
     /// The buffer; empty while nothing is held.
@@ -28,7 +29,7 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// Holds nothing.
+    /// An empty stage; it takes a buffer from `pool` when bytes come.
     pub(crate) fn new(pool: Rc<StagingPool>) -> Staging {
         Staging {
             pool,
@@ -38,7 +39,7 @@ impl Staging {
         }
     }
 
-    /// Where the next bytes go, behind what is left over.
+    /// The space for the next bytes, behind those left over.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         if self.bytes.len() < STAGING_LEN {
             let mut whole = self.pool.take();
@@ -52,17 +53,17 @@ impl Staging {
         &mut self.bytes[self.end..]
     }
 
-    /// Says that `count` bytes of the space were filled.
+    /// Notes that `count` bytes of the space were filled.
     pub(crate) fn filled(&mut self, count: usize) {
         self.end = (self.end + count).min(self.bytes.len());
     }
 
-    /// What was received and not yet used.
+    /// The bytes received and not yet used.
     pub(crate) fn received(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// Says that `count` of the received bytes are used up.
+    /// Notes that `count` of the received bytes are used up.
     pub(crate) fn used(&mut self, count: usize) {
         self.start = (self.start + count).min(self.end);
     }
@@ -73,7 +74,8 @@ impl Staging {
         self.rest();
     }
 
-    /// Ends a turn: gives the buffer back, or keeps what is left over of it.
+    /// Ends a turn: gives the buffer back, unless bytes are left over. Beyond [`STAGING_HELD_MAX`] holders, these move
+    /// to a buffer of their own size: else each peer that sends a part of an FPDU would hold 256 KiB.
     pub(crate) fn rest(&mut self) {
         if self.bytes.len() < STAGING_LEN {
             return;

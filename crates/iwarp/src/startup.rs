@@ -1,4 +1,4 @@
-//! What two ends agree on before full operation (RFC 5044 section 7, RFC 6581 section 9): pure
+//! The negotiation of two ends before full operation (RFC 5044 section 7, RFC 6581 section 9): pure
 //! functions.
 
 use crate::config::IwarpConfig;
@@ -28,7 +28,7 @@ pub(crate) enum ReadyToReceive {
     Send,
 }
 
-/// What was agreed.
+/// The negotiated parameters of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Agreement {
     /// CRCs are computed and checked.
@@ -41,18 +41,18 @@ pub(crate) struct Agreement {
     pub(crate) ord: u16,
     /// How the initiator opens.
     pub(crate) ready: ReadyToReceive,
-    /// Reads may be refused without the end of the connection.
+    /// A refused Read is answered with an exception, and the connection lasts.
     pub(crate) exceptions: bool,
 }
 
 /// Why there is no agreement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The peer said no.
+    /// The peer rejected the request.
     Rejected,
-    /// The peer's frame is not one that can be answered: close.
+    /// The peer's frame cannot be answered: close.
     Incompatible(&'static str),
-    /// RFC 6581 wants the peer to be told by a Terminate.
+    /// The peer gets a Terminate with this code (RFC 6581 section 9).
     Terminate(TerminateCode),
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn request<'a>(
     }
 }
 
-/// What the initiator makes of the reply to its request.
+/// The agreement that follows from the reply to an initiator's request.
 pub(crate) fn conclude(
     config: &IwarpConfig,
     options: &ConnectOptions,

@@ -1,7 +1,7 @@
 //! Bytes on their way out: pieces in stream order, most of them named rather than held.
 //!
-//! Headers, pads and CRCs of a batch stand in one `control` buffer, so that what lies between two
-//! payloads (the CRC of one FPDU, the header of the next) is a single slice. File bytes stand in one
+//! Headers, pads and CRCs of a batch stand in one `control` buffer, so that the control bytes between two
+//! payloads (the CRC of one FPDU, the header of the next) are a single slice. File bytes stand in one
 //! `data` buffer, so that one read brings those of several FPDUs. Payloads of other memory stay where
 //! they are until the stream takes them.
 
@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// What batches are made of, shared by the connections of a core: empty ones whose queues have grown already, buffers,
+/// Parts of batches, shared by the connections of a core: empty batches whose queues have grown already, buffers,
 /// windows onto files.
 #[derive(Clone, Default)]
 pub(crate) struct BatchPool {
@@ -22,7 +22,7 @@ pub(crate) struct BatchPool {
 }
 
 impl BatchPool {
-    /// Gives up the windows of files that nobody has open any more.
+    /// Unmaps the windows of files that are not open any more.
     pub(crate) fn sweep(&self) {
         self.windows.sweep();
     }
@@ -111,17 +111,17 @@ impl Piece {
     }
 }
 
-/// What one call should give to the stream.
+/// The bytes of one write to the stream.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) control: Vec<u8>,
-    /// File bytes, of which the first `data_used` are taken.
+    /// File bytes, of which the first `data_used` are taken. Never replaced while a piece refers to it.
     data: Option<Chunk>,
     data_used: usize,
     pub(super) pieces: VecDeque<Piece>,
     /// Bytes of all pieces.
     pub(super) len: usize,
-    /// Nothing more goes in: its data buffer is used up.
+    /// No FPDU is added any more, because its data buffer is used up.
     pub(super) is_full: bool,
 }
 
@@ -140,7 +140,7 @@ impl Batch {
             .unwrap_or_default()
     }
 
-    /// Says that the next `len` bytes of the data buffer were filled; where they start.
+    /// Notes that the next `len` bytes of the data buffer were filled; returns their offset.
     pub(super) fn data_filled(&mut self, len: usize) -> usize {
         let start = self.data_used;
         self.data_used += len;
@@ -152,7 +152,7 @@ impl Batch {
         self.data.as_ref()?.get(start..start.checked_add(len)?)
     }
 
-    /// Appends to the control buffer, joined to what stands there when nothing came between.
+    /// Appends to the control buffer. Bytes that follow the last control bytes directly join their piece.
     pub(super) fn push_control(&mut self, bytes: &[u8]) {
         let start = self.control.len();
         self.control.extend_from_slice(bytes);
@@ -192,7 +192,7 @@ impl Batch {
         self.control.clear();
     }
 
-    /// Holds nothing any more, but for the room of its queues.
+    /// Empties the batch and keeps the capacity of its queues.
     pub(super) fn clear(&mut self) {
         self.control.clear();
         self.pieces.clear();

@@ -1,8 +1,8 @@
-//! Payloads of long tagged FPDUs straight into place: their header has come, so that what follows has a place of its
-//! own, and the next receive goes there without a copy.
+//! Payloads of long tagged FPDUs, received straight into their region: once the header has come, the next receive
+//! goes to the place of the payload without a copy.
 //!
-//! One FPDU at a time: nothing says how long the next one is, and what were placed by a guess could overwrite bytes
-//! that its message leaves alone. Not with CRCs: bytes are placed once their CRC is right.
+//! One FPDU at a time: the length of the next one is unknown, and bytes placed by a guess could overwrite bytes
+//! that its message does not touch. Not with CRCs: bytes are placed only once their CRC is right.
 
 use super::receive::Place;
 use super::violation::Violation;
@@ -46,7 +46,7 @@ impl Engine {
         }
     }
 
-    /// Where the next incoming bytes belong; those behind them go to [`Engine::receive`] as always. Tell
+    /// The place of the next incoming bytes; bytes behind them go to [`Engine::receive`] as always. Report to
     /// [`Engine::placed`] how many came.
     pub(crate) fn direct_space(&mut self) -> Option<RefMut<'_, [u8]>> {
         let direct = self.rx.direct.as_ref();
@@ -56,6 +56,7 @@ impl Engine {
         if placed == len {
             return None;
         }
+        // Checked anew for each receive: the key may have been revoked since the header came.
         match self.place_of(opcode, &header, len) {
             Ok(Some(place)) if place.is_there(len) => self.rx.target = Some(place),
             refused => {
@@ -69,7 +70,7 @@ impl Engine {
         region.bytes_mut(offset + placed as u64, len - placed)
     }
 
-    /// So many bytes came where [`Engine::direct_space`] said.
+    /// Notes that `count` bytes came into [`Engine::direct_space`].
     pub(crate) fn placed(&mut self, count: usize) {
         if let Some(direct) = &mut self.rx.direct {
             direct.placed = direct.len.min(direct.placed + count);
@@ -78,7 +79,8 @@ impl Engine {
     }
 
     /// Begins an FPDU that stands unfinished at the front of the incoming stream, if it is long, tagged and allowed:
-    /// places what has come of its payload. Whatever is wrong is said once all of it is there.
+    /// places the part of its payload that has come. A violation is left to [`Engine::receive`], which reports it once
+    /// the whole FPDU is there.
     pub(super) fn begin_direct(&mut self, bytes: &[u8]) -> bool {
         if self.agreement.crc {
             return false;
@@ -95,7 +97,8 @@ impl Engine {
         is_placed
     }
 
-    /// Takes pad and CRC of the FPDU that is in place; how many of `bytes` they are, nothing while they are not there.
+    /// Takes pad and CRC of the FPDU whose payload is in place; returns their length in `bytes`, 0 while a part of
+    /// them is missing.
     pub(super) fn finish_direct(&mut self, bytes: &[u8]) -> Result<usize, Violation> {
         let Some(direct) = &self.rx.direct else {
             return Ok(0);
@@ -114,7 +117,7 @@ impl Engine {
         Ok(tail)
     }
 
-    /// The place of the FPDU was taken away while it came.
+    /// Ends the connection because the place of the FPDU was taken away while its payload came.
     fn end_direct(&mut self, violation: Violation) {
         let Some(direct) = self.rx.direct.take() else {
             return;
@@ -126,7 +129,8 @@ impl Engine {
     }
 }
 
-/// The FPDU at the front of `bytes`, if its payload is worth it, and what has come of that.
+/// The FPDU at the front of `bytes`, if at least [`DIRECT_MIN`] bytes of its payload are still to come, and the part
+/// that has come.
 fn direct_of(bytes: &[u8]) -> Option<(Direct, &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<LENGTH_LEN>()?;
     let len = usize::from(u16::from_be_bytes(*length)).checked_sub(TAGGED_HEADER_LEN)?;

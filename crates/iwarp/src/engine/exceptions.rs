@@ -1,4 +1,4 @@
-//! Reads that can be refused and the connection goes on: requests with a capability, and exceptions
+//! Reads whose refusal does not end the connection: requests with a capability, and exceptions
 //! (docs/formats/exceptions.md).
 
 use super::outgoing::{Answer, LeavingSource};
@@ -50,7 +50,8 @@ impl Engine {
             timestamp: 0,
             mac: [0; MAC_LEN],
         };
-        // Posting has seen that there is a key.
+        // There is a key: `post_optimistic_read` refuses without one. Timestamps are taken when requests are framed,
+        // so they grow in stream order; the peer refuses a request whose timestamp does not.
         if let Some(authenticator) = &mut self.authenticator {
             request.timestamp = authenticator.next_timestamp();
             request.mac = authenticator.code(&request.claim());
@@ -62,8 +63,8 @@ impl Engine {
             .push_control_message(opcode, 0, &payload, &self.agreement);
     }
 
-    /// A request for an exported object is here. It is checked for who asks in the order in which requests came; its
-    /// bytes are looked for when its turn comes.
+    /// Takes a request for an exported object. Its code and timestamp are checked now, in the order in which requests
+    /// come; the object is looked up when the answer begins, because it may be revoked until then.
     pub(super) fn receive_authenticated_read_request(
         &mut self,
         header: &Untagged,
@@ -95,8 +96,9 @@ impl Engine {
         self.next_message(QueueNumber::READ_REQUEST)
     }
 
-    /// Takes the bytes of an exported object at this instant, all of them, and begins the answer; or refuses. False
-    /// when there is no room for them yet.
+    /// Copies all bytes of an exported object at this instant and begins the answer, or refuses it. Returns false when
+    /// there is no room for them yet. A part must not wait for the next batch: an answer that has begun can no longer
+    /// be refused, and the object may change meanwhile.
     pub(super) fn begin_exported(
         &mut self,
         header: DdpHeader,
@@ -188,8 +190,8 @@ impl Engine {
             .push_control_message(Opcode::ReadException, 0, &payload, &self.agreement);
     }
 
-    /// The oldest of our Reads is refused. An exception that fits no Read, or one of which bytes have come, is a
-    /// violation: else a peer could fail what it has half placed.
+    /// Fails the oldest of our Reads with an exception. An exception for another Read, or for one of which bytes have
+    /// come, is a violation: an exception says that the sink is untouched.
     pub(super) fn receive_read_exception(
         &mut self,
         header: &Untagged,
@@ -208,7 +210,8 @@ impl Engine {
                     && read.received == 0
             });
         if !is_due {
-            // The Read stays where it is, to be completed as all work is when the connection ends.
+            // The Read stays in the queue until the end of the connection flushes it; a Read that was taken out here
+            // never completed (found by the tests of hostile peers).
             return Err(TerminateCode::UNEXPECTED_OPCODE.into());
         }
         let read = self.reads.pop_front();
@@ -224,12 +227,12 @@ impl Engine {
     }
 }
 
-/// Where an answer's bytes are taken to.
+/// The room for the bytes of an answer.
 #[derive(PartialEq, Eq)]
 enum Room {
     /// The data buffer of the youngest batch.
     Here,
-    /// It, once the stream has taken more.
+    /// None until the stream has taken more.
     Later,
     /// A buffer of their own: segments are so short that one batch does not take them all.
     Own,

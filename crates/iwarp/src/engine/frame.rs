@@ -1,4 +1,4 @@
-//! What stands around a payload: length field and header before it, pad and CRC behind it.
+//! The frame of a payload: length field and header before it, pad and CRC behind it.
 
 use super::batch::Frame;
 use crate::crc;

@@ -1,4 +1,4 @@
-//! Framed bytes leave: what the stream should be given next, and what becomes of it.
+//! Outgoing bytes of framed messages: the slices for the next write, and the messages that a write completes.
 
 use super::Engine;
 use super::batch::{Batch, Piece};
@@ -18,10 +18,10 @@ use std::io::{self, IoSlice};
 use std::ops::Deref;
 use std::rc::Rc;
 
-/// What stands behind the end of a file, as far as one slice goes.
+/// The zeros behind the end of a file, as many as one slice takes.
 static ZEROS: [u8; 16 * 1024] = [0; 16 * 1024];
 
-/// What the stream should be given next.
+/// The next bytes for the stream.
 pub(crate) enum Outgoing<'a> {
     /// Nothing is framed, or it waits for file bytes.
     Nothing,
@@ -43,7 +43,7 @@ pub(super) struct Awaited {
     file: FileRef,
     offset: u64,
     len: usize,
-    /// The shell has been asked for them.
+    /// The shell has taken the request; a second one would read the range twice.
     is_asked: bool,
 }
 
@@ -68,7 +68,8 @@ impl Awaited {
         })
     }
 
-    /// What was read, of which the given number of bytes are of the file, with zeros behind.
+    /// The bytes that were read, cut to the `filled` ones of the file, with zeros behind them. The message keeps its
+    /// length when the file became shorter: its header has left.
     fn filled_up(&self, (mut bytes, filled): (Vec<u8>, usize)) -> Vec<u8> {
         bytes.truncate(filled);
         bytes.resize(self.len, 0);
@@ -86,7 +87,7 @@ pub(super) struct Leaving {
     pub(super) answer: Option<Answer>,
 }
 
-/// What a Read Response answers.
+/// The request that a Read Response answers, for the Terminate that quotes it.
 #[derive(Clone, Copy)]
 pub(super) struct Answer {
     pub(super) header: DdpHeader,
@@ -98,11 +99,12 @@ pub(super) enum LeavingSource {
     Buffer(Buffer),
     /// A region that our own work sends.
     Region(Rc<TableRegion>),
-    /// A region that the peer reads: not a byte more once its key is revoked.
+    /// A region that the peer reads. No byte of it leaves once its key is revoked: its owner writes other data there
+    /// (test `a_revoked_region_leaks_nothing_and_the_reader_gets_the_reason`).
     Exposed(Rc<TableRegion>),
     File {
         file: FileRef,
-        /// The region by which the peer reads it; as above.
+        /// The region by which the peer reads the file, if it does; no byte leaves once its key is revoked.
         exposed: Option<Rc<TableRegion>>,
     },
 }
@@ -177,7 +179,7 @@ impl Engine {
         self.tx.batches.iter().any(|batch| batch.len > 0)
     }
 
-    /// Shows `body` what the stream should be given next. Tell [`Engine::sent`] how much it took.
+    /// Passes the next bytes for the stream to `body`. Report to [`Engine::sent`] how many the stream took.
     pub(crate) fn outgoing<T>(&self, body: impl FnOnce(Outgoing<'_>) -> T) -> T {
         let tx = &self.tx;
         if let Some(bytes) = tx.only_control() {
@@ -206,6 +208,7 @@ impl Engine {
                 tx.pool.give_back(batch);
             }
         }
+        // At once after each write: the key may be revoked before the next one.
         if self.agreement.crc {
             tx.keep_begun();
         }
@@ -231,7 +234,8 @@ impl Engine {
         }
     }
 
-    /// Drops the FPDUs whose memory is not there any more and ends the connection.
+    /// Drops the FPDUs whose memory was taken away, and those behind them, and ends the connection. The error goes to
+    /// the message of that memory, which need not be the youngest.
     pub(crate) fn cut_broken(&mut self) {
         let Some((batch, piece, message)) = self.tx.first_broken() else {
             return;
@@ -240,8 +244,9 @@ impl Engine {
         self.fail_message(message, WorkError::Local(AccessError::InvalidKey));
     }
 
-    /// The stream found bytes of a file gone: reads what is there instead of all that is mapped, with zeros behind its
-    /// end. Waits for the disk if it must: whoever cuts a file short and lets it grow again at once is rare.
+    /// Handles a write that failed because a mapped file became shorter: replaces all that is mapped by bytes read from
+    /// the files, with zeros behind their ends. The read may wait for the disk, which only a file that shrinks and
+    /// grows again at once can cause.
     pub(crate) fn memory_gone(&mut self) {
         let Some((message, kind)) = self.tx.unmap() else {
             return;
@@ -249,14 +254,14 @@ impl Engine {
         self.fail_message(message, WorkError::File(kind));
     }
 
-    /// A range to be read on the blocking pool now; the answer goes to [`Engine::file_fetched`].
+    /// A range to be read on the blocking pool now, once for each range; the result goes to [`Engine::file_fetched`].
     pub(crate) fn fetch_wanted(&mut self) -> Option<FileFetch> {
         self.tx.fetch.as_mut().and_then(Awaited::ask)
     }
 
-    /// The bytes of a range that was wanted, of which the given number are of the file; what follows are zeros.
+    /// Takes the bytes of the range that was wanted and the number of them that the file has; zeros follow these.
     pub(crate) fn file_fetched(&mut self, fetched: io::Result<(Vec<u8>, usize)>) {
-        // The connection may have ended meanwhile.
+        // The connection may have ended while the pool read.
         let Some(awaited) = self.tx.fetch.take() else {
             return;
         };
@@ -268,7 +273,7 @@ impl Engine {
 }
 
 impl Transmitter {
-    /// What has not left, in stream order.
+    /// The pieces that have not left, in stream order.
     fn pieces(&self) -> impl Iterator<Item = (&Batch, &Piece)> {
         let batches = self.batches.iter();
         batches.flat_map(|batch| batch.pieces.iter().map(move |piece| (batch, piece)))
@@ -289,6 +294,7 @@ impl Transmitter {
             let is_whole = memory.len() == piece.len();
             *slot = memory;
             count += 1;
+            // Zeros are shown one slice at a time; the next piece must not follow a part of this one.
             if !is_whole {
                 break;
             }
@@ -303,7 +309,7 @@ impl Transmitter {
         }
     }
 
-    /// What is framed, when it is one run of control bytes: short messages are.
+    /// The framed bytes if they are one run of control bytes, as those of short messages are.
     fn only_control(&self) -> Option<&[u8]> {
         let (Some(batch), None) = (self.batches.front(), self.batches.get(1)) else {
             return None;
@@ -314,8 +320,8 @@ impl Transmitter {
         }
     }
 
-    /// An FPDU of a region that the peer reads has begun to leave: keeps the rest of its payload,
-    /// because its CRC is on the way, and the key may be revoked before the stream takes more.
+    /// Copies the rest of the payload when an FPDU of a region that the peer reads has begun to leave. Its CRC is
+    /// computed, and the key may be revoked before the stream takes more: other bytes would fail the peer's check.
     fn keep_begun(&mut self) {
         let (base, leaving) = (self.leaving_base, &self.leaving);
         let Some(piece) = self.batches.front_mut().and_then(Batch::begun_payload) else {
@@ -350,7 +356,7 @@ impl Transmitter {
         }
     }
 
-    /// The first payload that is not there any more: batch, piece, message.
+    /// The first payload whose memory was taken away: batch, piece, message.
     fn first_broken(&self) -> Option<(usize, usize, u64)> {
         self.batches.iter().enumerate().find_map(|(at, batch)| {
             batch
@@ -378,7 +384,8 @@ impl Transmitter {
         })
     }
 
-    /// Replaces what is mapped by what can be read; the message whose file cannot, from which on all is dropped.
+    /// Replaces mapped pieces by bytes read from their files. If a file cannot be read, drops everything from that
+    /// piece on and returns the message of the file.
     fn unmap(&mut self) -> Option<(u64, io::ErrorKind)> {
         let mut failed = None;
         let (base, leaving) = (self.leaving_base, &self.leaving);
@@ -418,7 +425,8 @@ impl Transmitter {
         Some((message, kind))
     }
 
-    /// Drops everything from a payload on.
+    /// Drops a payload and everything behind it. An FPDU that has begun to leave is filled up with zeros, so that the
+    /// Terminate behind it starts on an FPDU boundary.
     fn cut(&mut self, batch: usize, piece: usize) {
         if let Some(batch) = self.batches.get_mut(batch) {
             batch.cut(piece);
@@ -427,7 +435,7 @@ impl Transmitter {
         self.framing_dropped();
     }
 
-    /// The youngest message.
+    /// The number of the youngest message.
     pub(super) fn youngest(&self) -> u64 {
         self.leaving_base + (self.leaving.len() as u64).saturating_sub(1)
     }
@@ -483,7 +491,7 @@ fn entry(leaving: &VecDeque<Leaving>, base: u64, message: u64) -> Option<&Leavin
 }
 
 impl Piece {
-    /// Which bytes of its memory to give now.
+    /// Offset and length of its next bytes within its memory.
     fn range(&self) -> (usize, usize) {
         match self {
             Piece::Control { start, .. }

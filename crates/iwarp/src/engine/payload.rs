@@ -1,4 +1,4 @@
-//! Where the bytes of the message being framed come from: memory, a window onto a file, or the batch's own buffer.
+//! The source of the message being framed: memory, a window onto a file, or the batch's own buffer.
 
 use super::Engine;
 use super::outgoing::{Awaited, LeavingSource};
@@ -16,17 +16,18 @@ pub(super) struct Framing {
     pub(super) header: DdpHeader,
     pub(super) size: usize,
     pub(super) framed: usize,
-    /// Where its bytes start in its buffer, region or file.
+    /// Offset of its first byte in its buffer, region or file.
     pub(super) source_start: u64,
-    /// Bytes of its file that stand in the youngest batch, and where they start there: those of the next segments.
+    /// Bytes for its next segments that are in the data buffer of the youngest batch, and their offset there. They
+    /// are framed into that batch: another one has another buffer.
     pub(super) ahead: usize,
     pub(super) ahead_start: usize,
-    /// Up to where its file was found in the page cache.
+    /// Offset up to which its file was found in the page cache.
     pub(super) resident_until: u64,
 }
 
 impl Framing {
-    /// The next `len` of the bytes that stand in the youngest batch.
+    /// The next `len` of the bytes that are ready in the youngest batch.
     fn take_ahead(&mut self, len: usize) -> Payload {
         let start = self.ahead_start;
         self.ahead_start += len;
@@ -35,7 +36,7 @@ impl Framing {
     }
 }
 
-/// Where the payload of one segment is.
+/// The place of one segment's payload.
 pub(super) enum Payload {
     None,
     /// In the memory of the message, from this offset.
@@ -61,7 +62,7 @@ impl Engine {
         let offset = framing.source_start.saturating_add(framing.framed as u64);
         let source = self.tx.leaving.back().map(|leaving| &leaving.source);
         if let Some(LeavingSource::Nothing) = source {
-            // Those of an exported object were taken all at once.
+            // The bytes of an exported object were copied all at once, when its answer began.
             return Ok((framing.ahead >= len).then(|| framing.take_ahead(len)));
         }
         if !matches!(source, Some(LeavingSource::File { .. })) {
@@ -102,7 +103,8 @@ impl Engine {
         Ok(Some(framing.take_ahead(len)))
     }
 
-    /// Whether the kernel may copy a segment from a window: nobody here may touch its bytes.
+    /// Whether the kernel may copy a segment from a window. This process must not touch the bytes of a window (SIGBUS
+    /// when the file becomes shorter), so segments with CRCs or markers and short ones, which are copied, are read.
     fn may_map(&self, framing: &Framing, len: usize) -> bool {
         framing.size >= MAP_MIN
             && len > INLINE_PAYLOAD_MAX

@@ -36,25 +36,26 @@ pub(super) struct Receiver {
     opened_by_send: bool,
     /// The FPDU whose payload goes straight into place.
     pub(super) direct: Option<Direct>,
-    /// Where, during one receive.
+    /// The place of its payload, during one receive only: another receive looks it up again, because the key may
+    /// have been revoked meanwhile (test `a_key_that_is_revoked_meanwhile_takes_no_more`).
     pub(super) target: Option<Place>,
     /// The last FPDU was long.
     pub(super) is_bulk: bool,
 }
 
-/// Memory for a payload.
+/// Checked memory for a payload. It is valid within one call: no application code runs between check and use.
 pub(super) struct Place {
     pub(super) region: Rc<TableRegion>,
     pub(super) offset: u64,
 }
 
 impl Place {
-    /// True when its memory has `len` bytes: it is no file range, and not lent.
+    /// True when `len` bytes of it can be borrowed: it is no file range, and its memory was not moved out.
     pub(super) fn is_there(&self, len: usize) -> bool {
         self.region.bytes(self.offset, len).is_some()
     }
 
-    /// Copies bytes there; false when its memory is not there (a file range, or memory that was taken back).
+    /// Copies bytes there; false when the region is a file range or its memory was taken back.
     pub(super) fn fill(&self, payload: &[u8]) -> bool {
         let Some(mut target) = self.region.bytes_mut(self.offset, payload.len()) else {
             return false;
@@ -78,21 +79,23 @@ enum CurrentTagged {
     ReadResponse,
 }
 
-/// A Read Request of the peer that passed all checks, or waits to be refused.
+/// A Read Request of the peer that passed all checks, or that waits for its exception. Refusals wait in the same queue,
+/// because the peer matches answers to its Reads by their order.
 pub(super) struct InboundRead {
     pub(super) header: DdpHeader,
     pub(super) request: ReadRequest,
     pub(super) source: InboundSource,
 }
 
-/// What a Read of the peer reads.
+/// The source of a Read of the peer.
 pub(super) enum InboundSource {
+    /// A Read of zero bytes, which names no memory.
     Nothing,
-    /// A region, and where in it the bytes start.
+    /// A region, and the offset of the bytes in it.
     Region(Rc<TableRegion>, u64),
-    /// An exported object, if its bytes are there when their turn comes.
+    /// An exported object, looked up when the answer begins.
     Exported(AccessKey),
-    /// It is answered with an exception.
+    /// None: the Read is answered with an exception.
     Refused(AccessError),
 }
 
@@ -111,7 +114,7 @@ impl Receiver {
         }
     }
 
-    /// Gives up the receive that was being filled.
+    /// Takes out the receive that was being filled, to flush it.
     pub(super) fn take_current(&mut self) -> Option<(WorkId, Buffer)> {
         self.current
             .take()
@@ -152,6 +155,8 @@ impl Engine {
         }
         match Fpdu::parse(bytes)? {
             Some((fpdu, len)) => {
+                // Short FPDUs end the bulk mode only once they fill what is received ahead: one reply between two
+                // long FPDUs must not move the next payload to the staging buffer.
                 self.rx.is_bulk &= len > DIRECT_MIN || bytes.len() < RECEIVE_AHEAD;
                 self.receive_fpdu(&fpdu).map(|()| len)
             }
@@ -164,6 +169,7 @@ impl Engine {
     }
 
     fn receive_fpdu(&mut self, fpdu: &Fpdu<'_>) -> Result<(), Violation> {
+        // Before the header is parsed: a damaged header would place bytes into the wrong memory.
         if self.agreement.crc && crc::field_of(fpdu.covered) != fpdu.crc {
             return Err(TerminateCode::MPA_CRC.into());
         }
@@ -198,7 +204,8 @@ impl Engine {
         Ok(())
     }
 
-    /// An FPDU was taken: the peer is in full operation.
+    /// Notes that the peer is in full operation. A responder may send from here on, and not before (RFC 5044
+    /// section 7; test `a_responder_waits_until_it_was_spoken_to`).
     pub(super) fn note_received(&mut self) {
         if !self.rx.has_received {
             self.rx.has_received = true;
@@ -219,8 +226,8 @@ impl Engine {
         self.tagged_placed(opcode, header, payload.len())
     }
 
-    /// Where the `len` bytes of a tagged segment go, if they are allowed there; `None` when there are none, or nobody
-    /// wants them.
+    /// The memory for the `len` bytes of a tagged segment, checked for bounds and rights. `None` when `len` is 0, or
+    /// for the Read that only opened the connection.
     pub(super) fn place_of(
         &self,
         opcode: Opcode,
@@ -289,7 +296,7 @@ impl Engine {
         let Some((_, sink)) = read.work.as_ref().filter(|_| len > 0) else {
             return Ok(None);
         };
-        // The application may have taken its sink away while the answer was on its way.
+        // The application may have deregistered the sink while the answer was on its way.
         let region =
             TableRegion::shared(Rc::clone(&sink.region)).filter(|region| region.is_valid());
         let region = region.ok_or(Violation::from(TerminateCode::TAGGED_INVALID_STAG))?;
@@ -297,7 +304,7 @@ impl Engine {
         Ok(Some(Place { region, offset }))
     }
 
-    /// The `len` bytes of a tagged segment are in place.
+    /// Notes that the `len` bytes of a tagged segment are in place, and completes the Read that they end.
     pub(super) fn tagged_placed(
         &mut self,
         opcode: Opcode,
@@ -315,7 +322,7 @@ impl Engine {
         if current != CurrentTagged::ReadResponse {
             return Ok(());
         }
-        // Our Read may be gone if the application has ended everything meanwhile.
+        // The end of the connection has flushed our Reads if it came between the parts of a direct payload.
         let read = self.reads.front_mut();
         let read = read.ok_or(Violation::from(TerminateCode::TAGGED_INVALID_STAG))?;
         read.received = read
@@ -350,10 +357,12 @@ impl Engine {
         };
         let placed = fill(&mut current, header, payload);
         if placed.is_err() || !header.last {
+            // Also after a violation: the flush returns the buffer from here.
             self.rx.current = Some(current);
             return placed;
         }
         let mut invalidated = None;
+        // The key ends before the completion, so the application may use the memory as soon as it sees the message.
         if opcode.invalidates() {
             let key = RemoteKey(header.ulp_word);
             match self.table.check(self.id, key, 0, 0, AccessKind::Invalidate) {
@@ -413,6 +422,7 @@ impl Engine {
             .map_err(|_| Violation::from(TerminateCode::UNTAGGED_TOO_LONG))?;
         let request = ReadRequest::from_bytes(bytes);
         self.check_read_depth()?;
+        // Checked now and again when the answer begins: the peer may have named memory that is revoked meanwhile.
         let source = if request.size == 0 {
             InboundSource::Nothing
         } else {
@@ -438,7 +448,8 @@ impl Engine {
         self.next_message(QueueNumber::READ_REQUEST)
     }
 
-    /// The peer may ask for one more.
+    /// Checks that the peer may have one more Read outstanding. Answers that are being sent count, so a peer that
+    /// takes nothing cannot make the queue of requests grow.
     pub(super) fn check_read_depth(&self) -> Result<(), Violation> {
         if self.rx.requests.len() + self.tx.responses_leaving() >= self.reads_allowed() {
             return Err(TerminateCode::STREAM_CATASTROPHIC.into());

@@ -2,8 +2,8 @@
 //! section 5).
 //!
 //! Messages never interleave. Answers to the peer's Reads and our own work take turns, message by
-//! message. The CRC of memory is computed when the FPDU is framed: whoever changes a region that
-//! the peer is just reading breaks the connection, as with an RNIC.
+//! message. The CRC of memory is computed when the FPDU is framed: an application that changes a region while
+//! the peer reads it breaks the connection, as with an RNIC.
 
 use super::batch::{Batch, BatchPool, Piece};
 use super::frame::{crc_of, frame_head, frame_of, pad_of};
@@ -29,7 +29,7 @@ use gannet_wire::mpa::{CRC_LEN, MARKER_INTERVAL, MARKER_LEN, Markers, fpdu_len};
 use gannet_wire::rdmap::{Opcode, READ_REQUEST_LEN, ReadRequest, TERMINATE_LEN_MAX, Terminate};
 use std::collections::VecDeque;
 
-/// What peers put into zero-length tagged messages: some hardware refuses STag 0 even there.
+/// The STag of zero-length tagged messages. Any is legal (RFC 5041 section 5.2.1), but some hardware refuses STag 0.
 const STAG_OF_NOTHING: STag = STag(1);
 
 /// The outgoing half of a connection.
@@ -49,25 +49,30 @@ pub(super) struct Transmitter {
     pub(super) leaving: VecDeque<Leaving>,
     /// The number of the oldest of `leaving`.
     pub(super) leaving_base: u64,
+    /// Framed bytes that have not left, oldest first; at most [`BATCHES_MAX`], which is the back-pressure of a stream
+    /// that takes nothing.
     pub(super) batches: VecDeque<Batch>,
     pub(super) pool: BatchPool,
-    /// Bytes framed so far, which is the stream position of the next FPDU.
+    /// Bytes framed so far, which is the stream position of the next FPDU. Markers and the end of each message in
+    /// `leaving` are counted in it.
     position: u64,
     /// Bytes the stream took so far.
     pub(super) sent: u64,
+    /// The youngest message answers a Read: our own work is next, if there is any.
     pub(super) last_was_response: bool,
-    /// File bytes wanted before anything else can be framed.
+    /// File bytes wanted before anything else can be framed: messages do not overtake each other.
     pub(super) fetch: Option<Awaited>,
-    /// They have come: those of the next segments.
+    /// The fetched bytes, for the next segments.
     pub(super) fetched: Option<Vec<u8>>,
 }
 
 impl Transmitter {
     pub(super) fn new(role: Role, ulpdu_max: usize, markers: bool, pool: BatchPool) -> Transmitter {
         let plain = fpdu_len(ulpdu_max);
-        let markers_max = match markers {
-            true => plain / (MARKER_INTERVAL - MARKER_LEN) + 1,
-            false => 0,
+        let markers_max = if markers {
+            plain / (MARKER_INTERVAL - MARKER_LEN) + 1
+        } else {
+            0
         };
         Transmitter {
             enabled: role == Role::Initiator,
@@ -88,12 +93,12 @@ impl Transmitter {
         }
     }
 
-    /// The initiator's first FPDU has come: sending may begin.
+    /// Lets a responder send, after the initiator's first FPDU.
     pub(super) fn enable(&mut self) {
         self.enabled = true;
     }
 
-    /// Nothing is posted, and all bytes have left.
+    /// True when nothing is posted and all bytes have left.
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.framing.is_none() && self.batches.is_empty()
     }
@@ -110,11 +115,15 @@ impl Transmitter {
     /// bytes of it may still leave.
     pub(super) fn abandon_leaving(&mut self) -> Vec<(WorkId, Done, Option<Buffer>)> {
         self.framing = None;
+        // A read on the blocking pool goes on; its bytes find nothing that waits for them and are dropped (test
+        // `a_file_that_cannot_be_read_after_the_end_changes_nothing`).
         self.fetch = None;
         let position = self.position;
         let has_bytes_left = !self.batches.is_empty();
         let mut abandoned = Vec::new();
         for leaving in &mut self.leaving {
+            // Messages that will never be framed to their end leave with the last framed byte, else they would hold
+            // their regions until the engine is dropped.
             leaving.end = Some(leaving.end.map_or(position, |end| end.min(position)));
             let Some((id, done, _)) = leaving.work.take() else {
                 continue;
@@ -136,7 +145,8 @@ impl Transmitter {
         self.framing_dropped();
     }
 
-    /// Framed bytes were dropped: nothing more is framed, and the position is that of what is left.
+    /// Stops framing after framed bytes were dropped, and moves the position back to the end of the others. A Terminate
+    /// that is framed next must get the stream position at which it leaves, for its markers.
     pub(super) fn framing_dropped(&mut self) {
         self.framing = None;
         self.position = self.sent
@@ -168,8 +178,10 @@ impl Transmitter {
         if batch.is_full {
             return 0;
         }
+        // By the length with markers: an FPDU that spilled into the next batch would find other file bytes in its data
+        // buffer, or none (test `bytes_at_hand_in_a_batch_stay_with_it_when_markers_fill_it_up`).
         let by_len = BATCH_LEN.saturating_sub(batch.len) / self.frame_max;
-        // The first adds up to three pieces, each later one a payload and what stands behind it.
+        // The first adds up to three pieces, each later one a payload and the control bytes behind it.
         let by_pieces = (SLICES_MAX - 1).saturating_sub(batch.pieces.len()) / 2;
         by_len.min(by_pieces)
     }
@@ -296,7 +308,7 @@ impl Transmitter {
 
 impl Engine {
     /// Frames as much as the batches take. Call it before [`Engine::outgoing`] and after every
-    /// command or event.
+    /// command or event: without it, work posted while the batches were full would never be framed.
     pub(crate) fn prepare(&mut self) {
         while self.phase != Phase::Ended
             && self.tx.enabled
@@ -321,6 +333,8 @@ impl Engine {
     /// Picks the next message: answers and own work in turn. False when there is none that may
     /// begin.
     fn begin_message(&mut self) -> Result<bool, WorkError> {
+        // A Read beyond ORD waits at the front of the queue, and the work behind it waits too: work of one queue pair
+        // is done in the order in which it was posted.
         let has_work = match self.tx.queue.front() {
             Some(Work {
                 operation: Operation::Read { .. },
@@ -330,6 +344,8 @@ impl Engine {
             None => false,
         };
         let has_response = !self.rx.requests.is_empty();
+        // In turn: a peer that always has a Read outstanding would otherwise hold back our replies for ever (test
+        // `reads_and_sends_take_turns`).
         if has_response && (!has_work || !self.tx.last_was_response) {
             return Ok(self.begin_response());
         }
@@ -355,6 +371,7 @@ impl Engine {
                 return true;
             }
             InboundSource::Nothing => (LeavingSource::Nothing, 0),
+            // Revoked between request and turn: no byte has left, so an exception is still possible.
             InboundSource::Region(region, _) if self.agreement.exceptions && !region.is_valid() => {
                 self.push_exception(&read.request, AccessError::InvalidKey);
                 return true;
@@ -411,7 +428,7 @@ impl Engine {
             }
             Operation::Read { sink, source } => {
                 let address = match source {
-                    ReadSource::Promised(address) => address,
+                    ReadSource::Registered(address) => address,
                     ReadSource::Exported(reference) => reference.address,
                 };
                 let request = ReadRequest {
@@ -423,7 +440,7 @@ impl Engine {
                 };
                 self.note_read(&request, Some((id, sink)));
                 match source {
-                    ReadSource::Promised(_) => self.push_read_request(&request),
+                    ReadSource::Registered(_) => self.push_read_request(&request),
                     ReadSource::Exported(reference) => {
                         self.push_authenticated(request, reference.access_key);
                     }
@@ -451,7 +468,7 @@ impl Engine {
         }
     }
 
-    /// A Read is on its way to the peer.
+    /// Notes a Read whose request is framed next, so that its answer finds it.
     fn note_read(&mut self, request: &ReadRequest, work: Option<(WorkId, gannet_fabric::Span)>) {
         self.reads.push_back(OutstandingRead {
             work,
@@ -496,10 +513,12 @@ impl Engine {
                     ),
                     None => (LeavingSource::Region(region), span.offset),
                 },
-                // Posting has refused it.
+                // Unreachable: `check_span` refuses regions of other providers when the work is posted.
                 None => (LeavingSource::Nothing, 0),
             },
         };
+        // The application may have deregistered the region while the work waited in the queue. The message begins
+        // nevertheless, because `fail_locally` completes the youngest message.
         let is_taken = matches!(&source, LeavingSource::Region(region) if !region.is_valid());
         let leaving = Leaving {
             source,
@@ -615,7 +634,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Frames a segment whose payload `copy` fills in: a short one on the stack, a long one for markers.
+    /// Frames a segment whose payload `copy` fills in. Short payloads are copied on the stack; long ones, which are
+    /// copied for markers only, on the heap.
     fn push_copied(
         &mut self,
         header: &DdpHeader,

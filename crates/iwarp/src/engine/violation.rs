@@ -7,7 +7,7 @@ use gannet_wire::rdmap::{
     ControlError, Opcode, ReadRequest, Terminate, TerminateCode, TerminateContext,
 };
 
-/// What the peer did wrong, with as much of its message as the Terminate quotes.
+/// A violation by the peer, with as much of its message as the Terminate quotes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Violation {
     pub(super) code: TerminateCode,
@@ -74,7 +74,7 @@ impl Violation {
         }
     }
 
-    /// The message that tells the peer. Errors of MPA quote nothing.
+    /// The Terminate message that reports the violation. Errors of MPA quote nothing.
     pub(super) fn terminate(&self) -> Terminate {
         let context = self.header.map(|header| TerminateContext {
             segment_len: u16::try_from(self.ulpdu_len).ok(),
@@ -125,7 +125,7 @@ pub(super) fn invalidate_refused(error: AccessError) -> TerminateCode {
     }
 }
 
-/// What a peer's Terminate says about the oldest Read or Write of ours, if it is about one.
+/// The error of our oldest Read or Write that a peer's Terminate reports, if it is about one.
 pub(super) fn access_error_of(terminate: &Terminate) -> Option<(Opcode, AccessError)> {
     Some(match terminate.code {
         TerminateCode::READ_INVALID_STAG => (Opcode::ReadRequest, AccessError::InvalidKey),
