@@ -2,8 +2,8 @@
 
 use gannet_vfs as vfs;
 use gannet_wire::volume::{
-    AttributeChanges, Body, Caller, CreateMode, FileAttributes, FileId, FileKind, Found, Inode,
-    NodeKind, SetTimestamp, Stability, Status, Timestamp,
+    AttributeChanges, Body, Caller, CreateMode, DeviceNumbers, FileAttributes, FileId, FileKind,
+    Found, Inode, NodeKind, SetTimestamp, Stability, Status, Timestamp,
 };
 
 /// What a file system says, for a peer to hear.
@@ -82,8 +82,12 @@ pub(crate) fn create_mode_of(mode: &vfs::CreateMode) -> CreateMode {
 
 pub(crate) fn node_kind_of(kind: vfs::NodeKind) -> NodeKind {
     match kind {
-        vfs::NodeKind::BlockDevice(major, minor) => NodeKind::BlockDevice(major, minor),
-        vfs::NodeKind::CharacterDevice(major, minor) => NodeKind::CharacterDevice(major, minor),
+        vfs::NodeKind::BlockDevice(major, minor) => {
+            NodeKind::BlockDevice(DeviceNumbers { major, minor })
+        }
+        vfs::NodeKind::CharacterDevice(major, minor) => {
+            NodeKind::CharacterDevice(DeviceNumbers { major, minor })
+        }
         vfs::NodeKind::Socket => NodeKind::Socket,
         vfs::NodeKind::Fifo => NodeKind::Fifo,
     }
@@ -107,7 +111,10 @@ pub(crate) fn attributes_of(inode: &Inode, id: FileId, fsid: u64) -> vfs::Attrib
         Body::Symlink(text) => (text.len() as u64, (0, 0)),
         Body::Directory { entries, .. } => (entries.saturating_mul(64), (0, 0)),
         Body::Regular { .. } => (0, (0, 0)),
-        Body::Node(node) => (0, node.device()),
+        Body::Node(node) => {
+            let DeviceNumbers { major, minor } = node.device();
+            (0, (major, minor))
+        }
     };
     vfs::Attributes {
         kind: file_kind_of(inode.kind()),

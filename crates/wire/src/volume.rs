@@ -1,8 +1,10 @@
 //! The native protocol of volumes: messages between clients, the manager and I/O servers.
 //!
-//! Byte by byte in `docs/formats/volume.md`. A message is one Send of the fabric: a [`MessageHeader`] of 40 bytes, a
-//! body of XDR items, and possibly data. Bodies of most of the manager's operations are a [`Call`] behind a [`Caller`];
-//! bodies of the I/O servers' are [`Transfer`]s and a few short records.
+//! docs/formats/volume.md describes it byte by byte. A message is one Send of the fabric: a [`MessageHeader`] of 40
+//! bytes, a body of XDR items, and possibly data. Bodies of most of the manager's operations are a [`Call`] behind a
+//! [`Caller`]. Bodies of the I/O servers' operations are [`Transfer`]s and a few short records.
+//!
+//! Types print on a line by the names of that page ([`crate::xdr::Print`]).
 
 mod answers;
 mod attribute_record;
@@ -30,8 +32,8 @@ pub use answers::{
 };
 pub use attribute_record::{ATTRIBUTE_RECORD_LEN, AttributeRecord, FileAttributes};
 pub use attributes::{
-    AccessMask, AttributeChanges, CreateMode, FileId, FileKind, NodeKind, ROOT, SetTimestamp,
-    Timestamp,
+    AccessMask, AttributeChanges, CreateMode, DeviceNumbers, FileId, FileKind, NodeKind, ROOT,
+    SetTimestamp, Timestamp,
 };
 pub use buffers::{Buffers, Place};
 pub use calls::{Call, Entry};
@@ -40,8 +42,8 @@ pub use header::{Class, Kind, MessageHeader, MessageHeaderError, Operation};
 pub use hello::{Accepted, Hello, Role, refusal, version_in};
 pub use inode::{Body, Inode};
 pub use inventory::{
-    FOLDERS, FilePage, ObjectEntry, ObjectPage, ObjectPosition, OrphanStatus, OrphanStatuses,
-    PAGE_FILES_MAX, PAGE_OBJECTS_MAX,
+    FOLDERS, FileLayout, FilePage, ObjectEntry, ObjectPage, ObjectPosition, OrphanStatus,
+    OrphanStatuses, PAGE_FILES_MAX, PAGE_OBJECTS_MAX,
 };
 pub use io::{
     Caller, Capability, LayoutRecord, Memory, ObjectList, ObjectRange, ObjectState, ObjectStates,
@@ -61,7 +63,7 @@ pub use status::{Stability, Status};
 pub use stripes::{Chosen, Stripes, StripesError};
 pub use term::{TERM_LEN, Term, TermAnswer, TermCall, TermStage};
 
-/// The version spoken here.
+/// The version of the protocol in this module.
 pub const VERSION: u8 = 4;
 /// Bytes of a [`MessageHeader`].
 pub const HEADER_LEN: usize = 40;
@@ -73,7 +75,7 @@ pub const INLINE_DATA_MAX: usize = 4096;
 pub const BODY_MAX: usize = MESSAGE_MAX - HEADER_LEN;
 /// Most buffers that one side of a connection keeps for the other's short transfers.
 pub const EAGER_BUFFERS_MAX: usize = 64;
-/// Most bytes of memory that an I/O server lends at a time.
+/// Most bytes of a client-driven buffer.
 pub const CLIENT_BUFFER_LEN_MAX: u64 = 1 << 20;
 /// Most pieces of an explicit list.
 pub const PIECES_MAX: usize = 128;
@@ -83,22 +85,23 @@ pub const LEVELS_MAX: usize = 4;
 pub const TRANSFER_MAX: u64 = 64 << 20;
 /// Most pieces that one nested description may stand for.
 pub const NESTED_PIECES_MAX: u64 = 1 << 20;
-/// Smallest stripe unit in bytes.
+/// Bytes of the smallest stripe unit.
 pub const UNIT_MIN: u32 = 4 << 10;
-/// Largest stripe unit in bytes.
+/// Bytes of the largest stripe unit.
 pub const UNIT_MAX: u32 = 16 << 20;
-/// Longest name in a directory, in bytes.
+/// Most bytes of a name in a directory.
 pub const FILE_NAME_MAX: usize = 255;
-/// Longest name that a decoder lets through: one byte more than is allowed, so that the right error can be given.
+/// Most bytes of a name that a decoder accepts: one more than is allowed, so that the manager can refuse it with the
+/// right status.
 const FILE_NAME_DECODED_MAX: usize = FILE_NAME_MAX + 1;
-/// Longest text of a symbolic link, in bytes: Linux's longest path, without the zero at its end.
+/// Most bytes of the text of a symbolic link: those of Linux's longest path without the zero at its end.
 pub const SYMLINK_MAX: usize = 4095;
 /// Most I/O servers that one file is striped over.
 pub const WIDTH_MAX: usize = 256;
-/// Most objects that one message asks for.
+/// Most objects of one request.
 pub const OBJECTS_MAX: usize = 64;
 /// Bytes of a volume's identity, of a nonce, and of a message authentication code.
 pub const TOKEN_LEN: usize = 16;
 
-/// Such bytes.
+/// A volume's identity, a nonce, or a message authentication code.
 pub type Token = [u8; TOKEN_LEN];

@@ -13,7 +13,9 @@ mod print;
 pub use codec::{Decode, Encode, from_bytes, to_bytes};
 pub(crate) use codec::{enumeration, record};
 pub use print::Print;
-pub(crate) use print::{Length, Octal, Printed, print_as_display, print_field, printed};
+pub(crate) use print::{
+    Count, Items, Length, Octal, Printed, Quoted, print_as_display, print_field, printed,
+};
 
 use alloc::vec::Vec;
 

@@ -3,11 +3,11 @@
 use gannet_wire::volume::{
     Accepted, AccessMask, AttributeChanges, AttributeRecord, AttributeReferences, Body, Call,
     Caller, Capability, Chosen, ClaimRecord, Class, ClientBuffer, ClientDrivenDone, CreateMode,
-    Entry, FileAttributes, FileId, FileKind, FilePage, FileState, Found, Granted, Hello, Inode,
-    Kind, LayoutRecord, Level, Listed, Memory, MessageHeader, NodeKind, ObjectEntry, ObjectPage,
-    ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation, OrphanStatus,
-    OrphanStatuses, Page, Piece, Placement, ROOT, Referenced, Role, SetTimestamp, Shape,
-    SlotSequence, Stability, StateAnswer, Stripes, Term, TermAnswer, TermCall, TermStage,
+    DeviceNumbers, Entry, FileAttributes, FileId, FileKind, FileLayout, FilePage, FileState, Found,
+    Granted, Hello, Inode, Kind, LayoutRecord, Level, Listed, Memory, MessageHeader, NodeKind,
+    ObjectEntry, ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation,
+    OrphanStatus, OrphanStatuses, Page, Piece, Placement, ROOT, Referenced, Role, SetTimestamp,
+    Shape, SlotSequence, Stability, StateAnswer, Stripes, Term, TermAnswer, TermCall, TermStage,
     Timestamp, Transfer, TransferDone,
 };
 use gannet_wire::xdr::{Encode, Encoder};
@@ -158,7 +158,7 @@ fn calls() -> Vec<(&'static str, Call)> {
             "mknod",
             Call::Mknod {
                 entry: entry(),
-                kind: NodeKind::BlockDevice(8, 1),
+                kind: NodeKind::BlockDevice(DeviceNumbers { major: 8, minor: 1 }),
                 attributes: change,
             },
         ),
@@ -415,7 +415,16 @@ fn inventory() -> (ObjectPage, FilePage, OrphanStatuses) {
     };
     let files = FilePage {
         complete: false,
-        files: vec![(7, layout()), (9, layout())],
+        files: vec![
+            FileLayout {
+                file: 7,
+                layout: layout(),
+            },
+            FileLayout {
+                file: 9,
+                layout: layout(),
+            },
+        ],
     };
     let statuses = OrphanStatuses {
         statuses: vec![

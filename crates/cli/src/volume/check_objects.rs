@@ -298,8 +298,8 @@ async fn all_files(volume: &VolumeFs, caller: &Credentials) -> Result<Files, Sta
     let (mut files, mut from) = (Files::new(), 0);
     loop {
         let page = volume.files(caller, FileId(from)).await?;
-        let last = page.files.last().map(|(file, _)| *file);
-        files.extend(page.files);
+        let last = page.files.last().map(|it| it.file);
+        files.extend(page.files.into_iter().map(|it| (it.file, it.layout)));
         match last {
             Some(last) if !page.complete => from = last.saturating_add(1),
             _ => return Ok(files),

@@ -9,9 +9,9 @@ use gannet_meta::orphan_check::{NameSearch, OrphanCheck, status_by_age};
 use gannet_meta::{MetaStore, Table, View};
 use gannet_runtime::timeout;
 use gannet_wire::volume::{
-    BODY_MAX, Body, Caller, Capability, Class, FileId, FilePage, Inode, ObjectList, ObjectRange,
-    ObjectState, ObjectStates, Operation, OrphanStatus, OrphanStatuses, PAGE_FILES_MAX, ROOT,
-    Status, Timestamp,
+    BODY_MAX, Body, Caller, Capability, Class, FileId, FileLayout, FilePage, Inode, ObjectList,
+    ObjectRange, ObjectState, ObjectStates, Operation, OrphanStatus, OrphanStatuses,
+    PAGE_FILES_MAX, ROOT, Status, Timestamp,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::rc::Rc;
@@ -167,7 +167,7 @@ fn add_files(view: &dyn View, from: FileId, page: &mut FilePage) -> Outcome<Opti
             return false;
         }
         room -= len;
-        page.files.push((id, layout));
+        page.files.push(FileLayout { file: id, layout });
         true
     })?;
     match damaged {
@@ -258,7 +258,7 @@ mod tests {
         let found = |from| -> Vec<u64> {
             let page = files(&store, FileId(from)).unwrap();
             assert!(page.complete);
-            page.files.iter().map(|(id, _)| *id).collect()
+            page.files.iter().map(|it| it.file).collect()
         };
         assert_eq!(found(1), [5000, 10_000]);
         assert_eq!(found(5001), [10_000]);

@@ -1,21 +1,25 @@
-//! What the manager answers.
+//! The replies of the manager (docs/formats/volume.md, "Bodies").
 
 use super::{
     AccessMask, Capability, FILE_NAME_DECODED_MAX, FileId, Inode, LayoutRecord, Timestamp, Token,
 };
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
+use crate::xdr::{
+    Count, Decode, Decoder, Encode, Encoder, Items, Quoted, XdrError, printed, record,
+};
 use alloc::vec::Vec;
 
-/// By which a change is known that is sent again.
+/// The identity of a change, by which the manager knows it when it comes again (`ticket`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SlotSequence {
-    /// The client: random bytes that it chose when it began.
+    /// The identity of the client: random bytes that it chose when it began.
     pub client: Token,
-    /// One of its slots. Each has one change under way at a time.
+    /// The number of one of the client's slots. Each has one change under way at a time.
     pub slot: u32,
-    /// Of the change in its slot: greater than those before it.
+    /// The number of the change in its slot, greater than those before it.
     pub sequence: u64,
 }
+
+printed! { SlotSequence = "ticket" { client, slot, sequence, } }
 
 impl Encode for SlotSequence {
     fn encode(&self, encoder: &mut Encoder<'_>) {
@@ -36,40 +40,44 @@ impl Decode<'_> for SlotSequence {
 }
 
 record! {
-    /// What the objects of a regular file say together.
+    /// The attributes that the objects of a regular file have together (`sizes`).
     #[derive(Default)]
-    FileState {
-        /// Length of the file in bytes.
+    FileState = "sizes" {
+        /// The length of the file in bytes.
         size: u64,
-        /// Bytes of disk.
+        /// Bytes of disk that it takes.
         used: u64,
-        /// The last write; the epoch when there was none.
+        /// The time of the last write; the epoch when there was none.
         written: Timestamp,
-        /// The versions of the objects, added up modulo 2^64: another number after each change of one.
+        /// The sum of the objects' versions modulo 2^64: another number after each change of an object.
         version: u64,
     }
 }
 
-/// A file and what is known of it.
+/// A file and its attributes (`found`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Its number.
+    /// The number of the file.
     pub id: FileId,
-    /// What the manager keeps of it.
+    /// The inode of the file.
     pub inode: Inode,
-    /// Of a regular file: what its objects say. Missing when one of its I/O servers is away.
+    /// The state of a regular file's objects. Missing when one of its I/O servers is away.
     pub state: Option<FileState>,
 }
+
+printed! { Found = "found" { id as "file", inode, state as "sizes", } }
 
 /// Most files in one answer that is not a [`Page`].
 const FOUND_MAX: usize = 2;
 
-/// The answer to most of a manager's operations: files, as many as the operation tells of.
+/// The reply to most of a manager's operations: the files that [`Call`](super::Call) names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FoundFiles {
-    /// At most two.
+    /// The files, at most two.
     pub files: Vec<Found>,
 }
+
+printed! { FoundFiles = "files" { files as "found" via Items, } }
 
 impl Encode for FoundFiles {
     fn encode(&self, encoder: &mut Encoder<'_>) {
@@ -88,14 +96,16 @@ impl Decode<'_> for FoundFiles {
     }
 }
 
-/// The answer to [`Call::Access`](super::Call::Access).
+/// The reply to [`Call::Access`](super::Call::Access).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessAnswer {
-    /// The rights that the caller has among those that it asked for.
+    /// Those of the rights asked about that the caller has.
     pub granted: AccessMask,
     /// The file.
     pub found: FoundFiles,
 }
+
+printed! { AccessAnswer = "access" { granted, found as "files", } }
 
 impl Encode for AccessAnswer {
     fn encode(&self, encoder: &mut Encoder<'_>) {
@@ -131,16 +141,18 @@ impl Decode<'_> for Found {
     }
 }
 
-/// The answer to [`Call::Layout`](super::Call::Layout).
+/// The reply to [`Call::Layout`](super::Call::Layout).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Granted {
-    /// The manager's word for the I/O servers.
+    /// The capability, which the I/O servers check.
     pub capability: Capability,
-    /// By which it is given back.
+    /// The number by which the client gives the grant back; 0 without the right to write.
     pub number: u64,
-    /// Where the objects are.
+    /// The places of the objects.
     pub layout: LayoutRecord,
 }
+
+printed! { Granted = "granted" { capability, number, layout, } }
 
 impl Encode for Granted {
     fn encode(&self, encoder: &mut Encoder<'_>) {
@@ -160,14 +172,17 @@ impl Decode<'_> for Granted {
     }
 }
 
-/// A place for bytes that are appended to a file.
+/// The reply to [`Call::Append`](super::Call::Append): the place for appended bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Appending {
-    /// The right to write them there, and no more: a later grant may be another manager's, who gave the place away.
+    /// The right to write the bytes there. No other grant serves: a later one may come from another manager, which may
+    /// have given the place to another client.
     pub granted: Granted,
-    /// The first of them.
+    /// The offset of the first byte.
     pub offset: u64,
 }
+
+printed! { Appending = "appending" { granted, offset, } }
 
 impl Encode for Appending {
     fn encode(&self, encoder: &mut Encoder<'_>) {
@@ -185,31 +200,35 @@ impl Decode<'_> for Appending {
     }
 }
 
-/// A name of a directory.
+/// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// The name.
+    /// The name, at most [`FILE_NAME_MAX`](super::FILE_NAME_MAX) bytes.
     pub name: Vec<u8>,
-    /// The position after it.
+    /// The position behind the name.
     pub cookie: u64,
-    /// What it stands for.
+    /// The number of the file with that name.
     pub id: FileId,
-    /// What is known of that, if it was asked for.
+    /// The file, if the request wanted files.
     pub found: Option<Found>,
 }
 
-/// Part of a listing.
+printed! { Listed = "entry" { name as "name" via Quoted, cookie, id as "file", found, } }
+
+/// A page of the names of a directory (`page`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
     /// The directory.
     pub directory: Found,
-    /// In order.
+    /// The names in the order of the directory, at most [`PAGE_ENTRIES_MAX`].
     pub entries: Vec<Listed>,
-    /// Nothing comes after the last.
+    /// The last entry is the last of the directory.
     pub complete: bool,
 }
 
-/// Most entries of a [`Page`]; its bytes are bounded by a message.
+printed! { Page = "page" { directory, complete, entries as "entries" via Count, } }
+
+/// Most entries of a [`Page`]. A message bounds its bytes.
 pub const PAGE_ENTRIES_MAX: usize = 64;
 
 impl Encode for Listed {
@@ -236,7 +255,7 @@ impl Encode for Page {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         self.directory.encode(encoder);
         encoder.bool(self.complete);
-        // Bounded by PAGE_ENTRIES_MAX.
+        // At most PAGE_ENTRIES_MAX.
         encoder.u32(self.entries.len() as u32);
         self.entries.iter().for_each(|entry| entry.encode(encoder));
     }
@@ -253,5 +272,45 @@ impl Decode<'_> for Page {
             entries: entries.collect::<Result<_, _>>()?,
             complete,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use alloc::vec;
+
+    #[test]
+    fn replies_print_on_a_line() {
+        let ticket = SlotSequence {
+            client: [1; 16],
+            slot: 2,
+            sequence: 3,
+        };
+        assert_eq!(
+            ticket.to_string(),
+            "ticket client=01010101010101010101010101010101 slot=2 sequence=3"
+        );
+        let granted = Granted {
+            capability: Capability {
+                file: 5,
+                rights: Capability::READ | Capability::WRITE,
+                expires: 100,
+                term: 2,
+                proof: [9; 16],
+            },
+            number: 7,
+            layout: LayoutRecord {
+                unit: 65536,
+                servers: vec![1, 0],
+            },
+        };
+        let appending = Appending { granted, offset: 8 };
+        assert_eq!(
+            appending.to_string(),
+            "appending granted=(capability=(file=5 rights=read,write expires=100 term=2) number=7 \
+             layout=(unit=65536 servers=[1,0])) offset=8"
+        );
     }
 }

@@ -1,32 +1,36 @@
-//! Buffers that one side of a connection keeps for the other's short transfers.
+//! Buffers that each side of a connection keeps for the other's short transfers (docs/formats/volume.md, *Buffers*).
 
 use super::EAGER_BUFFERS_MAX;
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
+use crate::xdr::{Count, Decode, Decoder, Encode, Encoder, XdrError, printed};
 use alloc::vec::Vec;
 
-/// Where a buffer is: offsets are the key's own.
+/// The place of a buffer in registered memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// The key of its memory.
+    /// The key of the memory.
     pub key: u32,
-    /// Of its first byte.
+    /// The position of the buffer's first byte under that key.
     pub offset: u64,
 }
 
-/// The body of a control message: from now on its receiver may write to these buffers by RDMA, to each only while a
-/// request of the connection names it ([`super::Memory::Eager`]). Said once by each side; none at all is an answer too.
+printed! { Place = "place" { key, offset, } }
+
+/// The body of Buffers (`buffers`). From then on its receiver may write to these buffers by RDMA, to each only while a
+/// request of the connection names it ([`super::Memory::Eager`]). Each side sends it once; an empty list refuses.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Buffers {
-    /// Bytes of each.
+    /// Bytes of each buffer.
     pub len: u32,
-    /// By their numbers, at most [`EAGER_BUFFERS_MAX`].
+    /// The places of the buffers in the order of their numbers, at most [`EAGER_BUFFERS_MAX`].
     pub places: Vec<Place>,
 }
+
+printed! { Buffers = "buffers" { len, places as "places" via Count, } }
 
 impl Encode for Buffers {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         encoder.u32(self.len);
-        // Bounded by EAGER_BUFFERS_MAX.
+        // At most EAGER_BUFFERS_MAX.
         encoder.u32(self.places.len() as u32);
         for place in &self.places {
             encoder.u32(place.key);
@@ -59,6 +63,7 @@ impl Decode<'_> for Buffers {
 mod tests {
     use super::*;
     use crate::xdr::from_bytes;
+    use alloc::string::ToString;
     use alloc::vec;
 
     fn bytes_of(buffers: &Buffers) -> Vec<u8> {
@@ -81,6 +86,7 @@ mod tests {
             1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, // key, offset
         ];
         assert_eq!(bytes_of(&buffers), expected);
+        assert_eq!(buffers.to_string(), "buffers len=65536 places=1");
         assert_eq!(from_bytes(&expected), Ok(buffers));
         assert_eq!(from_bytes(&[0; 8]), Ok(Buffers::default()), "none");
         for len in 0..expected.len() {

@@ -1,20 +1,33 @@
-//! What is asked of the manager: the bodies of its operations.
+//! Requests to the manager: the bodies of its operations (docs/formats/volume.md, "Messages").
 
 use super::{
-    AccessMask, AttributeChanges, Caller, CreateMode, FILE_NAME_DECODED_MAX, FileId, NodeKind,
-    OBJECTS_MAX, Operation, SYMLINK_MAX, SetTimestamp, SlotSequence, Stripes, Timestamp,
+    AccessMask, AttributeChanges, Caller, Capability, CreateMode, FILE_NAME_DECODED_MAX, FileId,
+    NodeKind, OBJECTS_MAX, Operation, SYMLINK_MAX, SetTimestamp, SlotSequence, Stripes, Timestamp,
 };
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
+use crate::xdr::{
+    Count, Decode, Decoder, Encode, Encoder, Printed, Quoted, XdrError, print_as_display,
+    print_field,
+};
 use alloc::vec::Vec;
+use core::fmt;
 
-/// A directory and a name in it.
+/// A name in a directory (`entry`). It prints as `directory/"name"`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The directory.
     pub directory: FileId,
-    /// The name; a decoder lets through one byte more than is allowed.
+    /// The name, at most [`FILE_NAME_MAX`](super::FILE_NAME_MAX) bytes. A decoder accepts one byte more, so that the
+    /// manager can refuse it with the right status.
     pub name: Vec<u8>,
 }
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.directory, Printed(&Quoted(&self.name)))
+    }
+}
+
+print_as_display!(Entry);
 
 impl Encode for Entry {
     fn encode(&self, encoder: &mut Encoder<'_>) {
@@ -32,140 +45,140 @@ impl Decode<'_> for Entry {
     }
 }
 
-/// What is asked of the manager. Most answers are [`FoundFiles`](super::FoundFiles).
+/// A request to the manager. Most replies are [`FoundFiles`](super::FoundFiles).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Call {
-    /// Gives the file, [`Referenced`](super::Referenced).
+    /// Returns the file, [`Referenced`](super::Referenced).
     Getattr {
         /// The file.
         file: FileId,
-        /// Whether the answer tells where its attributes can be read without asking.
+        /// The reply shall refer to the file's attribute record.
         wants_references: bool,
     },
-    /// Gives the file.
+    /// Returns the file.
     Setattr {
         /// The file.
         file: FileId,
-        /// What to set.
+        /// The attributes to set.
         attributes: AttributeChanges,
-        /// The change time that the caller believes in: with another one, nothing is set.
+        /// The change time that the file must have; with another one the manager sets nothing.
         guard: Option<Timestamp>,
     },
     /// Gives the file and the directory, [`Referenced`](super::Referenced).
     Lookup {
         /// The name to find.
         entry: Entry,
-        /// As of [`Call::Getattr`].
+        /// The reply shall refer to the files' attribute records.
         wants_references: bool,
     },
-    /// Gives an [`AccessAnswer`](super::AccessAnswer).
+    /// Returns an [`AccessAnswer`](super::AccessAnswer).
     Access {
         /// The file.
         file: FileId,
-        /// The rights that are asked about.
+        /// The rights asked about.
         wanted: AccessMask,
     },
-    /// Gives the symbolic link, whose text is in its inode.
+    /// Returns the symbolic link, whose text is in its inode.
     Readlink {
         /// The symbolic link.
         file: FileId,
     },
-    /// Gives the file and the directory.
+    /// Returns the file and the directory.
     Create {
         /// The name of the file.
         entry: Entry,
-        /// How a name that is there is treated.
+        /// The treatment of a name that exists.
         mode: CreateMode,
     },
-    /// Gives the directory that is made and the one it is in.
+    /// Returns the new directory and the one that it is in.
     Mkdir {
         /// The name of the new directory.
         entry: Entry,
         /// Its attributes.
         attributes: AttributeChanges,
     },
-    /// Gives the link and the directory.
+    /// Returns the link and the directory.
     Symlink {
         /// The name of the link.
         entry: Entry,
-        /// Its text; a decoder lets through one byte more than is allowed.
+        /// Its text, at most [`SYMLINK_MAX`] bytes. A decoder accepts one byte more, as of a name.
         text: Vec<u8>,
         /// Its attributes.
         attributes: AttributeChanges,
     },
-    /// Gives the file and the directory.
+    /// Returns the file and the directory.
     Mknod {
         /// The name of the file.
         entry: Entry,
-        /// What to make.
+        /// The kind of the file.
         kind: NodeKind,
         /// Its attributes.
         attributes: AttributeChanges,
     },
-    /// Gives the directory.
+    /// Returns the directory.
     Remove {
         /// The name to remove.
         entry: Entry,
     },
-    /// Gives the directory that the removed one was in.
+    /// Returns the directory that the removed one was in.
     Rmdir {
         /// The name to remove.
         entry: Entry,
     },
-    /// Gives both directories.
+    /// Returns both directories.
     Rename {
-        /// The name of before.
+        /// The old name.
         from: Entry,
-        /// The name of afterwards.
+        /// The new name.
         to: Entry,
     },
-    /// Gives the file and the directory.
+    /// Returns the file and the directory.
     Link {
         /// The file.
         file: FileId,
         /// Its new name.
         entry: Entry,
     },
-    /// Gives a [`Page`](super::Page), [`Referenced`](super::Referenced).
+    /// Returns a [`Page`](super::Page), [`Referenced`](super::Referenced).
     Readdirplus {
         /// The directory.
         directory: FileId,
-        /// The position after which the page begins; 0: the start.
+        /// The cookie of the name before the page; 0 for the start.
         cookie: u64,
-        /// Whether the page tells what the names stand for.
+        /// The page shall have the files of the names.
         wants_files: bool,
-        /// As of [`Call::Getattr`].
+        /// The reply shall refer to the files' attribute records.
         wants_references: bool,
     },
-    /// Gives the directory: its new files are striped so, or as those of the volume.
+    /// Sets the stripes of new files in a directory. Returns the directory.
     Stripes {
         /// The directory.
         directory: FileId,
-        /// How its new files are striped; `None`: as the volume says.
+        /// The stripes of its new files; `None` for those of the volume.
         stripes: Option<Stripes>,
     },
-    /// Gives what is [`Granted`](super::Granted).
+    /// Returns the layout and a capability, [`Granted`](super::Granted).
     Layout {
         /// The file.
         file: FileId,
-        /// The rights to its objects, as [`Capability`](super::Capability)'s bits.
+        /// The rights to its objects, as bits of [`Capability`](super::Capability).
         rights: u32,
     },
-    /// Gives a [`FilePage`](super::FilePage) of the regular files.
+    /// Returns a [`FilePage`](super::FilePage) of the regular files.
     Files {
-        /// The lowest number of a file in it.
+        /// The lowest number of a file in the page.
         from: FileId,
     },
     /// Gives the statuses of objects ([`OrphanStatuses`](super::OrphanStatuses)).
     Orphans {
         /// The I/O server that the objects are on.
         server: u32,
-        /// Whether to remove those that belong to no file.
+        /// Objects that belong to no file shall be removed.
         remove: bool,
         /// The files of the objects, at most [`OBJECTS_MAX`].
         files: Vec<FileId>,
     },
-    /// Gives the file, which must not be there yet, and the directory.
+    /// Makes a file, whose name must not exist, with stripes of its own. Returns the file and the directory.
     CreateStriped {
         /// The name of the file.
         entry: Entry,
@@ -174,28 +187,28 @@ pub enum Call {
         /// Its stripes.
         stripes: Stripes,
     },
-    /// Gives nothing. The bearer of a grant will not write by it any more.
+    /// Reports that the bearer of a grant will not write by it any more. Returns nothing.
     GiveBack {
         /// The file.
         file: FileId,
         /// The number of the grant.
         number: u64,
     },
-    /// Gives what is [`Appending`](super::Appending).
+    /// Returns the place of appended bytes and a capability, [`Appending`](super::Appending).
     Append {
         /// The file.
         file: FileId,
-        /// Of the request: one that comes again with the same number has the same place.
+        /// The number of the request. One that comes again with the same number gets the same place.
         number: u64,
-        /// The lowest offset that will do.
+        /// The lowest offset that serves.
         at_least: u64,
-        /// Bytes.
+        /// The number of bytes to append.
         len: u32,
     },
 }
 
 impl Call {
-    /// The operation that asks for it.
+    /// The operation of the request.
     pub fn operation(&self) -> Operation {
         match self {
             Call::Getattr { .. } => Operation::Getattr,
@@ -222,12 +235,12 @@ impl Call {
         }
     }
 
-    /// The names that it is about.
+    /// The names in the request.
     pub fn names(&self) -> impl Iterator<Item = &[u8]> {
         self.entries().map(|entry| entry.name.as_slice())
     }
 
-    /// The file that it is about by its number, if there is one.
+    /// The file that the request names by number, if it names one.
     pub fn file(&self) -> Option<FileId> {
         match self {
             Call::Getattr { file, .. }
@@ -245,7 +258,7 @@ impl Call {
         }
     }
 
-    /// The names that it is about, with the directories that they are in.
+    /// The names in the request, with their directories.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         let (one, other) = match self {
             Call::Lookup { entry, .. }
@@ -269,14 +282,15 @@ impl Call {
         CHANGES.contains(&self.operation())
     }
 
-    /// It may be answered only when I/O servers have done something, or have said when they were written to last.
+    /// True when the manager has to wait for I/O servers before it replies: to truncate objects, or to learn the time
+    /// of their last write.
     pub fn waits_for_servers(&self) -> bool {
         match self {
             Call::Setattr { attributes, .. } => {
                 let sets_time = matches!(attributes.modify_time, SetTimestamp::To(_));
                 attributes.size.is_some() || sets_time
             }
-            // A new file is empty by itself.
+            // A new file is empty without the help of an I/O server.
             Call::Create {
                 mode: CreateMode::Guarded(attributes),
                 ..
@@ -288,7 +302,7 @@ impl Call {
         }
     }
 
-    /// The body of its request, on behalf of `caller`.
+    /// The body of the request, on behalf of `caller`.
     pub fn to_body(&self, caller: &Caller, slot_sequence: &SlotSequence) -> Vec<u8> {
         let mut body = Vec::new();
         let encoder = &mut Encoder::new(&mut body);
@@ -346,7 +360,7 @@ impl Call {
         }
     }
 
-    /// As [`Call::put_arguments`], of operations that NFSv3 does not have.
+    /// Appends the arguments of operations that NFSv3 does not have.
     fn put_more_arguments(&self, encoder: &mut Encoder<'_>) {
         match self {
             Call::Files { from } => put(encoder, &[from]),
@@ -375,11 +389,11 @@ impl Call {
                 stripes,
             } => {
                 put(encoder, &[entry, attributes]);
-                // As an optional value that is there.
+                // An optional value that is present.
                 encoder.bool(true);
                 stripes.encode(encoder);
             }
-            // The others are NFSv3's.
+            // The other operations are NFSv3's.
             _ => {}
         }
     }
@@ -387,7 +401,8 @@ impl Call {
     /// What the body of a request asks for, on whose behalf, and its slot and sequence if it is a change.
     ///
     /// # Errors
-    /// The bytes are not such a body, or the operation is not the manager's.
+    /// - [`XdrError::Value`]: the operation is not the manager's, or a number is outside of its type.
+    /// - [`XdrError::Short`], [`XdrError::TooLong`], [`XdrError::Bool`], [`XdrError::Trailing`]: the body is malformed.
     pub fn from_body(
         operation: Operation,
         body: &[u8],
@@ -402,6 +417,112 @@ impl Call {
         let call = take_arguments(operation, &mut decoder)?;
         decoder.finish()?;
         Ok((caller, slot_sequence, call))
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.operation())?;
+        if let Some(file) = self.file() {
+            write!(f, " file={file}")?;
+        }
+        for entry in self.entries() {
+            write!(f, " entry={entry}")?;
+        }
+        self.print_details(f, &mut " ")
+    }
+}
+
+/// Printers, field by field.
+impl Call {
+    /// Prints the arguments other than files and names.
+    fn print_details(&self, f: &mut fmt::Formatter<'_>, gap: &mut &str) -> fmt::Result {
+        match self {
+            Call::Getattr {
+                wants_references, ..
+            }
+            | Call::Lookup {
+                wants_references, ..
+            } => print_field(f, gap, "references", wants_references),
+            Call::Setattr {
+                attributes, guard, ..
+            } => {
+                print_field(f, gap, "change", attributes)?;
+                print_field(f, gap, "guard", guard)
+            }
+            Call::Access { wanted, .. } => print_field(f, gap, "wanted", wanted),
+            Call::Create { mode, .. } => print_field(f, gap, "mode", mode),
+            Call::Mkdir { attributes, .. } => print_field(f, gap, "change", attributes),
+            Call::Symlink {
+                text, attributes, ..
+            } => {
+                print_field(f, gap, "text", &Quoted(text))?;
+                print_field(f, gap, "change", attributes)
+            }
+            Call::Mknod {
+                kind, attributes, ..
+            } => {
+                print_field(f, gap, "node", kind)?;
+                print_field(f, gap, "change", attributes)
+            }
+            Call::Readdirplus {
+                cookie,
+                wants_files,
+                wants_references,
+                ..
+            } => {
+                print_field(f, gap, "cookie", cookie)?;
+                print_field(f, gap, "files", wants_files)?;
+                print_field(f, gap, "references", wants_references)
+            }
+            Call::Readlink { .. }
+            | Call::Remove { .. }
+            | Call::Rmdir { .. }
+            | Call::Rename { .. }
+            | Call::Link { .. } => Ok(()),
+            call => call.print_more_details(f, gap),
+        }
+    }
+
+    /// Prints the arguments of operations that NFSv3 does not have.
+    fn print_more_details(&self, f: &mut fmt::Formatter<'_>, gap: &mut &str) -> fmt::Result {
+        match self {
+            Call::Stripes { stripes, .. } => print_field(f, gap, "stripes", stripes),
+            Call::Layout { rights, .. } => {
+                print_field(f, gap, "rights", &Capability::right_bits(*rights))
+            }
+            Call::Files { from } => print_field(f, gap, "from", from),
+            Call::Orphans {
+                server,
+                remove,
+                files,
+            } => {
+                print_field(f, gap, "server", server)?;
+                print_field(f, gap, "remove", remove)?;
+                print_field(f, gap, "objects", &Count(files))
+            }
+            Call::CreateStriped {
+                attributes,
+                stripes,
+                ..
+            } => {
+                print_field(f, gap, "change", attributes)?;
+                print_field(f, gap, "stripes", stripes)
+            }
+            Call::GiveBack { number, .. } => print_field(f, gap, "number", number),
+            Call::Append {
+                number,
+                at_least,
+                len,
+                ..
+            } => {
+                print_field(f, gap, "number", number)?;
+                print_field(f, gap, "at_least", at_least)?;
+                print_field(f, gap, "len", len)
+            }
+            // The other operations are NFSv3's.
+            _ => Ok(()),
+        }
     }
 }
 
@@ -431,7 +552,7 @@ fn take<'a, T: Decode<'a>>(decoder: &mut Decoder<'a>) -> Result<T, XdrError> {
 }
 
 fn take_arguments(operation: Operation, from: &mut Decoder<'_>) -> Result<Call, XdrError> {
-    // Fields are taken in the order in which they are written here: that of the message.
+    // Fields are decoded in the order in which they stand here, which is that of the message.
     Ok(match operation {
         Operation::Getattr => Call::Getattr {
             file: take(from)?,
@@ -489,7 +610,7 @@ fn take_arguments(operation: Operation, from: &mut Decoder<'_>) -> Result<Call, 
     })
 }
 
-/// As [`take_arguments`], of operations that NFSv3 does not have.
+/// Takes the arguments of operations that NFSv3 does not have.
 fn take_more_arguments(operation: Operation, from: &mut Decoder<'_>) -> Result<Call, XdrError> {
     Ok(match operation {
         Operation::Stripes => Call::Stripes {
@@ -527,4 +648,55 @@ fn take_more_arguments(operation: Operation, from: &mut Decoder<'_>) -> Result<C
         },
         _ => return Err(XdrError::Value),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+    use alloc::vec;
+
+    #[test]
+    fn requests_print_on_a_line() {
+        let entry = |name: &[u8]| Entry {
+            directory: FileId(1),
+            name: name.to_vec(),
+        };
+        let create = Call::Create {
+            entry: entry(b"a\n"),
+            mode: CreateMode::Exclusive([2; 8]),
+        };
+        assert_eq!(
+            create.to_string(),
+            "Create entry=1/\"a\\n\" mode=exclusive(0202020202020202)"
+        );
+        let rename = Call::Rename {
+            from: entry(b"a"),
+            to: entry(b"b"),
+        };
+        assert_eq!(rename.to_string(), "Rename entry=1/\"a\" entry=1/\"b\"");
+        let setattr = Call::Setattr {
+            file: FileId(5),
+            attributes: AttributeChanges {
+                size: Some(9),
+                ..AttributeChanges::default()
+            },
+            guard: None,
+        };
+        assert_eq!(setattr.to_string(), "Setattr file=5 change=(size=9)");
+        let orphans = Call::Orphans {
+            server: 2,
+            remove: true,
+            files: vec![FileId(7), FileId(8)],
+        };
+        assert_eq!(
+            orphans.to_string(),
+            "Orphans server=2 remove=true objects=2"
+        );
+        let layout = Call::Layout {
+            file: FileId(5),
+            rights: 3,
+        };
+        assert_eq!(layout.to_string(), "Layout file=5 rights=read,write");
+    }
 }

@@ -1,21 +1,23 @@
 //! Client-driven buffers: memory of an I/O server that it opens to a client, which moves the bytes of long transfers.
 
 use super::{CLIENT_BUFFER_LEN_MAX, TransferDone};
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, printed, record};
 
-/// Memory of an I/O server that the client may reach by RDMA for a short while: to write to, when it was asked for or
-/// comes with the answer of a WRITE; to read from, when it comes with the answer of a READ.
+/// Memory of an I/O server that the client may reach by RDMA for a short while (`lent`): it writes to a buffer that it
+/// asked for or that the reply to a WRITE has, and reads from one that the reply to a READ has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientBuffer {
-    /// What the two sides call it; the server never gives the same number twice on a connection.
+    /// The number of the buffer. The server never gives the same number twice on a connection.
     pub number: u64,
     /// The key of the memory.
     pub key: u32,
-    /// Of its first byte, in the key's own terms.
+    /// The position of the buffer's first byte under that key.
     pub offset: u64,
-    /// Bytes, from 1 to [`CLIENT_BUFFER_LEN_MAX`].
+    /// Bytes of the buffer, from 1 to [`CLIENT_BUFFER_LEN_MAX`].
     pub len: u32,
 }
+
+printed! { ClientBuffer = "lent" { number, key, offset, len, } }
 
 impl Encode for ClientBuffer {
     fn encode(&self, encoder: &mut Encoder<'_>) {
@@ -35,22 +37,23 @@ impl Decode<'_> for ClientBuffer {
             len: decoder.u32()?,
         };
         let len = u64::from(buffer.len);
-        // No address within it overflows.
+        // No position in it overflows.
         let fits = buffer.offset.checked_add(len).is_some();
-        match fits && (1..=CLIENT_BUFFER_LEN_MAX).contains(&len) {
-            true => Ok(buffer),
-            false => Err(XdrError::Value),
+        if fits && (1..=CLIENT_BUFFER_LEN_MAX).contains(&len) {
+            Ok(buffer)
+        } else {
+            Err(XdrError::Value)
         }
     }
 }
 
 record! {
-    /// The answer to a transfer by [`super::Memory::ClientDriven`].
-    ClientDrivenDone {
-        /// What came of it. A READ for which there was no buffer has moved nothing: 0 bytes.
+    /// The reply to a transfer by [`super::Memory::ClientDriven`] (`lent_done`).
+    ClientDrivenDone = "lent_done" {
+        /// The outcome. A READ without a free buffer has moved 0 bytes.
         done: TransferDone,
-        /// READ: where the bytes are. WRITE: memory for the next one, if there is some.
-        buffer: Option<ClientBuffer>,
+        /// READ: the buffer with the bytes. WRITE: a buffer for the next one, if one is free.
+        buffer: Option<ClientBuffer> as "lent",
     }
 }
 
@@ -59,6 +62,7 @@ mod tests {
     use super::*;
     use crate::volume::{ObjectState, Timestamp};
     use crate::xdr::from_bytes;
+    use alloc::string::ToString;
     use alloc::vec;
     use alloc::vec::Vec;
 
@@ -112,6 +116,11 @@ mod tests {
             let answer = ClientDrivenDone { done, buffer };
             assert_eq!(from_bytes(&bytes_of(&answer)), Ok(answer));
         }
+        let answer = ClientDrivenDone { done, buffer: None };
+        assert_eq!(
+            answer.to_string(),
+            "lent_done done=(count=7 state=(size=1 used=2 written=-3.000000004 version=6 verifier=5))"
+        );
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Groups of I/O servers: a file lies within one. There is only one of them yet.
+//! Groups of I/O servers. Each file lies within one group, and a volume has only one (docs/formats/volume.md).
 
 use crate::xdr::{Decode, Decoder, Encode, Encoder, UnknownItem, XdrError};
 
-/// The group that all I/O servers are in, as a number. Layouts and what the manager tells of servers name it, so that
-/// others can come without another version of all that lies on disks; until then others are refused.
+/// The number of the group of all I/O servers, 0. Layouts and volume records name it, so that a later release can add
+/// groups without another format of inodes. Until then a decoder refuses other numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct OnlyGroup;
 
@@ -33,7 +33,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn another_group_is_refused_and_named_wherever_it_comes() {
+    fn another_group_is_refused_and_named() {
         let layout = LayoutRecord {
             unit: 65536,
             servers: vec![1],

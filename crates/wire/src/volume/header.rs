@@ -1,26 +1,47 @@
-//! The header of every message.
+//! The header of every message (docs/formats/volume.md, "Messages").
 
 use super::status::{outcome_from, outcome_number};
 use super::{BODY_MAX, HEADER_LEN, INLINE_DATA_MAX, Status, VERSION};
+use crate::field::{put, u16_of, u32_of, u64_of};
+use crate::xdr::Printed;
+use core::fmt;
+use core::ops::Range;
 
 /// The first two bytes of a message: "gv".
 const MAGIC: u16 = 0x6776;
 
-/// What a message is.
+/// Fields of the header.
+mod field {
+    use super::Range;
+    pub(super) const MAGIC: Range<usize> = 0..2;
+    pub(super) const VERSION: usize = 2;
+    pub(super) const KIND: usize = 3;
+    pub(super) const OPERATION: Range<usize> = 4..6;
+    pub(super) const CLASS: usize = 6;
+    pub(super) const STATUS: Range<usize> = 8..12;
+    pub(super) const CREDITS: Range<usize> = 12..16;
+    pub(super) const NUMBER: Range<usize> = 16..24;
+    pub(super) const TERM: Range<usize> = 24..32;
+    pub(super) const BODY_LEN: Range<usize> = 32..36;
+    pub(super) const DATA_LEN: Range<usize> = 36..40;
+}
+const _: () = assert!(field::DATA_LEN.end == HEADER_LEN);
+
+/// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// Asks for an operation.
+    /// A request for an operation.
     Request = 1,
-    /// Answers the request with the same number.
+    /// The reply to the request with the same number.
     Reply = 2,
-    /// Is about the connection itself.
+    /// A message about the connection itself.
     Control = 3,
-    /// Tells that data of a request is in place, or is free to be fetched.
+    /// A report that data of a request is in place, or may be fetched.
     Data = 4,
 }
 
-/// The service level of a request: what may overtake what.
+/// The service level of a request. Requests of a lower class may overtake those of a higher one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Class {
@@ -30,23 +51,23 @@ pub enum Class {
     Small = 1,
     /// Longer transfers.
     Bulk = 2,
-    /// Work that nobody waits for.
+    /// Work for which no caller waits.
     Background = 3,
 }
 
 /// Declares the operations with their numbers.
 macro_rules! operations {
     ($($(#[$about:meta])* $name:ident = $number:literal,)*) => {
-        /// What is asked for, answered or told.
+        /// The operation that a message asks for, answers or reports.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u16)]
         pub enum Operation { $($(#[$about])* $name = $number,)* }
 
         impl Operation {
-            /// All of them.
+            /// All operations, in the order of their numbers.
             pub const ALL: &[Operation] = &[$(Operation::$name,)*];
 
-            /// The operation with this number.
+            /// The operation with this number; `None` for an undefined one.
             pub const fn from_number(number: u16) -> Option<Operation> {
                 match number {
                     $($number => Some(Operation::$name),)*
@@ -58,9 +79,9 @@ macro_rules! operations {
 }
 
 operations! {
-    /// Control: who the client is; its first message.
+    /// Control: the proof and the session of the connecting side; its first message.
     Hello = 0x0001,
-    /// Control: where the buffers are that one side keeps for the other's short transfers.
+    /// Control: the buffers that one side keeps for the other's short transfers.
     Buffers = 0x0002,
     /// Manager: attributes of a file.
     Getattr = 0x0101,
@@ -68,7 +89,7 @@ operations! {
     Setattr = 0x0102,
     /// Manager: finds a name.
     Lookup = 0x0103,
-    /// Manager: what the caller may do.
+    /// Manager: the rights of the caller.
     Access = 0x0104,
     /// Manager: the text of a symbolic link.
     Readlink = 0x0105,
@@ -90,17 +111,17 @@ operations! {
     Link = 0x010f,
     /// Manager: lists names with attributes.
     Readdirplus = 0x0111,
-    /// Manager: where a file lies, and a capability for it.
+    /// Manager: the layout of a file, and a capability for it.
     Layout = 0x0201,
-    /// Manager: what the volume is and where its I/O servers are.
+    /// Manager: the description of the volume, and the addresses of its I/O servers.
     Volume = 0x0202,
-    /// Manager, from an I/O server: where that one is.
+    /// Manager, from an I/O server: the address of that one.
     Register = 0x0203,
-    /// Manager: a capability that its bearer will not write with any more.
+    /// Manager: the bearer of a capability will not write with it any more.
     GiveBack = 0x0204,
-    /// Manager: says how new files of a directory are striped.
+    /// Manager: sets the stripes of new files of a directory.
     Stripes = 0x0205,
-    /// Manager: regular files and where they lie.
+    /// Manager: regular files and their layouts.
     Files = 0x0206,
     /// Manager: whether objects belong to files; removes those that do not if it is asked to.
     Orphans = 0x0207,
@@ -108,17 +129,17 @@ operations! {
     CreateStriped = 0x0208,
     /// Manager, from an I/O server: that one finds its folder empty, and asks whether it should be.
     Claim = 0x0209,
-    /// Manager: locks bytes of a file, lets go of them, or tells of a lock.
+    /// Manager: locks bytes of a file, unlocks them, or tests for a lock.
     Lock = 0x0210,
     /// Manager: the client still runs, and keeps its locks.
     RenewLocks = 0x0211,
-    /// Manager: where bytes go that are appended to a file, and a capability to write them.
+    /// Manager: the offset for bytes appended to a file, and a capability to write them.
     Append = 0x0212,
     /// I/O server: bytes of an object.
     Read = 0x0301,
     /// I/O server: bytes into an object.
     Write = 0x0302,
-    /// I/O server: makes what was written durable.
+    /// I/O server: makes written data durable.
     Commit = 0x0303,
     /// I/O server, from the manager: cuts or extends an object.
     Truncate = 0x0305,
@@ -126,69 +147,116 @@ operations! {
     Unlink = 0x0306,
     /// I/O server: its space.
     Usage = 0x0307,
-    /// I/O server, from the manager: how long objects are.
+    /// I/O server, from the manager: the lengths of objects.
     States = 0x0308,
-    /// I/O server: which objects it has.
+    /// I/O server: a page of its objects.
     Objects = 0x0309,
     /// I/O server: memory of its own, for a client to write to by RDMA.
     OpenBuffer = 0x0310,
     /// I/O server: the number of a client-driven buffer that the client is done with.
     CloseBuffer = 0x0311,
-    /// I/O server, from the manager: which term it knows, the beginning of one, or that one goes on.
+    /// I/O server, from the manager: asks for the term that it knows, proposes one, or holds one.
     Term = 0x0312,
-    /// I/O server: references to objects, and what of them is in memory.
+    /// I/O server: references to objects, and the bytes of them that are in memory.
     References = 0x0313,
 }
 
-/// The first [`HEADER_LEN`] bytes of a message.
+/// The header of a message, [`HEADER_LEN`] bytes (docs/formats/volume.md, "Messages"):
+///
+/// ```text
+///  0                   1                   2                   3
+///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |          magic "gv"           |    version    |     kind      |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |           operation           |     class     |       0       |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |                            status                             |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |                            credits                            |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |                            number                             |
+/// +                                                               +
+/// |                                                               |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |                             term                              |
+/// +                                                               +
+/// |                                                               |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |                       bytes of the body                       |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |                         bytes of data                         |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MessageHeader {
-    /// What the message is.
+    /// The kind of the message.
     pub kind: Kind,
-    /// What it is about.
+    /// The operation that it asks for, answers or reports.
     pub operation: Operation,
-    /// Its service level.
+    /// The service level of the request.
     pub class: Class,
-    /// Of a reply: what came of the request. Otherwise `Ok`.
+    /// The outcome of the request in a reply; `Ok` in all other messages.
     pub status: Result<(), Status>,
     /// Requests that the receiver of this message may have sent since the connection began, modulo 2^32.
     pub credits: u32,
-    /// The request's number, chosen by its sender, who does not use it for two at a time.
+    /// The number of the request. Its sender chooses it, and does not use it for two requests at a time.
     pub id: u64,
-    /// A term of the volume's manager, by its number: of a manager's messages its own, of an I/O server's replies the
-    /// latest that it knows. 0 of all others, and where there is none yet.
+    /// The number of a term of the volume's manager: in a manager's messages its own, in an I/O server's replies the
+    /// latest that it knows. 0 in all other messages, and before the first term.
     pub term: u64,
-    /// Bytes of the body.
+    /// Bytes of the body, at most [`BODY_MAX`] together with `data_len`.
     pub body_len: u32,
-    /// Bytes of data behind the body.
+    /// Bytes of data behind the body, at most [`INLINE_DATA_MAX`].
     pub data_len: u32,
 }
 
-/// Why bytes are not a message.
+impl fmt::Display for MessageHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "volume {:?} {:?} class={:?} status={} credits={} number={} term={} body={} data={}",
+            self.kind,
+            self.operation,
+            self.class,
+            Printed(&self.status),
+            self.credits,
+            self.id,
+            self.term,
+            self.body_len,
+            self.data_len
+        )
+    }
+}
+
+/// The reason why bytes are not a message. The connection cannot go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MessageHeaderError {
-    /// Too few bytes for a header.
+    /// There are fewer bytes than a header has.
     #[error("a message shorter than its header")]
     Short,
-    /// Not this protocol.
+    /// The magic is another one.
     #[error("not a message of this protocol")]
     Magic,
-    /// A version that was not agreed on.
-    #[error("version {0} of the protocol")]
-    Version(u8),
-    /// An undefined kind, class or operation.
+    /// The version is not [`VERSION`].
+    #[error("version {found} of the protocol")]
+    Version {
+        /// The version of the message.
+        found: u8,
+    },
+    /// Kind, class or operation is undefined.
     #[error("undefined kind, class or operation")]
     Undefined,
-    /// The lengths do not add up to the message's, or are too large.
+    /// The lengths do not add up to the message's, or exceed [`BODY_MAX`] or [`INLINE_DATA_MAX`].
     #[error("lengths that do not fit the message")]
     Length,
 }
 
 impl MessageHeader {
-    /// Takes a message apart: header, body, data.
+    /// Splits a message into header, body and data.
     ///
     /// # Errors
-    /// See [`MessageHeaderError`]. The connection cannot go on.
+    /// Each variant of [`MessageHeaderError`]. The caller ends the connection.
     pub fn split(message: &[u8]) -> Result<(MessageHeader, &[u8], &[u8]), MessageHeaderError> {
         let (bytes, rest) = message
             .split_first_chunk::<HEADER_LEN>()
@@ -206,74 +274,63 @@ impl MessageHeader {
     }
 
     fn from_bytes(bytes: &[u8; HEADER_LEN]) -> Result<MessageHeader, MessageHeaderError> {
-        let [m0, m1, version, kind, o0, o1, class, _, rest @ ..] = bytes;
-        if u16::from_be_bytes([*m0, *m1]) != MAGIC {
+        if u16_of(bytes, field::MAGIC) != MAGIC {
             return Err(MessageHeaderError::Magic);
         }
-        if *version != VERSION {
-            return Err(MessageHeaderError::Version(*version));
+        let version = bytes[field::VERSION];
+        if version != VERSION {
+            return Err(MessageHeaderError::Version { found: version });
         }
-        let kind = match kind {
+        let kind = match bytes[field::KIND] {
             1 => Kind::Request,
             2 => Kind::Reply,
             3 => Kind::Control,
             4 => Kind::Data,
             _ => return Err(MessageHeaderError::Undefined),
         };
-        let class = match class {
+        let class = match bytes[field::CLASS] {
             0 => Class::Metadata,
             1 => Class::Small,
             2 => Class::Bulk,
             3 => Class::Background,
             _ => return Err(MessageHeaderError::Undefined),
         };
-        let operation = Operation::from_number(u16::from_be_bytes([*o0, *o1]));
-        let (words, _) = rest.as_chunks::<4>();
-        let &[
-            status,
-            credits,
-            id_high,
-            id_low,
-            term_high,
-            term_low,
-            body_len,
-            data_len,
-        ] = words
-        else {
-            return Err(MessageHeaderError::Short);
-        };
-        let word = u32::from_be_bytes;
-        let long = |high, low| u64::from(word(high)) << 32 | u64::from(word(low));
+        let operation = Operation::from_number(u16_of(bytes, field::OPERATION));
         Ok(MessageHeader {
             kind,
             operation: operation.ok_or(MessageHeaderError::Undefined)?,
             class,
-            status: outcome_from(word(status)),
-            credits: word(credits),
-            id: long(id_high, id_low),
-            term: long(term_high, term_low),
-            body_len: word(body_len),
-            data_len: word(data_len),
+            status: outcome_from(u32_of(bytes, field::STATUS)),
+            credits: u32_of(bytes, field::CREDITS),
+            id: u64_of(bytes, field::NUMBER),
+            term: u64_of(bytes, field::TERM),
+            body_len: u32_of(bytes, field::BODY_LEN),
+            data_len: u32_of(bytes, field::DATA_LEN),
         })
     }
 
-    /// Its bytes.
+    /// The bytes of the header.
     pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
-        let parts: [&[u8]; 10] = [
-            &MAGIC.to_be_bytes(),
-            &[VERSION, self.kind as u8],
-            &(self.operation as u16).to_be_bytes(),
-            &[self.class as u8, 0],
-            &outcome_number(self.status).to_be_bytes(),
-            &self.credits.to_be_bytes(),
-            &self.id.to_be_bytes(),
-            &self.term.to_be_bytes(),
-            &self.body_len.to_be_bytes(),
-            &self.data_len.to_be_bytes(),
-        ];
-        let all = parts.into_iter().flatten();
-        bytes.iter_mut().zip(all).for_each(|(to, byte)| *to = *byte);
+        put(&mut bytes, field::MAGIC, MAGIC.to_be_bytes());
+        bytes[field::VERSION] = VERSION;
+        bytes[field::KIND] = self.kind as u8;
+        put(
+            &mut bytes,
+            field::OPERATION,
+            (self.operation as u16).to_be_bytes(),
+        );
+        bytes[field::CLASS] = self.class as u8;
+        put(
+            &mut bytes,
+            field::STATUS,
+            outcome_number(self.status).to_be_bytes(),
+        );
+        put(&mut bytes, field::CREDITS, self.credits.to_be_bytes());
+        put(&mut bytes, field::NUMBER, self.id.to_be_bytes());
+        put(&mut bytes, field::TERM, self.term.to_be_bytes());
+        put(&mut bytes, field::BODY_LEN, self.body_len.to_be_bytes());
+        put(&mut bytes, field::DATA_LEN, self.data_len.to_be_bytes());
         bytes
     }
 }
@@ -281,6 +338,7 @@ impl MessageHeader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::string::ToString;
     use std::vec::Vec;
 
     const HEADER: MessageHeader = MessageHeader {
@@ -313,7 +371,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_message_is_refused() {
+    fn a_header_prints_on_a_line() {
+        let reply = MessageHeader {
+            kind: Kind::Reply,
+            status: Err(Status::Stale),
+            credits: 33,
+            id: 7,
+            term: 2,
+            ..HEADER
+        };
+        assert_eq!(
+            reply.to_string(),
+            "volume Reply Read class=Small status=Stale credits=33 number=7 term=2 body=4 data=1"
+        );
+    }
+
+    #[test]
+    fn other_bytes_are_refused() {
         let with = |at: usize, value: u8| {
             let mut message = HEADER.to_bytes().to_vec();
             message.extend_from_slice(b"bodyd");
@@ -321,7 +395,7 @@ mod tests {
             MessageHeader::split(&message).map(|_| ())
         };
         assert_eq!(with(0, 0), Err(MessageHeaderError::Magic));
-        assert_eq!(with(2, 9), Err(MessageHeaderError::Version(9)));
+        assert_eq!(with(2, 9), Err(MessageHeaderError::Version { found: 9 }));
         for (at, value) in [(3, 0), (3, 5), (5, 0xff), (6, 4)] {
             assert_eq!(with(at, value), Err(MessageHeaderError::Undefined));
         }

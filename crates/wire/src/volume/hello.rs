@@ -1,11 +1,38 @@
-//! How a connection begins: the private data of both sides, and the client's first message.
+//! The beginning of a connection: the private data of both sides (docs/formats/volume.md, "Connecting").
 
 use super::{TOKEN_LEN, Token, VERSION};
+use crate::Hex;
+use crate::field::{bytes_of, put, u16_of, u32_of};
+use core::fmt;
+use core::ops::Range;
 
 /// The first four bytes of private data: "gvol".
 const MAGIC: [u8; 4] = *b"gvol";
 
-/// Who connects.
+/// Fields that the private data of both sides has.
+mod field {
+    use super::Range;
+    pub(super) const MAGIC: Range<usize> = 0..4;
+    pub(super) const VERSION: usize = 4;
+    pub(super) const ROLE: usize = 5;
+    pub(super) const SERVER: Range<usize> = 6..8;
+    pub(super) const VOLUME: Range<usize> = 8..24;
+    pub(super) const NONCE: Range<usize> = 24..40;
+    /// Of the connecting side.
+    pub(super) const HELLO_CREDITS: Range<usize> = 40..44;
+    /// Of the accepting side.
+    pub(super) const PROOF: Range<usize> = 40..56;
+    /// Of the accepting side.
+    pub(super) const ACCEPTED_CREDITS: Range<usize> = 56..60;
+}
+const _: () = assert!(field::VOLUME.end - field::VOLUME.start == TOKEN_LEN);
+
+/// Bytes of a [`refusal`]: the fields up to the server.
+const REFUSAL_LEN: usize = field::SERVER.end;
+const HELLO_LEN: usize = field::HELLO_CREDITS.end;
+const ACCEPTED_LEN: usize = field::ACCEPTED_CREDITS.end;
+
+/// The role of the connecting side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Role {
@@ -17,133 +44,197 @@ pub enum Role {
     IoServer = 3,
 }
 
-/// What the connecting side sends along (44 bytes).
+/// The private data of the connecting side, 44 bytes:
+///
+/// ```text
+///  0                   1                   2                   3
+///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |                         magic "gvol"                          |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |    version    |     role      |            server             |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// ~                  volume's identity (16 bytes)                 ~
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// ~                        nonce (16 bytes)                       ~
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |                            credits                            |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
-    /// Who connects.
+    /// The role of the connecting side.
     pub role: Role,
-    /// The server it means: [`Hello::MANAGER`], or the number of an I/O server plus 1.
+    /// The server to reach: [`Hello::MANAGER`], or the number of an I/O server plus 1.
     pub server: u16,
-    /// The volume it means.
+    /// The identity of the volume to reach.
     pub volume: Token,
-    /// Never used before by this side.
+    /// Random bytes that this side has never used before.
     pub nonce: Token,
-    /// Requests that it would have under way: it has receives for as many replies. Not 0.
+    /// Requests that this side would have under way: it has receives for as many replies. Not 0.
     pub credits: u32,
 }
 
-/// What the accepting side sends along (60 bytes).
+/// The private data of the accepting side, 60 bytes:
+///
+/// ```text
+///  0                   1                   2                   3
+///  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |                         magic "gvol"                          |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |    version    |       0       |               0               |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// ~                  volume's identity (16 bytes)                 ~
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// ~                        nonce (16 bytes)                       ~
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// ~                        proof (16 bytes)                       ~
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |                            credits                            |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// ```
+///
+/// The printer leaves the proof out: a log must not carry rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accepted {
-    /// The volume it serves.
+    /// The identity of the volume that it serves.
     pub volume: Token,
-    /// Never used before by this side.
+    /// Random bytes that this side has never used before.
     pub nonce: Token,
-    /// Proves that it knows the volume's secret.
+    /// The proof that this side knows the volume's secret.
     pub proof: Token,
-    /// Requests that the connecting side may send before the first reply. Not 0, and not more than it would.
+    /// Requests that the connecting side may send before the first reply: from 1 to those that it would have.
     pub credits: u32,
 }
 
-const HELLO_LEN: usize = 8 + 2 * TOKEN_LEN + 4;
-const ACCEPTED_LEN: usize = 8 + 3 * TOKEN_LEN + 4;
-
 impl Hello {
-    /// Stands for the manager among servers.
+    /// The server number of the manager.
     pub const MANAGER: u16 = 0;
 
-    /// What stands for an I/O server; numbers that no volume has stand for one that nobody is.
+    /// The server number of an I/O server. Numbers that no volume has become 65535, which no server has.
     pub fn io_server(number: u32) -> u16 {
         u16::try_from(number).map_or(u16::MAX, |number| number.saturating_add(1))
     }
 
-    /// Its bytes.
+    /// The bytes of the private data.
     pub fn to_bytes(&self) -> [u8; HELLO_LEN] {
         let mut bytes = [0; HELLO_LEN];
-        let tokens = [&self.volume, &self.nonce];
-        let head = (self.role as u8, self.server);
-        fill(&mut bytes, head, &tokens, self.credits);
+        put_front(&mut bytes);
+        bytes[field::ROLE] = self.role as u8;
+        put(&mut bytes, field::SERVER, self.server.to_be_bytes());
+        put(&mut bytes, field::VOLUME, self.volume);
+        put(&mut bytes, field::NONCE, self.nonce);
+        put(&mut bytes, field::HELLO_CREDITS, self.credits.to_be_bytes());
         bytes
     }
 
-    /// Reads it; `None` when the bytes are not of this protocol and version. What follows is ignored: later
-    /// versions may say more.
+    /// Reads private data; `None` when the bytes are not of this protocol and version, or without credits. Bytes
+    /// behind it are ignored, so that later versions can add some.
     pub fn from_bytes(bytes: &[u8]) -> Option<Hello> {
-        let ((role, server), [volume, nonce], credits) = take(bytes)?;
-        let role = match role {
+        let bytes = known_front::<HELLO_LEN>(bytes)?;
+        let role = match bytes[field::ROLE] {
             1 => Role::Client,
             2 => Role::Manager,
             3 => Role::IoServer,
             _ => return None,
         };
-        Some(Hello {
+        let hello = Hello {
             role,
-            server,
-            volume,
-            nonce,
-            credits,
-        })
+            server: u16_of(bytes, field::SERVER),
+            volume: bytes_of(bytes, field::VOLUME),
+            nonce: bytes_of(bytes, field::NONCE),
+            credits: u32_of(bytes, field::HELLO_CREDITS),
+        };
+        (hello.credits > 0).then_some(hello)
     }
 }
 
-/// What a server sends along when it refuses a peer that speaks another version.
-pub fn refusal() -> [u8; 8] {
-    let mut bytes = [0; 8];
-    fill(&mut bytes, (0, 0), &[], 0);
+impl fmt::Display for Hello {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "volume hello role={:?} server={} volume={} nonce={} credits={}",
+            self.role,
+            self.server,
+            Hex(&self.volume),
+            Hex(&self.nonce),
+            self.credits
+        )
+    }
+}
+
+impl fmt::Display for Accepted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "volume accepted volume={} nonce={} credits={}",
+            Hex(&self.volume),
+            Hex(&self.nonce),
+            self.credits
+        )
+    }
+}
+
+/// The private data of a server that refuses a peer of another version: magic, version, zeros.
+pub fn refusal() -> [u8; REFUSAL_LEN] {
+    let mut bytes = [0; REFUSAL_LEN];
+    put_front(&mut bytes);
     bytes
 }
 
 /// The version in a peer's private data, be it a [`Hello`], an [`Accepted`] or a [`refusal`]; `None` when the bytes are
 /// not of this protocol.
 pub fn version_in(bytes: &[u8]) -> Option<u8> {
-    let (magic, rest) = bytes.split_first_chunk::<4>()?;
-    rest.first().copied().filter(|_| *magic == MAGIC)
+    let version = bytes.get(field::VERSION).copied();
+    version.filter(|_| bytes.starts_with(&MAGIC))
 }
 
 impl Accepted {
-    /// Its bytes.
+    /// The bytes of the private data.
     pub fn to_bytes(&self) -> [u8; ACCEPTED_LEN] {
         let mut bytes = [0; ACCEPTED_LEN];
-        let tokens = [&self.volume, &self.nonce, &self.proof];
-        fill(&mut bytes, (0, 0), &tokens, self.credits);
+        put_front(&mut bytes);
+        put(&mut bytes, field::VOLUME, self.volume);
+        put(&mut bytes, field::NONCE, self.nonce);
+        put(&mut bytes, field::PROOF, self.proof);
+        put(
+            &mut bytes,
+            field::ACCEPTED_CREDITS,
+            self.credits.to_be_bytes(),
+        );
         bytes
     }
 
-    /// Reads it, as [`Hello::from_bytes`] does.
+    /// Reads private data; `None` as from [`Hello::from_bytes`].
     pub fn from_bytes(bytes: &[u8]) -> Option<Accepted> {
-        let (_, [volume, nonce, proof], credits) = take(bytes)?;
-        Some(Accepted {
-            volume,
-            nonce,
-            proof,
-            credits,
-        })
+        let bytes = known_front::<ACCEPTED_LEN>(bytes)?;
+        let accepted = Accepted {
+            volume: bytes_of(bytes, field::VOLUME),
+            nonce: bytes_of(bytes, field::NONCE),
+            proof: bytes_of(bytes, field::PROOF),
+            credits: u32_of(bytes, field::ACCEPTED_CREDITS),
+        };
+        (accepted.credits > 0).then_some(accepted)
     }
 }
 
-/// Magic, version, role, server; then tokens, and credits: as far as there is room.
-fn fill(bytes: &mut [u8], (role, server): (u8, u16), tokens: &[&Token], credits: u32) {
-    let start = MAGIC.into_iter().chain([VERSION, role]);
-    let start = start.chain(server.to_be_bytes());
-    let tokens = tokens.iter().copied().flatten().copied();
-    let all = start.chain(tokens).chain(credits.to_be_bytes());
-    bytes.iter_mut().zip(all).for_each(|(to, byte)| *to = byte);
+/// Writes magic and version.
+fn put_front<const N: usize>(bytes: &mut [u8; N]) {
+    put(bytes, field::MAGIC, MAGIC);
+    bytes[field::VERSION] = VERSION;
 }
 
-/// The reverse of [`fill`]: role, server, tokens and credits.
-fn take<const N: usize>(bytes: &[u8]) -> Option<((u8, u16), [Token; N], u32)> {
-    let (start, rest) = bytes.split_first_chunk::<8>()?;
-    let [m0, m1, m2, m3, version, role, s0, s1] = *start;
-    let tokens = *rest.as_chunks::<TOKEN_LEN>().0.first_chunk::<N>()?;
-    let credits = u32::from_be_bytes(*rest.get(N * TOKEN_LEN..)?.first_chunk()?);
-    let head = (role, u16::from_be_bytes([s0, s1]));
-    let is_ours = [m0, m1, m2, m3] == MAGIC && version == VERSION && credits > 0;
-    is_ours.then_some((head, tokens, credits))
+/// The first `N` bytes, if they have magic and version of this protocol.
+fn known_front<const N: usize>(bytes: &[u8]) -> Option<&[u8; N]> {
+    let is_known = version_in(bytes) == Some(VERSION);
+    bytes.first_chunk::<N>().filter(|_| is_known)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::ToString;
 
     #[test]
     fn private_data_comes_back_as_it_went_in() {
@@ -158,6 +249,11 @@ mod tests {
         assert_eq!(bytes[..10], *b"gvol\x04\x02\x00\x02\x01\x01");
         assert_eq!(bytes[40..], [0x0a, 0x0b, 0x0c, 0x0d]);
         assert_eq!(Hello::from_bytes(&bytes), Some(hello));
+        assert_eq!(
+            hello.to_string(),
+            "volume hello role=Manager server=2 volume=01010101010101010101010101010101 \
+             nonce=02020202020202020202020202020202 credits=168496141"
+        );
         let accepted = Accepted {
             volume: [1; 16],
             nonce: [3; 16],
@@ -165,6 +261,11 @@ mod tests {
             credits: 5,
         };
         assert_eq!(Accepted::from_bytes(&accepted.to_bytes()), Some(accepted));
+        assert_eq!(
+            accepted.to_string(),
+            "volume accepted volume=01010101010101010101010101010101 \
+             nonce=03030303030303030303030303030303 credits=5"
+        );
     }
 
     #[test]

@@ -1,62 +1,120 @@
-//! What is kept of a file beside its data. It lies in the metadata store as it travels.
+//! The inode of a file (docs/formats/volume.md, "Bodies"). The metadata store holds it as it travels.
 
-use super::{FileId, FileKind, LayoutRecord, NodeKind, SYMLINK_MAX, Stripes, Timestamp};
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
+use super::{
+    DeviceNumbers, FileId, FileKind, LayoutRecord, NodeKind, SYMLINK_MAX, Stripes, Timestamp,
+};
+use crate::Hex;
+use crate::xdr::{
+    Decode, Decoder, Encode, Encoder, Octal, Print, Printed, Quoted, XdrError, print_as_display,
+    printed,
+};
 use alloc::vec::Vec;
+use core::fmt;
 
-/// What is kept of a file beside its data.
+/// The attributes of a file, and the part of it that the manager keeps (`inode`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inode {
     /// Permission bits, 0o7777.
     pub mode: u32,
-    /// Owner.
+    /// The number of the owner.
     pub uid: u32,
-    /// Group.
+    /// The number of the group.
     pub gid: u32,
-    /// Names it has; a directory also counts itself and its subdirectories.
+    /// The number of its names; a directory also counts itself and its subdirectories.
     pub links: u32,
-    /// Last read, as far as the manager knows.
+    /// The time of the last read that the manager knows of.
     pub access_time: Timestamp,
-    /// Last write, as far as the manager knows: objects have times of their own.
+    /// The time of the last write that the manager knows of. Objects have times of their own.
     pub modify_time: Timestamp,
-    /// Last change of anything.
+    /// The time of the last change of data or attributes.
     pub change_time: Timestamp,
-    /// What it is.
+    /// The part that depends on the type of the file.
     pub body: Body,
 }
 
-/// What depends on the kind of a file.
+printed! {
+    Inode = "inode" {
+        mode as "mode" via Octal,
+        uid,
+        gid,
+        links,
+        access_time as "accessed",
+        modify_time as "modified",
+        change_time as "changed",
+        body,
+    }
+}
+
+/// The part of an inode that depends on the type of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
-    /// Data in objects.
+    /// A regular file, whose data is in objects.
     Regular {
-        /// Where they are.
+        /// The places of the objects.
         layout: LayoutRecord,
-        /// By which an exclusive CREATE knows its own work.
+        /// The verifier of the exclusive CREATE that made the file.
         verifier: [u8; 8],
-        /// If somebody has set the modification time: the last write that objects told of then. It holds until they
-        /// tell of a later one.
+        /// The last write that the objects reported when a client set the modification time. The time that was set
+        /// holds until they report a later write. `None` when no client has set it.
         written: Option<Timestamp>,
     },
-    /// Names.
+    /// A directory.
     Directory {
-        /// The directory it is in; its own number for the root.
+        /// The directory that it is in; its own number for the root.
         parent: FileId,
-        /// Names in it.
+        /// The number of names in it.
         entries: u64,
-        /// Of the next name.
+        /// The cookie of the next name that it gets.
         next_cookie: u64,
-        /// How new files in it are striped.
+        /// The stripes of new files in it; `None` for those of the volume.
         stripes: Option<Stripes>,
     },
-    /// A text.
+    /// A symbolic link with this text, at most [`SYMLINK_MAX`] bytes.
     Symlink(Vec<u8>),
     /// A device, socket or FIFO.
     Node(NodeKind),
 }
 
+impl fmt::Display for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Body::Regular {
+                layout,
+                verifier,
+                written,
+            } => {
+                let (layout, verifier) = (Printed(layout), Hex(verifier));
+                write!(
+                    f,
+                    "file{layout} verifier={verifier} written={}",
+                    Printed(written)
+                )
+            }
+            Body::Directory {
+                parent,
+                entries,
+                next_cookie,
+                stripes,
+            } => {
+                write!(
+                    f,
+                    "dir parent={parent} entries={entries} next_cookie={next_cookie}"
+                )?;
+                if !stripes.is_absent() {
+                    write!(f, " stripes={}", Printed(stripes))?;
+                }
+                Ok(())
+            }
+            Body::Symlink(text) => write!(f, "symlink {}", Printed(&Quoted(text))),
+            Body::Node(node) => write!(f, "{node}"),
+        }
+    }
+}
+
+print_as_display!(Body);
+
 impl Inode {
-    /// Its kind.
+    /// The type of the file.
     pub fn kind(&self) -> FileKind {
         match &self.body {
             Body::Regular { .. } => FileKind::Regular,
@@ -67,7 +125,7 @@ impl Inode {
     }
 }
 
-/// Of the record's layout.
+/// The number of the encoding of an inode.
 const FORMAT: u32 = 2;
 
 impl Encode for Inode {
@@ -107,11 +165,8 @@ impl Encode for Inode {
                 stripes.encode(encoder);
             }
             Body::Symlink(target) => encoder.opaque(target),
-            Body::Node(
-                NodeKind::BlockDevice(major, minor) | NodeKind::CharacterDevice(major, minor),
-            ) => {
-                encoder.u32(*major);
-                encoder.u32(*minor);
+            Body::Node(NodeKind::BlockDevice(device) | NodeKind::CharacterDevice(device)) => {
+                device.encode(encoder);
             }
             Body::Node(NodeKind::Socket | NodeKind::Fifo) => {}
         }
@@ -123,7 +178,7 @@ impl Decode<'_> for Inode {
         if decoder.u32()? != FORMAT {
             return Err(XdrError::Value);
         }
-        let kind = decoder.u32()?;
+        let kind = FileKind::decode(decoder)?;
         Ok(Inode {
             mode: decoder.u32()?,
             uid: decoder.u32()?,
@@ -137,32 +192,26 @@ impl Decode<'_> for Inode {
     }
 }
 
-fn take_body(kind: u32, decoder: &mut Decoder<'_>) -> Result<Body, XdrError> {
-    let mut numbers = || Ok((decoder.u32()?, decoder.u32()?));
+fn take_body(kind: FileKind, decoder: &mut Decoder<'_>) -> Result<Body, XdrError> {
     Ok(match kind {
-        1 => Body::Regular {
+        FileKind::Regular => Body::Regular {
             layout: LayoutRecord::decode(decoder)?,
             verifier: *decoder.fixed()?,
             written: Option::decode(decoder)?,
         },
-        2 => Body::Directory {
+        FileKind::Directory => Body::Directory {
             parent: FileId(decoder.u64()?),
             entries: decoder.u64()?,
             next_cookie: decoder.u64()?,
             stripes: Option::decode(decoder)?,
         },
-        3 => {
-            let (major, minor) = numbers()?;
-            Body::Node(NodeKind::BlockDevice(major, minor))
+        FileKind::BlockDevice => Body::Node(NodeKind::BlockDevice(DeviceNumbers::decode(decoder)?)),
+        FileKind::CharacterDevice => {
+            Body::Node(NodeKind::CharacterDevice(DeviceNumbers::decode(decoder)?))
         }
-        4 => {
-            let (major, minor) = numbers()?;
-            Body::Node(NodeKind::CharacterDevice(major, minor))
-        }
-        5 => Body::Symlink(decoder.opaque(SYMLINK_MAX)?.to_vec()),
-        6 => Body::Node(NodeKind::Socket),
-        7 => Body::Node(NodeKind::Fifo),
-        _ => return Err(XdrError::Value),
+        FileKind::Symlink => Body::Symlink(decoder.opaque(SYMLINK_MAX)?.to_vec()),
+        FileKind::Socket => Body::Node(NodeKind::Socket),
+        FileKind::Fifo => Body::Node(NodeKind::Fifo),
     })
 }
 
@@ -171,6 +220,7 @@ mod tests {
     use super::super::{Chosen, ROOT};
     use super::*;
     use crate::xdr::from_bytes;
+    use alloc::string::ToString;
     use alloc::vec;
 
     fn inode(body: Body) -> Inode {
@@ -212,8 +262,11 @@ mod tests {
             striped(Chosen::InTurn(0)),
             striped(Chosen::Listed(vec![3, 0])),
             Body::Symlink(b"to".to_vec()),
-            Body::Node(NodeKind::BlockDevice(8, 1)),
-            Body::Node(NodeKind::CharacterDevice(1, 3)),
+            Body::Node(NodeKind::BlockDevice(DeviceNumbers { major: 8, minor: 1 })),
+            Body::Node(NodeKind::CharacterDevice(DeviceNumbers {
+                major: 1,
+                minor: 3,
+            })),
             Body::Node(NodeKind::Socket),
             Body::Node(NodeKind::Fifo),
         ];
@@ -222,5 +275,35 @@ mod tests {
             inode.encode(&mut Encoder::new(&mut out));
             assert_eq!(from_bytes(&out), Ok(inode));
         }
+    }
+
+    #[test]
+    fn an_inode_prints_on_a_line() {
+        let regular = Body::Regular {
+            layout: LayoutRecord {
+                unit: 65536,
+                servers: vec![1, 2, 0],
+            },
+            verifier: [1; 8],
+            written: None,
+        };
+        assert_eq!(
+            inode(regular).to_string(),
+            "inode mode=0640 uid=10 gid=20 links=1 accessed=1.000000009 modified=2.000000009 \
+             changed=3.000000009 body=file(unit=65536 servers=[1,2,0]) verifier=0101010101010101 \
+             written=-"
+        );
+        let directory = Body::Directory {
+            parent: ROOT,
+            entries: 4,
+            next_cookie: 9,
+            stripes: Some(Stripes::everywhere(4096)),
+        };
+        assert_eq!(
+            directory.to_string(),
+            "dir parent=1 entries=4 next_cookie=9 stripes=(unit=4096 in_turn=0)"
+        );
+        let link = Body::Symlink(b"to\x1b".to_vec());
+        assert_eq!(link.to_string(), "symlink \"to\\u{1b}\"");
     }
 }

@@ -1,49 +1,61 @@
-//! What there is: the objects of an I/O server and the files of a volume, page by page, for who compares them.
+//! Listings of an I/O server's objects and of a volume's files, page by page, and the orphan check that compares them
+//! (docs/formats/volume.md).
 
 use super::{LayoutRecord, OBJECTS_MAX};
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
+use crate::xdr::{
+    Count, Decode, Decoder, Encode, Encoder, Items, XdrError, enumeration, printed, record,
+};
 use alloc::vec::Vec;
 
 /// Most objects of an [`ObjectPage`].
 pub const PAGE_OBJECTS_MAX: usize = 200;
-/// Most files of a [`FilePage`]; its bytes are bounded by a message.
+/// Most files of a [`FilePage`]. A message bounds its bytes.
 pub const PAGE_FILES_MAX: usize = 128;
-/// Folders that an I/O server spreads objects over.
+/// The number of folders that an I/O server spreads objects over.
 pub const FOLDERS: u32 = 256;
 
 record! {
-    /// A position in the listing of an I/O server's objects. All zeros: its start.
-    ObjectPosition {
-        /// The folder, up to [`FOLDERS`], which is the end.
+    /// A position in the listing of an I/O server's objects (`position`). Zeros stand for its start.
+    ObjectPosition = "position" {
+        /// The number of the folder; [`FOLDERS`] stands for the end.
         folder: u32,
-        /// The position in its listing.
+        /// The position in the folder's listing.
         cookie: u64,
-        /// What the folder's listing is recognised by.
+        /// The verifier of the folder's listing.
         verifier: u64,
     }
 }
 
 record! {
-    /// An object that is there.
-    ObjectEntry {
-        /// Its file.
+    /// An object of an I/O server.
+    ObjectEntry = "object" {
+        /// The number of its file.
         file: u64,
-        /// Bytes, holes included.
+        /// Its length in bytes, holes included.
         size: u64,
     }
 }
 
-/// Part of the listing of an I/O server's objects, folder by folder.
+/// A page of the listing of an I/O server's objects, folder by folder (`object_page`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectPage {
-    /// The position after it; nothing comes after [`FOLDERS`].
+    /// The position behind the page.
     pub next: ObjectPosition,
-    /// Names that were met and are no object's.
+    /// The number of names in the page that are no object's.
     pub foreign_files: u32,
-    /// Files with numbers below this may have had objects on a disk that was lost; 0: none was.
+    /// Files with numbers below this may have had objects on a disk that was lost; 0 when no disk was lost.
     pub lost_below: u64,
-    /// At most [`PAGE_OBJECTS_MAX`].
+    /// The objects, at most [`PAGE_OBJECTS_MAX`].
     pub objects: Vec<ObjectEntry>,
+}
+
+printed! {
+    ObjectPage = "object_page" {
+        next,
+        foreign_files,
+        lost_below,
+        objects as "objects" via Count,
+    }
 }
 
 impl Encode for ObjectPage {
@@ -74,23 +86,36 @@ impl Decode<'_> for ObjectPage {
     }
 }
 
-/// Some regular files of a volume, in the order of their numbers.
+/// A regular file and the places of its objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileLayout {
+    /// The number of the file.
+    pub file: u64,
+    /// The places of its objects.
+    pub layout: LayoutRecord,
+}
+
+printed! { FileLayout = "file_layout" { file, layout, } }
+
+/// A page of the regular files of a volume, in the order of their numbers (`file_page`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilePage {
-    /// Nothing comes after the last.
+    /// The last file is the last of the volume.
     pub complete: bool,
-    /// Their numbers, and where they lie; at most [`PAGE_FILES_MAX`].
-    pub files: Vec<(u64, LayoutRecord)>,
+    /// The files, at most [`PAGE_FILES_MAX`].
+    pub files: Vec<FileLayout>,
 }
+
+printed! { FilePage = "file_page" { complete, files as "files" via Count, } }
 
 impl Encode for FilePage {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         encoder.bool(self.complete);
         // At most PAGE_FILES_MAX.
         encoder.u32(self.files.len() as u32);
-        for (file, layout) in &self.files {
-            encoder.u64(*file);
-            layout.encode(encoder);
+        for file in &self.files {
+            encoder.u64(file.file);
+            file.layout.encode(encoder);
         }
     }
 }
@@ -99,7 +124,12 @@ impl Decode<'_> for FilePage {
     fn decode(decoder: &mut Decoder<'_>) -> Result<FilePage, XdrError> {
         let complete = decoder.bool()?;
         let count = decoder.length(PAGE_FILES_MAX)?;
-        let files = (0..count).map(|_| Ok((decoder.u64()?, LayoutRecord::decode(decoder)?)));
+        let files = (0..count).map(|_| {
+            Ok(FileLayout {
+                file: decoder.u64()?,
+                layout: LayoutRecord::decode(decoder)?,
+            })
+        });
         Ok(FilePage {
             complete,
             files: files.collect::<Result<_, _>>()?,
@@ -107,66 +137,49 @@ impl Decode<'_> for FilePage {
     }
 }
 
-/// What the manager makes of an object for which no file was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum OrphanStatus {
-    /// It belongs to no file.
-    Orphan = 0,
-    /// It belonged to no file, and was removed.
-    Removed = 1,
-    /// Its file is there, and lies on this server.
-    InUse = 2,
-    /// Its file was removed, and the object will be.
-    Pending = 3,
-    /// It belongs to no file and was written to a short while ago: its file may just have been removed.
-    Recent = 4,
-    /// No file of the volume ever had this number, as far as the manager knows.
-    NeverMade = 5,
-    /// It is not there any more.
-    Gone = 6,
-    /// Its file cannot be found although a name stands for it: metadata is damaged.
-    Named = 7,
+enumeration! {
+    /// The result of the orphan check of one object (`standing`).
+    OrphanStatus {
+        /// The object belongs to no file.
+        Orphan = 0 => "orphan",
+        /// The object belonged to no file, and was removed.
+        Removed = 1 => "removed",
+        /// The object's file exists, and has this server in its layout.
+        InUse = 2 => "in_use",
+        /// The object's file was removed, and the removal of the object is pending.
+        Pending = 3 => "pending",
+        /// The object belongs to no file and was written to a short while ago: its file may just have been removed.
+        Recent = 4 => "recent",
+        /// No file of the volume ever had this number, by the metadata.
+        NeverMade = 5 => "never_made",
+        /// The object does not exist any more.
+        Gone = 6 => "gone",
+        /// A name stands for the object's file, whose inode is missing: metadata is damaged.
+        Named = 7 => "named",
+    }
 }
 
-impl OrphanStatus {
-    const ALL: [OrphanStatus; 8] = [
-        OrphanStatus::Orphan,
-        OrphanStatus::Removed,
-        OrphanStatus::InUse,
-        OrphanStatus::Pending,
-        OrphanStatus::Recent,
-        OrphanStatus::NeverMade,
-        OrphanStatus::Gone,
-        OrphanStatus::Named,
-    ];
-}
-
-/// How objects of one I/O server stand, in the order in which they were asked for.
+/// The results of the orphan check of objects of one I/O server, in the order of the request (`standings`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrphanStatuses {
-    /// At most [`OBJECTS_MAX`].
+    /// The results, at most [`OBJECTS_MAX`].
     pub statuses: Vec<OrphanStatus>,
 }
+
+printed! { OrphanStatuses = "standings" { statuses as "standings" via Items, } }
 
 impl Encode for OrphanStatuses {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         // At most OBJECTS_MAX.
         encoder.u32(self.statuses.len() as u32);
-        self.statuses.iter().for_each(|it| encoder.u32(*it as u32));
+        self.statuses.iter().for_each(|it| it.encode(encoder));
     }
 }
 
 impl Decode<'_> for OrphanStatuses {
     fn decode(decoder: &mut Decoder<'_>) -> Result<OrphanStatuses, XdrError> {
         let count = decoder.length(OBJECTS_MAX)?;
-        let statuses = (0..count).map(|_| {
-            let number = decoder.u32()?;
-            let known = OrphanStatus::ALL
-                .into_iter()
-                .find(|it| *it as u32 == number);
-            known.ok_or(XdrError::Value)
-        });
+        let statuses = (0..count).map(|_| OrphanStatus::decode(decoder));
         Ok(OrphanStatuses {
             statuses: statuses.collect::<Result<_, _>>()?,
         })
@@ -178,7 +191,19 @@ mod tests {
     use super::super::BODY_MAX;
     use super::*;
     use crate::xdr::from_bytes;
+    use alloc::string::ToString;
     use alloc::vec;
+
+    const ALL: [OrphanStatus; 8] = [
+        OrphanStatus::Orphan,
+        OrphanStatus::Removed,
+        OrphanStatus::InUse,
+        OrphanStatus::Pending,
+        OrphanStatus::Recent,
+        OrphanStatus::NeverMade,
+        OrphanStatus::Gone,
+        OrphanStatus::Named,
+    ];
 
     fn bytes(value: &impl Encode) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -217,7 +242,7 @@ mod tests {
         };
         let page = FilePage {
             complete: true,
-            files: vec![(5, layout)],
+            files: vec![FileLayout { file: 5, layout }],
         };
         let expected = [
             &b"\0\0\0\x01\0\0\0\x01"[..],
@@ -228,6 +253,12 @@ mod tests {
             statuses: vec![OrphanStatus::Orphan, OrphanStatus::Gone],
         };
         assert_eq!(bytes(&statuses), b"\0\0\0\x02\0\0\0\0\0\0\0\x06");
+        assert_eq!(statuses.to_string(), "standings standings=[orphan,gone]");
+        assert_eq!(
+            object_page(3).to_string(),
+            "object_page next=(folder=7 cookie=8 verifier=9) foreign_files=1 lost_below=5 objects=3"
+        );
+        assert_eq!(page.to_string(), "file_page complete=true files=1");
     }
 
     #[test]
@@ -242,12 +273,18 @@ mod tests {
         };
         let files = FilePage {
             complete: false,
-            files: vec![(3, layout.clone()), (9, layout)],
+            files: vec![
+                FileLayout {
+                    file: 3,
+                    layout: layout.clone(),
+                },
+                FileLayout { file: 9, layout },
+            ],
         };
         let sent_files = bytes(&files);
         assert_eq!(from_bytes::<FilePage>(&sent_files), Ok(files));
         let statuses = OrphanStatuses {
-            statuses: OrphanStatus::ALL.to_vec(),
+            statuses: ALL.to_vec(),
         };
         let sent_statuses = bytes(&statuses);
         assert_eq!(from_bytes::<OrphanStatuses>(&sent_statuses), Ok(statuses));

@@ -1,29 +1,35 @@
-//! Bodies of the I/O servers' operations, and what the manager tells for them.
+//! The bodies of the I/O servers' operations, and the capabilities and layouts that they need (docs/formats/volume.md,
+//! "Bodies").
 
 use super::group::OnlyGroup;
 use super::{
     OBJECTS_MAX, ObjectReference, PIECES_MAX, Piece, Shape, Stability, Status, TOKEN_LEN,
     Timestamp, Token, WIDTH_MAX,
 };
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
+use crate::NamedBits;
+use crate::xdr::{
+    Count, Decode, Decoder, Encode, Encoder, Items, Printed, XdrError, print_as_display, printed,
+    record,
+};
 use alloc::vec::Vec;
+use core::fmt;
 
 /// Most supplementary groups of a [`Caller`], as AUTH_SYS has them (RFC 5531 appendix A).
 const GROUPS_MAX: usize = 16;
 
-/// On whose behalf the manager is asked: the first item of each of its requests.
+/// The user on whose behalf a client asks the manager (`caller`): the first item of each request to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caller {
-    /// User.
+    /// The number of the user.
     pub uid: u32,
-    /// Primary group.
+    /// The number of the primary group.
     pub gid: u32,
     groups: [u32; GROUPS_MAX],
     group_count: usize,
 }
 
 impl Caller {
-    /// A caller with its supplementary groups; those beyond the sixteenth are left out.
+    /// A caller with the first 16 of `groups` as its supplementary groups.
     pub fn new(uid: u32, gid: u32, groups: &[u32]) -> Caller {
         let mut kept = [0; GROUPS_MAX];
         let pairs = kept.iter_mut().zip(groups);
@@ -36,11 +42,20 @@ impl Caller {
         }
     }
 
-    /// Supplementary groups.
+    /// The numbers of the supplementary groups, at most 16.
     pub fn groups(&self) -> &[u32] {
         self.groups.get(..self.group_count).unwrap_or_default()
     }
 }
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let groups = Items(self.groups());
+        write!(f, "{}:{}{}", self.uid, self.gid, Printed(&groups))
+    }
+}
+
+print_as_display!(Caller, Memory, RegionPiece);
 
 impl Encode for Caller {
     fn encode(&self, encoder: &mut Encoder<'_>) {
@@ -63,36 +78,52 @@ impl Decode<'_> for Caller {
     }
 }
 
-/// The manager's word that its bearer may touch an object, made for I/O servers to check.
+/// A right to an object, which the manager grants and I/O servers check (`capability`).
+///
+/// The printer leaves the proof out: a log must not carry rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capability {
-    /// The file, and the object of it on every I/O server.
+    /// The number of the file, and of its object on every I/O server.
     pub file: u64,
-    /// Bits: 1 read, 2 write.
+    /// The rights: bits [`Capability::READ`] and [`Capability::WRITE`].
     pub rights: u32,
-    /// Seconds since the Unix epoch at which it ends.
+    /// The time at which it ends, in seconds since the Unix epoch.
     pub expires: u64,
-    /// Number of the term of the manager that gave it: I/O servers that know a later one refuse it.
+    /// The number of the term of the manager that gave it. I/O servers that know a later one refuse it.
     pub term: u64,
-    /// Made over the rest with a key that clients do not have.
+    /// The message authentication code of the other fields, by a key that clients do not have.
     pub proof: Token,
 }
 
+printed! { Capability = "capability" { file, rights as "rights" via right_bits, expires, term, } }
+
+fn right_bits(bits: &u32) -> NamedBits {
+    Capability::right_bits(*bits)
+}
+
+/// Bytes that the proof of a capability covers: two numbers of 8 bytes and one of 4 in front of the term's 8.
+const CLAIM_LEN: usize = 8 + 4 + 8 + 8;
+
 impl Capability {
-    /// May read.
+    /// The right to read.
     pub const READ: u32 = 1;
-    /// May write.
+    /// The right to write.
     pub const WRITE: u32 = 2;
 
-    /// What the proof is made over.
-    pub fn claim(&self) -> [u8; 28] {
+    /// Rights by name.
+    pub(super) fn right_bits(bits: u32) -> NamedBits {
+        NamedBits::new(bits, &["read", "write"])
+    }
+
+    /// The bytes that the proof covers: the other fields as they are encoded.
+    pub fn claim(&self) -> [u8; CLAIM_LEN] {
         let parts: [&[u8]; 4] = [
             &self.file.to_be_bytes(),
             &self.rights.to_be_bytes(),
             &self.expires.to_be_bytes(),
             &self.term.to_be_bytes(),
         ];
-        let mut bytes = [0; 28];
+        let mut bytes = [0; CLAIM_LEN];
         let all = parts.into_iter().flatten();
         bytes.iter_mut().zip(all).for_each(|(to, byte)| *to = *byte);
         bytes
@@ -121,16 +152,19 @@ impl Decode<'_> for Capability {
     }
 }
 
-/// How a file is striped and which of its servers is meant: stripe `n` is on server `n` modulo `width`.
+/// The stripes of a file, and the server that a request goes to (`placement`): stripe `n` is on server `n` modulo
+/// `width`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Placement {
     /// Bytes of a stripe; never 0.
     pub unit: u32,
-    /// Servers that the file is striped over, from 1 to [`WIDTH_MAX`].
+    /// The number of servers that the file is striped over, from 1 to [`WIDTH_MAX`].
     pub width: u32,
-    /// Which of them, below `width`.
+    /// The index of the server among them, below `width`.
     pub index: u32,
 }
+
+printed! { Placement = "placement" { unit, width, index, } }
 
 impl Encode for Placement {
     fn encode(&self, encoder: &mut Encoder<'_>) {
@@ -150,46 +184,74 @@ impl Decode<'_> for Placement {
     }
 }
 
-/// Where the bytes of a transfer are. In the memory of a region, all of the stream; everywhere else only those that lie
-/// on the server that is asked, in the order of the stream.
+/// The memory of a transfer (`memory`). A region has all bytes of the stream. Everywhere else are only those bytes that
+/// lie on the server of the request, in the order of the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Memory {
-    /// In the message: behind the request's body, or behind the reply's.
+    /// 0: the message, behind the request's body or the reply's.
     Inline,
-    /// In a buffer that each side keeps for the other: this one.
+    /// 1: a buffer that each side keeps for the other.
     Eager {
-        /// Which.
+        /// The number of the buffer.
         slot: u32,
     },
-    /// In the client's memory: the server moves them by RDMA.
+    /// 2: the client's memory. The server moves the bytes by RDMA.
     Region {
         /// The key of that memory.
         key: u32,
-        /// The stream there; offsets are the key's own.
+        /// The stream in that memory; offsets are positions under the key.
         shape: Shape,
     },
-    /// In several regions of the client's memory, one for each allocation: the stream's pieces in their order, at most
-    /// [`PIECES_MAX`], each with its key. The server moves them by RDMA.
+    /// 4: several regions of the client's memory, one for each allocation. The stream's pieces in their order, at most
+    /// [`PIECES_MAX`], each with its key. The server moves the bytes by RDMA.
     Regions(Vec<RegionPiece>),
-    /// In a client-driven buffer, which the client writes to before it asks for a WRITE, and reads from when it
-    /// has the answer of a READ.
+    /// 3: a client-driven buffer, which the client writes to before it sends a WRITE, and reads from after the reply
+    /// to a READ.
     ClientDriven {
-        /// WRITE: which. READ: 0, the answer says which.
+        /// The number of the buffer of a WRITE; 0 of a READ, whose reply has the buffer.
         number: u64,
     },
 }
 
-/// Bytes that lie together in a region.
+/// A contiguous range of a region. It prints as `key+length@offset`, key and offset hexadecimal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionPiece {
     /// The key of the region.
     pub key: u32,
-    /// The bytes; the offset is the key's own.
+    /// The range; the offset is a position under the key.
     pub piece: Piece,
 }
 
+impl fmt::Display for RegionPiece {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Piece { offset, len } = self.piece;
+        write!(f, "{:08x}+{len}@{offset:x}", self.key)
+    }
+}
+
+impl fmt::Display for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Memory::Inline => f.write_str("inline"),
+            Memory::Eager { slot } => write!(f, "eager({slot})"),
+            Memory::Region { key, shape } => write!(f, "region({key:08x} {shape})"),
+            Memory::Regions(pieces) => write!(f, "regions{}", Printed(&Items(pieces))),
+            Memory::ClientDriven { number } => write!(f, "client_driven({number})"),
+        }
+    }
+}
+
+/// The numbers of [`Memory`].
+mod memory {
+    pub(super) const INLINE: u32 = 0;
+    pub(super) const EAGER: u32 = 1;
+    pub(super) const REGION: u32 = 2;
+    pub(super) const CLIENT_DRIVEN: u32 = 3;
+    pub(super) const REGIONS: u32 = 4;
+}
+
 impl Memory {
-    /// Bytes of the stream, where the memory says how many they are.
+    /// Bytes of the stream; `None` where the memory does not tell them.
     fn stream_len(&self) -> Option<u64> {
         match self {
             Memory::Region { shape, .. } => Some(shape.len()),
@@ -210,33 +272,33 @@ impl Encode for RegionPiece {
 impl Decode<'_> for RegionPiece {
     fn decode(decoder: &mut Decoder<'_>) -> Result<RegionPiece, XdrError> {
         let (key, piece) = (decoder.u32()?, Piece::decode(decoder)?);
-        match piece.len > 0 && piece.end().is_some() {
-            true => Ok(RegionPiece { key, piece }),
-            false => Err(XdrError::Value),
+        if piece.len == 0 || piece.end().is_none() {
+            return Err(XdrError::Value);
         }
+        Ok(RegionPiece { key, piece })
     }
 }
 
 impl Encode for Memory {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         match self {
-            Memory::Inline => encoder.u32(0),
+            Memory::Inline => encoder.u32(memory::INLINE),
             Memory::Eager { slot } => {
-                encoder.u32(1);
+                encoder.u32(memory::EAGER);
                 encoder.u32(*slot);
             }
             Memory::Region { key, shape } => {
-                encoder.u32(2);
+                encoder.u32(memory::REGION);
                 encoder.u32(*key);
                 shape.encode(encoder);
             }
             Memory::ClientDriven { number } => {
-                encoder.u32(3);
+                encoder.u32(memory::CLIENT_DRIVEN);
                 encoder.u64(*number);
             }
             Memory::Regions(pieces) => {
-                encoder.u32(4);
-                // Bounded by PIECES_MAX.
+                encoder.u32(memory::REGIONS);
+                // At most PIECES_MAX.
                 encoder.u32(pieces.len() as u32);
                 pieces.iter().for_each(|piece| piece.encode(encoder));
             }
@@ -247,20 +309,20 @@ impl Encode for Memory {
 impl Decode<'_> for Memory {
     fn decode(decoder: &mut Decoder<'_>) -> Result<Memory, XdrError> {
         match decoder.u32()? {
-            0 => Ok(Memory::Inline),
-            1 => {
+            memory::INLINE => Ok(Memory::Inline),
+            memory::EAGER => {
                 let slot = decoder.u32()?;
                 Ok(Memory::Eager { slot })
             }
-            2 => Ok(Memory::Region {
+            memory::REGION => Ok(Memory::Region {
                 key: decoder.u32()?,
                 shape: Shape::decode(decoder)?,
             }),
-            3 => {
+            memory::CLIENT_DRIVEN => {
                 let number = decoder.u64()?;
                 Ok(Memory::ClientDriven { number })
             }
-            4 => {
+            memory::REGIONS => {
                 let count = decoder.length(PIECES_MAX)?;
                 let pieces = (0..count).map(|_| RegionPiece::decode(decoder));
                 Ok(Memory::Regions(pieces.collect::<Result<_, _>>()?))
@@ -270,21 +332,32 @@ impl Decode<'_> for Memory {
     }
 }
 
-/// A READ or WRITE.
+/// The body of READ and WRITE (`transfer`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transfer {
-    /// Allows it.
+    /// The right to the object.
     pub capability: Capability,
-    /// Which stripes are meant.
+    /// The stripes of the file, and the server of the request among them.
     pub placement: Placement,
-    /// How durable a WRITE must be.
+    /// The durability that a WRITE must have before the reply; without meaning in a READ.
     pub stability: Stability,
-    /// READ: a reference to the object is wanted too, for reading it without asking.
+    /// READ: the reply shall have a reference to the object for optimistic Reads.
     pub wants_reference: bool,
-    /// The bytes, in terms of the file.
+    /// The bytes of the file to move.
     pub file: Shape,
-    /// The bytes, in memory.
+    /// The memory that they go to or come from; as many bytes as `file`.
     pub memory: Memory,
+}
+
+printed! {
+    Transfer = "transfer" {
+        capability,
+        placement,
+        stability,
+        wants_reference,
+        file,
+        memory,
+    }
 }
 
 impl Encode for Transfer {
@@ -317,42 +390,44 @@ impl Decode<'_> for Transfer {
 }
 
 record! {
-    /// How an object is.
-    ObjectState {
-        /// Bytes, holes included.
+    /// The attributes of an object (`state`).
+    ObjectState = "state" {
+        /// The length in bytes, holes included.
         size: u64,
-        /// Bytes of disk.
+        /// Bytes of disk that it takes.
         used: u64,
-        /// Last write; the epoch when there was none.
-        modified: Timestamp,
-        /// A number that grows with each change, as fine as the I/O server's store tells them apart; 0 of an object
-        /// that is not there.
+        /// The time of the last write; the epoch when there was none.
+        modified: Timestamp as "written",
+        /// A number that grows with each change that the I/O server's store tells apart; 0 of an object that does not
+        /// exist.
         version: u64,
-        /// Changes whenever data that was not yet durable may have been lost.
+        /// The write verifier: another one after data that was not durable may have been lost.
         verifier: u64,
     }
 }
 
 record! {
-    /// A READ or WRITE was done.
-    TransferDone {
+    /// The reply to a READ or WRITE (`done`).
+    TransferDone = "done" {
         /// Bytes moved: all that lie on the server. READ gives zeros for those that the object does not have.
         count: u64,
-        /// The object afterwards.
+        /// The state of the object afterwards.
         state: ObjectState,
-        /// The reference, if it was wanted and there is one.
+        /// The reference, if the request wanted one and the server has one.
         reference: Option<ObjectReference>,
     }
 }
 
-/// An object as a whole, or the first `size` bytes of it.
+/// The body of COMMIT, TRUNCATE and UNLINK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectRange {
-    /// Allows it.
+    /// The right to the object.
     pub capability: Capability,
-    /// For TRUNCATE: bytes that stay.
+    /// The length of the object after TRUNCATE, in bytes; 0 in the others.
     pub size: u64,
 }
+
+printed! { ObjectRange = "object" { capability, size, } }
 
 impl Encode for ObjectRange {
     fn encode(&self, encoder: &mut Encoder<'_>) {
@@ -370,12 +445,14 @@ impl Decode<'_> for ObjectRange {
     }
 }
 
-/// Objects that are asked for in one message.
+/// The objects of a States request (`objects`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectList {
-    /// Their files; at most [`OBJECTS_MAX`].
+    /// The numbers of their files, at most [`OBJECTS_MAX`].
     pub files: Vec<u64>,
 }
+
+printed! { ObjectList = "objects" { files as "files" via Items, } }
 
 impl Encode for ObjectList {
     fn encode(&self, encoder: &mut Encoder<'_>) {
@@ -396,31 +473,33 @@ impl Decode<'_> for ObjectList {
 }
 
 record! {
-    /// How one object is, or why that is not known.
-    StateAnswer {
-        /// Whether it is known.
-        outcome: Result<(), Status>,
-        /// The object; without meaning where it is not known.
+    /// The state of one object, or the reason why the server does not know it.
+    StateAnswer = "state_answer" {
+        /// The reason, or `Ok`.
+        outcome: Result<(), Status> as "status",
+        /// The state; without meaning next to a reason.
         state: ObjectState,
     }
 }
 
 impl StateAnswer {
-    /// The state, where it is known.
+    /// The state, if the server knows it.
     ///
     /// # Errors
-    /// What the I/O server says in place of it.
+    /// The status that the I/O server gives in place of it.
     pub fn known(&self) -> Result<ObjectState, Status> {
         self.outcome.map(|()| self.state)
     }
 }
 
-/// How the objects of an [`ObjectList`] are, in its order.
+/// The states of the objects of an [`ObjectList`], in its order (`states`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectStates {
-    /// At most [`OBJECTS_MAX`].
+    /// The states, at most [`OBJECTS_MAX`].
     pub states: Vec<StateAnswer>,
 }
+
+printed! { ObjectStates = "states" { states as "states" via Count, } }
 
 impl Encode for ObjectStates {
     fn encode(&self, encoder: &mut Encoder<'_>) {
@@ -440,14 +519,16 @@ impl Decode<'_> for ObjectStates {
     }
 }
 
-/// Where a file lies: on which I/O servers of the only group that there is.
+/// The places of a file's objects: I/O servers of the only group (`layout`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayoutRecord {
-    /// Bytes of a stripe.
+    /// Bytes of a stripe; never 0.
     pub unit: u32,
-    /// The servers' numbers in the volume, in the order of the stripes; at least one.
+    /// The servers' numbers in the volume, in the order of the stripes, from 1 to [`WIDTH_MAX`] of them.
     pub servers: Vec<u32>,
 }
+
+printed! { LayoutRecord = "layout" { unit, servers as "servers" via Items, } }
 
 impl Encode for LayoutRecord {
     fn encode(&self, encoder: &mut Encoder<'_>) {
@@ -477,6 +558,7 @@ mod tests {
     use crate::volume::{BODY_MAX, INLINE_DATA_MAX};
     use crate::volume::{LEVELS_MAX, Level, PIECES_MAX, Piece};
     use crate::xdr::from_bytes;
+    use alloc::string::ToString;
     use alloc::vec;
     use std::fmt::Debug;
 
@@ -517,6 +599,27 @@ mod tests {
             piece: Piece { offset, len },
         };
         Memory::Regions(pieces.map(piece).to_vec())
+    }
+
+    #[test]
+    fn a_transfer_prints_on_a_line() {
+        let file = Shape::contiguous(1 << 20, 4096).unwrap();
+        let read = transfer(
+            file.clone(),
+            Memory::Region {
+                key: 5,
+                shape: file,
+            },
+        );
+        let line = read.to_string();
+        assert!(line.starts_with("transfer capability=(file="), "{line}");
+        let end = "file=1048576+4096 memory=region(00000005 1048576+4096)";
+        assert!(line.ends_with(end), "{line}");
+        assert_eq!(Memory::Eager { slot: 3 }.to_string(), "eager(3)");
+        let pieces = regions([(5, 0, 4000), (6, 1 << 40, 96)]);
+        let line = "regions[00000005+4000@0,00000006+96@10000000000]";
+        assert_eq!(pieces.to_string(), line);
+        assert_eq!(Caller::new(1, 2, &[3, 4]).to_string(), "1:2[3,4]");
     }
 
     #[test]

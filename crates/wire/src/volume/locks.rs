@@ -1,131 +1,117 @@
-//! Locks of byte ranges of files, and places for appended bytes: what the manager is asked for them.
+//! Locks of byte ranges of files, which the manager grants (docs/formats/volume.md and
+//! docs/decisions/0025-locks-and-appends.md).
 
 use super::Caller;
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
+use crate::xdr::{
+    Decode, Decoder, Encode, Encoder, Printed, XdrError, enumeration, print_as_display, record,
+};
+use core::fmt;
 
-/// What a lock keeps others from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum LockKind {
-    /// Exclusive locks of the same bytes.
-    Shared = 1,
-    /// All locks of the same bytes.
-    Exclusive = 2,
-}
-
-impl LockKind {
-    fn from_number(number: u32) -> Result<LockKind, XdrError> {
-        match number {
-            1 => Ok(LockKind::Shared),
-            2 => Ok(LockKind::Exclusive),
-            _ => Err(XdrError::Value),
-        }
+enumeration! {
+    /// The kind of a lock.
+    LockKind {
+        /// The lock conflicts with exclusive locks of the same bytes.
+        Shared = 1 => "shared",
+        /// The lock conflicts with all locks of the same bytes.
+        Exclusive = 2 => "exclusive",
     }
 }
 
-impl Encode for LockKind {
-    fn encode(&self, encoder: &mut Encoder<'_>) {
-        encoder.u32(*self as u32);
-    }
-}
-
-impl Decode<'_> for LockKind {
-    fn decode(decoder: &mut Decoder<'_>) -> Result<LockKind, XdrError> {
-        LockKind::from_number(decoder.u32()?)
-    }
-}
-
-/// What is asked for a byte range.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub enum LockAction {
-    /// Lets go of it.
-    Unlock = 0,
-    /// Locks it if no other lock is in the way.
-    Try = 1,
-    /// The same, and waits for a short while for locks that are in the way.
-    Wait = 2,
-    /// Locks it again after a restart of the manager.
-    Reclaim = 3,
-    /// Locks nothing, and tells of a lock that would be in the way.
-    Test = 4,
-}
-
-impl Encode for LockAction {
-    fn encode(&self, encoder: &mut Encoder<'_>) {
-        encoder.u32(*self as u32);
-    }
-}
-
-impl Decode<'_> for LockAction {
-    fn decode(decoder: &mut Decoder<'_>) -> Result<LockAction, XdrError> {
-        Ok(match decoder.u32()? {
-            0 => LockAction::Unlock,
-            1 => LockAction::Try,
-            2 => LockAction::Wait,
-            3 => LockAction::Reclaim,
-            4 => LockAction::Test,
-            _ => return Err(XdrError::Value),
-        })
+enumeration! {
+    /// The action of a [`LockRequest`].
+    LockAction {
+        /// Unlocks the range.
+        Unlock = 0 => "unlock",
+        /// Locks the range if no lock conflicts.
+        Try = 1 => "try",
+        /// Locks the range, and waits for a short while for conflicting locks.
+        Wait = 2 => "wait",
+        /// Locks the range again after a restart of the manager.
+        Reclaim = 3 => "reclaim",
+        /// Locks nothing, and reports a lock that would conflict.
+        Test = 4 => "test",
     }
 }
 
 record! {
-    /// A byte range of a file, whose lock it is, and of which kind.
-    LockRecord {
-        /// The owner, as the client calls it: other owners of the same client are in each other's way, too.
+    /// A lock of a byte range of a file (`lock`).
+    LockRecord = "lock" {
+        /// The owner, as the client names it. Locks of different owners of one client conflict too.
         owner: u64,
-        /// Which locks it keeps out. Unlocking does not look at it.
+        /// The kind. Without meaning in an unlock.
         kind: LockKind,
-        /// The first byte.
+        /// The offset of the first byte.
         start: u64,
-        /// The last byte; the largest number stands for the end of the file, however long that becomes.
+        /// The offset of the last byte; 2^64 - 1 stands for the end of the file, however long it becomes.
         end: u64,
-        /// The process, for others to be told.
+        /// The process, for the reports that other clients get.
         process: u32,
     }
 }
 
 record! {
-    /// The body of Lock.
-    LockRequest {
-        /// On whose behalf.
+    /// The body of Lock (`lock_request`).
+    LockRequest = "lock_request" {
+        /// The user on whose behalf the client asks.
         caller: Caller,
-        /// The file.
+        /// The number of the file.
         file: u64,
-        /// What is to be done.
+        /// The action.
         action: LockAction,
-        /// With which bytes.
+        /// The range, the kind and the owner.
         lock: LockRecord,
     }
 }
 
-/// What came of a [`LockRequest`].
+/// The outcome of a [`LockRequest`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockOutcome {
-    /// It was done; a test found nothing in the way.
+    /// 0: the manager did it; a test found no conflict.
     Done,
-    /// This lock is in the way.
+    /// 1: this lock conflicts.
     Denied(LockRecord),
-    /// There are too many locks already, of this client, of this file or in all.
+    /// 2: this client, this file or the volume has too many locks already.
     TooMany,
-    /// The manager has restarted, and waits for clients that had locks before to lock their bytes again.
+    /// 3: the manager has restarted, and waits for clients to reclaim their locks.
     Recovering,
-    /// Reclaim: the manager does not know that this client had locks, or it comes too late.
+    /// 4, of a reclaim: the manager has no record of locks of this client, or the time for reclaims is over.
     Lost,
 }
+
+/// The numbers of [`LockOutcome`].
+mod outcome {
+    pub(super) const DONE: u32 = 0;
+    pub(super) const DENIED: u32 = 1;
+    pub(super) const TOO_MANY: u32 = 2;
+    pub(super) const RECOVERING: u32 = 3;
+    pub(super) const LOST: u32 = 4;
+}
+
+impl fmt::Display for LockOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LockOutcome::Done => f.write_str("done"),
+            LockOutcome::Denied(lock) => write!(f, "denied{}", Printed(lock)),
+            LockOutcome::TooMany => f.write_str("too_many"),
+            LockOutcome::Recovering => f.write_str("recovering"),
+            LockOutcome::Lost => f.write_str("lost"),
+        }
+    }
+}
+
+print_as_display!(LockOutcome);
 
 impl Encode for LockOutcome {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         match self {
-            LockOutcome::Done => encoder.u32(0),
+            LockOutcome::Done => encoder.u32(outcome::DONE),
             LockOutcome::Denied(lock) => {
-                encoder.u32(1);
+                encoder.u32(outcome::DENIED);
                 lock.encode(encoder);
             }
-            LockOutcome::TooMany => encoder.u32(2),
-            LockOutcome::Recovering => encoder.u32(3),
-            LockOutcome::Lost => encoder.u32(4),
+            LockOutcome::TooMany => encoder.u32(outcome::TOO_MANY),
+            LockOutcome::Recovering => encoder.u32(outcome::RECOVERING),
+            LockOutcome::Lost => encoder.u32(outcome::LOST),
         }
     }
 }
@@ -133,42 +119,41 @@ impl Encode for LockOutcome {
 impl Decode<'_> for LockOutcome {
     fn decode(decoder: &mut Decoder<'_>) -> Result<LockOutcome, XdrError> {
         Ok(match decoder.u32()? {
-            0 => LockOutcome::Done,
-            1 => LockOutcome::Denied(LockRecord::decode(decoder)?),
-            2 => LockOutcome::TooMany,
-            3 => LockOutcome::Recovering,
-            4 => LockOutcome::Lost,
+            outcome::DONE => LockOutcome::Done,
+            outcome::DENIED => LockOutcome::Denied(LockRecord::decode(decoder)?),
+            outcome::TOO_MANY => LockOutcome::TooMany,
+            outcome::RECOVERING => LockOutcome::Recovering,
+            outcome::LOST => LockOutcome::Lost,
             _ => return Err(XdrError::Value),
         })
     }
 }
 
 record! {
-    /// The answer to Lock.
-    LockReply {
-        /// A number that the manager draws when it starts: locks that were given under another one are to be
-        /// reclaimed.
+    /// The reply to Lock (`lock_reply`).
+    LockReply = "lock_reply" {
+        /// A number that the manager draws when it starts. Clients reclaim locks that have another one.
         incarnation: u64,
-        /// What came of it.
+        /// The outcome.
         outcome: LockOutcome,
     }
 }
 
 record! {
-    /// The body of RenewLocks: the client still runs, and so does the lease of its locks.
-    RenewLocksRequest {
-        /// Everything that was to be reclaimed from this incarnation of the manager has been; 0 says nothing.
+    /// The body of RenewLocks, which extends the lease of the client's locks.
+    RenewLocksRequest = "renew_locks" {
+        /// The incarnation of the manager from which the client has reclaimed all its locks; 0 for none.
         reclaimed: u64,
     }
 }
 
 record! {
-    /// The answer to RenewLocks.
-    RenewLocksReply {
-        /// As in [`LockReply`].
+    /// The reply to RenewLocks.
+    RenewLocksReply = "renew_locks_reply" {
+        /// The incarnation of the manager, as in [`LockReply`].
         incarnation: u64,
         /// The manager has locks of this client.
-        is_known: bool,
+        is_known: bool as "known",
     }
 }
 
@@ -176,6 +161,7 @@ record! {
 mod tests {
     use super::*;
     use crate::xdr::from_bytes;
+    use alloc::string::ToString;
     use alloc::vec;
     use alloc::vec::Vec;
 
@@ -203,6 +189,17 @@ mod tests {
         ];
         assert_eq!(bytes_of(&LOCK), expected);
         assert_eq!(from_bytes(&expected), Ok(LOCK));
+        assert_eq!(
+            LOCK.to_string(),
+            "lock owner=72623859790382856 kind=exclusive start=1230066625199609624 \
+             end=18446744073709551615 process=555885348"
+        );
+        let denied = LockReply {
+            incarnation: 7,
+            outcome: LockOutcome::TooMany,
+        };
+        let line = "lock_reply incarnation=7 outcome=too_many";
+        assert_eq!(denied.to_string(), line);
         for len in 0..expected.len() {
             let short = from_bytes::<LockRecord>(&expected[..len]);
             assert_eq!(short, Err(XdrError::Short));

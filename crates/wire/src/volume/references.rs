@@ -1,42 +1,47 @@
 //! References by which a client reads objects out of an I/O server's page cache without asking (paper 003).
 
 use super::{Capability, OBJECTS_MAX, PAGE_ENTRIES_MAX, Status};
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, record};
+use crate::xdr::{
+    Count, Decode, Decoder, Encode, Encoder, Items, Print, Printed, XdrError, printed, record,
+};
 use alloc::vec::Vec;
+use core::fmt;
 
-/// Most runs of resident bytes that an answer tells of, over all its objects.
+/// Most runs of resident bytes in a reply, over all its objects.
 pub const RUNS_MAX: usize = 256;
 
 record! {
-    /// Where an object can be read by an optimistic Read, and what must come with it.
-    ObjectReference {
-        /// The key; good on this connection alone.
+    /// The place of an object for optimistic Reads, and the access key that they need (`reference`).
+    ObjectReference = "reference" {
+        /// The key of the object, valid on this connection alone.
         key: u32,
-        /// Of the object's first byte, in the key's own terms.
+        /// The position of the object's first byte under that key.
         offset: u64,
         /// The access key.
-        access_key: u64,
-        /// Of a thousand READs that the server answered lately, how many it found in memory.
-        cached_per_mille: u32,
+        access_key: u64 as "access_key" via Secret,
+        /// The share of the server's recent READs that it found in memory, in thousandths.
+        cached_per_mille: u32 as "cached",
     }
 }
 
 record! {
-    /// Bytes of an object that were in memory when the server was asked.
-    ResidentRun {
-        /// The first.
+    /// A range of an object's bytes that was in memory at the time of the reply (`run`).
+    ResidentRun = "run" {
+        /// The offset of the first byte.
         offset: u64,
-        /// How many.
+        /// The number of bytes.
         len: u64,
     }
 }
 
-/// Objects whose references are asked for: the eager way to build a directory.
+/// The body of References: a request for references to objects, the eager way to build a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReferenceRequest {
-    /// The right to read each; at most [`OBJECTS_MAX`].
+    /// The rights to read the objects, at most [`OBJECTS_MAX`].
     pub capabilities: Vec<Capability>,
 }
+
+printed! { ReferenceRequest = "references" { capabilities as "capabilities" via Count, } }
 
 impl Encode for ReferenceRequest {
     fn encode(&self, encoder: &mut Encoder<'_>) {
@@ -56,13 +61,24 @@ impl Decode<'_> for ReferenceRequest {
     }
 }
 
-/// What an I/O server says of one object.
+/// The reference to one object (`reference_answer`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReferenceAnswer {
-    /// The reference, if the object is there and the right to it holds. `Ok(None)`: this connection has none.
+    /// The reference, or the reason why the server refuses it. `Ok(None)`: this connection has no references.
     pub outcome: Result<Option<ObjectReference>, Status>,
-    /// Runs that are in memory, in their order, and perhaps not all.
+    /// Runs in memory, in the order of their offsets; perhaps not all of them.
     pub resident: Vec<ResidentRun>,
+}
+
+impl fmt::Display for ReferenceAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("reference_answer ")?;
+        match &self.outcome {
+            Ok(reference) => write!(f, "reference={}", Printed(reference))?,
+            Err(status) => write!(f, "{status:?}")?,
+        }
+        write!(f, " resident={}", self.resident.len())
+    }
 }
 
 impl Encode for ReferenceAnswer {
@@ -88,12 +104,14 @@ impl Decode<'_> for ReferenceAnswer {
     }
 }
 
-/// The objects of a [`ReferenceRequest`], in its order.
+/// The references to the objects of a [`ReferenceRequest`], in its order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReferenceAnswers {
-    /// At most [`OBJECTS_MAX`].
+    /// The references, at most [`OBJECTS_MAX`].
     pub answers: Vec<ReferenceAnswer>,
 }
+
+printed! { ReferenceAnswers = "reference_answers" { answers as "answers" via Count, } }
 
 impl Encode for ReferenceAnswers {
     fn encode(&self, encoder: &mut Encoder<'_>) {
@@ -113,32 +131,54 @@ impl Decode<'_> for ReferenceAnswers {
     }
 }
 
-/// Most files whose attribute records one answer tells of: a directory and its page.
+/// Most files whose attribute records one reply refers to: a directory and its page.
 pub const SLOTS_MAX: usize = PAGE_ENTRIES_MAX + 1;
 
-/// Where the attribute records ([`AttributeRecord`](super::AttributeRecord)) of an answer's files can be read. A slot
+/// The places of the attribute records ([`AttributeRecord`](super::AttributeRecord)) of a reply's files. A slot
 /// is [`ATTRIBUTE_RECORD_LEN`](super::ATTRIBUTE_RECORD_LEN) bytes; slot `n` begins `n` times as many behind `offset`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AttributeReferences {
-    /// The key of the table; good on this connection alone.
+    /// The key of the table, valid on this connection alone.
     pub key: u32,
-    /// Of the table's first byte, in the key's own terms.
+    /// The position of the table's first byte under that key.
     pub offset: u64,
     /// The access key.
     pub access_key: u64,
-    /// The slot of each file of the answer, in its order, at most [`SLOTS_MAX`]; `None`: it has no record now. Of a
-    /// [`Page`](super::Page): that of the directory, and those of the entries if the page tells what they stand for.
+    /// The slot of each file of the reply, in its order, at most [`SLOTS_MAX`]; `None` for a file without a record. A
+    /// [`Page`](super::Page) has that of the directory, and those of the entries if the request wanted files.
     pub slots: Vec<Option<u32>>,
 }
 
+printed! {
+    AttributeReferences = "attribute_references" {
+        key,
+        offset,
+        access_key as "access_key" via Secret,
+        slots as "slots" via Items,
+    }
+}
+
+/// Leaves an access key out of a line: a log must not carry rights.
+struct Secret<'a>(#[expect(dead_code)] &'a u64);
+
+impl Print for Secret<'_> {
+    fn print(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
+
+    fn is_absent(&self) -> bool {
+        true
+    }
+}
+
 impl AttributeReferences {
-    /// Bytes of them in an answer, as an optional value that is there, with so many slots.
+    /// Bytes of an encoded optional value that is present, with this number of slots.
     pub const fn encoded_len(slots: usize) -> usize {
         4 + 4 + 8 + 8 + 4 + 4 * slots
     }
 }
 
-/// Stands for a file that has no record.
+/// The slot of a file without a record.
 const NO_SLOT: u32 = u32::MAX;
 
 impl Encode for AttributeReferences {
@@ -170,12 +210,12 @@ impl Decode<'_> for AttributeReferences {
     }
 }
 
-/// An answer with references to the attribute records of its files, if they were asked for and there are some.
+/// A reply with references to the attribute records of its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Referenced<T> {
-    /// The answer.
+    /// The reply.
     pub answer: T,
-    /// The references.
+    /// The references; `None` when the request did not want them, or no file has a record.
     pub references: Option<AttributeReferences>,
 }
 
@@ -200,6 +240,7 @@ mod tests {
     use super::*;
     use crate::volume::BODY_MAX;
     use crate::xdr::{from_bytes, to_bytes};
+    use alloc::string::{String, ToString};
     use alloc::vec;
 
     const REFERENCE: ObjectReference = ObjectReference {
@@ -227,6 +268,13 @@ mod tests {
                 },
             ],
         };
+        let lines: Vec<String> = answers.answers.iter().map(ToString::to_string).collect();
+        let expected = [
+            "reference_answer reference=(key=1 offset=2 cached=1000) resident=1",
+            "reference_answer reference=- resident=0",
+            "reference_answer Stale resident=0",
+        ];
+        assert_eq!(lines, expected);
         assert_eq!(from_bytes(&to_bytes(&answers)), Ok(answers));
     }
 
@@ -241,6 +289,7 @@ mod tests {
         answers.push(one(RUNS_MAX));
         assert!(to_bytes(&ReferenceAnswers { answers }).len() <= BODY_MAX);
     }
+
     #[test]
     fn attribute_references_go_there_and_back_and_have_this_length() {
         let references = AttributeReferences {
@@ -249,6 +298,10 @@ mod tests {
             access_key: 3,
             slots: vec![Some(0), None, Some(u32::MAX - 1)],
         };
+        assert_eq!(
+            references.to_string(),
+            "attribute_references key=1 offset=2 slots=[0,-,4294967294]"
+        );
         let referenced = Referenced {
             answer: 7u64,
             references: Some(references),

@@ -1,27 +1,43 @@
-//! What the manager tells of the volume and of its I/O servers, and what these tell the manager.
+//! The description of the volume that the manager gives, and the messages of I/O servers about themselves.
 
 use super::WIDTH_MAX;
 use super::group::OnlyGroup;
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
+use crate::xdr::{
+    Decode, Decoder, Encode, Encoder, Items, Quoted, XdrError, print_as_display, printed,
+};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 
-/// Longest host, in bytes: that of a name of the Domain Name System (RFC 1035 section 2.3.4).
+/// Most bytes of a host: those of a name of the Domain Name System (RFC 1035 section 2.3.4).
 pub const HOST_MAX: usize = 255;
-/// Longest name of a volume, in bytes.
+/// Most bytes of the name of a volume.
 pub const NAME_MAX: usize = 255;
 
-/// Where a server listens.
+/// The address that a server listens at (`address`). It prints as `host:port`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Address {
-    /// A name or an IP address; empty stands for the host that the manager was reached at.
+    /// A name or an IP address, at most [`HOST_MAX`] bytes; empty stands for the host that the manager was reached at.
     pub host: String,
-    /// Its port; 0 says that nobody knows where the server is.
+    /// The TCP port; 0 when the address is not known.
     pub port: u16,
 }
 
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}:{}",
+            crate::printable(self.host.as_bytes()),
+            self.port
+        )
+    }
+}
+
+print_as_display!(Address);
+
 impl Address {
-    /// Whether it leads somewhere.
+    /// True unless the port is 0.
     pub fn is_known(&self) -> bool {
         self.port != 0
     }
@@ -47,19 +63,29 @@ fn text(decoder: &mut Decoder<'_>, max: usize) -> Result<String, XdrError> {
     String::from_utf8(bytes).map_err(|_| XdrError::Value)
 }
 
-/// A volume, and some of its I/O servers, which are the only group of them.
+/// A volume and some of its I/O servers (`volume`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeRecord {
-    /// What people call it; at most [`NAME_MAX`] bytes.
+    /// The name of the volume for people, at most [`NAME_MAX`] bytes.
     pub name: String,
-    /// Bytes of a stripe, where nothing else is chosen.
+    /// Bytes of a stripe of files without stripes of their own. Not 0.
     pub unit: u32,
-    /// I/O servers of a file, where nothing else is chosen; 0 stands for all.
+    /// The number of I/O servers of such files, at most `count`; 0 stands for all.
     pub width: u32,
-    /// All its I/O servers: from 1 to [`WIDTH_MAX`].
+    /// The number of I/O servers of the volume, from 1 to [`WIDTH_MAX`].
     pub count: u32,
-    /// Those from the number that was asked for on, as many as a message holds.
+    /// The addresses of I/O servers, from the number in the request on, as many as a message holds.
     pub servers: Vec<Address>,
+}
+
+printed! {
+    VolumeRecord = "volume" {
+        name as "name" via Quoted,
+        unit,
+        width,
+        count,
+        servers as "servers" via Items,
+    }
 }
 
 impl Encode for VolumeRecord {
@@ -94,14 +120,16 @@ impl Decode<'_> for VolumeRecord {
     }
 }
 
-/// An I/O server finds its folder empty.
+/// The request of an I/O server that finds its folder empty (Claim).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimRecord {
-    /// Its number.
+    /// The number of the server.
     pub number: u32,
-    /// The operator has said that its disk is lost, and not away.
+    /// The operator reports that its disk is lost, and not only away.
     pub is_lost: bool,
 }
+
+printed! { ClaimRecord = "claim" { number, is_lost as "lost", } }
 
 impl Encode for ClaimRecord {
     fn encode(&self, encoder: &mut Encoder<'_>) {
@@ -119,14 +147,16 @@ impl Decode<'_> for ClaimRecord {
     }
 }
 
-/// An I/O server says where it is.
+/// The request of an I/O server that reports its address (`register`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegisterRecord {
-    /// Its number.
+    /// The number of the server, below [`WIDTH_MAX`].
     pub number: u32,
-    /// An empty host stands for the one that the connection comes from.
+    /// The address of the server. An empty host stands for the one that the connection comes from.
     pub address: Address,
 }
+
+printed! { RegisterRecord = "register" { number, address, } }
 
 impl Encode for RegisterRecord {
     fn encode(&self, encoder: &mut Encoder<'_>) {
@@ -152,6 +182,7 @@ impl Decode<'_> for RegisterRecord {
 mod tests {
     use super::*;
     use crate::xdr::from_bytes;
+    use alloc::string::ToString;
 
     fn bytes(value: &impl Encode) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -183,6 +214,10 @@ mod tests {
             b"\0\0\0\x0bio2.example\0\0\0\x4e\x53",
         ];
         assert_eq!(bytes(&record()), expected.concat());
+        assert_eq!(
+            record().to_string(),
+            "volume name=\"data\" unit=65536 width=0 count=3 servers=[:0,io2.example:20051]"
+        );
         let register = RegisterRecord {
             number: 2,
             address: Address::default(),

@@ -1,29 +1,44 @@
-//! Which bytes of a file, or of memory, a request is about: list I/O.
+//! List I/O: the bytes of a file or of memory that a request moves (`shape` in docs/formats/volume.md).
 
 use super::{LEVELS_MAX, NESTED_PIECES_MAX, PIECES_MAX, TRANSFER_MAX};
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, Items, Printed, XdrError, print_as_display};
 use alloc::vec::Vec;
+use core::fmt;
 
-/// Bytes that lie together.
+/// A contiguous range of bytes (`piece`). It prints as `offset+length`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Piece {
-    /// Of the first byte, in the file or below a key.
+    /// The position of the first byte, in bytes from the file's start or under a key.
     pub offset: u64,
-    /// How many; never 0.
+    /// The number of bytes; never 0.
     pub len: u32,
 }
 
-/// One level of a nested description: what is inside, again and again.
+impl fmt::Display for Piece {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}+{}", self.offset, self.len)
+    }
+}
+
+/// One level of a nested description: it repeats the levels within it (`level`). It prints as `count*stride`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Level {
-    /// Repetitions; never 0.
+    /// The number of repetitions; never 0.
     pub count: u32,
-    /// Bytes from the start of one to the start of the next.
+    /// Bytes from the start of one repetition to the start of the next.
     pub stride: u64,
 }
 
-/// A sequence of pieces. Their bytes, in this order, are the request's *stream*: byte `n` of the stream of a file's
-/// shape belongs to byte `n` of the stream of a memory's shape.
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}*{}", self.count, self.stride)
+    }
+}
+
+/// A sequence of pieces (`shape`). Their bytes, in this order, are the request's *stream*: byte `n` of the stream of a
+/// file's shape belongs to byte `n` of the stream of a memory's shape.
+///
+/// A list prints as its pieces in brackets, a nested shape as its first piece and the levels.
 ///
 /// No arithmetic on a value of this type overflows: every constructor checks it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -31,8 +46,26 @@ pub struct Shape {
     form: Form,
     /// Bytes of the stream.
     len: u64,
-    /// Past the last byte of any piece.
+    /// The position behind the last byte of any piece.
     end: u64,
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.form {
+            Form::List(pieces) => write!(f, "{}", Printed(&Items(pieces))),
+            Form::Nested { first, levels } if levels.is_empty() => write!(f, "{first}"),
+            Form::Nested { first, levels } => write!(f, "{first}{}", Printed(&Items(levels))),
+        }
+    }
+}
+
+print_as_display!(Piece, Level, Shape);
+
+/// The numbers of the two forms.
+mod form {
+    pub(super) const LIST: u32 = 0;
+    pub(super) const NESTED: u32 = 1;
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -41,10 +74,10 @@ enum Form {
     Nested { first: Piece, levels: Vec<Level> },
 }
 
-/// How a [`Shape`] describes its pieces.
+/// The description of the pieces of a [`Shape`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Description<'a> {
-    /// One by one, at most [`PIECES_MAX`].
+    /// Each piece, at most [`PIECES_MAX`].
     List(&'a [Piece]),
     /// A piece that repeats, at most [`NESTED_PIECES_MAX`] times in all.
     Nested {
@@ -59,16 +92,17 @@ impl Shape {
     /// `len` bytes from `offset` on.
     ///
     /// # Errors
-    /// See [`Shape::nested`].
+    /// - [`XdrError::TooLong`]: `len` is above [`TRANSFER_MAX`].
+    /// - [`XdrError::Value`]: `len` is 0, or a byte is beyond 2^64 - 1.
     pub fn contiguous(offset: u64, len: u32) -> Result<Shape, XdrError> {
         Shape::nested(Piece { offset, len }, Vec::new())
     }
 
-    /// Pieces, in this order.
+    /// These pieces, in this order.
     ///
     /// # Errors
-    /// [`XdrError::TooLong`]: more than [`PIECES_MAX`] pieces or [`TRANSFER_MAX`] bytes. [`XdrError::Value`]: none, an
-    /// empty piece, or one beyond 2^64 - 1.
+    /// - [`XdrError::TooLong`]: there are more than [`PIECES_MAX`] pieces or [`TRANSFER_MAX`] bytes.
+    /// - [`XdrError::Value`]: there is no piece, or one is empty or reaches beyond 2^64 - 1.
     pub fn list(pieces: Vec<Piece>) -> Result<Shape, XdrError> {
         if pieces.len() > PIECES_MAX {
             return Err(XdrError::TooLong);
@@ -88,8 +122,9 @@ impl Shape {
     /// `first`, repeated by each of `levels`, the innermost first: a row of a tile is a piece, the tile one level.
     ///
     /// # Errors
-    /// [`XdrError::TooLong`]: more than [`LEVELS_MAX`] levels, [`NESTED_PIECES_MAX`] pieces or [`TRANSFER_MAX`] bytes.
-    /// [`XdrError::Value`]: a piece or a level that is empty, or bytes beyond 2^64 - 1.
+    /// - [`XdrError::TooLong`]: there are more than [`LEVELS_MAX`] levels, [`NESTED_PIECES_MAX`] pieces or
+    ///   [`TRANSFER_MAX`] bytes.
+    /// - [`XdrError::Value`]: the piece or a level is empty, or a byte is beyond 2^64 - 1.
     pub fn nested(first: Piece, levels: Vec<Level>) -> Result<Shape, XdrError> {
         if levels.len() > LEVELS_MAX {
             return Err(XdrError::TooLong);
@@ -125,12 +160,12 @@ impl Shape {
         self.len
     }
 
-    /// Never: a shape has bytes.
+    /// Always false: a shape has at least one byte.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// The first byte of any piece.
+    /// The position of the first byte of any piece.
     pub fn start(&self) -> u64 {
         match &self.form {
             Form::List(pieces) => pieces.iter().map(|piece| piece.offset).min().unwrap_or(0),
@@ -138,15 +173,15 @@ impl Shape {
         }
     }
 
-    /// Past the last byte of any piece.
+    /// The position behind the last byte of any piece.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// The same, `by` bytes further on.
+    /// The same shape, `by` bytes further on.
     ///
     /// # Errors
-    /// [`XdrError::Value`]: bytes beyond 2^64 - 1.
+    /// [`XdrError::Value`]: a byte is beyond 2^64 - 1.
     pub fn shifted(&self, by: u64) -> Result<Shape, XdrError> {
         let end = self.end.checked_add(by).ok_or(XdrError::Value)?;
         let mut form = self.form.clone();
@@ -161,7 +196,7 @@ impl Shape {
         })
     }
 
-    /// How the pieces are described, for arithmetic that must not take a step for each of them.
+    /// The description of the pieces, for arithmetic that must not take a step for each of them.
     pub fn description(&self) -> Description<'_> {
         match &self.form {
             Form::List(pieces) => Description::List(pieces),
@@ -183,7 +218,7 @@ impl Shape {
 }
 
 impl Piece {
-    /// Past its last byte; `None` beyond 2^64 - 1.
+    /// The position behind the last byte; `None` beyond 2^64 - 1.
     pub fn end(&self) -> Option<u64> {
         self.offset.checked_add(u64::from(self.len))
     }
@@ -193,9 +228,9 @@ impl Piece {
 #[derive(Debug, Clone)]
 pub struct Pieces<'a> {
     shape: &'a Shape,
-    /// Of a nested shape: how often each level has been repeated already. `None` when all is done.
+    /// Of a nested shape: the repetitions of each level so far. `None` after the last piece.
     next: Option<[u32; LEVELS_MAX]>,
-    /// Of a list: the piece that is next.
+    /// Of a list: the index of the next piece.
     at: usize,
 }
 
@@ -213,7 +248,7 @@ impl Iterator for Pieces<'_> {
                 let turns = self.next.take()?;
                 let mut offset = first.offset;
                 for (level, turn) in levels.iter().zip(turns) {
-                    // The constructor has added up the largest of these.
+                    // No overflow: the constructor has added up the largest of these.
                     offset += level.stride * u64::from(turn);
                 }
                 self.next = following(turns, levels);
@@ -242,13 +277,13 @@ impl Encode for Shape {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         match &self.form {
             Form::List(pieces) => {
-                encoder.u32(0);
-                // Bounded by PIECES_MAX.
+                encoder.u32(form::LIST);
+                // At most PIECES_MAX.
                 encoder.u32(pieces.len() as u32);
                 pieces.iter().for_each(|piece| piece.encode(encoder));
             }
             Form::Nested { first, levels } => {
-                encoder.u32(1);
+                encoder.u32(form::NESTED);
                 first.encode(encoder);
                 encoder.u32(levels.len() as u32);
                 for level in levels {
@@ -263,12 +298,12 @@ impl Encode for Shape {
 impl Decode<'_> for Shape {
     fn decode(decoder: &mut Decoder<'_>) -> Result<Shape, XdrError> {
         match decoder.u32()? {
-            0 => {
+            form::LIST => {
                 let count = decoder.length(PIECES_MAX)?;
                 let pieces = (0..count).map(|_| Piece::decode(decoder));
                 Shape::list(pieces.collect::<Result<_, _>>()?)
             }
-            1 => {
+            form::NESTED => {
                 let first = Piece::decode(decoder)?;
                 let count = decoder.length(LEVELS_MAX)?;
                 let levels = (0..count).map(|_| {
@@ -305,6 +340,7 @@ mod tests {
     use super::*;
     use crate::xdr::from_bytes;
     use alloc::vec;
+    use std::string::ToString;
     use std::vec::Vec;
 
     const ROW: Piece = Piece {
@@ -328,6 +364,7 @@ mod tests {
         let offsets: Vec<u64> = tile.pieces().map(|piece| piece.offset).collect();
         assert_eq!(offsets, [1000, 1100, 1200]);
         assert_eq!((tile.len(), tile.end()), (72, 1224));
+        assert_eq!(tile.to_string(), "1000+24[3*100]");
         assert_eq!(from_bytes(&bytes_of(&tile)), Ok(tile));
     }
 
@@ -362,11 +399,13 @@ mod tests {
         let list = Shape::list(pieces.clone()).unwrap();
         assert_eq!(list.pieces().collect::<Vec<_>>(), pieces);
         assert_eq!((list.len(), list.end()), (25, 1024));
+        assert_eq!(list.to_string(), "[1000+24,5+1]");
+        assert_eq!(Shape::contiguous(5, 7).unwrap().to_string(), "5+7");
         assert_eq!(from_bytes(&bytes_of(&list)), Ok(list));
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_before_it_is_used() {
+    fn impossible_shapes_are_refused() {
         let list = |count: usize, piece: Piece| Shape::list(vec![piece; count]);
         let nested =
             |piece: Piece, count, stride| Shape::nested(piece, vec![Level { count, stride }]);

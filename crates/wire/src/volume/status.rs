@@ -1,21 +1,22 @@
-//! What comes of a request, and how durable a WRITE is: NFSv3's numbers.
+//! Statuses of requests and the durability of WRITEs, both with NFSv3's numbers.
 
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, enumeration};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, Print, XdrError, enumeration};
+use core::fmt;
 
-/// Declares the statuses with their numbers and what people read.
+/// Declares the statuses with their numbers and texts.
 macro_rules! statuses {
     ($($name:ident = $number:literal, $text:literal;)*) => {
-        /// Why a request was not done (RFC 1813 section 2.6).
+        /// The reason why a request failed (RFC 1813 section 2.6). It prints as a text for people.
         #[allow(missing_docs)] // the names are the specification's
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
         #[repr(u32)]
         pub enum Status { $(#[error($text)] $name = $number,)* }
 
         impl Status {
-            /// All of them.
+            /// All statuses, in the order of their numbers.
             pub const ALL: &[Status] = &[$(Status::$name,)*];
 
-            /// The status with this number, which is not 0. Numbers that nobody defines stand for `Serverfault`.
+            /// The status with this number, which is not 0. Undefined numbers stand for `Serverfault`.
             pub const fn from_number(number: u32) -> Status {
                 match number {
                     $($number => Status::$name,)*
@@ -57,7 +58,7 @@ statuses! {
     Jukebox = 10008, "busy, try again later";
 }
 
-/// What came of a request, as a number: 0 for success.
+/// The number of a request's outcome on the wire: 0 for success, or the status.
 pub(super) const fn outcome_number(outcome: Result<(), Status>) -> u32 {
     match outcome {
         Ok(()) => 0,
@@ -65,7 +66,7 @@ pub(super) const fn outcome_number(outcome: Result<(), Status>) -> u32 {
     }
 }
 
-/// The reverse of [`outcome_number`].
+/// The outcome with this number on the wire.
 pub(super) const fn outcome_from(number: u32) -> Result<(), Status> {
     match number {
         0 => Ok(()),
@@ -73,10 +74,19 @@ pub(super) const fn outcome_from(number: u32) -> Result<(), Status> {
     }
 }
 
-/// As one number: 0 for success, or the status.
+/// Encoded as [`outcome_number`] has it.
 impl Encode for Result<(), Status> {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         encoder.u32(outcome_number(*self));
+    }
+}
+
+impl Print for Result<(), Status> {
+    fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ok(()) => f.write_str("ok"),
+            Err(status) => write!(f, "{status:?}"),
+        }
     }
 }
 
@@ -87,13 +97,13 @@ impl Decode<'_> for Result<(), Status> {
 }
 
 enumeration! {
-    /// How durable a WRITE must be, as NFSv3's `stable_how`.
+    /// The durability that a WRITE asks for, as NFSv3's `stable_how`.
     Stability {
-        /// Perhaps lost in a crash until a COMMIT.
+        /// A crash before the next COMMIT may lose the data.
         Unstable = 0 => "unstable",
-        /// Data, and what is needed to find it.
+        /// The data is durable, and so are the attributes needed to find it.
         DataSync = 1 => "data_sync",
-        /// Data and all attributes.
+        /// The data and all attributes are durable.
         FileSync = 2 => "file_sync",
     }
 }

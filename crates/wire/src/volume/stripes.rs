@@ -1,65 +1,106 @@
-//! How new files are striped, as somebody chose it.
+//! The stripes that a user chooses for new files (`stripes` in docs/formats/volume.md).
 
 use super::{UNIT_MAX, UNIT_MIN, WIDTH_MAX};
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
+use crate::xdr::{
+    Decode, Decoder, Encode, Encoder, Items, Print, Printed, XdrError, print_as_display,
+};
 use alloc::vec::Vec;
+use core::fmt;
 use thiserror::Error;
 
-/// How new files of a directory or of the volume are striped, or a file that is made so.
+/// The stripes of the new files of a directory or of the volume, or of a file that is made with stripes of its own.
 ///
 /// ```
 /// use gannet_wire::volume::{Chosen, Stripes, StripesError};
 ///
 /// let near = Stripes { unit: 1 << 20, on: Chosen::Listed(vec![3, 0, 2]) };
 /// assert_eq!(near.check(4), Ok(()));
-/// assert_eq!(near.check(3), Err(StripesError::NoSuch(3, 3)));
+/// let missing = StripesError::NoSuch { number: 3, servers: 3 };
+/// assert_eq!(near.check(3), Err(missing));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stripes {
-    /// Bytes of a stripe.
+    /// Bytes of a stripe, from [`UNIT_MIN`] to [`UNIT_MAX`].
     pub unit: u32,
-    /// The servers that they go to.
+    /// The servers that the stripes go to.
     pub on: Chosen,
 }
 
-/// I/O servers for new files.
+/// The choice of I/O servers for new files. The number of a server is below the number of servers of the volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Chosen {
-    /// So many (0 stands for all that there are), one after the other by their numbers, from the next in turn on.
+    /// This number of servers (0 stands for all), in the order of their numbers, from the next in turn on.
     InTurn(u32),
-    /// As many, from the server `first` on.
+    /// The server `first` and those behind it.
     From {
         /// The number of the first one.
         first: u32,
-        /// How many; 0 stands for all that there are.
+        /// The number of servers; 0 stands for all.
         width: u32,
     },
-    /// These and no others, in this order: the first one has the first stripe of each file.
+    /// These servers in this order, at most [`WIDTH_MAX`]. The first one has the first stripe of each file.
     Listed(Vec<u32>),
 }
 
-/// Why no file of a volume can be striped so.
+impl Print for Stripes {
+    fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "(unit={} {})", self.unit, self.on)
+    }
+}
+
+impl fmt::Display for Stripes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "stripes unit={} {}", self.unit, self.on)
+    }
+}
+
+impl fmt::Display for Chosen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Chosen::InTurn(width) => write!(f, "in_turn={width}"),
+            Chosen::From { first, width } => write!(f, "first={first} width={width}"),
+            Chosen::Listed(list) => write!(f, "servers={}", Printed(&Items(list))),
+        }
+    }
+}
+
+print_as_display!(Chosen);
+
+/// The reason why no file of a volume can have such stripes.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum StripesError {
-    /// Stripes are too short or too long.
+    /// The unit is below [`UNIT_MIN`] or above [`UNIT_MAX`].
     #[error("a stripe unit is from {UNIT_MIN} to {UNIT_MAX} bytes")]
     Unit,
-    /// More servers than there are.
-    #[error("{0} I/O servers are wanted, and the volume has {1}")]
-    TooMany(usize, u32),
-    /// A server that is not there.
-    #[error("there is no I/O server {0}: the volume has {1}, with numbers from 0 on")]
-    NoSuch(u32, u32),
-    /// A server is listed twice.
-    #[error("I/O server {0} is named twice")]
-    Twice(u32),
-    /// No server is listed.
+    /// The stripes want more servers than the volume has.
+    #[error("{width} I/O servers are wanted, and the volume has {servers}")]
+    TooMany {
+        /// The number of servers that the stripes want.
+        width: usize,
+        /// The number of servers of the volume.
+        servers: u32,
+    },
+    /// The volume has no such server.
+    #[error("there is no I/O server {number}: the volume has {servers}, with numbers from 0 on")]
+    NoSuch {
+        /// The number of the missing server.
+        number: u32,
+        /// The number of servers of the volume.
+        servers: u32,
+    },
+    /// The list has a server twice.
+    #[error("I/O server {number} is named twice")]
+    Twice {
+        /// The number of the server.
+        number: u32,
+    },
+    /// The list is empty.
     #[error("no I/O server is named")]
-    Nobody,
+    Empty,
 }
 
 impl Stripes {
-    /// Those of `unit` bytes on all servers, which take turns to be the first.
+    /// Stripes of `unit` bytes on all servers, which take turns to be the first.
     pub fn everywhere(unit: u32) -> Stripes {
         Stripes {
             unit,
@@ -67,7 +108,7 @@ impl Stripes {
         }
     }
 
-    /// On how many servers a file lies that is striped so; 0 stands for all that there are.
+    /// The number of servers of a file with these stripes; 0 stands for all.
     pub fn width(&self) -> u32 {
         match &self.on {
             Chosen::InTurn(width) | Chosen::From { width, .. } => *width,
@@ -75,21 +116,28 @@ impl Stripes {
         }
     }
 
-    /// That files of a volume with `servers` I/O servers can be striped so.
+    /// Checks that files of a volume with `servers` I/O servers can have these stripes.
     ///
     /// # Errors
-    /// They cannot, see [`StripesError`].
+    /// - [`StripesError::Unit`]: the unit is too short or too long.
+    /// - [`StripesError::TooMany`]: there are fewer servers than the stripes want.
+    /// - [`StripesError::NoSuch`]: a server is missing.
+    /// - [`StripesError::Twice`], [`StripesError::Empty`]: the list has a server twice, or none.
     pub fn check(&self, servers: u32) -> Result<(), StripesError> {
         if !(UNIT_MIN..=UNIT_MAX).contains(&self.unit) {
             return Err(StripesError::Unit);
         }
-        let no_more = |width: usize| match width > servers as usize {
-            true => Err(StripesError::TooMany(width, servers)),
-            false => Ok(()),
+        let no_more = |width: usize| {
+            if width > servers as usize {
+                return Err(StripesError::TooMany { width, servers });
+            }
+            Ok(())
         };
-        let is_there = |number: u32| match number < servers {
-            true => Ok(()),
-            false => Err(StripesError::NoSuch(number, servers)),
+        let is_there = |number: u32| {
+            if number >= servers {
+                return Err(StripesError::NoSuch { number, servers });
+            }
+            Ok(())
         };
         match &self.on {
             Chosen::InTurn(width) => no_more(*width as usize),
@@ -103,8 +151,8 @@ impl Stripes {
                 let mut sorted = list.clone();
                 sorted.sort_unstable();
                 match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-                    Some(pair) => Err(StripesError::Twice(pair[0])),
-                    None if list.is_empty() => Err(StripesError::Nobody),
+                    Some(pair) => Err(StripesError::Twice { number: pair[0] }),
+                    None if list.is_empty() => Err(StripesError::Empty),
                     None => Ok(()),
                 }
             }
@@ -112,7 +160,7 @@ impl Stripes {
     }
 }
 
-/// How servers are chosen, as a number. The first two are what was once a bool: whether a first server follows.
+/// The numbers of [`Chosen`]. The first two were once a boolean that told whether a first server follows.
 const IN_TURN: u32 = 0;
 const FROM: u32 = 1;
 const LISTED: u32 = 2;
@@ -159,6 +207,7 @@ impl Decode<'_> for Stripes {
 mod tests {
     use super::*;
     use crate::xdr::from_bytes;
+    use alloc::string::ToString;
     use alloc::vec;
 
     fn stripes(on: Chosen) -> Stripes {
@@ -198,8 +247,25 @@ mod tests {
     }
 
     #[test]
+    fn stripes_print_on_a_line() {
+        for (on, line) in [
+            (Chosen::InTurn(5), "stripes unit=4096 in_turn=5"),
+            (
+                Chosen::From { first: 3, width: 2 },
+                "stripes unit=4096 first=3 width=2",
+            ),
+            (
+                Chosen::Listed(vec![3, 0]),
+                "stripes unit=4096 servers=[3,0]",
+            ),
+        ] {
+            assert_eq!(stripes(on).to_string(), line);
+        }
+    }
+
+    #[test]
     fn impossible_stripes_are_refused() {
-        // A list with a width beside it; a way to choose that nobody knows; a list longer than any volume.
+        // A list with a width beside it, an undefined choice, a flag that is no boolean, a list that is too long.
         for words in [
             &[1u32, 4096, 2, 2, 2, 0, 1][..],
             &[1, 4096, 2, 3],
@@ -213,23 +279,28 @@ mod tests {
 
     #[test]
     fn servers_must_be_there_and_different() {
+        let too_many = Err(StripesError::TooMany {
+            width: 5,
+            servers: 4,
+        });
+        let no_such = Err(StripesError::NoSuch {
+            number: 4,
+            servers: 4,
+        });
         for (on, expected) in [
             (Chosen::InTurn(0), Ok(())),
             (Chosen::InTurn(4), Ok(())),
-            (Chosen::InTurn(5), Err(StripesError::TooMany(5, 4))),
+            (Chosen::InTurn(5), too_many.clone()),
             (Chosen::From { first: 3, width: 4 }, Ok(())),
-            (
-                Chosen::From { first: 4, width: 0 },
-                Err(StripesError::NoSuch(4, 4)),
-            ),
+            (Chosen::From { first: 4, width: 0 }, no_such.clone()),
             (Chosen::Listed(vec![3, 0, 2, 1]), Ok(())),
+            (Chosen::Listed(vec![3, 0, 2, 1, 0]), too_many.clone()),
+            (Chosen::Listed(vec![0, 4]), no_such.clone()),
             (
-                Chosen::Listed(vec![3, 0, 2, 1, 0]),
-                Err(StripesError::TooMany(5, 4)),
+                Chosen::Listed(vec![2, 0, 2]),
+                Err(StripesError::Twice { number: 2 }),
             ),
-            (Chosen::Listed(vec![0, 4]), Err(StripesError::NoSuch(4, 4))),
-            (Chosen::Listed(vec![2, 0, 2]), Err(StripesError::Twice(2))),
-            (Chosen::Listed(vec![]), Err(StripesError::Nobody)),
+            (Chosen::Listed(vec![]), Err(StripesError::Empty)),
         ] {
             assert_eq!(stripes(on.clone()).check(4), expected, "{on:?}");
         }

@@ -1,19 +1,21 @@
-//! Which manager rules a volume: what it and the I/O servers tell each other of its term.
+//! The term of a volume's manager, as the manager and the I/O servers agree on it (docs/formats/volume.md).
 
 use super::{TOKEN_LEN, Token};
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, enumeration, printed};
 
-/// The time for which one process is the manager. Terms of a volume are counted; two that begin at once may have the
-/// same number, and differ by their tokens.
+/// The time for which one process is the manager (`term`). Terms of a volume are counted. Two that begin at once may
+/// have the same number; their tokens differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Term {
-    /// From 1 on; 0 stands for none.
+    /// The number of the term, from 1 on; 0 stands for no term.
     pub number: u64,
-    /// Random bytes that the manager chose for it.
+    /// Random bytes that the manager chose for the term.
     pub token: Token,
 }
 
-/// Bytes of a [`Term`].
+printed! { Term = "term" { number, token, } }
+
+/// Bytes of an encoded [`Term`].
 pub const TERM_LEN: usize = 8 + TOKEN_LEN;
 
 impl Encode for Term {
@@ -32,32 +34,34 @@ impl Decode<'_> for Term {
     }
 }
 
-/// What a manager wants of an I/O server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub enum TermStage {
-    /// To hear which term the server knows.
-    Ask = 0,
-    /// To begin this term. The server accepts one that is later than what it knows.
-    Propose = 1,
-    /// To say that the term goes on, and that a majority of the servers has accepted it.
-    Hold = 2,
+enumeration! {
+    /// The purpose of a [`TermCall`].
+    TermStage {
+        /// The manager asks for the term that the server knows.
+        Ask = 0 => "ask",
+        /// The manager proposes this term. The server accepts one that is later than what it knows.
+        Propose = 1 => "propose",
+        /// The manager holds this term, which a majority of the servers has accepted.
+        Hold = 2 => "hold",
+    }
 }
 
-/// Sent by a manager.
+/// The request of a manager about its term (`term_call`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TermCall {
-    /// What for.
+    /// The purpose.
     pub stage: TermStage,
-    /// Its term.
+    /// The manager's term.
     pub term: Term,
-    /// The number of its last change.
+    /// The number of the manager's last change.
     pub change: u64,
 }
 
+printed! { TermCall = "term_call" { stage, term, change, } }
+
 impl Encode for TermCall {
     fn encode(&self, encoder: &mut Encoder<'_>) {
-        encoder.u32(self.stage as u32);
+        self.stage.encode(encoder);
         self.term.encode(encoder);
         encoder.u64(self.change);
     }
@@ -65,30 +69,26 @@ impl Encode for TermCall {
 
 impl Decode<'_> for TermCall {
     fn decode(decoder: &mut Decoder<'_>) -> Result<TermCall, XdrError> {
-        let stage = match decoder.u32()? {
-            0 => TermStage::Ask,
-            1 => TermStage::Propose,
-            2 => TermStage::Hold,
-            _ => return Err(XdrError::Value),
-        };
         Ok(TermCall {
-            stage,
+            stage: TermStage::decode(decoder)?,
             term: Term::decode(decoder)?,
             change: decoder.u64()?,
         })
     }
 }
 
-/// Answered by an I/O server.
+/// The reply of an I/O server to a [`TermCall`] (`term_answer`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TermAnswer {
-    /// Whether it is as the manager wants.
+    /// The server accepts the proposal or the hold.
     pub accepted: bool,
     /// The latest term that the server knows now.
     pub known: Term,
-    /// The last change of that term that it has heard of.
+    /// The number of the last change that a hold of that term named.
     pub change: u64,
 }
+
+printed! { TermAnswer = "term_answer" { accepted, known, change, } }
 
 impl Encode for TermAnswer {
     fn encode(&self, encoder: &mut Encoder<'_>) {
@@ -112,6 +112,7 @@ impl Decode<'_> for TermAnswer {
 mod tests {
     use super::*;
     use crate::xdr::from_bytes;
+    use alloc::string::ToString;
     use alloc::vec::Vec;
 
     fn bytes(value: &impl Encode) -> Vec<u8> {
@@ -139,6 +140,10 @@ mod tests {
         ];
         assert_eq!(sent, expected.concat());
         assert_eq!(from_bytes(&sent), Ok(call));
+        assert_eq!(
+            call.to_string(),
+            "term_call stage=hold term=(number=7 token=09090909090909090909090909090909) change=5"
+        );
         let answer = TermAnswer {
             accepted: true,
             known: term,

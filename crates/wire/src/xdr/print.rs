@@ -4,7 +4,7 @@
 //! standard gives them. A record within a record stands in parentheses, without its name. Fields that are absent, and
 //! records without any other fields, are left out.
 
-use crate::Hex;
+use crate::{Hex, printable};
 use core::fmt;
 
 /// A value that prints as a field of a line.
@@ -59,7 +59,7 @@ macro_rules! print_as_display {
 
 print_as_display!(u16, u32, u64, i64, bool);
 
-/// Verifiers.
+/// Verifiers, tokens.
 impl<const N: usize> Print for [u8; N] {
     fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&Hex(self), f)
@@ -105,6 +105,38 @@ pub(crate) struct Length<'a>(pub(crate) &'a [u8]);
 impl Print for Length<'_> {
     fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "({} bytes)", self.0.len())
+    }
+}
+
+/// Prints the number of a list's elements.
+pub(crate) struct Count<'a, T>(pub(crate) &'a [T]);
+
+impl<T> Print for Count<'_, T> {
+    fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0.len())
+    }
+}
+
+/// Prints the elements of a list with commas; absent elements as `-`.
+pub(crate) struct Items<'a, T>(pub(crate) &'a [T]);
+
+impl<T: Print> Print for Items<'_, T> {
+    fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[")?;
+        for (index, item) in self.0.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            write!(f, "{comma}{}", Printed(item))?;
+        }
+        f.write_str("]")
+    }
+}
+
+/// Prints bytes or text in quotes, with escapes for what could control a terminal.
+pub(crate) struct Quoted<'a, T: ?Sized>(pub(crate) &'a T);
+
+impl<T: AsRef<[u8]> + ?Sized> Print for Quoted<'_, T> {
+    fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", printable(self.0.as_ref()))
     }
 }
 

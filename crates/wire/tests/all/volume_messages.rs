@@ -2,9 +2,10 @@
 
 use gannet_wire::volume::{
     AccessAnswer, AccessMask, Appending, AttributeChanges, AttributeReferences, BODY_MAX, Body,
-    Call, Caller, Capability, Chosen, CreateMode, Entry, FILE_NAME_MAX, FileId, FileState, Found,
-    FoundFiles, Granted, Inode, LayoutRecord, Listed, NodeKind, Operation, Page, ROOT, Referenced,
-    SLOTS_MAX, SYMLINK_MAX, SetTimestamp, SlotSequence, Stripes, Timestamp, WIDTH_MAX,
+    Call, Caller, Capability, Chosen, CreateMode, DeviceNumbers, Entry, FILE_NAME_MAX, FileId,
+    FileState, Found, FoundFiles, Granted, Inode, LayoutRecord, Listed, NodeKind, Operation, Page,
+    ROOT, Referenced, SLOTS_MAX, SYMLINK_MAX, SetTimestamp, SlotSequence, Stripes, Timestamp,
+    WIDTH_MAX,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 
@@ -89,12 +90,12 @@ fn calls() -> Vec<Call> {
         },
         Call::Mknod {
             entry: entry(b"n"),
-            kind: NodeKind::BlockDevice(8, 1),
+            kind: NodeKind::BlockDevice(DeviceNumbers { major: 8, minor: 1 }),
             attributes: change(),
         },
         Call::Mknod {
             entry: entry(b"n"),
-            kind: NodeKind::CharacterDevice(8, 1),
+            kind: NodeKind::CharacterDevice(DeviceNumbers { major: 8, minor: 1 }),
             attributes: change(),
         },
         Call::Mknod {
@@ -215,8 +216,11 @@ fn files() -> Vec<Found> {
         directory(None),
         directory(Some(stripes(Chosen::Listed(vec![3, 0])))),
         Body::Symlink(b"target".to_vec()),
-        Body::Node(NodeKind::BlockDevice(8, 1)),
-        Body::Node(NodeKind::CharacterDevice(1, 3)),
+        Body::Node(NodeKind::BlockDevice(DeviceNumbers { major: 8, minor: 1 })),
+        Body::Node(NodeKind::CharacterDevice(DeviceNumbers {
+            major: 1,
+            minor: 3,
+        })),
         Body::Node(NodeKind::Socket),
         Body::Node(NodeKind::Fifo),
     ];
