@@ -273,20 +273,30 @@ pub fn df(options: &DfOptions) -> Result<(), Failure> {
 
 fn show_usage(usage: &Usage, is_first: &Cell<bool>) -> Result<(), Failure> {
     if is_first.replace(false) {
-        output::line(&format!(
-            "{:>10} {:>10} {:>10} {:>5}  {}",
-            "size", "used", "available", "used", "url"
-        ))?;
+        let header = ["size", "used", "available", "used", "url"];
+        output::line(&usage_line(header))?;
     }
-    let used = usage.used_bytes.saturating_mul(100);
-    let share = used.checked_div(usage.total_bytes).unwrap_or(0);
-    output::line(&format!(
-        "{:>10} {:>10} {:>10} {share:>4}%  {}",
-        size::human(usage.total_bytes),
-        size::human(usage.used_bytes),
-        size::human(usage.available_bytes),
-        usage.url,
-    ))
+    output::line(&usage.line())
+}
+
+/// One line of `df`, printed as soon as its server has replied.
+fn usage_line([size, used, available, share, url]: [&str; 5]) -> String {
+    format!("{size:>8}  {used:>8}  {available:>9}  {share:>4}  {url}")
+}
+
+impl Usage {
+    fn line(&self) -> String {
+        // A server chooses these numbers.
+        let used = u128::from(self.used_bytes) * 100;
+        let share = used.checked_div(self.total_bytes.into()).unwrap_or(0);
+        usage_line([
+            &size::human(self.total_bytes),
+            &size::human(self.used_bytes),
+            &size::human(self.available_bytes),
+            &format!("{share}%"),
+            &self.url,
+        ])
+    }
 }
 
 /// A number of files, unless it stands for no bound.
@@ -308,4 +318,23 @@ async fn usage(runtime: &Handle, url: &Url, client: &ClientOptions) -> Result<Us
         })
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_df_fits_a_terminal() {
+        let usage = Usage {
+            url: String::from("nfs+rdma://server.example.org:20049/home"),
+            total_bytes: u64::MAX,
+            used_bytes: u64::MAX,
+            available_bytes: 9999,
+            total_files: None,
+            free_files: None,
+        };
+        let line = usage.line();
+        assert!(line.len() <= 80 && line.contains(" 100%  nfs"), "{line}");
+    }
 }

@@ -8,8 +8,8 @@ mod tile;
 use crate::cli::{BenchOp, BenchOptions, BenchWhat, ClientOptions, OptimisticSwitch};
 use crate::failure::{Explain, Failure};
 use crate::session::Session;
+use crate::table::{self, short};
 use crate::{output, size};
-use comfy_table::{CellAlignment, Table, presets};
 use gannet::url::{Scheme, Url};
 use gannet_client::{Existing, Transfer, Zeros};
 use gannet_volume::client::{AttributeCounters, OptimisticCounters};
@@ -153,8 +153,7 @@ fn run_server(url: &Url, options: &BenchOptions) -> Result<(), Failure> {
     if options.json {
         rows.iter().try_for_each(output::json)
     } else {
-        show(&rows)?;
-        show_memory(&rows)
+        show(&rows)
     }
 }
 
@@ -331,61 +330,76 @@ fn measure(
     })
 }
 
+/// Prints the rows, and over RDMA a second table about memory.
 fn show(rows: &[Row]) -> Result<(), Failure> {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_BORDERS_ONLY).set_header([
-        "path",
+    let Some(first) = rows.first() else {
+        return Ok(());
+    };
+    let each = match first.in_flight {
+        1 => String::from("1 operation"),
+        several => format!("{several} operations"),
+    };
+    output::line(&format!("{}, {each} in flight on each stream:", first.path))?;
+    output::line(&table_of(rows))?;
+    let reconnects: u64 = rows.iter().map(|row| row.reconnects).sum();
+    if reconnects > 0 {
+        output::line(&format!(
+            "{reconnects} connections were lost and made again"
+        ))?;
+    }
+    let Some(memory) = rows.iter().find_map(|row| row.memory.as_ref()) else {
+        return Ok(());
+    };
+    output::line(&format!(
+        "\nmemory registration by the clients ({}, {}):",
+        memory.registration, memory.design
+    ))?;
+    output::line(&memory_table(rows))
+}
+
+fn table_of(rows: &[Row]) -> String {
+    let header = [
         "op",
         "threads",
-        "in flight",
-        "optimistic",
         "record",
+        "optimistic",
         "MB/s",
         "ops/s",
         "p50 us",
         "p99 us",
         "CPU us/op",
         "starved ms",
-        "reconnects",
-    ]);
-    for row in rows {
-        let record = if row.record == 0 {
-            String::from("-")
-        } else {
-            size::human(row.record)
-        };
-        table.add_row([
-            row.path.to_owned(),
+    ];
+    let none = || table::NONE.to_owned();
+    let cells = rows.iter().map(|row| {
+        [
             row.op.clone(),
             row.threads.to_string(),
-            row.in_flight.to_string(),
-            row.optimistic.unwrap_or("-").to_owned(),
-            record,
-            format!("{:.1}", row.mb_per_s),
+            record_of(row),
+            row.optimistic.map_or_else(none, str::to_owned),
+            short(row.mb_per_s),
             format!("{:.0}", row.ops_per_s),
-            format!("{:.1}", row.p50_us),
-            format!("{:.1}", row.p99_us),
-            format!("{:.1}", row.client_cpu_us_per_op),
-            row.credit_starved_ms
-                .map_or_else(|| String::from("-"), |starved| format!("{starved:.1}")),
-            row.reconnects.to_string(),
-        ]);
-    }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    output::line(&table.to_string())
+            short(row.p50_us),
+            short(row.p99_us),
+            short(row.client_cpu_us_per_op),
+            row.credit_starved_ms.map_or_else(none, short),
+        ]
+    });
+    table::render(3, header, &cells.collect::<Vec<_>>())
 }
 
-/// The second table of a run over RDMA.
-fn show_memory(rows: &[Row]) -> Result<(), Failure> {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_BORDERS_ONLY).set_header([
+fn record_of(row: &Row) -> String {
+    match row.record {
+        0 => table::NONE.to_owned(),
+        record => size::human(record),
+    }
+}
+
+fn memory_table(rows: &[Row]) -> String {
+    let header = [
         "op",
         "threads",
         "record",
-        "registration",
-        "design",
         "registered",
         "hits",
         "pinned",
@@ -393,34 +407,72 @@ fn show_memory(rows: &[Row]) -> Result<(), Failure> {
         "deregister ms",
         "copy ms",
         "exposed ms",
-    ]);
-    let mut empty = true;
-    for row in rows {
-        let Some(memory) = &row.memory else {
-            continue;
-        };
-        empty = false;
-        table.add_row([
+    ];
+    let rows = rows
+        .iter()
+        .filter_map(|row| Some((row, row.memory.as_ref()?)));
+    let cells = rows.map(|(row, memory)| {
+        [
             row.op.clone(),
             row.threads.to_string(),
-            size::human(row.record),
-            memory.registration.to_owned(),
-            memory.design.to_owned(),
+            record_of(row),
             memory.registrations.to_string(),
             memory.registration_hits.to_string(),
             size::human(memory.pinned_bytes_peak),
-            format!("{:.1}", memory.register_ms),
-            format!("{:.1}", memory.deregister_ms),
-            format!("{:.1}", memory.copy_ms),
-            format!("{:.1}", memory.longest_exposure_ms),
-        ]);
+            short(memory.register_ms),
+            short(memory.deregister_ms),
+            short(memory.copy_ms),
+            short(memory.longest_exposure_ms),
+        ]
+    });
+    table::render(3, header, &cells.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(path: &'static str, optimistic: Option<&'static str>, memory: Option<Memory>) -> Row {
+        Row {
+            path,
+            op: String::from("randread"),
+            threads: 1024,
+            in_flight: 256,
+            optimistic,
+            record: 1 << 20,
+            ops: 1_234_567,
+            seconds: 2.0,
+            mb_per_s: 12_345.6,
+            ops_per_s: 123_456.7,
+            p50_us: 12_345.6,
+            p99_us: 123_456.7,
+            client_cpu_s_per_gb: Some(0.123),
+            client_cpu_us_per_op: 1234.5,
+            credit_starved_ms: memory.is_some().then_some(123_456.7),
+            reconnects: 0,
+            memory,
+            reads: None,
+        }
     }
-    if empty {
-        return Ok(());
+
+    #[test]
+    fn the_tables_fit_a_terminal() {
+        let memory = Memory {
+            registration: "server-cache",
+            design: "read-write",
+            registrations: 1_234_567,
+            registration_hits: 1_234_567,
+            pinned_bytes_peak: 123 << 20,
+            register_ms: 1234.5,
+            deregister_ms: 1234.5,
+            copy_ms: 12_345.6,
+            longest_exposure_ms: 123.4,
+        };
+        let rdma = [row("nfs+rdma", None, Some(memory))];
+        let volume = [row("gannet", Some("auto"), None)];
+        for table in [table_of(&rdma), table_of(&volume), memory_table(&rdma)] {
+            assert!(table.lines().all(|line| line.len() <= 80), "{table}");
+        }
+        assert_eq!(table_of(&rdma).lines().count(), 2, "{}", table_of(&rdma));
     }
-    for column in table.column_iter_mut().skip(5) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    output::line("registering memory, by the clients:")?;
-    output::line(&table.to_string())
 }

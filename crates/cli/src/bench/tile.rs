@@ -11,8 +11,8 @@ mod sieve;
 use super::measure::{Interrupt, histogram, in_folder, rounded};
 use crate::cli::{TileHints, TileHow, TileOp, TileOptions};
 use crate::failure::{Explain, Failure};
+use crate::table::{self, short};
 use crate::{output, size};
-use comfy_table::{CellAlignment, Table, presets};
 use gannet::url::{Scheme, Url};
 use gannet_runtime::Handle;
 use gannet_runtime::tokio_plug::Cores;
@@ -321,16 +321,16 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 fn show(rows: &[Row]) -> Result<(), Failure> {
-    let mut table = Table::new();
+    output::line(&table_of(rows))
+}
+
+fn table_of(rows: &[Row]) -> String {
     let header = [
         "op", "how", "hints", "layout", "ranks", "tile", "tiles", "MB/s", "p50 us", "p99 us",
         "of apart",
     ];
-    table
-        .load_style(presets::UTF8_BORDERS_ONLY)
-        .set_header(header);
-    for row in rows {
-        table.add_row([
+    let cells = rows.iter().map(|row| {
+        [
             row.op.name().to_owned(),
             row.how.name().to_owned(),
             row.hints.name().to_owned(),
@@ -338,15 +338,39 @@ fn show(rows: &[Row]) -> Result<(), Failure> {
             row.ranks.to_string(),
             format!("{} x {}", row.rows, size::human(u64::from(row.row))),
             row.tiles.to_string(),
-            format!("{:.1}", row.mb_per_s),
-            format!("{:.1}", row.p50_us),
-            format!("{:.1}", row.p99_us),
+            short(row.mb_per_s),
+            short(row.p50_us),
+            short(row.p99_us),
             row.of_apart
-                .map_or_else(|| String::from("-"), |ratio| format!("{ratio:.2}")),
-        ]);
+                .map_or_else(|| table::NONE.to_owned(), |ratio| format!("{ratio:.2}")),
+        ]
+    });
+    table::render(4, header, &cells.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_fits_a_terminal() {
+        let row = Row {
+            op: TileOp::Write,
+            how: TileHow::Nested,
+            hints: TileHints::Off,
+            layout: Layout::Interleaved,
+            ranks: 256,
+            rows: 1024,
+            row: 64 << 10,
+            tiles: 123_456,
+            registrations: 1.0,
+            registration_hits: 1.0,
+            mb_per_s: 12_345.6,
+            p50_us: 123_456.7,
+            p99_us: 1_234_567.8,
+            of_apart: Some(0.98),
+        };
+        let table = table_of(&[row]);
+        assert!(table.lines().all(|line| line.len() <= 80), "{table}");
     }
-    for column in table.column_iter_mut().skip(4) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    output::line(&table.to_string())
 }

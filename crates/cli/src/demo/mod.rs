@@ -12,8 +12,8 @@ use crate::failure::{Explain, Failure};
 use crate::progress::{Progress, Work};
 use crate::scratch::Scratch;
 use crate::session::{self, Session};
+use crate::table;
 use crate::{output, size};
-use comfy_table::{CellAlignment, Table, presets};
 use gannet::url::{Scheme, Url};
 use gannet_client::Follow;
 use gannet_runtime::Handle;
@@ -296,19 +296,16 @@ fn show(rows: &[Row], as_json: bool) -> Result<(), Failure> {
     if as_json {
         return rows.iter().try_for_each(output::json);
     }
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_BORDERS_ONLY).set_header([
-        "path",
-        "what",
-        "MB/s",
-        "ops/s",
-        "CPU s/GB",
-        "of it client",
-        "of it server",
-        "verified",
-    ]);
-    for row in rows {
-        table.add_row([
+    output::line(&table_of(rows))
+}
+
+/// The rows for people; `client` and `server` are the parts of `CPU s/GB`.
+fn table_of(rows: &[Row]) -> String {
+    let header = [
+        "path", "what", "MB/s", "ops/s", "CPU s/GB", "client", "server", "verified",
+    ];
+    let cells = rows.iter().map(|row| {
+        [
             row.path.to_owned(),
             row.step.to_owned(),
             format!("{:.0}", row.mb_per_s),
@@ -317,18 +314,16 @@ fn show(rows: &[Row], as_json: bool) -> Result<(), Failure> {
             format!("{:.2}", row.client_cpu_s_per_gb),
             format!("{:.2}", row.server_cpu_s_per_gb),
             String::from("every byte"),
-        ]);
-    }
-    for column in table.column_iter_mut().skip(2).take(5) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    output::line(&table.to_string())
+        ]
+    });
+    table::render(2, header, &cells.collect::<Vec<_>>())
 }
 
 fn closing_words(sources: &Sources) -> String {
     let bytes = sources.totals.bytes + tree::LARGE_LEN;
     format!(
         "ops: objects of the tree, or MiB of the large file; writes count when durable.\n\
+         CPU s/GB: both sides together, then each.\n\
          Compared after each copy, every byte, name, mode, time, link: {} four times, equal.\n\
          \n\
          Serve a directory of your own to a network:\n\
@@ -341,4 +336,30 @@ fn closing_words(sources: &Sources) -> String {
          mountport=2049,mountproto=tcp HOST:/ /mnt",
         size::human(bytes),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_and_the_words_below_it_fit_a_terminal() {
+        let row = |path, step| Row {
+            path,
+            step,
+            bytes: 117 << 20,
+            ops: 3000,
+            seconds: 0.0123,
+            mb_per_s: 12_345.6,
+            ops_per_s: 123_456.7,
+            cpu_s_per_gb: 12.345,
+            client_cpu_s_per_gb: 10.123,
+            server_cpu_s_per_gb: 12.222,
+            verified: true,
+        };
+        let rows = [row("nfs+rdma", "large file out"), row("nfs", "tree in")];
+        let table = table_of(&rows);
+        assert_eq!(table.lines().count(), 3, "{table}");
+        assert!(table.lines().all(|line| line.len() <= 80), "{table}");
+    }
 }

@@ -1,14 +1,14 @@
 //! `gannet doctor`: what of this machine, and of a server, stands in the way, and what to do about it.
 //!
-//! Each check is one line: a verdict, what was looked at, what was found, and for anything but `ok` how to put it
-//! right. The looking is in `host` and `server`; the judging of what was seen is in plain functions beside it.
+//! Each check begins a line: a verdict, what was looked at, what was found; for anything but `ok`, the next lines say
+//! how to put it right. The looking is in `host` and `server`; the judging of what was seen is in plain functions beside it.
 
 mod host;
 mod server;
 
 use crate::cli::DoctorOptions;
 use crate::failure::Failure;
-use crate::{output, session};
+use crate::{output, session, table};
 use serde::Serialize;
 
 /// How bad it is.
@@ -23,7 +23,10 @@ enum Verdict {
     Fail,
 }
 
-/// One line.
+/// Columns of a terminal before what was found.
+const INDENT: usize = 19;
+
+/// What one check found.
 #[derive(Debug, Serialize)]
 struct Finding {
     verdict: Verdict,
@@ -58,17 +61,16 @@ impl Finding {
         }
     }
 
-    fn line(&self) -> String {
+    fn text(&self) -> String {
         let verdict = match self.verdict {
             Verdict::Ok => "ok",
             Verdict::Warn => "warn",
             Verdict::Fail => "FAIL",
         };
-        let line = format!("{verdict:<5}{:<14}{}", self.what, self.found);
-        match &self.fix {
-            Some(fix) => format!("{line} ({fix})"),
-            None => line,
-        }
+        let fix = self.fix.as_ref();
+        let fix = fix.map_or_else(String::new, |fix| format!("\n({fix})"));
+        let said = table::hang(INDENT, &format!("{}{fix}", self.found));
+        format!("{verdict:<5}{:<14}{said}", self.what)
     }
 }
 
@@ -83,7 +85,7 @@ pub fn run(options: &DoctorOptions) -> Result<(), Failure> {
         if options.json {
             output::json(finding)
         } else {
-            output::line(&finding.line())
+            output::line(&finding.text())
         }
     };
     host::findings().iter().try_for_each(&mut show)?;
@@ -109,13 +111,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_finding_is_one_aligned_line() {
+    fn findings_are_aligned_and_say_below_what_to_do() {
         let fine = Finding::ok("files", "1048576 may be open");
-        assert_eq!(fine.line(), "ok   files         1048576 may be open");
+        assert_eq!(fine.text(), "ok   files         1048576 may be open");
         let bad = Finding::fail("port", "2049 is taken", "use --nfs-tcp");
-        assert_eq!(
-            bad.line(),
-            "FAIL port          2049 is taken (use --nfs-tcp)"
-        );
+        let lines = [
+            "FAIL port          2049 is taken",
+            "                   (use --nfs-tcp)",
+        ];
+        assert_eq!(bad.text(), lines.join("\n"));
+    }
+
+    #[test]
+    fn findings_fit_a_terminal() {
+        let long = Finding::warn("memlock", "word ".repeat(30), "other ".repeat(30));
+        for finding in host::findings().iter().chain([&long]) {
+            let text = finding.text();
+            assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        }
     }
 }

@@ -4,6 +4,7 @@ use crate::cli::ShowOptions;
 use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::size::human;
+use crate::table;
 use gannet::volume::{Place, Volume, identity_text};
 use rustix::fs::statvfs;
 use serde::Serialize;
@@ -142,22 +143,68 @@ impl VolumeJson {
                     .map_or_else(|| String::from("on another host"), human)
             ),
         ];
-        lines.extend(self.io_servers.iter().map(|server| {
-            let address = server.address.as_ref();
-            let address = address.map_or_else(String::new, |address| format!(" at {address}"));
-            let space = match &server.space {
-                Some(space) => format!(
-                    "{} available of {}",
-                    human(space.available_bytes),
-                    human(space.total_bytes)
-                ),
-                None => String::from("not on this host"),
-            };
-            format!(
-                "I/O server  {}{address}: {}, {space}",
-                server.number, server.folder
-            )
-        }));
+        lines.push(String::new());
+        let header = ["I/O server", "available", "size", "address", "folder"];
+        let cells = self.io_servers.iter().map(IoServerJson::cells);
+        lines.push(table::render(1, header, &cells.collect::<Vec<_>>()));
         lines.join("\n")
+    }
+}
+
+impl IoServerJson {
+    fn cells(&self) -> [String; 5] {
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| table::NONE.to_owned());
+        let space = self.space.as_ref();
+        let elsewhere = match space {
+            Some(_) => "",
+            None => " (not on this host)",
+        };
+        [
+            self.number.to_string(),
+            or_none(space.map(|space| human(space.available_bytes))),
+            or_none(space.map(|space| human(space.total_bytes))),
+            or_none(self.address.clone()),
+            format!("{}{elsewhere}", self.folder),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_servers_of_a_volume_fit_a_terminal() {
+        let server = |number, address: Option<&str>, space| IoServerJson {
+            number,
+            folder: format!("/srv/volume/io-server-{number}"),
+            address: address.map(str::to_owned),
+            space,
+        };
+        let space = |total_bytes| SpaceJson {
+            total_bytes,
+            available_bytes: total_bytes / 2,
+            device: 1,
+        };
+        let mut volume = VolumeJson {
+            name: String::from("volume"),
+            identity: "0".repeat(32),
+            format: 1,
+            stripe_unit_bytes: 1 << 20,
+            stripe_width: 256,
+            total_bytes: u64::MAX,
+            available_bytes: u64::MAX,
+            metadata_bytes: None,
+            io_servers: vec![server(0, None, Some(space(1 << 40)))],
+        };
+        let text = volume.text();
+        assert!(!text.contains("address"), "{text}");
+        volume.io_servers = vec![
+            server(0, Some("192.0.2.100:20051"), Some(space(u64::MAX))),
+            server(255, Some("192.0.2.101:20051"), None),
+        ];
+        let text = volume.text();
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        assert!(text.contains("io-server-255 (not on this host)"), "{text}");
     }
 }

@@ -559,7 +559,7 @@ fn doctor_looks_at_this_machine_and_at_a_server() {
             "server",
             "round trip",
             "transfers",
-            "can make and remove files",
+            "can make and remove",
         ] {
             assert!(lines.contains(what), "no line about {what}: {lines}");
         }
@@ -584,14 +584,20 @@ fn doctor_says_why_a_caller_cannot_write() {
     let share = place.text("share");
     let read_only = [&share, "--no-root-squash", "--read-only"];
     let read_only = Server::start(&place.path("state"), &read_only);
-    let lines = succeed(&["doctor", &read_only.urls()[0]]);
+    // Lines are broken at 80 columns.
+    let doctor = |arguments: &[&str]| {
+        let text = succeed(&[&["doctor"], arguments].concat());
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let lines = doctor(&[&read_only.urls()[0]]);
     assert!(lines.contains("exports it read-only"), "{lines}");
     // Whoever runs this is not that user, and nobody else may write there.
     let server = Server::of(&place.path("share"), &place.path("state"));
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    let lines = succeed(&["doctor", &server.urls()[0], "--uid", "12345"]);
+    let lines = doctor(&[&server.urls()[0], "--uid", "12345"]);
     assert!(lines.contains("user 12345 cannot make files"), "{lines}");
     assert!(lines.contains("its owner is 0:0, its mode 755"), "{lines}");
 }

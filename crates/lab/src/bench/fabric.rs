@@ -8,10 +8,9 @@
 use super::raw::RawEnd;
 use crate::cli::FabricOptions;
 use anyhow::{Context, anyhow, bail};
-use comfy_table::{Table, presets};
 use gannet_cli::bench::measure::thread_cpu;
 use gannet_cli::failure::Failure;
-use gannet_cli::{output, size};
+use gannet_cli::{output, size, table};
 use gannet_fabric::{
     Access, Backing, Completion, ConnectOptions, Connected, Done, Provider, Region, RemoteAddress,
     RemoteKey, Scope, SendOptions, Signal, Source, Span, WorkId, next_completions,
@@ -106,8 +105,7 @@ pub(super) fn run(options: &FabricOptions) -> Result<(), Failure> {
     }
     let number =
         |value: Option<f64>| value.map_or_else(|| String::from("-"), |value| format!("{value:.2}"));
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_BORDERS_ONLY).set_header([
+    let header = [
         "op",
         "size",
         "CRC",
@@ -118,9 +116,9 @@ pub(super) fn run(options: &FabricOptions) -> Result<(), Failure> {
         "ratio",
         "CPU s/GB",
         "peer's",
-    ]);
-    for row in &rows {
-        table.add_row([
+    ];
+    let cells = rows.iter().map(|row| {
+        [
             row.op.to_owned(),
             size::human(row.size as u64),
             String::from(if row.crc { "on" } else { "off" }),
@@ -131,9 +129,9 @@ pub(super) fn run(options: &FabricOptions) -> Result<(), Failure> {
             format!("{:.2}", row.ratio),
             number(row.initiator_cpu_s_per_gb),
             number(row.target_cpu_s_per_gb),
-        ]);
-    }
-    output::line(&table.to_string())
+        ]
+    });
+    output::line(&table::render(3, header, &cells.collect::<Vec<_>>()))
 }
 
 /// Measures all rows.

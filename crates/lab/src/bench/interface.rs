@@ -6,14 +6,13 @@
 
 use super::median::{median, median_interval};
 use crate::cli::InterfaceOptions;
-use comfy_table::{CellAlignment, Table, presets};
 use gannet::local::{Remote, connect};
 use gannet::url::Url;
 use gannet::{Buffer, Client, ConnectOptions, File, FileReader, Server};
 use gannet_cli::bench::measure::{rounded, scatter};
 use gannet_cli::failure::{Explain, Failure};
 use gannet_cli::scratch::Scratch;
-use gannet_cli::{output, session, size};
+use gannet_cli::{output, session, size, table};
 use gannet_client::{Files, Node, Transfer};
 use serde::Serialize;
 use std::io;
@@ -360,8 +359,7 @@ impl Row {
 }
 
 fn show(rows: &[Row]) -> Result<(), Failure> {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_BORDERS_ONLY).set_header([
+    let header = [
         "op",
         "record",
         "in flight",
@@ -370,22 +368,19 @@ fn show(rows: &[Row]) -> Result<(), Failure> {
         "ratio",
         "95 %",
         "control",
-    ]);
-    for row in rows {
+    ];
+    let cells = rows.iter().map(|row| {
         let record = row.record.map(|len| size::human(len as u64));
-        table.add_row([
+        [
             row.op.to_string(),
-            record.unwrap_or_default(),
+            record.unwrap_or_else(|| table::NONE.to_owned()),
             row.in_flight.to_string(),
             format!("{:.0}", row.inner_per_s),
             format!("{:.0}", row.public_per_s),
             format!("{:.3}", row.ratio),
             format!("{:.3}-{:.3}", row.ratio_low, row.ratio_high),
             format!("{:.3}", row.control),
-        ]);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    output::line(&table.to_string())
+        ]
+    });
+    output::line(&table::render(3, header, &cells.collect::<Vec<_>>()))
 }

@@ -5,10 +5,9 @@
 //! for here. (Walking the pages and telling the adapter comes on top.)
 
 use crate::cli::RegistrationOptions;
-use comfy_table::{CellAlignment, Table, presets};
 use gannet_cli::bench::measure::{histogram, rounded};
 use gannet_cli::failure::{Explain, Failure};
-use gannet_cli::{output, session, size};
+use gannet_cli::{output, session, size, table};
 use gannet_fabric::registration::{Registration, Strategy, StrategyKind, Trust};
 use gannet_fabric::{Access, Provider, Scope};
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
@@ -160,29 +159,20 @@ fn lock_often(size: usize, time: Duration) -> Result<Measured, Failure> {
 }
 
 fn show(rows: &[Row]) -> Result<(), Failure> {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_BORDERS_ONLY).set_header([
-        "what",
-        "reach",
-        "size",
-        "register us",
-        "release us",
-    ]);
-    for row in rows {
-        table.add_row([
+    let header = ["what", "reach", "size", "register us", "release us"];
+    let cells = rows.iter().map(|row| {
+        [
             row.what.to_owned(),
-            row.reach.unwrap_or("-").to_owned(),
+            row.reach.unwrap_or(table::NONE).to_owned(),
             size::human(row.size as u64),
             format!("{:.3}", row.register_us),
             format!("{:.3}", row.release_us),
-        ]);
-    }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    output::line(&table.to_string())?;
+        ]
+    });
+    let cells: Vec<_> = cells.collect();
+    output::line(&table::render(3, header, &cells))?;
     output::line(
-        "Medians. reach: peer may be written to by a peer, own is for our own operations alone. mlock: what pinning alone \
-         costs, which the software RNIC does not do.",
+        "Medians. reach: a peer may write to `peer` memory; `own` is for own operations.\n\
+         mlock: the cost of pinning alone, which the software RNIC does not do.",
     )
 }

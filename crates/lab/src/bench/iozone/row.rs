@@ -1,9 +1,8 @@
 //! A line of the result, as JSON and in the table.
 
-use comfy_table::{CellAlignment, Table, presets};
 use gannet_cli::bench::measure::rounded;
 use gannet_cli::failure::Failure;
-use gannet_cli::{output, size};
+use gannet_cli::{output, size, table};
 use gannet_rpc::Design;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -150,8 +149,7 @@ pub(super) fn micros(nanos: f64) -> f64 {
 
 /// Prints the rows for people.
 pub(super) fn show(rows: &[Row]) -> Result<(), Failure> {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_BORDERS_ONLY).set_header([
+    let header = [
         "target",
         "op",
         "record",
@@ -167,17 +165,12 @@ pub(super) fn show(rows: &[Row]) -> Result<(), Failure> {
         "copy us",
         "file system us",
         "queueing us",
-    ]);
-    for row in rows {
-        table.add_row(cells(row));
-    }
-    for column in table.column_iter_mut().skip(5) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    output::line(&table.to_string())?;
+    ];
+    let cells: Vec<_> = rows.iter().map(cells).collect();
+    output::line(&table::render(4, header, &cells))?;
     output::line(
-        "Times are means of one operation, of both sides together as far as they are known. CPU: 100 % is one \
-         processor.",
+        "Times: means of one operation, of both sides together as far as known.\n\
+         CPU: 100 % is one processor.",
     )
 }
 

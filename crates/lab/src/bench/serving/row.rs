@@ -2,10 +2,9 @@
 
 use super::super::median::{median, median_interval};
 use super::Case;
-use comfy_table::{CellAlignment, Table, presets};
 use gannet_cli::bench::measure::rounded;
 use gannet_cli::failure::Failure;
-use gannet_cli::{output, size};
+use gannet_cli::{output, size, table};
 use serde::Serialize;
 
 /// See the options' help.
@@ -101,13 +100,12 @@ impl Row {
 /// # Errors
 /// Standard output is gone.
 pub(super) fn show(rows: &[Row]) -> Result<(), Failure> {
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_BORDERS_ONLY).set_header([
+    let header = [
         "target", "engine", "open", "conns", "pipes", "depth", "MB/s", "low-high", "CPU s/GB",
         "memory", "copies", "regs",
-    ]);
-    for row in rows {
-        table.add_row([
+    ];
+    let cells = rows.iter().map(|row| {
+        [
             row.target.clone(),
             row.engine.to_owned(),
             row.open.to_owned(),
@@ -120,10 +118,7 @@ pub(super) fn show(rows: &[Row]) -> Result<(), Failure> {
             size::human(row.memory_peak as u64),
             row.copies.to_string(),
             row.registrations.to_string(),
-        ]);
-    }
-    for column in table.column_iter_mut().skip(3) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    output::line(&table.to_string())
+        ]
+    });
+    output::line(&table::render(6, header, &cells.collect::<Vec<_>>()))
 }
