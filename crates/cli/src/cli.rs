@@ -42,8 +42,7 @@ use std::time::Duration;
 #[command(
     name = "gannet",
     version,
-    max_term_width = 100,
-    disable_help_subcommand = true
+    max_term_width = 100
 )]
 #[command(after_help = "Exit status: 0 done, 1 failed, 2 wrong usage.")]
 pub struct Arguments {
@@ -204,6 +203,8 @@ pub enum Command {
     /// Reads what `tcpdump -w` and Wireshark write (pcap and pcapng). Connections are recognized by what they carry,
     /// not by their ports. MPA, DDP, RDMAP, RPC-over-RDMA, RPC, MOUNT, NFSv3 and NFSACL are decoded.
     Dump(DumpOptions),
+    /// Print the version
+    Version,
     /// Write man pages and shell completions
     #[command(hide = true)]
     Generate(GenerateOptions),
@@ -717,10 +718,10 @@ pub fn parse_seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("`{text}` is not a number of seconds above 0"))
 }
 
-/// Parses the command line. Help and version are printed, and end the process with 0.
+/// Parses the command line. Help and the version are printed, and end the process with exit status 0.
 ///
 /// # Errors
-/// Wrong usage, as one line.
+/// The command line is not valid; the failure is one line.
 pub fn parse<A: Parser>() -> Result<A, Failure> {
     A::try_parse().map_err(|error| {
         if !error.use_stderr() {
@@ -732,14 +733,14 @@ pub fn parse<A: Parser>() -> Result<A, Failure> {
     })
 }
 
-/// One line out of clap's several, about a command line of these words.
+/// One line from clap's error about a command line of `words`, with its suggestions and where to read more.
 fn usage_failure(
     error: &clap::Error,
     mut command: clap::Command,
     words: impl Iterator<Item = String>,
 ) -> Failure {
     let text = error.render().to_string();
-    let message = text.split("\n\n").next().unwrap_or_default();
+    let (message, rest) = text.split_once("\n\n").unwrap_or((&text, ""));
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let message = match error.kind() {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "a command is missing",
@@ -753,7 +754,18 @@ fn usage_failure(
         names = format!("{names} {}", below.get_name());
         command = below.clone();
     }
-    Failure::usage("wrong usage", one_line(message)).hint(format!("see `{names} --help`"))
+    let mut hints: Vec<String> = suggestions(rest).collect();
+    hints.push(format!("see `{names} --help`"));
+    Failure::usage("wrong usage", one_line(message)).hint(hints.join("; "))
+}
+
+/// Clap's suggestions in the paragraphs after its message: names similar to what was given. Its advice to pass an
+/// unknown option as a value is left out: no command takes values that begin with a dash.
+fn suggestions(paragraphs: &str) -> impl Iterator<Item = String> + '_ {
+    let lines = paragraphs.lines().map(str::trim);
+    let tips = lines.filter_map(|line| line.strip_prefix("tip: "));
+    tips.filter(|tip| !tip.starts_with("to pass '"))
+        .map(one_line)
 }
 
 #[cfg(test)]

@@ -39,11 +39,17 @@ pub fn run(what: &GenerateWhat) -> Result<(), Failure> {
 
 /// Name and content of every page: one for the program, one per command, nested ones too.
 fn man_pages() -> Result<Vec<(String, Vec<u8>)>, Failure> {
-    let mut root = Arguments::command();
+    let mut root = without_help_command(Arguments::command());
     root.build();
     let mut pages = Vec::new();
     push_pages(root, &mut pages)?;
     Ok(pages)
+}
+
+/// `help` and `volume help` print what the pages hold, and have none of their own.
+fn without_help_command(command: Command) -> Command {
+    let command = command.disable_help_subcommand(true);
+    command.mut_subcommands(without_help_command)
 }
 
 fn push_pages(command: Command, pages: &mut Vec<(String, Vec<u8>)>) -> Result<(), Failure> {

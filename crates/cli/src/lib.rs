@@ -64,6 +64,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Mv(options) => files::mv(&options),
         Command::Df(options) => files::df(&options),
         Command::Dump(options) => dump::run(&options),
+        Command::Version => output::line(concat!("gannet ", env!("CARGO_PKG_VERSION"))),
         Command::Generate(options) => generate::run(&options.what),
     }
 }

@@ -39,7 +39,7 @@ fn the_definition_is_consistent_and_explains_itself() {
         .collect();
     let expected = [
         "demo", "serve", "mount", "volume", "ls", "cat", "stat", "cp", "mkdir", "rm", "mv", "df",
-        "bench", "doctor", "dump", "generate",
+        "bench", "doctor", "dump", "version", "generate",
     ];
     assert_eq!(names, expected);
 }
@@ -254,13 +254,34 @@ fn wrong_usage_is_one_line_with_a_hint_and_exit_code_2() {
         assert!(!text.contains('\n'), "{text}");
         assert_eq!(failure.exit_code(), 2);
     }
-    for (line, help) in [
+    for (line, hint) in [
+        (
+            "gannet srve /d",
+            "(a similar subcommand exists: 'serve'; see `gannet --help`)",
+        ),
+        (
+            "gannet bench nfs://h/x --recrod 4K",
+            "(a similar argument exists: '--record'; see `gannet bench --help`)",
+        ),
+        (
+            "gannet bench nfs://h/x --op raed",
+            "(a similar value exists: 'read'; see `gannet bench --help`)",
+        ),
+        (
+            "gannet volume crate /v",
+            "(a similar subcommand exists: 'create'; see `gannet volume --help`)",
+        ),
+        ("gannet help srve", "(see `gannet --help`)"),
+        ("gannet ls nfs://h/x --frob", "(see `gannet ls --help`)"),
         ("gannet cp nfs://h/x", "`gannet cp --help`"),
         ("gannet ls --frob nfs://h/x", "`gannet ls --help`"),
         ("gannet volume create", "`gannet volume create --help`"),
         ("gannet --frob", "`gannet --help`"),
     ] {
-        let text = parsed(line).unwrap_err().to_string();
-        assert!(text.contains(help), "{text}");
+        let failure = parsed(line).unwrap_err();
+        let text = failure.to_string();
+        assert!(text.contains(hint), "{line}: {text}");
+        assert!(!text.contains('\n'), "{text}");
+        assert_eq!(failure.exit_code(), 2);
     }
 }

@@ -544,6 +544,11 @@ fn what_cannot_be_reached_or_done_is_said_in_one_line() {
     );
     assert!(succeed(&["--help"]).contains("demo"));
     assert!(succeed(&["--version"]).starts_with("gannet "));
+    assert_eq!(succeed(&["version"]), succeed(&["--version"]));
+    assert_eq!(succeed(&["help"]), succeed(&["--help"]));
+    let serve = succeed(&["help", "serve"]);
+    assert_eq!(serve, succeed(&["serve", "--help"]));
+    assert!(serve.contains("--nfs-tcp"), "{serve}");
 }
 
 #[test]
