@@ -18,7 +18,7 @@ pub use volume::{
 use crate::failure::{Failure, one_line};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use gannet::url::{Location, Url};
 use gannet::volume::{Place, VolumeRole};
 use gannet_fabric::registration::{Registration, StrategyKind, Trust};
@@ -164,6 +164,8 @@ pub enum Command {
     /// Make, show, extend and check striped volumes, which `gannet serve --volume` serves
     Volume(VolumeOptions),
     /// List directories
+    // -h is for sizes, as in ls(1).
+    #[command(disable_help_flag = true)]
     Ls(LsOptions),
     /// Write files to standard output
     Cat(CatOptions),
@@ -474,9 +476,26 @@ pub struct LsOptions {
     /// What to list
     #[arg(required = true, value_name = "URL", value_parser = url_parser())]
     pub urls: Vec<Url>,
-    /// Kind, mode, links, owner, size and time of each
+    /// Show type, mode, links, owner, group, size and time of modification (UTC)
+    ///
+    /// Owners and groups have their names on this host, or numbers if they have none here.
     #[arg(short, long)]
     pub long: bool,
+    /// As -l, with the numbers of owners and groups
+    #[arg(short, long)]
+    pub numeric_ids: bool,
+    /// With -l, show sizes in KiB, MiB and so on
+    #[arg(short, long)]
+    pub human_readable: bool,
+    /// Sort by time of modification, newest first
+    #[arg(short = 't', long, overrides_with = "sort_by_size")]
+    pub sort_by_time: bool,
+    /// Sort by size, largest first
+    #[arg(short = 'S', long, overrides_with = "sort_by_time")]
+    pub sort_by_size: bool,
+    /// Reverse the order
+    #[arg(short, long)]
+    pub reverse: bool,
     /// Names that start with a dot too
     #[arg(short, long)]
     pub all: bool,
@@ -486,9 +505,19 @@ pub struct LsOptions {
     /// One JSON object per entry
     #[arg(long)]
     pub json: bool,
+    /// Print help
+    #[arg(long, action = ArgAction::Help)]
+    pub help: Option<bool>,
     /// Talking to the server.
     #[command(flatten)]
     pub client: ClientOptions,
+}
+
+impl LsOptions {
+    /// Whether more than names is shown.
+    pub fn is_long(&self) -> bool {
+        self.long || self.numeric_ids
+    }
 }
 
 /// `gannet cat`.

@@ -5,7 +5,7 @@ use crate::cli::{
 };
 use crate::failure::{Explain, Failure};
 use crate::session::{self, Session, with_session};
-use crate::show::{self, Listing, Shown};
+use crate::show::{self, Formatter, Listing, Shown};
 use crate::{output, size};
 use gannet::url::Url;
 use gannet_client::{Follow, Node, Transfer};
@@ -41,20 +41,27 @@ pub(crate) async fn each(
 /// # Errors
 /// Something cannot be listed.
 pub fn ls(options: &LsOptions) -> Result<(), Failure> {
+    let formatter = &Formatter::new(options);
     session::run(async |runtime| {
         each(&options.urls, async |url| {
-            let listing = async |session| ls_url(&session, url, options).await;
+            let listing = async |session| ls_url(&session, url, (options, formatter)).await;
             with_session(&runtime, url, &options.client, listing).await
         })
         .await
     })
 }
 
-async fn ls_url(session: &Session, url: &Url, options: &LsOptions) -> Result<(), Failure> {
+async fn ls_url(
+    session: &Session,
+    url: &Url,
+    how: (&LsOptions, &Formatter<'_>),
+) -> Result<(), Failure> {
+    let (options, _) = how;
     let node = session.node(url, Follow::Yes).await?;
     if node.attributes.kind != FileKind::Directory {
         let name = url.file_name().unwrap_or_default().to_vec();
-        return show::entries(session, &url.parent(), &[Shown { name, node }], options).await;
+        let shown = [Shown { name, node }];
+        return show::entries(session, &url.parent(), (&shown, &[]), how).await;
     }
     let mut directories = vec![(url.clone(), node, 0)];
     // Of the first directory that is not known to its end; the others are listed all the same.
@@ -69,13 +76,16 @@ async fn ls_url(session: &Session, url: &Url, options: &LsOptions) -> Result<(),
         };
         listed.known.retain(|entry| is_shown(&entry.name, options));
         listed.unknown.retain(|name| is_shown(name, options));
+        show::sort(&mut listed.known, options);
+        if options.reverse {
+            listed.unknown.reverse();
+        }
         failure = failure.or(listed.failure);
         let entries = listed.known;
         if !options.json && (options.recursive || options.urls.len() > 1) {
             output::line(&format!("{url}:"))?;
         }
-        show::entries(session, &url, &entries, options).await?;
-        show::unknown(&listed.unknown, options)?;
+        show::entries(session, &url, (&entries, &listed.unknown), how).await?;
         if !options.recursive {
             continue;
         }
@@ -96,7 +106,8 @@ async fn ls_url(session: &Session, url: &Url, options: &LsOptions) -> Result<(),
 
 /// Whether `ls` has to know what names stand for.
 fn needs_attributes(options: &LsOptions) -> bool {
-    options.long || options.json || options.recursive
+    let is_sorted = options.sort_by_time || options.sort_by_size;
+    options.is_long() || options.json || options.recursive || is_sorted
 }
 
 fn is_shown(name: &[u8], options: &LsOptions) -> bool {

@@ -1,5 +1,9 @@
 //! How files are shown: `ls` and `stat`, for people and as JSON.
 
+mod long;
+
+pub(crate) use long::Formatter;
+
 use crate::cli::LsOptions;
 use crate::failure::{Explain, Failure};
 use crate::output;
@@ -10,6 +14,7 @@ use gannet_vfs::{FileKind, Time};
 use gannet_wire::printable;
 use jiff::Timestamp;
 use serde::Serialize;
+use std::cmp::Reverse;
 
 /// A name and what it stands for.
 pub(crate) struct Shown {
@@ -103,63 +108,56 @@ fn sorted(found: Vec<(Item, Node)>) -> Vec<Shown> {
     entries
 }
 
-/// Prints entries as `ls` does.
+/// Puts entries that are sorted by name into the order that the options ask for; equal ones stay sorted by name.
+pub(crate) fn sort(entries: &mut [Shown], options: &LsOptions) {
+    let attributes = |entry: &Shown| entry.node.attributes;
+    if options.sort_by_time {
+        entries.sort_by_key(|entry| {
+            let Time {
+                seconds,
+                nanoseconds,
+            } = attributes(entry).modify_time;
+            Reverse((seconds, nanoseconds))
+        });
+    } else if options.sort_by_size {
+        entries.sort_by_key(|entry| Reverse(attributes(entry).size));
+    }
+    if options.reverse {
+        entries.reverse();
+    }
+}
+
+/// Prints a directory's entries as `ls` does: those of `known`, then the `unknown` names. JSON has no unknown names,
+/// since it promises all of its fields.
 ///
 /// # Errors
 /// A link cannot be read, or the output not be written.
 pub(crate) async fn entries(
     session: &Session,
     url: &Url,
-    entries: &[Shown],
-    options: &LsOptions,
+    (known, unknown): (&[Shown], &[Vec<u8>]),
+    (options, formatter): (&LsOptions, &Formatter<'_>),
 ) -> Result<(), Failure> {
-    for entry in entries {
-        if !options.json && !options.long {
-            output::line(&printable(&entry.name))?;
-            continue;
-        }
-        let target = link_target(session, url, &entry.node).await?;
-        if options.json {
+    if options.json {
+        for entry in known {
+            let target = link_target(session, url, &entry.node).await?;
             let at = url.child(&entry.name);
             output::json(&json(printable(&entry.name), &at, &entry.node, target))?;
-            continue;
         }
-        let attributes = &entry.node.attributes;
-        let arrow = target
-            .map(|target| format!(" -> {target}"))
-            .unwrap_or_default();
-        output::line(&format!(
-            "{}{} {:>3} {:>6} {:>6} {:>12} {} {}{arrow}",
-            letter(attributes.kind),
-            permissions(attributes.mode),
-            attributes.link_count,
-            attributes.uid,
-            attributes.gid,
-            attributes.size,
-            time(attributes.modify_time),
-            printable(&entry.name),
-        ))?;
+        return Ok(());
     }
-    Ok(())
-}
-
-/// Prints names of which nothing else is known, as `ls` does; not as JSON, whose fields are promised.
-///
-/// # Errors
-/// The output cannot be written.
-pub(crate) fn unknown(names: &[Vec<u8>], options: &LsOptions) -> Result<(), Failure> {
-    for name in names.iter().filter(|_| !options.json) {
-        let name = printable(name);
-        output::line(&match options.long {
-            // As wide as an entry whose attributes are known.
-            true => format!(
-                "{} {:>3} {:>6} {:>6} {:>12} {:>19} {name}",
-                "??????????", "?", "?", "?", "?", "?"
-            ),
-            false => name,
-        })?;
+    if options.is_long() {
+        let mut targets = Vec::new();
+        for entry in known {
+            targets.push(link_target(session, url, &entry.node).await?);
+        }
+        let lines = formatter.lines(known, &targets, unknown);
+        return lines.iter().try_for_each(|line| output::line(line));
     }
-    Ok(())
+    let names = known.iter().map(|entry| &entry.name).chain(unknown);
+    names
+        .map(|name| printable(name))
+        .try_for_each(|name| output::line(&name))
 }
 
 /// Prints an object as `stat` does.
@@ -280,9 +278,9 @@ fn timestamp(time: Time) -> Timestamp {
     Timestamp::new(time.seconds, nanoseconds).unwrap_or_default()
 }
 
-/// `YYYY-MM-DD hh:mm:ss` in UTC.
-pub(crate) fn time(time: Time) -> String {
-    timestamp(time).strftime("%Y-%m-%d %H:%M:%S").to_string()
+/// `YYYY-MM-DD hh:mm` in UTC.
+fn time(time: Time) -> String {
+    timestamp(time).strftime("%Y-%m-%d %H:%M").to_string()
 }
 
 #[cfg(test)]
@@ -297,11 +295,11 @@ mod tests {
                 nanoseconds: 0,
             })
         };
-        assert_eq!(shown(0), "1970-01-01 00:00:00");
-        assert_eq!(shown(951_782_399), "2000-02-28 23:59:59");
-        assert_eq!(shown(951_782_400), "2000-02-29 00:00:00");
-        assert_eq!(shown(1_763_700_000), "2025-11-21 04:40:00");
-        assert_eq!(shown(u32::MAX.into()), "2106-02-07 06:28:15");
+        assert_eq!(shown(0), "1970-01-01 00:00");
+        assert_eq!(shown(951_782_399), "2000-02-28 23:59");
+        assert_eq!(shown(951_782_400), "2000-02-29 00:00");
+        assert_eq!(shown(1_763_700_000), "2025-11-21 04:40");
+        assert_eq!(shown(u32::MAX.into()), "2106-02-07 06:28");
         let exact = |seconds, nanoseconds| {
             let time = Time {
                 seconds,

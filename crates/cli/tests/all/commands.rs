@@ -279,7 +279,14 @@ fn the_small_commands_do_what_their_names_say() {
             long.starts_with('-') && long.contains(" 8 ") && long.ends_with(" file\n"),
             "{long}"
         );
+        let owner = fs::metadata(place.path("share/d/file")).unwrap().uid();
+        let numeric = succeed(&["ls", "-n", &at("/d/file")]);
+        assert!(numeric.contains(&format!(" {owner} ")), "{numeric}");
+        if owner == 0 {
+            assert!(long.contains(" root "), "{long}");
+        }
         let json = succeed(&["ls", "--json", &at("/d")]);
+        assert!(json.contains(&format!("\"uid\":{owner},")), "{json}");
         assert_eq!(json.lines().count(), 2);
         assert!(json.contains("\"size_bytes\":8"), "{json}");
         let below = succeed(&["ls", "-R", "--json", &url]);
@@ -311,6 +318,35 @@ fn the_small_commands_do_what_their_names_say() {
         let error = fail(&["cat", &at("/d")], 1);
         assert!(error.contains("no such file or directory"), "{error}");
     }
+}
+
+#[test]
+fn listings_are_sorted_as_the_options_say() {
+    let place = Place::new();
+    for (name, len, age) in [("a", 20_000, 3), ("b", 3, 1), ("c", 100, 2)] {
+        let path = place.path("share").join(name);
+        fs::write(&path, vec![b'x'; len]).unwrap();
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        let time = UNIX_EPOCH + Duration::from_secs(1_000_000 - age);
+        file.set_modified(time).unwrap();
+    }
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    let url = &server.urls()[0];
+    for (options, names) in [
+        (&["-t"][..], "b\nc\na\n"),
+        (&["-S"], "a\nc\nb\n"),
+        (&["-tS"], "a\nc\nb\n"),
+        (&["-r"], "c\nb\na\n"),
+        (&["-tr"], "a\nc\nb\n"),
+    ] {
+        assert_eq!(succeed(&[&["ls", url], options].concat()), names);
+    }
+    let long = succeed(&["ls", "-lh", url]);
+    assert!(
+        long.contains(" 19.5 KiB ") && long.contains(" 3 B "),
+        "{long}"
+    );
+    assert!(succeed(&["ls", "--help"]).contains("--human-readable"));
 }
 
 #[test]
