@@ -182,6 +182,8 @@ pub enum Command {
     /// A file is written as .gannet-cp-* beside its target and renamed when it is complete: a target that is there
     /// stays whole until then. Links below the given paths are never followed; one at the target's name is replaced.
     ///
+    /// `-` copies standard input to a file on a server, or a file to standard output: `tar c . | gannet cp - URL`.
+    ///
     /// A copy survives a restart of the server: it waits, connects again and goes on, for ever unless --timeout says
     /// otherwise. A server that cannot be reached in the first place is an error at once.
     Cp(CpOptions),

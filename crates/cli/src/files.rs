@@ -6,7 +6,8 @@ use crate::cli::{
 use crate::failure::{Explain, Failure};
 use crate::session::{self, Session, with_session};
 use crate::show::{self, Formatter, Listing, Shown};
-use crate::{output, size};
+use crate::standard::Output;
+use crate::{output, process, size};
 use gannet::url::Url;
 use gannet_client::{Follow, Node, Transfer};
 use gannet_runtime::Handle;
@@ -129,28 +130,38 @@ async fn names(session: &Session, url: &Url, node: &Node) -> Result<Vec<Vec<u8>>
 pub fn cat(options: &CatOptions) -> Result<(), Failure> {
     session::run(async |runtime| {
         each(&options.urls, async |url| {
-            let writing = async |session| cat_url(&session, url).await;
+            let writing = async |session| write_out(&session, url, Transfer::default()).await;
             with_session(&runtime, url, &options.client, writing).await
         })
         .await
     })
 }
 
-async fn cat_url(session: &Session, url: &Url) -> Result<(), Failure> {
+/// Writes a file to standard output.
+///
+/// # Errors
+/// It cannot be read, or the output not be written.
+pub(crate) async fn write_out(
+    session: &Session,
+    url: &Url,
+    transfer: Transfer,
+) -> Result<(), Failure> {
     let node = session.node(url, Follow::Yes).await?;
     let what = || format!("cannot read {url}");
     if node.attributes.kind == FileKind::Directory {
         return Err(Failure::new(what(), Status::Isdir).hint("`gannet ls` lists it"));
     }
     // The whole file, however long it grows meanwhile; the reader stops at its end.
-    let mut reader = session
-        .files()
-        .read_file(&node.handle, 0..u64::MAX, Transfer::default());
+    let files = session.files();
+    let mut reader = files.read_file(&node.handle, 0..u64::MAX, transfer);
+    let mut output = Output::start()?;
     while let Some(block) = reader.next().await.explain(what)? {
-        output::bytes(block.data())?;
-        reader.recycle(block.buffer);
+        output.write(block).await?;
+        while let Some(buffer) = output.free() {
+            reader.recycle(buffer);
+        }
     }
-    Ok(())
+    output.finish().await
 }
 
 /// `gannet stat`.
@@ -170,19 +181,12 @@ pub fn stat(options: &StatOptions) -> Result<(), Failure> {
     })
 }
 
-/// What the caller's umask leaves of 0777. Before any thread runs: reading the mask means setting it.
-fn new_directory_mode() -> u32 {
-    let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-    rustix::process::umask(mask);
-    0o777 & !mask.as_raw_mode()
-}
-
 /// `gannet mkdir`.
 ///
 /// # Errors
 /// A directory cannot be made.
 pub fn mkdir(options: &MkdirOptions) -> Result<(), Failure> {
-    let mode = new_directory_mode();
+    let mode = 0o777 & !process::umask();
     session::run(async |runtime| {
         each(&options.urls, async |url| {
             with_session(&runtime, url, &options.client, async |session| {

@@ -29,6 +29,7 @@ pub mod serve;
 pub mod session;
 mod show;
 pub mod size;
+mod standard;
 pub mod table;
 mod tree;
 pub mod volume;

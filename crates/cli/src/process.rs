@@ -31,6 +31,13 @@ impl Signals {
     }
 }
 
+/// The caller's umask. Call it before any thread runs: reading the mask means setting it.
+pub(crate) fn umask() -> u32 {
+    let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    rustix::process::umask(mask);
+    mask.as_raw_mode()
+}
+
 /// Processor time that process `pid` has used so far, from `/proc/PID/stat`, which counts in hundredths of a second.
 ///
 /// # Errors

@@ -84,6 +84,11 @@ impl Progress {
         }
     }
 
+    /// The bytes come from a stream whose length is not known.
+    pub(crate) fn without_length(&self) {
+        self.draw_as("{spinner} {binary_bytes} {binary_bytes_per_sec}");
+    }
+
     /// Whether anything was to be done.
     pub(crate) fn has_begun(&self) -> bool {
         self.is_counted.get() || self.all.files.get() > 0

@@ -82,10 +82,10 @@ pub struct StatOptions {
 /// `gannet cp`.
 #[derive(Debug, Args)]
 pub struct CpOptions {
-    /// What to copy: URLs or local paths
+    /// What to copy: URLs or local paths; `-` is standard input
     #[arg(required = true, value_name = "SOURCE", value_parser = location_parser())]
     pub sources: Vec<Location>,
-    /// Where to: a URL or a local path; into it, if it is a directory
+    /// Where to: a URL or a local path, into it if it is a directory; `-` is standard output
     #[arg(value_name = "TARGET", value_parser = location_parser())]
     pub target: Location,
     /// Directories with everything in them

@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 /// Local reads or writes of one file that are under way at a time: enough to keep the disk and the copy busy.
 const LOCAL_DEPTH: usize = 4;
 /// Bytes of a block of local files, unless told otherwise.
-const BLOCK_LEN: u32 = gannet_vfs::limits::TRANSFER_MAX;
+pub(super) const BLOCK_LEN: u32 = gannet_vfs::limits::TRANSFER_MAX;
 
 /// Where blocks come from.
 pub(crate) enum Source {
@@ -151,7 +151,7 @@ impl Sink {
     }
 
     /// Memory for a block of at most `len` bytes.
-    fn spare(&mut self, len: u32) -> Buffer {
+    pub(super) fn spare(&mut self, len: u32) -> Buffer {
         match self {
             Sink::Local(_) => Buffer::zeroed(len as usize),
             Sink::Remote(writer) => writer.buffer(),

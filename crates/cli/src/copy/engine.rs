@@ -250,7 +250,8 @@ impl Copier {
             is_new: job.parent.is_new,
             name: &job.name,
         };
-        let target = Unfinished::create(target, &job.source, &self.report.temporaries).await?;
+        let target =
+            Unfinished::create(target, Some(&job.source), &self.report.temporaries).await?;
         match self.fill(job, source, &target, transfer).await {
             Ok(()) => target.complete().await,
             Err(failure) => {

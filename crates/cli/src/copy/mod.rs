@@ -5,6 +5,7 @@ mod content;
 mod engine;
 mod local;
 mod place;
+mod standard;
 mod unfinished;
 mod verify;
 
@@ -14,7 +15,7 @@ pub(crate) use place::{Node, Place};
 
 use crate::cli::{ClientOptions, CpOptions};
 use crate::failure::{Explain, Failure};
-use crate::process::Signals;
+use crate::process::{self, Signals};
 use crate::progress::{Progress, Work};
 use crate::session::{self, Patience, SQUASHED, Session};
 use gannet::url::{Location, Url};
@@ -34,6 +35,10 @@ use std::path::Path;
 pub fn run(options: &CpOptions) -> Result<(), Failure> {
     let (sources, target) = (&options.sources, &options.target);
     check_usage(sources, target)?;
+    if let Some(url) = standard::source_of_output(options)? {
+        return standard::write_out(url, options);
+    }
+    let umask = process::umask();
     if !options.recursive {
         check_names(sources, target)?;
     }
@@ -49,6 +54,7 @@ pub fn run(options: &CpOptions) -> Result<(), Failure> {
             sessions: &sessions,
             options,
             report: &report,
+            umask,
         };
         let copied = tokio::select! {
             copied = sessions.watch(copy.all(sources, target)) => copied,
@@ -211,6 +217,7 @@ struct Copy<'a> {
     sessions: &'a Sessions<'a>,
     options: &'a CpOptions,
     report: &'a Report,
+    umask: u32,
 }
 
 impl Copy<'_> {
@@ -220,6 +227,10 @@ impl Copy<'_> {
 
     async fn all(&self, sources: &[Location], target: &Location) -> Result<(), Failure> {
         let found = self.look(target).await?;
+        if sources.iter().any(standard::is_standard) {
+            let there = found.map(|(_, node)| node);
+            return self.standard_input(target, there).await;
+        }
         let into = match &found {
             Some((place, node)) if node.kind == Kind::Directory => Some(place),
             _ => None,

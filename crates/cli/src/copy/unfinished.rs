@@ -113,20 +113,29 @@ pub(crate) struct Target<'a> {
     pub(crate) name: &'a OsStr,
 }
 
+impl Target<'_> {
+    async fn check_apart(&self, source: Option<&Place>) -> Result<(), Failure> {
+        match source {
+            Some(source) => self.directory.check_apart(self.name, source).await,
+            None => Ok(()),
+        }
+    }
+}
+
 impl Unfinished {
-    /// Begins the copy of `source` at `target`.
+    /// Begins the copy of `source`, or of a stream that is none of the files there, at `target`.
     ///
     /// # Errors
     /// Something is there that no file may replace, or the directory takes no files.
     pub(crate) async fn create(
         target: Target<'_>,
-        source: &Place,
+        source: Option<&Place>,
         temporaries: &Rc<Temporaries>,
     ) -> Result<Unfinished, Failure> {
         match target.directory {
             Place::Local(local) => {
                 if !target.is_new {
-                    target.directory.check_apart(target.name, source).await?;
+                    target.check_apart(source).await?;
                 }
                 Unfinished::create_locally(local, &target).await
             }
@@ -151,7 +160,7 @@ impl Unfinished {
     async fn create_remotely(
         (session, directory, url): (&Session, &FileHandle, &Url),
         target: &Target<'_>,
-        source: &Place,
+        source: Option<&Place>,
         temporaries: &Rc<Temporaries>,
     ) -> Result<Unfinished, Failure> {
         let shown = url.child(target.name.as_bytes()).to_string();
@@ -164,7 +173,7 @@ impl Unfinished {
         };
         match existing.map(|(_, attributes)| attributes.kind) {
             None | Some(FileKind::Symlink) => {}
-            Some(FileKind::Regular) => target.directory.check_apart(target.name, source).await?,
+            Some(FileKind::Regular) => target.check_apart(source).await?,
             Some(FileKind::Directory) => return Err(Failure::new(what(), Status::Isdir)),
             Some(_) => return Err(Failure::new(what(), NO_REGULAR_FILE)),
         }

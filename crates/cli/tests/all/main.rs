@@ -15,6 +15,7 @@ mod mount;
 mod mount_user;
 mod native;
 mod serving;
+mod standard;
 mod support;
 mod volume;
 #[path = "../../examples/volume_io.rs"]
