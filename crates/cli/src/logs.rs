@@ -13,11 +13,11 @@ pub fn start(options: &LogOptions, default: LogLevel) {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    let is_terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let colors = anstream::AutoStream::choice(&std::io::stderr());
     let lines = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
-        .with_ansi(is_terminal)
+        .with_ansi(colors != anstream::ColorChoice::Never)
         .with_target(level >= LevelFilter::DEBUG);
     match options.log_format {
         LogFormat::Text => lines.init(),

@@ -21,7 +21,19 @@ pub fn line(text: &str) -> Result<(), Failure> {
 /// # Errors
 /// As [`line()`].
 pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
-    let mut output = io::stdout().lock();
+    write(io::stdout().lock(), bytes)
+}
+
+/// Prints a line with escape sequences for colours. They are left out unless standard output is a terminal that shows
+/// colours, and where NO_COLOR is set.
+///
+/// # Errors
+/// As [`line()`].
+pub fn styled(text: &str) -> Result<(), Failure> {
+    write(anstream::stdout().lock(), format!("{text}\n").as_bytes())
+}
+
+fn write(mut output: impl Write, bytes: &[u8]) -> Result<(), Failure> {
     output
         .write_all(bytes)
         .and_then(|()| output.flush())

@@ -9,6 +9,7 @@ mod server;
 use crate::cli::DoctorOptions;
 use crate::failure::Failure;
 use crate::{output, session, table};
+use anstyle::AnsiColor;
 use serde::Serialize;
 
 /// How bad it is.
@@ -61,16 +62,18 @@ impl Finding {
         }
     }
 
+    /// The lines of the check, with escape sequences for its colour.
     fn text(&self) -> String {
-        let verdict = match self.verdict {
-            Verdict::Ok => "ok",
-            Verdict::Warn => "warn",
-            Verdict::Fail => "FAIL",
+        let (verdict, color) = match self.verdict {
+            Verdict::Ok => ("ok", AnsiColor::Green),
+            Verdict::Warn => ("warn", AnsiColor::Yellow),
+            Verdict::Fail => ("FAIL", AnsiColor::Red),
         };
+        let style = color.on_default();
         let fix = self.fix.as_ref();
         let fix = fix.map_or_else(String::new, |fix| format!("\n({fix})"));
         let said = table::hang(INDENT, &format!("{}{fix}", self.found));
-        format!("{verdict:<5}{:<14}{said}", self.what)
+        format!("{style}{verdict:<5}{style:#}{:<14}{said}", self.what)
     }
 }
 
@@ -85,7 +88,7 @@ pub fn run(options: &DoctorOptions) -> Result<(), Failure> {
         if options.json {
             output::json(finding)
         } else {
-            output::line(&finding.text())
+            output::styled(&finding.text())
         }
     };
     host::findings().iter().try_for_each(&mut show)?;
@@ -110,23 +113,38 @@ pub fn run(options: &DoctorOptions) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
+    fn plain(finding: &Finding) -> String {
+        anstream::adapter::strip_str(&finding.text()).to_string()
+    }
+
+    #[test]
+    fn verdicts_have_colours() {
+        let fine = Finding::ok("files", "enough").text();
+        assert!(
+            fine.starts_with("\u{1b}[32mok   \u{1b}[0mfiles "),
+            "{fine:?}"
+        );
+        let bad = Finding::fail("files", "few", "raise the limit").text();
+        assert!(bad.starts_with("\u{1b}[31mFAIL "), "{bad:?}");
+    }
+
     #[test]
     fn findings_are_aligned_and_say_below_what_to_do() {
         let fine = Finding::ok("files", "1048576 may be open");
-        assert_eq!(fine.text(), "ok   files         1048576 may be open");
+        assert_eq!(plain(&fine), "ok   files         1048576 may be open");
         let bad = Finding::fail("port", "2049 is taken", "use --nfs-tcp");
         let lines = [
             "FAIL port          2049 is taken",
             "                   (use --nfs-tcp)",
         ];
-        assert_eq!(bad.text(), lines.join("\n"));
+        assert_eq!(plain(&bad), lines.join("\n"));
     }
 
     #[test]
     fn findings_fit_a_terminal() {
         let long = Finding::warn("memlock", "word ".repeat(30), "other ".repeat(30));
         for finding in host::findings().iter().chain([&long]) {
-            let text = finding.text();
+            let text = plain(finding);
             assert!(text.lines().all(|line| line.len() <= 80), "{text}");
         }
     }

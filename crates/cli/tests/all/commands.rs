@@ -620,6 +620,20 @@ fn doctor_looks_at_this_machine_and_at_a_server() {
 }
 
 #[test]
+fn doctor_has_colours_where_they_are_wanted() {
+    let doctor = |variables: &[(&str, &str)]| {
+        let mut command = gannet();
+        command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+        let output = command.arg("doctor").envs(variables.iter().copied());
+        String::from_utf8(output.output().unwrap().stdout).unwrap()
+    };
+    assert!(!doctor(&[]).contains('\u{1b}'), "a pipe");
+    assert!(doctor(&[("CLICOLOR_FORCE", "1")]).contains("\u{1b}[32mok"));
+    let refused = doctor(&[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]);
+    assert!(!refused.contains('\u{1b}'), "{refused}");
+}
+
+#[test]
 fn doctor_says_why_a_caller_cannot_write() {
     let place = Place::new();
     let share = place.text("share");
