@@ -35,20 +35,17 @@ use std::time::Duration;
 
 /// File serving over RDMA, with or without RDMA hardware.
 ///
-/// Serves a directory as NFSv3 over RPC/RDMA, on a software RNIC that speaks standard iWARP, and over TCP; or a
-/// volume that is striped over many I/O servers; and copies, lists, mounts and measures what such servers hold. URLs
-/// choose the way: nfs://HOST:PORT/path goes over TCP, nfs+rdma://HOST:PORT/path over RPC/RDMA,
-/// gannet://HOST:PORT/path to a volume by its native protocol; the ports may be left out (2049, 20049, 20050). In a
-/// path, `%` and `?` are written %25 and %3F.
+/// Serves a directory as NFSv3 over TCP and over RPC/RDMA, on a software RNIC that speaks standard iWARP. Serves
+/// volumes, which are striped over many I/O servers. Copies, lists, mounts and measures files on such servers.
+///
+/// URLs select the transport: nfs://HOST:PORT/path is NFS over TCP, nfs+rdma://HOST:PORT/path is NFS over RPC/RDMA,
+/// and gannet://HOST:PORT/path is the native protocol of a volume. The default ports are 2049, 20049 and 20050. In a
+/// path, write `%` as %25 and `?` as %3F.
 #[derive(Debug, Parser)]
-#[command(
-    name = "gannet",
-    version,
-    max_term_width = 100
-)]
-#[command(after_help = "Exit status: 0 done, 1 failed, 2 wrong usage.")]
+#[command(name = "gannet", version, max_term_width = 100)]
+#[command(after_help = "Exit status: 0 success, 1 failure, 2 wrong usage.")]
 pub struct Arguments {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
     /// Log lines.
@@ -59,23 +56,24 @@ pub struct Arguments {
     pub poll: PollOptions,
 }
 
-/// Most microseconds of `--busy-poll`.
+/// The largest `--busy-poll`, in microseconds.
 const BUSY_POLL_MAX: i64 = 10_000;
-/// Those of machines with more than one processor: longer than a message of ours and a good disk's sync take.
+/// The default with more than one core, in microseconds: longer than a round trip or the sync of a fast disk takes.
 const BUSY_POLL: u32 = 300;
 
-/// How threads wait for what they do not have.
+/// How threads wait for events.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Performance")]
 pub struct PollOptions {
-    /// Microseconds for which a thread looks for news before it sleeps, where that pays; 0 is never
+    /// Busy-poll for up to N microseconds before sleeping (0 disables) [default: 300; 0 with one core]
     ///
-    /// Makes short operations that come one after the other much faster, since waking takes longer than they do. It
-    /// takes processor time that would be idle, also while a fast disk is waited for, and lets all else that runs here
-    /// go first [default: 300, and 0 with one processor]
+    /// Short operations in sequence become faster, since waking a thread takes longer than they do. Polling takes
+    /// processor time that would be idle, and yields to other threads that can run. A thread polls only while that has
+    /// found events lately.
     #[arg(
         long,
         global = true,
-        value_name = "MICROSECONDS",
+        value_name = "N",
         env = "GANNET_BUSY_POLL",
         hide_env = true,
         value_parser = clap::value_parser!(u32).range(..=BUSY_POLL_MAX)
@@ -84,7 +82,7 @@ pub struct PollOptions {
 }
 
 impl PollOptions {
-    /// How long a thread looks for news before it sleeps.
+    /// How long a thread polls before it sleeps.
     pub fn time(&self) -> Duration {
         let usual = match available_cores() {
             1 => 0,
@@ -96,8 +94,9 @@ impl PollOptions {
 
 /// Log lines on standard error.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
 pub struct LogOptions {
-    /// How much to log on standard error [default: info for serve and cp, warn otherwise]
+    /// Log to standard error from this level up [default: info for serve, mount and cp; warn otherwise]
     #[arg(
         long,
         global = true,
@@ -106,12 +105,12 @@ pub struct LogOptions {
         hide_env = true
     )]
     pub log: Option<LogLevel>,
-    /// Log lines for people or for machines
+    /// Write log lines in this format
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
 }
 
-/// From few lines to many.
+/// Levels of log lines, from few lines to many.
 #[allow(missing_docs)] // the names say it
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
@@ -122,48 +121,47 @@ pub enum LogLevel {
     Trace,
 }
 
-/// Who reads the log.
+/// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// People.
+    /// Text for people
     Text,
-    /// Machines: one JSON object per line.
+    /// One JSON object per line
     Json,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Serve a scratch directory on loopback, copy a tree in and out over RDMA and TCP, verify every byte
     ///
-    /// Needs no root and no hardware, takes some ten seconds, and cleans up behind itself.
+    /// Needs neither root nor RDMA hardware, takes about ten seconds, and removes the files it made.
     Demo(DemoOptions),
     /// Serve a directory as NFSv3 over RPC/RDMA and TCP until SIGTERM or SIGINT
     ///
-    /// Serves this machine alone, unless --allow or the configuration names the networks of clients.
+    /// Serves this host alone, unless --allow or the configuration names the networks of clients.
     ///
-    /// Prints one line `ready nfs-tcp=ADDR:PORT nfs-rdma=ADDR:PORT` when clients can connect; `off` stands for what
-    /// does not listen, and ` native=ADDR:PORT` follows for the manager of a volume.
+    /// Prints one line `ready nfs-tcp=ADDR:PORT nfs-rdma=ADDR:PORT` when clients can connect. `off` stands for a
+    /// transport that does not listen; ` native=ADDR:PORT` follows for the manager of a volume.
     ///
-    /// Linux mounts it with
+    /// Linux mounts the export with
     /// `mount -t nfs -o vers=3,nolock,proto=tcp,port=2049,mountport=2049,mountproto=tcp HOST:/ /mnt`, or over RDMA with
-    /// proto=rdma,port=20049 in place of proto=tcp,port=2049. MOUNT is answered on the NFS ports; rpcbind is not
-    /// needed.
+    /// proto=rdma,port=20049 in place of proto=tcp,port=2049. The NFS ports answer MOUNT; rpcbind is not needed.
     ///
-    /// Served by root, every operation is done with the rights of its caller, and root of a client is the anonymous
-    /// user (65534) unless --no-root-squash is given. Served by another user, everything is done with the rights of
-    /// that user.
+    /// A server that runs as root does each operation with the rights of its caller; root of a client becomes the
+    /// anonymous user (65534) unless --no-root-squash is given. A server that runs as another user does every
+    /// operation with the rights of that user.
     Serve(ServeOptions),
-    /// Mount what a server exports on a directory, until it is unmounted, SIGTERM or SIGINT
+    /// Mount an export or a volume on a directory until it is unmounted, SIGTERM or SIGINT
     ///
-    /// Works through FUSE, as root or, with fusermount3, as any user. Prints one line `mounted URL at DIR` when it is
-    /// there; `umount DIR` (`fusermount3 -u DIR`) ends it.
+    /// Uses FUSE, as root or, with fusermount3, as any user. Prints one line `mounted URL at DIR` when the mount is
+    /// ready; `umount DIR` (or `fusermount3 -u DIR`) ends it.
     ///
-    /// Writes stay in the kernel for a while, and are durable at the server when close(2) or fsync(2) returns; files
-    /// that others have changed are read anew when they are opened. When the server is away operations wait, and fail
-    /// with an I/O error after --timeout; what was written before is sent again when it is back.
+    /// The kernel keeps writes for a while; they are durable at the server when close(2) or fsync(2) returns. Opening a
+    /// file that another client has changed reads its new data. While the server is away, operations wait, and fail
+    /// with an I/O error after --timeout; the mount sends earlier writes again when the server is back.
     Mount(MountOptions),
-    /// Make, show, extend and check striped volumes, which `gannet serve --volume` serves
+    /// Make, show, extend and check striped volumes; `gannet serve --volume` serves them
     Volume(VolumeOptions),
     /// List directories
     // -h is for sizes, as in ls(1).
@@ -171,43 +169,44 @@ pub enum Command {
     Ls(LsOptions),
     /// Write files to standard output
     Cat(CatOptions),
-    /// Show attributes of files
+    /// Show the attributes of files
     Stat(StatOptions),
     /// Copy files and trees to, from and between servers
     ///
-    /// Holes stay holes. Modes and modification times are kept, without set-user-ID and set-group-ID. With -r, symbolic
-    /// links, FIFOs, sockets and (by root) devices are copied as such; a line at the end says how much it was and how
-    /// fast. The command copies everything that it can, lists at the end what it could not, and exits with 1.
+    /// Copies keep holes, modes (without set-user-ID and set-group-ID) and times of modification. With -r, symbolic
+    /// links, FIFOs, sockets and (by root) devices are copied as such, and a summary with the rate follows. When
+    /// something cannot be copied, the command copies everything else, lists the failures at the end, and exits with 1.
     ///
-    /// A file is written as .gannet-cp-* beside its target and renamed when it is complete: a target that is there
-    /// stays whole until then. Links below the given paths are never followed; one at the target's name is replaced.
+    /// A file is written as .gannet-cp-* beside its target and renamed when it is complete, so an existing target stays
+    /// whole until then. Symbolic links below the given paths are not followed; one at the target's name is replaced.
     ///
     /// `-` copies standard input to a file on a server, or a file to standard output: `tar c . | gannet cp - URL`.
     ///
-    /// A copy survives a restart of the server: it waits, connects again and goes on, for ever unless --timeout says
-    /// otherwise. A server that cannot be reached in the first place is an error at once.
+    /// A copy survives a restart of the server: it waits, connects again and continues, without a limit unless
+    /// --timeout gives one. A server that cannot be reached at the start is an error at once.
     Cp(CpOptions),
     /// Make directories
     Mkdir(MkdirOptions),
     /// Remove files and directories
     ///
-    /// With -r, many names at a time. What cannot be removed is listed at the end, everything else is removed, and the
-    /// exit status is 1; a line at the end says how much it was and how fast.
+    /// With -r, removes several names at a time, and prints a summary with the rate. When something cannot be removed,
+    /// the command removes everything else, lists the failures at the end, and exits with 1.
     Rm(RmOptions),
-    /// Move or rename on one server
+    /// Move or rename files on one server
     Mv(MvOptions),
     /// Show space and inodes
     Df(DfOptions),
-    /// Measure a server, or tiles of a file of a volume (bench tile)
+    /// Measure a server, or ranks that share a file of a volume (bench tile)
     Bench(BenchOptions),
-    /// Say what of this machine, or of a server, stands in the way, and what to do about it
+    /// Diagnose this host or a server, and say how to fix problems
     ///
-    /// One line per check: ok, warn (works, but slower or not for everybody) or FAIL. Exits with 1 if one failed.
+    /// Each check prints ok, warn (works, but slower or not for every user) or FAIL. The exit status is 1 if a check
+    /// failed.
     Doctor(DoctorOptions),
-    /// Show what a capture of NFS over iWARP or TCP holds, a line a message
+    /// Decode a packet capture of NFS over iWARP or TCP, a line for each message
     ///
-    /// Reads what `tcpdump -w` and Wireshark write (pcap and pcapng). Connections are recognized by what they carry,
-    /// not by their ports. MPA, DDP, RDMAP, RPC-over-RDMA, RPC, MOUNT, NFSv3 and NFSACL are decoded.
+    /// Reads pcap and pcapng, as `tcpdump -w` and Wireshark write them. Recognizes connections by their content and not
+    /// by their ports. Decodes MPA, DDP, RDMAP, RPC-over-RDMA, RPC, MOUNT, NFSv3 and NFSACL.
     Dump(DumpOptions),
     /// Print the version
     Version,
@@ -235,13 +234,13 @@ impl Switch {
 /// `gannet demo`.
 #[derive(Debug, Args)]
 pub struct DemoOptions {
-    /// One JSON object per row instead of a table
-    #[arg(long)]
+    /// Print one JSON object per row
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Seed of the tree's names, sizes and contents
+    /// Generate the names, sizes and contents of the tree from this seed
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Where to put the scratch directories [default: the system's temporary directory]
+    /// Make the scratch directory in DIR [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
 }
@@ -252,24 +251,24 @@ pub struct DumpOptions {
     /// The capture; `-` reads standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Every segment on a line of its own, lists in full, packets that are not decoded too
+    /// Print each segment on a line of its own, whole lists, and packets that are not decoded
     #[arg(short, long)]
     pub verbose: bool,
-    /// One JSON object per line, the counts in the last
-    #[arg(long)]
+    /// Print one JSON object per message; the last has the counts
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
 }
 
 /// `gannet doctor`.
 #[derive(Debug, Args)]
 pub struct DoctorOptions {
-    /// A server to look at as well
+    /// Check this server too
     #[arg(value_name = "URL", value_parser = url_parser())]
     pub url: Option<Url>,
-    /// One JSON object per check
-    #[arg(long)]
+    /// Print one JSON object per check
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Talking to the server.
+    /// Options of the connection.
     #[command(flatten)]
     pub client: ClientOptions,
 }
@@ -277,7 +276,7 @@ pub struct DoctorOptions {
 /// `gannet generate`.
 #[derive(Debug, Args)]
 pub struct GenerateOptions {
-    /// What to write.
+    /// What to generate.
     #[command(subcommand)]
     pub what: GenerateWhat,
 }
@@ -285,21 +284,21 @@ pub struct GenerateOptions {
 /// `gannet generate ...`.
 #[derive(Debug, Subcommand)]
 pub enum GenerateWhat {
-    /// One page per command
+    /// Write a man page for each command
     Man {
-        /// Where to
+        /// The directory for the pages
         directory: PathBuf,
     },
-    /// One script, on standard output
+    /// Print the completion script of a shell
     Completions {
-        /// For this shell
+        /// The shell
         shell: clap_complete::Shell,
     },
-    /// Man pages and completions for all shells, in `man` and `completions` below a directory
+    /// Write man pages and completions for all shells to `man` and `completions` below a directory
     All {
-        /// Where to
+        /// The directory for both
         directory: PathBuf,
-        /// Only compare with what is there
+        /// Compare with the files that are there, and write nothing
         #[arg(long)]
         check: bool,
     },

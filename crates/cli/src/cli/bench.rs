@@ -13,13 +13,13 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct BenchOptions {
-    /// Something else than operations of a server.
+    /// Another benchmark than that of a server's operations.
     #[command(subcommand)]
     pub what: Option<BenchWhat>,
-    /// A directory on the server, in which the bench makes and removes files of its own
+    /// A directory on the server; the benchmark makes a directory in it, and removes that at its end
     #[arg(value_name = "URL", required = true, value_parser = url_parser())]
     pub url: Option<Url>,
-    /// Concurrent streams, one connection each; several numbers make several rows
+    /// Run N streams, each with a connection and a thread; each value makes a row
     #[arg(
         long,
         value_name = "N,..",
@@ -28,11 +28,11 @@ pub struct BenchOptions {
     )]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Vec<u16>,
-    /// Operations in flight on each stream
+    /// Keep N operations in flight on each stream
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
     pub in_flight: u16,
-    /// Bytes per operation, at most 1M, on a volume 64M; several sizes make several rows
+    /// Move SIZE bytes with each operation, at most 1M, on a volume 64M; each value makes a row
     #[arg(
         long,
         value_name = "SIZE,..",
@@ -41,10 +41,10 @@ pub struct BenchOptions {
     )]
     #[arg(value_parser = parse_record)]
     pub record: Vec<u64>,
-    /// Bytes of the file that is read or written; for stat, every 64 KiB stand for one file
+    /// Read or write a file of SIZE bytes; stat uses a file for each 64 KiB of it
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size::parse_nonzero)]
     pub size: u64,
-    /// What to measure; several make several rows
+    /// Measure this operation; each value makes a row
     #[arg(
         long,
         value_name = "OP,..",
@@ -52,31 +52,33 @@ pub struct BenchOptions {
         default_value = "write,read"
     )]
     pub op: Vec<BenchOp>,
-    /// Time per row
+    /// Measure each row for this long
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_seconds)]
     pub seconds: Duration,
-    /// One JSON object per row
-    #[arg(long)]
+    /// Print one JSON object per row
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Talking to the server.
+    /// Options of the connection.
     #[command(flatten)]
     pub client: ClientOptions,
-    /// How bytes travel, for gannet:// URLs.
+    /// How the data of volumes is transferred.
     #[command(flatten)]
     pub transfers: TransferOptions,
 }
 
-/// Which way bytes of volumes travel.
+/// How the data of volumes is transferred.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Volume (gannet:// URLs)")]
 pub struct TransferOptions {
-    /// gannet://: a server's share of an operation travels in the message up to this length [default: 4K, the most]
+    /// Send up to SIZE bytes for one I/O server within the message [default: 4K, the maximum]
     #[arg(long, value_name = "SIZE", value_parser = share_up_to(INLINE_DATA_MAX as u32))]
     pub inline_max: Option<u32>,
-    /// gannet://: longer ones up to this length through buffers that both sides keep registered [default: 64K, the
-    /// most]; the server moves what is longer
+    /// Send up to SIZE bytes through eager buffers, which stay registered [default: 64K, the maximum]
+    ///
+    /// The server moves longer data by RDMA Read and RDMA Write.
     #[arg(long, value_name = "SIZE", value_parser = share_up_to(EAGER_LEN))]
     pub fast_max: Option<u32>,
-    /// gannet://: the client moves what is longer, up to 1M, to and from memory that the server lends it
+    /// Let the client move longer data, up to 1M, to and from a client-driven buffer of the server
     #[arg(long)]
     pub client_based: bool,
 }
@@ -93,21 +95,22 @@ fn share_up_to(max: u32) -> impl Fn(&str) -> Result<u32, String> + Clone + Send 
 /// `gannet bench ...`.
 #[derive(Debug, Subcommand)]
 pub enum BenchWhat {
-    /// Measure ranks that read or write tiles of one file of a volume: rows between each other's, and rows apart
+    /// Measure ranks that read or write tiles of one shared file of a volume
     ///
-    /// Each rank has a connection and a thread, and moves the rows of its tile again and again. Interleaved, a row of
-    /// each rank comes before the next row of each; apart, the same rows lie in a part of the file of the rank's own.
-    /// Both are measured in turns, and `of_apart` is the median of their ratios: what ranks lose that share a file.
+    /// Each rank has a connection and a thread, and moves the rows of its tile again and again. In the layout
+    /// `interleaved`, a row of each rank precedes the next row of each; in the layout `apart`, each rank's rows lie in
+    /// a part of the file of its own. Both are measured in turns. `of apart` is the median of their ratios: the share
+    /// of the rate that remains when ranks share a file.
     Tile(Box<TileOptions>),
 }
 
 /// `gannet bench tile`.
 #[derive(Debug, Clone, Args)]
 pub struct TileOptions {
-    /// A directory of a volume, in which the bench makes and removes files of its own
+    /// A directory of a volume; the benchmark makes a directory in it, and removes that at its end
     #[arg(value_name = "URL", value_parser = url_parser())]
     pub url: Url,
-    /// What the ranks do with their tiles; both make several rows
+    /// Read or write tiles; each value makes a row
     #[arg(
         long,
         value_name = "OP,..",
@@ -115,7 +118,7 @@ pub struct TileOptions {
         default_value = "write"
     )]
     pub op: Vec<TileOp>,
-    /// How a tile is asked for; several make several rows
+    /// Request a tile this way; each value makes a row
     #[arg(
         long,
         value_name = "HOW,..",
@@ -123,11 +126,11 @@ pub struct TileOptions {
         default_value = "rows,lists,nested"
     )]
     pub how: Vec<TileHow>,
-    /// Whether one registration serves all rows, as allocation hints make it; both make several rows
+    /// Register the rows of a tile at once (on) or each by itself (off); each value makes a row
     ///
-    /// With hints the client knows that the rows are parts of one allocation, and registers that one; without, each row
-    /// is an allocation of its own to it, is registered for itself, and `lists` name up to 128 of them in a request.
-    /// `nested` and `sieve` have one allocation by nature, and are measured with hints alone.
+    /// With allocation hints the client knows that the rows are parts of one allocation, and registers the allocation.
+    /// Without, it registers each row, and `lists` name up to 128 of them in a request. `nested` and `sieve` have one
+    /// allocation by nature, and are measured with hints alone.
     #[arg(
         long,
         value_name = "HINTS,..",
@@ -135,31 +138,31 @@ pub struct TileOptions {
         default_value = "on"
     )]
     pub hints: Vec<TileHints>,
-    /// Bytes that data sieving moves at a time, as ROMIO's hint ind_rd_buffer_size
+    /// Move SIZE bytes at a time by data sieving, as ROMIO's hint ind_rd_buffer_size
     #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = parse_row)]
     pub sieve_buffer: u32,
-    /// Ranks that work at the same time
+    /// Run N ranks at the same time
     #[arg(long, value_name = "N", default_value_t = 30)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
     pub ranks: u16,
-    /// Rows of a tile
+    /// Give each tile N rows
     #[arg(long, value_name = "N", default_value_t = 256)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub rows: u32,
-    /// Bytes of a row
+    /// Give each row SIZE bytes
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = parse_row)]
     pub row: u32,
-    /// Time per layout and round
+    /// Measure each layout for this long in each round
     #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = parse_seconds)]
     pub seconds: Duration,
-    /// Rounds, of which the median counts
+    /// Measure N rounds, and report their median
     #[arg(long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: u16,
-    /// One JSON object per row
-    #[arg(long)]
+    /// Print one JSON object per row
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Talking to the servers.
+    /// Options of the connections.
     #[command(flatten)]
     pub client: ClientOptions,
 }
@@ -168,13 +171,13 @@ pub struct TileOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TileHow {
-    /// A request for each row, one after the other.
+    /// A request for each row, one after the other
     Rows,
-    /// Requests with lists of 128 rows.
+    /// Requests with lists of 128 rows
     Lists,
-    /// One request for all: a row that repeats.
+    /// One request for all rows, as a repeated pattern
     Nested,
-    /// Data sieving: all from the first row to the last, in parts; a write locks, reads, patches and writes back.
+    /// Data sieving: whole parts of the file; a write locks, reads, patches and writes back
     Sieve,
 }
 
@@ -182,9 +185,9 @@ pub enum TileHow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TileHints {
-    /// The rows are parts of one allocation, which is registered once.
+    /// The rows are parts of one allocation, which is registered once
     On,
-    /// Nothing: each row is registered for itself.
+    /// Each row is registered by itself
     Off,
 }
 
@@ -202,9 +205,9 @@ impl TileHints {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TileOp {
-    /// Read them.
+    /// Read tiles
     Read,
-    /// Write them, not durably.
+    /// Write tiles, without COMMIT
     Write,
 }
 
@@ -233,15 +236,15 @@ impl TileHow {
 /// What `gannet bench` measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BenchOp {
-    /// Sequential READ.
+    /// Sequential READ
     Read,
-    /// Sequential WRITE, unstable, with one COMMIT at the end.
+    /// Sequential unstable WRITE, with one COMMIT at the end
     Write,
-    /// READ at random offsets.
+    /// READ at random offsets
     Randread,
-    /// GETATTR.
+    /// GETATTR
     Stat,
-    /// CREATE of empty files.
+    /// CREATE of empty files
     Create,
 }
 

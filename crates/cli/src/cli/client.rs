@@ -12,24 +12,25 @@ use std::time::Duration;
 /// Options of every command that talks to a server.
 #[derive(Debug, Clone, Args)]
 pub struct ClientOptions {
-    /// Making calls.
+    /// Options of calls.
     #[command(flatten)]
     pub call: CallOptions,
-    /// Registering memory, on RDMA.
+    /// Options of RDMA.
     #[command(flatten)]
     pub memory: MemoryOptions,
-    /// For gannet:// URLs.
+    /// Options of volumes.
     #[command(flatten)]
     pub native: NativeOptions,
-    /// Of `bench` alone.
+    /// Set by `bench` alone.
     #[arg(skip)]
     pub transfers: TransferOptions,
 }
 
-/// What clients of volumes need to know.
+/// Options for gannet:// URLs.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Volume (gannet:// URLs)")]
 pub struct NativeOptions {
-    /// The key of the volume that gannet:// URLs name: its `client-key`
+    /// Prove access with this key: the file `client-key` of the volume
     #[arg(
         long,
         value_name = "FILE",
@@ -37,16 +38,16 @@ pub struct NativeOptions {
         hide_env_values = true
     )]
     pub volume_key: Option<PathBuf>,
-    /// gannet://: mark what is sent with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N to the
-    /// manager, data=N to I/O servers [default: 0]
+    /// Mark IP packets with these DSCPs (0 to 63): metadata=N to the manager, data=N to I/O servers [default: 0]
     #[arg(long, value_name = "metadata=N,data=N")]
     pub dscp: Option<TrafficClasses>,
-    /// gannet://: read out of the servers' memory without asking: auto, on or off [default: auto, which does it
-    /// where connections survive it and as long as it pays]; bench takes several and makes several rows
+    /// Read cached blocks from the servers' memory by RDMA Read, without a request: auto, on or off [default: auto]
+    ///
+    /// `auto` reads so while it saves time, and where a refused read does not end the connection. `bench` takes
+    /// several values and measures a row for each.
     #[arg(long, value_name = "auto|on|off", value_delimiter = ',')]
     pub optimistic: Vec<OptimisticSwitch>,
-    /// gannet://: keep up to so many bytes of what was read, to read it again within a second, whatever others write
-    /// [default: 0]
+    /// Cache up to SIZE bytes of data for one second, without regard to other writers [default: 0]
     #[arg(long, value_name = "SIZE", value_parser = crate::size::parse, default_value = "0", hide_default_value = true)]
     pub read_cache: u64,
 }
@@ -72,15 +73,20 @@ impl OptimisticSwitch {
     }
 }
 
-/// How calls are made, and by whom.
+/// Options of calls to a server.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Connection")]
 pub struct CallOptions {
-    /// Give up when the server has not answered for so many seconds [default: 30, mount: 60; cp waits for
-    /// ever]
+    /// Fail when the server has not replied for this long [default: 30; mount: 60; cp: no limit]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     pub timeout: Option<Duration>,
-    /// Ask for MPA CRCs on RDMA connections; the server may insist on its own
-    #[arg(long, value_name = "on|off", default_value = "off")]
+    /// Ask for CRCs on RDMA connections (MPA, RFC 5044); a server may require them
+    #[arg(
+        long,
+        value_name = "on|off",
+        default_value = "off",
+        help_heading = "RDMA"
+    )]
     pub crc: Switch,
     /// Call as this user [default: the caller's own]
     #[arg(long, value_name = "UID")]
@@ -90,17 +96,19 @@ pub struct CallOptions {
     pub gid: Option<u32>,
 }
 
-/// How memory is registered.
+/// Options of RDMA connections.
 #[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "RDMA")]
 pub struct MemoryOptions {
-    /// How memory is registered on RDMA connections: dynamic, fmr, server-cache, client-cache or all-physical
+    /// Register memory by this strategy: dynamic, fmr, server-cache, client-cache or all-physical
     #[arg(long, value_name = "STRATEGY", default_value_t)]
     pub registration: StrategyKind,
-    /// Trust the other side with one key to all transfer memory, as all-physical registration does
+    /// Give the peer one key to all transfer memory, as all-physical registration requires
     #[arg(long)]
     pub trust_peer: bool,
-    /// Which end moves bulk results on RDMA connections: read-write (the server writes them), or read-read (the server
-    /// exposes them and the client reads) where client and server are both started with it; for comparison
+    /// Move READ data by RDMA Write of the server (read-write) or RDMA Read of the client (read-read)
+    ///
+    /// read-read is for comparisons, and needs client and server to be started with it.
     #[arg(long, value_name = "DESIGN", default_value_t)]
     pub design: Design,
 }

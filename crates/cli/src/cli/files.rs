@@ -7,7 +7,7 @@ use gannet::url::{Location, Url};
 /// `gannet ls`.
 #[derive(Debug, Args)]
 pub struct LsOptions {
-    /// What to list
+    /// Directories or files to list
     #[arg(required = true, value_name = "URL", value_parser = url_parser())]
     pub urls: Vec<Url>,
     /// Show type, mode, links, owner, group, size and time of modification (UTC)
@@ -30,19 +30,19 @@ pub struct LsOptions {
     /// Reverse the order
     #[arg(short, long)]
     pub reverse: bool,
-    /// Names that start with a dot too
+    /// Include names that start with a dot
     #[arg(short, long)]
     pub all: bool,
-    /// Directories below too
+    /// List directories recursively
     #[arg(short = 'R', long)]
     pub recursive: bool,
-    /// One JSON object per entry
-    #[arg(long)]
+    /// Print one JSON object per entry
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
     /// Print help
     #[arg(long, action = ArgAction::Help)]
     pub help: Option<bool>,
-    /// Talking to the server.
+    /// Options of the connection.
     #[command(flatten)]
     pub client: ClientOptions,
 }
@@ -57,10 +57,10 @@ impl LsOptions {
 /// `gannet cat`.
 #[derive(Debug, Args)]
 pub struct CatOptions {
-    /// What to write out
+    /// Files to write out
     #[arg(required = true, value_name = "URL", value_parser = url_parser())]
     pub urls: Vec<Url>,
-    /// Talking to the server.
+    /// Options of the connection.
     #[command(flatten)]
     pub client: ClientOptions,
 }
@@ -68,13 +68,13 @@ pub struct CatOptions {
 /// `gannet stat`.
 #[derive(Debug, Args)]
 pub struct StatOptions {
-    /// What to look at
+    /// Files or directories to show
     #[arg(required = true, value_name = "URL", value_parser = url_parser())]
     pub urls: Vec<Url>,
-    /// One JSON object per file
-    #[arg(long)]
+    /// Print one JSON object per file
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Talking to the server.
+    /// Options of the connection.
     #[command(flatten)]
     pub client: ClientOptions,
 }
@@ -82,26 +82,26 @@ pub struct StatOptions {
 /// `gannet cp`.
 #[derive(Debug, Args)]
 pub struct CpOptions {
-    /// What to copy: URLs or local paths; `-` is standard input
+    /// Files to copy: URLs or local paths; `-` is standard input
     #[arg(required = true, value_name = "SOURCE", value_parser = location_parser())]
     pub sources: Vec<Location>,
-    /// Where to: a URL or a local path, into it if it is a directory; `-` is standard output
+    /// A file, or a directory to copy into: a URL or a local path; `-` is standard output
     #[arg(value_name = "TARGET", value_parser = location_parser())]
     pub target: Location,
-    /// Directories with everything in them
+    /// Copy directories with everything in them
     #[arg(short, long, visible_short_alias = 'R')]
     pub recursive: bool,
-    /// Read everything back and compare every byte with the source
+    /// Read each copy back and compare every byte with the source
     #[arg(long)]
     pub verify: bool,
-    /// Files under way at a time, and parts of one file
+    /// Copy N files at a time, and N blocks of each
     #[arg(short, long, value_name = "N", default_value_t = 16)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: u16,
-    /// No progress on a terminal, and no line at the end
-    #[arg(short, long)]
+    /// Print no progress and no summary
+    #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
-    /// Talking to the server.
+    /// Options of the connection.
     #[command(flatten)]
     pub client: ClientOptions,
 }
@@ -109,13 +109,13 @@ pub struct CpOptions {
 /// `gannet mkdir`.
 #[derive(Debug, Args)]
 pub struct MkdirOptions {
-    /// What to make
+    /// Directories to make
     #[arg(required = true, value_name = "URL", value_parser = url_parser())]
     pub urls: Vec<Url>,
-    /// Make what is missing above too, and do not mind what exists
+    /// Make missing parent directories, and accept directories that exist
     #[arg(short, long)]
     pub parents: bool,
-    /// Talking to the server.
+    /// Options of the connection.
     #[command(flatten)]
     pub client: ClientOptions,
 }
@@ -123,23 +123,23 @@ pub struct MkdirOptions {
 /// `gannet rm`.
 #[derive(Debug, Args)]
 pub struct RmOptions {
-    /// What to remove
+    /// Files or directories to remove
     #[arg(required = true, value_name = "URL", value_parser = url_parser())]
     pub urls: Vec<Url>,
-    /// Directories with everything in them
+    /// Remove directories with everything in them
     #[arg(short, long, visible_short_alias = 'R')]
     pub recursive: bool,
-    /// Do not mind what does not exist
+    /// Ignore names that do not exist
     #[arg(short, long)]
     pub force: bool,
-    /// Names that are removed at a time, with -r
+    /// With -r, remove N names at a time
     #[arg(short, long, value_name = "N", default_value_t = 16)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
     pub jobs: u16,
-    /// With -r: no progress on a terminal, and no line at the end
-    #[arg(short, long)]
+    /// With -r, print no progress and no summary
+    #[arg(short, long, help_heading = "Output")]
     pub quiet: bool,
-    /// Talking to the server.
+    /// Options of the connection.
     #[command(flatten)]
     pub client: ClientOptions,
 }
@@ -147,13 +147,13 @@ pub struct RmOptions {
 /// `gannet mv`.
 #[derive(Debug, Args)]
 pub struct MvOptions {
-    /// What to move
+    /// Files or directories to move
     #[arg(required = true, value_name = "SOURCE", value_parser = url_parser())]
     pub sources: Vec<Url>,
-    /// Where to, on the same server; into it, if it is a directory
+    /// The new name on the same server, or a directory to move into
     #[arg(value_name = "TARGET", value_parser = url_parser())]
     pub target: Url,
-    /// Talking to the server.
+    /// Options of the connection.
     #[command(flatten)]
     pub client: ClientOptions,
 }
@@ -161,13 +161,13 @@ pub struct MvOptions {
 /// `gannet df`.
 #[derive(Debug, Args)]
 pub struct DfOptions {
-    /// Where to look
+    /// A file or directory of each file system
     #[arg(required = true, value_name = "URL", value_parser = url_parser())]
     pub urls: Vec<Url>,
-    /// One JSON object per file system
-    #[arg(long)]
+    /// Print one JSON object per file system
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Talking to the server.
+    /// Options of the connection.
     #[command(flatten)]
     pub client: ClientOptions,
 }

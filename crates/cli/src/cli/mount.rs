@@ -11,9 +11,9 @@ use std::time::Duration;
 pub enum Locks {
     /// Among all mounts, by the manager of a volume
     Shared,
-    /// Among the programs of this machine alone
+    /// Among the programs of this host alone
     Local,
-    /// Nowhere: programs that ask for one are told ENOLCK
+    /// Nowhere: calls for a lock fail with ENOLCK
     None,
 }
 
@@ -23,28 +23,28 @@ pub struct MountOptions {
     /// The directory of a server or volume to mount
     #[arg(value_name = "URL", value_parser = url_parser())]
     pub url: Url,
-    /// Where to mount it: a directory that exists
+    /// The existing directory to mount on
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
-    /// Keep no data in the kernel's cache: every read and write is the server's
+    /// Bypass the kernel's page cache: send every read and write to the server
     #[arg(long)]
     pub direct: bool,
-    /// Refuse everything that changes files
+    /// Refuse every change
     #[arg(long)]
     pub read_only: bool,
-    /// Let other users in, each with his own rights; not root, /etc/fuse.conf must say user_allow_other
+    /// Allow other users, each with their own rights; unless root mounts, /etc/fuse.conf must have user_allow_other
     #[arg(long)]
     pub allow_other: bool,
-    /// For how long names and attributes are believed without asking again
+    /// Cache names and attributes for this long
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "1")]
     pub cache_age: Duration,
-    /// Where file locks (flock, fcntl) hold; by default shared on volumes, and local over NFS
+    /// Where file locks (flock, fcntl) hold [default: shared on volumes, local over NFS]
     #[arg(long, value_name = "WHERE", value_enum)]
     pub locks: Option<Locks>,
-    /// Write the line that it is mounted to this file too
+    /// Write the line `mounted URL at DIR` to this file too
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
-    /// Talking to the server.
+    /// Options of the connection.
     #[command(flatten)]
     pub client: ClientOptions,
 }

@@ -13,112 +13,157 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[allow(rustdoc::broken_intra_doc_links)] // `[::]` in its help is an address.
 pub struct ServeOptions {
-    /// The directory to export as `/`; with --config it may be left out, or comes on top of the file's exports
+    /// The directory to export as `/`, in addition to the exports of --config
     #[arg(required_unless_present_any = ["config", "volume", "role"])]
     pub path: Option<PathBuf>,
-    /// Export this striped volume as `/` in place of a directory: its manager and its I/O servers run in this process,
-    /// unless --role says which do. Its NFS is off unless --nfs-tcp or --nfs-rdma is given
-    #[arg(long, value_name = "PATH", conflicts_with = "path")]
+    /// Export this striped volume as `/` in place of a directory
+    ///
+    /// Its manager and all of its I/O servers run in this process, unless --role selects some. NFS is off unless
+    /// --nfs-tcp or --nfs-rdma is given.
+    #[arg(
+        long,
+        value_name = "PATH",
+        conflicts_with = "path",
+        help_heading = "Volume"
+    )]
     pub volume: Option<PathBuf>,
-    /// Listen here for NFS over TCP: ADDRESS:PORT or `off`; port 0 picks a free one, and the address `[::]` takes IPv4
-    /// and IPv6 [default: 127.0.0.1:2049; with --allow 0.0.0.0:2049, or [::]:2049 if it names IPv6; off with --volume]
-    #[arg(long, value_name = "ADDR")]
+    /// Listen for NFS over TCP at ADDRESS:PORT, or `off` [default: 127.0.0.1:2049]
+    ///
+    /// Port 0 picks a free port. The address `[::]` takes IPv4 and IPv6. With --allow the default is 0.0.0.0:2049, or
+    /// [::]:2049 if a network is IPv6; with --volume it is off.
+    #[arg(long, value_name = "ADDR", help_heading = "Listening")]
     pub nfs_tcp: Option<Listen>,
-    /// Listen here for NFS over RDMA, as above; it is iWARP, and so a TCP port to firewalls [default: as above,
-    /// with port 20049]
-    #[arg(long, value_name = "ADDR")]
+    /// Listen for NFS over RDMA at ADDRESS:PORT, or `off` [default: as --nfs-tcp, with port 20049]
+    ///
+    /// The transport is iWARP: firewalls see a TCP port.
+    #[arg(long, value_name = "ADDR", help_heading = "Listening")]
     pub nfs_rdma: Option<Listen>,
-    /// Refuse everything that changes files
-    #[arg(long)]
+    /// Refuse every change
+    #[arg(long, help_heading = "Access")]
     pub read_only: bool,
-    /// Let root of a client be root here; without it, root becomes the anonymous user
-    #[arg(long)]
+    /// Keep root of a client root here, in place of the anonymous user (65534)
+    #[arg(long, help_heading = "Access")]
     pub no_root_squash: bool,
-    /// Serve NFS to clients at these addresses or networks (repeat, or separate by commas), in place of the `clients`
-    /// of the configuration; 0.0.0.0/0 and ::/0 are everybody [default: this machine alone]
-    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    /// Serve NFS to clients at these addresses or networks (repeat, or separate by commas) [default: this host alone]
+    ///
+    /// Replaces the `clients` of the configuration. 0.0.0.0/0 and ::/0 stand for every client.
+    #[arg(
+        long,
+        value_name = "CIDR",
+        value_delimiter = ',',
+        help_heading = "Access"
+    )]
     pub allow: Vec<Network>,
-    /// Serve NFS to connections from ports below 1024 alone, which take root on the client. RDMA clients of Linux have
-    /// others
-    #[arg(long)]
+    /// Serve NFS only to connections from ports below 1024, which only root can open on a client
+    ///
+    /// RDMA clients of Linux use higher ports and are refused.
+    #[arg(long, help_heading = "Access")]
     pub secure: bool,
-    /// Look the groups of callers up here, in place of those that their calls carry, which are sixteen at most. A user
-    /// that is not known here has none but that of the call
-    #[arg(long)]
+    /// Take the groups of callers from this host's user database, and not from calls, which carry at most 16
+    ///
+    /// A user who is unknown here has only the primary group of the call.
+    #[arg(long, help_heading = "Access")]
     pub manage_gids: bool,
-    /// Read exports, addresses and settings from this file; gannet-serve(1) shows all it may say
+    /// Read exports, addresses and settings from this file; gannet-serve(1) lists its keys
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Write the ready line to this file too, once clients can connect
+    /// Write the ready line to this file too
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
-    /// Listen here for the native protocol of the volume, by which gannet:// URLs reach it; `off` for this host
-    /// alone. The manager listens here, and I/O servers at the same address on ports of their own [default:
-    /// 0.0.0.0:20050]
+    /// Listen for gannet:// URLs at ADDRESS:PORT, or `off` for this host alone [default: 0.0.0.0:20050]
+    ///
+    /// The manager listens at this port, and each I/O server at a port of its own of the same address.
     #[arg(
         long,
         value_name = "ADDR",
         requires = "volume",
-        conflicts_with = "path"
+        conflicts_with = "path",
+        help_heading = "Listening"
     )]
     pub native: Option<Listen>,
-    /// Run only this server of the volume in this process: `manager`, or `io-server=N` (repeat). NFS is served where
-    /// the manager runs [default: all]
+    /// Run only this server of the volume: `manager` or `io-server=N` (repeat) [default: all]
+    ///
+    /// The process with the manager serves NFS.
     #[arg(
         long,
         value_name = "ROLE",
         requires = "volume",
-        conflicts_with = "path"
+        conflicts_with = "path",
+        help_heading = "Volume"
     )]
     pub role: Vec<VolumeRole>,
-    /// The disk of this I/O server is lost for good: serve its empty folder, once (repeat). What files had there
-    /// cannot be read from then on. Without this an empty folder is refused where the server was served before
-    #[arg(long, value_name = "N", requires = "volume", conflicts_with = "path")]
+    /// Serve I/O server N from an empty folder, once, because its disk is lost for good (repeat)
+    ///
+    /// The data that files had on the disk cannot be read afterwards. Without this option, an I/O server that has run
+    /// before refuses an empty folder, which may be a disk that is not mounted.
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "volume",
+        conflicts_with = "path",
+        help_heading = "Volume"
+    )]
     pub lost_disk: Vec<u32>,
-    /// Serve the volume's metadata though I/O servers know of newer ones, and do not wait for I/O servers that are gone
-    /// for good. For a backup that was put back: what was done since it was made is given up
-    #[arg(long, requires = "volume", conflicts_with_all = ["path", "config"])]
+    /// Serve metadata from a backup, although I/O servers have seen newer metadata
+    ///
+    /// Changes made after the backup are lost. The manager does not wait for I/O servers that do not come back.
+    #[arg(
+        long,
+        requires = "volume",
+        conflicts_with_all = ["path", "config"],
+        help_heading = "Volume"
+    )]
     pub force_term: bool,
-    /// Where I/O servers that run without the manager find it [default: what volume.toml says]
+    /// The address of the manager, for I/O servers that run without it [default: that of volume.toml]
     #[arg(
         long,
         value_name = "HOST:PORT",
         requires = "volume",
-        conflicts_with = "path"
+        conflicts_with = "path",
+        help_heading = "Volume"
     )]
     pub manager: Option<Place>,
-    /// Mark what the volume's servers send with these DSCPs, 0 to 63, for networks that sort traffic: metadata=N where
-    /// the manager is at either end, data=N from I/O servers to clients [default: what volume.toml says, or 0]
+    /// Mark IP packets with these DSCPs (0 to 63) [default: those of volume.toml, or 0]
+    ///
+    /// metadata=N marks connections with the manager at either end, data=N those from I/O servers to clients.
     #[arg(
         long,
         value_name = "metadata=N,data=N",
         requires = "volume",
-        conflicts_with = "path"
+        conflicts_with = "path",
+        help_heading = "Volume"
     )]
     pub dscp: Option<TrafficClasses>,
-    /// How many threads serve [default: one per core of this machine]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    /// Serve with N threads [default: one for each core]
+    #[arg(long, value_name = "N", help_heading = "Performance")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
     pub cores: Option<u16>,
-    /// Insist on CRCs on RDMA connections; off uses them when the client asks [default: off]
-    #[arg(long, value_name = "on|off")]
+    /// Require CRCs on RDMA connections; off uses them when the client asks for them [default: off]
+    #[arg(long, value_name = "on|off", help_heading = "RDMA")]
     pub crc: Option<Switch>,
-    /// Where to keep the key that signs file handles; without it they are stale after a restart [default: see
-    /// gannet-serve(1)]
+    /// Keep the key that signs file handles here, so that handles survive a restart [default: see gannet-serve(1)]
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Answer creates, removes, renames and attribute changes before they are durable: faster, but a crash of the
-    /// machine loses the last seconds of them
-    #[arg(long)]
+    /// Reply to creates, removes, renames and attribute changes before they are durable
+    ///
+    /// Faster; a crash of the host loses the changes of the last seconds.
+    #[arg(long, help_heading = "Performance")]
     pub async_metadata: bool,
-    /// The default now; refused with a word on that.
+    /// A former option, which is refused with an explanation.
     #[arg(long, hide = true)]
     pub sync_metadata: bool,
-    /// How files leave on RDMA connections: static (copied to memory that stays registered), dynamic (read to memory
-    /// that is registered for one use), or sendfile (taken from the page cache); for comparison [default: static for
-    /// short READs, sendfile for others]
-    #[arg(long, value_name = "ENGINE", conflicts_with = "volume")]
+    /// Send READ data by this engine: static, dynamic or sendfile [default: static if short, sendfile if long]
+    ///
+    /// static copies data to memory that stays registered; dynamic reads it into memory registered for one use;
+    /// sendfile sends it from the page cache. For comparisons.
+    #[arg(
+        long,
+        value_name = "ENGINE",
+        conflicts_with = "volume",
+        help_heading = "RDMA"
+    )]
     pub engine: Option<Engine>,
-    /// Registering memory, on RDMA.
+    /// Options of RDMA.
     #[command(flatten)]
     pub memory: MemoryOptions,
 }

@@ -44,6 +44,28 @@ fn the_definition_is_consistent_and_explains_itself() {
     assert_eq!(names, expected);
 }
 
+/// The options that several commands share have headings of their own in `--help`.
+#[test]
+fn shared_options_are_grouped_apart() {
+    let mut grouped = 0;
+    for (path, command) in with_all_below(&Arguments::command(), "") {
+        for argument in command.get_arguments() {
+            let id = argument.get_id().as_str();
+            let heading = match id {
+                "timeout" | "uid" | "gid" => "Connection",
+                "crc" | "registration" | "trust_peer" | "design" => "RDMA",
+                "volume_key" | "optimistic" | "read_cache" => "Volume (gannet:// URLs)",
+                "json" | "quiet" | "log" | "log_format" => "Output",
+                "busy_poll" => "Performance",
+                _ => continue,
+            };
+            assert_eq!(argument.get_help_heading(), Some(heading), "{path}: --{id}");
+            grouped += 1;
+        }
+    }
+    assert!(grouped > 50, "{grouped}");
+}
+
 /// What a line says is what the command is told, and nothing else is.
 #[test]
 fn the_documented_forms_say_what_they_say() {

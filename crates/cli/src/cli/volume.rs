@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// `gannet volume`.
 #[derive(Debug, Args)]
 pub struct VolumeOptions {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub what: VolumeWhat,
 }
@@ -24,46 +24,44 @@ pub enum VolumeWhat {
     /// Make a volume in a folder
     ///
     /// The folder gets the volume's description (volume.toml), its secret, its metadata, and the folders of its I/O
-    /// servers unless others are named. Nothing that holds something already is used, and nothing is left behind on an
-    /// error.
+    /// servers unless --io-server names others. The command uses only new or empty folders, and removes everything it
+    /// made when it fails.
     Create(CreateOptions),
     /// Show a volume's servers, stripes, identity and space
     Show(ShowOptions),
-    /// List volumes: those named, and those in folders that are named
+    /// List volumes, and the volumes in folders
     List(ListOptions),
-    /// Add I/O servers to a volume that nobody serves
+    /// Add I/O servers to a volume that is not being served
     ///
-    /// New files are striped over the new servers too; files that are there keep their layout.
+    /// New files are striped over the new servers too; existing files keep their layout.
     Extend(ExtendOptions),
-    /// Check a volume: names, attributes and objects against each other
+    /// Check that the names, attributes and objects of a volume agree
     ///
-    /// One line for each finding; lines that begin with `note:` tell what may be as it should. Exits with 1 if there
-    /// was a finding that is not repaired.
+    /// Prints a line for each finding. A line that begins with `note:` reports something that may be in order. The exit
+    /// status is 1 if a finding is not repaired.
     ///
-    /// By its PATH, while nobody serves it, all metadata is looked at, and objects on this host. By URL, while it is
-    /// served: whether all servers can be reached, what the caller can see of names and attributes, and, unless the
-    /// URL has a path, the objects of all I/O servers.
+    /// With a PATH, the volume must not be served: the command checks all metadata, and the objects on this host. With
+    /// a URL, the volume must be served: the command checks that all servers can be reached, the names and attributes
+    /// that the caller can read, and, unless the URL has a path, the objects of all I/O servers.
     Check(CheckOptions),
-    /// Show how a file is striped, or new files of a directory will be; set the latter; make a file striped so
+    /// Show or set how files are striped
     ///
-    /// Of a directory, --unit, --width and --first or --servers say how files are striped that will be made in it.
-    /// Where nothing is yet, they make an empty file with these stripes, to be written later. A file keeps its stripes
-    /// for ever.
+    /// On a directory, --unit, --width, --first and --servers set the stripes of files that are made in it later. With
+    /// a name that does not exist, they make an empty file with these stripes. An existing file keeps its stripes.
     Stripes(StripesOptions),
     /// Make a new client key for a volume
     ///
-    /// Puts it into the file `client-key` of the volume's folder. The servers take it, and refuse clients with the old
-    /// one, once they are restarted; those on other hosts must be given the new `secret` first. Mounts over NFS do not
-    /// notice.
+    /// Writes the key to the file `client-key` of the volume's folder. After a restart, servers accept the new key and
+    /// refuse the old one; copy the new `secret` to servers on other hosts first. NFS mounts are not affected.
     Key(NewKeyOptions),
 }
 
 /// `gannet volume create`.
 #[derive(Debug, Args)]
 pub struct CreateOptions {
-    /// The folder of the volume: one that does not exist, or is empty
+    /// The folder of the volume, which must be empty or not exist
     pub path: PathBuf,
-    /// How many I/O servers the volume has, in folders of its own below PATH
+    /// Make N I/O servers, in folders below PATH
     #[arg(
         long,
         value_name = "N",
@@ -72,13 +70,13 @@ pub struct CreateOptions {
     )]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=WIDTH_MAX as i64))]
     pub io_servers: u32,
-    /// An I/O server in this folder, on a disk of its own for instance (repeat); one that does not exist, or is empty
+    /// Make an I/O server in this folder, which must be empty or not exist (repeat); a disk for each is usual
     #[arg(long, value_name = "DIR")]
     pub io_server: Vec<PathBuf>,
-    /// Bytes of a file that go to one I/O server before the next one's turn
+    /// Write SIZE bytes of a file to one I/O server before the next
     #[arg(long, value_name = "SIZE", default_value = "64K", value_parser = unit_parser())]
     pub stripe_unit: u32,
-    /// I/O servers that a file is striped over [default: all]
+    /// Stripe each file over N I/O servers [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=WIDTH_MAX as i64))]
     pub stripe_width: Option<u32>,
 }
@@ -88,8 +86,8 @@ pub struct CreateOptions {
 pub struct ShowOptions {
     /// The folder of the volume
     pub path: PathBuf,
-    /// One JSON object
-    #[arg(long)]
+    /// Print one JSON object
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
 }
 
@@ -99,8 +97,8 @@ pub struct ListOptions {
     /// Volumes, or folders with volumes in them
     #[arg(value_name = "PATH", default_value = ".")]
     pub paths: Vec<PathBuf>,
-    /// One JSON object per volume
-    #[arg(long)]
+    /// Print one JSON object per volume
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
 }
 
@@ -110,11 +108,11 @@ pub struct ListOptions {
 pub struct ExtendOptions {
     /// The folder of the volume
     pub path: PathBuf,
-    /// So many more, in folders of its own below PATH
+    /// Add N I/O servers, in folders below PATH
     #[arg(long, value_name = "N", group = "servers")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=WIDTH_MAX as i64))]
     pub io_servers: Option<u32>,
-    /// One more in this folder (repeat); one that does not exist, or is empty
+    /// Add an I/O server in this folder, which must be empty or not exist (repeat)
     #[arg(long, value_name = "DIR", group = "servers")]
     pub io_server: Vec<PathBuf>,
 }
@@ -122,16 +120,16 @@ pub struct ExtendOptions {
 /// `gannet volume check`.
 #[derive(Debug, Args)]
 pub struct CheckOptions {
-    /// The folder of a volume that nobody serves, or the URL of one that is served
+    /// The folder of a volume that is not served, or the URL of one that is
     #[arg(value_name = "PATH|URL", value_parser = location_parser())]
     pub volume: Location,
-    /// Remove objects that belong to no file; by URL for root and the volume's owner
+    /// Remove objects that belong to no file; with a URL, only root and the volume's owner may
     #[arg(long)]
     pub repair: bool,
-    /// Only list the files that have lost bytes with the disk of an I/O server; exits with 1 if there are any
+    /// Only list the files that lost bytes with the disk of an I/O server; the exit status is 1 if there are any
     #[arg(long, conflicts_with = "repair")]
     pub lost: bool,
-    /// Talking to the server.
+    /// Options of the connection.
     #[command(flatten)]
     pub client: ClientOptions,
 }
@@ -146,31 +144,31 @@ pub struct NewKeyOptions {
 /// `gannet volume stripes`.
 #[derive(Debug, Args)]
 pub struct StripesOptions {
-    /// A file or directory on a volume, or a file that is to be made
+    /// A file or directory on a volume, or the name of a file to make
     #[arg(value_name = "URL", value_parser = url_parser())]
     pub url: Url,
-    /// Bytes of a new file that go to one I/O server before the next one's turn
+    /// Write SIZE bytes of a new file to one I/O server before the next
     #[arg(long, value_name = "SIZE", value_parser = unit_parser())]
     pub unit: Option<u32>,
-    /// I/O servers that a new file is striped over; 0 for all
+    /// Stripe each new file over N I/O servers; 0 is all
     #[arg(long, visible_alias = "count", value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=WIDTH_MAX as i64))]
     pub width: Option<u32>,
-    /// The I/O server with the first stripe of each new file; without it they take turns
+    /// Begin each new file on I/O server N [default: each in turn]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..WIDTH_MAX as i64))]
     pub first: Option<u32>,
-    /// The I/O servers of a new file themselves, by their numbers, in the order of its stripes: 3,0,2
+    /// Stripe new files over these I/O servers, in this order: 3,0,2
     #[arg(long, value_name = "N,...", value_delimiter = ',', num_args = 1)]
     #[arg(conflicts_with_all = ["width", "first"])]
     #[arg(value_parser = clap::value_parser!(u32).range(0..WIDTH_MAX as i64))]
     pub servers: Vec<u32>,
-    /// Leave it to the volume again
+    /// Use the volume's stripes again for new files of the directory
     #[arg(long, conflicts_with_all = ["unit", "width", "first", "servers"])]
     pub default: bool,
-    /// One JSON object
-    #[arg(long)]
+    /// Print one JSON object
+    #[arg(long, help_heading = "Output")]
     pub json: bool,
-    /// Talking to the server.
+    /// Options of the connection.
     #[command(flatten)]
     pub client: ClientOptions,
 }
