@@ -188,7 +188,7 @@ fn parsed<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Listen>, D::Err
 fn sync_metadata<'de, D: Deserializer<'de>>(source: D) -> Result<(), D::Error> {
     bool::deserialize(source)?;
     Err(D::Error::custom(
-        "`sync_metadata` is no key any more, metadata is durable before the reply by default: remove it, or write \
+        "`sync_metadata` is not a key any more, metadata is durable before the reply by default: remove it, or write \
          `async_metadata = true` to give durability up for speed",
     ))
 }
@@ -272,7 +272,10 @@ impl Config {
         let has_path = |export: &ExportConfig| !export.path.as_os_str().is_empty();
         if let Root::Volume(path) = root {
             if let Some(index) = position(has_path) {
-                return Err((index, String::from("`path`: all exports are of the volume")));
+                return Err((
+                    index,
+                    String::from("`path`: with --volume, exports have no path"),
+                ));
             }
             for export in &mut self.export {
                 export.path = path.to_path_buf();
@@ -291,7 +294,7 @@ impl Config {
         }
         if let Root::Directory(path) = root {
             if let Some(index) = position(|export| export.name == "/") {
-                let what = "`name` = \"/\" is the PATH of the command line already";
+                let what = "`name` = \"/\" is taken by the PATH of the command line";
                 return Err((index, String::from(what)));
             }
             self.export.push(ExportConfig::of(path));
@@ -324,7 +327,7 @@ impl Config {
                 return Err((index, format!("`name` = {:?} is used twice", export.name)));
             }
             if export.rule.iter().any(|rule| rule.clients.is_empty()) {
-                let what = "[[export.rule]] needs `clients`, the networks that it is for";
+                let what = "[[export.rule]] needs `clients`, the networks it applies to";
                 return Err((index, String::from(what)));
             }
             let mut seen = BTreeSet::new();

@@ -33,9 +33,9 @@ pub fn run(options: &DumpOptions) -> Result<(), Failure> {
         DumpError::Output(error) => Failure::new("cannot write the output", error),
         DumpError::Capture(error) => {
             let hint = match &error {
-                CaptureError::Format => "captures are made with `tcpdump -w FILE`",
-                CaptureError::Input(_) => "is it a file?",
-                _ => "all before it was shown",
+                CaptureError::Format => "make captures with `tcpdump -w FILE`",
+                CaptureError::Input(_) => "check that it is a file",
+                _ => "everything before it was printed",
             };
             Failure::new(format!("cannot read {name}"), error).hint(hint)
         }

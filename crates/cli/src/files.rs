@@ -93,7 +93,7 @@ async fn ls_url(
         if depth == DEPTH_MAX {
             return Err(Failure::new(
                 format!("cannot list {url}"),
-                "too many directories below each other",
+                "directories are nested too deeply",
             ));
         }
         let below = entries
@@ -224,7 +224,7 @@ pub fn mv(options: &MvOptions) -> Result<(), Failure> {
     if let Some(source) = sources.iter().find(|source| !source.is_same_server(target)) {
         return Err(Failure::usage(
             format!("cannot move {source} to {target}"),
-            "they are on different servers or ways",
+            "they are on different servers or transports",
         )
         .hint("copy with `gannet cp -r`, then remove"));
     }
@@ -322,7 +322,7 @@ fn bounded(files: u64) -> Option<u64> {
 async fn usage(runtime: &Handle, url: &Url, client: &ClientOptions) -> Result<Usage, Failure> {
     with_session(runtime, url, client, async |session| {
         let usage = session.files().usage(&session.path_of(url)).await;
-        let usage = usage.explain(|| format!("cannot ask about {url}"))?;
+        let usage = usage.explain(|| format!("cannot query {url}"))?;
         Ok(Usage {
             url: url.to_string(),
             total_bytes: usage.bytes_total,

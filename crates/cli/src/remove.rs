@@ -19,7 +19,7 @@ use std::rc::Rc;
 /// Something cannot be removed.
 pub(crate) fn run(options: &RmOptions) -> Result<(), Failure> {
     session::run(async |runtime| {
-        let mut signals = Signals::install().explain(|| String::from("cannot remove anything"))?;
+        let mut signals = Signals::install().explain(|| String::from("cannot handle signals"))?;
         let is_quiet = options.quiet || !options.recursive;
         let progress = Rc::new(Progress::new(Work::Remove, is_quiet));
         let removal = each(&options.urls, async |url| {
@@ -30,7 +30,7 @@ pub(crate) fn run(options: &RmOptions) -> Result<(), Failure> {
             removed = removal => removed,
             signal = signals.next() => {
                 let why = format!("interrupted by {signal}");
-                Err(Failure::new("not everything is removed", why))
+                Err(Failure::new("the removal is not complete", why))
             }
         };
         progress.finish();

@@ -32,7 +32,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.path) {
-            tracing::warn!(path = %self.path.display(), %error, "the scratch directory is left behind");
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove the scratch directory");
         }
     }
 }

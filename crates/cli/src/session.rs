@@ -241,8 +241,8 @@ fn silence_max(options: &ClientOptions, patience: Patience) -> Option<Duration> 
 
 fn silence_failure(what: String, max: Duration) -> Failure {
     let seconds = max.as_secs_f64();
-    Failure::new(what, format!("no answer for {seconds} s"))
-        .hint("see whether the server runs; --timeout SECONDS says how long to wait")
+    Failure::new(what, format!("no reply for {seconds} s"))
+        .hint("check that the server runs; --timeout SECONDS sets the limit")
 }
 
 /// Runs a command's `work` on this thread.

@@ -174,7 +174,7 @@ impl<V: Visitor> Walk<V> {
             let entered = match depth {
                 DEPTH_MAX.. => Err(Failure::new(
                     format!("cannot enter {}", visitor.name(&object)),
-                    "too many directories below each other",
+                    "directories are nested too deeply",
                 )),
                 _ => visitor.enter(object).await,
             };

@@ -33,7 +33,7 @@ pub enum ConnectError {
     #[error("cannot mount: {0}")]
     Mount(gannet_nfs::client::Error),
     /// The server answers, and exports nothing that holds the URL's path: what it exports.
-    #[error("no export holds this path")]
+    #[error("no export contains this path")]
     NoExport(Vec<Vec<u8>>),
     /// A `gannet://` URL needs the key of its volume.
     #[error("the volume's key is missing")]

@@ -33,7 +33,7 @@ pub enum KeyError {
     #[error("{0}")]
     File(#[from] io::Error),
     /// Everybody can read it.
-    #[error("everybody can read it")]
+    #[error("every user can read it")]
     Public,
     /// It is no key.
     #[error("{0}")]
@@ -66,7 +66,7 @@ impl ClientKey {
     /// Reads a key file.
     ///
     /// # Errors
-    /// There is none, it is no key, or everybody can read it.
+    /// There is none, it is no key, or every user can read it.
     pub fn load(path: &Path) -> Result<ClientKey, KeyError> {
         let file = std::fs::File::open(path)?;
         if file.metadata()?.mode() & 0o007 != 0 {

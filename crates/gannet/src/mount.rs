@@ -109,10 +109,10 @@ pub enum MountError {
     #[error("it is not a directory")]
     NotADirectory,
     /// [`Locks::Shared`] was asked for, and an NFS server keeps no locks for its clients here.
-    #[error("an NFS server keeps no file locks for Gannet")]
+    #[error("file locks over NFS are not supported")]
     NoSharedLocks,
     /// The server does not say how long names may be.
-    #[error("cannot ask for the limits of names: {0}")]
+    #[error("cannot query the limits of names: {0}")]
     Limits(gannet_nfs::client::Error),
     /// The local directory or FUSE cannot be used.
     #[error(transparent)]

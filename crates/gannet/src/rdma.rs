@@ -85,7 +85,7 @@ pub enum RdmaError {
     #[error("not accepted: {0}")]
     Post(#[from] PostError),
     /// Messages are no longer than [`AdapterOptions::message_max`].
-    #[error("a message of {len} bytes: at most {max} are possible")]
+    #[error("a message of {len} bytes is longer than the maximum of {max}")]
     Message {
         /// Its bytes.
         len: usize,
@@ -96,7 +96,7 @@ pub enum RdmaError {
     #[error("cannot register memory: {0}")]
     Register(#[from] RegisterError),
     /// The memory is gone: the adapter could not take its registration back.
-    #[error("the memory is lost to the adapter")]
+    #[error("the adapter has kept the memory")]
     Lost,
     /// A file was not sent, or not to its end.
     #[error(transparent)]
@@ -235,7 +235,7 @@ impl Core for Device {
                 }
             };
             if timeout(&self.runtime, FAREWELL_MAX, drained).await.is_err() {
-                tracing::debug!("some connections did not end in time and are cut");
+                tracing::debug!("some connections did not drain in time: aborting them");
             }
         })
     }

@@ -118,7 +118,7 @@ impl Volume {
     /// The clients' key, from the file that was made with the volume.
     ///
     /// # Errors
-    /// There is none, it is no key, or everybody can read it.
+    /// There is none, it is no key, or every user can read it.
     pub fn client_key(&self) -> Result<ClientKey, KeyError> {
         ClientKey::load(&self.path.join(CLIENT_KEY_FILE))
     }

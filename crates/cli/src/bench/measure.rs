@@ -32,7 +32,7 @@ pub fn check_records((records, size): (&[u64], u64), is_volume: bool) -> Result<
     let longest = records.iter().copied().max().unwrap_or(0);
     if longest > size {
         let (size, record) = (size::human(size), size::human(longest));
-        let why = format!("a file of {size} has no record of {record}");
+        let why = format!("a file of {size} bytes holds no record of {record} bytes");
         return Err(Failure::usage("--size is too small", why).hint("make it larger"));
     }
     let max = u64::from(gannet_vfs::limits::TRANSFER_MAX);
@@ -95,13 +95,13 @@ pub fn in_folder<T>(
         };
         tokio::select! {
             removed = removing => removed,
-            () = too_late => Err(Failure::new("it takes too long", "interrupted")),
+            () = too_late => Err(Failure::new("cannot remove the benchmark's files", "interrupted")),
         }
     });
     match (done, removed) {
         (Ok(done), Ok(())) => Ok(done),
         (Err(failure), Err(_)) if interrupt.check().is_err() => {
-            Err(failure.hint(format!("{folder} may be left behind: remove it")))
+            Err(failure.hint(format!("remove {folder} if it is still there")))
         }
         (Err(failure), _) | (Ok(_), Err(failure)) => Err(failure),
     }

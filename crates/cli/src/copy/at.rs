@@ -43,7 +43,7 @@ impl At {
         let bytes = name.as_bytes();
         if matches!(bytes, b"" | b"." | b"..") || bytes.iter().any(|byte| matches!(byte, 0 | b'/'))
         {
-            let why = "a name that cannot be one of a file";
+            let why = "it is not a valid file name";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         Ok(At {

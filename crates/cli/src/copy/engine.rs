@@ -342,7 +342,7 @@ impl Copier {
                 what(),
                 format!("it differs from {} at byte {offset}", job.source),
             )
-            .hint("copy it again; if it differs again, look at the disks and the memory")),
+            .hint("copy it again; if it differs again, check the disks and the memory")),
         }
     }
 }

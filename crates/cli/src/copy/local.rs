@@ -325,8 +325,7 @@ pub(super) fn next_data(file: &File, from: u64, end: u64) -> io::Result<Option<(
 pub(super) fn open_sized(at: &At, size: u64) -> io::Result<File> {
     let file = open(at)?;
     if size == 0 && read(&file, 0, &mut [0])? > 0 {
-        let why =
-            "it has more than its length says, as files in /proc have: copy it elsewhere first";
+        let why = "it has more data than its size says, as files in /proc do: copy it to a regular file first";
         return Err(io::Error::other(why));
     }
     Ok(file)

@@ -325,7 +325,7 @@ async fn parent_of(
     kind: Kind,
 ) -> Result<(Place, OsString), Failure> {
     let what = || format!("cannot copy to {target}");
-    let name = name_of(target).ok_or_else(|| Failure::new(what(), "it is not a name"))?;
+    let name = name_of(target).ok_or_else(|| Failure::new(what(), "it has no file name"))?;
     if ends_with_slash(target) && kind != Kind::Directory {
         return Err(Failure::new(what(), "there is no such directory"));
     }
@@ -340,7 +340,7 @@ async fn parent_of(
             let (_, above) = url
                 .path
                 .split_last()
-                .ok_or_else(|| Failure::new(what(), "it is not a name"))?;
+                .ok_or_else(|| Failure::new(what(), "it has no file name"))?;
             Location::Remote(url.with_path(above.to_vec()))
         }
     };

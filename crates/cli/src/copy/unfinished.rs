@@ -44,7 +44,7 @@ impl Temporary {
     async fn remove(&self) {
         let objects = self.session.objects();
         if let Err(error) = objects.remove(&self.directory, &self.name).await {
-            tracing::debug!(name = %printable(&self.name), %error, "an unfinished file is left");
+            tracing::debug!(name = %printable(&self.name), %error, "cannot remove an unfinished file");
         }
     }
 }
@@ -71,7 +71,9 @@ impl Temporaries {
             }
         };
         if timeout(runtime, REMOVAL_MAX, removals).await.is_err() {
-            tracing::warn!("files named .gannet-cp-* may be left on the server");
+            tracing::warn!(
+                "the server did not reply in time: remove files named .gannet-cp-* by hand"
+            );
         }
     }
 }
@@ -190,7 +192,8 @@ impl Unfinished {
             Ok(file) => file,
             Err(error) => {
                 temporaries.forget(number);
-                let hint = "a file is copied beside its target first, so its directory must take new files";
+                let hint =
+                    "cp makes a temporary file beside the target: allow new files in its directory";
                 return Err(Failure::new(what(), &error).hint_if(is_denied(&error), hint));
             }
         };
@@ -252,7 +255,7 @@ impl Unfinished {
 
     /// Gives it its name, in place of what has that.
     pub(crate) async fn complete(self) -> Result<(), Failure> {
-        let what = || format!("cannot put {} in its place", self.shown);
+        let what = || format!("cannot rename the temporary file to {}", self.shown);
         match &self.file {
             UnfinishedFile::Local(runtime, file) => {
                 let file = Arc::clone(file);

@@ -53,7 +53,7 @@ impl Server {
                 .split_whitespace()
                 .find_map(|word| word.strip_prefix(name));
             word.map(str::to_owned)
-                .ok_or_else(|| Failure::new(what(), "its ready line makes no sense"))
+                .ok_or_else(|| Failure::new(what(), "its ready line has no addresses"))
         };
         server.tcp = address("nfs-tcp=")?;
         server.rdma = address("nfs-rdma=")?;
@@ -68,7 +68,7 @@ impl Server {
                 return Ok(line);
             }
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(Failure::new("the server ended at once", status));
+                return Err(Failure::new("the server ended before it was ready", status));
             }
             std::thread::sleep(POLL_PAUSE);
         }
@@ -88,9 +88,9 @@ impl Server {
     /// # Errors
     /// It does not end in time, or not with 0.
     pub(super) fn stop(mut self) -> Result<(), Failure> {
-        let what = "the server did not end well";
+        let what = "cannot stop the server";
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or_else(|| Failure::new(what, "it has no process number"))?;
+        let pid = pid.ok_or_else(|| Failure::new(what, "its process ID is out of range"))?;
         kill_process(pid, Signal::TERM).explain(|| what.to_owned())?;
         let started = Instant::now();
         while started.elapsed() < END_MAX {
@@ -100,7 +100,7 @@ impl Server {
                 None => std::thread::sleep(POLL_PAUSE),
             }
         }
-        Err(Failure::new(what, "it does not react to SIGTERM"))
+        Err(Failure::new(what, "it does not end after SIGTERM"))
     }
 }
 

@@ -148,10 +148,10 @@ fn cached_reads() -> Finding {
     let mut bytes = [0; 64];
     let mut slices = [IoSliceMut::new(&mut bytes)];
     match rustix::io::preadv2(&file, &mut slices, 0, ReadWriteFlags::NOWAIT) {
-        Ok(_) | Err(Errno::AGAIN) => Finding::ok(WHAT, "answered without a thread hop"),
+        Ok(_) | Err(Errno::AGAIN) => Finding::ok(WHAT, "answered without a switch of threads"),
         Err(error) => Finding::warn(
             WHAT,
-            format!("this file system cannot tell what is cached: {error}"),
+            format!("this file system does not support RWF_NOWAIT: {error}"),
             "export from ext4, XFS, Btrfs or tmpfs; elsewhere every read goes to a thread pool",
         ),
     }
@@ -165,12 +165,12 @@ fn identity(status: &str) -> Finding {
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .unwrap_or(0);
     if effective & CAPABILITIES == CAPABILITIES {
-        return Finding::ok(WHAT, "a server here acts as each of its callers");
+        return Finding::ok(WHAT, "a server here does each operation as its caller");
     }
     let user = rustix::process::geteuid().as_raw();
     Finding::warn(
         WHAT,
-        format!("a server here does everything as user {user}"),
+        format!("a server here does every operation as user {user}"),
         "serve as root to serve several users",
     )
 }
@@ -252,7 +252,7 @@ fn devices() -> Finding {
     Finding::ok(
         WHAT,
         format!(
-            "{}: not driven by this version, which uses its software RNIC over TCP",
+            "{}: not used; this version has a software RNIC over TCP",
             names.join(", ")
         ),
     )

@@ -103,7 +103,7 @@ pub fn run(options: &DoctorOptions) -> Result<(), Failure> {
     }
     let checks = if failed == 1 { "check" } else { "checks" };
     Err(Failure::new(
-        "this will not work as it is",
+        "the diagnosis found problems",
         format!("{failed} {checks} failed"),
     )
     .hint("the lines marked FAIL say what to do"))

@@ -23,7 +23,7 @@ pub(super) async fn findings(runtime: &Handle, url: &Url, options: &ClientOption
     let took = runtime.now().duration_since(start);
     let mut findings = vec![Finding::ok(
         "server",
-        format!("{url} is mounted after {:.1} ms", took.as_secs_f64() * 1e3),
+        format!("mounted {url} in {:.1} ms", took.as_secs_f64() * 1e3),
     )];
     let called = round_trip(runtime, &session).await;
     findings.push(called.unwrap_or_else(|failure| failed(&failure)));
@@ -56,7 +56,7 @@ async fn io_servers(runtime: &Handle, url: &Url, options: &ClientOptions) -> Vec
         match reached {
             Ok(address) => Finding::ok("I/O server", format!("{number} answers at {address}")),
             Err(failure) => failed(&failure.hint(
-                "see whether it runs, and whether a firewall stands between: docs/volumes.md",
+                "check that it runs and that no firewall blocks its port; see docs/volumes.md",
             )),
         }
     });

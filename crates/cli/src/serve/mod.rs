@@ -156,7 +156,7 @@ async fn supervise(
     let mut failed = None;
     let ended_early = tokio::select! {
         name = signals.next() => {
-            tracing::info!(signal = name, "stopping: calls under way are answered first");
+            tracing::info!(signal = name, "stopping: replying to calls in progress first");
             false
         }
         why = failing => {

@@ -58,8 +58,10 @@ impl Settings {
     pub(super) fn resolve(options: &ServeOptions) -> Result<Settings, Failure> {
         if options.sync_metadata {
             let why = "metadata is durable before the reply by default";
-            return Err(Failure::usage("--sync-metadata is no option any more", why)
-                .hint("leave it out; --async-metadata gives durability up for speed"));
+            return Err(
+                Failure::usage("--sync-metadata is not an option any more", why)
+                    .hint("leave it out; --async-metadata replies before metadata is durable"),
+            );
         }
         let root = match (&options.volume, &options.path) {
             (Some(volume), _) => Root::Volume(volume),
@@ -124,8 +126,10 @@ impl Settings {
             return Ok(());
         }
         if self.volume.is_none() {
-            return Err(Failure::usage("nothing to do", "both transports are off")
-                .hint("leave --nfs-tcp or --nfs-rdma on"));
+            return Err(
+                Failure::usage("nothing to serve", "both transports are off")
+                    .hint("leave --nfs-tcp or --nfs-rdma on"),
+            );
         }
         let rules = [
             (!options.allow.is_empty(), "--allow"),
@@ -135,8 +139,8 @@ impl Settings {
         ];
         match rules.into_iter().find(|(is_given, _)| *is_given) {
             Some((_, option)) => {
-                let what = format!("{option} would change nothing");
-                let why = "it is a rule of NFS, which a volume does not serve by itself";
+                let what = format!("{option} has no effect");
+                let why = "it is a rule of NFS, and NFS is off";
                 Err(Failure::usage(what, why).hint("add --nfs-tcp ADDR, --nfs-rdma ADDR, or both"))
             }
             None => Ok(()),
@@ -168,7 +172,7 @@ impl Settings {
             return Ok(());
         };
         let what = format!("cannot serve {} at {address}", open.name);
-        let why = "nothing says which clients may use it";
+        let why = "the export has no list of clients";
         Err(Failure::usage(what, why).hint(
             "name them: --allow 192.0.2.0/24, or `clients` of the export; --allow 0.0.0.0/0 is everybody; \
              or listen at 127.0.0.1",
@@ -233,7 +237,7 @@ impl Settings {
             if export.networks().any(|network| network.prefix() == 0) {
                 tracing::warn!(
                     name,
-                    "every host that reaches this machine can mount this export"
+                    "every host that reaches this host can mount the export"
                 );
             }
             let mut rules = export.rule.iter();
@@ -241,7 +245,7 @@ impl Settings {
             if export.squash == SquashConfig::None || rules.any(trusts) {
                 tracing::warn!(
                     name,
-                    "root of its clients is root here: leave --no-root-squash out unless all of them are trusted"
+                    "root of its clients is root here: leave out --no-root-squash unless every client is trusted"
                 );
             }
         }
@@ -309,9 +313,9 @@ fn squash_of(config: SquashConfig) -> Squash {
 fn restrict(mut export: ExportConfig, options: &ServeOptions) -> Result<ExportConfig, Failure> {
     if !options.allow.is_empty() {
         if !export.rule.is_empty() {
-            let what = format!("--allow cannot stand in for the rules of {}", export.name);
+            let what = format!("--allow cannot replace the rules of {}", export.name);
             let why = "the configuration has other rules for some of its clients";
-            return Err(Failure::usage(what, why).hint("write all networks into the configuration"));
+            return Err(Failure::usage(what, why).hint("write all networks to the configuration"));
         }
         export.clients.clone_from(&options.allow);
     }

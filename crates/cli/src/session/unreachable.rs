@@ -20,7 +20,7 @@ pub(super) fn failure(url: &Url, error: ConnectError) -> Failure {
         ConnectError::Volume(error) => {
             let what = format!("cannot use the volume at {}:{}", url.host, url.port);
             Failure::new(what, error).hint(
-                "see whether `gannet serve --volume` runs there, and whether --volume-key is its volume's `client-key`",
+                "check that `gannet serve --volume` runs there and that --volume-key is the `client-key` of its volume",
             )
         }
         other => Failure::new(format!("cannot connect to {}", server_of(url)), other),
@@ -30,25 +30,28 @@ pub(super) fn failure(url: &Url, error: ConnectError) -> Failure {
 fn no_export(url: &Url, paths: &[Vec<u8>]) -> Failure {
     let names = paths.iter().map(|path| path.escape_ascii().to_string());
     let names: Vec<_> = names.collect();
-    Failure::new(format!("cannot mount {url}"), "no export holds this path")
-        .hint(format!("the server exports {}", names.join(", ")))
+    Failure::new(
+        format!("cannot mount {url}"),
+        "no export contains this path",
+    )
+    .hint(format!("the server exports {}", names.join(", ")))
 }
 
 fn connect_failure(url: &Url, error: &Error) -> Failure {
     let what = format!("cannot connect to {}", server_of(url));
     let failure = match error {
         Error::Call(CallError::TimedOut) => {
-            let why = "the connection ended without an answer, or none came in time";
+            let why = "the connection ended without a reply, or the reply was late";
             Failure::new(what, why)
         }
         error => Failure::new(what, error),
     };
     match (error, url.scheme) {
         (Error::Call(CallError::NotConnected(_) | CallError::TimedOut), Scheme::Tcp) => failure
-            .hint("see whether the server runs and the port is right; `gannet serve` prints it"),
+            .hint("check that the server runs and the port is right; `gannet serve` prints it"),
         (Error::Call(CallError::NotConnected(_) | CallError::TimedOut), Scheme::Rdma) => failure
-            .hint("see whether the server runs and offers RDMA on this port, 20049 by default"),
-        _ => failure.hint("see whether this is an NFSv3 server"),
+            .hint("check that the server runs and offers RDMA on this port, 20049 by default"),
+        _ => failure.hint("check that this is an NFSv3 server"),
     }
 }
 
@@ -56,7 +59,7 @@ fn mount_failure(url: &Url, error: &Error) -> Failure {
     let failure = Failure::new(format!("cannot mount {url}"), error);
     match error {
         Error::Status(Status::Acces | Status::Perm) => {
-            failure.hint("the server does not serve this client: see its --allow or `clients`; with --secure, only ports below 1024")
+            failure.hint("the server refuses this client: check its --allow or `clients`; with --secure it serves only ports below 1024")
         }
         Error::Call(CallError::NotExecuted(_)) => failure.hint(
             "the server does not answer MOUNT on its NFS port: name the port with ?mountport=PORT",

@@ -51,7 +51,7 @@ impl<'a> Notice<'a> {
         let began = i64::try_from(began.as_secs()).unwrap_or(i64::MAX);
         let began = jiff::Timestamp::from_second(began).unwrap_or_default();
         output::report(&format!(
-            "gannet: waiting for {}: {why} since {began} (Ctrl-C stops it; --timeout SECONDS bounds the wait)",
+            "gannet: waiting for {}: {why} since {began} (Ctrl-C stops the command; --timeout SECONDS limits the wait)",
             self.server
         ));
     }
@@ -76,7 +76,7 @@ pub(super) async fn connecting<T>(runtime: &Handle, url: &Url, work: impl Future
     if let Ok(done) = timeout(runtime, TOLD_AFTER, work.as_mut()).await {
         return done;
     }
-    notice.waits(began, "no answer");
+    notice.waits(began, "no reply");
     let done = work.await;
     notice.answered();
     done
@@ -106,7 +106,7 @@ impl Session {
                 Some(volume) => match self.objects().waits_since() {
                     Some(since) if runtime.now() >= since + TOLD_AFTER => {
                         let away = away(volume, GREETING_MAX).await;
-                        let why = away.unwrap_or_else(|| String::from("no answer"));
+                        let why = away.unwrap_or_else(|| String::from("no reply"));
                         notice.waits(since, &why);
                     }
                     _ => notice.answered(),
@@ -115,7 +115,7 @@ impl Session {
                     let asked = runtime.now();
                     let mut answer = pin!(self.ping());
                     if timeout(runtime, TOLD_AFTER, answer.as_mut()).await.is_err() {
-                        notice.waits(asked, "no answer");
+                        notice.waits(asked, "no reply");
                         // Whatever came of it: somebody is there.
                         let _ = answer.await;
                     }

@@ -78,7 +78,7 @@ fn check_folder(path: &Path, options: &CheckOptions) -> Result<(), Failure> {
         if folders.iter().filter(|it| *it == folder).count() > 1 {
             let folder = folder.display();
             note(&format!(
-                "I/O server {number} is not checked: {folder} is the folder of several, on hosts of their own"
+                "I/O server {number} is not checked: several I/O servers, on different hosts, use the path {folder}"
             ))?;
             continue;
         }
@@ -106,7 +106,7 @@ fn check_folder(path: &Path, options: &CheckOptions) -> Result<(), Failure> {
         if let Some(other) = owner.filter(|owner| !owner.is(&own)) {
             let folder = folder.display();
             survey.findings.push(format!(
-                "I/O server {number} is not checked: {folder} is that of {other}"
+                "I/O server {number} is not checked: {folder} belongs to {other}"
             ));
             continue;
         }
@@ -176,7 +176,7 @@ fn look_at_server(
             continue;
         }
         if !entry.file_type()?.is_dir() {
-            let what = format!("I/O server {number}: {} is no object", shown(&entry));
+            let what = format!("I/O server {number}: {} is a foreign file", shown(&entry));
             survey.findings.push(what);
             continue;
         }
@@ -185,7 +185,7 @@ fn look_at_server(
             let found = object.metadata()?;
             let file = file_of(&entry, &object).filter(|_| found.is_file());
             let Some(file) = file else {
-                let what = format!("I/O server {number}: {} is no object", shown(&object));
+                let what = format!("I/O server {number}: {} is a foreign file", shown(&object));
                 survey.findings.push(what);
                 continue;
             };
@@ -252,11 +252,11 @@ fn report_orphans(
                 )
             }
             Some(OrphanStatus::NeverMade) => format!(
-                "{what} is of no file that the manager ever made: not removed, the metadata may be an old copy"
+                "{what} belongs to a file that the manager never made: not removed, the metadata may be an old copy"
             ),
             Some(OrphanStatus::Recent) => {
                 note(&format!(
-                    "{what} belongs to no file, and was written to less than five minutes ago: not removed yet"
+                    "{what} belongs to no file, and was written less than five minutes ago: not removed yet"
                 ))?;
                 continue;
             }
@@ -289,7 +289,7 @@ fn file_of(folder: &DirEntry, object: &DirEntry) -> Option<u64> {
 
 /// The disks that were lost.
 fn losses(metadata: &dyn MetaStore) -> Result<BTreeMap<u32, Loss>, Failure> {
-    let what = || String::from("cannot tell which disks were lost");
+    let what = || String::from("cannot read which disks were lost");
     let mut losses = Ok(BTreeMap::new());
     let read = metadata.read(&mut |view| losses = claims::losses(view));
     read.explain(what)?;
@@ -348,9 +348,9 @@ pub(super) fn report_lost(paths: Vec<String>) -> Result<(), Failure> {
     match paths.len() {
         0 => Ok(()),
         count => {
-            let why = format!("{count} names of files that have lost bytes");
-            let hint = "remove these files, or copy them there again";
-            Err(Failure::new("the volume is not whole", why).hint(hint))
+            let why = format!("{count} names of files with lost bytes");
+            let hint = "remove these files, or copy them to the volume again";
+            Err(Failure::new("the volume has lost data", why).hint(hint))
         }
     }
 }
@@ -360,7 +360,7 @@ fn look_at_files(survey: &mut Survey, objects: &Objects, lost: &Lost) -> Result<
     let mut lacking: BTreeMap<u32, usize> = BTreeMap::new();
     for (id, numbers) in lost {
         let what = format!(
-            "file {}: bytes of it were on disks of I/O servers {numbers:?} that were lost",
+            "file {}: it lost bytes with the disks of I/O servers {numbers:?}",
             id.0
         );
         survey.findings.push(what);
@@ -389,7 +389,7 @@ fn look_at_files(survey: &mut Survey, objects: &Objects, lost: &Lost) -> Result<
             if is_missing && size > start {
                 *lacking.entry(number).or_default() += 1;
                 note(&format!(
-                    "file {}: no object on I/O server {number}, and {size} bytes in all: a hole, or lost",
+                    "file {}: no object on I/O server {number}, and {size} bytes in all: a hole, or lost data",
                     id.0
                 ))?;
             }
@@ -405,7 +405,7 @@ fn look_at_files(survey: &mut Survey, objects: &Objects, lost: &Lost) -> Result<
     match survey.intents.len() {
         0 => Ok(()),
         count => note(&format!(
-            "{count} removals and truncations are still to be done at I/O servers, or once more: they are when the volume is served"
+            "{count} removals and truncations are pending at I/O servers: the manager does them when the volume is served"
         )),
     }
 }
@@ -439,8 +439,8 @@ pub(super) fn conclude(findings: &[String], looked: &str, repaired: usize) -> Re
     match count - repaired {
         0 => Ok(()),
         left => {
-            let failure = Failure::new("the volume is not sound", format!("{left} findings"));
-            Err(failure.hint("docs/volumes.md says what they mean, and what --repair does"))
+            let failure = Failure::new("the volume has faults", format!("{left} findings"));
+            Err(failure.hint("docs/volumes.md explains the findings and --repair"))
         }
     }
 }

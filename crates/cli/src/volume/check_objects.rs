@@ -79,9 +79,8 @@ impl Compared {
             }) => {
                 self.lost_below.insert(number, lost_below);
                 if foreign_files > 0 {
-                    let what = format!(
-                        "I/O server {number}: {foreign_files} names in its folder are no object's"
-                    );
+                    let what =
+                        format!("I/O server {number}: {foreign_files} foreign files in its folder");
                     self.findings.push(what);
                 }
                 Some(objects)
@@ -129,7 +128,7 @@ impl Compared {
                         self.repaired += 1;
                     }
                     OrphanStatus::NeverMade => self.findings.push(format!(
-                        "{what} is of no file that the manager ever made: not removed, the metadata may be an old copy"
+                        "{what} belongs to a file that the manager never made: not removed, the metadata may be an old copy"
                     )),
                     OrphanStatus::Named => self.findings.push(format!(
                         "{what} belongs to no file that can be found, but has a name: not removed, the metadata is damaged"
@@ -195,13 +194,13 @@ impl Compared {
             if self.lost_below.get(&server).is_some_and(|it| file < *it) {
                 self.lost.insert(file);
                 self.findings.push(format!(
-                    "file {file}: {len} of its {size} bytes were on a disk of I/O server {server} that was lost"
+                    "file {file}: it lost {len} of its {size} bytes with a disk of I/O server {server}"
                 ));
                 continue;
             }
             *lacking.entry(server).or_default() += 1;
             let told = note(&format!(
-                "file {file}: no object on I/O server {server} for {len} of its {size} bytes: never written (a hole), or lost; they read as zeros"
+                "file {file}: no object on I/O server {server} for {len} of its {size} bytes: a hole, or lost data; they read as zeros"
             ));
             if told.is_err() {
                 return Err(Status::Io);
@@ -280,7 +279,7 @@ async fn list(volume: &VolumeFs, number: u32) -> Result<Listed, String> {
         let page = volume.objects(number, at).await;
         let page = page.map_err(|error| error.to_string())?;
         if (page.next.folder, page.next.cookie) == (at.folder, at.cookie) {
-            return Err(String::from("its list does not go on"));
+            return Err(String::from("the list does not advance"));
         }
         foreign_files += u64::from(page.foreign_files);
         lost_below = page.lost_below;

@@ -8,7 +8,7 @@ use gannet_volume::io_server::OWNER_FILE;
 use std::io;
 use std::path::Path;
 
-const FROM_BACKUP: &str = "put it and metadata.journal back from a backup, both of the same time";
+const FROM_BACKUP: &str = "restore it and metadata.journal from the same backup";
 
 /// Why something of the volume at `volume` is not done.
 pub(crate) fn explain(volume: &Path, error: VolumeError) -> Failure {
@@ -24,8 +24,12 @@ pub(crate) fn explain(volume: &Path, error: VolumeError) -> Failure {
             failure.hint_if(is_none, "make one with `gannet volume create PATH`")
         }
         VolumeError::NoMetadata(path) => {
-            let wrong = if path.exists() { "no file" } else { "missing" };
-            let why = format!("its metadata {} is {wrong}", path.display());
+            let wrong = if path.exists() {
+                "is not a file"
+            } else {
+                "is missing"
+            };
+            let why = format!("its metadata {} {wrong}", path.display());
             Failure::new(opening(), why).hint(FROM_BACKUP)
         }
         VolumeError::ServedElsewhere => {
@@ -35,26 +39,24 @@ pub(crate) fn explain(volume: &Path, error: VolumeError) -> Failure {
         VolumeError::Metadata(error) if error.is_other_format() => Failure::new(opening(), error),
         VolumeError::Metadata(error) => {
             let way_out = match error.is_disk_full() {
-                true => "make room on its disk: nothing is lost",
+                true => "free space on its disk; no data is lost",
                 false if error.is_damage() => {
-                    "`gannet volume check` lists what is damaged; put metadata and metadata.journal back from a backup, both of the same time"
+                    "`gannet volume check` lists the damage; restore metadata and metadata.journal from the same backup"
                 }
                 false => {
-                    "if it is damaged or lost, put metadata and metadata.journal back from a backup, both of the same time"
+                    "if it is damaged or lost, restore metadata and metadata.journal from the same backup"
                 }
             };
             Failure::new(opening(), error).hint(way_out)
         }
         VolumeError::FewerIoServers { noted, named } => {
             let why = format!("it has had {noted} I/O servers, and volume.toml names {named}");
-            Failure::new(serving(), why).hint("put the missing [[io_server]] back")
+            Failure::new(serving(), why).hint("add the missing [[io_server]] again")
         }
         error @ VolumeError::Description { .. } => Failure::new(opening(), error),
         VolumeError::Start(error) => Failure::new(serving(), error),
         VolumeError::Manager(error) => Failure::new(serving(), error),
-        VolumeError::Note(error) => {
-            Failure::new("cannot note which I/O servers have folders", error)
-        }
+        VolumeError::Note(error) => Failure::new("cannot record which I/O servers exist", error),
         other => explain_making(other),
     }
 }
@@ -77,7 +79,7 @@ fn explain_making(error: VolumeError) -> Failure {
         }
         VolumeError::Nested(folder) => {
             let what = format!("cannot put an I/O server into {}", folder.display());
-            let why = "the volume or another of its I/O servers is there";
+            let why = "the volume or another of its I/O servers uses it";
             Failure::new(what, why).hint("give each a folder of its own")
         }
         VolumeError::Unwritable(text) => {
@@ -102,7 +104,7 @@ fn explain_making(error: VolumeError) -> Failure {
 fn explain_secret(file: &Path, why: SecretError) -> Failure {
     let hint = match &why {
         SecretError::File(_) => Some(String::from(
-            "put it back from a backup, or copy it from another host of the volume",
+            "restore it from a backup, or copy it from another host of the volume",
         )),
         SecretError::Public => Some(format!("run `chmod 600 {}`", file.display())),
         _ => None,
@@ -120,11 +122,11 @@ fn explain_serving(error: VolumeError) -> Failure {
     let starting = |number| format!("cannot start I/O server {number}");
     match error {
         VolumeError::NoSuchIoServer { number, count } => {
-            let why = format!("the volume has {count}, with numbers from 0 on");
+            let why = format!("the volume has {count}, numbered from 0");
             Failure::usage(format!("cannot run I/O server {number}"), why)
         }
         VolumeError::LostElsewhere(number) => {
-            let what = format!("cannot give up the disk of I/O server {number}");
+            let what = format!("cannot mark the disk of I/O server {number} as lost");
             Failure::usage(what, "this process does not run that server")
         }
         error @ VolumeError::NoManagerAddress => {
@@ -133,8 +135,8 @@ fn explain_serving(error: VolumeError) -> Failure {
         }
         VolumeError::Descriptors(error) => Failure::new("cannot start the I/O servers", error),
         VolumeError::FolderLocked { number, folder } => {
-            let why = format!("a server serves its folder {} already", folder.display());
-            let hint = "stop that one first; each I/O server of a host needs a folder of its own";
+            let why = format!("another process serves its folder {}", folder.display());
+            let hint = "stop that process; each I/O server of a host needs its own folder";
             Failure::new(starting(number), why).hint(hint)
         }
         VolumeError::Folder {
@@ -144,14 +146,14 @@ fn explain_serving(error: VolumeError) -> Failure {
         } => {
             let is_none = why.kind() == io::ErrorKind::NotFound;
             let failure = Failure::new(starting(number), format!("{}: {why}", folder.display()));
-            let hint = "mount its disk; the folder of a new server is yours to make";
+            let hint = "mount its disk; make the folder of a new server first";
             failure.hint_if(is_none, hint)
         }
         VolumeError::Tree { number, why } => Failure::new(starting(number), why),
         VolumeError::OfAnother { folder, owner } => {
             let what = format!("cannot use the folder {}", folder.display());
-            Failure::new(what, format!("it is that of {owner}")).hint(format!(
-                "put the right disk there, or the right folder into volume.toml; if this is the right one, remove its {OWNER_FILE}"
+            Failure::new(what, format!("it belongs to {owner}")).hint(format!(
+                "mount the right disk, or correct the folder in volume.toml; if this is the right folder, remove its {OWNER_FILE}"
             ))
         }
         VolumeError::Claim {
@@ -164,7 +166,7 @@ fn explain_serving(error: VolumeError) -> Failure {
             Failure::new(format!("cannot listen for {role} at {address}"), why)
                 .hint("choose another address with --native ADDRESS:PORT")
         }
-        VolumeError::TermEnded(error) => Failure::new("the manager of the volume ends", error),
+        VolumeError::TermEnded(error) => Failure::new("the manager of the volume stopped", error),
         VolumeError::Ended(error) => Failure::new("a server of the volume ended", error),
         other => Failure::new("cannot use the volume", other),
     }
@@ -176,9 +178,9 @@ fn explain_claim(number: usize, folder: &Path, why: ClaimFailure<VolumeError>) -
     let shown = folder.display();
     match why {
         ClaimFailure::Refused(ClaimError::ServedBefore) => {
-            let why = format!("its folder {shown} is empty, and was served before");
+            let why = format!("its folder {shown} is empty, and it was served before");
             Failure::new(what, why).hint(format!(
-                "mount its disk; if that is lost for good, start it once with --lost-disk {number}: what files had there cannot be read then"
+                "mount its disk; if the disk is lost for good, start once with --lost-disk {number}: the data on it cannot be read then"
             ))
         }
         ClaimFailure::Refused(error @ ClaimError::NotKnown) => {
@@ -187,7 +189,8 @@ fn explain_claim(number: usize, folder: &Path, why: ClaimFailure<VolumeError>) -
         ClaimFailure::NotLost => {
             let what = format!("the disk of I/O server {number} is not lost");
             let why = format!("its folder {shown} is not empty");
-            let hint = "start it without --lost-disk, which is needed once";
+            let hint =
+                "start it without --lost-disk, which is for the first start with an empty folder";
             Failure::usage(what, why).hint(hint)
         }
         error @ ClaimFailure::Changed => {
@@ -195,7 +198,7 @@ fn explain_claim(number: usize, folder: &Path, why: ClaimFailure<VolumeError>) -
                 .hint("start it again, with its disk mounted")
         }
         ClaimFailure::NotNoted(error) => {
-            let what = format!("cannot note that the disk of I/O server {number} is lost");
+            let what = format!("cannot record that the disk of I/O server {number} is lost");
             Failure::new(what, error)
         }
         error => Failure::new(what, error),

@@ -11,7 +11,7 @@ use std::path::Path;
 /// Reads a key file.
 ///
 /// # Errors
-/// There is none, it is no key, or everybody can read it.
+/// There is none, it is no key, or every user can read it.
 pub fn load(path: &Path) -> Result<ClientKey, Failure> {
     ClientKey::load(path).map_err(|error| {
         let hint = match error {
@@ -36,18 +36,18 @@ pub(super) fn run(options: &NewKeyOptions) -> Result<(), Failure> {
         VolumeError::NoMetadata(path) => {
             let folder = path.parent().unwrap_or(&path).display();
             let what = format!("cannot change the client key in {folder}");
-            let hint = "change it where the manager runs, and copy `secret` here";
-            Failure::new(what, "the volume's metadata is not there").hint(hint)
+            let hint = "run this on the host of the manager, and copy `secret` here";
+            Failure::new(what, "the volume's metadata is not in the folder").hint(hint)
         }
         error => explain(&options.path, error),
     })?;
     output::line(&format!("made a new client key: {}", file.display()))?;
     output::line(
-        "restart the servers of the volume: then clients with the old key are refused, and those that are connected must get the new one",
+        "restart the servers of the volume: from then on they refuse the old key, and every client needs the new one",
     )?;
     let apart = volume.description.manager.address.is_some();
     match apart {
-        true => output::line("copy `secret` to the hosts of I/O servers before they are restarted"),
+        true => output::line("copy `secret` to the hosts of I/O servers before the restart"),
         false => Ok(()),
     }
 }

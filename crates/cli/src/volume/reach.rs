@@ -18,7 +18,7 @@ pub(crate) fn settled(
 ) -> Result<ConnectOptions, Failure> {
     let key = options.native.volume_key.as_ref().ok_or_else(|| {
         let what = format!("cannot use the volume at {}:{}", url.host, url.port);
-        let hint = "give --volume-key FILE, or set GANNET_VOLUME_KEY: it is `client-key` in the volume's folder";
+        let hint = "give --volume-key FILE, or set GANNET_VOLUME_KEY: the key is `client-key` in the volume's folder";
         Failure::new(what, "its key is missing").hint(hint)
     })?;
     let classes = options.native.dscp.unwrap_or_default();

@@ -37,7 +37,7 @@ pub(super) fn run(options: &StripesOptions) -> Result<(), Failure> {
         let (volume, caller) = &opened;
         let names: Vec<&[u8]> = url.path.iter().map(Vec::as_slice).collect();
         let record = volume.volume().await;
-        let record = record.explain(|| format!("cannot ask about {url}"))?;
+        let record = record.explain(|| format!("cannot query {url}"))?;
         let found = match volume.resolve(caller, &names).await {
             Err(Status::Noent) if options.changes() => {
                 make(volume, caller, &names, (&record, options)).await?

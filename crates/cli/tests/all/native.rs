@@ -370,7 +370,10 @@ fn roles_end_at_sigterm_and_run_once() {
         fail(&[&words[..], &["--role", role], &rest].concat(), 1)
     };
     let error = role("io-server=1");
-    assert!(error.contains("a server serves its folder"), "{error}");
+    assert!(
+        error.contains("another process serves its folder"),
+        "{error}"
+    );
     let error = role("manager");
     assert!(
         error.contains("another process serves this volume"),
@@ -477,11 +480,11 @@ fn a_check_of_a_served_volume_sees_the_objects_of_all_its_servers() {
     let orphan = "I/O server 1: the object of file 1, 4 bytes, belongs to no file";
     assert!(text.contains(orphan), "{text}");
     assert!(
-        text.contains("no file that the manager ever made"),
+        text.contains("a file that the manager never made"),
         "{text}"
     );
     assert!(
-        text.contains("I/O server 2: 1 names in its folder"),
+        text.contains("I/O server 2: 1 foreign files in its folder"),
         "{text}"
     );
     assert!(text.contains(": 452 findings, 0 repaired"), "{text}");
@@ -565,15 +568,12 @@ fn what_stands_in_the_place_of_an_object_is_told_and_not_followed() {
         String::from_utf8(checked.stdout).unwrap()
     };
     let text = check(&bed.url("/"));
-    assert!(
-        text.contains("3 names in its folder are no object's"),
-        "{text}"
-    );
+    assert!(text.contains("3 foreign files in its folder"), "{text}");
     bed.io_servers[0].take().unwrap().kill();
     bed.manager.take().unwrap().kill();
     let text = check(&bed.volume);
     for object in objects {
-        let told = format!("I/O server 0: {} is no object", object.display());
+        let told = format!("I/O server 0: {} is a foreign file", object.display());
         assert!(text.contains(&told), "{text}");
     }
 }
@@ -617,7 +617,7 @@ fn older_metadata_that_is_put_back_gives_no_file_the_bytes_of_another() {
         &bed.key,
     ];
     let told = String::from_utf8(run(&words).stdout).unwrap();
-    let whose = "32 bytes, is of no file that the manager ever made: not removed";
+    let whose = "32 bytes, belongs to a file that the manager never made: not removed";
     assert!(told.contains(whose), "{told}");
     assert!(told.contains("1 findings, 0 repaired"), "{told}");
 }

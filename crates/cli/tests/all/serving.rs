@@ -410,6 +410,6 @@ fn a_timeout_bounds_the_wait_for_a_server_that_is_gone() {
     let output = copy.wait_with_output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.contains("no answer for 1 s"), "{error}");
+    assert!(error.contains("no reply for 1 s"), "{error}");
     server.kill();
 }

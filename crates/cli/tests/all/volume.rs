@@ -357,8 +357,8 @@ fn a_check_finds_what_was_damaged_and_repairs_orphans() {
     let text = String::from_utf8(output.stdout).unwrap();
     for part in [
         "0000000000000001 belongs to no file\n",
-        "0000000000099977 is of no file that the manager ever made",
-        "notes is no object",
+        "0000000000099977 belongs to a file that the manager never made",
+        "notes is a foreign file",
         ": 3 findings, 0 repaired",
     ] {
         assert!(text.contains(part), "{part}: {text}");
@@ -400,7 +400,7 @@ fn damaged_pages_of_the_metadata_are_told_on_one_line() {
         let output = run(&["volume", "check", &volume, "--log", "error"]);
         let error = String::from_utf8(output.stderr).unwrap();
         assert!(error.lines().count() <= 1, "page {page}: {error}");
-        damaged += usize::from(error.contains("damaged"));
+        damaged += usize::from(error.contains("lists the damage"));
     }
     assert!(damaged > 0, "no page was needed");
 }
@@ -533,7 +533,7 @@ fn disks_that_were_swapped_are_served_by_nobody_and_repaired_by_nobody() {
     let serve_them = ["serve", "--volume", &volume, "--log", "error"];
     let refused = fail(&[&serve_them[..], &NATIVE].concat(), 1);
     assert!(
-        refused.contains("it is that of I/O server 1 of the volume"),
+        refused.contains("it belongs to I/O server 1 of the volume"),
         "{refused}"
     );
     let output = support::run(&["volume", "check", &volume, "--repair"]);

@@ -256,7 +256,7 @@ fn a_wait_for_a_silent_server_is_told_of() {
         let mut lines = BufReader::new(copy.stderr.take().unwrap()).lines();
         let line = lines.next().unwrap().unwrap();
         assert!(
-            line.contains(&format!("waiting for {url}: no answer since 2")),
+            line.contains(&format!("waiting for {url}: no reply since 2")),
             "{line}"
         );
         assert!(

@@ -29,7 +29,7 @@ pub struct Server {
 #[non_exhaustive]
 pub enum ServerError {
     /// Neither a directory nor a volume was named.
-    #[error("no directory is named")]
+    #[error("there is no directory to serve")]
     NoDirectory,
     /// The volume cannot be served.
     #[cfg(feature = "volumes")]
@@ -42,7 +42,7 @@ pub enum ServerError {
     #[error(transparent)]
     Export(#[from] ExportError),
     /// Other machines can reach an address, and no clients are named.
-    #[error("cannot serve at {0}: nothing says which clients may use it")]
+    #[error("cannot serve at {0}: the export has no list of clients")]
     Exposed(SocketAddr),
     /// An address cannot be listened at.
     #[error("cannot listen at {address}: {why}")]

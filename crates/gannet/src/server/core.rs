@@ -58,7 +58,7 @@ async fn serve_stores<V: Vfs>(
             "nfs over tcp",
             Box::pin(async move {
                 if let Err(error) = rpc.serve_tcp(listener).await {
-                    tracing::error!(%error, "nfs over tcp ended");
+                    tracing::error!(%error, "NFS over TCP ended");
                 }
             }),
         );
@@ -79,7 +79,7 @@ async fn serve_stores<V: Vfs>(
     if timeout(runtime, DRAIN_MAX, rpc.drained()).await.is_err() {
         tracing::warn!(
             core = index,
-            "some connections did not end in time and are cut"
+            "some connections did not drain in time: aborting them"
         );
     }
     shared.note_registrations(rpc.registrations().into_iter());
@@ -129,7 +129,7 @@ fn serve_rdma<V: Vfs>(
                 .serve_rdma(provider as Rc<dyn Provider>, options, listener)
                 .await
             {
-                tracing::error!(%error, "nfs over rdma ended");
+                tracing::error!(%error, "NFS over RDMA ended");
             }
         }),
     );

@@ -28,7 +28,7 @@ pub(super) fn watch_memory() -> watch::Receiver<u64> {
     let opened = (paths.iter()).find_map(|path| Some((path, Source::open(path).ok()?)));
     let Some((path, source)) = opened else {
         tracing::info!(
-            "this kernel has no {MACHINE}: caches are given back when they idle, not when memory is short"
+            "this kernel has no {MACHINE}: caches shrink when they are idle, and not when memory is short"
         );
         return receiver;
     };
@@ -37,7 +37,7 @@ pub(super) fn watch_memory() -> watch::Receiver<u64> {
         .name(String::from("memory-pressure"))
         .spawn(move || observe(source, &sender));
     if let Err(error) = watching {
-        tracing::warn!(%error, "memory pressure is not watched");
+        tracing::warn!(%error, "cannot watch memory pressure");
     }
     receiver
 }
@@ -78,7 +78,7 @@ fn observe(mut source: Source, short: &watch::Sender<u64>) {
             }
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(%error, "memory pressure is not watched any more");
+                tracing::warn!(%error, "cannot watch memory pressure any more");
                 return;
             }
         }

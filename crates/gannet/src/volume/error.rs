@@ -81,7 +81,7 @@ pub enum VolumeError {
         why: SecretError,
     },
     /// The volume's metadata is not there: its manager runs on another host, or its file was lost.
-    #[error("the metadata {} is not there", .0.display())]
+    #[error("the metadata {} is missing", .0.display())]
     NoMetadata(PathBuf),
     /// Another process has the metadata open.
     #[error("another process serves the volume")]
@@ -90,7 +90,7 @@ pub enum VolumeError {
     #[error("cannot use the metadata: {0}")]
     Metadata(StoreError),
     /// The metadata cannot take a note of the volume's I/O servers.
-    #[error("cannot note which I/O servers there are: {0}")]
+    #[error("cannot record the I/O servers: {0}")]
     Note(StoreError),
     /// The description names fewer I/O servers than the volume ever had: files lie on all of them.
     #[error("the volume has had {noted} I/O servers, and {named} are named")]
@@ -101,7 +101,7 @@ pub enum VolumeError {
         named: u32,
     },
     /// The volume has no I/O server of this number.
-    #[error("the volume has {count} I/O servers, and none with the number {number}")]
+    #[error("the volume has {count} I/O servers, and no number {number}")]
     NoSuchIoServer {
         /// The number.
         number: usize,
@@ -109,16 +109,16 @@ pub enum VolumeError {
         count: usize,
     },
     /// A disk is said to be lost of an I/O server that this process does not run.
-    #[error("this process does not run I/O server {0}, whose disk is said to be lost")]
+    #[error("cannot mark the disk of I/O server {0} as lost: this process does not run the server")]
     LostElsewhere(usize),
     /// I/O servers are to run without the manager, and nobody says where it is.
-    #[error("nobody says where the manager is")]
+    #[error("the address of the manager is not known")]
     NoManagerAddress,
     /// Files may not be kept open in sufficient number.
     #[error(transparent)]
     Descriptors(OpenError),
     /// Another process serves the folder of an I/O server.
-    #[error("a server serves {} already", folder.display())]
+    #[error("another process serves {}", folder.display())]
     FolderLocked {
         /// The server's number.
         number: usize,
@@ -144,7 +144,7 @@ pub enum VolumeError {
         why: OpenError,
     },
     /// A folder is that of another I/O server.
-    #[error("the folder {} is that of {owner}", folder.display())]
+    #[error("the folder {} belongs to {owner}", folder.display())]
     OfAnother {
         /// The folder.
         folder: PathBuf,
@@ -162,7 +162,7 @@ pub enum VolumeError {
         why: Box<ClaimFailure<VolumeError>>,
     },
     /// The manager cannot be asked about empty folders.
-    #[error("cannot ask the manager: {0}")]
+    #[error("cannot query the manager: {0}")]
     Ask(io::Error),
     /// An address cannot be listened at.
     #[error("cannot listen for {role} at {address}: {why}")]
@@ -181,7 +181,7 @@ pub enum VolumeError {
     #[error("{0}")]
     Manager(ManagerError),
     /// The manager's term is over: it may not serve any more.
-    #[error("the manager of the volume ends: {0}")]
+    #[error("the manager of the volume stopped: {0}")]
     TermEnded(TermError),
     /// A thread of a server ended, for one because it panicked.
     #[error("a server of the volume ended: {0}")]
@@ -220,7 +220,7 @@ pub enum DescriptionError {
     #[error("`unit` must be from {UNIT_MIN} to {UNIT_MAX} bytes")]
     Unit,
     /// Files cannot be striped over so many I/O servers.
-    #[error("`width` is more than its I/O servers")]
+    #[error("`width` exceeds the number of I/O servers")]
     Width,
     /// The folder of the I/O server with this number has no path.
     #[error("the `folder` of I/O server {0} is empty")]
@@ -235,7 +235,7 @@ pub enum SecretError {
     #[error("{0}")]
     File(io::Error),
     /// Others than its owner can read it.
-    #[error("others than its owner can read it")]
+    #[error("users other than its owner can read it")]
     Public,
     /// It is too short.
     #[error("it is shorter than 16 bytes")]

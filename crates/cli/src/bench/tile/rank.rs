@@ -68,7 +68,7 @@ impl Rank {
         let fs: Rc<VolumeFs> = Rc::new(fs);
         let sieves = options.how.contains(&TileHow::Sieve);
         if sieves && options.op.contains(&TileOp::Write) && !fs.is_coordinated() {
-            let why = "its locks do not hold between clients, and sieving writes back what lies between rows";
+            let why = "sieving rewrites the bytes between rows, and file locks do not hold between clients here";
             return Err(Failure::usage("cannot write by data sieving", why));
         }
         let mut rank = Rank {
@@ -153,10 +153,10 @@ impl Rank {
             None => Ok(()),
             Some(row) => {
                 let name = way.how.name();
-                let what = format!("rank {number} reads by `{name}` what it did not write");
+                let what = format!("rank {number} read wrong data by `{name}`");
                 Err(Failure::new(
                     what,
-                    format!("row {row} of its tile has other bytes"),
+                    format!("row {row} of its tile differs from what was written"),
                 ))
             }
         }
