@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 const CONFIG_MAX: u64 = 1 << 20;
 /// Most exports of one server.
 pub const EXPORTS_MAX: usize = 256;
-/// Who squashed callers become when nothing else is said: nobody.
+/// The default user and group of squashed callers.
 pub const ANONYMOUS_ID: u32 = 65534;
 
 /// A configuration file.
@@ -164,9 +164,9 @@ pub enum SquashConfig {
     /// Root only.
     #[default]
     Root,
-    /// Everybody.
+    /// Every caller.
     All,
-    /// Nobody.
+    /// No caller.
     None,
 }
 

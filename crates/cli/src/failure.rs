@@ -1,10 +1,10 @@
-//! What a person reads when a command fails: what failed, why, and what to do about it, on one line.
+//! The failure of a command, printed as one line: what failed, why, and what to do.
 
 use crate::output;
 use gannet_vfs::Status;
 use std::fmt;
 
-/// A command that did not do what it was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub struct Failure {
     what: String,
@@ -17,14 +17,14 @@ pub struct Failure {
 enum Kind {
     Failed,
     Usage,
-    /// Nobody reads our output any more; there is nothing to say and nobody to say it to.
+    /// The reader of standard output went away: no message is printed.
     Silent,
-    /// It has been said.
+    /// The message has been printed.
     Reported,
 }
 
 impl Failure {
-    /// `what` could not be done because of `why`.
+    /// `what` failed because of `why`.
     pub fn new(what: impl Into<String>, why: impl fmt::Display) -> Failure {
         Failure {
             what: what.into(),
@@ -34,7 +34,7 @@ impl Failure {
         }
     }
 
-    /// The command line or the configuration asks for something that makes no sense.
+    /// The command line or the configuration is not valid.
     pub fn usage(what: impl Into<String>, why: impl fmt::Display) -> Failure {
         Failure {
             kind: Kind::Usage,
@@ -42,7 +42,7 @@ impl Failure {
         }
     }
 
-    /// The reader of our output went away, as `head` does.
+    /// The reader of standard output went away, as `head` does.
     pub fn silent() -> Failure {
         Failure {
             kind: Kind::Silent,
@@ -50,20 +50,20 @@ impl Failure {
         }
     }
 
-    /// What the person can do about it.
+    /// Adds what the user can do.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The caller lacks the right.
+    /// Whether the caller lacks permission.
     pub fn is_denied(&self) -> bool {
         let denied = [Status::Acces, Status::Perm].map(|status| status.to_string());
         denied.iter().any(|text| self.why.ends_with(text))
     }
 
-    /// The same with a hint, unless it has one.
+    /// Adds a hint, unless there is one.
     #[must_use]
     pub fn or_hint(self, hint: &str) -> Failure {
         match self.hint {
@@ -72,7 +72,7 @@ impl Failure {
         }
     }
 
-    /// The same, with that said only where it helps.
+    /// Adds the hint if `helps`.
     #[must_use]
     pub fn hint_if(self, helps: bool, hint: &str) -> Failure {
         match helps {
@@ -81,7 +81,7 @@ impl Failure {
         }
     }
 
-    /// The process's exit code: 2 for wrong usage, 1 otherwise, 0 when nobody listens any more.
+    /// The exit code of the process: 2 for wrong usage, 1 for other failures, 0 when the reader went away.
     pub fn exit_code(&self) -> u8 {
         match self.kind {
             Kind::Failed | Kind::Reported => 1,
@@ -90,19 +90,19 @@ impl Failure {
         }
     }
 
-    /// Nobody reads our output any more.
+    /// Whether the reader of standard output went away.
     pub fn is_silent(&self) -> bool {
         self.kind == Kind::Silent
     }
 
-    /// Says it on the standard error, unless it has been said or nobody listens.
+    /// Prints the message on standard error, unless it was printed before or the reader went away.
     pub fn report(&self) {
         if matches!(self.kind, Kind::Failed | Kind::Usage) {
             output::report(&format!("gannet: {self}"));
         }
     }
 
-    /// It, told already: a command goes on after it, and fails at its end.
+    /// Marks the message as printed: the command continues, and fails at its end.
     #[must_use]
     pub fn reported(self) -> Failure {
         let kind = Kind::Reported;
@@ -112,7 +112,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Names that others chose may be in it: no part of it controls a terminal.
+        // A server may have chosen names in it: escape characters that control a terminal.
         let shown = |text: &str| gannet_wire::printable(text.as_bytes());
         write!(f, "{}: {}", shown(&self.what), shown(&self.why))?;
         match &self.hint {
@@ -124,12 +124,12 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Gives an error the words for what failed.
+/// Adds what failed to an error.
 pub trait Explain<T> {
-    /// `what` could not be done because of the error.
+    /// Turns the error into the failure of `what`.
     ///
     /// # Errors
-    /// The error, explained.
+    /// The failure, if there was an error.
     fn explain(self, what: impl FnOnce() -> String) -> Result<T, Failure>;
 }
 
@@ -139,7 +139,7 @@ impl<T, E: fmt::Display> Explain<T> for Result<T, E> {
     }
 }
 
-/// The text with line breaks and runs of blanks made single blanks: errors are one line each.
+/// Replaces line breaks and runs of blanks by single blanks, since an error is one line.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -18,7 +18,7 @@ use std::cell::Cell;
 /// Directories below each other that `ls -R` goes down.
 const DEPTH_MAX: usize = 1024;
 
-/// Does `work` for each of `urls`, also after one for which it fails. Of several, each failure is told at once.
+/// Does `work` for each of `urls`, and continues after a failure. With several URLs, each failure is printed at once.
 pub(crate) async fn each(
     urls: &[Url],
     work: impl AsyncFn(&Url) -> Result<(), Failure>,
@@ -271,7 +271,7 @@ struct Usage {
 /// `gannet df`.
 ///
 /// # Errors
-/// A server does not tell.
+/// A server does not report its space.
 pub fn df(options: &DfOptions) -> Result<(), Failure> {
     session::run(async |runtime| {
         let is_first = Cell::new(true);

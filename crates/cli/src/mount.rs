@@ -16,10 +16,10 @@ use std::time::Duration;
 /// How long operations wait for a silent server unless `--timeout` says otherwise.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 const DEVICE: &str = "/dev/fuse";
-/// What mounts for those who are not root.
+/// The program that mounts for users other than root.
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 
-/// Mounts, and stays until somebody unmounts it, SIGTERM or SIGINT.
+/// Mounts, and serves until the directory is unmounted, SIGTERM or SIGINT.
 ///
 /// # Errors
 /// The server, the directory or FUSE cannot be used; what to do is said.

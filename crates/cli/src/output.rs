@@ -1,4 +1,5 @@
-//! Standard output, for results only. A reader that went away ends the command without noise.
+//! Standard output has the results, standard error everything else. When the reader of the output goes away, the
+//! command ends without an error.
 
 use crate::failure::{Explain, Failure};
 use indicatif::ProgressBar;
@@ -43,15 +44,15 @@ fn write(mut output: impl Write, bytes: &[u8]) -> Result<(), Failure> {
         })
 }
 
-/// The bar that is drawn on standard error, if any: lines go above it.
+/// The progress bar on standard error, if any: lines are printed above it.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Says which bar is drawn from now on.
+/// Sets the bar that is drawn from now on.
 pub(crate) fn show_bar(bar: Option<ProgressBar>) {
     *BAR.lock().unwrap_or_else(PoisonError::into_inner) = bar;
 }
 
-/// Tells a person something on standard error; nobody may be there to read it.
+/// Prints a line on standard error. A failure to do so is ignored.
 pub fn report(text: &str) {
     let write = || {
         let _ = writeln!(io::stderr().lock(), "{text}");

@@ -24,7 +24,7 @@ use std::time::Duration;
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Pause between two questions whether the server still answers.
 const HEARTBEAT_PAUSE: Duration = Duration::from_secs(1);
-/// What root is told that a server refused.
+/// The hint for a refusal when the caller is root.
 pub(crate) const SQUASHED: &str = "servers take root for the anonymous user 65534 unless told otherwise: let that user \
      write there, call as another user with --uid, or serve with --no-root-squash";
 
@@ -316,7 +316,7 @@ fn settled(
     }
 }
 
-/// The volume of a gannet:// URL, and who uses it.
+/// The volume of a gannet:// URL, and the caller's credentials.
 ///
 /// # Errors
 /// It is another URL, or the volume cannot be reached.

@@ -55,7 +55,7 @@ pub(crate) async fn list(session: &Session, url: &Url, node: &Node) -> Result<Ve
     Ok(sorted(found))
 }
 
-/// What is in a directory, sorted, and names of which nobody knows now what they are.
+/// The entries of a directory, sorted, and names whose attributes are not known now.
 #[derive(Default)]
 pub(crate) struct Listing {
     pub(crate) known: Vec<Shown>,

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 const DEPTH_MAX: usize = 1024;
 /// Objects that wait for their turn before no more directories are entered: so far the walk is ahead, to know totals.
 const AHEAD_MAX: usize = 50_000;
-/// Failures that are told one by one.
+/// Failures that are printed one by one.
 const FAILURES_MAX: usize = 1000;
 
 /// What is done with the objects of a tree.
@@ -257,7 +257,7 @@ impl<V: Visitor> Walk<V> {
     }
 }
 
-/// What failed, to be told at the end.
+/// Failures, to be printed at the end.
 #[derive(Default)]
 pub(crate) struct Failures {
     listed: RefCell<Vec<Failure>>,

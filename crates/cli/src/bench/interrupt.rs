@@ -8,10 +8,10 @@ use tokio::sync::watch;
 /// Exit status of a second signal: that of a shell's command that SIGINT ended.
 const EXIT_CODE: i32 = 130;
 
-/// Whether somebody wants the benchmark to end. Clones see the same.
+/// Whether a signal has asked the benchmark to end. Clones share the state.
 #[derive(Clone)]
 pub struct Interrupt {
-    /// Set by a thread that lives as long as the process.
+    /// Set by a thread that runs until the process ends.
     interrupted: watch::Receiver<bool>,
 }
 
@@ -29,7 +29,7 @@ impl Interrupt {
                     .and_then(|interrupt| Ok((interrupt, signal(SignalKind::terminate())?)));
                 let mut both = match both {
                     Ok(both) => {
-                        // Nobody listens when the benchmark is over already.
+                        // The receiver is gone when the benchmark has ended already.
                         let _ = installed.send(Ok(()));
                         both
                     }

@@ -177,7 +177,7 @@ impl Shared {
     async fn stream(self: Arc<Self>, runtime: &Handle) -> Result<Stream, Failure> {
         let load = &self.load;
         let connected = load.interrupt.until(self.connect(runtime)).await;
-        // Everybody comes here, connected or not, or the others would wait for ever.
+        // Every stream arrives here, connected or not; otherwise the barrier would never open.
         self.start.wait().await;
         let (session, target) = connected?;
         let session = Rc::new(session);

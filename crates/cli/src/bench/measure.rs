@@ -21,7 +21,7 @@ const REMOVED_AT_A_TIME: usize = 32;
 /// How often it looks again for files that calls under way have made meanwhile.
 const REMOVE_ROUNDS: usize = 16;
 
-/// Longest time of one operation that is told apart, in nanoseconds.
+/// The longest latency that the histogram resolves, in nanoseconds.
 const LATENCY_MAX_NS: u64 = 600_000_000_000;
 
 /// Refuses records that a file of `size` bytes does not have, or that one call does not move.

@@ -66,7 +66,7 @@ fn shared_options_are_grouped_apart() {
     assert!(grouped > 50, "{grouped}");
 }
 
-/// What a line says is what the command is told, and nothing else is.
+/// Each line sets exactly the options that it names.
 #[test]
 fn the_documented_forms_say_what_they_say() {
     for (line, parts) in [
@@ -225,10 +225,10 @@ fn the_documented_forms_say_what_they_say() {
         ("gannet mkdir -p nfs://h/a/b", &["parents: true"]),
         ("gannet mv nfs://h/a nfs://h/b nfs://h/c", &["Mv("]),
     ] {
-        let told = parsed(line).unwrap_or_else(|failure| panic!("{line}: {failure}"));
-        let told = format!("{told:?}");
+        let options = parsed(line).unwrap_or_else(|failure| panic!("{line}: {failure}"));
+        let options = format!("{options:?}");
         for part in parts {
-            assert!(told.contains(part), "{line}: no {part} in {told}");
+            assert!(options.contains(part), "{line}: no {part} in {options}");
         }
     }
     let Command::Mv(moving) = parsed("gannet mv nfs://h/a nfs://h/b nfs://h/c")

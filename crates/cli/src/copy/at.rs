@@ -1,7 +1,7 @@
 //! Local names below a directory that is held open, reached without following a symbolic link.
 //!
-//! Names in a tree come from a server, from another user of it, or from whoever else may write in the local tree while
-//! it is copied. A path would be resolved anew by each system call, through any link that stands there by then. So the
+//! Names in a tree come from a server, from another user of it, or from another process that may write in the local
+//! tree during the copy. Each system call would resolve a path anew, through any link that stands there by then. So the
 //! one path that the user gave is resolved once, to a descriptor, and all below it by RESOLVE_BENEATH and
 //! RESOLVE_NO_SYMLINKS from there.
 

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 
 /// Local reads or writes of one file that are under way at a time: enough to keep the disk and the copy busy.
 const LOCAL_DEPTH: usize = 4;
-/// Bytes of a block of local files, unless told otherwise.
+/// The default block length of local files, in bytes.
 pub(super) const BLOCK_LEN: u32 = gannet_vfs::limits::TRANSFER_MAX;
 
 /// Where blocks come from.

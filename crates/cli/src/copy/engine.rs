@@ -21,8 +21,7 @@ const MEMORY_MAX: u64 = 256 << 20;
 const FILE_MEMORY_MAX: u64 = 64 << 20;
 /// Memory is counted in units of this.
 const MEMORY_UNIT: u64 = 64 << 10;
-/// Bytes of a block of a file with holes on a server, which does not tell where they are: a block of zeros alone
-/// becomes a hole.
+/// Bytes of a block of a file with holes on a server. NFS does not report holes, so a block of zeros becomes a hole.
 const SPARSE_BLOCK_LEN: u32 = 128 << 10;
 
 /// What a copy reports to, and what is left when it ends early.

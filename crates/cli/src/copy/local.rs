@@ -40,11 +40,11 @@ pub(super) fn find(path: &Path) -> io::Result<(At, Node)> {
     Ok((parent.child(name)?, node))
 }
 
-/// What tells a file of this machine from others.
+/// The identity of a local file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) number: u64,
-    /// When it was changed last, as servers tell it; none in a mount, whose kernel remembers times and has its own.
+    /// The ctime as servers report it; none in a mount, whose kernel caches times and has its own.
     pub(super) changed: Option<Time>,
 }
 
@@ -174,7 +174,7 @@ impl Drop for Unfinished {
     }
 }
 
-/// Makes something under a name that nobody has.
+/// Makes a file under an unused name.
 fn with_free_name<T>(
     mut make: impl FnMut(&OsStr) -> rustix::io::Result<T>,
 ) -> io::Result<(OsString, T)> {
@@ -311,7 +311,7 @@ pub(super) fn next_data(file: &File, from: u64, end: u64) -> io::Result<Option<(
     let start = match rustix::fs::seek(file, SeekFrom::Data(from)) {
         Ok(start) => start,
         Err(Errno::NXIO) => return Ok(None),
-        // The file system does not tell: everything is data.
+        // The file system does not know its holes: everything is data.
         Err(Errno::INVAL | Errno::OPNOTSUPP) => from,
         Err(error) => return Err(error.into()),
     };

@@ -387,7 +387,7 @@ impl Place {
     /// name or host, or seen on this machine, in a mount or in the very directory that is served.
     ///
     /// # Errors
-    /// It is, or that cannot be told.
+    /// They are the same file, or the check failed.
     pub(super) async fn check_apart(&self, name: &OsStr, source: &Place) -> Result<(), Failure> {
         let what = || format!("cannot copy {source}");
         let same = match (self, source) {

@@ -299,7 +299,7 @@ fn is_denied(error: &Error) -> bool {
     matches!(error.status(), Some(Status::Acces | Status::Perm))
 }
 
-/// Makes an empty file under a name that nobody has, on a volume striped like the one it will replace.
+/// Makes an empty file under an unused name, on a volume striped like the one it will replace.
 async fn make(
     session: &Session,
     directory: &FileHandle,

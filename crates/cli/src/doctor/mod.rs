@@ -1,7 +1,7 @@
-//! `gannet doctor`: what of this machine, and of a server, stands in the way, and what to do about it.
+//! `gannet doctor`: diagnoses a host or a server, and says how to fix problems.
 //!
-//! Each check begins a line: a verdict, what was looked at, what was found; for anything but `ok`, the next lines say
-//! how to put it right. The looking is in `host` and `server`; the judging of what was seen is in plain functions beside it.
+//! Each check prints a verdict, its subject and the finding; unless the verdict is `ok`, further lines say how to fix
+//! it. The modules `host` and `server` collect the facts; plain functions beside them judge the facts.
 
 mod host;
 mod server;
@@ -12,13 +12,13 @@ use crate::{output, session, table};
 use anstyle::AnsiColor;
 use serde::Serialize;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
-    /// As it should be.
+    /// In order.
     Ok,
-    /// Works, but slower, or not for everybody.
+    /// Works, but slower, or not for every user.
     Warn,
     /// Does not work.
     Fail,

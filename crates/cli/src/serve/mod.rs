@@ -79,7 +79,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     let (rdma_options, has_rdma) = (settings.rdma, parts.rdma.is_some());
     let served = |_| supervise(parts, volume, settings, failing);
     let tally = tokio_plug::block_on(served).explain(what)??;
-    // Calls under way were answered: nobody needs the volume's servers any more.
+    // All calls in progress have their replies: the volume's servers are not needed any more.
     let ended = host.map_or(Ok(()), Host::stop);
     ended.map_err(|error| explain(&folder, error))?;
     report(&tally);
@@ -145,7 +145,7 @@ async fn supervise(
         (serving.tcp_address(), serving.rdma_address()),
     );
     let (stop, join) = serving.split();
-    // The sockets listen already: whoever reads the line can connect.
+    // The sockets listen already: a reader of the line can connect.
     let line = ready::line(addresses.0, addresses.1, volume.as_ref());
     if let Some(path) = &settings.ready_file {
         output::ready_file(path, &line)?;

@@ -120,7 +120,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Refuses to start where nothing would be served, or rules would hold for nobody.
+    /// Refuses to start when no transport listens, or when rules would apply to no client.
     fn check_silence(&self, options: &ServeOptions) -> Result<(), Failure> {
         if self.listens().next().is_some() {
             return Ok(());
@@ -227,7 +227,7 @@ impl Settings {
         self.exports.iter().map(export_of).collect()
     }
 
-    /// Warns about exports that everybody can reach, or write as root.
+    /// Warns about exports that every host can mount, or clients can write as root.
     pub(super) fn warn_about_exposure(&self) {
         if self.exposed().is_none() {
             return;

@@ -1,4 +1,4 @@
-//! What a person hears while a server does not answer: for whom the command waits, since when, and how to stop it.
+//! Messages while a server does not reply: which server the command waits for, since when, and how to stop.
 
 use super::remote::away;
 use super::{HEARTBEAT_PAUSE, Session, server_of};
@@ -13,8 +13,8 @@ use std::convert::Infallible;
 use std::pin::pin;
 use std::time::Duration;
 
-/// How long a server may be silent before that is told.
-const TOLD_AFTER: Duration = Duration::from_secs(3);
+/// How long a server may be silent before a message reports it.
+const REPORTED_AFTER: Duration = Duration::from_secs(3);
 /// How long a listing may take before it is asked whether I/O servers are away: an answer comes within two seconds.
 const LISTING_LATE_AFTER: Duration = Duration::from_millis(600);
 /// How long an I/O server may take to greet then, and files on others to be found.
@@ -23,12 +23,12 @@ const LOOKUPS_MAX: Duration = Duration::from_millis(400);
 /// Names of a listing that are looked up at a time.
 const LOOKUPS_AT_A_TIME: usize = 32;
 
-/// What was told about one server.
+/// The message about one server.
 struct Notice<'a> {
     runtime: &'a Handle,
     server: String,
-    /// The last wait began then, and was told.
-    told: Cell<Option<Instant>>,
+    /// The start of the wait that a message has reported.
+    reported: Cell<Option<Instant>>,
 }
 
 impl<'a> Notice<'a> {
@@ -36,16 +36,16 @@ impl<'a> Notice<'a> {
         Notice {
             runtime,
             server: server_of(url),
-            told: Cell::new(None),
+            reported: Cell::new(None),
         }
     }
 
-    /// Tells, once, that an answer has been waited for since then.
+    /// Reports once that the command has waited since then.
     fn waits(&self, since: Instant, why: &str) {
-        if self.told.get().is_some() {
+        if self.reported.get().is_some() {
             return;
         }
-        self.told.set(Some(since));
+        self.reported.set(Some(since));
         let waited = self.runtime.now().duration_since(since);
         let began = self.runtime.wall_clock().saturating_sub(waited);
         let began = i64::try_from(began.as_secs()).unwrap_or(i64::MAX);
@@ -56,9 +56,9 @@ impl<'a> Notice<'a> {
         ));
     }
 
-    /// There was an answer.
+    /// The server has replied.
     fn answered(&self) {
-        if let Some(since) = self.told.take() {
+        if let Some(since) = self.reported.take() {
             let waited = self.runtime.now().duration_since(since);
             let seconds = waited.as_secs();
             output::report(&format!(
@@ -69,11 +69,11 @@ impl<'a> Notice<'a> {
     }
 }
 
-/// Makes a connection; tells if that takes long.
+/// Runs `work`, which connects, and reports when it takes long.
 pub(super) async fn connecting<T>(runtime: &Handle, url: &Url, work: impl Future<Output = T>) -> T {
     let (notice, began) = (Notice::new(runtime, url), runtime.now());
     let mut work = pin!(work);
-    if let Ok(done) = timeout(runtime, TOLD_AFTER, work.as_mut()).await {
+    if let Ok(done) = timeout(runtime, REPORTED_AFTER, work.as_mut()).await {
         return done;
     }
     notice.waits(began, "no reply");
@@ -83,7 +83,7 @@ pub(super) async fn connecting<T>(runtime: &Handle, url: &Url, work: impl Future
 }
 
 impl Session {
-    /// Asks the server again and again whether it is there, and tells when it is not. Ends when it has not answered for
+    /// Pings the server periodically, and reports when it does not reply. Ends when it has not replied for
     /// `max`.
     pub(super) async fn silence(&self, runtime: &Handle, url: &Url, max: Duration) -> Failure {
         let heard = async {
@@ -98,13 +98,13 @@ impl Session {
         }
     }
 
-    /// Tells when the server, or one of a volume, has not answered for a while, and when it does again. Has no end.
+    /// Reports when the server, or one of a volume, does not reply for a while, and when it replies again. Never ends.
     async fn report_waits(&self, runtime: &Handle, url: &Url) -> Infallible {
         let notice = Notice::new(runtime, url);
         loop {
             match self.remote().volume() {
                 Some(volume) => match self.objects().waits_since() {
-                    Some(since) if runtime.now() >= since + TOLD_AFTER => {
+                    Some(since) if runtime.now() >= since + REPORTED_AFTER => {
                         let away = away(volume, GREETING_MAX).await;
                         let why = away.unwrap_or_else(|| String::from("no reply"));
                         notice.waits(since, &why);
@@ -114,9 +114,12 @@ impl Session {
                 None => {
                     let asked = runtime.now();
                     let mut answer = pin!(self.ping());
-                    if timeout(runtime, TOLD_AFTER, answer.as_mut()).await.is_err() {
+                    if timeout(runtime, REPORTED_AFTER, answer.as_mut())
+                        .await
+                        .is_err()
+                    {
                         notice.waits(asked, "no reply");
-                        // Whatever came of it: somebody is there.
+                        // Any outcome, also an error, ends the wait.
                         let _ = answer.await;
                     }
                     notice.answered();
@@ -126,7 +129,7 @@ impl Session {
         }
     }
 
-    /// Runs `work` to its end, and tells of waits.
+    /// Runs `work`, and reports waits.
     pub(super) async fn reporting<T>(
         &self,
         runtime: &Handle,

@@ -129,7 +129,7 @@ fn check_folder(path: &Path, options: &CheckOptions) -> Result<(), Failure> {
     report(&survey, &objects, repaired)
 }
 
-/// Tells which values of a metadata file that cannot be opened are damaged, as far as they can be found.
+/// Reports the damaged values of a metadata file that cannot be opened, as far as they can be found.
 ///
 /// # Errors
 /// Always: the volume cannot be used as it is.
@@ -143,7 +143,7 @@ fn report_damage(volume: &Volume, failure: Failure) -> Result<(), Failure> {
     Err(failure)
 }
 
-/// Tells of what may be as it should.
+/// Reports something that may be in order.
 ///
 /// # Errors
 /// Standard output is gone.
@@ -204,13 +204,13 @@ fn look_at_server(
     Ok(())
 }
 
-/// Who is before the epoch has a clock that is not set.
+/// A time before the epoch counts as the epoch: the host's clock is not set.
 fn since_epoch(time: SystemTime) -> Duration {
     time.duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default()
 }
 
-/// How objects stand for which no file was found; `None` where damaged metadata does not tell.
+/// The status of objects for which no file was found; `None` where damaged metadata does not determine it.
 fn judge(view: &dyn View, left: &[Left]) -> Outcome<Vec<Option<OrphanStatus>>> {
     let now = since_epoch(SystemTime::now());
     let judge = match OrphanCheck::new(view) {
@@ -219,19 +219,19 @@ fn judge(view: &dyn View, left: &[Left]) -> Outcome<Vec<Option<OrphanStatus>>> {
         Err(failure) => return Err(failure),
     };
     let objects: Vec<_> = left.iter().map(|it| (it.server, it.file)).collect();
-    let told = match judge.statuses(view, &objects) {
+    let found = match judge.statuses(view, &objects) {
         Err(namespace::Failure::Damaged(_)) => return Ok(vec![None; left.len()]),
-        told => told?,
+        found => found?,
     };
-    let statuses = told.into_iter().zip(left).map(|(told, it)| match told {
+    let statuses = found.into_iter().zip(left).map(|(found, it)| match found {
         Ok(None) => Ok(Some(status_by_age(it.modified, now))),
         Err(namespace::Failure::Damaged(_)) => Ok(None),
-        told => told,
+        found => found,
     });
     statuses.collect()
 }
 
-/// Tells of objects for which no file was found; those that may be removed.
+/// Reports objects for which no file was found; returns those that may be removed.
 fn report_orphans(
     left: Vec<Left>,
     statuses: Vec<Option<OrphanStatus>>,

@@ -69,7 +69,7 @@ pub(super) async fn compare(
 }
 
 impl Compared {
-    /// The objects of one I/O server; none if it does not tell.
+    /// The objects of one I/O server; none if it cannot list them.
     async fn objects_on(&mut self, volume: &VolumeFs, number: u32) -> Option<Objects> {
         match list(volume, number).await {
             Ok(Listed {
@@ -142,7 +142,7 @@ impl Compared {
         Ok(())
     }
 
-    /// How long files are, as far as their objects tell.
+    /// The sizes of files, as far as their objects determine them.
     fn sizes(&mut self, files: &Files, objects: &BTreeMap<u32, Objects>) -> HashMap<u64, u64> {
         let mut sizes = HashMap::new();
         for (file, layout) in files {
@@ -172,7 +172,7 @@ impl Compared {
         let servers: BTreeSet<u32> = missing.iter().map(|it| it.server).collect();
         let mut objects = BTreeMap::new();
         for number in servers {
-            // Foreign files and errors were reported before.
+            // Foreign files and errors have been reported before.
             if let Ok(listed) = list(volume, number).await {
                 objects.insert(number, listed.objects);
             }
@@ -199,10 +199,10 @@ impl Compared {
                 continue;
             }
             *lacking.entry(server).or_default() += 1;
-            let told = note(&format!(
+            let noted = note(&format!(
                 "file {file}: no object on I/O server {server} for {len} of its {size} bytes: a hole, or lost data; they read as zeros"
             ));
-            if told.is_err() {
+            if noted.is_err() {
                 return Err(Status::Io);
             }
         }

@@ -1,4 +1,4 @@
-//! `gannet volume check URL`: a volume that is served, as its servers tell of it.
+//! `gannet volume check URL`: checks a volume that is being served, through its servers.
 
 use super::check::{conclude, report_lost};
 use super::check_objects::{Compared, compare};
@@ -161,7 +161,7 @@ impl Seen {
     }
 }
 
-/// Whether somebody has changed a directory since it was looked at.
+/// Whether a directory has changed since it was listed.
 async fn changed(session: &Session, node: &Node) -> Result<bool, Failure> {
     let now = session.objects().attributes(&node.handle).await;
     let now = now.explain(|| String::from("cannot look at a directory again"))?;

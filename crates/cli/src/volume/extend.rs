@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::output;
 use gannet::volume::{IO_SERVERS_MAX, NewIoServers, VolumeError};
 
-/// Adds I/O servers to a volume that nobody serves.
+/// Adds I/O servers to a volume that is not being served.
 ///
 /// # Errors
 /// It is served, or they cannot be added.
