@@ -1,4 +1,4 @@
-//! What goes wrong, as enums.
+//! Errors.
 
 #[cfg(feature = "volumes")]
 use crate::KeyError;
@@ -26,7 +26,7 @@ pub enum ConnectError {
     /// The name service does not answer.
     #[error("cannot find the host {0}: the name service does not answer")]
     NameService(String),
-    /// Nobody answers at the port of NFS, or who answers is no NFS server.
+    /// No server replies at the port, or it is not an NFS server.
     #[error("cannot connect: {0}")]
     Unanswered(gannet_nfs::client::Error),
     /// The server does not let us mount.

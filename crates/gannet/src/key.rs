@@ -14,7 +14,7 @@ use thiserror::Error;
 /// Largest file of this kind, in bytes.
 const FILE_MAX: u64 = 64 << 10;
 
-/// What a client must know of a volume.
+/// The secrets of a client of a volume.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClientKey {
@@ -32,7 +32,7 @@ pub enum KeyError {
     /// Its file cannot be read.
     #[error("{0}")]
     File(#[from] io::Error),
-    /// Everybody can read it.
+    /// Every user can read it.
     #[error("every user can read it")]
     Public,
     /// It is no key.
@@ -85,7 +85,7 @@ impl ClientKey {
         toml::from_str(text).map_err(|error| KeyError::Text(error.message().to_owned()))
     }
 
-    /// Who a client is that has it, and how what it sends is marked.
+    /// The client that has the key, and the DSCPs of its packets.
     pub fn client(&self, classes: TrafficClasses) -> Identity {
         Identity {
             role: Role::Client,

@@ -28,8 +28,8 @@
 //! Features: `rdma` (that module), `server` (serving directories), `volumes` (`gannet://` URLs), `mount` (FUSE); with the first two, making
 //! and serving volumes. All are on by default.
 //!
-//! This crate puts the parts together and owns nothing of their working. What it refuses: command lines, configuration
-//! files, terminals.
+//! This crate connects the parts and implements none of them. It has no command lines, configuration files or
+//! terminals.
 
 mod client;
 mod error;

@@ -1,6 +1,6 @@
 //! The same on a core's runtime of your own: no thread beside yours, nothing `Send`, and the inner interfaces.
 //!
-//! What [`crate::Client`] runs on a thread of its own runs here on the caller's: for programs that are made of
+//! [`crate::Client`] runs on a thread of its own; the functions here run on the caller's. They are for programs made of
 //! [`gannet_runtime`]'s cores, as the command line is.
 
 #[cfg(feature = "volumes")]

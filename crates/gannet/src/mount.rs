@@ -60,7 +60,7 @@ impl MountOptions {
         MountOptions { read_only, ..self }
     }
 
-    /// Lets other users in, each with his own rights; of those who are not root, `/etc/fuse.conf` must say
+    /// Allows other users, each with their own rights. Unless root mounts, `/etc/fuse.conf` must have
     /// `user_allow_other`.
     #[must_use]
     pub fn allow_other(self, allow_other: bool) -> MountOptions {
@@ -70,7 +70,7 @@ impl MountOptions {
         }
     }
 
-    /// Has everything done for `caller`; `None`, the default, for whoever asks.
+    /// Does every operation as `caller`, or with `None`, the default, as the process that asks for it.
     #[must_use]
     pub fn caller(self, caller: Option<Credentials>) -> MountOptions {
         MountOptions { caller, ..self }
@@ -102,7 +102,7 @@ pub enum MountError {
     /// There is no connection to the server.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// What the URL names cannot be found.
+    /// The file that the URL names cannot be found.
     #[error("cannot find it: {0}")]
     Find(gannet_client::Error),
     /// The URL names something else than a directory.
@@ -162,8 +162,8 @@ pub async fn mount(
     Ok(gannet_fuse::Mount::start(runtime, root, directory, settings).await?)
 }
 
-/// A mounted directory, with a thread of its own. It stays mounted until somebody unmounts it; dropping this unmounts
-/// it some time later.
+/// A mounted directory, with a thread of its own. It stays mounted until it is unmounted by any program; dropping this
+/// unmounts it some time later.
 pub struct Mount {
     directory: PathBuf,
     /// Unmounts when it is used, or gone.
@@ -211,7 +211,7 @@ impl Mount {
                 let opened = open(&runtime, &url, &directory, (&connect, &options)).await;
                 serve(opened, started, stopped).await
             });
-            // Who waits for it may be gone.
+            // The caller may be gone.
             let _ = ends.send(served.flatten());
         };
         let thread = std::thread::Builder::new().name(String::from("gannet-mount"));
@@ -243,7 +243,7 @@ impl Mount {
     }
 
     /// Unmounts the directory after the kernel has written back what it has; everything is durable when this returns.
-    /// If somebody still uses it, it is taken out of the tree, and served for no longer than an operation may take.
+    /// A mount that is in use is detached from the tree, and served for no longer than an operation may take.
     ///
     /// # Errors
     /// It cannot even be taken out of the tree.
@@ -275,7 +275,7 @@ async fn open(
     Ok((connection, mounted))
 }
 
-/// Says whether it is mounted, and unmounts when it is told to, or nobody can tell any more.
+/// Reports whether the mount succeeded; unmounts when `stopped` is sent or dropped.
 async fn serve(
     opened: Result<Opened, MountError>,
     started: oneshot::Sender<Result<PathBuf, MountError>>,
@@ -284,12 +284,12 @@ async fn serve(
     let (connection, mut mounted) = match opened {
         Ok(opened) => opened,
         Err(error) => {
-            // Who asked may be gone.
+            // The caller may be gone.
             let _ = started.send(Err(error));
             return Ok(());
         }
     };
-    // Where nobody hears it, `stopped` ends at once, too.
+    // If the receiver is gone, `stopped` is closed, and the mount ends at once.
     let _ = started.send(Ok(mounted.directory().to_path_buf()));
     let ended = tokio::select! {
         ended = mounted.ended() => Some(ended),

@@ -5,8 +5,8 @@
 //! open files to the peer's memory without copying them in this process ([`RdmaConnection::send_file`]). A peer hears
 //! of a key by a message of the program's own, and a message that is sent after a file arrives after its bytes.
 //!
-//! Who connected speaks first, as iWARP wants it (RFC 5044 section 7.1): until its first message has come, nothing of
-//! the accepting side leaves.
+//! The connecting side sends first, as iWARP requires (RFC 5044 section 7.1): the accepting side sends nothing until the
+//! first message has arrived.
 //!
 //! ```
 //! # use gannet::Buffer;
@@ -69,7 +69,7 @@ pub enum RdmaError {
     /// The adapter's thread cannot be started.
     #[error("cannot start: {0}")]
     Start(io::Error),
-    /// Nobody can listen at the address.
+    /// The address cannot be listened at.
     #[error("cannot listen: {0}")]
     Listen(io::Error),
     /// There is no connection.

@@ -33,7 +33,7 @@ pub enum Content {
     /// A volume, of which each core has a client.
     #[cfg(feature = "volumes")]
     Volume(Vec<Export>, VolumeClients),
-    /// Nothing: what listens refuses everybody.
+    /// Nothing: the listeners refuse every client.
     Nothing,
 }
 
@@ -64,7 +64,7 @@ pub struct Parts {
     pub user_groups: Option<Arc<dyn UserGroups>>,
 }
 
-/// What peers may make a process hold unless it is told otherwise: a fixed amount, or an eighth of a small machine.
+/// The default bound of the memory that peers may make a process hold: a fixed amount, or an eighth of a small host.
 pub fn default_budget() -> Budget {
     let system = rustix::system::sysinfo();
     let memory = u64::from(system.mem_unit).saturating_mul(system.totalram);

@@ -11,7 +11,7 @@ type Job<C> = Box<dyn FnOnce(Rc<C>) -> LocalFuture<()> + Send>;
 
 /// What a thread has for its jobs.
 pub(crate) trait Core: 'static {
-    /// Nobody can send jobs any more: what must come to its end before the thread does. Bounds its own time.
+    /// All senders of jobs are gone: does the work that must end before the thread does. Bounds its own time.
     fn finish(self: Rc<Self>) -> LocalFuture<()> {
         Box::pin(std::future::ready(()))
     }
@@ -78,13 +78,13 @@ impl<C: Core> Worker<C> {
     {
         let (sender, done) = oneshot::channel();
         self.begin(move |core| async move {
-            // An error says that nobody waits any more.
+            // An error means that the caller does not wait any more.
             let _ = sender.send(job(core).await);
         })?;
         done.await.map_err(|_| Gone)
     }
 
-    /// Has the core do `job`, which tells by itself what comes of it.
+    /// Runs `job` on the core. The job reports its own result.
     ///
     /// # Errors
     /// [`Gone`].
@@ -113,7 +113,7 @@ async fn serve<C: Core, X, E, F>(
             Rc::new(core)
         }
         Err(error) => {
-            // Who asked may be gone.
+            // The caller may be gone.
             let _ = started.send(Err(error));
             return;
         }

@@ -76,8 +76,8 @@ impl Connection {
     /// at most.
     pub async fn farewell(&self) {
         if let Some(client) = self.files.objects().file_system().nfs() {
-            let told = client.unmount(&self.export);
-            let _ = timeout(&self.runtime(), FAREWELL_MAX, told).await;
+            let unmounted = client.unmount(&self.export);
+            let _ = timeout(&self.runtime(), FAREWELL_MAX, unmounted).await;
         }
     }
 
@@ -93,9 +93,8 @@ impl Connection {
 
 /// Connects to the server of `url`, and mounts the export that holds its path.
 ///
-/// What is waited for: a server that was reached once, and then breaks or refuses connections, as it does while it
-/// restarts. What is not: one that cannot be reached at all, and one that was reached some times and never answered a
-/// call.
+/// Waits for a server that was reached once and then breaks or refuses connections, as it does while it restarts. Does
+/// not wait for one that cannot be reached at all, nor for one that accepts connections and never replies to a call.
 ///
 /// # Errors
 /// See [`ConnectError`].

@@ -1,5 +1,5 @@
-//! Whether anybody was ever reached: what tells a server that went away from one that never was there; and how many
-//! connections are being made.
+//! Counts the connections that servers have accepted, and bounds those that are being made. The count distinguishes a
+//! server that went away from one that was never there.
 
 use gannet_runtime::stream::Follow;
 use gannet_runtime::{
@@ -41,7 +41,7 @@ impl Contact {
         })
     }
 
-    /// Streams opened so far: so often did somebody accept a connection.
+    /// Streams opened so far, which is the number of accepted connections.
     pub(super) fn streams(&self) -> u64 {
         self.streams.get()
     }
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_connect_that_fails_is_not_under_way() {
         static CONNECTS: Semaphore = Semaphore::const_new(1);
-        // Nobody listens on it any more.
+        // The listener is closed.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
         let address = address.unwrap();
         let done = tokio_plug::block_on(async |runtime| {

@@ -1,4 +1,4 @@
-//! What a connection is made with.
+//! Options of connections.
 
 #[cfg(feature = "volumes")]
 use crate::ClientKey;
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// How long a server may take to be found and to accept a connection.
 pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(10);
 
-/// What a connection is made with. The default: as the user of this process, dynamic registration, no CRC.
+/// Options of a connection. The default: as the user of this process, dynamic registration, no CRC.
 #[derive(Debug, Clone)]
 pub struct ConnectOptions {
     pub(crate) caller: Credentials,
@@ -58,7 +58,7 @@ impl Default for ConnectOptions {
 }
 
 impl ConnectOptions {
-    /// Who calls. (Servers take root for nobody unless they are told otherwise.)
+    /// The credentials of calls. (Servers map root to an anonymous user by default.)
     #[must_use]
     pub fn caller(self, caller: Credentials) -> ConnectOptions {
         ConnectOptions { caller, ..self }
@@ -135,7 +135,7 @@ pub fn own_credentials() -> Credentials {
     Credentials::new(uid, rustix::process::getegid().as_raw(), &groups)
 }
 
-/// What this machine is called.
+/// The name of this host.
 pub(crate) fn machine_name() -> String {
     let names = rustix::system::uname();
     names.nodename().to_string_lossy().into_owned()

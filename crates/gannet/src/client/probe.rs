@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 /// Where rpcbind answers.
 const RPCBIND_PORT: u16 = 111;
-/// Connections that may be accepted and give no answer before whoever accepts them is no NFS server.
+/// Accepted connections without a reply after which the peer counts as no NFS server.
 const ANSWERLESS_MAX: u32 = 3;
 
 /// The export that holds a URL's path.

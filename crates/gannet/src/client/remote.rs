@@ -1,4 +1,4 @@
-//! What a connection is to: an export reached by NFS, or a volume.
+//! The target of a connection: an export reached by NFS, or a volume.
 
 use gannet_nfs::client::NfsFs;
 use gannet_runtime::Buffer;
@@ -45,8 +45,8 @@ impl Remote {
 
 /// Has whichever it is do something.
 ///
-/// What a volume does is on the heap: its futures are many times as large as those of an export, and whoever waits for
-/// either would move as many bytes with each operation.
+/// The futures of a volume are on the heap: they are many times as large as those of an export, and a caller of either
+/// would move as many bytes with each operation.
 macro_rules! either_waits {
     ($remote:expr, $fs:ident => $done:expr) => {
         match $remote {

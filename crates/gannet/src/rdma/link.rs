@@ -1,4 +1,4 @@
-//! A connection on its core: messages to whoever waits for them, and files one after the other.
+//! A connection on its core: delivers messages to the callers that wait for them, and sends files one after the other.
 
 use super::{FileTarget, RdmaError, RemoteSegment};
 use gannet_datapath::{Destination, FileRange, FileSender, SendCounts, SenderOptions};
@@ -23,7 +23,7 @@ pub(super) struct FileJob {
     pub(super) done: oneshot::Sender<Result<SendCounts, RdmaError>>,
 }
 
-/// Who waits for a message.
+/// Callers that wait for a message.
 type Receiver = oneshot::Sender<Result<Vec<u8>, RdmaError>>;
 
 /// See the module.
@@ -37,7 +37,7 @@ pub(super) struct Link {
 
 #[derive(Default)]
 struct State {
-    /// Messages that nobody has taken, in their memory: so many receives are missing.
+    /// Messages that no caller has taken, in their memory: as many receives are missing.
     messages: VecDeque<(WorkId, Buffer, usize)>,
     receivers: VecDeque<Receiver>,
     ended: Option<Disconnected>,
@@ -72,7 +72,7 @@ impl Link {
         Ok((link, Box::pin(driving)))
     }
 
-    /// What was posted leaves, and the connection ends.
+    /// Sends everything posted, and ends the connection.
     pub(super) fn close(&self) {
         self.endpoint.close();
         self.files.borrow_mut().take();
@@ -106,7 +106,7 @@ impl Link {
         };
         if let Some(job) = refused {
             let error = self.check().err().unwrap_or(RdmaError::Ended);
-            // Who waited may be gone.
+            // The caller may be gone.
             let _ = job.done.send(Err(error));
         }
     }
@@ -236,7 +236,7 @@ async fn drive(link: Rc<Link>, mut sender: FileSender, mut jobs: mpsc::Unbounded
         };
         let sent = sender.send(&range, destination, &mut completions).await;
         link.complete(&mut completions);
-        // Who waited may be gone.
+        // The caller may be gone.
         let _ = done.send(sent.map(|()| sender.counts()).map_err(RdmaError::from));
     }
 }

@@ -5,7 +5,7 @@ use crate::worker::Worker;
 use gannet_fabric::EndpointId;
 use gannet_runtime::Buffer;
 
-/// Where a peer finds memory of ours: what it must be told, by a message of the program's own.
+/// Where a peer finds local memory. A message of the program sends it to the peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct RemoteSegment {
     /// The key (STag).
@@ -43,7 +43,7 @@ impl RegisteredMemory {
         }
     }
 
-    /// What to tell the peer.
+    /// The key to send to the peer.
     pub fn segment(&self) -> RemoteSegment {
         self.segment
     }

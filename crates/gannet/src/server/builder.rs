@@ -60,8 +60,7 @@ pub enum ServerError {
     Ended(io::Error),
 }
 
-/// How a directory or a volume is served: on loopback at free ports, with root squashed, on all cores, unless told
-/// otherwise.
+/// How to serve a directory or a volume. The defaults: loopback, free ports, root squashed, all cores.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Builder {
@@ -93,8 +92,8 @@ impl Builder {
         Builder { volume, ..self }
     }
 
-    /// Where the manager of a volume listens, and at which address its I/O servers do; port 0 picks a free one. Whoever
-    /// has the volume's client key may use it there, from any machine that reaches the address.
+    /// The address of a volume's manager, and without its port that of the I/O servers; port 0 picks a free one. Any
+    /// client that reaches the address and has the volume's client key may use the volume.
     #[cfg(feature = "volumes")]
     pub fn native(self, native: SocketAddr) -> Builder {
         Builder { native, ..self }
@@ -299,7 +298,7 @@ impl Server {
     pub fn stop(mut self) -> Result<(), ServerError> {
         self.stop.stop();
         let joined = self.join.take().map_or(Ok(()), |join| join());
-        // Calls under way were answered: nobody needs the volume's servers any more.
+        // All calls in progress have their replies: the volume's servers are not needed any more.
         #[cfg(feature = "volumes")]
         if let Some((mut host, _)) = self.host.take() {
             let failure = host.failure();

@@ -59,7 +59,7 @@ pub(super) async fn reclaim_when_short(
     }
 }
 
-/// The files that may tell, the best first, for a process in these control groups (/proc/self/cgroup).
+/// The files that may report pressure, the best first, for a process in these control groups (/proc/self/cgroup).
 fn candidates(groups: &str) -> Vec<PathBuf> {
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"));
     let of_own = own
@@ -68,7 +68,7 @@ fn candidates(groups: &str) -> Vec<PathBuf> {
     of_own.chain([PathBuf::from(MACHINE)]).collect()
 }
 
-/// Says when memory is short, until nobody listens.
+/// Reports when memory is short, until the receiver is gone.
 fn observe(mut source: Source, short: &watch::Sender<u64>) {
     while !short.is_closed() {
         match source.wait(WINDOW) {

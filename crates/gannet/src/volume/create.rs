@@ -19,7 +19,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What a volume is to be. The default: one I/O server, and files in stripes of 64 KiB over all.
+/// Options of a new volume. The default: one I/O server, and files in stripes of 64 KiB over all.
 #[derive(Debug, Clone)]
 pub struct CreateOptions {
     /// The I/O servers.
@@ -112,13 +112,13 @@ impl Volume {
         Ok(Volume { path, description })
     }
 
-    /// Adds I/O servers, which new files use from then on. Nobody may serve the volume meanwhile.
+    /// Adds I/O servers, which new files use from then on. The volume must not be served meanwhile.
     ///
     /// # Errors
     /// It is served, or they cannot be added.
     pub fn extend(&mut self, more: &NewIoServers) -> Result<(), VolumeError> {
         let path = absolute(&self.path)?;
-        // Held until the end: whoever serves the volume has it.
+        // Held until the end: a process that serves the volume holds it.
         let metadata = open_metadata(self)?;
         let before = self.description.io_server.len();
         let count = before + more.count();
@@ -128,7 +128,7 @@ impl Volume {
         let mut made = Made::default();
         let existing: Vec<_> = self.folders().iter().map(|it| path.join(it)).collect();
         let added = more.make(&path, &existing, &mut made)?;
-        // First: notes of servers that then are not added harm nobody. At most IO_SERVERS_MAX.
+        // First: a record of servers that are not added afterwards does no harm. At most IO_SERVERS_MAX.
         let new = before as u32..(before + added.len()) as u32;
         let noted = metadata.commit(&mut |transaction| claims::note_new(transaction, new.clone()));
         noted.map_err(VolumeError::Note)?;

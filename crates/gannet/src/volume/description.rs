@@ -1,4 +1,4 @@
-//! What `volume.toml` says.
+//! `volume.toml`.
 
 use super::IO_SERVERS_MAX;
 use super::error::{DescriptionError, VolumeError};
@@ -18,15 +18,15 @@ pub const DESCRIPTION_FILE: &str = "volume.toml";
 pub(super) const SECRET_FILE: &str = "secret";
 pub(super) const METADATA_FILE: &str = "metadata";
 
-/// What a volume is: the content of `volume.toml`.
+/// The description of a volume: the content of `volume.toml`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Description {
     /// The version of all that is in the volume's folder.
     pub format: u32,
-    /// What people call it.
+    /// The name for people.
     pub name: String,
-    /// What its servers and clients know it by.
+    /// The identity that servers and clients compare.
     #[serde(deserialize_with = "crate::token")]
     pub identity: Token,
     /// How what its servers send is marked.
@@ -65,8 +65,8 @@ pub struct ManagerDescription {
 pub struct IoServerDescription {
     /// Where it keeps its objects; a relative path starts at the volume's folder.
     pub folder: PathBuf,
-    /// Where clients reach it, and the port that it listens on. Without it the system picks a port, and the server
-    /// tells the manager.
+    /// The address for clients, and the port to listen on. Without it the system picks a port, and the server
+    /// reports it to the manager.
     pub address: Option<Place>,
 }
 

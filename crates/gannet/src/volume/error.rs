@@ -1,4 +1,4 @@
-//! What goes wrong with volumes, as enums; the words for people are with programs.
+//! Errors of volumes. Programs add what users can do.
 
 use super::owner::Owner;
 use gannet_localfs::OpenError;
@@ -111,7 +111,7 @@ pub enum VolumeError {
     /// A disk is said to be lost of an I/O server that this process does not run.
     #[error("cannot mark the disk of I/O server {0} as lost: this process does not run the server")]
     LostElsewhere(usize),
-    /// I/O servers are to run without the manager, and nobody says where it is.
+    /// I/O servers are to run without the manager, and its address is not known.
     #[error("the address of the manager is not known")]
     NoManagerAddress,
     /// Files may not be kept open in sufficient number.

@@ -204,13 +204,13 @@ struct IoServerSeat {
     listener: SharedListener,
     folder: Folder,
     tree: Arc<LocalTree>,
-    /// Nobody else serves the folder while this is open.
+    /// The lock of the folder: no other process serves it while this is open.
     _lock: File,
     /// The operator says that the disk before this one is lost.
     is_lost: bool,
     /// Whether the folder may be served, as far as it is known yet.
     claimed: Claimed,
-    /// The manager, whom it tells where it is, and where that is.
+    /// The manager, to which the server reports its address, and the manager's address.
     register: Option<(Place, Address)>,
 }
 
@@ -224,7 +224,7 @@ impl OpenHost {
         let numbers = options.io_servers(volume.description.io_server.len())?;
         let address = manager_address(volume, options);
         options.check_lost(&numbers)?;
-        // The manager's first: the store's lock is what tells that the volume is served.
+        // The manager's first: the lock of the store marks the volume as served.
         let metadata = match options.runs_manager() {
             true => Some(Arc::new(open_metadata(volume)?)),
             false => None,
@@ -308,7 +308,7 @@ impl Host {
         }
     }
 
-    /// Ends the servers, once nobody needs them any more.
+    /// Ends the servers, once no call needs them.
     ///
     /// # Errors
     /// One of them had failed.
@@ -468,7 +468,7 @@ async fn open_io_server(
     let claimed = claimed.map_err(|failure| claimable.refused(failure))?;
     let options = LocalOptions {
         state_dir: Some(volume.path.clone()),
-        // What was written durably must not lose the name of its object.
+        // Durable data must not lose the name of its object.
         async_metadata: false,
         descriptors_max: Some(descriptors),
         ..LocalOptions::default()

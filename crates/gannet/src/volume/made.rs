@@ -94,7 +94,7 @@ pub(super) fn replace(path: &Path, name: &str, content: &[u8]) -> Result<(), Vol
     sync_folder(path)
 }
 
-/// What was made so far; dropped, it is removed again.
+/// Files and folders made so far; dropping this removes them.
 #[derive(Default)]
 pub(super) struct Made {
     folders_and_files: Vec<PathBuf>,

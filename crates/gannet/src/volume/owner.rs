@@ -1,5 +1,5 @@
-//! The file in an I/O server's folder that says whose it is, so that nobody takes another one's bytes for his own where
-//! disks were swapped, or `volume.toml` names the wrong folder.
+//! The file in an I/O server's folder that names the server. It keeps a server from serving another server's objects
+//! after disks were swapped, or when `volume.toml` names the wrong folder.
 
 use super::description::identity_text;
 use super::error::{At, FileWork, VolumeError};
@@ -33,7 +33,7 @@ impl Owner {
     /// Whose folder this is; `None` before its first server was started.
     ///
     /// # Errors
-    /// It cannot be told.
+    /// The file cannot be read.
     pub fn of(folder: &Path) -> io::Result<Option<Owner>> {
         let mut text = String::new();
         let opened = File::open(folder.join(OWNER_FILE));
@@ -57,10 +57,10 @@ impl Owner {
         (self.volume, self.io_server) == (other.volume, other.io_server)
     }
 
-    /// What a folder is to this server.
+    /// Whether a folder belongs to this server.
     ///
     /// # Errors
-    /// It is another server's, or nobody can tell.
+    /// It belongs to another server, or its file cannot be read.
     pub(super) fn look(self, folder: &Path) -> Result<Found, VolumeError> {
         match Owner::of(folder).at(FileWork::UseFolder, folder)? {
             Some(owner) if owner.is(&self) => Ok(Found::Own {
