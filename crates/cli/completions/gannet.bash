@@ -40,6 +40,9 @@ _gannet() {
             gannet,generate)
                 cmd="gannet__subcmd__generate"
                 ;;
+            gannet,help)
+                cmd="gannet__subcmd__help"
+                ;;
             gannet,ls)
                 cmd="gannet__subcmd__ls"
                 ;;
@@ -61,11 +64,23 @@ _gannet() {
             gannet,stat)
                 cmd="gannet__subcmd__stat"
                 ;;
+            gannet,version)
+                cmd="gannet__subcmd__version"
+                ;;
             gannet,volume)
                 cmd="gannet__subcmd__volume"
                 ;;
+            gannet__subcmd__bench,help)
+                cmd="gannet__subcmd__bench__subcmd__help"
+                ;;
             gannet__subcmd__bench,tile)
                 cmd="gannet__subcmd__bench__subcmd__tile"
+                ;;
+            gannet__subcmd__bench__subcmd__help,help)
+                cmd="gannet__subcmd__bench__subcmd__help__subcmd__help"
+                ;;
+            gannet__subcmd__bench__subcmd__help,tile)
+                cmd="gannet__subcmd__bench__subcmd__help__subcmd__tile"
                 ;;
             gannet__subcmd__generate,all)
                 cmd="gannet__subcmd__generate__subcmd__all"
@@ -73,8 +88,110 @@ _gannet() {
             gannet__subcmd__generate,completions)
                 cmd="gannet__subcmd__generate__subcmd__completions"
                 ;;
+            gannet__subcmd__generate,help)
+                cmd="gannet__subcmd__generate__subcmd__help"
+                ;;
             gannet__subcmd__generate,man)
                 cmd="gannet__subcmd__generate__subcmd__man"
+                ;;
+            gannet__subcmd__generate__subcmd__help,all)
+                cmd="gannet__subcmd__generate__subcmd__help__subcmd__all"
+                ;;
+            gannet__subcmd__generate__subcmd__help,completions)
+                cmd="gannet__subcmd__generate__subcmd__help__subcmd__completions"
+                ;;
+            gannet__subcmd__generate__subcmd__help,help)
+                cmd="gannet__subcmd__generate__subcmd__help__subcmd__help"
+                ;;
+            gannet__subcmd__generate__subcmd__help,man)
+                cmd="gannet__subcmd__generate__subcmd__help__subcmd__man"
+                ;;
+            gannet__subcmd__help,bench)
+                cmd="gannet__subcmd__help__subcmd__bench"
+                ;;
+            gannet__subcmd__help,cat)
+                cmd="gannet__subcmd__help__subcmd__cat"
+                ;;
+            gannet__subcmd__help,cp)
+                cmd="gannet__subcmd__help__subcmd__cp"
+                ;;
+            gannet__subcmd__help,demo)
+                cmd="gannet__subcmd__help__subcmd__demo"
+                ;;
+            gannet__subcmd__help,df)
+                cmd="gannet__subcmd__help__subcmd__df"
+                ;;
+            gannet__subcmd__help,doctor)
+                cmd="gannet__subcmd__help__subcmd__doctor"
+                ;;
+            gannet__subcmd__help,dump)
+                cmd="gannet__subcmd__help__subcmd__dump"
+                ;;
+            gannet__subcmd__help,generate)
+                cmd="gannet__subcmd__help__subcmd__generate"
+                ;;
+            gannet__subcmd__help,help)
+                cmd="gannet__subcmd__help__subcmd__help"
+                ;;
+            gannet__subcmd__help,ls)
+                cmd="gannet__subcmd__help__subcmd__ls"
+                ;;
+            gannet__subcmd__help,mkdir)
+                cmd="gannet__subcmd__help__subcmd__mkdir"
+                ;;
+            gannet__subcmd__help,mount)
+                cmd="gannet__subcmd__help__subcmd__mount"
+                ;;
+            gannet__subcmd__help,mv)
+                cmd="gannet__subcmd__help__subcmd__mv"
+                ;;
+            gannet__subcmd__help,rm)
+                cmd="gannet__subcmd__help__subcmd__rm"
+                ;;
+            gannet__subcmd__help,serve)
+                cmd="gannet__subcmd__help__subcmd__serve"
+                ;;
+            gannet__subcmd__help,stat)
+                cmd="gannet__subcmd__help__subcmd__stat"
+                ;;
+            gannet__subcmd__help,version)
+                cmd="gannet__subcmd__help__subcmd__version"
+                ;;
+            gannet__subcmd__help,volume)
+                cmd="gannet__subcmd__help__subcmd__volume"
+                ;;
+            gannet__subcmd__help__subcmd__bench,tile)
+                cmd="gannet__subcmd__help__subcmd__bench__subcmd__tile"
+                ;;
+            gannet__subcmd__help__subcmd__generate,all)
+                cmd="gannet__subcmd__help__subcmd__generate__subcmd__all"
+                ;;
+            gannet__subcmd__help__subcmd__generate,completions)
+                cmd="gannet__subcmd__help__subcmd__generate__subcmd__completions"
+                ;;
+            gannet__subcmd__help__subcmd__generate,man)
+                cmd="gannet__subcmd__help__subcmd__generate__subcmd__man"
+                ;;
+            gannet__subcmd__help__subcmd__volume,check)
+                cmd="gannet__subcmd__help__subcmd__volume__subcmd__check"
+                ;;
+            gannet__subcmd__help__subcmd__volume,create)
+                cmd="gannet__subcmd__help__subcmd__volume__subcmd__create"
+                ;;
+            gannet__subcmd__help__subcmd__volume,extend)
+                cmd="gannet__subcmd__help__subcmd__volume__subcmd__extend"
+                ;;
+            gannet__subcmd__help__subcmd__volume,key)
+                cmd="gannet__subcmd__help__subcmd__volume__subcmd__key"
+                ;;
+            gannet__subcmd__help__subcmd__volume,list)
+                cmd="gannet__subcmd__help__subcmd__volume__subcmd__list"
+                ;;
+            gannet__subcmd__help__subcmd__volume,show)
+                cmd="gannet__subcmd__help__subcmd__volume__subcmd__show"
+                ;;
+            gannet__subcmd__help__subcmd__volume,stripes)
+                cmd="gannet__subcmd__help__subcmd__volume__subcmd__stripes"
                 ;;
             gannet__subcmd__volume,check)
                 cmd="gannet__subcmd__volume__subcmd__check"
@@ -84,6 +201,9 @@ _gannet() {
                 ;;
             gannet__subcmd__volume,extend)
                 cmd="gannet__subcmd__volume__subcmd__extend"
+                ;;
+            gannet__subcmd__volume,help)
+                cmd="gannet__subcmd__volume__subcmd__help"
                 ;;
             gannet__subcmd__volume,key)
                 cmd="gannet__subcmd__volume__subcmd__key"
@@ -97,6 +217,30 @@ _gannet() {
             gannet__subcmd__volume,stripes)
                 cmd="gannet__subcmd__volume__subcmd__stripes"
                 ;;
+            gannet__subcmd__volume__subcmd__help,check)
+                cmd="gannet__subcmd__volume__subcmd__help__subcmd__check"
+                ;;
+            gannet__subcmd__volume__subcmd__help,create)
+                cmd="gannet__subcmd__volume__subcmd__help__subcmd__create"
+                ;;
+            gannet__subcmd__volume__subcmd__help,extend)
+                cmd="gannet__subcmd__volume__subcmd__help__subcmd__extend"
+                ;;
+            gannet__subcmd__volume__subcmd__help,help)
+                cmd="gannet__subcmd__volume__subcmd__help__subcmd__help"
+                ;;
+            gannet__subcmd__volume__subcmd__help,key)
+                cmd="gannet__subcmd__volume__subcmd__help__subcmd__key"
+                ;;
+            gannet__subcmd__volume__subcmd__help,list)
+                cmd="gannet__subcmd__volume__subcmd__help__subcmd__list"
+                ;;
+            gannet__subcmd__volume__subcmd__help,show)
+                cmd="gannet__subcmd__volume__subcmd__help__subcmd__show"
+                ;;
+            gannet__subcmd__volume__subcmd__help,stripes)
+                cmd="gannet__subcmd__volume__subcmd__help__subcmd__stripes"
+                ;;
             *)
                 ;;
         esac
@@ -104,7 +248,7 @@ _gannet() {
 
     case "${cmd}" in
         gannet)
-            opts="-h -V --log --log-format --busy-poll --help --version demo serve mount volume ls cat stat cp mkdir rm mv df bench doctor dump generate"
+            opts="-h -V --log --log-format --busy-poll --help --version demo serve mount volume ls cat stat cp mkdir rm mv df bench doctor dump version generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -130,7 +274,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__bench)
-            opts="-h --threads --in-flight --record --size --op --seconds --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --optimistic --read-cache --inline-max --fast-max --client-based --log --log-format --busy-poll --help tile"
+            opts="-h --threads --in-flight --record --size --op --seconds --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --optimistic --read-cache --inline-max --fast-max --client-based --log --log-format --busy-poll --help tile help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -220,6 +364,48 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__bench__subcmd__help)
+            opts="tile help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__bench__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__bench__subcmd__help__subcmd__tile)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;
@@ -662,7 +848,7 @@ _gannet() {
             return 0
             ;;
         gannet__subcmd__generate)
-            opts="-h --log --log-format --busy-poll --help man completions all"
+            opts="-h --log --log-format --busy-poll --help man completions all help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -739,6 +925,76 @@ _gannet() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        gannet__subcmd__generate__subcmd__help)
+            opts="man completions all help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__generate__subcmd__help__subcmd__all)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__generate__subcmd__help__subcmd__completions)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__generate__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__generate__subcmd__help__subcmd__man)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         gannet__subcmd__generate__subcmd__man)
             opts="-h --log --log-format --busy-poll --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -765,8 +1021,428 @@ _gannet() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        gannet__subcmd__help)
+            opts="demo serve mount volume ls cat stat cp mkdir rm mv df bench doctor dump version generate help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__bench)
+            opts="tile"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__bench__subcmd__tile)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__cat)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__cp)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__demo)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__df)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__doctor)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__dump)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__generate)
+            opts="man completions all"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__generate__subcmd__all)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__generate__subcmd__completions)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__generate__subcmd__man)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__ls)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__mkdir)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__mount)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__mv)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__rm)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__serve)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__stat)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__version)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__volume)
+            opts="create show list extend check stripes key"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__volume__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__volume__subcmd__create)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__volume__subcmd__extend)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__volume__subcmd__key)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__volume__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__volume__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__help__subcmd__volume__subcmd__stripes)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         gannet__subcmd__ls)
-            opts="-l -a -R -h --long --all --recursive --json --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --optimistic --read-cache --log --log-format --busy-poll --help"
+            opts="-l -n -h -t -S -r -a -R --long --numeric-ids --human-readable --sort-by-time --sort-by-size --reverse --all --recursive --json --help --timeout --crc --uid --gid --registration --trust-peer --design --volume-key --dscp --optimistic --read-cache --log --log-format --busy-poll"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1275,8 +1951,34 @@ _gannet() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        gannet__subcmd__version)
+            opts="-h --log --log-format --busy-poll --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --log)
+                    COMPREPLY=($(compgen -W "error warn info debug trace" -- "${cur}"))
+                    return 0
+                    ;;
+                --log-format)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --busy-poll)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         gannet__subcmd__volume)
-            opts="-h --log --log-format --busy-poll --help create show list extend check stripes key"
+            opts="-h --log --log-format --busy-poll --help create show list extend check stripes key help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1436,6 +2138,132 @@ _gannet() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__volume__subcmd__help)
+            opts="create show list extend check stripes key help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__volume__subcmd__help__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__volume__subcmd__help__subcmd__create)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__volume__subcmd__help__subcmd__extend)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__volume__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__volume__subcmd__help__subcmd__key)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__volume__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__volume__subcmd__help__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        gannet__subcmd__volume__subcmd__help__subcmd__stripes)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;
