@@ -5,8 +5,8 @@
 //! open files to the peer's memory without copying them in this process ([`RdmaConnection::send_file`]). A peer hears
 //! of a key by a message of the program's own, and a message that is sent after a file arrives after its bytes.
 //!
-//! The connecting side sends first, as iWARP requires (RFC 5044 section 7.1): the accepting side sends nothing until the
-//! first message has arrived.
+//! The connecting side sends first, as iWARP requires (RFC 5044 section 7.1): the accepting side sends nothing until
+//! the first message has arrived.
 //!
 //! ```
 //! # use gannet::Buffer;
