@@ -1,4 +1,4 @@
-//! Calls that wait for their replies, and what is remembered of the memory they offered.
+//! Calls that wait for their replies, and the memory that they offered.
 //!
 //! A reply does not say which procedure it answers; and of a long message the transport header tells only where it
 //! lies. So the Read chunk at position zero and the Reply chunk of a call are filled here while the capture shows the
@@ -20,9 +20,9 @@ pub(crate) struct ProcedureId {
 /// A call that was seen.
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// When, in nanoseconds since the epoch.
+    /// The time of the call, in nanoseconds since the epoch.
     pub(crate) time: u64,
-    /// What it calls; `None` while that lies in a Read chunk yet to be read.
+    /// The procedure; `None` while the call lies in a Read chunk yet to be read.
     pub(crate) procedure: Option<ProcedureId>,
     /// The Read chunk at position zero.
     call_chunk: Vec<Region>,
@@ -64,7 +64,7 @@ pub(crate) struct Calls {
     by_xid: BTreeMap<u32, Call>,
     /// XIDs by the order of the calls, oldest first.
     order: BTreeMap<u64, u32>,
-    /// Whose memory a key is.
+    /// The XID of the call that offered the memory of a key.
     owners: BTreeMap<u32, u32>,
     count: u64,
 }

@@ -1,6 +1,6 @@
 //! Capture files: packets out of pcap (either byte order, micro- or nanoseconds) and pcapng.
 //!
-//! The formats are pcap-parser's; what is here is the buffer, which also reads pipes, the bounds, and the clock.
+//! pcap-parser knows the formats. This module has the buffer, which also reads pipes, the bounds, and the clock.
 
 use crate::limits::{CAPTURE_RECORD_MAX, READ_SIZE};
 use pcap_parser::traits::PcapNGPacketBlock;
@@ -13,22 +13,36 @@ const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 /// The byte-order magic of a big-endian section.
 const BIG_ENDIAN_SECTION: [u8; 4] = [0x1a, 0x2b, 0x3c, 0x4d];
 const PCAP_HEADER_LEN: usize = 24;
+/// Bytes of the header of a pcap record, and of one in the modified format.
+const PCAP_RECORD_HEADER_LEN: usize = 16;
+const PCAP_MODIFIED_HEADER_LEN: usize = 24;
+/// The position of the captured length in the header of a pcap record.
+const PCAP_CAPTURED_LEN_AT: usize = 8;
+/// The position of the total length in a pcapng block.
+const BLOCK_LEN_AT: usize = 4;
+/// The byte-order magic of a section header block.
+const SECTION_ORDER: Range<usize> = 8..12;
+/// Bytes around the body of a pcapng block: type, and the total length twice.
+const BLOCK_OVERHEAD: usize = 12;
+/// The position of the packet in an enhanced packet block, and in a simple one.
+const ENHANCED_DATA_AT: usize = 28;
+const SIMPLE_DATA_AT: usize = 12;
 const NANOSECONDS: u128 = 1_000_000_000;
 
 /// A packet as it was captured.
 #[derive(Debug)]
 pub(crate) struct Packet<'a> {
-    /// Nanoseconds since the Unix epoch; `None` where the file does not say.
+    /// Nanoseconds since the Unix epoch; `None` where the file has no time.
     pub(crate) time: Option<u64>,
-    /// What its first header is.
+    /// The kind of its first header.
     pub(crate) link: Linktype,
-    /// Its bytes, perhaps cut by the snap length.
+    /// The bytes captured, which the snap length may have cut.
     pub(crate) data: &'a [u8],
-    /// Bytes it had on the wire.
+    /// Bytes of the packet on the wire.
     pub(crate) original_len: usize,
 }
 
-/// Why a capture cannot be read any further. What came before is fine.
+/// The reason why a capture cannot be read any further. The packets before are valid.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     /// The input cannot be read.
@@ -40,18 +54,18 @@ pub enum CaptureError {
     /// The file ends within a record: the capture was cut short, or is still being written.
     #[error("it ends within the record at byte {at}")]
     CutShort {
-        /// Where in the file the record starts.
+        /// The position of the record in the file, in bytes.
         at: u64,
     },
-    /// A record makes no sense.
+    /// A record has impossible content.
     #[error("the record at byte {at} is damaged")]
     Damaged {
-        /// Where in the file the record starts.
+        /// The position of the record in the file, in bytes.
         at: u64,
     },
 }
 
-/// How the records of a file are laid out.
+/// The format of the records of a file.
 enum Format {
     Pcap(PcapHeader),
     PcapNg(Section),
@@ -66,7 +80,7 @@ struct Section {
 #[derive(Clone, Copy)]
 struct Interface {
     link: Linktype,
-    /// Ticks of its clock in a second.
+    /// Ticks of the interface's clock in a second.
     resolution: u64,
     /// Seconds to add.
     offset: i64,
@@ -84,9 +98,9 @@ struct Found {
 pub(crate) struct Capture<R> {
     input: R,
     buffer: Vec<u8>,
-    /// Where in the buffer the next record starts.
+    /// The position of the next record in the buffer.
     start: usize,
-    /// Where in the file the buffer starts.
+    /// The position of the buffer in the file.
     file_offset: u64,
     format: Option<Format>,
 }
@@ -103,10 +117,11 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// The next packet of what was read so far; `None` when more has to be read first.
+    /// The next packet of the input read so far; `None` when more has to be read first.
     ///
     /// # Errors
-    /// The file is of no known format, or damaged.
+    /// - [`CaptureError::Format`]: the file is neither pcap nor pcapng.
+    /// - [`CaptureError::Damaged`]: a record has impossible content.
     pub(crate) fn next_buffered(&mut self) -> Result<Option<Packet<'_>>, CaptureError> {
         loop {
             let Some(length) = self.record_len().ok_or_else(|| self.unreadable())? else {
@@ -135,7 +150,9 @@ impl<R: Read> Capture<R> {
     /// Reads more of the input; false at its end.
     ///
     /// # Errors
-    /// The input cannot be read, or ends within a record.
+    /// - [`CaptureError::Input`]: the input cannot be read.
+    /// - [`CaptureError::Format`]: the input ended before its format was clear.
+    /// - [`CaptureError::CutShort`]: the input ended within a record.
     pub(crate) fn refill(&mut self) -> Result<bool, CaptureError> {
         self.buffer.drain(..self.start);
         self.file_offset += self.start as u64;
@@ -159,7 +176,7 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// What to say of a record that cannot be read.
+    /// The error of the record at the front, which cannot be read.
     fn unreadable(&self) -> CaptureError {
         match self.format {
             Some(_) => CaptureError::Damaged {
@@ -169,7 +186,7 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// Length of the record at the front: `None` if it cannot be, `Some(None)` until it can be told.
+    /// Bytes of the record at the front: `None` if the length is impossible, `Some(None)` until it is there.
     fn record_len(&self) -> Option<Option<usize>> {
         let bytes = self.buffer.get(self.start..).unwrap_or_default();
         let Some(magic) = bytes.first_chunk::<4>() else {
@@ -178,24 +195,30 @@ impl<R: Read> Capture<R> {
         let length = match &self.format {
             None if *magic != SECTION_HEADER => return Some(Some(PCAP_HEADER_LEN)),
             Some(Format::Pcap(header)) => {
-                let head = if header.is_modified_format() { 24 } else { 16 };
-                word(bytes, 8, header.is_bigendian()).map(|it| (it as usize).saturating_add(head))
+                let head = if header.is_modified_format() {
+                    PCAP_MODIFIED_HEADER_LEN
+                } else {
+                    PCAP_RECORD_HEADER_LEN
+                };
+                let captured = word(bytes, PCAP_CAPTURED_LEN_AT, header.is_bigendian());
+                captured.map(|captured| (captured as usize).saturating_add(head))
             }
             Some(Format::PcapNg(section)) if *magic != SECTION_HEADER => {
-                word(bytes, 4, section.big_endian).map(|length| length as usize)
+                word(bytes, BLOCK_LEN_AT, section.big_endian).map(|length| length as usize)
             }
-            _ => bytes.get(8..12).and_then(|order| {
-                word(bytes, 4, order == BIG_ENDIAN_SECTION).map(|length| length as usize)
+            _ => bytes.get(SECTION_ORDER).and_then(|order| {
+                let length = word(bytes, BLOCK_LEN_AT, order == BIG_ENDIAN_SECTION);
+                length.map(|length| length as usize)
             }),
         };
-        // Every pcapng block has twelve bytes around its body, every pcap record sixteen in front.
+        // A pcap record has more bytes in front of its data than a block has around its body.
         match length {
-            Some(length) if !(12..=CAPTURE_RECORD_MAX).contains(&length) => None,
+            Some(length) if !(BLOCK_OVERHEAD..=CAPTURE_RECORD_MAX).contains(&length) => None,
             known => Some(known),
         }
     }
 
-    /// Reads the whole record at `record`: `None` if it cannot be, `Some(None)` if it is no packet.
+    /// Reads the whole record at `record`: `None` if it is damaged, `Some(None)` if it is no packet.
     fn read_record(&mut self, record: Range<usize>) -> Option<Option<Found>> {
         let bytes = self.buffer.get(record.clone())?;
         match &mut self.format {
@@ -213,14 +236,14 @@ impl<R: Read> Capture<R> {
         }
     }
 
-    /// Whether the input is known to be a capture.
+    /// True once the input has turned out to be a capture.
     pub(crate) fn is_recognized(&self) -> bool {
         self.format.is_some()
     }
 }
 
 impl Section {
-    /// Starts the section whose header `bytes` are.
+    /// Starts the section with the header block `bytes`.
     fn new(bytes: &[u8]) -> Option<Section> {
         let (_, header) = pcap_parser::pcapng::parse_sectionheaderblock(bytes).ok()?;
         Some(Section {
@@ -229,7 +252,7 @@ impl Section {
         })
     }
 
-    /// As [`Capture::read_record`]; the block starts at `start` of the buffer.
+    /// Reads the block at `start` of the buffer: `None` if it is damaged, `Some(None)` if it is no packet.
     fn block(&mut self, bytes: &[u8], start: usize) -> Option<Option<Found>> {
         let parsed = if self.big_endian {
             pcap_parser::parse_block_be(bytes)
@@ -252,7 +275,7 @@ impl Section {
                 return Some(Some(Found {
                     time: interface.time(ticks),
                     link: interface.link,
-                    data: range(start + 28, packet.packet_data().len()),
+                    data: range(start + ENHANCED_DATA_AT, packet.packet_data().len()),
                     original_len: packet.origlen as usize,
                 }));
             }
@@ -261,7 +284,7 @@ impl Section {
                 return Some(Some(Found {
                     time: None,
                     link: interface.link,
-                    data: range(start + 12, packet.packet_data().len()),
+                    data: range(start + SIMPLE_DATA_AT, packet.packet_data().len()),
                     original_len: packet.origlen as usize,
                 }));
             }
@@ -272,7 +295,7 @@ impl Section {
 }
 
 impl Interface {
-    /// Nanoseconds since the epoch; `None` for a time that no clock showed.
+    /// Nanoseconds since the epoch; `None` for a time that 64 bits cannot express.
     fn time(&self, ticks: u64) -> Option<u64> {
         let since = u128::from(ticks) * NANOSECONDS / u128::from(self.resolution.max(1));
         let offset = i128::from(self.offset).checked_mul(NANOSECONDS as i128)?;

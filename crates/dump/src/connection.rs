@@ -1,4 +1,4 @@
-//! One TCP connection: its two directions put together, and what protocol they speak.
+//! One TCP connection: the reassembly of its two directions, and the detection of their protocol.
 
 use crate::cutter::Framing;
 use crate::iwarp::{Fpdus, Iwarp};
@@ -13,14 +13,14 @@ use std::net::SocketAddr;
 /// Ports whose owner is the server, for connections whose beginning is not in the capture.
 const SERVER_PORTS: [u16; 3] = [2049, 20049, 111];
 
-/// What a connection carries.
+/// The protocol of a connection.
 #[derive(Debug)]
 enum Protocol {
-    /// Not clear yet; the bytes of both directions so far.
+    /// The protocol is not clear yet; the bytes of both directions so far.
     Undecided([Vec<u8>; 2]),
     Iwarp(Box<Iwarp>),
     Rpc(Box<Records>),
-    /// Nothing of interest.
+    /// Another protocol, which is not shown.
     Other,
 }
 
@@ -31,27 +31,27 @@ pub(crate) struct Connection {
     server: SocketAddr,
     /// The client's first sequence number, if its SYN was seen.
     first_sequence: Option<u32>,
-    /// When it was seen first.
+    /// The time of its first segment in the capture, in nanoseconds since the epoch.
     opened: u64,
     streams: [Reassembly; 2],
     content: Content,
-    /// Directions whose end was shown already.
+    /// By direction: its end was shown already.
     is_closed: [bool; 2],
 }
 
-/// What is known of the bytes of a connection.
+/// The bytes of a connection.
 #[derive(Debug)]
 struct Content {
     protocol: Protocol,
     /// The first bytes of both directions are in the capture.
     from_start: bool,
-    /// Bytes looked at while undecided.
+    /// Bytes examined while the protocol was not clear.
     examined: usize,
     missing: u64,
     verbose: bool,
 }
 
-/// What was wrong with the streams of a connection.
+/// Counts of the errors in the streams of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionErrors {
     pub(crate) retransmitted: u64,
@@ -94,7 +94,7 @@ impl Connection {
     /// Takes a segment.
     pub(crate) fn push(&mut self, time: u64, segment: &Segment<'_>, lines: &mut Vec<Line>) {
         if self.is_closed == [true; 2] {
-            // Still on its way when the connection broke; nobody takes it.
+            // The segment was under way when the connection broke, and its receiver drops it.
             return;
         }
         let direction = if segment.source == self.client {
@@ -132,14 +132,14 @@ impl Connection {
         self.show_ends(time, direction, segment.rst, lines);
     }
 
-    /// Nothing will come any more.
+    /// Ends both directions: the connection was replaced, or the capture is over.
     pub(crate) fn finish(&mut self, time: u64, lines: &mut Vec<Line>) {
         for direction in Direction::BOTH {
             self.finish_direction(time, direction, lines);
         }
     }
 
-    /// What was wrong with its streams; `None` if it was of no interest.
+    /// The counts of errors in its streams; `None` unless it carries a known protocol.
     pub(crate) fn errors(&self) -> Option<ConnectionErrors> {
         if matches!(
             self.content.protocol,
@@ -155,7 +155,7 @@ impl Connection {
         })
     }
 
-    /// The line that introduces the connection, once it is of interest.
+    /// The line that introduces the connection; `None` until it carries a known protocol.
     pub(crate) fn introduction(&self) -> Option<Line> {
         let (protocol, is_midway) = match self.content.protocol {
             Protocol::Iwarp(_) => ("iWARP", !self.content.from_start),
@@ -271,7 +271,7 @@ impl Content {
         }
     }
 
-    /// Finds out what the connection carries, from what has come in `direction`.
+    /// Tries to detect the protocol from the bytes of `direction`.
     fn decide(&mut self, time: u64, direction: Direction, lines: &mut Vec<Line>) {
         let Protocol::Undecided(held) = &mut self.protocol else {
             return;
@@ -298,7 +298,7 @@ impl Content {
     }
 }
 
-/// What a connection seems to carry.
+/// The protocol that a connection seems to carry.
 enum Guess {
     Unclear,
     Iwarp,
@@ -306,7 +306,7 @@ enum Guess {
     Other,
 }
 
-/// Looks at the first bytes of a direction.
+/// Guesses from the first bytes of a direction.
 fn protocol_at_start(direction: Direction, bytes: &[u8]) -> Guess {
     let kind = match direction {
         Direction::ToServer => FrameKind::Request,
@@ -324,7 +324,7 @@ fn protocol_at_start(direction: Direction, bytes: &[u8]) -> Guess {
     }
 }
 
-/// Searches the bytes of a direction for a frame of either protocol, and drops those that are none.
+/// Guesses from a frame of either protocol in the bytes of a direction, and drops the bytes in front of it.
 fn protocol_midway(bytes: &mut Vec<u8>) -> Guess {
     let fpdus = Fpdus { crc: None };
     for at in 0..bytes.len() {
@@ -343,7 +343,7 @@ fn protocol_midway(bytes: &mut Vec<u8>) -> Guess {
     Guess::Unclear
 }
 
-/// Whether the sender of a connection's first segment in the capture is the client.
+/// True if the sender of a connection's first segment in the capture is the client.
 fn is_from_client(segment: &Segment<'_>) -> bool {
     if segment.syn {
         return segment.acknowledged.is_none();

@@ -30,7 +30,7 @@ pub(crate) trait Framing {
     /// [`FrameError`]: no frame of the protocol starts there.
     fn frame_len(&self, bytes: &[u8]) -> Result<Option<usize>, FrameError>;
 
-    /// Whether `bytes` look like frames from their very front; `None` when more bytes are needed to tell.
+    /// True if `bytes` look like frames from their very front; `None` when more bytes are needed to tell.
     fn starts_frame(&self, bytes: &[u8]) -> Option<bool>;
 }
 
@@ -74,9 +74,9 @@ impl Cut<'_> {
 /// A frame, or as much of its front as is there.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Frame<'a> {
-    /// Its bytes, up to the first that is missing, and no more than [`MESSAGE_KEPT_MAX`].
+    /// The bytes up to the first that is missing, and no more than [`MESSAGE_KEPT_MAX`].
     pub(crate) bytes: &'a [u8],
-    /// Bytes it has on the wire.
+    /// Bytes of the frame on the wire.
     pub(crate) total: usize,
     /// False when bytes of it are missing.
     pub(crate) is_whole: bool,

@@ -1,14 +1,14 @@
-//! What a capture of NFS over iWARP or TCP says, a line a message.
+//! Decodes captures of NFS over iWARP or TCP, and prints a line per message.
 //!
 //! Captured packets go through five steps, each in a module of its own: `capture` takes them out of the file, `packet`
 //! finds the TCP segment in them, [`tcp`] puts streams together again, `cutter` cuts those into frames, and `iwarp` or
-//! `records` makes messages of the frames and describes them. The protocols are `gannet-wire`'s: nothing is decoded
-//! here that is not decoded there.
+//! `records` makes messages of the frames and describes them. `gannet-wire` decodes the protocols, and its printers
+//! give the words of most fields.
 //!
-//! What this crate refuses: files and terminals (it reads and writes streams), and protocols of its own.
+//! This crate opens no files and knows no terminals: it reads and writes streams.
 //!
-//! A capture is untrusted input, often cut short and with holes. Nothing in it may stop the dump but a damaged file;
-//! what is missing is said where it is missing, and decoding goes on behind it.
+//! A capture is untrusted input, often cut short and with holes. Only a damaged file stops the dump. A line reports
+//! missing bytes where they are missing, and decoding goes on behind them.
 //!
 //! First function to read: [`decode`].
 
@@ -39,16 +39,16 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use summary::Summary;
 
-/// How to show what a capture says.
+/// The form of the output.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Style {
-    /// Every segment, and lists in full.
+    /// Shows every segment, and lists in full.
     pub verbose: bool,
-    /// One JSON object per line.
+    /// Prints one JSON object per line.
     pub json: bool,
 }
 
-/// Why a dump ended early. What was written before is fine.
+/// The reason why a dump ended early. The output written before is valid.
 #[derive(Debug, thiserror::Error)]
 pub enum DumpError {
     /// The capture cannot be read any further.
@@ -59,11 +59,12 @@ pub enum DumpError {
     Output(io::Error),
 }
 
-/// Writes what the capture `input` says to `output`; flushes it whenever more input is needed, so that a capture can
-/// be watched while it is made.
+/// Writes the messages of the capture `input` to `output`. It flushes whenever it needs more input, so that a capture
+/// can be watched while it is made.
 ///
 /// # Errors
-/// The capture cannot be read to its end (all that could be read is written), or the output not be written.
+/// - [`DumpError::Capture`]: the capture cannot be read to its end. All that could be read is written.
+/// - [`DumpError::Output`]: the output cannot be written.
 pub fn decode(input: impl Read, style: Style, output: &mut impl Write) -> Result<(), DumpError> {
     let mut capture = Capture::new(input);
     let mut dump = Dump::new(style, output);
@@ -87,23 +88,24 @@ pub fn decode(input: impl Read, style: Style, output: &mut impl Write) -> Result
     Ok(ended?)
 }
 
-/// Two ends, in an order that does not depend on who sends.
+/// The two ends of a connection, in an order that does not depend on the sender.
 type Ends = (SocketAddr, SocketAddr);
 
 /// A connection that is followed.
 struct Followed {
     connection: Connection,
-    /// Its number on the lines, once it is of interest.
+    /// The connection's number on the lines; `None` until it carries a known protocol.
     number: Option<u32>,
-    /// In which order it was opened.
+    /// The connection's place in the order of their opening.
     serial: u64,
 }
 
 struct Dump<'a, W> {
     style: Style,
     output: &'a mut W,
-    /// Time of the first packet, and of the latest.
+    /// The time of the first packet, in nanoseconds since the epoch.
     start: Option<u64>,
+    /// The time of the latest packet, in nanoseconds since the epoch.
     now: u64,
     connections: BTreeMap<Ends, Followed>,
     /// Connections by the order in which they were opened.
@@ -203,7 +205,7 @@ impl<'a, W: Write> Dump<'a, W> {
         Ok(())
     }
 
-    /// Shows what happened on a connection, behind its introduction.
+    /// Shows the lines of a connection, behind its introduction.
     fn show(&mut self, ends: Ends, lines: Vec<Line>) -> Result<(), DumpError> {
         if lines.is_empty() {
             return Ok(());
@@ -275,7 +277,7 @@ impl<'a, W: Write> Dump<'a, W> {
     }
 }
 
-/// JSON of values that have nothing which JSON cannot express.
+/// JSON of values that JSON can express without exception.
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }

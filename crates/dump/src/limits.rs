@@ -1,4 +1,5 @@
-//! Bounds of what `gannet dump` keeps while it reads: a capture is untrusted input, and may be longer than memory.
+//! Bounds of the memory that `gannet dump` uses while it reads: a capture is untrusted input, and may be longer than
+//! memory.
 
 use gannet_wire::rpcrdma::ChunkLimits;
 
@@ -12,7 +13,8 @@ pub(crate) const CONNECTIONS_MAX: usize = 4096;
 pub(crate) const LATE_BYTES_MAX: usize = 4 << 20;
 /// Segments of one direction kept likewise.
 pub(crate) const LATE_SEGMENTS_MAX: usize = 4096;
-/// How far ahead of its stream a segment may be: the largest window TCP can announce. Others are strays.
+/// Most bytes between a stream's position and a segment: the largest window that TCP can announce. Segments further
+/// ahead are strays.
 pub(crate) const WINDOW_MAX: u64 = 1 << 30;
 /// Bytes of a connection looked at before it is taken for something else than NFS.
 pub(crate) const DETECT_MAX: usize = 1 << 20;

@@ -8,19 +8,19 @@ use gannet_wire::printable;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::fmt;
 
-/// Who sent a message.
+/// The direction of a message, by its receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// The end that opened the connection.
+    /// From the end that opened the connection to the other.
     ToServer,
-    /// The other one.
+    /// To the end that opened the connection.
     ToClient,
 }
 
 impl Direction {
     pub(crate) const BOTH: [Direction; 2] = [Direction::ToServer, Direction::ToClient];
 
-    /// Index of what is kept per direction.
+    /// The index of this direction in arrays with an element per direction.
     pub(crate) fn index(self) -> usize {
         self as usize
     }
@@ -33,7 +33,7 @@ impl Direction {
     }
 }
 
-/// What is known of the CRCs of a message.
+/// The result of checking the CRCs of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Crc {
     /// They match.
@@ -68,7 +68,7 @@ impl Crc {
     }
 }
 
-/// What a field says.
+/// The value of a field.
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
     Number(u64),
@@ -76,7 +76,7 @@ pub(crate) enum Value {
     /// Text out of the capture: quoted and cut for people, and nothing in it can control a terminal.
     Name(String),
     List(Vec<String>),
-    /// As `Name`, several.
+    /// Several names, each as `Name`.
     Names(Vec<String>),
     /// Milliseconds.
     Milliseconds(f64),
@@ -159,7 +159,7 @@ impl Serialize for Value {
     }
 }
 
-/// How a field looks on a line.
+/// The form of a field on a line.
 #[derive(Debug, Clone, Copy)]
 enum Style {
     /// `key=value`.
@@ -180,13 +180,13 @@ struct Field {
 /// Fields that belong together.
 #[derive(Debug, Clone)]
 pub(crate) struct Part {
-    /// What they are about; the key of their object in JSON.
+    /// The subject of the fields, which is the key of their object in JSON.
     name: &'static str,
     fields: Vec<Field>,
 }
 
 impl Part {
-    /// No fields yet, about `name`.
+    /// A part without fields, about `name`.
     pub(crate) fn new(name: &'static str) -> Part {
         Part {
             name,
@@ -222,7 +222,7 @@ impl Part {
         self.push(key, value.into(), Style::Word(0))
     }
 
-    /// As [`Part::word`], in a column of `width`.
+    /// Appends a value that needs no key, in a column of `width`.
     pub(crate) fn column(
         &mut self,
         key: &'static str,
@@ -277,15 +277,15 @@ impl Serialize for Part {
     }
 }
 
-/// Something that happened on a connection.
+/// A message of a connection, or an event.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
-    /// Nanoseconds since the epoch: when its last byte was captured.
+    /// The time at which its last byte was captured, in nanoseconds since the epoch.
     pub(crate) time: u64,
     /// Number of the connection, in the order in which they were opened.
     pub(crate) connection: u32,
     pub(crate) direction: Option<Direction>,
-    /// What it is: an RDMAP operation, an RPC record, or an event of the connection.
+    /// Its kind: an RDMAP operation, an RPC record, or an event of the connection.
     pub(crate) operation: &'static str,
     /// Its number on its queue.
     pub(crate) msn: Option<u32>,
@@ -296,7 +296,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// A line with a first part.
+    /// A line without parts.
     pub(crate) fn new(time: u64, operation: &'static str) -> Line {
         Line {
             time,
@@ -342,7 +342,7 @@ impl Line {
     }
 }
 
-/// What stands over the columns of [`Line::text`].
+/// The heading of the columns of [`Line::text`].
 pub(crate) const HEADING: &str = "#      time conn    operation    crc    bytes";
 
 struct Json<'a> {

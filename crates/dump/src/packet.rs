@@ -1,7 +1,7 @@
 //! From a packet's first header to its TCP segment.
 //!
-//! The headers are etherparse's, in its lax mode, which takes packets that the snap length cut and packets that a
-//! network card has yet to cut into pieces (their IP length may be 0).
+//! etherparse parses the headers in its lax mode. That mode accepts packets that the snap length cut, and packets that
+//! a network card has yet to segment, whose IP length may be 0.
 
 use crate::capture::Packet;
 use etherparse::{EtherType, LaxNetSlice, LaxSlicedPacket, LenSource, TcpSlice, TransportSlice};
@@ -12,10 +12,25 @@ use std::net::{IpAddr, SocketAddr};
 const ROCE_PORT: u16 = 4791;
 /// `LINKTYPE_RAW` as some BSDs number it.
 const RAW_BSD: [Linktype; 2] = [Linktype(12), Linktype(14)];
-/// Bytes of a Linux cooked header, and where in it the protocol is.
-const COOKED: (usize, usize) = (16, 14);
-/// The same for version 2.
-const COOKED_2: (usize, usize) = (20, 0);
+/// The layout of a Linux cooked header.
+#[derive(Clone, Copy)]
+struct CookedHeader {
+    /// Bytes of the header.
+    len: usize,
+    /// The position of the EtherType in it.
+    ether_type_at: usize,
+}
+
+/// Version 1.
+const COOKED: CookedHeader = CookedHeader {
+    len: 16,
+    ether_type_at: 14,
+};
+/// Version 2.
+const COOKED_2: CookedHeader = CookedHeader {
+    len: 20,
+    ether_type_at: 0,
+};
 /// Bytes of the address family in front of a BSD loopback packet.
 const LOOPBACK_LEN: usize = 4;
 
@@ -25,7 +40,7 @@ pub(crate) struct Segment<'a> {
     pub(crate) source: SocketAddr,
     pub(crate) target: SocketAddr,
     pub(crate) sequence: u32,
-    /// The next byte its sender wants.
+    /// The sequence number of the next byte that its sender expects; `None` without ACK.
     pub(crate) acknowledged: Option<u32>,
     pub(crate) syn: bool,
     pub(crate) fin: bool,
@@ -35,7 +50,7 @@ pub(crate) struct Segment<'a> {
     pub(crate) missing: usize,
 }
 
-/// What a packet is.
+/// The content of a packet.
 #[derive(Debug)]
 pub(crate) enum Content<'a> {
     /// A segment of a TCP connection.
@@ -71,13 +86,11 @@ pub(crate) fn content<'a>(packet: &Packet<'a>) -> Content<'a> {
     }
 }
 
-fn cooked(data: &[u8], (length, protocol_at): (usize, usize)) -> Option<LaxSlicedPacket<'_>> {
-    let protocol = data.get(protocol_at..)?.first_chunk::<2>()?;
-    let ether_type = EtherType(u16::from_be_bytes(*protocol));
-    Some(LaxSlicedPacket::from_ether_type(
-        ether_type,
-        data.get(length..)?,
-    ))
+fn cooked(data: &[u8], header: CookedHeader) -> Option<LaxSlicedPacket<'_>> {
+    let ether_type = data.get(header.ether_type_at..)?.first_chunk::<2>()?;
+    let ether_type = EtherType(u16::from_be_bytes(*ether_type));
+    let content = data.get(header.len..)?;
+    Some(LaxSlicedPacket::from_ether_type(ether_type, content))
 }
 
 fn from_ip(data: &[u8]) -> Option<LaxSlicedPacket<'_>> {
@@ -138,7 +151,7 @@ fn tcp_segment<'a>(
     })
 }
 
-/// Bytes at the packet's end that were not captured.
+/// Bytes at the packet's end that the capture does not have.
 fn missing(packet: &Packet<'_>, sliced: &LaxSlicedPacket<'_>) -> usize {
     let (declared, captured) = match &sliced.net {
         Some(LaxNetSlice::Ipv4(ip)) => {

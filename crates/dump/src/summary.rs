@@ -57,7 +57,7 @@ impl Summary {
         format!("# first packet {shown}.{:06} UTC", rest / 1000)
     }
 
-    /// What stands behind the lines: the counts that matter.
+    /// The line after the others: the counts that are not 0.
     pub(crate) fn part(&self) -> Part {
         let mut part = Part::new("summary");
         part.pair("packets", self.packets);

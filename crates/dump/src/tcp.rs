@@ -7,7 +7,7 @@
 use crate::limits::{LATE_BYTES_MAX, LATE_SEGMENTS_MAX, WINDOW_MAX};
 use std::collections::BTreeMap;
 
-/// Bytes of a stream, or what stands for them.
+/// Bytes of a stream, or a hole in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Piece<'a> {
     /// The next bytes.
@@ -19,18 +19,18 @@ pub enum Piece<'a> {
 /// A hole in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gap {
-    /// How many bytes are missing.
+    /// The number of missing bytes.
     pub bytes: u64,
-    /// Why.
+    /// The reason.
     pub cause: GapCause,
 }
 
-/// Why bytes are missing.
+/// The reason why bytes are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GapCause {
     /// The packet is not in the capture.
     NotCaptured,
-    /// The packet is, but the snap length cut it.
+    /// The packet is in the capture, but the snap length cut it.
     SnapLength,
 }
 
@@ -60,7 +60,7 @@ pub struct Reassembly {
     late_bytes: usize,
     /// The highest position the receiver acknowledged.
     acknowledged: u64,
-    /// Where the sender closed the stream.
+    /// The position at which the sender closed the stream.
     end: Option<u64>,
     /// Segments whose bytes had all been seen before.
     pub retransmitted: u64,
@@ -87,8 +87,8 @@ impl Reassembly {
         self.end.is_some() && self.end <= self.next
     }
 
-    /// A segment of `payload` bytes and `missing` more that were not captured. `take` gets what can be handed on now,
-    /// in order.
+    /// Takes a segment of `payload` bytes and `missing` more that the capture does not have. `take` gets the pieces
+    /// that can be handed on now, in order.
     pub fn push(
         &mut self,
         sequence: u32,
@@ -131,7 +131,7 @@ impl Reassembly {
         }
     }
 
-    /// Nothing will come any more: hands on everything that waits, with the holes in between.
+    /// The capture is over: hands on all segments that wait, with the holes between them.
     pub fn finish(&mut self, take: &mut dyn FnMut(Piece<'_>)) {
         while !self.late.is_empty() {
             self.give_up_hole(take);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_before_is_not_seen_again() {
+    fn repeated_bytes_are_handed_on_once() {
         let text = shown(|it, take| {
             it.start(100);
             it.push(100, b"abcd", 0, take);
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hole_is_given_up_when_the_receiver_has_what_was_in_it() {
+    fn a_hole_is_given_up_when_the_receiver_acknowledges_its_bytes() {
         let text = shown(|it, take| {
             it.start(100);
             it.push(100, b"ab", 0, take);
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_tells_what_is_missing() {
+    fn the_end_shows_missing_bytes() {
         let text = shown(|it, take| {
             it.start(100);
             it.push(103, b"d", 0, take);

@@ -12,7 +12,7 @@ const HEADERS_LEN: usize = LENGTH_LEN + ddp::UNTAGGED_HEADER_LEN;
 /// Cuts a stream into FPDUs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fpdus {
-    /// Whether CRCs are used, if that is known.
+    /// The connection uses CRCs; `None` while the capture has no startup frame.
     pub(crate) crc: Option<bool>,
 }
 
@@ -64,7 +64,7 @@ impl Fpdus {
     }
 }
 
-/// Whether an FPDU's length and headers may stand at the front of `bytes`; `None` when there are too few.
+/// True if an FPDU's length and headers may stand at the front of `bytes`; `None` when there are too few.
 fn is_likely_header(bytes: &[u8]) -> Option<bool> {
     let front = bytes.get(..HEADERS_LEN.min(bytes.len()))?;
     if front.len() < LENGTH_LEN + ddp::TAGGED_HEADER_LEN {

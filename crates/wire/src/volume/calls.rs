@@ -276,8 +276,8 @@ impl Call {
         one.into_iter().chain(other)
     }
 
-    /// Whether it changes names or attributes: it has a [`SlotSequence`] then, and is done once however often it is
-    /// sent.
+    /// True if the request changes names or attributes. Then its body has a [`SlotSequence`], and the manager executes
+    /// it once, however often it comes.
     pub fn is_change(&self) -> bool {
         CHANGES.contains(&self.operation())
     }
@@ -398,7 +398,7 @@ impl Call {
         }
     }
 
-    /// What the body of a request asks for, on whose behalf, and its slot and sequence if it is a change.
+    /// Reads the body of a request: the caller, the slot and sequence of a change, and the request.
     ///
     /// # Errors
     /// - [`XdrError::Value`]: the operation is not the manager's, or a number is outside of its type.
