@@ -1,9 +1,13 @@
-//! The duplicate request cache: a call that must not be executed twice is answered twice instead.
+//! The duplicate request cache: a duplicate of a call that must not be executed twice gets the reply of the first.
 //!
 //! A client that lost its connection sends its pending calls again with the same XIDs, perhaps over another
-//! connection or another transport. So the key names the client's host without its port, and the cache keeps what
-//! RPC says (a reply body), never what a transport made of it: the new call brings new chunks. And the key names the
-//! caller: users of one host may come upon the same XID, and none may see what another was answered.
+//! connection or another transport. So the key has the client's address without its port. The cache keeps the body of
+//! the RPC reply and not the transport's message, because the new call brings new chunks. The key has the caller's
+//! credential too: two users of one host may use the same XID, and neither may see the other's reply (test
+//! `a_duplicate_is_the_same_callers`).
+//!
+//! Order: [`ReplyCache::begin`] inserts the entry before the call runs, so a duplicate that comes meanwhile waits and
+//! is not executed. [`Execution::finish`] stores the reply before the transport sends it.
 
 use crate::limits::{DRC_AGE_MAX, DRC_BYTES_MAX, DRC_ENTRIES_MAX, DRC_WAITERS_MAX};
 use crate::poisoned::Poisoned;
@@ -18,14 +22,14 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
-/// Independent parts, so that cores seldom meet at a lock.
+/// Parts with a lock each, so that cores seldom wait for each other.
 const SHARDS: usize = 16;
 /// Argument bytes that go into the checksum.
 const CHECKSUM_LEN: usize = 256;
-/// What an entry costs beside its body, for the byte bound.
+/// Bytes that an entry costs beside its body, for the byte bound.
 const ENTRY_OVERHEAD: usize = 160;
 
-/// What makes two calls the same call.
+/// The identity of a call: calls with the same key are duplicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     client: IpAddr,
@@ -34,7 +38,7 @@ struct Key {
     version: u32,
     procedure: u32,
     arguments_len: usize,
-    /// Of the credential and the beginning of the arguments.
+    /// Over the credential and the first [`CHECKSUM_LEN`] bytes of the arguments.
     checksum: u64,
 }
 
@@ -57,8 +61,8 @@ impl Key {
     }
 }
 
-/// Length of the arguments and a checksum of the credential and their beginning, as if no opaque had been placed apart,
-/// so that the same call has the same key on every transport.
+/// Length of the arguments and a checksum of the credential and their beginning. A placed opaque is counted where it
+/// belongs in the arguments, so that the same call has the same key on every transport.
 fn fingerprint(call: &Call) -> (usize, u64) {
     let placed = call.placed.borrow();
     let arguments = call.arguments();
@@ -103,7 +107,7 @@ fn hash_credential(credential: &Credential, hasher: &mut impl Hasher) {
     }
 }
 
-/// A Read chunk may have brought the pad along: the opaque itself is as long as the word before it says.
+/// The opaque without a pad that its Read chunk may have brought: the word before it has its length.
 fn opaque_of<'a>(head: &[u8], bytes: &'a [u8]) -> &'a [u8] {
     let length = head
         .last_chunk::<4>()
@@ -129,7 +133,9 @@ impl CachedReply {
 }
 
 enum Entry {
+    /// The call is being executed. The senders are those of duplicates that wait, at most [`DRC_WAITERS_MAX`].
     Pending(Vec<oneshot::Sender<Arc<CachedReply>>>),
+    /// The call was executed with success.
     Done {
         reply: Arc<CachedReply>,
         at: Instant,
@@ -145,6 +151,8 @@ struct Shard {
 }
 
 impl Shard {
+    /// Removes replies that are too old or beyond the bounds, oldest first. Pending entries are not in `done` and stay:
+    /// without its entry a duplicate of a call under way would be executed.
     fn evict(&mut self, now: Instant, limits: &CacheLimits) {
         while let Some(oldest) = self.done.front() {
             let age = match self.entries.get(oldest) {
@@ -164,12 +172,12 @@ impl Shard {
     }
 }
 
-/// How much a cache holds.
+/// The bounds of a cache, divided evenly among its shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheLimits {
-    /// Replies.
+    /// Most replies.
     pub entries_max: usize,
-    /// Bytes of replies, with their keys.
+    /// Most bytes of replies and their keys.
     pub bytes_max: usize,
 }
 
@@ -184,12 +192,12 @@ impl Default for CacheLimits {
 
 /// The duplicate request cache of a server; one for all its cores and transports.
 ///
-/// Bounded in entries, bytes and age, oldest out first; calls under execution are bounded by the connections. The
-/// cores' clocks may differ by the moments between their starts, which is nothing beside the age of two minutes.
+/// Bounded in entries, bytes and age: the oldest reply leaves first. The connections bound the calls under execution.
+/// The clocks of two cores differ by the time between their starts, which is short beside the age of two minutes.
 pub struct ReplyCache {
     shards: Vec<Mutex<Shard>>,
     limits: CacheLimits,
-    /// Duplicates that have no reply and never will.
+    /// Calls whose transfers failed; their duplicates are refused.
     pub(crate) poisoned: Poisoned,
 }
 
@@ -210,17 +218,18 @@ impl ReplyCache {
         }
     }
 
-    /// Replies that can be replayed now.
+    /// The number of replies in the cache.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).done.len()).sum()
     }
 
-    /// True when there are none.
+    /// True when the cache has no reply.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Says what to do with `call`: execute it, replay its reply, or wait for the execution under way.
+    /// Decides what to do with `call`, in one step under the shard's lock: two cores that get the same call at once
+    /// must not both execute it.
     pub(crate) fn begin(self: &Arc<Self>, call: &Call, now: Instant) -> Begin {
         let key = Key::of(call);
         let Some(shard) = self.shards.get(key.shard()) else {
@@ -231,7 +240,7 @@ impl ReplyCache {
         match shard.entries.entry(key) {
             MapEntry::Vacant(entry) => {
                 entry.insert(Entry::Pending(Vec::new()));
-                Begin::Execute(Ticket {
+                Begin::Execute(Execution {
                     cache: Arc::clone(self),
                     key,
                     finished: false,
@@ -240,6 +249,7 @@ impl ReplyCache {
             MapEntry::Occupied(mut entry) => match entry.get_mut() {
                 Entry::Done { reply, .. } => Begin::Replay(Arc::clone(reply)),
                 Entry::Pending(waiters) => {
+                    // Waiters whose connections have ended free their places first.
                     waiters.retain(|waiter| !waiter.is_closed());
                     if waiters.len() == DRC_WAITERS_MAX {
                         return Begin::Drop;
@@ -253,30 +263,32 @@ impl ReplyCache {
     }
 }
 
+/// Locks a shard, also after a panic of another holder: every change leaves the shard valid.
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What to do with a call.
 pub(crate) enum Begin {
-    /// It is new: execute it and tell the ticket.
-    Execute(Ticket),
-    /// It was executed.
+    /// The call is new: execute it and report the reply with [`Execution::finish`].
+    Execute(Execution),
+    /// The call was executed: send this reply.
     Replay(Arc<CachedReply>),
-    /// It is being executed; an error from the receiver means that the execution was lost.
+    /// The call is being executed: wait for its reply. An error means that the execution ended without one.
     Wait(oneshot::Receiver<Arc<CachedReply>>),
-    /// Too many wait for it already.
+    /// [`DRC_WAITERS_MAX`] duplicates wait for it already: send no reply.
     Drop,
 }
 
-/// The duty to report the result of an execution.
-pub(crate) struct Ticket {
+/// A call under execution. Dropped without a reply (its service panicked, or the runtime ended), it removes the entry
+/// and with it the waiters' senders: otherwise duplicates would wait for ever.
+pub(crate) struct Execution {
     cache: Arc<ReplyCache>,
     key: Key,
     finished: bool,
 }
 
-impl Ticket {
+impl Execution {
     /// Keeps a successful reply and hands it to the duplicates that wait. A reply with a payload of its own is not
     /// kept: no procedure that changes anything has one.
     pub(crate) fn finish(mut self, reply: &Reply, now: Instant) {
@@ -295,7 +307,7 @@ impl Ticket {
         });
         if let Some(Entry::Pending(waiters)) = pending {
             for waiter in waiters {
-                // A waiter that gave up meanwhile needs no answer.
+                // The send fails only if the waiter's connection has ended.
                 let _ = waiter.send(Arc::clone(&cached));
             }
         }
@@ -314,7 +326,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for Execution {
     fn drop(&mut self) {
         if !self.finished
             && let Some(shard) = self.cache.shards.get(self.key.shard())

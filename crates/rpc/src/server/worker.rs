@@ -1,4 +1,4 @@
-//! Running calls in place: futures that are kept and reused, so that a call costs no task and no allocation.
+//! Running calls in place: futures are kept and reused, so that a call costs no task and no allocation.
 //!
 //! A [`Worker`] is one boxed future that executes one call after the other. A connection takes one from its core's
 //! pool, puts a call in, and polls it once; if the call is finished, the worker goes straight back. Otherwise the
@@ -16,12 +16,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// A call, its reply, and what the transport remembers about it.
+/// A call, its reply, and the transport's notes about it.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) call: Call,
     pub(crate) reply: Reply,
-    /// The transport's own.
+    /// The transport's note: over RDMA the place of the call's context, over TCP the bytes of its arguments.
     pub(crate) tag: usize,
     /// Bytes that its reply may take.
     pub(crate) reserved: usize,
@@ -37,13 +37,13 @@ impl Job {
         }
     }
 
-    /// Bytes that it holds on to when it is cleared.
+    /// Bytes of memory that it keeps when it is cleared.
     pub(crate) fn kept(&self) -> usize {
         self.call.arguments.capacity() + self.reply.head.capacity()
     }
 }
 
-/// How a call and its result get in and out of a worker's future.
+/// The way of a call into a worker's future and of its result out of it.
 #[derive(Default)]
 struct Mailbox {
     inbox: Cell<Option<Box<Job>>>,
@@ -56,7 +56,7 @@ pub(crate) struct Worker {
     future: LocalFuture<()>,
     alarm: Arc<Alarm>,
     waker: Waker,
-    /// The call table and slot that the alarm points to.
+    /// The call table and slot that the alarm points to. A worker that goes back to the same slot needs no new target.
     attached: (u64, usize),
 }
 
@@ -85,12 +85,12 @@ impl Worker {
     }
 }
 
-/// Weak, because the core keeps idle workers.
+/// The future of a worker. It holds the core weakly, because the core keeps idle workers: a cycle would keep both.
 async fn work<S: Service>(core: Weak<Core<S>>, mailbox: Rc<Mailbox>) {
     loop {
         let mut job =
             std::future::poll_fn(|_| mailbox.inbox.take().map_or(Poll::Pending, Poll::Ready)).await;
-        // Whoever put the call in holds the core.
+        // Cannot fail: the connection that put the call in holds the core.
         let Some(core) = core.upgrade() else { continue };
         execute(&core, &mut job).await;
         mailbox.outbox.set(Some(job));
@@ -103,9 +103,10 @@ async fn execute<S: Service>(core: &Core<S>, job: &mut Job) {
         return core.service.call(call, reply).await;
     }
     match core.cache.begin(call, core.runtime.now()) {
-        Begin::Execute(ticket) => {
+        Begin::Execute(execution) => {
             core.service.call(call, reply).await;
-            ticket.finish(reply, core.runtime.now());
+            // Before the reply leaves: the client may lose it and ask again on another core at once.
+            execution.finish(reply, core.runtime.now());
         }
         Begin::Replay(cached) => {
             core.counters.replays.add(1);
@@ -115,6 +116,7 @@ async fn execute<S: Service>(core: &Core<S>, job: &mut Job) {
             core.counters.replays.add(1);
             match result.await {
                 Ok(cached) => cached.write_to(reply),
+                // The execution ended without a reply. Its effects are unknown, so no reply can be right.
                 Err(_) => call.drop_reply(),
             }
         }
@@ -122,7 +124,8 @@ async fn execute<S: Service>(core: &Core<S>, job: &mut Job) {
     }
 }
 
-/// Wakes the right slot of the right connection.
+/// The target of a worker's waker: the slot of the call and the connection that has it. A late wake-up for an earlier
+/// call rings the slot of the present one, which costs a poll and does no harm.
 #[derive(Default)]
 struct Alarm {
     target: Mutex<Option<(Arc<Wakeups>, usize)>>,
@@ -143,7 +146,8 @@ impl Wake for Alarm {
 
 const WORDS: usize = CALLS_MAX.div_ceil(64);
 
-/// Which calls of a connection want to be polled.
+/// The calls of a connection that are to be polled, a bit for each slot. Wakers may be called on other threads (the
+/// blocking pool), hence the atomics and the lock.
 #[derive(Default)]
 struct Wakeups {
     slots: [AtomicU64; WORDS],
@@ -152,6 +156,7 @@ struct Wakeups {
 
 impl Wakeups {
     fn ring(&self, slot: usize) {
+        // The bit first: the task that this wakes must find it.
         if let Some(word) = self.slots.get(slot / 64) {
             word.fetch_or(1 << (slot % 64), Ordering::AcqRel);
         }
@@ -179,7 +184,7 @@ pub(crate) struct CallTable {
 }
 
 impl CallTable {
-    /// An empty table; `id` tells it from all others of this core.
+    /// An empty table; `id` must be unique among the tables of this core, because idle workers remember it.
     pub(crate) fn new(id: u64) -> CallTable {
         let wakeups = Arc::default();
         CallTable {
@@ -196,7 +201,7 @@ impl CallTable {
         self.busy == 0
     }
 
-    /// Gives up the room of calls that ended.
+    /// Frees the memory of the table, if no call is under way.
     pub(crate) fn rest(&mut self) {
         if self.busy == 0 {
             self.slots = Vec::new();
@@ -220,6 +225,7 @@ impl CallTable {
         if slot == self.slots.len() {
             self.slots.push(None);
         }
+        // Before the poll: a call that wakes itself during it must ring this slot.
         if worker.attached != (self.id, slot) {
             worker.attached = (self.id, slot);
             let target = (Arc::clone(&self.wakeups), slot);
@@ -242,7 +248,8 @@ impl CallTable {
         None
     }
 
-    /// Asks for the connection's task to be woken when a call wants to be polled. Before [`CallTable::poll_woken`].
+    /// Has the connection's task woken when a call is to be polled. Call it before [`CallTable::poll_woken`]: a bit set
+    /// between the two would otherwise wake no task.
     pub(crate) fn register(&self, context: &Context<'_>) {
         self.wakeups.register(context.waker());
     }
@@ -280,8 +287,8 @@ impl CallTable {
         }
     }
 
-    /// Runs what is under way to its end when the connection is gone: calls are never cancelled half done. Until
-    /// then the peer makes us hold what they need.
+    /// Runs the calls under way to their end after the connection ended: a call that was cancelled half done would
+    /// leave a change without its reply in the cache. `held` charges their memory to the peer until then.
     pub(crate) fn finish_beside<S: Service>(mut self, core: &Rc<Core<S>>, held: Charge) {
         if self.is_empty() {
             return;
