@@ -74,7 +74,7 @@ fn a_call_registers_the_class_of_its_payload_and_not_the_longest() {
 }
 
 #[test]
-fn memory_that_nobody_wants_goes_back_with_its_registrations() {
+fn unused_memory_is_freed_with_its_registrations() {
     lab(StrategyKind::ServerCache, |lab| async move {
         for len in [5000, 100_000, 1 << 20] {
             assert!(write(&lab.client, len).await);

@@ -72,7 +72,7 @@ impl Ends {
         (client, service)
     }
 
-    /// How the server calls whoever has called it last.
+    /// The server's handle to call its last caller.
     fn back(&self) -> CallBack {
         self.bench.service.back.borrow().clone().unwrap()
     }
@@ -149,7 +149,7 @@ fn calls_go_both_ways_at_the_same_time() {
             }));
             gannet_runtime::both(there, here).await;
             assert_eq!(service.executions(ECHO), 40);
-            // Slow ones wait for nobody.
+            // A quick call does not wait for a slow one.
             let mut call = request(SLOW, 4);
             call.arguments().u32(100);
             let (slow, quick) =
@@ -190,7 +190,7 @@ fn long_calls_go_back_where_a_message_has_room() {
 }
 
 #[test]
-fn what_a_client_does_not_have_it_says_so() {
+fn calls_back_that_a_client_cannot_execute_are_refused() {
     run(|ends| async move {
         for target in ends.targets() {
             let refused = |status| Err(CallError::NotExecuted(status));
@@ -267,7 +267,7 @@ fn a_stream_that_answers_nothing_has_few_calls_to_answer() {
         let pause = Duration::from_secs(1);
         let more = timeout(&ends.runtime, pause, receive_record(&stream)).await;
         assert!(more.is_err(), "more calls than may be under way");
-        // Late answers are nobody's, and make room.
+        // Late answers end no call, and make room.
         let late: Vec<u8> = xids.iter().flat_map(|xid| record(&success(*xid))).collect();
         send(&stream, &late).await.unwrap();
         let next = async {
@@ -370,7 +370,7 @@ fn replies_to_calls_back_have_receives_of_their_own() {
 }
 
 #[test]
-fn replies_that_nobody_asked_for_are_nobodys() {
+fn replies_to_no_call_are_ignored_over_rdma_and_end_a_stream() {
     run(|ends| async move {
         let raw = ends.raw().await;
         let none = ChunkLists::new();

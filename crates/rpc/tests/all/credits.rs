@@ -107,11 +107,12 @@ fn a_grant_of_more_than_was_asked_for_or_of_nothing_is_not_believed() {
         let serving = async {
             let incoming = lab.listener.accept().await.unwrap();
             let raw = Raw::accept(&lab.runtime, incoming, 1).await;
-            for (window, told, granted) in [(1, 10 * CREDITS, CREDITS), (CREDITS, 0, 1), (1, 1, 1)]
+            for (window, stated, granted) in
+                [(1, 10 * CREDITS, CREDITS), (CREDITS, 0, 1), (1, 1, 1)]
             {
                 let xids = calls_within(&raw, &lab.runtime, window).await;
                 raw.post_receives(granted);
-                xids.into_iter().for_each(|xid| raw.reply(xid, told));
+                xids.into_iter().for_each(|xid| raw.reply(xid, stated));
             }
             raw
         };
@@ -120,7 +121,7 @@ fn a_grant_of_more_than_was_asked_for_or_of_nothing_is_not_believed() {
     });
 }
 
-/// A server, and whoever speaks to it by hand.
+/// A server, and the means to connect to it by hand.
 struct Lab {
     runtime: Handle,
     provider: Rc<dyn Provider>,
@@ -172,7 +173,7 @@ impl Lab {
     }
 }
 
-/// What the next answers grant.
+/// The grants of the next `count` answers.
 async fn grants(raw: &Raw, count: u32) -> Vec<u32> {
     let mut grants = Vec::new();
     for _ in 0..count {
@@ -182,7 +183,7 @@ async fn grants(raw: &Raw, count: u32) -> Vec<u32> {
     grants
 }
 
-/// What so many answers of a busy connection grant, of which so many were given before.
+/// The grants of `count` answers of a busy connection, after `before` others.
 fn expected(before: u32, count: u32) -> Vec<u32> {
     let grant = |answer: u32| (CREDITS_FIRST + CREDITS_STEP * answer).min(CREDITS);
     (before..before + count).map(grant).collect()

@@ -149,7 +149,7 @@ fn user(stamp: u32, uid: u32, gid: u32, groups: &[u32]) -> Vec<u8> {
 fn a_duplicate_is_the_same_callers() {
     lab(CacheLimits::default(), |lab| async move {
         let (one, two) = (lab.connect_tcp().await, lab.connect_tcp().await);
-        // The same call by different callers, as far as the server can tell them apart.
+        // The same call by callers with different credentials.
         let users = [
             user(1, 1000, 100, &[]),
             user(1, 1001, 100, &[]),
@@ -184,7 +184,7 @@ fn a_duplicate_of_a_call_under_way_waits_for_its_result() {
         send(&first, &count_call(9, 500)).await;
         let service = Rc::clone(&lab.bench.service);
         eventually(&lab.runtime, || service.in_call.get() == 1).await;
-        // The connection is gone, the execution is not.
+        // The connection ends, and the execution goes on.
         first.abort();
         let (second, raw) = (lab.connect_tcp().await, lab.connect_rdma().await);
         send(&second, &count_call(9, 500)).await;

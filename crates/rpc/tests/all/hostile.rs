@@ -81,7 +81,7 @@ fn outcome(reply: &[u8]) -> ReplyHeader<'_> {
 }
 
 #[test]
-fn what_is_not_rpc_ends_the_connection() {
+fn bytes_that_are_not_rpc_end_the_connection() {
     lab(|lab| async move {
         let reply = record(&ReplyBytes::accepted(1));
         for bytes in [
@@ -114,7 +114,7 @@ impl ReplyBytes {
 }
 
 #[test]
-fn what_is_rpc_but_wrong_is_answered() {
+fn malformed_calls_are_answered_with_errors() {
     lab(|lab| async move {
         let stream = lab.connect().await;
         let mut other_version = call_bytes(5, NULL, |_| {});
@@ -226,7 +226,7 @@ fn a_peer_that_takes_no_replies_is_parked_and_then_dropped() {
         let stream = lab.connect().await;
         let call = record(&call_bytes(1, READ, |encoder| encoder.u32(1 << 20)));
         let asking = async {
-            // Asks for gigabytes and reads nothing: at some point nobody takes the calls either.
+            // Asks for gigabytes and reads nothing: at some point the server takes no more calls.
             while send(&stream, &call).await.is_ok() {}
         };
         let began = lab.elapsed();
@@ -292,7 +292,7 @@ fn slow_writers_keep_others_from_writing_for_seconds_at_most() {
 }
 
 #[test]
-fn slow_writers_end_what_they_began_while_nobody_waits() {
+fn slow_writers_end_what_they_began_while_no_client_waits() {
     lab(|lab| async move {
         let call = large_write();
         let mut slow = Vec::new();
@@ -378,7 +378,7 @@ fn records_of_all_sizes_follow_a_large_one() {
     });
 }
 
-/// A stream that says it can be read although it cannot, as often as told.
+/// A stream that reports readiness although it has no bytes, `false_alarms` times.
 struct Hasty {
     stream: Stream,
     false_alarms: Cell<u32>,
@@ -460,7 +460,7 @@ fn readiness_that_is_none_is_waited_for_anew() {
             sleep(&runtime, Duration::from_millis(1)).await;
             let call = call_bytes(1, NULL, |_| {});
             let answered = timeout(&runtime, Duration::from_secs(1), exchange(&stream, &call));
-            answered.await.expect("nobody looks").unwrap();
+            answered.await.expect("the server never woke").unwrap();
         };
         world.run(in_time(&world, test)).unwrap();
     }
@@ -489,7 +489,7 @@ proptest! {
 
     /// Whatever arrives, the server neither panics nor stops answering others.
     #[test]
-    fn arbitrary_bytes_hurt_nobody(
+    fn arbitrary_bytes_do_not_stop_the_server(
         records in proptest::collection::vec(
             (0u8..4, proptest::collection::vec(0u32..12, 0..40), 0usize..5), 1..12),
     ) {

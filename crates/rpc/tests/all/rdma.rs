@@ -152,7 +152,7 @@ fn more_calls_than_credits_wait_their_turn() {
                         }
                     }
                 }));
-                // Who exceeds its credits is cut off, and asks again on its next connection.
+                // A client that exceeds its credits loses its connection, and calls again on its next one.
                 let answered = timeout(&bench.runtime, Duration::from_secs(10), calls).await;
                 answered.expect("all are answered on one connection");
                 assert_eq!(bench.counters.calls.total(), 300);
@@ -178,7 +178,7 @@ fn long_results_come_by_the_reply_chunk() {
                 let mut results = Decoder::new(&response.results);
                 assert_eq!(results.opaque(1 << 20).unwrap(), pattern(len as usize));
             }
-            // More than was promised fits nowhere: the transport refuses, the connection lives.
+            // A longer reply than announced fits nowhere: the transport refuses it, and the connection lasts.
             let mut call = request(LONG, 100);
             call.arguments().u32(50_000);
             assert_eq!(
@@ -191,7 +191,7 @@ fn long_results_come_by_the_reply_chunk() {
 }
 
 #[test]
-fn what_the_server_does_not_have_is_said_so() {
+fn calls_that_the_server_cannot_execute_are_refused() {
     let Pair { world, client, .. } = pair(4, Kind::Memory, FabricProfile::default());
     world
         .run(in_time(&world, async move {

@@ -20,7 +20,8 @@ async fn read_long(client: &Client) -> Option<CallError> {
     client.call(call).await.err()
 }
 
-/// A server that revokes what one call has exposed with the reply to another would leave that call's memory to nobody.
+/// A server that revokes the key of one call with the reply to another has broken the protocol: the memory of the first
+/// call would come back while RDMA Writes to it may be on the way.
 #[test]
 fn a_reply_that_revokes_the_key_of_another_call_ends_the_connection() {
     by_hand(|mut lab| async move {

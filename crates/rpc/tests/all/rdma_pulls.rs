@@ -1,4 +1,4 @@
-//! What chunks may cost the server: memory, room in the send queue, and time.
+//! Bounds of the cost of chunks to the server: memory, room in the send queue, and time.
 
 #![allow(clippy::unwrap_used)]
 
@@ -241,7 +241,7 @@ fn a_connection_holds_its_share_of_payload_memory() {
 }
 
 #[test]
-fn peers_that_answer_no_reads_keep_nobody_from_writing() {
+fn peers_that_answer_no_reads_keep_no_other_peer_from_writing() {
     lab(|lab| async move {
         let mut peers = Vec::new();
         for _ in 0..8 {

@@ -429,8 +429,8 @@ fn without_private_data_messages_are_small_and_keys_are_left_alone() {
 fn the_server_says_what_it_can_receive() {
     lab(|lab| async move {
         let raw = lab.connect().await;
-        let told = PrivateData::find(raw.endpoint.private_data()).unwrap();
-        assert_eq!((told.send_size, told.receive_size), (4096, 4096));
+        let theirs = PrivateData::find(raw.endpoint.private_data()).unwrap();
+        assert_eq!((theirs.send_size, theirs.receive_size), (4096, 4096));
     });
 }
 
@@ -544,7 +544,7 @@ proptest! {
 
     /// Whatever arrives, the server neither panics nor stops answering others.
     #[test]
-    fn arbitrary_messages_hurt_nobody(
+    fn arbitrary_messages_do_not_stop_the_server(
         messages in proptest::collection::vec(
             (any::<bool>(), proptest::collection::vec(0u32..12, 0..60), 0usize..4), 1..20),
     ) {

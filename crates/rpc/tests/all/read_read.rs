@@ -32,7 +32,7 @@ enum Kind {
     Iwarp,
 }
 
-/// What differs from test to test.
+/// The parameters of a test.
 #[derive(Clone, Copy)]
 struct Setting {
     seed: u64,
@@ -277,7 +277,7 @@ fn post_read(raw: &Raw, address: RemoteAddress, len: u32) -> gannet_fabric::Regi
 }
 
 #[test]
-fn what_is_exposed_is_counted_and_gone_when_the_peer_is_done() {
+fn exposed_replies_are_counted_until_the_peer_is_done() {
     lab(Setting::default(), |lab| async move {
         let raw = lab.connect(Design::ReadRead).await;
         ask(&raw, 2, 100_000);
@@ -290,7 +290,7 @@ fn what_is_exposed_is_counted_and_gone_when_the_peer_is_done() {
             *sink.deregister().now().unwrap().unwrap().unwrap(),
             *pattern(100_000)
         );
-        // A word about replies that there never were changes nothing.
+        // RDMA_DONE for unknown replies changes nothing.
         for xid in [1, 3, 77] {
             raw.send(xid, TransportProcedure::Done, &ChunkLists::new(), &[]);
         }
@@ -504,7 +504,7 @@ fn keys_that_vanish_at_any_moment_cost_no_byte() {
             serve_file(&lab.bench, 300_000, false);
             let server = lab.bench.server.clone();
             let runtime = Handle::clone(&lab.runtime);
-            // What is kept goes while calls are under way.
+            // Kept registrations are reclaimed while calls are under way.
             let reclaim = async move {
                 loop {
                     let pause = Duration::from_micros(runtime.random() % 2000);
@@ -534,7 +534,7 @@ fn keys_that_vanish_at_any_moment_cost_no_byte() {
 }
 
 #[test]
-fn replies_longer_than_anybody_promised_are_refused() {
+fn replies_longer_than_the_call_allows_are_refused() {
     lab(Setting::default(), |lab| async move {
         // Far more than the call has room for.
         let mut call = read_request(READ, 100);

@@ -99,7 +99,7 @@ async fn tokio_join<A: Future, B: Future>(first: A, second: B) {
 }
 
 #[test]
-fn what_the_server_does_not_have_is_said_so() {
+fn calls_that_the_server_cannot_execute_are_refused() {
     run(|_, client| async move {
         let call = |program, version, procedure| {
             client.call(Request::new(program, version, procedure, 64))
@@ -216,7 +216,7 @@ struct Cut {
     cut: gannet_runtime::Notify,
 }
 
-/// Passes bytes on in both directions until told to break every connection.
+/// Passes bytes on in both directions until it must break every connection.
 fn proxy(runtime: &Handle, target: std::net::SocketAddr) -> (std::net::SocketAddr, Rc<Cut>) {
     let mut listener = runtime.listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_address();
@@ -274,7 +274,7 @@ async fn pump(from: Stream, to: Stream) {
 }
 
 #[test]
-fn a_stop_answers_what_is_under_way_and_then_closes() {
+fn a_stop_answers_the_calls_under_way_and_then_closes() {
     run(|bench, client| async move {
         let slow = async {
             let mut call = request(SLOW, 4);
@@ -291,7 +291,7 @@ fn a_stop_answers_what_is_under_way_and_then_closes() {
 }
 
 #[test]
-fn a_server_that_is_gone_leaves_nothing_behind() {
+fn a_dropped_server_drops_its_service() {
     let service = tokio_plug::block_on(|runtime| async move {
         let bench = Bench::new(&runtime);
         let client = bench.client(Target::Tcp(bench.listen_tcp()));
@@ -302,7 +302,7 @@ fn a_server_that_is_gone_leaves_nothing_behind() {
 }
 
 #[test]
-fn nobody_there_is_an_error_in_bounded_time() {
+fn a_server_that_does_not_listen_is_an_error_in_bounded_time() {
     tokio_plug::block_on(|runtime| async move {
         let bench = Bench::new(&runtime);
         let listener = runtime.listen("127.0.0.1:0".parse().unwrap()).unwrap();

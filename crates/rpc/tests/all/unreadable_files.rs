@@ -28,7 +28,7 @@ struct Damaged {
     sound: usize,
     /// Nothing of it is in memory.
     cold: bool,
-    /// What it says about all that is sound, and what it says about the rest.
+    /// Whether it reports the sound bytes as resident, and whether the others.
     resident: (bool, bool),
 }
 
@@ -78,7 +78,7 @@ fn damaged(sound: usize, cold: bool) -> Damaged {
     }
 }
 
-/// What the service answers in place of the bytes, if it is asked to.
+/// The results in place of the bytes, if the service gives some.
 const UNREADABLE: &[u8] = &[0, 0, 0, 5];
 
 struct Lab {
@@ -213,7 +213,7 @@ fn over_tcp_the_call_alone_is_answered_with_an_error() {
 
 #[test]
 fn over_tcp_a_reply_that_was_begun_ends_its_connection_once() {
-    // What is left lies on the disk, or was thought to be in memory.
+    // The rest is on the disk, or is reported as resident although it is not.
     for (seed, rest_resident) in (0..20).zip([false, true].into_iter().cycle()) {
         lab(seed, |lab| async move {
             lab.put(Damaged {
@@ -296,7 +296,7 @@ fn over_rdma_the_call_alone_is_answered_with_an_error() {
                 )
                 .await;
             check(&answer.message, 2, failed);
-            // What would have been copied, the core still reads itself.
+            // The core itself still reads bytes that would have been copied.
             if !cold {
                 let other = raw.register(vec![0xa5; 5000], Access::RemoteWrite);
                 let mut to_chunk = ChunkLists::new();

@@ -1,4 +1,4 @@
-//! What RDMA connections cost a server that have nothing to do, and what is left when they are gone.
+//! The memory that idle RDMA connections cost a server, and the memory that is left after they end.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,14 +16,15 @@ const CONNECTIONS: u64 = 1000;
 
 #[test]
 fn idle_connections_cost_8_kib_at_most_and_leave_nothing() {
-    let address = served_by(|runtime, provider, told| async move {
+    let address = served_by(|runtime, provider, sender| async move {
         let bench = Bench::new(&runtime);
-        told.send(bench.listen_rdma(&provider, LOOPBACK.into()))
+        sender
+            .send(bench.listen_rdma(&provider, LOOPBACK.into()))
             .unwrap();
         std::future::pending::<()>().await;
     });
     let connect = |_| Peer::connect(address);
-    // What the process makes once for all connections is there before.
+    // Memory that the process allocates once for all connections is allocated before the measurement.
     let mut first: Vec<Peer> = (0..8).map(connect).collect();
     for peer in &mut first {
         assert_eq!(peer.work(4), 128);

@@ -26,9 +26,9 @@ impl Peer {
         Peer(Bare::connect(address, &private_data.to_bytes()).0)
     }
 
-    /// Sends so many calls with one write, or less if the server has ended the connection.
+    /// Sends `count` calls with one write, or fewer if the server has ended the connection.
     pub(crate) fn call(&mut self, count: u32) {
-        // That it is gone shows when answers are awaited.
+        // `reply` reports the end of the connection.
         let _ = self.0.send((0..count).map(null));
     }
 
@@ -40,7 +40,7 @@ impl Peer {
         Some(header.unwrap().credits)
     }
 
-    /// Makes as many calls at a time as it may, so many times; how many it may make in the end.
+    /// Makes as many calls at a time as the credits allow, `rounds` times; returns the credits in the end.
     pub(crate) fn work(&mut self, rounds: u32) -> u32 {
         let mut window = 1;
         for _ in 0..rounds {

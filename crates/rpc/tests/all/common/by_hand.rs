@@ -16,7 +16,7 @@ pub struct ByHand {
     pub listener: Box<dyn Listener>,
 }
 
-/// Runs a test of a client and whoever answers it by hand, in virtual time.
+/// Runs a test of a client whose server is made by hand, in virtual time.
 pub fn by_hand<F: Future<Output = ()> + 'static>(test: impl FnOnce(ByHand) -> F) {
     let world = World::new(21);
     let (near, far) = (world.add_node("client"), world.add_node("server"));

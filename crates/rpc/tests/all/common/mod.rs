@@ -1,4 +1,4 @@
-//! What the tests share: a service with one procedure per behaviour, and both ends on one core.
+//! Shared parts of the tests: a service with one procedure per behaviour, and both ends on one core.
 
 #![allow(dead_code)] // Every test file uses its own part.
 #![allow(unreachable_pub, clippy::unwrap_used)]
@@ -91,16 +91,16 @@ impl FileSource for TestFile {
 pub struct TestService {
     runtime: Handle,
     pub file: RefCell<Option<FileRef>>,
-    /// What READ_FILE answers when it cannot read.
+    /// The results of READ_FILE when the file cannot be read.
     pub unreadable: Cell<Option<&'static [u8]>>,
     pub executed: RefCell<BTreeMap<u32, u32>>,
     pub transports: RefCell<Vec<Transport>>,
     pub in_call: Cell<u32>,
-    /// The peer that it has nothing for.
+    /// The address that the service does not admit.
     pub refuses: Cell<Option<IpAddr>>,
-    /// The procedure that says nothing about its caller.
+    /// The procedure whose calls do not authenticate their peer.
     pub reaches_nothing: Cell<Option<u32>>,
-    /// How to call whoever has called last.
+    /// The handle to call the last caller.
     pub back: RefCell<Option<CallBack>>,
 }
 
