@@ -1,7 +1,8 @@
-//! The calls that one end of a connection makes: who waits for their answers, and who sends them.
+//! The table of calls that one end of a connection makes, between the tasks that wait for answers and the task that
+//! sends.
 //!
 //! Either end of an RPC connection may call (RFC 5531 section 9). A client's calls outlive its connections; a server's,
-//! through a [`CallBack`], do not. Both wait here.
+//! through a [`CallBack`], do not. Both use this table.
 
 mod pending;
 
@@ -18,19 +19,19 @@ use std::task::Context;
 use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 
-/// What callers share with the task that drives the connection.
+/// The state that callers share with the driver, the task that drives the connection.
 pub(crate) struct Calls {
     pub(crate) runtime: Handle,
     pub(crate) pending: RefCell<Pending>,
-    /// Calls that may be pending.
+    /// Bounds the pending calls; further callers wait here, in their order.
     places: Semaphore,
-    /// The driver has something to do.
+    /// Wakes the driver.
     pub(crate) work: Notify,
     closed: Cell<bool>,
 }
 
 impl Calls {
-    /// None yet, and never more than `calls_max` at a time.
+    /// An empty table for at most `calls_max` calls at a time.
     pub(crate) fn new(runtime: &Handle, first_xid: u32, calls_max: usize) -> Calls {
         Calls {
             runtime: Handle::clone(runtime),
@@ -41,7 +42,8 @@ impl Calls {
         }
     }
 
-    /// Makes a call and waits for its results; see [`crate::Client::call`]. `driven` sees that somebody sends it.
+    /// Makes a call and waits for its results; see [`crate::Client::call`]. `driven` starts the driver if it does not
+    /// run yet.
     pub(crate) async fn call(
         &self,
         request: Request,
@@ -49,6 +51,7 @@ impl Calls {
     ) -> Result<Response, CallError> {
         let place = self.places.acquire().await;
         let _place = place.map_err(|_| CallError::Closed)?;
+        // Again after the wait: the driver of a closed table has failed all calls and ended, and would not fail this.
         if self.closed.get() {
             return Err(CallError::Closed);
         }
@@ -66,7 +69,7 @@ impl Calls {
         outcome
     }
 
-    /// No call is made any more. Those under way are failed by the driver.
+    /// Refuses further calls. The driver fails those that are pending.
     pub(crate) fn close(&self) {
         self.closed.set(true);
         self.places.close();
@@ -78,7 +81,7 @@ impl Calls {
     }
 }
 
-/// Gives a call up when its caller is gone before the answer.
+/// Gives a call up when its caller's future is dropped before the answer.
 struct Abandon<'a> {
     calls: &'a Calls,
     xid: Option<u32>,
@@ -107,11 +110,11 @@ pub struct CallBack {
 }
 
 impl CallBack {
-    /// Makes a call and waits for its results, for `patience` at most. Never sent twice.
+    /// Makes a call and waits for its results, for `patience` at most. The call is never sent twice.
     ///
     /// # Errors
-    /// See [`CallError`]: `TimedOut` when there was no answer in time (the peer may execute the call nevertheless),
-    /// `TooLarge` for what fits no inline message, `Closed` when the connection is over.
+    /// Any [`CallError`]; in particular `TimedOut` when there was no answer in time (the peer may execute the call
+    /// nevertheless), `TooLarge` for a call that fits no inline message, `Closed` when the connection is over.
     pub async fn call(&self, request: Request, patience: Duration) -> Result<Response, CallError> {
         let calling = self.calls.call(request, || {});
         let called = timeout(&self.calls.runtime, patience, calling).await;
@@ -132,24 +135,24 @@ impl fmt::Debug for CallBack {
     }
 }
 
-/// What a server's connection keeps of the calls that it makes. Dropped with the connection, they fail.
+/// The calls that a server's connection makes. They fail when it is dropped with the connection.
 pub(crate) struct CallsBack(Rc<Calls>);
 
 impl CallsBack {
-    /// Of a connection on which nobody has called yet.
+    /// The empty table of a new connection.
     pub(crate) fn new(runtime: &Handle) -> CallsBack {
-        // Any XID will do: these calls are never sent again, and have no others beside them.
+        // Any first XID is unique: these calls are never sent on another connection.
         CallsBack(Rc::new(Calls::new(runtime, 1, CALLBACKS_MAX)))
     }
 
-    /// For whoever answers calls of this connection.
+    /// The handle for services that answer calls of this connection.
     pub(crate) fn handle(&self) -> CallBack {
         CallBack {
             calls: Rc::clone(&self.0),
         }
     }
 
-    /// Whether calls were made since the last question; otherwise sees that the task is woken when some are.
+    /// Whether calls were made since the last poll; otherwise registers the task to be woken by the next one.
     pub(crate) fn poll_made(&self, context: &mut Context<'_>) -> bool {
         self.0.work.poll_notified(context).is_ready()
     }
@@ -158,7 +161,7 @@ impl CallsBack {
         self.0.pending.borrow_mut()
     }
 
-    /// The call of ours that `message` answers.
+    /// The XID of the call of this server that `message` answers, if it answers one.
     pub(crate) fn answered_by(&self, message: &[u8]) -> Option<u32> {
         let (xid, is_call) = xid_of(message)?;
         (!is_call && self.pending().is_under_way(xid)).then_some(xid)

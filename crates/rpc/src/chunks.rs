@@ -6,9 +6,9 @@ use gannet_wire::xdr::pad_len;
 /// A Read chunk: the segments that share a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReadChunk {
-    /// Where its bytes belong in the unreduced message.
+    /// The offset of its bytes in the unreduced message.
     pub(crate) position: usize,
-    /// Its segments, as a range of the Read list.
+    /// The index of its first segment in the Read list, and the number of its segments.
     pub(crate) first: usize,
     pub(crate) count: usize,
     /// Bytes in all of them.
@@ -17,7 +17,8 @@ pub(crate) struct ReadChunk {
 
 /// Groups a Read list into chunks, in the order of their positions.
 ///
-/// `None` when the list cannot be meant: a position that is no multiple of four, or more than `len_max` bytes in all.
+/// `None` for an illegal list: a position that is no multiple of four, more than `len_max` bytes in all, or a chunk
+/// whose segments are not together.
 pub(crate) fn read_chunks(reads: &[ReadSegment], len_max: usize) -> Option<Vec<ReadChunk>> {
     let mut chunks: Vec<ReadChunk> = Vec::new();
     let mut total = 0usize;

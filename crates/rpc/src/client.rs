@@ -1,8 +1,10 @@
 //! The calling side: calls of many tasks over one connection, kept up as long as there are calls.
 //!
 //! [`Client::call`] leaves its request in the table of [`Calls`] and waits; the client's one task (the
-//! driver) connects, sends, receives, and after a lost connection sends again whatever has no answer, with the
-//! same XIDs, so that the server's duplicate request cache recognises it.
+//! driver) connects, sends and receives. After a lost connection it sends each call without an answer again, with the
+//! same XID, so that the server's duplicate request cache recognises it.
+//!
+//! Callers and the driver share the table in a `RefCell`. Each borrows it within one poll, never across an await.
 
 mod backward;
 mod rdma;
@@ -34,7 +36,8 @@ pub struct Client {
     owner: Rc<Owner>,
 }
 
-/// Closes the connection when the last client is gone.
+/// Closes the connection when the last clone of the client is dropped. The driver holds [`Shared`] and not this, else
+/// the count would never reach zero.
 struct Owner {
     shared: Rc<Shared>,
 }
@@ -45,10 +48,10 @@ impl Drop for Owner {
     }
 }
 
-/// How the server is reached.
+/// The transport and address of the server.
 enum Route {
     Tcp(SocketAddr),
-    /// The strategy outlives connections.
+    /// The strategy outlives connections, so that the memory that it keeps registered serves the next one.
     Rdma(Rc<dyn Provider>, SocketAddr, Rc<dyn Strategy>),
 }
 
@@ -71,17 +74,18 @@ impl Route {
     }
 }
 
-/// What callers and the driver share.
+/// The state that callers and the driver share.
 struct Shared {
     calls: Calls,
     route: Route,
     config: ClientConfig,
     /// Answers the calls that the server makes over our connection.
     service: Rc<dyn AnyService>,
+    /// The driver runs; the first call starts it.
     started: Cell<bool>,
-    /// How long calls have waited for credits.
+    /// The sum of the times in which a call waited for a credit.
     credit_starved: Cell<Duration>,
-    /// Of the newest connection.
+    /// The design of the newest connection.
     design: Cell<Design>,
 }
 
@@ -122,7 +126,7 @@ impl Client {
     /// Dropping the future gives the call up; the server may execute it nevertheless.
     ///
     /// # Errors
-    /// See [`CallError`]; the request's memory is dropped then.
+    /// Any [`CallError`]; the request's memory is dropped then.
     pub async fn call(&self, request: Request) -> Result<Response, CallError> {
         let shared = &self.owner.shared;
         let driven = || {
@@ -140,7 +144,7 @@ impl Client {
         self.owner.shared.credit_starved.get()
     }
 
-    /// What the registration strategy did so far; `None` on TCP.
+    /// The counters of the registration strategy, over all connections; `None` on TCP.
     pub fn registration(&self) -> Option<Counters> {
         match &self.owner.shared.route {
             Route::Tcp(_) => None,
@@ -148,7 +152,7 @@ impl Client {
         }
     }
 
-    /// The design of the newest connection: what the server agreed to. Read-Write before there was one, and on TCP.
+    /// The design that the server agreed to on the newest connection. Read-Write before there was one, and on TCP.
     pub fn design(&self) -> Design {
         self.owner.shared.design.get()
     }
@@ -176,7 +180,7 @@ enum Lost {
     Io(#[from] std::io::Error),
 }
 
-/// The client's task: connects when there are calls, serves the connection, and again.
+/// The client's task: connects when there are calls, serves the connection until it ends, and starts over.
 async fn drive(shared: Rc<Shared>) {
     let mut backoff = Duration::ZERO;
     while !shared.calls.is_closed() {
@@ -185,7 +189,7 @@ async fn drive(shared: Rc<Shared>) {
             continue;
         }
         if !backoff.is_zero() {
-            // New calls wait too: the server is unreachable or overloaded.
+            // New calls wait too: a connection for each of them would burden a server that is overloaded.
             sleep(&shared.calls.runtime, backoff).await;
         }
         let address = shared.route.address();
@@ -211,7 +215,8 @@ async fn drive(shared: Rc<Shared>) {
                     .connect_failed(shared.config.persistence, &why);
             }
         }
-        // No pause after a connection that worked; otherwise twice the last one.
+        // No pause after a connection that answered a call; otherwise twice the last one. A server that accepts and
+        // breaks each connection would otherwise be called in a tight loop.
         backoff = if shared.calls.pending.borrow_mut().take_progress() {
             Duration::ZERO
         } else {

@@ -1,8 +1,8 @@
-//! What a server has done, for whoever wants to know.
+//! Counters of a server.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One number that only grows; shared between cores.
+/// One number that only grows; shared between cores. Updates are relaxed: readers need no order between counters.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -18,7 +18,7 @@ impl Counter {
     }
 }
 
-/// A number that comes and goes; shared between cores.
+/// A number that rises and falls, with its peak; shared between cores.
 #[derive(Debug, Default)]
 pub struct Gauge {
     now: AtomicU64,
@@ -35,12 +35,12 @@ impl Gauge {
         self.now.fetch_sub(count, Ordering::Relaxed);
     }
 
-    /// What it is now.
+    /// The present value.
     pub fn now(&self) -> u64 {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// The most it ever was.
+    /// The largest value so far.
     pub fn peak(&self) -> u64 {
         self.peak.load(Ordering::Relaxed)
     }
@@ -51,15 +51,15 @@ impl Gauge {
 pub struct Counters {
     /// Connections accepted.
     pub connections: Counter,
-    /// Connections for which there was no room: refused, or let in for another that had made no call yet.
+    /// Connections for which there was no room: refused, or admitted in the place of an evicted one.
     pub refused: Counter,
     /// Calls answered or under way.
     pub calls: Counter,
-    /// Bytes of calls received, with what was read for them by RDMA.
+    /// Bytes of calls received, including those read by RDMA.
     pub bytes_in: Counter,
-    /// Bytes of replies sent, with what was written for them by RDMA or given to the peer to read.
+    /// Bytes of replies sent, including those written by RDMA or exposed for the peer to read.
     pub bytes_out: Counter,
-    /// Connections ended because of something the peer did or failed to do.
+    /// Connections ended because the peer broke the protocol or missed a deadline.
     pub drops: Counter,
     /// Calls answered from the duplicate request cache, or by waiting for their first execution.
     pub replays: Counter,
@@ -70,10 +70,10 @@ pub struct Counters {
     pub unreadable: Counter,
     /// RPC/RDMA transport errors answered (ERR_VERS, ERR_CHUNK).
     pub transport_errors: Counter,
-    /// Replies that peers were to read by themselves (the Read-Read design).
+    /// Replies exposed for peers to read (the Read-Read design).
     pub exposures: Counter,
     /// Bytes of memory that peers can read now.
     pub exposed: Gauge,
-    /// Connections ended because their peers were not done with such a reply in time.
+    /// Connections ended because their peers did not release such a reply in time.
     pub overdue: Counter,
 }

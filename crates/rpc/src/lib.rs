@@ -6,8 +6,8 @@
 //! seam. A connection is duplex: a service calls its caller back ([`CallBack`]), and a client may have a service too.
 //!
 //! Layers, top down: [`Service`] and [`Client`]; the [`ReplyCache`], which answers a duplicate of a call that must
-//! not be executed twice; the slots that run calls in place; the two transports. What this crate refuses: knowing
-//! any RPC program, naming any fabric provider, opening sockets by itself.
+//! not be executed twice; the slots that run calls in place; the two transports. This crate refuses to know
+//! any RPC program, to name any fabric provider, and to open sockets by itself.
 //!
 //! First types to read: [`Service`], then [`Call`] and [`Reply`].
 

@@ -38,7 +38,7 @@ pub const SPARE_BATCHES_MAX: usize = 2;
 pub const IDLE_BATCHES_MAX: usize = 16;
 /// Bytes of the shortest slots for payloads; the others are powers of two, the longest hold [`RECORD_MAX`].
 pub const PAYLOAD_SLOT_MIN: usize = 4 << 10;
-/// How long a core keeps payload memory that nobody wants. Twice as long at most.
+/// How long a core keeps unused payload memory at least; twice as long at most.
 pub const PAYLOAD_IDLE_MAX: Duration = Duration::from_secs(30);
 /// Bytes of payloads that one RDMA connection holds at a time; [`CALL_BYTES_MAX`] allows a TCP connection half as many.
 pub const PAYLOAD_SHARE_MAX: usize = 32 << 20;
@@ -46,9 +46,9 @@ pub const PAYLOAD_SHARE_MAX: usize = 32 << 20;
 pub const IDLE_WORKERS_MAX: usize = 256;
 /// Idle calls, with their memory, that a core keeps.
 pub const IDLE_JOBS_MAX: usize = 256;
-/// Bytes that an idle call may hold on to.
+/// Bytes that an idle call may keep: enough for a full page of a directory listing (124 KiB).
 pub const JOB_BYTES_KEPT: usize = 160 << 10;
-/// Bytes that all idle calls of a core may hold on to.
+/// Bytes that all idle calls of a core may keep.
 pub const IDLE_JOB_BYTES_MAX: usize = 4 << 20;
 
 /// Inline threshold offered on RDMA connections, both ways.
@@ -80,7 +80,7 @@ pub const EXPOSED_SHARE_MAX: usize = 8 << 20;
 pub const CLIENT_RECEIVES_SPARE: u32 = 8;
 /// Sends of a core's RDMA connections together, [`INLINE_THRESHOLD`] bytes each: one for each call under way.
 pub const INLINE_SLOTS_MAX: usize = RECEIVES_MAX as usize;
-/// Failed calls that are remembered to be refused once more.
+/// Calls with failed transfers whose duplicates are refused; the oldest makes room.
 pub const POISONED_MAX: usize = 1024;
 /// Segments per chunk list of an RDMA call.
 pub const SEGMENTS_MAX: usize = 64;

@@ -29,7 +29,7 @@ enum Piece {
     File(FilePiece),
 }
 
-/// A reply's file range, with what it takes to answer otherwise.
+/// A reply's file range, with the values for the error that takes its place if it cannot be read.
 struct FilePiece {
     range: FileRange,
     /// Bytes of memory that it takes.
@@ -63,7 +63,7 @@ impl Piece {
         match self {
             Piece::Batch(bytes) => bytes.len(),
             Piece::Buffer(buffer, _) => buffer.len(),
-            // The caller's.
+            // The memory is the caller's, and charged to the call.
             Piece::Shared(..) => 0,
             Piece::Bytes(bytes) => bytes.len(),
             Piece::File(file) => file.memory,
@@ -71,24 +71,25 @@ impl Piece {
     }
 }
 
-/// Where sending stands.
+/// The result of [`Outgoing::flush`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// Everything is handed over.
     Done,
     /// The connection takes no more now.
     Blocked,
-    /// The next bytes are a file's that cannot be had without waiting: read them ([`Outgoing::cold_range`]) first.
-    /// Nothing else leaves meanwhile.
+    /// The next bytes are a file's that must be read from the disk first ([`Outgoing::cold_range`]). No other bytes
+    /// leave before them: a stream keeps its order.
     Cold,
 }
 
-/// What became of a reply whose file cannot be read.
+/// The result of [`Outgoing::fail_cold`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failed {
-    /// Another answer to the call with this XID takes its place.
+    /// An error reply to the call with this XID takes its place.
     Answered(u32),
-    /// Its beginning is gone: nothing can be sent behind it any more.
+    /// The beginning of the reply to the call with this XID has left. A stream cannot take it back, so the connection
+    /// must end.
     Begun(u32),
 }
 
@@ -96,11 +97,11 @@ pub(crate) enum Failed {
 #[derive(Default)]
 pub(crate) struct Outgoing {
     pieces: VecDeque<Piece>,
-    /// What follows the pieces: the batch that grows.
+    /// The batch behind the pieces, to which small replies are appended.
     tail: Vec<u8>,
-    /// Bytes of the first piece (of the tail, when there is none) that are gone already.
+    /// Bytes of the first piece (of the tail, when there is none) that have left.
     sent: usize,
-    /// Bytes that are not gone.
+    /// Bytes that have not left.
     waiting: usize,
     /// Bytes of memory of the pieces.
     memory: usize,
@@ -119,7 +120,7 @@ impl Outgoing {
         self.waiting == 0
     }
 
-    /// Bytes of memory that what waits takes.
+    /// Bytes of memory that the waiting messages take.
     pub(crate) fn memory(&self) -> usize {
         self.memory + self.tail.len()
     }
@@ -238,8 +239,8 @@ impl Outgoing {
         }
     }
 
-    /// Puts a short file range among the small replies, so that many leave together. False, and nothing done, when
-    /// it is not all in memory.
+    /// Copies a short file range into the batch of small replies, so that many leave together. Returns false, and does
+    /// nothing, when it is not all in the page cache.
     fn copy_file(&mut self, range: &FileRange) -> bool {
         let start = self.tail.len();
         self.tail.resize(start + range.len, 0);
@@ -280,10 +281,10 @@ impl Outgoing {
         self.push_back(piece);
     }
 
-    /// Hands over as much as the connection takes. `scratch` is memory for file ranges to pass through.
+    /// Writes as much as the stream takes. `scratch` is memory through which file ranges are copied.
     ///
     /// # Errors
-    /// The connection is broken.
+    /// Those of [`ByteStream::try_write`] but `WouldBlock`: the connection is broken.
     pub(crate) fn flush(
         &mut self,
         stream: &dyn ByteStream,
@@ -321,7 +322,7 @@ impl Outgoing {
                         let bytes = scratch.get(..filled).unwrap_or(&[]);
                         self.write_once(stream, at, Some(bytes), Follow::More)
                     }
-                    // Not without waiting; and whoever waits for the file hears of any other error as well.
+                    // The bytes need the disk, or cannot be read: the read that waits for the disk reports that too.
                     Err(_) => match self.pieces_before_reply(at) {
                         0 => return Ok(Progress::Cold),
                         others => self.write_once(stream, others, Some(&[]), Follow::Nothing),
@@ -340,8 +341,9 @@ impl Outgoing {
         Ok(Progress::Done)
     }
 
-    /// Pieces that must leave before a reply whose file range is at `at` can wait: all before its record. Nothing of a
-    /// record that is not begun leaves before its file is known to be readable.
+    /// Pieces that leave while the reply whose file range is at `at` waits: all before its record. The beginning of its
+    /// record waits too: once a byte of it has left, a file that cannot be read costs the connection and not one call
+    /// (test `over_tcp_the_call_alone_is_answered_with_an_error`).
     fn pieces_before_reply(&self, at: usize) -> usize {
         if self.is_begun(at) {
             at
@@ -350,12 +352,12 @@ impl Outgoing {
         }
     }
 
-    /// True when something of the record whose file range is at `at` is gone.
+    /// True when a byte of the record whose file range is at `at` has left.
     fn is_begun(&self, at: usize) -> bool {
         at == 0 || (at == 1 && self.sent > 0)
     }
 
-    /// What is left of the file range at `at`.
+    /// The part of the file range at `at` that has not left.
     fn file_range(&self, at: usize) -> Option<FileRange> {
         let Some(Piece::File(file)) = self.pieces.get(at) else {
             return None;
@@ -363,8 +365,8 @@ impl Outgoing {
         Some(file.range.rest(if at == 0 { self.sent } else { 0 }))
     }
 
-    /// One system call: the first `pieces` pieces and then `from_file`; the tail, when there is no file and it is its
-    /// turn. `follow` when that is not all that waits. Says how many bytes were taken, and of how many.
+    /// One system call: the first `pieces` pieces and then `from_file`, or the tail if there is no file and all pieces
+    /// go. `follow` applies if more bytes wait. Returns the numbers of bytes taken and offered.
     fn write_once(
         &mut self,
         stream: &dyn ByteStream,
@@ -376,7 +378,7 @@ impl Outgoing {
         let (mut count, mut offered, mut skip) = (0, 0, self.sent);
         let pieces = pieces.min(SLICES_MAX - 1);
         let last = match from_file {
-            // The bytes of a file begin behind what is gone already.
+            // The bytes of a file were copied from its first byte that has not left.
             Some(bytes) if pieces == 0 => {
                 skip = 0;
                 bytes
@@ -426,18 +428,18 @@ impl Outgoing {
         }
     }
 
-    /// What [`Progress::Cold`] waits for: the rest of one payload.
+    /// The range that [`Progress::Cold`] waits for: the rest of one payload.
     pub(crate) fn cold_range(&self) -> Option<FileRange> {
         self.file_range(self.cold_at()?)
     }
 
-    /// The place of the file range that sending waits for: in front, or behind its record's beginning.
+    /// The index of the file range that sending waits for: the front, or behind its record's beginning.
     fn cold_at(&self) -> Option<usize> {
         let mut first = self.pieces.iter().take(2);
         first.position(|piece| matches!(piece, Piece::File(_)))
     }
 
-    /// Puts `bytes`, read for [`Outgoing::cold_range`], where the file range was.
+    /// Replaces the file range by `bytes`, which were read for [`Outgoing::cold_range`].
     pub(crate) fn warm(&mut self, bytes: Buffer) {
         let Some(at) = self.cold_at() else { return };
         if at == 0 {
@@ -451,8 +453,8 @@ impl Outgoing {
         }
     }
 
-    /// The range of [`Outgoing::cold_range`] cannot be read: answers its call with an error, if that is still possible.
-    /// `None` when nothing waits for a file.
+    /// Answers the call whose [`Outgoing::cold_range`] cannot be read with an error, unless its reply has begun to
+    /// leave. `None` when nothing waits for a file.
     pub(crate) fn fail_cold(&mut self) -> Option<Failed> {
         let at = self.cold_at()?;
         let Some(Piece::File(file)) = self.pieces.get(at) else {
@@ -469,10 +471,10 @@ impl Outgoing {
         emit_front(xid, &reply, &mut record);
         record.extend_from_slice(&reply.head);
         self.waiting += record.len();
-        // The record's beginning, the range, and then what is behind it at the start of the next piece.
+        // Removes the record's beginning, the range, and then its end, which is at the start of the next piece.
         for _ in 0..=at {
-            let gone = self.pop_front();
-            self.waiting -= gone.map_or(0, |piece| piece.len());
+            let removed = self.pop_front();
+            self.waiting -= removed.map_or(0, |piece| piece.len());
         }
         self.waiting -= behind;
         match self.pieces.front_mut() {

@@ -7,15 +7,15 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Calls that were under way when their transfers failed, kept until nobody asks for them again.
+/// Calls whose transfers failed, kept for [`DRC_AGE_MAX`].
 ///
-/// A client that lost its connection sends its pending calls again, and the one that broke the connection would break
-/// the next, and so on. So its duplicates are refused (RFC 8166 section 4.5). They may come to another core than the
-/// first.
+/// A client that lost its connection sends its pending calls again. The call that broke the connection would break
+/// the next one, and so on, so its duplicates are refused (RFC 8166 section 4.5). They may come to another core than
+/// the first, so all cores share the table.
 #[derive(Default)]
 pub(crate) struct Poisoned {
     calls: Mutex<BTreeMap<(IpAddr, u32), Instant>>,
-    /// When the last of them is forgotten, in nanoseconds: after that nobody takes the lock.
+    /// The end of the youngest entry, in nanoseconds. Calls after it take no lock; without failures that is all calls.
     until: AtomicU64,
 }
 

@@ -1,5 +1,5 @@
-//! Records on their way in from a byte stream, calls and replies alike: small ones are taken where they were received,
-//! and the opaque of a large one goes straight to memory of its own.
+//! Incoming records of a byte stream, calls and replies alike: small ones are parsed where they were received,
+//! and the opaque of a large one is received straight into memory of its own.
 
 use crate::limits::{
     FRAGMENTS_MAX, HEADER_PREFIX_MAX, LARGE_RECORD, LOOKAHEAD_LEN, PAYLOAD_MAX, RECORD_MAX,
@@ -18,7 +18,7 @@ const LARGE_MEMORY: u32 = 32;
 /// Bytes behind a payload; a record with more comes in one piece.
 const TAIL_MAX: usize = 1024;
 
-/// The receiving half of a connection; `T` is whose payload is being received.
+/// The receiving half of a connection; `T` is the call whose payload is being received.
 pub(crate) struct Records<T> {
     reader: RecordReader,
     pub(crate) state: State<T>,
@@ -32,7 +32,7 @@ pub(crate) enum State<T> {
     Between,
     /// A record in several fragments, or a large one without payload, is put together.
     Assembling(Vec<u8>),
-    /// It is complete, and was not taken yet.
+    /// Such a record is complete, and was not taken yet.
     Assembled(Vec<u8>),
     Placing(Box<Placing<T>>),
 }
@@ -40,7 +40,7 @@ pub(crate) enum State<T> {
 /// A record whose payload is being received apart.
 pub(crate) struct Placing<T> {
     pub(crate) owner: T,
-    /// The bytes before the payload and behind it, without what the header takes.
+    /// The argument or result bytes before the payload and behind it, without the RPC header.
     pub(crate) around: Vec<u8>,
     pub(crate) buffer: Buffer,
     /// Bytes of the payload, which has room in `buffer`.
@@ -51,9 +51,9 @@ pub(crate) struct Placing<T> {
     tail: usize,
 }
 
-/// What stands in front of the input.
+/// The next thing at the front of the input.
 pub(crate) enum Event<'a, T> {
-    /// Something was taken, and nothing is complete.
+    /// Some bytes were taken, and no record is complete.
     More,
     /// A small record, where it was received.
     Small(&'a [u8]),
@@ -72,14 +72,14 @@ pub(crate) struct Arrived {
 }
 
 impl<T> Placing<T> {
-    /// For a payload of `len` bytes in a record of `length`, whose first `used` bytes end with the payload's length
-    /// word. `None` when it is to come in one piece.
+    /// The number of bytes behind a payload of `len` bytes and its pad, in a record of `length` bytes whose first
+    /// `used` bytes end with the payload's length word. `None` when the record must be received in one piece.
     pub(crate) fn tail_of(length: usize, used: usize, len: usize) -> Option<usize> {
         let tail = length.checked_sub(used + len + pad_len(len));
         tail.filter(|tail| *tail <= TAIL_MAX && len <= PAYLOAD_MAX)
     }
 
-    /// With [`Placing::tail_of`]'s answer.
+    /// A record whose payload goes to `buffer`; `tail` is the result of [`Placing::tail_of`].
     pub(crate) fn new(
         owner: T,
         around: Vec<u8>,
@@ -97,7 +97,7 @@ impl<T> Placing<T> {
         }
     }
 
-    /// Takes what is there of the record; says how much.
+    /// Takes the bytes of the record off `input`; returns their number.
     fn feed(&mut self, input: &[u8]) -> usize {
         let mut used = 0;
         if let Some(target) = self.buffer.get_mut(self.filled..self.len) {
@@ -139,7 +139,7 @@ impl<T> Records<T> {
         matches!(self.state, State::Between)
     }
 
-    /// A small record was taken.
+    /// Notes that a small record was taken.
     pub(crate) fn took_small(&mut self) {
         self.large = self.large.saturating_sub(1);
     }
@@ -168,7 +168,7 @@ impl<T> Records<T> {
                 staged: count - placed,
             }));
         }
-        // What is kept beyond that is part of a small record: its rest comes in one go.
+        // More kept bytes than LOOKAHEAD_LEN are a part of a small record: the rest of it comes with one call.
         let window = if is_tight {
             stage.len().min(kept + LOOKAHEAD_LEN)
         } else if self.large > 0 && kept < LOOKAHEAD_LEN {
@@ -183,8 +183,8 @@ impl<T> Records<T> {
         }))
     }
 
-    /// Takes one bite of `input`, and says of how many bytes; `None` when there is nothing to bite off. A
-    /// [`Event::Small`] record is there again if its bytes are not used up.
+    /// Takes one event off `input` with the number of its bytes; `None` when more bytes are needed. A caller that does
+    /// not use up the bytes of an [`Event::Small`] gets it again.
     pub(crate) fn next<'a>(
         &mut self,
         input: &'a [u8],

@@ -2,10 +2,13 @@
 
 use std::task::{Context, Poll};
 
-/// Rounds of receiving and sending before other connections get their turn.
+/// Rounds of receiving and sending before other tasks of the core run.
 const ROUNDS_MAX: usize = 4;
 
-/// Runs a connection: `round` does what can be done, and says whether there may be more. Why it ended.
+/// Runs a connection until it ends; returns why.
+///
+/// `round` does what it can and returns true if there may be more to do. It may return false only after it has
+/// registered a waker for everything that the connection waits for: the task would never run again otherwise.
 pub(crate) async fn run<E>(mut round: impl FnMut(&mut Context<'_>) -> Result<bool, E>) -> E {
     std::future::poll_fn(|context| {
         for _ in 0..ROUNDS_MAX {

@@ -1,4 +1,4 @@
-//! The answering side: what all connections of a core share, and how connections come and go.
+//! The answering side: the state that all connections of a core share, and the listeners that begin connections.
 
 pub(crate) mod admit;
 mod payloads;
@@ -166,19 +166,19 @@ impl<S: Service> Server<S> {
         tcp::serve(Rc::clone(&self.core), stream).await;
     }
 
-    /// What the registration strategies of this core did so far, one for each RDMA listener.
+    /// Counters of the registration strategies of this core, one for each RDMA listener.
     pub fn registrations(&self) -> Vec<registration::Counters> {
         self.core.payloads.registrations()
     }
 
-    /// Gives up registrations and payload memory that serve nobody now, because memory is short. The core does so by
-    /// itself when slots of unwanted lengths use up its bound, and when nobody wanted any for
+    /// Gives up unused registrations and unused payload memory, because memory is short. The core does so by
+    /// itself when unused slots of other lengths use up its bound, and when no call used any for
     /// [`crate::limits::PAYLOAD_IDLE_MAX`].
     pub fn reclaim(&self) {
         self.core.payloads.reclaim();
     }
 
-    /// Bytes of payload memory that are kept for nobody; see [`Server::reclaim`].
+    /// Bytes of payload memory that are kept and unused; see [`Server::reclaim`].
     pub fn memory_kept(&self) -> usize {
         self.core.payloads.idle()
     }
@@ -188,7 +188,8 @@ impl<S: Service> Server<S> {
         self.core.activities.stop();
     }
 
-    /// Waits until all connections have ended after [`Server::stop`]. The caller bounds the wait. One at a time.
+    /// Waits until all connections have ended after [`Server::stop`]. The caller bounds the wait. At most one task may
+    /// wait at a time: a second one would take the wake-up of the first.
     pub async fn drained(&self) {
         self.core.activities.drained().await;
     }
@@ -198,7 +199,7 @@ impl<S: Service> Server<S> {
         self.core.payloads.in_use()
     }
 
-    /// What was done so far.
+    /// The counters, over all connections so far.
     pub fn counters(&self) -> &Counters {
         &self.core.counters
     }
@@ -234,26 +235,29 @@ pub struct MemoryInUse {
     pub inline: usize,
 }
 
-/// What all connections of a core share.
+/// The state that all connections of a core share.
+///
+/// Each buffer in a `Cell` is taken, used within one poll and put back, never across an await. Another connection that
+/// ran meanwhile would find it empty and allocate its own, and one of the two would be dropped.
 pub(crate) struct Core<S> {
     runtime: Handle,
     service: Rc<S>,
     cache: Arc<ReplyCache>,
     counters: Arc<Counters>,
     payloads: Rc<PayloadMemory>,
-    /// Where every connection of the core receives, so that it stays in the CPU's cache; also where file ranges
-    /// pass on their way out. Taken by whoever uses it, never across an await.
+    /// The memory into which every connection of the core receives, so that it stays in the CPU's cache. File ranges
+    /// pass through it on their way out.
     stage: Cell<Buffer>,
-    /// Where messages are put together before they go to memory that can be sent.
+    /// The memory in which messages are put together before they go to memory that can be sent.
     scratch: Cell<Vec<u8>>,
-    /// Where completions are taken; of no connection while it is not polled.
+    /// The completions of the connection that is being polled.
     completions: Cell<Vec<Completion>>,
     idle_lists: RefCell<Vec<ChunkLists>>,
-    /// Used last in first out: the same few are hot.
+    /// Used last in first out: the same few are in the CPU's cache.
     idle_workers: RefCell<Vec<Worker>>,
     #[allow(clippy::vec_box)] // They travel boxed: this way none is allocated again.
     idle_jobs: RefCell<Vec<Box<Job>>>,
-    /// Bytes that they hold on to.
+    /// Bytes of memory that the idle jobs keep, at most [`IDLE_JOB_BYTES_MAX`].
     idle_job_bytes: Cell<usize>,
     /// Memory for small replies.
     idle_batches: RefCell<Vec<Vec<u8>>>,
@@ -321,7 +325,7 @@ impl<S: Service> Core<S> {
         }
     }
 
-    /// Whether the service has anything for this peer.
+    /// Whether the service admits this peer's address. A refusal is counted.
     fn admits(&self, peer: SocketAddr) -> bool {
         let admits = self.service.admits(peer.ip());
         if !admits {
@@ -330,7 +334,7 @@ impl<S: Service> Core<S> {
         admits
     }
 
-    /// A place for a connection from `peer`, perhaps that of another; `None` when there is none.
+    /// A place for a connection from `peer`, for which an unauthenticated one may be evicted; `None` without room.
     fn admit(&self, peer: SocketAddr) -> Option<Activity> {
         let now = self.runtime.now();
         let (activity, shortage) = self.activities.connection(peer.ip(), now);
@@ -340,7 +344,7 @@ impl<S: Service> Core<S> {
         activity
     }
 
-    /// Counts a connection for which there is no room, and says so now and then.
+    /// Counts a connection for which there is no room, and logs one at most every [`LOG_INTERVAL`].
     fn note_refused(&self, peer: SocketAddr, why: &'static str) {
         self.counters.refused.add(1);
         if let Some(left_out) = self.refused_log.admit(self.runtime.now()) {
@@ -349,7 +353,7 @@ impl<S: Service> Core<S> {
         }
     }
 
-    /// Counts a connection whose peer broke a rule, and says so now and then.
+    /// Counts a connection whose peer broke a rule, and logs one at most every [`LOG_INTERVAL`].
     fn note_dropped(&self, peer: SocketAddr, why: &dyn Display) {
         self.counters.drops.add(1);
         if let Some(left_out) = self.dropped_log.admit(self.runtime.now()) {
@@ -357,14 +361,14 @@ impl<S: Service> Core<S> {
         }
     }
 
-    /// Says now and then that memory could not be registered.
+    /// Logs memory that could not be registered, at most every [`LOG_INTERVAL`].
     fn note_no_region(&self, peer: SocketAddr, error: &RegisterError) {
         if let Some(left_out) = self.region_log.admit(self.runtime.now()) {
             tracing::warn!(%peer, %error, left_out, "no region for a call or a reply");
         }
     }
 
-    /// Counts a reply whose file cannot be read, and says so now and then.
+    /// Counts a reply whose file cannot be read, and logs one at most every [`LOG_INTERVAL`].
     fn note_unreadable(&self, peer: SocketAddr, xid: u32, error: io::ErrorKind) {
         self.counters.unreadable.add(1);
         if let Some(left_out) = self.unreadable_log.admit(self.runtime.now()) {

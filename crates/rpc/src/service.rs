@@ -1,4 +1,4 @@
-//! What a program sees of the server: calls in, replies out, whatever the transport.
+//! The interface of programs, the same for both transports: calls in, replies out.
 
 use crate::calls::CallBack;
 use crate::limits::{PAYLOAD_MAX, RECORD_MAX};
@@ -31,13 +31,13 @@ pub trait Service: 'static {
     /// Lets a transport receive the opaque straight into a [`Buffer`].
     fn locate_payload(&self, program: u32, procedure: u32, prefix: &[u8]) -> Option<usize>;
 
-    /// Whether a peer at this address may use anything here. Others are turned away when they connect.
+    /// Whether the service has anything for a peer at this address. Other peers are refused when they connect.
     fn admits(&self, _peer: IpAddr) -> bool {
         true
     }
 
-    /// Whether `call`, which was executed, shows that its peer may use something here. Until then the connection is the
-    /// first to go when others need its place.
+    /// Whether `call`, which was executed, authenticates its peer: an export admits it. Until such a call the
+    /// connection is evicted first when others need its place.
     fn establishes(&self, _call: &Call) -> bool {
         true
     }
@@ -52,7 +52,7 @@ pub trait Service: 'static {
     async fn call(&self, call: &Call, reply: &mut Reply);
 }
 
-/// How many bytes of the arguments [`Service::locate_payload`] gets to see at least.
+/// Bytes of the arguments that [`Service::locate_payload`] gets at least, if there are as many.
 pub const PLACEMENT_PREFIX_LEN: usize = 256;
 
 /// A program that a service executes.
@@ -68,7 +68,7 @@ pub struct Program {
     pub procedures: u32,
 }
 
-/// How a call came.
+/// The transport of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Transport {
     /// A byte stream with record marks.
@@ -77,7 +77,7 @@ pub enum Transport {
     Rdma,
 }
 
-/// Who calls, as the caller says.
+/// The caller's identity as the client states it; RPC does not verify it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Credential {
     /// AUTH_NONE.
@@ -99,13 +99,13 @@ pub enum Credential {
 pub struct Placed {
     /// Holds the bytes, from its start.
     pub buffer: Buffer,
-    /// How many there are.
+    /// Bytes of the opaque, with or without its pad.
     pub len: usize,
-    /// Where in [`Call::arguments`] they belong: just behind the opaque's length word.
+    /// The offset in [`Call::arguments`] at which they belong: just behind the opaque's length word.
     pub position: usize,
 }
 
-/// An eligible opaque argument, wherever its bytes came by.
+/// An eligible opaque argument, inline or in a buffer of its own.
 #[derive(Debug)]
 pub enum OpaqueArgument<'a> {
     /// Among the other arguments.
@@ -115,7 +115,7 @@ pub enum OpaqueArgument<'a> {
 }
 
 impl OpaqueArgument<'_> {
-    /// The bytes.
+    /// The opaque without its pad.
     pub fn as_slice(&self) -> &[u8] {
         match self {
             OpaqueArgument::Inline(bytes) => bytes,
@@ -135,11 +135,11 @@ pub struct Call {
     pub version: u32,
     /// Its procedure; one that the service has.
     pub procedure: u32,
-    /// Who calls.
+    /// The caller's identity as the client states it.
     pub credential: Credential,
-    /// Where from.
+    /// The client's address and port.
     pub peer: SocketAddr,
-    /// By which way.
+    /// The transport that brought the call.
     pub transport: Transport,
     pub(crate) arguments: Vec<u8>,
     pub(crate) placed: RefCell<Option<Placed>>,
@@ -168,8 +168,8 @@ impl Call {
         }
     }
 
-    /// Calls the caller over the connection that this came on, as long as that lasts. `None` for a call that is one
-    /// back itself: its caller is called by the client's own connection.
+    /// A handle to call the client over the connection of this call, as long as it lasts. `None` for a call from a
+    /// server to its client: the client calls the server over its own connection.
     pub fn call_back(&self) -> Option<CallBack> {
         self.back.clone()
     }
@@ -179,7 +179,7 @@ impl Call {
         self.vouched.set(true);
     }
 
-    /// Whether that was noted.
+    /// Whether [`Call::vouch`] was called.
     pub fn is_vouched(&self) -> bool {
         self.vouched.get()
     }
@@ -227,19 +227,19 @@ impl Call {
         Ok(OpaqueArgument::Placed(placed.buffer, length))
     }
 
-    /// Ends the call without any reply, for a duplicate whose first execution nobody can know the result of.
+    /// Ends the call without any reply, for a duplicate whose first execution has no known result.
     pub(crate) fn drop_reply(&self) {
         self.dropped.set(true);
     }
 }
 
-/// An opaque result that transports move by their best way.
+/// An opaque result that the transport may send apart from the other results.
 pub enum Payload {
     /// The first `len` bytes of a buffer.
     Buffer {
         /// The memory.
         buffer: Buffer,
-        /// Bytes.
+        /// Bytes of it that are the payload.
         len: usize,
     },
     /// Shared bytes.
@@ -250,7 +250,7 @@ pub enum Payload {
 }
 
 impl Payload {
-    /// Bytes in it.
+    /// Bytes of the payload, without a pad.
     pub fn len(&self) -> usize {
         match self {
             Payload::Buffer { buffer, len } => (*len).min(buffer.len()),
@@ -279,7 +279,7 @@ impl std::fmt::Debug for Payload {
     }
 }
 
-/// How a call is answered.
+/// The status of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Accepted(AcceptStatus),
@@ -294,7 +294,7 @@ pub struct Reply {
     pub(crate) verdict: Verdict,
     pub(crate) head: Vec<u8>,
     pub(crate) payload: Option<(Payload, usize)>,
-    /// Results that take the place of these when the payload cannot be read.
+    /// The results to send instead when the payload cannot be read.
     pub(crate) unreadable: Option<&'static [u8]>,
 }
 
@@ -409,7 +409,7 @@ impl Reply {
                 out.extend_from_slice(buffer.get(..*len).unwrap_or(buffer));
             }
             Payload::Bytes(bytes) => out.extend_from_slice(bytes),
-            // Whoever sends a message whole has read its file into memory before.
+            // Unreachable: a file that is to be sent inline was read into memory before.
             Payload::File(range) => out.resize(out.len() + range.len, 0),
         }
         out.extend_from_slice([0; 3].get(..pad_len(payload.len())).unwrap_or(&[]));

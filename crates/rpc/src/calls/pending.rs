@@ -1,4 +1,4 @@
-//! The calls that have no answer yet.
+//! The calls without an answer.
 
 use super::xid_of;
 use crate::client::{CallError, CallerCredential, Persistence, Request, Response, Sink};
@@ -20,12 +20,12 @@ pub(crate) struct Entry {
     version: u32,
     procedure: u32,
     pub(crate) arguments: Vec<u8>,
-    /// Shared with the connection that is sending it.
+    /// Shared with the outgoing bytes of the connection until these have left.
     pub(crate) payload: Option<SharedPayload>,
     pub(crate) sink: Option<Sink>,
     pub(crate) results_max: usize,
     credential: Option<Rc<CallerCredential>>,
-    /// `None` when the caller is gone.
+    /// `None` after the caller has given the call up.
     answer: Option<Answer>,
     /// Transmissions so far, and connections that could not be made for one.
     attempts: u32,
@@ -91,9 +91,9 @@ pub(crate) struct Pending {
     /// Calls to be sent, oldest first.
     unsent: VecDeque<u32>,
     next_xid: u32,
-    /// Calls that were sent over this connection, and have no answer.
+    /// Entries with a deadline: calls that were sent over this connection and have no answer.
     under_way: usize,
-    /// A call was answered since the last question.
+    /// A call was answered since the last [`Pending::take_progress`].
     progress: bool,
 }
 
@@ -112,9 +112,9 @@ impl Pending {
         self.entries.is_empty()
     }
 
-    /// Takes a call in and gives it an XID.
+    /// Adds a call and gives it an XID.
     pub(crate) fn add(&mut self, request: Request, answer: Answer) -> u32 {
-        // Ends: far fewer calls are pending than there are XIDs.
+        // The loop ends: far fewer calls are pending than there are XIDs.
         while self.entries.contains_key(&self.next_xid) {
             self.next_xid = self.next_xid.wrapping_add(1);
         }
@@ -148,7 +148,7 @@ impl Pending {
         self.entries.get_mut(&xid)
     }
 
-    /// The oldest call that waits to be sent, now being sent: its reply is due after `patience`.
+    /// Takes the oldest call that waits to be sent and counts it as under way. Its reply is due after `patience`.
     pub(crate) fn next_unsent(
         &mut self,
         now: Instant,
@@ -157,7 +157,7 @@ impl Pending {
         let entries = &self.entries;
         let position = self.unsent.iter().position(|xid| entries.contains_key(xid));
         let xid = *self.unsent.get(position?)?;
-        // Calls before it were given up.
+        // The calls before it have ended: no connection could be made often enough.
         self.unsent.drain(..=position?);
         let entry = self.entries.get_mut(&xid)?;
         entry.attempts = entry.attempts.saturating_add(1);
@@ -172,13 +172,15 @@ impl Pending {
         self.under_way
     }
 
-    /// Whether this is one of them.
+    /// Whether the call `xid` is one of them.
     pub(crate) fn is_under_way(&self, xid: u32) -> bool {
         let entry = self.entries.get(&xid);
         entry.is_some_and(|entry| entry.deadline.is_some())
     }
 
-    /// Queues calls on a stream, oldest first: as many as may be under way, and as many bytes as may wait there.
+    /// Queues calls on a stream, oldest first, while fewer than `under_way_max` are under way and fewer than
+    /// [`OUTGOING_BYTES_MAX`] bytes wait. The other calls stay here: bytes of a call that was given up cannot be taken
+    /// off a stream.
     pub(crate) fn queue(
         &mut self,
         outgoing: &mut Outgoing,
@@ -215,8 +217,8 @@ impl Pending {
             .min()
     }
 
-    /// The caller is gone: the call is forgotten if it was not sent; otherwise its memory stays until it is
-    /// answered, since the connection may be using it.
+    /// Gives up a call whose caller does not wait any more. A call that was not sent is removed. One that was sent
+    /// stays until its reply: the connection may use its memory, and the peer counts it against its credits.
     pub(crate) fn abandon(&mut self, xid: u32) {
         if let Some(entry) = self.entries.get_mut(&xid) {
             entry.answer = None;
@@ -227,7 +229,7 @@ impl Pending {
         }
     }
 
-    /// Whether a call was answered since the last question.
+    /// Whether a call was answered since the last call of this.
     pub(crate) fn take_progress(&mut self) -> bool {
         std::mem::take(&mut self.progress)
     }
@@ -241,15 +243,15 @@ impl Pending {
             self.under_way -= 1;
         }
         if let Some(answer) = entry.answer {
-            // The caller may have gone in this very moment.
+            // The send fails only if the caller has dropped its future meanwhile.
             let _ = answer.send(outcome);
         }
     }
 
-    /// Ends the call that a complete reply belongs to.
+    /// Ends the call that a complete reply belongs to. A reply to no call is ignored.
     ///
     /// # Errors
-    /// The reply cannot be read.
+    /// The reply cannot be parsed; the text is the part that is malformed.
     pub(crate) fn take_reply(&mut self, message: &[u8]) -> Result<(), &'static str> {
         let Some((xid, _)) = xid_of(message) else {
             return Err("a reply without an xid");
@@ -277,8 +279,8 @@ impl Pending {
         Ok(())
     }
 
-    /// Ends a call with what its reply says. `results` are the bytes behind the reply's header without those placed
-    /// in the sink; `placed` counts the latter.
+    /// Ends a call with the results of its reply. `results` are the bytes behind the reply's header without those in
+    /// the sink; `sink` has the number of the latter.
     pub(crate) fn answer(&mut self, xid: u32, results: Vec<u8>, sink: Option<(Buffer, usize)>) {
         self.progress = true;
         let Some(entry) = self.entries.get_mut(&xid) else {
@@ -286,7 +288,7 @@ impl Pending {
         };
         let resent = entry.transmissions > 1;
         let payload = entry.payload.take();
-        // None while a connection still holds it: then the server answered before it had the whole call.
+        // `None` while outgoing bytes share it: the server answered before it had the whole call.
         let payload = payload.and_then(|payload| Rc::try_unwrap(payload.buffer).ok());
         self.finish(
             xid,
@@ -299,7 +301,8 @@ impl Pending {
         );
     }
 
-    /// A connection ended: everything it carried is to be sent again, or fails if it was tried often enough.
+    /// Queues all calls again after their connection ended, in the order of their XIDs. A call that had all its
+    /// attempts fails, and one without a caller is removed.
     pub(crate) fn connection_lost(&mut self, persistence: Persistence) {
         self.unsent.clear();
         self.under_way = 0;
@@ -323,7 +326,7 @@ impl Pending {
         }
     }
 
-    /// No connection could be made: counts as a transmission of every call.
+    /// Counts a connection that could not be made as an attempt of every call.
     pub(crate) fn connect_failed(&mut self, persistence: Persistence, why: &str) {
         let Persistence::Soft { attempts } = persistence else {
             return;
@@ -350,7 +353,10 @@ impl Pending {
     }
 }
 
-/// Checks a reply's header; says how long it is.
+/// Checks a reply's header; returns its length in bytes.
+///
+/// # Errors
+/// `Malformed` for a header that cannot be parsed; `NotExecuted` and `Denied` with the server's reason.
 pub(crate) fn check_reply(message: &[u8]) -> Result<usize, CallError> {
     let mut decoder = Decoder::new(message);
     match ReplyHeader::parse(&mut decoder)?.outcome {
@@ -363,7 +369,7 @@ pub(crate) fn check_reply(message: &[u8]) -> Result<usize, CallError> {
     }
 }
 
-/// Moves the opaque of complete results into the sink: the results without it, and how many bytes it has.
+/// Moves the opaque of complete results into the sink; returns the results without it, and its length.
 pub(crate) fn fill_sink(results: &[u8], sink: &mut Sink) -> Result<(Vec<u8>, usize), CallError> {
     let Some(position) = (sink.locate)(results) else {
         return Ok((results.to_vec(), 0));

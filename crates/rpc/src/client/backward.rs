@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-/// A service, whichever it is.
+/// A service of any type: [`Service`] has an async function, and so cannot be a trait object.
 pub(super) trait AnyService {
     /// See [`admit`].
     fn admit(&self, job: &mut Job, message: &[u8]) -> Result<Admission, CallHeaderError>;
@@ -35,7 +35,7 @@ impl<S: Service> AnyService for S {
     }
 }
 
-/// Has no program.
+/// The service of a client without one: all calls of the server get PROG_UNAVAIL.
 pub(super) struct NoService;
 
 impl Service for NoService {
@@ -56,13 +56,14 @@ impl Service for NoService {
     }
 }
 
-/// What a connection has of the server's calls.
+/// The server's calls over one connection of a client.
 pub(super) struct Backward {
     shared: Rc<Shared>,
     transport: Transport,
     peer: SocketAddr,
-    /// Calls without a reply that has been taken.
+    /// Calls whose replies [`Backward::next_reply`] has not taken yet; at most [`CALLBACKS_MAX`].
     under_way: usize,
+    /// Executed calls. Shared with the tasks that execute them, which outlive the connection.
     finished: Rc<RefCell<VecDeque<Box<Job>>>>,
 }
 
@@ -77,10 +78,11 @@ impl Backward {
         }
     }
 
-    /// Has a call executed. When the connection goes away it runs to its end, and only the reply is lost.
+    /// Has a call executed. If the connection ends before the call, the call runs to its end, and only the reply is
+    /// lost.
     ///
     /// # Errors
-    /// It is none, or one too many.
+    /// [`Lost::Protocol`] when the message is no RPC call, or [`CALLBACKS_MAX`] calls are under way.
     pub(super) fn begin(&mut self, message: &[u8]) -> Result<(), Lost> {
         if self.under_way == CALLBACKS_MAX {
             return Err(Lost::Protocol("more calls than it may make".to_owned()));
@@ -102,6 +104,7 @@ impl Backward {
         let task = async move {
             let job = executing.await;
             finished.borrow_mut().push_back(job);
+            // The connection's task may sleep; nothing else makes it send the reply.
             shared.calls.work.notify();
         };
         let runtime = &self.shared.calls.runtime;
@@ -109,7 +112,7 @@ impl Backward {
         Ok(())
     }
 
-    /// The next call that is finished, with a reply that is all in memory.
+    /// The next finished call. A reply with a file becomes SYSTEM_ERR: a client has no memory for it.
     pub(super) fn next_reply(&mut self) -> Option<Box<Job>> {
         let mut job = self.finished.borrow_mut().pop_front()?;
         self.under_way -= 1;

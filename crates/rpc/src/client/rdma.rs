@@ -1,12 +1,12 @@
 //! One RPC/RDMA connection of a client (RFC 8166).
 //!
-//! Each call chooses its message form by size: inline, a chunk for its opaque, or all of it in a chunk. Memory is made
-//! reachable just before the call leaves, for this connection alone, and taken back before anybody sees the data; how
-//! is the registration strategy's business. Credits bound the calls under way: one until the first reply tells the
-//! grant.
+//! Each call chooses its message form by size: inline, a chunk for its opaque, or all of it in a chunk. The
+//! registration strategy registers memory just before the call leaves, for this connection alone. The memory is
+//! deregistered before the caller sees the data: the server could change it otherwise while the caller checks it.
+//! Credits bound the calls under way: one until the first reply grants more.
 //!
-//! In the Read-Read design no memory is offered for results: the server exposes what fits no Send, and the client reads
-//! it ([`pull`]).
+//! In the Read-Read design the client offers no memory for results: the server exposes results that fit no Send, and
+//! the client reads them ([`pull`]).
 
 mod pull;
 mod withdrawal;
@@ -46,7 +46,7 @@ const LIMITS: ChunkLimits = ChunkLimits {
     write_chunks_max: WRITE_CHUNKS_MAX,
 };
 const RECEIVES: u32 = CREDITS + CALLBACKS_MAX as u32 + CLIENT_RECEIVES_SPARE;
-/// Work ids of receives and of sends; nothing depends on telling one from another.
+/// Work ids of receives and of sends. All of a kind share one, because completions carry what the client needs.
 const RECEIVE: WorkId = WorkId(0);
 const SEND: WorkId = WorkId(1);
 /// Bytes of a transport header without chunks, of one Read segment, of a Write chunk of one segment, and of a Reply
@@ -68,7 +68,7 @@ impl From<PostError> for Lost {
 enum Unsent {
     /// No form of message fits it.
     TooLarge,
-    /// Its memory could not be registered, and is gone.
+    /// Its memory could not be registered, and was dropped.
     Memory,
     /// The connection is over.
     Lost(Lost),
@@ -96,7 +96,7 @@ pub(super) struct RdmaLink {
     inline: Arena,
 }
 
-/// Connects to `address`, in the design that is wanted if the server agrees.
+/// Connects to `address`, in the `wanted` design if the server agrees.
 pub(super) async fn connect(
     provider: &dyn Provider,
     address: SocketAddr,
@@ -161,15 +161,17 @@ struct Link {
     endpoint: Connected,
     strategy: Rc<dyn Strategy>,
     inline: Arena,
-    /// Largest message we may send, and that we may be sent.
+    /// Bytes of the longest inline call and of the longest inline reply.
     call_max: usize,
     reply_max: usize,
     /// Calls that may be under way.
     credits: usize,
-    /// Since when a call waits for a credit.
+    /// The time since which a call waits for a credit.
     starved_since: Option<Instant>,
+    /// The calls under way, by XID. An entry stays until the reply comes, also when the caller gives the call up: its
+    /// credit is used and its memory exposed until then.
     sent: BTreeMap<u32, Sent>,
-    /// Replies that wait until their calls' memory is out of the server's reach.
+    /// Replies that wait until their calls' memory is deregistered.
     late: Vec<Late>,
     design: Design,
     pulls: Pulls,
@@ -191,7 +193,7 @@ struct Sent {
     sink: Option<ExposedSink>,
     /// Takes the whole reply.
     reply: Option<Registered>,
-    /// The reply is here, and what it leaves to be read is on its way.
+    /// The RDMA Reads of a reply that is here and was exposed.
     pull: Option<Pull>,
 }
 
@@ -252,14 +254,16 @@ impl Link {
             .try_for_each(|completion| self.complete(completion));
         self.completions = completions;
         outcome?;
-        if let Poll::Ready(Err(gone)) = &polled {
-            return Err(Lost::Gone(gone.clone()));
+        if let Poll::Ready(Err(reason)) = &polled {
+            return Err(Lost::Gone(reason.clone()));
         }
+        // Before the calls are sent: one that is made after that sets the notification again.
         let woken = self.shared.calls.work.poll_notified(context).is_ready();
         self.send_replies()?;
         self.send_calls()?;
         self.post_pulls()?;
-        // Last: what waits since this round is polled too, and so wakes us.
+        // Behind all steps that revoke memory: a revocation that began later in the round would have no waker, and the
+        // connection would sleep for ever.
         let settled = self.poll_late(context)?;
         self.endpoint.flush();
         if settled || woken || polled.is_ready() {
@@ -295,12 +299,12 @@ impl Link {
         if !pending.has_unsent() && self.starved_since.is_none() {
             return Ok(());
         }
-        // Some of it is for replies.
+        // A part of the send queue is for replies to calls of the server.
         let queue = self.endpoint.attributes().send_queue_max as usize;
         let queue = queue.saturating_sub(CALLBACKS_MAX);
         let calls_max = match self.design {
             Design::ReadWrite => queue,
-            // The other half is for Reads, and each call has an RDMA_DONE behind it.
+            // Half of the queue is for Reads, and each call may have an RDMA_DONE behind it.
             Design::ReadRead => queue / 4,
         };
         let now = shared.calls.runtime.now();
@@ -315,7 +319,7 @@ impl Link {
                 Err(Unsent::TooLarge) => pending.finish(xid, Err(CallError::TooLarge)),
                 Err(Unsent::Memory) => pending.finish(xid, Err(CallError::Memory)),
                 Err(Unsent::Lost(lost)) => {
-                    // Its memory comes back with that of the others.
+                    // The call is sent again on the next connection: its memory must come back with that of the others.
                     self.sent.insert(xid, sent);
                     return Err(lost);
                 }
@@ -432,7 +436,7 @@ impl Link {
             };
             let position = payload.position;
             call.extend_from_slice(&entry.arguments);
-            // No other connection holds it: the last one is over.
+            // Cannot fail: only a connection that sends the call shares the buffer, and the last one has ended.
             let Ok(buffer) = Rc::try_unwrap(payload.buffer) else {
                 return Err(Unsent::TooLarge);
             };
@@ -480,7 +484,7 @@ impl Link {
         Rc::clone(&self.strategy).register(buffer, access, scope)
     }
 
-    /// The server calls us, which it may do inline alone (RFC 8167 section 5).
+    /// Takes a call of the server, which must be inline (RFC 8167 section 5); refuses one with chunks.
     fn called(&mut self, xid: u32, lists: &ChunkLists, message: &[u8]) -> Result<(), Lost> {
         if lists.is_empty() {
             return self.backward.begin(message);
@@ -518,7 +522,7 @@ impl Link {
         let header = TransportHeader {
             xid,
             version: RDMA_VERSION,
-            // Each has a receive that is posted again before its reply leaves.
+            // Each credit has a receive, which `complete` posts again before the reply to its call leaves.
             credits: CALLBACKS_MAX as u32,
             procedure,
         };
@@ -529,7 +533,7 @@ impl Link {
         posted
     }
 
-    /// Ends the call that a received message answers; or begins the call that it is.
+    /// Takes a received message: a reply ends its call, a call of the server begins.
     fn take_message(&mut self, bytes: &[u8], invalidated: Option<RemoteKey>) -> Result<(), Lost> {
         let mut lists = std::mem::take(&mut self.lists);
         let mut decoder = Decoder::new(bytes);
@@ -566,11 +570,14 @@ impl Link {
             tracing::debug!(xid, "reply to no call");
             return Ok(());
         };
+        // The key that the reply revoked must be one of this call. A server that revoked another call's key would make
+        // that memory come back while its own RDMA Write is still on the way.
         let ours = |key| sent.exposed().any(|memory| memory.address().key == key);
         if invalidated.is_some_and(|key| !ours(key)) {
             self.sent.insert(xid, sent);
             return Err(Lost::Protocol("revoked a key of another call".to_string()));
         }
+        // A grant of 0 counts as 1: the client could never call again otherwise.
         if let Some(header) = &header {
             self.credits = header.credits.clamp(1, CREDITS) as usize;
         }
@@ -599,7 +606,7 @@ impl Link {
         self.conclude(xid, withdrawal, reply)
     }
 
-    /// Answers a call whose memory is out of the server's reach; or reads first what its reply leaves to be read.
+    /// Answers a call whose memory is deregistered, or begins the RDMA Reads of a reply that is exposed.
     fn conclude(&mut self, xid: u32, withdrawal: Withdrawal, reply: Reply<'_>) -> Result<(), Lost> {
         let Reply {
             header,
@@ -647,9 +654,9 @@ impl Link {
     }
 }
 
-/// A reply as it came.
+/// A received reply.
 struct Reply<'a> {
-    /// `None` when it cannot be read.
+    /// `None` when it cannot be parsed.
     header: Option<TransportHeader>,
     lists: &'a ChunkLists,
     message: &'a [u8],

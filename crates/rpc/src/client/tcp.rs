@@ -1,7 +1,7 @@
 //! One TCP connection of a client: calls leave in batches, replies come in any order.
 //!
-//! The mirror image of the server's connection: small replies are taken out of the stage; a large one whose call
-//! has a sink is received straight into it. Calls of the server are answered among our own ([`Backward`]).
+//! Small replies are taken out of the stage; a large one whose call has a sink is received straight into it. Replies to
+//! calls of the server leave between the client's own calls ([`Backward`]).
 
 use super::backward::Backward;
 use super::timer::ReplyTimer;
@@ -23,6 +23,7 @@ use std::task::Context;
 pub(super) async fn run(shared: &Rc<Shared>, stream: Stream) -> Lost {
     let mut link = Link::new(Rc::clone(shared), stream);
     let lost = rounds::run(|context| link.round(context)).await;
+    // Before the call is sent again: it would have no sink on the next connection.
     link.give_sink_back();
     if matches!(lost, Lost::Closed) {
         link.stream.shutdown_write();
@@ -72,6 +73,7 @@ impl Link {
             return Err(Lost::Closed);
         }
         let received = self.receive(context)?;
+        // Before the calls are queued: one that is made after that sets the notification again.
         let woken = self.shared.calls.work.poll_notified(context).is_ready();
         let sent = self.send(context)?;
         if received || sent || woken {
@@ -92,7 +94,7 @@ impl Link {
         // Calls have no file ranges, so nothing passes through scratch memory.
         let progress = self.outgoing.flush(&*self.stream, &mut [])?;
         self.blocked = progress == Progress::Blocked;
-        // Once more around: to wait for the socket, or for what was queued meanwhile.
+        // True also when another round must register with the socket, or queue calls that the bound held back.
         Ok(self.blocked || self.shared.calls.pending.borrow().has_unsent())
     }
 
@@ -128,7 +130,7 @@ impl Link {
         let staged = match self.records.read(&*self.stream, stage, (kept, false)) {
             Ok(None) => return Err(Lost::Peer),
             Ok(Some(arrived)) => arrived.staged,
-            // Not readable after all: once more around to wait for it anew, or nobody will wake us.
+            // Not readable after all: another round must wait for it anew, because only that registers the waker.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
             Err(error) => return Err(error.into()),
         };
@@ -141,7 +143,7 @@ impl Link {
         Ok(true)
     }
 
-    /// Takes one bite of `input`.
+    /// Takes one record, or one part of a long record, off `input`; returns its bytes, `None` when more are needed.
     fn step(&mut self, input: &[u8]) -> Result<Option<usize>, Lost> {
         let Some((used, event)) = self.records.next(input).map_err(protocol)? else {
             return Ok(None);
@@ -187,10 +189,10 @@ impl Link {
         Some((Placing::new(owner, results, (buffer, len), tail), used))
     }
 
-    /// Ends the call that a complete reply belongs to; or begins the call that it is.
+    /// Takes a complete message: a reply ends its call, a call of the server begins.
     fn take_message(&mut self, message: &[u8]) -> Result<(), Lost> {
         if let Some((_, true)) = xid_of(message) {
-            // Replies that the server does not take are not made without end.
+            // A server that calls and takes no replies would make the outgoing bytes grow without end.
             let is_full = self.outgoing.len() >= OUTGOING_BYTES_MAX;
             let begun = (!is_full).then(|| self.backward.begin(message));
             return begun.unwrap_or_else(|| Err(protocol("it calls, and takes no replies")));
@@ -199,7 +201,7 @@ impl Link {
         pending.take_reply(message).map_err(protocol)
     }
 
-    /// A reply cut short: its sink goes back to the call, which will be sent again.
+    /// Gives the sink of a reply that the end of the connection cut short back to its call, which is sent again.
     fn give_sink_back(&mut self) {
         let state = std::mem::replace(&mut self.records.state, State::Between);
         if let State::Placing(placing) = state {

@@ -1,4 +1,4 @@
-//! Watches that replies come in time.
+//! The deadline of replies.
 
 use super::{Lost, Shared};
 use gannet_runtime::{Instant, LocalFuture};
@@ -22,7 +22,7 @@ impl ReplyTimer {
     /// Registers for waking when a reply is overdue.
     ///
     /// # Errors
-    /// One is.
+    /// [`Lost::Overdue`] when the reply to a call has not come before its deadline.
     pub(super) fn poll(&mut self, shared: &Shared, context: &mut Context<'_>) -> Result<(), Lost> {
         loop {
             let due = shared.calls.pending.borrow().next_deadline();
@@ -30,6 +30,7 @@ impl ReplyTimer {
             if due.is_some_and(|due| due <= now) {
                 return Err(Lost::Overdue);
             }
+            // Only an earlier deadline sets a new timer: the timer then finds a later one when it fires.
             if let Some(due) = due.filter(|due| *due < self.at) {
                 self.set(shared, due);
             }

@@ -1,4 +1,4 @@
-//! What a caller of remote procedures sees: requests out, responses in, whatever the transport.
+//! The types for callers of remote procedures, the same for both transports: requests, responses, settings, errors.
 
 use crate::limits::{CALL_HEADER_MAX, PAYLOAD_MAX, RECORD_MAX};
 use gannet_fabric::Provider;
@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Where a client connects to, again and again.
+/// The server that a client connects to, and connects to again after each lost connection.
 #[derive(Clone)]
 pub enum Target {
     /// A byte stream of the runtime with record marks.
@@ -23,7 +23,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Where it is.
+    /// The server's address.
     pub fn address(&self) -> SocketAddr {
         match self {
             Target::Tcp(address) | Target::Rdma(_, address) => *address,
@@ -31,14 +31,14 @@ impl Target {
     }
 }
 
-/// How patient a client is.
+/// How long a call without an answer is repeated: NFS's `hard` and `soft` mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persistence {
     /// Calls wait until the server answers, however long it takes.
     Hard,
-    /// A call fails with [`CallError::TimedOut`] when so many transmissions of it had no answer (at least one).
+    /// A call fails with [`CallError::TimedOut`] after `attempts` transmissions without an answer.
     Soft {
-        /// Transmissions.
+        /// Transmissions, and connections that could not be made; 0 counts as 1.
         attempts: u32,
     },
 }
@@ -46,9 +46,9 @@ pub enum Persistence {
 /// The settings of a client.
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
-    /// Who calls.
+    /// The credential of calls without one of their own.
     pub credential: CallerCredential,
-    /// How long a call waits for its reply before the connection is given up and made anew.
+    /// How long a call waits for its reply before the client breaks the connection and makes another.
     pub reply_timeout: Duration,
     /// How long one attempt to connect may take.
     pub connect_timeout: Duration,
@@ -56,11 +56,11 @@ pub struct ClientConfig {
     pub backoff_min: Duration,
     /// Longest pause between two attempts to connect.
     pub backoff_max: Duration,
-    /// What happens to calls that get no answer.
+    /// How long calls without an answer are repeated.
     pub persistence: Persistence,
-    /// How memory becomes reachable for the server, on RDMA.
+    /// How memory is registered for the server, on RDMA.
     pub registration: Registration,
-    /// Which end moves bulk results, on RDMA. A server that does not offer what is wanted gets Read-Write.
+    /// The end that moves bulk results, on RDMA. With a server that does not offer this design it is Read-Write.
     pub design: Design,
 }
 
@@ -79,7 +79,7 @@ impl Default for ClientConfig {
     }
 }
 
-/// Who a client says it is.
+/// The credential of a caller, which the server does not verify.
 #[derive(Debug, Clone, Default)]
 pub enum CallerCredential {
     /// AUTH_NONE.
@@ -89,9 +89,9 @@ pub enum CallerCredential {
     Sys {
         /// This machine's name; cut after [`MACHINE_NAME_MAX`] bytes.
         machine_name: String,
-        /// User.
+        /// Effective user.
         uid: u32,
-        /// Group.
+        /// Effective group.
         gid: u32,
         /// Supplementary groups.
         groups: Groups,
@@ -139,7 +139,8 @@ pub struct ArgumentPayload {
     pub buffer: Buffer,
     /// The first `len` bytes of it are the opaque.
     pub len: usize,
-    /// Where they belong in [`Request::arguments`]: just behind the opaque's length word, which is there already.
+    /// The offset in [`Request::arguments`] at which they belong: just behind the opaque's length word, which is in
+    /// the arguments already.
     pub position: usize,
 }
 
@@ -168,12 +169,12 @@ pub struct Request {
     pub arguments: Vec<u8>,
     /// An opaque argument kept apart, of at most [`crate::limits::PAYLOAD_MAX`] bytes.
     pub payload: Option<ArgumentPayload>,
-    /// Most bytes that the results can have, without what goes to the sink. Decides whether RDMA offers a Reply
+    /// Most bytes that the results can have, without those for the sink. Decides whether RDMA offers a Reply
     /// chunk; a longer reply fails the call.
     pub results_max: usize,
-    /// Where the opaque result goes.
+    /// The memory for the opaque result.
     pub sink: Option<Sink>,
-    /// Who calls, if not whom [`ClientConfig::credential`] says: for clients that speak for many callers.
+    /// The credential in place of [`ClientConfig::credential`], for clients that serve many callers.
     pub credential: Option<Rc<CallerCredential>>,
 }
 
@@ -192,7 +193,7 @@ impl Request {
         }
     }
 
-    /// Whether it can be sent at all.
+    /// Checks the lengths against the bounds of the RPC layer.
     pub(crate) fn check(&self) -> Result<(), CallError> {
         let payload = self.payload.as_ref().map_or(0, |payload| payload.len);
         let sink = self.sink.as_ref().map_or(0, |sink| sink.buffer.len());
@@ -229,14 +230,14 @@ impl Request {
 /// A successful call's results.
 #[derive(Debug)]
 pub struct Response {
-    /// The encoded results, without the bytes and the pad of what went to the sink.
+    /// The encoded results, without the bytes and the pad of the opaque in the sink.
     pub results: Vec<u8>,
-    /// The sink, and how many bytes were placed in it. They match the length word in the results.
+    /// The sink, and the number of bytes placed in it. They match the length word in the results.
     pub sink: Option<(Buffer, usize)>,
     /// The argument payload's memory.
     pub payload: Option<Buffer>,
-    /// The call was sent more than once, since a connection was lost before its reply. A server that has forgotten
-    /// the first time (it restarted, or its duplicate request cache was full) has executed it again.
+    /// The call was sent more than once, because a connection was lost before its reply. A server without the first
+    /// reply (it restarted, or its duplicate request cache was full) has executed the call again.
     pub resent: bool,
 }
 
@@ -258,14 +259,14 @@ pub enum CallError {
     /// The call or its results are larger than the transport can carry.
     #[error("the call is too large for the transport")]
     TooLarge,
-    /// The call's memory could not be registered, or the adapter has lost it: there is nothing to send again, or
-    /// nothing to put the results in. Whether the call was executed is unknown.
+    /// The call's memory could not be registered, or the adapter has lost it. The argument cannot be sent again, or the
+    /// results have no place. Whether the call was executed is unknown.
     #[error("the call's memory could not be registered, or is lost to the adapter")]
     Memory,
-    /// No answer in time.
+    /// All transmissions that [`Persistence::Soft`] allows had no answer.
     #[error("no answer in time")]
     TimedOut,
-    /// No connection could be made as often as the settings allow.
+    /// All attempts that [`Persistence::Soft`] allows to connect failed; the text is the last failure.
     #[error("no connection: {0}")]
     NotConnected(String),
     /// The client was closed.

@@ -7,7 +7,7 @@ use gannet_wire::rpc::{
 };
 use gannet_wire::xdr::Decoder;
 
-/// What becomes of a message.
+/// The result of [`admit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// The job's call is to be executed. Its arguments begin so many bytes into the message.
@@ -22,7 +22,8 @@ pub(crate) enum Admission {
 /// Takes a call's header apart into `job`. Arguments, peer and transport are left to the caller.
 ///
 /// # Errors
-/// The message deserves no answer: the peer does not speak RPC.
+/// [`CallHeaderError`] other than `RpcMismatch` and `BadAuth`, which have replies of their own: the message is no RPC
+/// call, and gets no answer.
 pub(crate) fn admit<S: Service>(
     service: &S,
     job: &mut Job,

@@ -1,4 +1,4 @@
-//! The memory of a core in which payloads of calls and replies wait for their users.
+//! The memory of a core for payloads of calls and replies.
 
 use super::MemoryInUse;
 use crate::limits::{
@@ -12,23 +12,28 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-/// Payload memory and what is registered of it.
+/// Payload memory and its registrations.
 ///
-/// It is kept while there are calls, since making and registering it costs. It is given back, with its registrations,
-/// when the bound is reached by slots of lengths that nobody wants just then, when nobody wanted any for
-/// [`PAYLOAD_IDLE_MAX`], and when the embedding program says that memory is short ([`super::Server::reclaim`]).
+/// It is kept while there are calls, because allocating and registering it costs. It is given back, with its
+/// registrations, in three cases:
+///
+/// - unused slots of other lengths hold all of the bound;
+/// - no call used any for [`PAYLOAD_IDLE_MAX`];
+/// - the embedding program reports that memory is short ([`super::Server::reclaim`]).
 pub(super) struct PayloadMemory {
     runtime: Handle,
     /// One slot per payload received or sent apart.
     slabs: Slabs,
-    /// Sends of RDMA connections. They are never registered, so that slots can go at any time.
+    /// Sends of RDMA connections. They are never registered: slots are freed at any time, and a registration must end
+    /// before its memory.
     pub(super) inline: Arena,
     /// Receives of each RDMA listener's connections.
     receives: RefCell<Vec<Rc<ReceivePool>>>,
-    /// How the payloads of each RDMA listener are registered.
+    /// The registration strategy of each RDMA listener.
     strategies: RefCell<Vec<Rc<dyn Strategy>>>,
+    /// Slots taken so far; unchanged between two looks of [`watch`], the memory is idle.
     uses: Cell<u64>,
-    /// Somebody will look whether it idles.
+    /// The task [`watch`] runs.
     watched: Cell<bool>,
     freed: Freed,
 }
@@ -52,7 +57,7 @@ impl PayloadMemory {
         self.strategies.borrow_mut().push(Rc::clone(strategy));
     }
 
-    /// The messages of these connections hold memory as well.
+    /// Counts the receives of an RDMA listener's connections as memory in use, and trims them with the rest.
     pub(super) fn add_receives(&self, receives: &Rc<ReceivePool>) {
         self.receives.borrow_mut().push(Rc::clone(receives));
     }
@@ -62,23 +67,24 @@ impl PayloadMemory {
         strategies.iter().map(|it| it.counters()).collect()
     }
 
-    /// Memory for a payload of `len` bytes, or for a call that brings more in its Read chunks: a slot that is kept for
-    /// the next one, while the bound of those allows it. The caller has charged it.
+    /// Memory for a payload of `len` bytes, or for all Read chunks of a call. It is a slot that is kept for the next
+    /// payload if the bound of these allows it, else memory of its own. The caller has charged it to the budget.
     pub(super) fn take(self: &Rc<Self>, len: usize) -> Buffer {
         self.note_use();
         let slot = self.slabs.take(len).or_else(|| {
             if self.slabs.idle() < len {
                 return None;
             }
-            // Slots of other lengths hold the room.
+            // Unused slots of other lengths hold the bound.
             self.reclaim();
             self.slabs.take(len)
         });
         slot.unwrap_or_else(|| Buffer::zeroed(len))
     }
 
-    /// Gives up registrations and memory that serve nobody now.
+    /// Gives up unused registrations, and then the unused memory under them.
     pub(super) fn reclaim(&self) {
+        // First the registrations: one that outlived its memory would let a peer reach what the allocator puts there.
         for strategy in &*self.strategies.borrow() {
             strategy.reclaim();
         }
@@ -87,7 +93,7 @@ impl PayloadMemory {
         self.trim_messages();
     }
 
-    /// Gives up memory for messages that nobody has used for a while.
+    /// Gives up memory for messages that was not used since the last call of this.
     fn trim_messages(&self) {
         self.inline.trim_unused();
         let receives = self.receives.borrow();
@@ -103,7 +109,7 @@ impl PayloadMemory {
         }
     }
 
-    /// Bytes that are kept for nobody.
+    /// Bytes of slots that are kept and unused.
     pub(super) fn idle(&self) -> usize {
         self.slabs.idle()
     }
@@ -113,13 +119,14 @@ impl PayloadMemory {
         self.look_after();
     }
 
-    /// A connection has ended, or given up what it grew to.
+    /// Notes that a connection has ended or has freed its tables, so that the allocator is asked to give memory back.
     pub(super) fn note_freed(self: &Rc<Self>) {
         self.freed.note();
         self.look_after();
     }
 
-    /// Memory is in use, be it for messages alone: somebody looks after it until all is given back.
+    /// Starts the task that gives memory back, unless it runs. Call it when memory comes into use, for payloads or
+    /// messages.
     pub(super) fn look_after(self: &Rc<Self>) {
         if !self.watched.replace(true) {
             let watch = watch(Rc::downgrade(self), Handle::clone(&self.runtime));
@@ -129,7 +136,8 @@ impl PayloadMemory {
     }
 }
 
-/// Gives memory back that nobody has wanted for a while; ends when that is all, until the next use.
+/// Gives memory back that was not used for a while; ends when all is given back, until the next use. It holds the
+/// memory weakly, so that a dropped server does not stay for the length of a sleep.
 async fn watch(memory: Weak<PayloadMemory>, runtime: Handle) {
     let (mut seen, mut looked) = (None, runtime.now());
     loop {
@@ -148,6 +156,7 @@ async fn watch(memory: Weak<PayloadMemory>, runtime: Handle) {
         if seen.replace(uses) == Some(uses) && in_use.payloads + in_use.inline == 0 {
             memory.reclaim();
             memory.freed.look_idle(&runtime);
+            // No await from here to the return: a use meanwhile would find a task that no longer looks.
             memory.watched.set(false);
             return;
         }
@@ -165,7 +174,7 @@ mod tests {
     const KEPT: usize = 32 << 20;
 
     #[test]
-    fn slots_of_lengths_that_nobody_wants_make_room_for_others() {
+    fn unused_slots_make_room_for_other_lengths() {
         let world = World::new(1);
         let node = world.add_node("server");
         let domain = SimFabric::new(&world, FabricProfile::default())

@@ -1,15 +1,19 @@
 //! One RPC/RDMA connection in the Read-Write design (RFC 8166): the server alone moves bulk data.
 //!
-//! A call's life: its Send arrives in a receive; its Read chunks are pulled and the message is put together
-//! ([`inbound`]); the service executes it in a worker, as over TCP; the reply's payload is written to the Write chunk,
-//! or the whole reply to the Reply chunk, and one Send ends it ([`reply`]).
+//! A call passes these steps:
 //!
-//! Where both ends wanted the Read-Read design, replies that fit no Send are exposed instead ([`exposed`]).
+//! 1. its Send arrives in a receive;
+//! 2. its Read chunks are pulled, and the message is put together ([`inbound`]);
+//! 3. the service executes it in a worker, as over TCP;
+//! 4. the reply's payload is written to the Write chunk, or the whole reply to the Reply chunk, and one Send ends the
+//!    call ([`reply`]).
 //!
-//! Receives are shared by the connections of a core; [`gannet_session::Credits`] has what each may use. A call's
-//! receive serves again when its reply is queued, since the peer may use the credit as soon as it has the reply. But a
-//! call counts as under way until its reply has *left*, as do the bytes that the reply takes of the budget: a peer that
-//! sends more calls than it has credits for, or takes no replies and goes on calling, ends its own connection.
+//! Where both ends agreed on the Read-Read design, replies that fit no Send are exposed instead ([`exposed`]).
+//!
+//! The connections of a core share receives; [`gannet_session::Credits`] bounds the use of each. A call's receive
+//! is free again when its reply is queued, because the peer may use the credit as soon as it has the reply. But the
+//! call counts as under way until its reply has *left*, and so do the reply's bytes in the budget. A peer that
+//! exceeds its credits, or takes no replies and goes on calling, ends its own connection.
 
 mod exposed;
 mod inbound;
@@ -46,7 +50,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use thiserror::Error;
 
-/// What a peer is refused for who can have no receives.
+/// The reason for refusing a peer when the pool has no receives left for it.
 const OUT_OF_MEMORY: &str = "out of receives";
 
 const POOL: PoolLimits = PoolLimits {
@@ -56,7 +60,7 @@ const POOL: PoolLimits = PoolLimits {
 };
 const _: () = assert!(POOL.hold());
 
-/// What a piece of work was for, packed into its [`WorkId`].
+/// The purpose of a piece of work, packed into its [`WorkId`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
     /// A receive.
@@ -131,13 +135,13 @@ impl End {
     }
 }
 
-/// How a connection's payloads become reachable, and what the provider asks of that.
+/// The registration of a connection's payloads, and the provider's capabilities for it.
 #[derive(Clone)]
 pub(super) struct Memory {
     path: Datapath,
     remote_invalidation: bool,
     read_depth_max: u16,
-    /// What clients may ask for.
+    /// Of a listener, the design that clients may ask for; of a connection, the agreed one.
     design: Design,
     receives: Rc<ReceivePool>,
 }
@@ -169,7 +173,7 @@ impl Memory {
         }
     }
 
-    /// The design of a connection: what a peer has asked for, if that is allowed and it can read.
+    /// The design of a connection: the one that the peer asks for, if the listener allows it and the peer can read.
     fn agree(&self, incoming: &dyn Incoming) -> Design {
         let can_read = incoming.read_depths().is_none_or(|(_, ord)| ord > 0);
         if self.design == Design::ReadRead && self.read_depth_max > 0 && can_read {
@@ -287,39 +291,42 @@ struct Connection<S: Service> {
     /// Calls from their arrival to their reply, by place.
     contexts: Vec<Option<CallContext>>,
     free: Vec<usize>,
-    /// Calls that wait until the peer may make us hold their replies, in their order.
+    /// Calls that wait until the budget has room for their replies, in their order.
     waiting: VecDeque<Box<Job>>,
-    /// Calls whose Read chunks wait for memory or for room in the send queue, in their order.
+    /// Calls whose Read chunks wait for memory or for room in the send queue, in their order: a stream of small WRITEs
+    /// must not overtake a long call for ever.
     pulls_waiting: VecDeque<usize>,
-    /// Memory of calls whose Read chunks are here, on its way back from the provider.
+    /// Memory of calls whose Read chunks are complete, until the provider has revoked its key. The service must not
+    /// see bytes that the peer can still change.
     revoking: Vec<(usize, Revocation<Option<Buffer>>)>,
     /// Bytes of memory that calls under way hold for their Read chunks.
     holding: usize,
     cold: Vec<ColdRead>,
     /// Replies that wait for room in the send queue.
     departures: VecDeque<Departure>,
-    /// What the replies in the send queue hold, each until its Send is done.
+    /// The memory of replies in the send queue, oldest first, each until its Send is done. Sends complete in order, so
+    /// each completion frees the front.
     leaving: VecDeque<Held>,
-    /// Finished calls whose files wait to be read into memory until other replies have left it.
+    /// Finished calls whose files are read into memory once other replies have left it.
     unread: VecDeque<Box<Job>>,
-    /// What the peer may read of replies.
+    /// Replies that the peer may read.
     exposed: Exposed,
-    /// Finished calls that wait until the peer is done with others.
+    /// Finished calls that wait until the peer has released exposed replies.
     unexposed: VecDeque<(Box<Job>, Part)>,
     credits: Credits,
-    /// Calls of ours.
+    /// Calls that this server makes to the client.
     back: CallsBack,
-    /// How many of them may be under way.
+    /// The number of them that may be under way.
     back_credits: usize,
     /// Bytes that the replies of calls under way may take.
     reserved: usize,
     /// Bytes of memory of replies that are complete, until they have left, and of files for others.
     reply_bytes: usize,
-    /// What the peer makes us hold.
+    /// The charge of the peer's memory to the budget; see [`Connection::count_held`].
     held: Charge,
-    /// Bytes that came and went.
+    /// Bytes that the peer sent or took so far.
     moved: u64,
-    /// The budget holds something back, and nobody tells when it no longer does.
+    /// The budget had no room in this round. It wakes no task when it has room again, so the timer looks again.
     short_of_budget: bool,
     /// Writes and Sends in the send queue.
     posted: u32,
@@ -366,7 +373,7 @@ impl<S: Service> Connection<S> {
             unexposed: VecDeque::new(),
             credits: Credits::new(share, credits, core.runtime.now()),
             back: CallsBack::new(&core.runtime),
-            // As for those of a client: one, until a reply says more.
+            // As for the calls of a client: one, until a reply grants more (RFC 8166 section 3.3.1).
             back_credits: 1,
             reserved: 0,
             reply_bytes: 0,
@@ -379,7 +386,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Does what can be done; says whether there may be more.
+    /// Does what it can; returns true if there may be more to do, false once a waker is registered for each wait.
     fn round(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
         self.deadlines.at(self.core.runtime.now());
         self.short_of_budget = false;
@@ -396,7 +403,8 @@ impl<S: Service> Connection<S> {
         progress |= self.poll_cold(context)?;
         progress |= self.poll_endpoint(context)?;
         self.retry_pulls()?;
-        // Behind all that takes memory back, so that what waits since this round wakes us too.
+        // Behind all steps that revoke memory: a revocation that began later in the round would have no waker, and the
+        // connection would sleep for ever.
         progress |= self.poll_revoking(context)?;
         self.start_waiting()?;
         self.read_on()?;
@@ -409,6 +417,7 @@ impl<S: Service> Connection<S> {
         }
         self.count_held();
         self.activity.account().set_waiting(self.short_of_budget);
+        // Registered before the checks: an eviction after them wakes this task.
         self.activity.register(context);
         if self.activity.is_evicted() {
             return Err(End::Evicted);
@@ -419,13 +428,14 @@ impl<S: Service> Connection<S> {
         self.poll_timer(context)
     }
 
-    /// Charges what the peer makes us hold now.
+    /// Charges all memory that this connection holds for its peer: Read chunks, replies to come, replies that have not
+    /// left, exposed replies.
     fn count_held(&mut self) {
         let bytes = self.holding + self.reserved + self.reply_bytes + self.exposed.bytes();
         self.held.set(bytes);
     }
 
-    /// True when so many bytes more are within the budget; otherwise we look again later.
+    /// True when the budget has room for `bytes` more; otherwise notes that the timer must look again.
     fn has_room_for(&mut self, bytes: usize) -> bool {
         self.count_held();
         let has_room = self.activity.account().has_room_for(bytes);
@@ -433,7 +443,7 @@ impl<S: Service> Connection<S> {
         has_room
     }
 
-    /// Bytes held until the peer sends or takes something.
+    /// Bytes held until the peer sends or takes some.
     fn kept(&self) -> usize {
         let pulled = if self.pulls > 0 { self.holding } else { 0 };
         pulled + self.reply_bytes + self.exposed.bytes()
@@ -453,7 +463,7 @@ impl<S: Service> Connection<S> {
         outcome?;
         match polled {
             Poll::Ready(Ok(())) => Ok(true),
-            Poll::Ready(Err(gone)) => Err(gone.into()),
+            Poll::Ready(Err(reason)) => Err(reason.into()),
             Poll::Pending => Ok(false),
         }
     }
@@ -481,6 +491,8 @@ impl<S: Service> Connection<S> {
             (Work::Pull(place), _) => self.pulled(place),
             (Work::Send(count), _) => {
                 self.posted = self.posted.saturating_sub(count);
+                // Only now do the bytes and the credit come back: a peer that takes no replies and goes on calling
+                // must run out of them.
                 let held = self.leaving.pop_front().unwrap_or_default();
                 self.reply_bytes -= held.bytes;
                 self.moved += held.bytes as u64;
@@ -495,28 +507,31 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// The credits that a reply grants, to a peer that asks for so many.
+    /// The credits that a reply grants to a peer that asks for `asked`.
     fn grant(&mut self, asked: u32) -> Result<Grant, End> {
         let owed = self.owed();
         let grant = self.credits.answer(&*self.endpoint, asked, owed);
         grant.map_err(End::of_receives)
     }
 
-    /// Messages that may come without a credit: an RDMA_DONE for each exposed reply, and a reply to each call of ours.
+    /// Messages that may come without a credit: an RDMA_DONE for each exposed reply, and a reply to each call of this
+    /// server. Each needs a receive beside those of the credits.
     fn owed(&self) -> u32 {
         let replies = u32::try_from(self.back.pending().under_way()).unwrap_or(u32::MAX);
         self.exposed.len().saturating_add(replies)
     }
 
-    /// A message that no credit covers was dealt with.
+    /// Ends the handling of a message that no credit covers.
     fn without_credit(&mut self, message: Buffer) -> Result<(), End> {
+        // Before the pool is asked for a receive in its place.
         drop(message);
         self.credits.message_came();
         let covered = self.credits.cover(&*self.endpoint, self.owed());
         covered.map_err(End::of_receives)
     }
 
-    /// A transfer for a call failed: when the client sends it again after reconnecting, it would fail again.
+    /// Notes the call whose transfer failed, so that its duplicate on the next connection is refused: it would fail
+    /// again and end that connection too.
     fn poison(&mut self, work: Work, error: WorkError) {
         let xid = match work {
             Work::Write(xid) => Some(xid),
@@ -581,7 +596,7 @@ impl<S: Service> Connection<S> {
         self.is_quiet() && self.contexts.capacity() + self.leaving.capacity() > 0
     }
 
-    /// Gives that up. Nothing is under way.
+    /// Frees that memory. Nothing is under way.
     fn rest(&mut self) {
         self.contexts = Vec::new();
         self.free = Vec::new();

@@ -1,8 +1,8 @@
-//! One TCP connection: everything the socket has, answered as one batch, one write.
+//! One TCP connection: all calls that one read brings are answered with one write.
 //!
 //! The connection is one hand-written future. A wake-up collects the calls that finished, receives once into the
-//! core's stage, starts every complete call in place, and hands all replies over together. Large records are
-//! received into memory of their own, past the stage.
+//! core's stage, starts every complete call in place, and hands all replies over together. Payloads of large records
+//! are received into memory of their own, past the stage.
 
 mod receive;
 
@@ -75,6 +75,7 @@ pub(super) async fn serve<S: Service>(core: Rc<Core<S>>, stream: Stream) {
         tracing::debug!(%peer, why = %end, "tcp connection ended");
         stream.shutdown_write();
     }
+    // The calls run to their end after the connection's place is free. Their memory stays charged to the peer.
     let Connection { calls, held, .. } = connection;
     calls.finish_beside(&core, held);
 }
@@ -89,32 +90,33 @@ struct Connection<S: Service> {
     peer: SocketAddr,
     inbound: Inbound,
     calls: CallTable,
-    /// Calls of ours.
+    /// Calls that this server makes to the client.
     back: CallsBack,
-    /// What the peer makes us hold.
+    /// The charge of the peer's memory to the budget; see [`Connection::count_held`].
     held: Charge,
     /// Bytes of arguments of the calls under way.
     call_bytes: usize,
     /// Bytes that their replies may take.
     reserved: usize,
     outgoing: Outgoing,
-    /// The socket takes nothing until it says so.
+    /// The socket was full; the next write waits until it is writable.
     blocked: bool,
     /// The read of the file range that sending waits for.
     cold: Option<ColdRead>,
-    /// Bytes of it.
+    /// Bytes of memory for that read.
     cold_bytes: usize,
-    /// Bytes that came and went.
+    /// Bytes that the peer sent or took so far.
     moved: u64,
-    /// The budget holds something back, and nobody tells when it no longer does.
+    /// The budget had no room in this round. It wakes no task when it has room again, so the timer looks again.
     short_of_budget: bool,
-    /// The budget has no room for all that the stage holds: little is received at a time.
+    /// The budget has no room for a whole stage: [`LOOKAHEAD_LEN`](crate::limits::LOOKAHEAD_LEN) bytes are received at
+    /// a time.
     is_tight: bool,
-    /// The peer sends nothing more.
+    /// The peer has closed its side.
     ended: bool,
     deadlines: Deadlines,
     timer: Timer,
-    /// Since when reading is held back by a bound.
+    /// The time since which a bound holds back reading.
     starved_since: Option<Instant>,
 }
 
@@ -147,7 +149,8 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Does what can be done; says whether there may be more.
+    /// Does what it can; returns true if there may be more to do, false once a waker is registered for each wait. Calls
+    /// are collected before the receive, because their replies free the bounds that hold it back.
     fn round(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
         self.deadlines.at(self.core.runtime.now());
         self.short_of_budget = false;
@@ -170,6 +173,7 @@ impl<S: Service> Connection<S> {
             return Ok(true);
         }
         self.rest();
+        // Registered before the checks: an eviction after them wakes this task.
         self.activity.register(context);
         if self.activity.is_evicted() {
             return Err(End::Evicted);
@@ -184,7 +188,8 @@ impl<S: Service> Connection<S> {
         self.poll_timer(context)
     }
 
-    /// Keeps nothing but what the peer must have before it waits for it.
+    /// Gives unused memory back to the core before the task waits, and counts the rest. A thousand idle connections
+    /// would otherwise keep a batch each.
     fn rest(&mut self) {
         self.inbound.rest();
         let core = &self.core;
@@ -195,14 +200,15 @@ impl<S: Service> Connection<S> {
             .set_waiting(self.short_of_budget || self.inbound.is_short_of_memory());
     }
 
-    /// Charges what the peer makes us hold now.
+    /// Charges all memory that this connection holds for its peer. A peer that takes no replies, or sends half
+    /// records, uses up its own share of the budget and not that of others.
     fn count_held(&mut self) {
         let calls = self.call_bytes + self.reserved + self.cold_bytes;
         let messages = self.inbound.memory() + self.outgoing.memory();
         self.held.set(calls + messages);
     }
 
-    /// Bytes held until the peer sends or takes something.
+    /// Bytes held until the peer sends or takes some.
     fn kept(&self) -> usize {
         self.inbound.owed() + self.outgoing.memory()
     }
@@ -233,7 +239,7 @@ impl<S: Service> Connection<S> {
             && self.outgoing.len() < OUTGOING_BYTES_MAX
     }
 
-    /// True when so many bytes more are within the budget; otherwise we look again later.
+    /// True when the budget has room for `bytes` more; otherwise notes that the timer must look again.
     fn has_room_for(&mut self, bytes: usize) -> bool {
         self.count_held();
         let has_room = self.activity.account().has_room_for(bytes);
@@ -241,11 +247,12 @@ impl<S: Service> Connection<S> {
         has_room
     }
 
-    /// Receives once and starts the calls that are complete; says whether anything came.
+    /// Receives once and starts the calls that are complete; returns whether bytes came.
     fn receive(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
         if self.ended || (self.activity.is_stopping() && self.inbound.at_boundary()) {
             return Ok(false);
         }
+        // Nothing is read beyond the bounds: the bytes stay in the socket, whose window holds the peer back.
         if !self.may_receive() || !self.has_room_to_receive() {
             self.starved_since
                 .get_or_insert_with(|| self.core.runtime.now());
@@ -283,7 +290,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Queues calls of ours; says whether any were made.
+    /// Queues this server's own calls to the client; returns whether the service made any since the last round.
     fn call_back(&mut self, context: &mut Context<'_>) -> bool {
         let made = self.back.poll_made(context);
         let mut pending = self.back.pending();
@@ -295,7 +302,7 @@ impl<S: Service> Connection<S> {
         made
     }
 
-    /// Hands over what waits; says whether anything went.
+    /// Writes outgoing bytes to the socket; returns true if it wrote some or must be called again to register.
     fn send(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
         if self.outgoing.is_empty() {
             return Ok(false);
@@ -336,13 +343,14 @@ impl<S: Service> Connection<S> {
             self.moved += sent as u64;
         }
         self.core.counters.bytes_out.add(sent as u64);
-        // Once more around when something is to be registered for waking: the socket or the file.
+        // True also when another round must register a waker with the socket or with the read of the file. A read that
+        // the budget holds back has no waker: the timer of `short_of_budget` looks again.
         let is_held_back = progress == Progress::Cold && self.cold.is_none();
         Ok(sent > 0 || (progress != Progress::Done && !is_held_back))
     }
 
-    /// The file that sending waits for cannot be read. A reply whose beginning is gone cannot be taken back: then the
-    /// connection ends, and the client, who will ask again on another one, is told there.
+    /// Answers the call whose file cannot be read with an error. If the beginning of its reply has left, the connection
+    /// ends instead; the client asks again on another one and gets SYSTEM_ERR there, because the call is poisoned.
     fn answer_unreadable(&mut self, error: io::ErrorKind) -> Result<(), End> {
         let Some(failed) = self.outgoing.fail_cold() else {
             return Ok(());
@@ -357,7 +365,7 @@ impl<S: Service> Connection<S> {
         Ok(())
     }
 
-    /// Ends the connection if the peer is late with something; otherwise sees that we are woken when it is.
+    /// Ends the connection if the peer has missed a deadline; otherwise registers with the timer for the next one.
     fn poll_timer(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
         let short_of_memory = self.inbound.is_short_of_memory() || self.short_of_budget;
         let held_back = self.starved_since.is_some() || short_of_memory;
@@ -382,7 +390,7 @@ impl<S: Service> Connection<S> {
     }
 }
 
-/// Queues a finished call's reply.
+/// Queues a finished call's reply. The first call that reaches an export makes its peer an authenticated one.
 fn finish<S: Service>(core: &Core<S>, activity: &Activity, outgoing: &mut Outgoing, job: &mut Job) {
     if !activity.is_established() && core.service.establishes(&job.call) {
         activity.establish();

@@ -1,4 +1,5 @@
-//! The Read-Read design: the server's reply names memory of the server, which is read here, and RDMA_DONE lets it go.
+//! The Read-Read design: the server's reply names memory of the server, which the client reads and then releases with
+//! RDMA_DONE.
 
 use super::super::types::{CallError, Sink};
 use super::withdrawal::Late;
@@ -26,18 +27,19 @@ pub(super) struct Pulls {
     posted: usize,
 }
 
-/// What a reply leaves to be read.
+/// The RDMA Reads of an exposed reply.
 pub(super) struct Pull {
     memory: Registered,
-    /// Reads to be posted: offset in the memory, length, place in the server's.
+    /// Reads to be posted: offset in `memory`, length, address in the server's memory.
     unposted: VecDeque<(u64, u32, RemoteAddress)>,
     /// Reads that are not done.
     left: usize,
     pulled: Pulled,
 }
 
-/// What it is when it was read.
+/// An exposed reply that is read: everything but the memory itself.
 pub(super) struct Pulled {
+    /// Bytes that were read.
     len: usize,
     /// The message that came with the reply.
     message: Vec<u8>,
@@ -47,18 +49,18 @@ pub(super) struct Pulled {
 /// As [`Sink::locate`].
 pub(super) type Locate = fn(&[u8]) -> Option<usize>;
 
-/// Where its bytes belong.
+/// The place of the bytes in the reply.
 enum Home {
     /// The memory is the caller's sink.
     Sink(Locate),
     /// The memory is all of the message.
     Whole,
-    /// At these positions of the message, from these places in the memory.
+    /// The memory holds several chunks: their positions in the message and their ranges in the memory.
     Parts(Vec<(usize, Range<usize>)>),
 }
 
 impl Pull {
-    /// The connection is over: the caller's sink goes back to its call.
+    /// Releases the caller's sink after the connection has ended.
     pub(super) fn give_up(self) -> Option<(Revocation<Option<Buffer>>, Locate)> {
         match self.pulled.home {
             Home::Sink(locate) => Some((self.memory.release(0), locate)),
@@ -68,7 +70,7 @@ impl Pull {
 }
 
 impl Link {
-    /// Reads what the reply to the call `xid` leaves to be read.
+    /// Begins to read the exposed reply to the call `xid`.
     pub(super) fn pull(
         &mut self,
         xid: u32,
@@ -97,10 +99,11 @@ impl Link {
         self.post_pulls()
     }
 
-    /// Gets memory ready for what a reply with a Read list leaves to be read.
+    /// Registers memory for an exposed reply and lists its Reads.
     ///
     /// # Errors
-    /// The list cannot be meant, or there is no memory.
+    /// [`CallError::Malformed`] for a Read list that describes no reply, [`CallError::Memory`] when the memory cannot
+    /// be registered.
     fn prepare_pull(
         &self,
         entry: &mut Entry,
@@ -151,7 +154,7 @@ impl Link {
         })
     }
 
-    /// Posts as many Reads as may be in the send queue; the endpoint keeps to the depth that was agreed.
+    /// Posts Reads up to half of the send queue; the other half is for calls. The endpoint keeps to the agreed depth.
     pub(super) fn post_pulls(&mut self) -> Result<(), Lost> {
         let reads_max = (self.endpoint.attributes().send_queue_max as usize / 2).max(1);
         while let Some(xid) = self.pulls.waiting.front().copied() {
@@ -179,7 +182,7 @@ impl Link {
         Ok(())
     }
 
-    /// One Read is done.
+    /// Notes that one Read is done.
     pub(super) fn pulled(&mut self, id: WorkId) -> Result<(), Lost> {
         let xid = (id.0 & u64::from(u32::MAX)) as u32;
         self.pulls.posted = self.pulls.posted.saturating_sub(1);
@@ -193,7 +196,7 @@ impl Link {
         Ok(())
     }
 
-    /// Everything is here: takes its memory back.
+    /// Deregisters the memory of a reply that is read.
     fn finish_pull(&mut self, xid: u32) -> Result<(), Lost> {
         let Some(pull) = self.sent.remove(&xid).and_then(|sent| sent.pull) else {
             return Ok(());
@@ -212,7 +215,7 @@ impl Link {
         }
     }
 
-    /// What was read is nobody else's any more: ends the call, and lets the server's memory go.
+    /// Ends the call of a reply that is read and deregistered, and releases the server's memory.
     pub(super) fn conclude_pull(
         &mut self,
         xid: u32,
@@ -226,11 +229,11 @@ impl Link {
                 Err(error) => pending.finish(xid, Err(error)),
             }
         }
-        // Last: if it cannot be sent the call is answered all the same.
+        // Last: if it cannot be sent, the call is answered nevertheless.
         self.post_done(xid)
     }
 
-    /// Tells the server that the reply to the call `xid` is read.
+    /// Sends RDMA_DONE for the reply to the call `xid`.
     fn post_done(&self, xid: u32) -> Result<(), Lost> {
         let header = TransportHeader {
             xid,

@@ -1,6 +1,7 @@
-//! Memory of calls on its way back: a call is answered when it is out of the server's reach, and not before.
+//! The memory of calls between reply and answer: a call is answered only after all its memory is deregistered.
 //!
-//! A provider in software has revoked it when asked. Others tell later, and the reply waits here for that.
+//! A provider in software deregisters at once. A NIC reports the end later, and the reply waits here for it. If it did
+//! not, a late RDMA Write of the server could change memory that is the caller's again.
 
 use super::super::types::{CallError, Sink};
 use super::pull::{Locate, Pulled};
@@ -46,21 +47,22 @@ impl Part {
     }
 }
 
-/// What of a call's memory is not with its call again.
+/// The memory of a call that did not go back to it.
 #[derive(Debug, Default)]
 pub(super) struct Returned {
     /// The memory of the Reply chunk.
     pub(super) reply: Option<Buffer>,
     /// The adapter has lost the argument's memory: the call cannot be sent again.
     pub(super) lost_payload: bool,
-    /// It has lost the sink: there is nowhere to put the results.
+    /// The adapter has lost the sink: the results have no place.
     pub(super) lost_sink: bool,
-    /// It has lost the memory of the Reply chunk, and with it what the server wrote there.
+    /// The adapter has lost the memory of the Reply chunk, and with it a long reply.
     pub(super) lost_reply: bool,
 }
 
 impl Sent {
-    /// Revokes all keys. Of the sink the server wrote the first `placed` bytes, of the Reply chunk `written`.
+    /// Revokes all keys of the call. The server wrote the first `placed` bytes of the sink and the first `written` of
+    /// the Reply chunk.
     pub(super) fn withdraw(self, placed: usize, written: usize) -> Withdrawal {
         let Sent {
             source,
@@ -69,7 +71,7 @@ impl Sent {
             reply,
             pull,
         } = self;
-        // Nobody waits for a call that was all in a chunk.
+        // The memory of a call that was all in a chunk is dropped: the entry still has the arguments.
         let source = source.zip(payload).map(|(memory, (position, len))| {
             let part = Part::new(memory.release(0));
             (part, position, len)
@@ -85,7 +87,7 @@ impl Sent {
 }
 
 impl Withdrawal {
-    /// Ready when all of it is out of the server's reach.
+    /// Ready when all of it is deregistered. Each part is polled on each call, so that each has the waker.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let source = self.source.as_mut().map(|(part, ..)| part);
         let sink = self.sink.as_mut().map(|(part, _)| part);
@@ -100,10 +102,10 @@ impl Withdrawal {
         }
     }
 
-    /// As [`Withdrawal::poll`], when nobody waits yet.
+    /// As [`Withdrawal::poll`], without a waker. A withdrawal that is not done must be polled again in the same round.
     pub(super) fn is_done(&mut self) -> bool {
-        let mut nobody = Context::from_waker(Waker::noop());
-        self.poll(&mut nobody).is_ready()
+        let mut context = Context::from_waker(Waker::noop());
+        self.poll(&mut context).is_ready()
     }
 
     /// Gives the caller's memory back to its call.
@@ -131,9 +133,9 @@ impl Withdrawal {
 
 /// An answer that waits for memory.
 pub(super) enum Late {
-    /// The reply, as it came.
+    /// A received reply; boxed, because late replies are rare and large.
     Reply(Box<LateReply>),
-    /// What was read of it.
+    /// An exposed reply that was read.
     Pulled {
         xid: u32,
         coming: Revocation<Option<Buffer>>,
@@ -141,7 +143,7 @@ pub(super) enum Late {
     },
 }
 
-/// As [`Reply`], kept.
+/// A [`Reply`] that owns its parts: the receive of the message is posted again meanwhile.
 pub(super) struct LateReply {
     pub(super) xid: u32,
     pub(super) withdrawal: Withdrawal,
@@ -189,11 +191,11 @@ impl Link {
         Ok(progress)
     }
 
-    /// The connection is over: its keys mean nothing any more, and the calls get their memory back. Those that have
-    /// lost it cannot be sent again.
+    /// Gives the memory of all calls back to them after the connection has ended. A call whose memory the adapter has
+    /// lost fails; the others are sent again.
     pub(super) async fn take_memory_back(&mut self) {
         std::future::poll_fn(|context| {
-            // Replies that are here are answered; what a reply leaves to be read is out of reach.
+            // Replies that are here still end their calls. The Reads of exposed replies cannot be posted any more.
             while !self.late.is_empty() && self.poll_late(context).is_err() {}
             if self.late.is_empty() {
                 Poll::Ready(())

@@ -1,4 +1,4 @@
-//! The Read-Read design: replies that the peer reads by itself, until it says RDMA_DONE.
+//! The Read-Read design: replies that the peer reads itself, until it sends RDMA_DONE.
 
 use super::reply::Plan;
 use super::{Connection, End};
@@ -21,7 +21,7 @@ pub(super) struct Exposed {
     bytes: usize,
 }
 
-/// Dropped, its memory is out of the peer's reach.
+/// A reply that the peer may read. Dropping it revokes the key.
 struct Exposure {
     xid: u32,
     bytes: usize,
@@ -50,13 +50,14 @@ impl Exposed {
         u32::try_from(self.replies.len()).unwrap_or(u32::MAX)
     }
 
-    /// Since when the peer has had a reply to read.
+    /// The time since which the peer has had its oldest reply to read. A peer that never sends RDMA_DONE is ended by
+    /// it (test `a_peer_that_never_says_done_pins_little_and_is_cut`).
     pub(super) fn oldest(&self) -> Option<Instant> {
         self.replies.front().map(|reply| reply.since)
     }
 }
 
-/// What of a reply the peer shall read.
+/// The part of a reply that the peer reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
     /// The payload; the rest is sent.
@@ -65,7 +66,7 @@ pub(super) enum Part {
     Whole,
 }
 
-/// Decides what of a reply that fits no Send the peer reads; `None` when even that is not possible.
+/// Decides which part of a reply that fits no Send the peer reads; `None` when its Read list fits no Send either.
 pub(super) fn part_of(reply: &Reply, send_max: usize, strategy: &dyn Strategy) -> Option<Part> {
     let header = |len| super::reply::FIXED_LEN + 12 + 24 * strategy.segments(len);
     let stream = reply.header_len() + reply.stream_len();
@@ -80,7 +81,7 @@ pub(super) fn part_of(reply: &Reply, send_max: usize, strategy: &dyn Strategy) -
 impl<S: Service> Connection<S> {
     /// True when `len` more bytes may be exposed now.
     fn may_expose(&mut self, len: usize) -> bool {
-        // The peer's first reply is within the room that its call has waited for.
+        // The first exposed reply needs no check: its call has waited for that room before it was executed.
         self.exposed.is_empty()
             || (self.exposed.bytes + len <= EXPOSED_SHARE_MAX && self.has_room_for(len))
     }
@@ -108,7 +109,8 @@ impl<S: Service> Connection<S> {
                 (0, Buffer::from_vec(stream), len)
             }
         };
-        // All of the buffer is exposed, and its last user's bytes are not for this peer.
+        // All of the buffer is exposed, and it may hold bytes of another client (test
+        // `the_last_user_of_a_slot_left_nothing_for_the_next_peer`).
         if let Some(rest) = buffer.get_mut(len..) {
             rest.fill(0);
         }
@@ -141,7 +143,7 @@ impl<S: Service> Connection<S> {
         Ok(())
     }
 
-    /// The peer has read the reply to the call `xid`. A word about any other reply is nothing to us.
+    /// Revokes the reply to the call `xid`, which the peer has read. Ignores an RDMA_DONE for any other XID.
     pub(super) fn done(&mut self, xid: u32) {
         let replies = &mut self.exposed.replies;
         let place = replies.iter().position(|reply| reply.xid == xid);
@@ -154,9 +156,9 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Goes on with finished calls that had to wait for the peer to be done with others.
+    /// Goes on with finished calls that waited until the peer released others.
     pub(super) fn expose_more(&mut self) -> Result<(), End> {
-        // In their order: a long one would wait for ever behind short ones.
+        // In their order: a long reply would otherwise wait for ever while short ones pass it.
         while let Some((job, part)) = self.unexposed.pop_front() {
             if !self.may_expose(exposed_len(&job.reply, part)) {
                 self.unexposed.push_front((job, part));

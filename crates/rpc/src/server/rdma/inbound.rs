@@ -1,4 +1,4 @@
-//! From a received Send to a call: header, Read chunks, the message.
+//! The call of a received Send: header, Read chunks, the message.
 
 use super::{Connection, End, Work};
 use crate::chunks::{ReadChunk, read_chunks, unreduce};
@@ -36,7 +36,7 @@ pub(super) struct Context {
     pub(super) receive: Option<Buffer>,
     /// Credits that the client asks for.
     pub(super) asked: u32,
-    /// Where the RPC message lies in it.
+    /// Start and end of the RPC message in the receive.
     message: (usize, usize),
     /// The whole message is in the chunk at position zero.
     long: bool,
@@ -52,13 +52,13 @@ pub(super) struct Context {
     pub(super) reply_bytes: usize,
 }
 
-/// What a call's Read chunks bring.
+/// The memory of a call's Read chunks.
 enum Pulled {
-    /// It has none.
+    /// The call has no Read chunks.
     Nothing,
-    /// The memory that they are read into.
+    /// RDMA Reads fill it; it is registered.
     Reading(Registered),
-    /// All of it, and no other access can follow; `None` when the provider has lost the memory.
+    /// It is complete and deregistered, so no late access can change it; `None` when the provider has lost it.
     Here(Option<Buffer>),
 }
 
@@ -91,6 +91,7 @@ impl<S: Service> Connection<S> {
                 return self.without_credit(buffer);
             }
         };
+        // Counted before anything can fail: a call without a credit ends the connection, however it is malformed.
         self.credits.request_came(self.deadlines.now())?;
         let message = (decoder.position(), bytes.len());
         let chunks = read_chunks(lists.reads(), RECORD_MAX);
@@ -131,7 +132,7 @@ impl<S: Service> Connection<S> {
         self.pull(place)
     }
 
-    /// The peer has answered a call of ours, if it is one.
+    /// Takes the client's reply to a call of this server; ignores a reply to no call under way.
     fn called_back(&mut self, header: &TransportHeader, lists: &ChunkLists, message: &[u8]) {
         let mut pending = self.back.pending();
         if !pending.is_under_way(header.xid) {
@@ -140,7 +141,7 @@ impl<S: Service> Connection<S> {
         self.back_credits = (header.credits as usize).clamp(1, CALLBACKS_MAX);
         let taken = match header.procedure {
             TransportProcedure::Error(_) => Err(CallError::TransportRefused),
-            // RFC 8167 section 5: they are inline.
+            // Replies in the reverse direction are inline (RFC 8167 section 5).
             _ if !lists.is_empty() => Err(CallError::Malformed("chunks of a reply")),
             _ => pending.take_reply(message).map_err(CallError::Malformed),
         };
@@ -186,7 +187,8 @@ impl<S: Service> Connection<S> {
         Ok(())
     }
 
-    /// Starts reading the chunks of a call. False, and nothing done, while memory or room in the send queue is missing.
+    /// Starts reading the chunks of a call. Returns false, and does nothing, while memory or room in the send queue is
+    /// missing.
     fn start_pull(&mut self, place: usize) -> Result<bool, End> {
         let (reads, total) = self
             .context(place)
@@ -194,7 +196,8 @@ impl<S: Service> Connection<S> {
         if !self.has_room_for_reads(reads) {
             return Ok(false);
         }
-        // One piece of memory per call, and only when all of it is there: calls never wait for each other.
+        // One piece of memory per call, taken only when there is room for all of it. Calls that held a part each and
+        // waited for the rest would wait for each other.
         let Some(memory) = self.take_memory(total) else {
             return Ok(false);
         };
@@ -242,16 +245,16 @@ impl<S: Service> Connection<S> {
         Ok(true)
     }
 
-    /// Memory for the `len` bytes that a call brings in its Read chunks; `None` when it must wait for other calls of
-    /// this connection, or of others.
+    /// Memory for the `len` bytes of a call's Read chunks. `None` while this connection holds [`PAYLOAD_SHARE_MAX`] or
+    /// the budget has no room.
     fn take_memory(&mut self, len: usize) -> Option<Buffer> {
         let may = self.holding < PAYLOAD_SHARE_MAX && self.has_room_for(len);
         may.then(|| self.core.payloads.take(len))
     }
 
-    /// True when the send queue takes so many Reads.
+    /// True when the send queue takes `reads` more Reads.
     fn has_room_for_reads(&self, reads: u32) -> bool {
-        // Reads get half of it: without replies nothing would end.
+        // Reads get half of the queue. If they filled it, no reply could leave, and no call would end.
         let pulls = self.pulls.saturating_add(reads);
         (self.pulls == 0 || pulls <= self.posted_max / 2)
             && (self.pulls + self.posted == 0
@@ -269,7 +272,7 @@ impl<S: Service> Connection<S> {
         Ok(())
     }
 
-    /// One Read of a call is done.
+    /// Notes that one Read of a call is done.
     pub(super) fn pulled(&mut self, place: usize) -> Result<(), End> {
         self.pulls = self.pulls.saturating_sub(1);
         self.deadlines.bytes_received();
@@ -280,7 +283,7 @@ impl<S: Service> Connection<S> {
         if call.pulls_left == 0 {
             let held = call.held as u64;
             self.moved += held;
-            // Reads complete in order: those of the next call are what the peer owes now.
+            // Reads complete in order, so the deadline starts anew for the Reads of the next call.
             self.deadlines.no_record_under_way();
             self.take_pulled(place)
         } else {
@@ -288,7 +291,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// A call's bytes are all here: takes their memory out of the fabric's reach, and goes on with the call then.
+    /// Deregisters the memory of a call whose Read chunks are complete, and goes on with the call after that.
     fn take_pulled(&mut self, place: usize) -> Result<(), End> {
         let Some(call) = self.context(place) else {
             return Ok(());
@@ -305,7 +308,7 @@ impl<S: Service> Connection<S> {
         self.assemble(place)
     }
 
-    /// Goes on with calls whose memory is out of the fabric's reach now; true when there were some.
+    /// Goes on with calls whose memory is deregistered now; true when there were some.
     pub(super) fn poll_revoking(
         &mut self,
         context: &mut std::task::Context<'_>,
@@ -327,7 +330,7 @@ impl<S: Service> Connection<S> {
         Ok(progress)
     }
 
-    /// The call's bytes are all here: puts the message together and executes it.
+    /// Puts the message of a complete call together and executes it.
     fn assemble(&mut self, place: usize) -> Result<(), End> {
         let mut job = self.core.take_job();
         job.tag = place;
@@ -355,7 +358,7 @@ impl<S: Service> Connection<S> {
                 self.finish(job)
             }
             Some(Err(CallHeaderError::NotACall { .. })) => {
-                // A reply in the reverse direction (RFC 8167), which nobody asked for.
+                // A reply in the reverse direction (RFC 8167) to no call of this server.
                 self.core.put_job(job);
                 self.forget(place)
             }
@@ -366,13 +369,13 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// Executes the calls that are here whose replies the peer may make us hold.
+    /// Executes the complete calls for whose replies the budget has room.
     pub(super) fn start_waiting(&mut self) -> Result<(), End> {
         let mut at = 0;
         while let Some(job) = self.waiting.get(at) {
             let (place, reply) = (job.tag, self.core.service.reply_bytes_max(&job.call));
             if !self.may_start(place, reply) {
-                // Those behind it may hold what it waits for.
+                // The calls behind it may hold the memory that it waits for.
                 at += 1;
                 continue;
             }
@@ -393,17 +396,17 @@ impl<S: Service> Connection<S> {
         Ok(())
     }
 
-    /// Whether the call in `place`, whose reply may take so many bytes, is to be executed now. Without the two
-    /// exceptions a connection at its bound would wait for itself, as `a_connection_holds_its_share_of_payload_memory`
-    /// shows.
+    /// Whether the call in `place`, whose reply may take `reply` bytes, may be executed now. Without the two
+    /// exceptions a connection at its bound would wait for itself (test
+    /// `a_connection_holds_its_share_of_payload_memory`).
     fn may_start(&mut self, place: usize, reply: usize) -> bool {
-        // It holds more for its chunks already, and gives that back.
+        // The call holds at least as much for its chunks, and gives that back.
         let is_paid = (self.context(place)).is_some_and(|call| call.held >= reply);
         let is_next = self.calls.is_empty() && self.reply_bytes == 0 && self.holding >= reply;
         is_paid || is_next || self.has_room_for(reply)
     }
 
-    /// Ends a call without an answer.
+    /// Ends a call without an answer, and returns its credit: no reply would.
     pub(super) fn forget(&mut self, place: usize) -> Result<(), End> {
         let Some(mut call) = self.contexts.get_mut(place).and_then(Option::take) else {
             return Ok(());
@@ -413,7 +416,7 @@ impl<S: Service> Connection<S> {
         Ok(self.credits.give_up(&*self.endpoint)?)
     }
 
-    /// Gives back what a call held whose context was in `place`.
+    /// Gives back the resources of the call whose context was in `place`.
     pub(super) fn release(&mut self, place: usize, call: Context) {
         self.holding -= call.held;
         self.reserved -= call.reserved;
@@ -491,7 +494,8 @@ fn pulled_len(chunks: &[ReadChunk]) -> usize {
     chunks.iter().map(|chunk| chunk.len).sum()
 }
 
-/// Where in a call's memory each chunk goes: the last one first, since a payload must begin where its buffer does.
+/// The range of each chunk in a call's memory. The last chunk comes first, because a payload, which is the last one,
+/// must begin where its buffer does.
 fn pulled_into(chunks: &[ReadChunk]) -> impl Iterator<Item = (&ReadChunk, Range<usize>)> {
     chunks.iter().rev().scan(0, |end, chunk| {
         let start = *end;

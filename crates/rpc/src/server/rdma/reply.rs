@@ -1,4 +1,4 @@
-//! From a finished call to RDMA Writes and one Send.
+//! The reply of a finished call: RDMA Writes and one Send.
 
 use super::exposed::{Part, part_of};
 use super::{Connection, End, Work};
@@ -27,20 +27,21 @@ pub(super) struct Departure {
     send: Buffer,
     send_len: u32,
     options: SendOptions,
-    /// The calls that it allows the peer to have sent; see [`gannet_session::Credits`].
+    /// The total of calls that the peer may have sent once it has this reply; see [`gannet_session::Credits`].
     limit: u64,
     /// Bytes of memory that it takes.
     held: usize,
 }
 
-/// What a reply in the send queue holds.
+/// The resources of a reply in the send queue.
 #[derive(Default)]
 pub(super) struct Held {
     /// Bytes of memory.
     pub(super) bytes: usize,
-    /// The calls that it allows the peer to have sent.
+    /// The total of calls that the peer may have sent once it has this reply.
     pub(super) limit: u64,
-    /// What its Writes take their bytes from, as far as it is registered; dropping it ends that.
+    /// The registered sources of its Writes. They are dropped when the Send is done: work completes in order, so the
+    /// Writes before it no longer read them.
     _sources: Vec<Registered>,
 }
 
@@ -50,12 +51,12 @@ pub(super) struct Plan {
     placed: u64,
     /// Bytes of RPC message that go to the Reply chunk; `None` when it is sent inline.
     reply_chunk: Option<u64>,
-    /// What the peer is to read by itself.
+    /// The part that the peer reads itself, in the Read-Read design.
     exposed: Option<Part>,
 }
 
 impl Plan {
-    /// By the peer's own reading.
+    /// The plan of a reply of which the peer reads `part`.
     pub(super) fn exposing(part: Part) -> Plan {
         Plan {
             placed: 0,
@@ -105,9 +106,10 @@ impl<S: Service> Connection<S> {
             return Ok(());
         }
         let (runtime, memory) = (&self.core.runtime, |len| self.core.payloads.take(len));
-        let ready = match to_chunk {
-            true => self.memory.path.ready(range, runtime, memory),
-            false => Datapath::inline(range, runtime, memory),
+        let ready = if to_chunk {
+            self.memory.path.ready(range, runtime, memory)
+        } else {
+            Datapath::inline(range, runtime, memory)
         };
         match ready {
             Ready::File => {}
@@ -120,8 +122,9 @@ impl<S: Service> Connection<S> {
         self.leave(job, to_chunk)
     }
 
-    /// Counts `len` bytes of a file as in memory for the reply of the call in `place`; false, and nothing counted,
-    /// while other replies hold as much as a connection may.
+    /// Counts `len` bytes of a file as in memory for the reply of the call in `place`. Returns false, and counts
+    /// nothing, while other replies hold [`OUTGOING_BYTES_MAX`]: ten connections that read nothing held 1.3 GB of files
+    /// (test `a_slow_reader_has_few_files_in_memory`).
     fn reserve(&mut self, place: usize, len: usize) -> bool {
         if self.reply_bytes > 0 && self.reply_bytes + len > OUTGOING_BYTES_MAX {
             return false;
@@ -169,7 +172,7 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// What of a reply that fits nowhere else the peer may read, in the Read-Read design. A call that offers chunks for
+    /// The part of a reply that the peer may read itself, in the Read-Read design. A call that offers chunks for
     /// its results is answered there or not at all.
     fn part_to_expose(&mut self, job: &Job) -> Option<Part> {
         let lists = &self.context(job.tag)?.lists;
@@ -193,7 +196,7 @@ impl<S: Service> Connection<S> {
         Ok(())
     }
 
-    /// The payload of a finished call has come from the disk, or will not come.
+    /// Goes on with a finished call whose file was read from the disk, or could not be read.
     pub(super) fn warmed(
         &mut self,
         mut job: Box<Job>,
@@ -245,9 +248,11 @@ impl<S: Service> Connection<S> {
             }
             return Ok(None);
         }
+        // Before the grant, which asks the pool for receives: this one is free now.
         drop(call.receive.take());
         let grant = self.grant(call.asked)?;
         let (send, send_len) = self.message((xid, grant.window), &mut job.reply, &echo, &plan);
+        // Only if the call has one key: Send with Invalidate carries one, and the client revokes the others itself.
         let handle = call.lists.sole_handle().filter(|_| self.invalidates);
         let invalidate = handle.map_or(Invalidate::None, |handle| {
             Invalidate::Key(RemoteKey(handle))
@@ -273,7 +278,7 @@ impl<S: Service> Connection<S> {
         }))
     }
 
-    /// Exposes what the plan says; false when memory cannot be registered.
+    /// Exposes the part that the plan names, if any; false when memory cannot be registered.
     fn expose_part(
         &mut self,
         xid: u32,
@@ -359,7 +364,7 @@ impl<S: Service> Connection<S> {
             }
             Payload::Bytes(bytes) => {
                 let len = bytes.len() as u64;
-                // Without a copy when nobody else holds them.
+                // Without a copy if this is the only reference to the bytes.
                 self.write_memory(Buffer::from_vec(bytes.into()), len, segments, writes)
             }
         }
@@ -380,11 +385,13 @@ impl<S: Service> Connection<S> {
             .ok()
     }
 
-    /// Posts the replies that the send queue has room for.
+    /// Posts the replies that the send queue has room for, in their order. A reply is posted as a whole: its Send must
+    /// not be separated from the Writes before it, which it announces.
     pub(super) fn depart(&mut self) -> Result<(), End> {
         while let Some(departure) = self.departures.front() {
             let count = u32::try_from(departure.writes.work.len() + 1).unwrap_or(u32::MAX);
             let used = self.posted.saturating_add(self.pulls);
+            // A reply larger than the queue goes alone; it would wait for ever otherwise.
             if used > 0 && used.saturating_add(count) > self.posted_max {
                 return Ok(());
             }
@@ -427,7 +434,7 @@ impl<S: Service> Connection<S> {
         self.send_error(xid, RDMA_VERSION, error, asked)
     }
 
-    /// Queues a transport error. Never with an invalidation.
+    /// Queues a transport error. It invalidates no key: the client takes its memory back itself.
     pub(super) fn send_error(
         &mut self,
         xid: u32,
@@ -449,7 +456,7 @@ impl<S: Service> Connection<S> {
         self.depart()
     }
 
-    /// Queues a message that is all of its own: `limit` are the calls that it allows the peer to have sent.
+    /// Queues a message without Writes; `limit` is the total of calls that the peer may have sent once it has it.
     fn send_off_message(&mut self, xid: u32, bytes: &[u8], limit: u64) {
         let (send, send_len) = self.inline_buffer(bytes);
         let options = SendOptions {
@@ -469,12 +476,13 @@ impl<S: Service> Connection<S> {
         });
     }
 
-    /// Sends calls of ours, as the peer's credits for them allow.
+    /// Sends this server's calls to the client, as the client's credits for them allow.
     pub(super) fn call_back(&mut self) -> Result<(), End> {
         while self.back.pending().has_unsent()
             && self.back.pending().under_way() < self.back_credits
         {
-            // The reply to it will need a receive.
+            // Before the call leaves: its reply takes a receive that no credit covers (test
+            // `replies_to_calls_back_have_receives_of_their_own`).
             match self.credits.cover(&*self.endpoint, self.owed() + 1) {
                 Ok(()) => {}
                 Err(PostError::QueueFull) => break,
@@ -541,7 +549,7 @@ fn plan(reply: &Reply, lists: &ChunkLists, to_chunk: bool, send_max: usize) -> O
             exposed: None,
         });
     }
-    // The echo has no Read list: what is left of the lists is as long as in the call.
+    // The echo has no Read list; the other lists are as long as in the call.
     let reads = lists.reads().len() * 24;
     let header = (FIXED_LEN + lists.encoded_len() - reads) as u64;
     let fits = header + stream <= send_max as u64;
@@ -580,7 +588,7 @@ fn slices(len: u64, segments: &[Segment]) -> impl Iterator<Item = SourcePart> {
     parts.filter(|part| part.len > 0)
 }
 
-/// Puts the bytes of a reply's file in its place.
+/// Replaces the file of a reply by its bytes in memory.
 fn put_bytes(reply: &mut Reply, buffer: Buffer) {
     if let Some((payload, _)) = &mut reply.payload {
         let len = payload.len();

@@ -9,23 +9,27 @@ use crate::service::{Placed, Service, Transport};
 use gannet_wire::rpc::{AcceptStatus, RECORD_MARK_LEN};
 use std::io;
 
-/// What one attempt to receive brought.
+/// The result of one attempt to receive.
 pub(super) enum Received {
+    /// A bound holds back the records that are here.
     Nothing,
-    /// The socket was not readable after all: wait for it anew, or nobody will wake us.
+    /// The socket was not readable after all. Another round must wait for it anew: only that registers the waker (test
+    /// `readiness_that_is_none_is_waited_for_anew`).
     Spurious,
+    /// The peer closed its side.
     End,
+    /// So many bytes came; 0 for records that a bound held back before.
     Bytes(usize),
 }
 
 /// The receiving half of a connection.
 pub(super) struct Inbound {
     records: Records<Box<Job>>,
-    /// What is kept of records is some that a bound held back.
+    /// Complete records are kept because a bound holds them back. They go on before the socket is read.
     backlog: bool,
-    /// A payload waits for memory.
+    /// A payload waits for room in the budget.
     short_of_memory: bool,
-    /// A record was completed since the last look.
+    /// A record was completed since the last [`Inbound::take_completed`].
     completed: bool,
 }
 
@@ -71,7 +75,7 @@ impl Inbound {
         self.records.partial.capacity() + record
     }
 
-    /// Bytes of them that wait for the peer to go on.
+    /// The part of [`Inbound::memory`] that waits for the peer: 0 while a bound of this server holds the record back.
     pub(super) fn owed(&self) -> usize {
         match (self.backlog, &self.records.state) {
             (true, _) | (_, State::Assembled(_)) => 0,
@@ -79,7 +83,7 @@ impl Inbound {
         }
     }
 
-    /// Keeps no memory that nothing is in.
+    /// Frees the memory of partial records if it is empty and large.
     pub(super) fn rest(&mut self) {
         let partial = &mut self.records.partial;
         if partial.is_empty() && partial.capacity() > LOOKAHEAD_LEN {
@@ -87,19 +91,21 @@ impl Inbound {
         }
     }
 
-    /// Whether a record was completed since the last question.
+    /// Whether a record was completed since the last call of this.
     pub(super) fn take_completed(&mut self) -> bool {
         std::mem::take(&mut self.completed)
     }
 }
 
 impl<S: Service> Connection<S> {
-    /// True when the budget allows to receive. What is left of a payload goes to memory that is charged already.
+    /// True when the budget allows a receive. The rest of a payload goes to memory that is charged already, so it is
+    /// always received: a writer that has begun ends, and frees its memory (test
+    /// `slow_writers_end_what_they_began_while_no_client_waits`).
     pub(super) fn has_room_to_receive(&mut self) -> bool {
         match &self.inbound.records.state {
             State::Placing(_) => true,
             State::Assembling(message) => {
-                // Twice as much when it grows.
+                // A vector that grows doubles its memory.
                 let more = message.capacity().max(LARGE_RECORD);
                 self.has_room_for(more)
             }
@@ -117,7 +123,8 @@ impl<S: Service> Connection<S> {
         self.may_receive() && self.has_room_for(reply)
     }
 
-    /// Receives once and starts what is complete. `stage` is only lent.
+    /// Receives once into `stage` and starts the calls that are complete. Bytes of an incomplete record are copied out
+    /// of `stage`, which belongs to the core.
     pub(super) fn receive_into(&mut self, stage: &mut [u8]) -> Result<Received, End> {
         let kept = self.inbound.records.partial.len();
         if self.inbound.backlog {
@@ -126,7 +133,8 @@ impl<S: Service> Connection<S> {
             let progress = used > 0;
             self.inbound.records.partial = partial;
             self.inbound.records.partial.drain(..used);
-            // A backlog is progress without bytes. Half a record is none any more: it waits for the socket.
+            // A backlog that went on is progress without bytes. If only half a record is left, it is no backlog any
+            // more, and the next round waits for the socket.
             return Ok(match (progress, self.inbound.backlog) {
                 (true, _) => Received::Bytes(0),
                 (false, true) => Received::Nothing,
@@ -158,7 +166,7 @@ impl<S: Service> Connection<S> {
         Ok(Received::Bytes(count.staged + count.placed))
     }
 
-    /// Starts all calls that are complete in `input`; says how many bytes are used up.
+    /// Starts all calls that are complete in `input`; returns the number of bytes used up.
     fn consume(&mut self, input: &[u8]) -> Result<usize, End> {
         let mut rest = input;
         let mut calls = 0;
@@ -172,7 +180,8 @@ impl<S: Service> Connection<S> {
         Ok(input.len() - rest.len())
     }
 
-    /// Takes one bite of `input`; `None` when there is nothing to bite off.
+    /// Takes one record, or one part of a long record, off `input`; returns its bytes. `None` when more bytes are
+    /// needed or a bound holds the record back.
     fn step(&mut self, input: &[u8], calls: &mut u64) -> Result<Option<usize>, End> {
         if self.inbound.records.is_between() && !input.is_empty() && !self.may_receive() {
             self.inbound.backlog = true;
@@ -219,7 +228,8 @@ impl<S: Service> Connection<S> {
         Ok(Some(used))
     }
 
-    /// Looks for a payload in a record of `length` bytes whose beginning is `body`.
+    /// Begins a record of `length` bytes whose beginning is `body`: its payload goes to memory of its own, unless it
+    /// has none.
     fn begin_large(&mut self, length: usize, body: &[u8]) -> Result<Large, End> {
         let mut job = self.core.take_job();
         let admission = match admit(&*self.core.service, &mut job, body) {
@@ -260,8 +270,8 @@ impl<S: Service> Connection<S> {
         Ok(Large::Placing(Box::new(placing), used))
     }
 
-    /// Starts the call in a complete record, and counts it; false, and nothing done, while the bounds do not allow it.
-    /// A record may be the reply to a call of ours as well.
+    /// Starts the call in a complete record and counts it; returns false, and does nothing, while the bounds do not
+    /// allow it. A record may also be the client's reply to a call of this server.
     fn dispatch(&mut self, record: &[u8], calls: &mut u64) -> Result<bool, End> {
         let mut job = self.core.take_job();
         let admission = match admit(&*self.core.service, &mut job, record) {
@@ -309,6 +319,7 @@ impl<S: Service> Connection<S> {
         job.reserved = self.core.service.reply_bytes_max(&job.call);
         let (bytes, reserved) = (job.tag, job.reserved);
         let (ip, now) = (self.peer.ip(), self.deadlines.now());
+        // Its first reply broke a connection half sent; executed again, it would break this one.
         if self.core.cache.poisoned.contains(ip, job.call.xid, now) {
             job.reply.fail(AcceptStatus::SystemErr);
             self.finish(job);
@@ -329,7 +340,7 @@ impl<S: Service> Connection<S> {
     }
 }
 
-/// The call whose payload is here.
+/// The call of a record whose payload is complete.
 fn into_job(placing: Placing<Box<Job>>) -> Box<Job> {
     let Placing {
         owner: mut job,
