@@ -17,7 +17,7 @@ pub use stripes::Striping;
 use super::data::{Mover, States, Target};
 use super::error::{LastError, OperationError};
 use super::fences::Epoch;
-use super::leases::{Lease, Leases};
+use super::leases::{AskedAt, Lease, LeaseKey, Leases};
 use super::locks::ClientLocks;
 use super::policy::TransferPolicy;
 use super::references::{Optimistic, ReadOptions, References};
@@ -294,20 +294,29 @@ impl VolumeFs {
 
     /// A right of `caller`'s to a file's objects.
     async fn lease(&self, caller: &Credentials, id: FileId, rights: u32) -> Result<Lease, Status> {
-        let fences = &self.siblings.fences;
-        let since = match rights & Capability::WRITE {
-            0 => Epoch::default(),
-            _ => fences.fence(id),
+        // A truncation cannot harm what is read: a fence is for writes alone.
+        let fence = if rights & Capability::WRITE == 0 {
+            Epoch::default()
+        } else {
+            self.siblings.fences.fence(id)
         };
-        if let Some(lease) = self.leases.get((id, caller, rights), since) {
+        let key = LeaseKey::new(id, caller, rights);
+        if let Some(lease) = self.leases.get(&key, fence) {
             return Ok(lease);
         }
-        let asked = (self.runtime.now(), fences.epoch());
+        let asked = self.asked_at();
         let answer = self.ask(caller, Call::Layout { file: id, rights }).await?;
         let granted: Granted = self.granted_in(&answer)?;
-        Ok(self
-            .leases
-            .keep((id, caller.clone(), rights), granted, asked))
+        Ok(self.leases.keep(key, granted, asked))
+    }
+
+    /// The time and epoch of a request for a lease. They are taken before the request is sent: taken later, a lease would
+    /// outlive its grant at the manager, or seem newer than a fence that was raised meanwhile.
+    fn asked_at(&self) -> AskedAt {
+        AskedAt {
+            time: self.now(),
+            epoch: self.siblings.fences.epoch(),
+        }
     }
 
     /// What the manager grants in an answer.

@@ -7,7 +7,7 @@ use crate::client::change_locks::LockRange;
 use crate::client::data::{DataError, Request, States, Target, accepted};
 use crate::client::error::OperationError;
 use crate::client::leases::{Lease, Writing};
-use crate::client::written::Asked;
+use crate::client::written::{Asked, WriteOutcome};
 use crate::convert::stability_of;
 use crate::link::Link;
 use gannet_meta::limits::FILE_SIZE_MAX;
@@ -257,7 +257,7 @@ impl VolumeFs {
             return Err(OperationError::TooLate);
         }
         if let Some(writing) = &how.writing {
-            writing.is_answered.set(true);
+            writing.outcome.set(WriteOutcome::Answered);
         }
         match stability {
             // Older writes that are not durable stay so.

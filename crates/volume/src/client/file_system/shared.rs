@@ -3,6 +3,7 @@
 use super::bytes::Moving;
 use super::{OperationError, VolumeFs, shape};
 use crate::client::change_locks::LockRange;
+use crate::client::leases::LeaseKey;
 use crate::client::locks::{Attempt, LockFailure};
 use crate::limits::ATTEMPT_PAUSE;
 use gannet_meta::limits::FILE_SIZE_MAX;
@@ -62,9 +63,8 @@ impl VolumeFs {
     ) -> Result<(u64, WriteDone), Status> {
         let id = self.id(file)?;
         let deadline = self.deadline();
-        let rights = Capability::WRITE;
         loop {
-            let (asked, since) = (self.now(), self.siblings.fences.epoch());
+            let asked = self.asked_at();
             let call = Call::Append {
                 file: id,
                 number: self.runtime.random(),
@@ -73,8 +73,8 @@ impl VolumeFs {
             };
             let answer = self.ask(caller, call).await?;
             let place: Appending = self.granted_in(&answer)?;
-            let key = (id, caller.clone(), rights);
-            let lease = self.leases.keep(key, place.granted, (asked, since));
+            let key = LeaseKey::new(id, caller, Capability::WRITE);
+            let lease = self.leases.keep(key, place.granted, asked);
             let offset = place.offset;
             let file = shape(offset, len)?;
             if file.end() > FILE_SIZE_MAX {
