@@ -19,6 +19,7 @@ pub use class::TrafficClasses;
 pub use connect::{Identity, Session, accept, connect};
 pub(crate) use eager::EagerBuffer;
 pub use eager::Pool;
+pub(crate) use optimistic::ExportedRead;
 pub(crate) use queue::Hold;
 
 use crate::limits::{CALL_DEADLINE, OUTGOING_MAX, READ_DEADLINE};

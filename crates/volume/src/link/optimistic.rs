@@ -11,8 +11,16 @@ use gannet_runtime::Instant;
 use std::cell::Cell;
 use tokio::sync::oneshot;
 
-/// Who waits for an optimistic read.
+/// The receiver of the outcome of an optimistic read.
 type Waiter = oneshot::Receiver<Result<(), AccessError>>;
+
+/// A read of exported memory.
+pub(crate) struct ExportedRead {
+    /// Where the bytes go.
+    pub(crate) sink: Span,
+    /// What is read, of as many bytes.
+    pub(crate) source: Reference,
+}
 
 /// Whether polling for an answer pays: one point more for each that came in time, some less for one that did not.
 #[derive(Default)]
@@ -68,23 +76,23 @@ impl Link {
         self.shared.pool.terms.successor_of(term).is_some()
     }
 
-    /// Reads from what the peer exports, at `now`: all bytes of `sink`, or why not. What is given up goes on at the
-    /// peer, and its bytes come to memory that nobody has any more.
+    /// Reads from what the peer exports, at `since`: all bytes of the sink, or the exception. An abandoned read goes on
+    /// at the peer; its bytes come to a sink that no other read uses.
     ///
     /// # Errors
-    /// The connection has ended.
+    /// The connection has ended: any variant of [`LinkError`] but `TooLong` and `Memory`.
     pub(crate) async fn read_exported(
         &self,
-        (sink, source): (Span, Reference),
-        now: Instant,
+        read: ExportedRead,
+        since: Instant,
     ) -> Result<Result<(), AccessError>, LinkError> {
-        let (shared, since) = (&self.shared, now);
+        let shared = &self.shared;
         let limit = shared.runtime.look_max();
         let is_alone = shared.is_quiet();
         if !is_alone {
             shared.looking.has_company();
         }
-        let mut waiter = self.post_exported(sink, source)?;
+        let mut waiter = self.post_exported(read)?;
         if !limit.is_zero() && is_alone && shared.looking.pays() {
             if let Some(outcome) = shared.post_and_look(&mut waiter, since + limit)? {
                 return Ok(outcome);
@@ -99,7 +107,8 @@ impl Link {
         outcome
     }
 
-    fn post_exported(&self, sink: Span, source: Reference) -> Result<Waiter, LinkError> {
+    fn post_exported(&self, read: ExportedRead) -> Result<Waiter, LinkError> {
+        let ExportedRead { sink, source } = read;
         let (sender, receiver) = oneshot::channel();
         let mut state = self.shared.state.borrow_mut();
         state.check()?;

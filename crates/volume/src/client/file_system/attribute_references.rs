@@ -9,7 +9,7 @@
 use super::VolumeFs;
 use crate::convert::attributes_in;
 use crate::limits::{ATTRIBUTE_RECORDS_MAX, RECORD_SINKS_MAX, TORN_RETRIES};
-use crate::link::{Link, Message};
+use crate::link::{ExportedRead, Link, Message};
 use gannet_fabric::{
     Access, AccessKey, Backing, Reference, Region, RemoteAddress, RemoteKey, Scope, Span,
 };
@@ -266,16 +266,15 @@ fn sink(link: &Link) -> Option<Region> {
 
 impl Reading {
     async fn read(&self, file: FileId) -> Seen {
-        let sink = Span {
-            region: Region::clone(&self.sink),
-            offset: 0,
-            len: ATTRIBUTE_RECORD_LEN as u32,
+        let read = ExportedRead {
+            sink: Span {
+                region: Region::clone(&self.sink),
+                offset: 0,
+                len: ATTRIBUTE_RECORD_LEN as u32,
+            },
+            source: self.source,
         };
-        match self
-            .link
-            .read_exported((sink, self.source), self.link.now())
-            .await
-        {
+        match self.link.read_exported(read, self.link.now()).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) | Err(_) => return Seen::Gone,
         }

@@ -14,7 +14,7 @@ use crate::client::optimistic::CallWay;
 use crate::client::references::{Extent, extents_of};
 use crate::client::{OptimisticCounters, error::OperationError};
 use crate::limits::{OPTIMISTIC_EXTENTS_MAX, OPTIMISTIC_LEN_MAX};
-use crate::link::{Link, LinkError};
+use crate::link::{ExportedRead, Link, LinkError};
 use gannet_fabric::{Access, AccessError, Reference, Region, RegisterError, Scope, Span};
 use gannet_runtime::{Buffer, Instant, LocalFuture, all};
 use gannet_vfs::Status;
@@ -141,16 +141,22 @@ impl VolumeFs {
         span: &dyn Fn(&Extent) -> Span,
     ) -> bool {
         if let [one] = known {
-            let read = one
-                .link
-                .read_exported((span(&one.extent), one.reference), since);
-            return self.note_read(id, &one.extent, since, read.await);
+            let read = ExportedRead {
+                sink: span(&one.extent),
+                source: one.reference,
+            };
+            let outcome = one.link.read_exported(read, since).await;
+            return self.note_read(id, &one.extent, since, outcome);
         }
         let reads = known.iter().map(|it| {
-            let (link, what) = (it.link.clone(), (span(&it.extent), it.reference));
-            let read: LocalFuture<Result<Result<(), AccessError>, LinkError>> =
-                Box::pin(async move { link.read_exported(what, since).await });
-            read
+            let link = it.link.clone();
+            let read = ExportedRead {
+                sink: span(&it.extent),
+                source: it.reference,
+            };
+            let reading: LocalFuture<Result<Result<(), AccessError>, LinkError>> =
+                Box::pin(async move { link.read_exported(read, since).await });
+            reading
         });
         let outcomes = all(reads).await;
         let mut whole = true;
