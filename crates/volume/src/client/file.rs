@@ -19,6 +19,7 @@
 //! ```
 
 use super::VolumeFs;
+use super::file_system::bytes::ByteRange;
 use gannet_meta::limits::FILE_SIZE_MAX;
 use gannet_runtime::Buffer;
 use gannet_vfs::{Credentials, FileHandle, Stability, Status, Verifier, Vfs};
@@ -102,7 +103,10 @@ impl File {
         len: usize,
     ) -> Result<usize, FileError> {
         let len = len.min(buffer.len());
-        let range = (offset, part_of(len));
+        let range = ByteRange {
+            offset,
+            count: part_of(len),
+        };
         let read = self.fs.read_at(&self.caller, &self.handle, range, buffer);
         Ok(read.await?.count as usize)
     }

@@ -1,7 +1,7 @@
 //! A volume as a file system: what NFS and FUSE serve.
 
 mod attribute_references;
-mod bytes;
+pub(super) mod bytes;
 mod cut;
 mod guards;
 mod inventory;

@@ -4,6 +4,7 @@
 //! server's memory is a guess: from READs that were answered, and from runs that the server told of. A wrong guess
 //! costs an exception and then the call that would have been made at once.
 
+use super::file_system::bytes::ByteRange;
 use super::optimistic::{
     AdaptivePolicies, Balance, BlockLookup, CallWay, ClientMemory, ClientMemoryCounters,
     ClientMemoryOptions, PolicyCounters, ReadPath, ReadStart,
@@ -524,9 +525,10 @@ fn whole_blocks(block_len: u32, offset: u64, len: u32) -> std::ops::Range<u64> {
 pub(super) fn extents_of(
     layout: &LayoutRecord,
     block_len: u32,
-    (offset, count): (u64, u32),
+    range: ByteRange,
     max: usize,
 ) -> Option<Vec<Extent>> {
+    let ByteRange { offset, count } = range;
     let unit = u64::from(layout.unit);
     let width = layout.servers.len() as u64;
     if unit % u64::from(block_len) != 0 || width == 0 {
@@ -563,7 +565,8 @@ mod tests {
             unit: 8192,
             servers: vec![5, 7],
         };
-        let extents = |range, max| extents_of(&layout, 4096, range, max);
+        let range = |(offset, count)| ByteRange { offset, count };
+        let extents = |bytes, max| extents_of(&layout, 4096, range(bytes), max);
         let one = Extent {
             index: 1,
             server: 7,
@@ -586,7 +589,7 @@ mod tests {
             unit: 5000,
             ..layout
         };
-        assert_eq!(extents_of(&odd, 4096, (0, 10), 9), None);
+        assert_eq!(extents_of(&odd, 4096, range((0, 10)), 9), None);
     }
 
     #[test]

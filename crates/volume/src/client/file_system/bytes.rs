@@ -21,6 +21,55 @@ use gannet_wire::volume::{
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::slice;
 
+/// Bytes of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::client) struct ByteRange {
+    pub(in crate::client) offset: u64,
+    pub(in crate::client) count: u32,
+}
+
+impl ByteRange {
+    fn end(self) -> u64 {
+        self.offset.saturating_add(u64::from(self.count))
+    }
+
+    /// As many of these bytes as a file of this size has.
+    fn within(self, size: u64) -> ByteRange {
+        let left = u32::try_from(size.saturating_sub(self.offset)).unwrap_or(u32::MAX);
+        ByteRange {
+            count: self.count.min(left),
+            ..self
+        }
+    }
+}
+
+/// The end of a successful read.
+pub(super) struct ReadDone {
+    /// Bytes that were read.
+    pub(super) count: u32,
+    /// Whether they reach the end of the file.
+    pub(super) eof: bool,
+    /// May be old if none are asked for.
+    pub(super) attributes: Attributes,
+}
+
+impl ReadDone {
+    fn of(range: ByteRange, attributes: Attributes) -> ReadDone {
+        ReadDone {
+            count: range.count,
+            eof: range.end() >= attributes.size,
+            attributes,
+        }
+    }
+}
+
+/// Bytes of a buffer.
+pub(super) struct BufferPart<'a> {
+    pub(super) buffer: &'a mut Buffer,
+    pub(super) start: u64,
+    pub(super) len: u32,
+}
+
 /// How bytes are moved, over all attempts.
 pub(super) struct Moving<'a> {
     /// Of a write: how durable it must be.
@@ -32,8 +81,8 @@ pub(super) struct Moving<'a> {
 }
 
 impl VolumeFs {
-    /// Reads up to `count` bytes at `offset` of a file into the start of `buffer`, which has room for them. Servers
-    /// place them there by RDMA. On an error the buffer's content is unknown.
+    /// Reads the bytes of a range of a file, as many as it has, into the start of `buffer`, which has room for them.
+    /// Servers place them there by RDMA. On an error the buffer's content is unknown.
     ///
     /// # Errors
     /// As READ of NFSv3; `Jukebox` when servers were away for longer than [`VolumeFs::patient`] says.
@@ -41,78 +90,80 @@ impl VolumeFs {
         &self,
         caller: &Credentials,
         file: &FileHandle,
-        (offset, count): (u64, u32),
+        range: ByteRange,
         buffer: &mut Buffer,
     ) -> Result<BytesRead, Status> {
-        let read = self.read_all(caller, self.id(file)?, (offset, count), buffer);
-        let (count, eof, attributes) = read.await?;
+        let read = self.read_all(caller, self.id(file)?, range, buffer).await?;
         Ok(BytesRead {
-            count,
-            eof,
-            attributes: self.attributes.then_some(attributes),
+            count: read.count,
+            eof: read.eof,
+            attributes: self.attributes.then_some(read.attributes),
         })
     }
 
-    /// What [`VolumeFs::read_at`] does: bytes read, whether they reach the end of the file, and its attributes, which
-    /// may be old if none are asked for.
+    /// As [`VolumeFs::read_at`].
     ///
-    /// Bytes are real up to the size that was asked for before them, or that their own servers tell of. So attributes
+    /// Bytes are real up to a size that was asked for before them, or that their own servers report. So the attributes
     /// are asked for at the same time, in the belief that the file is as long as it was.
     pub(super) async fn read_all(
         &self,
         caller: &Credentials,
         id: FileId,
-        (offset, count): (u64, u32),
+        range: ByteRange,
         buffer: &mut Buffer,
-    ) -> Result<(u32, bool, Attributes), Status> {
+    ) -> Result<ReadDone, Status> {
         let seen = self.seen.borrow().get(&id).copied();
-        let believed = seen.map_or(0, |seen| left(&seen, offset, count));
-        let end = offset.saturating_add(u64::from(believed));
+        let believed = range.within(seen.map_or(0, |seen| seen.size));
         if let Some(seen) = seen
             && !self.attributes
-            && believed > 0
-            && believed == count
+            && believed.count > 0
+            && believed == range
         {
-            let proven = self.read_some(caller, id, (offset, count), buffer).await?;
-            if end <= proven {
+            let proven = self.read_some(caller, id, range, buffer).await?;
+            if range.end() <= proven {
                 let size = seen.size.max(proven);
-                let attributes = Attributes { size, ..seen };
-                return Ok((count, false, attributes));
+                return Ok(ReadDone {
+                    count: range.count,
+                    eof: false,
+                    attributes: Attributes { size, ..seen },
+                });
             }
-        } else if believed > 0 {
-            let reading = self.read_some(caller, id, (offset, believed), buffer);
+        } else if believed.count > 0 {
+            let reading = self.read_some(caller, id, believed, buffer);
             let (proven, attributes) = both(reading, self.stat(id)).await;
             let (proven, attributes) = (proven?, attributes?);
-            let there = left(&attributes, offset, count);
-            if there <= believed && offset + u64::from(there) <= proven {
-                return Ok(brought(offset, there, attributes));
+            let there = range.within(attributes.size);
+            // Bytes beyond `proven` may be zeros of objects that were shorter when they were read: they must be read
+            // again, after the size.
+            if there.count <= believed.count && there.end() <= proven {
+                return Ok(ReadDone::of(there, attributes));
             }
         }
         let attributes = self.stat(id).await?;
-        let there = left(&attributes, offset, count);
-        if there == 0 {
-            // Nothing is read, but it must be allowed.
+        let there = range.within(attributes.size);
+        if there.count == 0 {
+            // No byte is read, but the caller must have the right.
             self.lease(caller, id, Capability::READ).await?;
         }
-        self.read_some(caller, id, (offset, there), buffer).await?;
-        Ok(brought(offset, there, attributes))
+        self.read_some(caller, id, there, buffer).await?;
+        Ok(ReadDone::of(there, attributes))
     }
 
-    /// Reads `count` bytes; how long the file is at least, by those servers that have them.
+    /// Reads the bytes of a range; gives the least size of the file, by the servers that have them.
     async fn read_some(
         &self,
         caller: &Credentials,
         id: FileId,
-        (offset, count): (u64, u32),
+        range: ByteRange,
         buffer: &mut Buffer,
     ) -> Result<u64, Status> {
+        let ByteRange { offset, count } = range;
         if count == 0 {
             return Ok(0);
         }
         let lease = self.lease(caller, id, Capability::READ).await?;
-        let range = (offset, count);
         if (self.read_optimistically(&lease, id, range, buffer)).await? {
-            return Ok(offset + u64::from(count));
+            return Ok(range.end());
         }
         let start = self.references.read_starts(id);
         let since = self.now();
@@ -127,8 +178,7 @@ impl VolumeFs {
         Ok(proven)
     }
 
-    /// Writes `len` bytes of `buffer` from `start` on at `offset` of a file. Servers fetch them by RDMA. The buffer
-    /// keeps them.
+    /// Writes part of a buffer at `offset` of a file. Servers fetch the bytes by RDMA. The buffer keeps them.
     ///
     /// # Errors
     /// As [`VolumeFs::read_at`]; any of the bytes may have been written.
@@ -137,9 +187,10 @@ impl VolumeFs {
         caller: &Credentials,
         file: &FileHandle,
         offset: u64,
-        (buffer, start, len): (&mut Buffer, u64, u32),
+        part: BufferPart<'_>,
         stability: Stability,
     ) -> Result<WriteDone, Status> {
+        let BufferPart { buffer, start, len } = part;
         let mut verifier = self.siblings.verifier.current();
         if len > 0 {
             let shapes = (shape(offset, len)?, shape(start, len)?);
@@ -303,17 +354,6 @@ fn span_of(file: &Shape) -> std::ops::Range<u64> {
         (Some(only), None) => only.offset..file.end(),
         _ => 0..file.end(),
     }
-}
-
-/// How many of `count` bytes from `offset` on a file has.
-fn left(attributes: &Attributes, offset: u64, count: u32) -> u32 {
-    let left = attributes.size.saturating_sub(offset);
-    u32::try_from(left).unwrap_or(u32::MAX).min(count)
-}
-
-fn brought(offset: u64, count: u32, attributes: Attributes) -> (u32, bool, Attributes) {
-    let eof = offset.saturating_add(u64::from(count)) >= attributes.size;
-    (count, eof, attributes)
 }
 
 async fn commit_objects(targets: &[Target], capability: Capability) -> Result<States, DataError> {

@@ -1,5 +1,6 @@
 //! [`Vfs`] over a volume: NFS and FUSE serve it like a local directory.
 
+use super::bytes::{BufferPart, ByteRange};
 use super::{VolumeFs, status_of};
 use crate::client::error::OperationError;
 use crate::convert::{changes_of, create_mode_of, node_kind_of, timestamp_of};
@@ -255,13 +256,14 @@ impl Vfs for VolumeFs {
         } else {
             Buffer::zeroed(count as usize)
         };
-        let read = self.read_all(cred, self.id(file)?, (offset, count), &mut buffer);
-        let (count, eof, attributes) = read.await?;
+        let range = ByteRange { offset, count };
+        let read = self.read_all(cred, self.id(file)?, range, &mut buffer);
+        let read = read.await?;
         Ok(ReadReply {
-            file: in_memory(offset, buffer, count as usize),
-            count,
-            eof,
-            attributes,
+            file: in_memory(offset, buffer, read.count as usize),
+            count: read.count,
+            eof: read.eof,
+            attributes: read.attributes,
         })
     }
 
@@ -274,7 +276,8 @@ impl Vfs for VolumeFs {
         mut buffer: Buffer,
     ) -> (Result<BytesRead, Status>, Option<Buffer>) {
         let count = count.min(u32::try_from(buffer.len()).unwrap_or(u32::MAX));
-        let read = self.read_at(cred, file, (offset, count), &mut buffer);
+        let range = ByteRange { offset, count };
+        let read = self.read_at(cred, file, range, &mut buffer);
         (read.await, Some(buffer))
     }
 
@@ -290,9 +293,12 @@ impl Vfs for VolumeFs {
         // Lengths of buffers fit: they are bounded by the protocols above.
         let len = u32::try_from(range.len()).unwrap_or(u32::MAX);
         let (start, mut data) = (range.start as u64, data);
-        let written = self
-            .write_part(cred, file, offset, (&mut data, start, len), stability)
-            .await;
+        let part = BufferPart {
+            buffer: &mut data,
+            start,
+            len,
+        };
+        let written = self.write_part(cred, file, offset, part, stability).await;
         (self.moved(file, written).await, Some(data))
     }
 

@@ -8,6 +8,7 @@
 //! client are never missed.
 
 use super::VolumeFs;
+use super::bytes::ByteRange;
 use crate::client::data::DataError;
 use crate::client::leases::Lease;
 use crate::client::optimistic::CallWay;
@@ -33,8 +34,8 @@ impl VolumeFs {
         self.references.counters()
     }
 
-    /// Reads `count` bytes without asking, if all of them are believed to be in reach. False: they must be asked for,
-    /// and the buffer's content is unknown.
+    /// Reads a range without a call, if all of it is believed to be in reach. False: a call must read it, and the
+    /// buffer's content is unknown.
     ///
     /// # Errors
     /// Memory could not be registered, and is gone.
@@ -42,9 +43,10 @@ impl VolumeFs {
         &self,
         lease: &Lease,
         id: FileId,
-        (offset, count): (u64, u32),
+        range: ByteRange,
         buffer: &mut Buffer,
     ) -> Result<bool, Status> {
+        let ByteRange { offset, count } = range;
         let len = count as usize;
         if let Some(target) = buffer.get_mut(..len)
             && self.references.fill_from_cache(id, offset, target)
@@ -55,7 +57,7 @@ impl VolumeFs {
             return Ok(false);
         }
         let now = self.now();
-        let Some(known) = self.known(lease, id, (offset, count), now).await else {
+        let Some(known) = self.known(lease, id, range, now).await else {
             return Ok(false);
         };
         let start = self.references.read_starts(id);
@@ -72,7 +74,7 @@ impl VolumeFs {
         &self,
         lease: &Lease,
         id: FileId,
-        range: (u64, u32),
+        range: ByteRange,
         now: Instant,
     ) -> Option<Vec<Known>> {
         let block_len = self.references.block_len();
@@ -189,7 +191,7 @@ impl VolumeFs {
         &self,
         lease: &Lease,
         id: FileId,
-        range: (u64, u32),
+        range: ByteRange,
         since: Instant,
     ) {
         if !self.references.is_on() {
