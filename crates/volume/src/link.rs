@@ -9,6 +9,7 @@ mod client_buffers;
 mod connect;
 mod drive;
 mod eager;
+mod fault;
 mod holding;
 mod optimistic;
 mod queue;
@@ -41,12 +42,22 @@ use std::task::{Poll, Waker};
 use thiserror::Error;
 use tokio::sync::oneshot;
 
-/// Why a call has no answer. Whether it was done is not known.
+/// Why a call has no usable reply. Unless it was refused, the caller does not know whether it was done.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum LinkError {
-    /// The connection has ended.
+    /// The connection has ended, or there is none, for this reason.
     #[error("{0}")]
     Ended(String),
+    /// The peer refuses the request.
+    #[error("it refuses: {0}")]
+    Refused(Status),
+    /// The peer's reply cannot be decoded.
+    #[error("its answer cannot be decoded")]
+    Undecodable,
+    /// The peer has not replied within the time that the caller waits; the connection goes on.
+    #[error("it does not answer in time")]
+    Silent,
     /// The peer owed an answer, or bytes of an RDMA Read, for too long; the connection was ended for that.
     #[error("no answer within {} s, or no bytes within {} s", CALL_DEADLINE.as_secs(), READ_DEADLINE.as_secs())]
     TimedOut,

@@ -8,6 +8,7 @@ use crate::link::LinkError;
 use gannet_runtime::Instant;
 use gannet_vfs::Status;
 use gannet_wire::volume::LayoutRecord;
+use gannet_wire::xdr::XdrError;
 use std::cell::RefCell;
 use thiserror::Error;
 
@@ -42,9 +43,12 @@ pub(super) enum OperationError {
     NoSlot,
     #[error(transparent)]
     TooMany(#[from] TooMany),
-    /// A failure of this client, not of a server.
-    #[error("{0}")]
-    Own(String),
+    /// A transfer failed at this client, not at a server.
+    #[error(transparent)]
+    Transfer(DataError),
+    /// The grant of the manager cannot be decoded: it is of a later version, or damaged.
+    #[error("the file cannot be used here: {0}")]
+    Grant(XdrError),
 }
 
 impl OperationError {
@@ -61,7 +65,7 @@ impl OperationError {
                 status => OperationError::Refused(number(index), status),
             },
             DataError::Nonsense { index } => OperationError::Nonsense(number(index)),
-            DataError::Shape | DataError::Memory(_) => OperationError::Own(error.to_string()),
+            DataError::Shape | DataError::Memory(_) => OperationError::Transfer(error),
         }
     }
 
@@ -73,7 +77,9 @@ impl OperationError {
             // An object was lost with its disk.
             OperationError::Lost(_) | OperationError::ManagerRefused(Status::Nxio) => Status::Io,
             OperationError::Refused(_, status) | OperationError::ManagerRefused(status) => *status,
-            OperationError::Nonsense(_) | OperationError::Own(_) => Status::Serverfault,
+            OperationError::Nonsense(_)
+            | OperationError::Transfer(_)
+            | OperationError::Grant(_) => Status::Serverfault,
             _ => Status::Jukebox,
         }
     }

@@ -322,8 +322,8 @@ impl VolumeFs {
     /// What the manager grants in an answer.
     fn granted_in<T: for<'a> Decode<'a>>(&self, answer: &Message) -> Result<T, Status> {
         from_bytes(answer.body()).map_err(|error| {
-            let why = format!("the file cannot be used here: {error}");
-            self.last_error.note(self.now(), &OperationError::Own(why))
+            self.last_error
+                .note(self.now(), &OperationError::Grant(error))
         })
     }
 

@@ -322,8 +322,7 @@ impl Servers {
         let (place, who) = ((address, server), (self.identity, self.session));
         let connecting = link::connect(runtime, &self.provider, pool, place, who);
         let connected = timeout(runtime, HELLO_DEADLINE, connecting).await;
-        let connected = connected
-            .unwrap_or_else(|_| Err(LinkError::Ended("it does not answer in time".into())));
+        let connected = connected.unwrap_or(Err(LinkError::Silent));
         connected.map_err(|error| LinkError::Ended(format!("{address}: {error}")))
     }
 

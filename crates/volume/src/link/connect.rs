@@ -266,7 +266,8 @@ pub async fn accept(
     }
     start(&link);
     for message in others {
-        if let Err(why) = link.shared.receive_early(message) {
+        if let Err(fault) = link.shared.receive_early(message) {
+            let why = fault.to_string();
             link.abort(&why);
         }
     }

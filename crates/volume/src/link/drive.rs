@@ -1,5 +1,6 @@
 //! The task that drives a connection.
 
+use super::fault::Fault;
 use super::queue::{Call, Outgoing, State, Work};
 use super::{Answer, Link, LinkError, Message, Shared, compose};
 use crate::limits::{CALL_DEADLINE, CREDITS, OUTGOING_MAX, SIGNAL_EVERY, SPARE_RECEIVES};
@@ -51,7 +52,8 @@ impl Shared {
             let polled = self.endpoint.poll_completions(context, completions);
             let mut progress = !completions.is_empty();
             for completion in completions.drain(..) {
-                if let Err(why) = self.complete(completion) {
+                if let Err(fault) = self.complete(completion) {
+                    let why = fault.to_string();
                     self.endpoint.abort(&why);
                     return Poll::Ready(LinkError::Ended(why));
                 }
@@ -220,17 +222,17 @@ impl Shared {
         }
     }
 
-    pub(super) fn complete(self: &Rc<Self>, completion: Completion) -> Result<(), String> {
+    pub(super) fn complete(self: &Rc<Self>, completion: Completion) -> Result<(), Fault> {
         let work = Work::of(completion.id);
         let done = match completion.outcome {
             Ok(done) => done,
-            // Why the connection ends comes by itself.
+            // The reason of the end comes with `poll_completions`.
             Err(WorkError::Flushed) => return Ok(()),
             Err(WorkError::Remote(refused)) if let Work::ReadExported(id) = work => {
                 self.read_ended(id, Err(refused));
                 return Ok(());
             }
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(error.into()),
         };
         match (work, done) {
             (Work::Receive, Done::Received { len, .. }) => match completion.buffer {
@@ -276,15 +278,13 @@ impl Shared {
     pub(super) fn receive_early(
         self: &Rc<Self>,
         (buffer, len): (Buffer, usize),
-    ) -> Result<(), String> {
+    ) -> Result<(), Fault> {
         self.receive(buffer, len)
     }
 
-    fn receive(self: &Rc<Self>, buffer: Buffer, len: usize) -> Result<(), String> {
+    fn receive(self: &Rc<Self>, buffer: Buffer, len: usize) -> Result<(), Fault> {
         let message = buffer.get(..len).unwrap_or_default();
-        let header = MessageHeader::split(message)
-            .map_err(|error| error.to_string())?
-            .0;
+        let (header, ..) = MessageHeader::split(message)?;
         self.state.borrow_mut().hear_credits(header.credits);
         let message = Message {
             header,
@@ -315,29 +315,30 @@ impl Shared {
                 link.note_peers_buffers(message.body())?;
                 self.without_credit(message)
             }
-            Kind::Control | Kind::Data => Err(format!("an unexpected {:?}", header.operation)),
+            Kind::Control | Kind::Data => Err(Fault::Unexpected(header.operation)),
         }
     }
 
-    /// Hears of the manager's term. A manager that others have heard to be replaced is not listened to: it may have
-    /// been paused, and tell what was.
-    fn hear_term(&self, header: &MessageHeader) -> Result<(), String> {
+    /// Notes the manager's term. The replies of a manager whose successor is known do not count: it may have been
+    /// paused, and report what is over.
+    fn hear_term(&self, header: &MessageHeader) -> Result<(), Fault> {
         let (terms, number) = (&self.pool.terms, header.term);
         if self.peer == Role::Manager
             && let Some(later) = terms.successor_of(number)
         {
-            return Err(format!(
-                "the manager's term {number} is over: term {later} has begun"
-            ));
+            return Err(Fault::TermOver {
+                term: number,
+                later,
+            });
         }
         terms.hear(number);
         Ok(())
     }
 
     /// Takes a request, which is begun when the peer may make us hold its reply.
-    fn serve(&self, request: Message) -> Result<(), String> {
+    fn serve(&self, request: Message) -> Result<(), Fault> {
         if self.handler.is_none() {
-            return Err("a request to a client".to_owned());
+            return Err(Fault::RequestToClient);
         }
         {
             let mut state = self.state.borrow_mut();
@@ -346,8 +347,7 @@ impl Shared {
                 return Ok(());
             }
             if let Some(credits) = &mut state.credits {
-                let came = credits.request_came(self.runtime.now());
-                came.map_err(|error| error.to_string())?;
+                credits.request_came(self.runtime.now())?;
             }
         }
         self.wait_for_room(request);
@@ -419,7 +419,7 @@ impl Shared {
     }
 
     /// A message that no credit covers was dealt with.
-    fn without_credit(&self, message: Message) -> Result<(), String> {
+    fn without_credit(&self, message: Message) -> Result<(), Fault> {
         drop(message);
         let mut state = self.state.borrow_mut();
         let Some(credits) = &mut state.credits else {
@@ -427,16 +427,14 @@ impl Shared {
             return self.post_receive();
         };
         credits.message_came();
-        let covered = credits.cover(&*self.endpoint, 0);
-        covered.map_err(|error| error.to_string())
+        Ok(credits.cover(&*self.endpoint, 0)?)
     }
 
     /// Offers memory for one more message, where receives are the connection's own.
-    fn post_receive(&self) -> Result<(), String> {
+    fn post_receive(&self) -> Result<(), Fault> {
         let buffer = self.pool.messages.take();
         let buffer = buffer.unwrap_or_else(|| Buffer::zeroed(MESSAGE_MAX));
-        let posted = self.endpoint.post_receive(Work::Receive.id(), buffer);
-        posted.map_err(|error| error.to_string())
+        Ok(self.endpoint.post_receive(Work::Receive.id(), buffer)?)
     }
 }
 

@@ -8,6 +8,7 @@
 //! ([`gannet_fabric::SoftwareRegion`]): on any other, an end reports no buffers.
 
 use super::accepted::AcceptedLinks;
+use super::fault::Fault;
 use super::staged::Staging;
 use super::term::LinkTerms;
 use super::{Link, Outgoing};
@@ -230,12 +231,12 @@ impl Link {
     }
 
     /// Notes where the peer reports its buffers; the server answers with its own.
-    pub(super) fn note_peers_buffers(&self, body: &[u8]) -> Result<(), String> {
-        let reported: Buffers = from_bytes(body).map_err(|error| error.to_string())?;
+    pub(super) fn note_peers_buffers(&self, body: &[u8]) -> Result<(), Fault> {
+        let reported: Buffers = from_bytes(body)?;
         let is_server = self.shared.handler.is_some();
         let mut eager = self.shared.eager.borrow_mut();
         if eager.peers.is_some() || (!is_server && !eager.asked) {
-            return Err("buffers that were not asked for".to_owned());
+            return Err(Fault::UnexpectedBuffers);
         }
         let own = if is_server {
             OwnBuffers::new(&self.shared.endpoint, &self.shared.pool.room)

@@ -147,7 +147,8 @@ impl Shared {
                 continue;
             }
             for completion in completions.drain(..) {
-                if let Err(why) = self.complete(completion) {
+                if let Err(fault) = self.complete(completion) {
+                    let why = fault.to_string();
                     self.endpoint.abort(&why);
                     self.end(LinkError::Ended(why.clone()));
                     return Err(LinkError::Ended(why));

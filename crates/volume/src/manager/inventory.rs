@@ -46,7 +46,7 @@ impl Manager {
         // Asked for after the look: what the intents of that moment had removed is no longer there.
         let work = self.look_at_objects(ids, known, (server, remove));
         let done = timeout(&self.runtime, CALL_DEADLINE, work).await;
-        let statuses = done.unwrap_or(Err(LinkError::Ended("it does not answer".into())));
+        let statuses = done.unwrap_or(Err(LinkError::Silent));
         let statuses = statuses.map_err(|error| {
             tracing::debug!(server, %error, "objects cannot be looked at");
             Status::Jukebox
@@ -66,7 +66,7 @@ impl Manager {
         };
         let states: ObjectStates = ask(&link, Operation::States, &to_bytes(&list)).await?;
         if states.states.len() != ids.len() {
-            return Err(nonsense());
+            return Err(LinkError::Undecodable);
         }
         let mut statuses = Vec::with_capacity(ids.len());
         for ((id, known), state) in ids.iter().zip(known).zip(states.states) {
@@ -75,7 +75,7 @@ impl Manager {
                 (Some(status), _) => status,
                 // Nothing is there; something may have been, on a disk that was lost.
                 (None, Err(Status::Nxio)) => OrphanStatus::Gone,
-                (None, Err(status)) => return Err(refused(status)),
+                (None, Err(status)) => return Err(LinkError::Refused(status)),
                 (None, Ok(state)) => match status_of_object(&state, now) {
                     OrphanStatus::Orphan if remove => {
                         self.remove_object(&link, *id, now).await?;
@@ -99,7 +99,7 @@ impl Manager {
         };
         let body = to_bytes(&range);
         let answer = link.call(Operation::Unlink, Class::Background, &body, &[]);
-        answer.await?.header.status.map_err(refused)
+        answer.await?.header.status.map_err(LinkError::Refused)
     }
 }
 
@@ -118,16 +118,8 @@ async fn ask<T: for<'a> gannet_wire::xdr::Decode<'a>>(
     body: &[u8],
 ) -> Result<T, LinkError> {
     let answer = link.call(operation, Class::Background, body, &[]).await?;
-    answer.header.status.map_err(refused)?;
-    from_bytes(answer.body()).map_err(|_| nonsense())
-}
-
-fn nonsense() -> LinkError {
-    LinkError::Ended(String::from("an answer that is none"))
-}
-
-fn refused(status: Status) -> LinkError {
-    LinkError::Ended(format!("it refuses: {status}"))
+    answer.header.status.map_err(LinkError::Refused)?;
+    from_bytes(answer.body()).map_err(|_| LinkError::Undecodable)
 }
 
 /// Looks at [`NAMES_AT_A_TIME`] inodes together: changes wait for that long.

@@ -166,7 +166,7 @@ impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
             match answer.header.status {
                 Ok(()) => match <[u8; 8]>::try_from(answer.body()) {
                     Ok(below) => Ok(Ok(u64::from_be_bytes(below))),
-                    Err(_) => Err(LinkError::Ended("an answer that is none".into())),
+                    Err(_) => Err(LinkError::Undecodable),
                 },
                 Err(Status::Exist) => Ok(Err(ClaimError::ServedBefore)),
                 Err(Status::Inval) => Ok(Err(ClaimError::NotKnown)),

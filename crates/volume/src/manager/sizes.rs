@@ -388,7 +388,7 @@ impl Sizes {
             .call(Operation::States, Class::Metadata, &body, &[])
             .await?;
         let states = from_bytes::<ObjectStates>(answer.body());
-        let states = states.map_err(|_| LinkError::Ended("an answer that is none".into()))?;
+        let states = states.map_err(|_| LinkError::Undecodable)?;
         Ok(states.states.iter().map(StateAnswer::known).collect())
     }
 

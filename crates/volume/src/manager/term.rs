@@ -279,10 +279,8 @@ impl Office {
             let link = Rc::clone(&self.servers).link(number).await?;
             let answer = link.call(Operation::Term, Class::Metadata, &body, &[]);
             let answer = answer.await?;
-            let refused = |status| LinkError::Ended(format!("it refuses: {status}"));
-            answer.header.status.map_err(refused)?;
-            let nonsense = |_| LinkError::Ended("an answer that is none".into());
-            from_bytes(answer.body()).map_err(nonsense)
+            answer.header.status.map_err(LinkError::Refused)?;
+            from_bytes(answer.body()).map_err(|_| LinkError::Undecodable)
         };
         let asked = timeout(&self.runtime, TERM_DEADLINE, asking).await;
         asked.unwrap_or(Err(LinkError::TimedOut))

@@ -4,8 +4,8 @@ use super::VolumeFs;
 use crate::link::LinkError;
 use gannet_vfs::{Credentials, Status};
 use gannet_wire::volume::{
-    self as wire, Call, Class, FileId, FilePage, OBJECTS_MAX, ObjectPage, ObjectPosition,
-    Operation, OrphanStatus, OrphanStatuses,
+    Call, Class, FileId, FilePage, OBJECTS_MAX, ObjectPage, ObjectPosition, Operation,
+    OrphanStatus, OrphanStatuses,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 
@@ -23,10 +23,9 @@ impl VolumeFs {
         let body = to_bytes(&from);
         let answer = link.call(Operation::Objects, Class::Background, &body, &[]);
         let answer = answer.await?;
-        let refused = |status: wire::Status| LinkError::Ended(status.to_string());
-        answer.header.status.map_err(refused)?;
+        answer.header.status.map_err(LinkError::Refused)?;
         let page = from_bytes(answer.body());
-        page.map_err(|_| LinkError::Ended(String::from("an answer that is none")))
+        page.map_err(|_| LinkError::Undecodable)
     }
 
     /// The volume's regular files from this number on, and where they lie.

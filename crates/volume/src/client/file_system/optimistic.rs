@@ -120,7 +120,7 @@ impl VolumeFs {
             return Ok(whole);
         }
         let gone = |error| {
-            let error = OperationError::Own(DataError::Memory(error).to_string());
+            let error = OperationError::Transfer(DataError::Memory(error));
             self.last_error.note(self.now(), &error)
         };
         let memory = std::mem::replace(buffer, Buffer::zeroed(0));
