@@ -310,8 +310,8 @@ impl VolumeFs {
         Ok(self.leases.keep(key, granted, asked))
     }
 
-    /// The time and epoch of a request for a lease. They are taken before the request is sent: taken later, a lease would
-    /// outlive its grant at the manager, or seem newer than a fence that was raised meanwhile.
+    /// The time and epoch of a request for a lease. They are taken before the request is sent: taken later, a lease
+    /// would outlive its grant at the manager, or seem newer than a fence that was raised meanwhile.
     fn asked_at(&self) -> AskedAt {
         AskedAt {
             time: self.now(),

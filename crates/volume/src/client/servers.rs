@@ -14,19 +14,19 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use tokio::sync::Mutex;
 
-/// Where the servers of a volume are.
+/// The addresses of a volume's servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Addresses {
-    /// The manager; the manager itself needs none.
+    /// The manager; `None` in the manager's own process.
     pub manager: Option<SocketAddr>,
-    /// The I/O servers, by their numbers. None: the manager is asked, and again when one cannot be reached.
+    /// The I/O servers, by their numbers. If empty, the manager is asked, and again when a server cannot be reached.
     pub io_servers: Vec<SocketAddr>,
 }
 
 /// Finds the address of a host that is given by name.
 pub type Resolver = Rc<dyn Fn(String, u16) -> LocalFuture<io::Result<SocketAddr>>>;
 
-/// Connections of one core.
+/// The connections of one core to the servers of a volume.
 pub(crate) struct Servers {
     runtime: Handle,
     provider: Rc<dyn Provider>,
@@ -36,18 +36,18 @@ pub(crate) struct Servers {
     manager: Option<SocketAddr>,
     book: Book,
     resolver: RefCell<Option<Resolver>>,
-    /// By what [`Hello::server`] calls them.
+    /// By the number of the server in [`Hello::server`].
     seats: RefCell<BTreeMap<u16, Rc<Seat>>>,
-    /// Connections that were made anew.
+    /// How many connections were made again after a loss.
     reconnects: Cell<u64>,
 }
 
-/// Where the addresses of I/O servers stand.
+/// The source of the I/O servers' addresses.
 enum Book {
     Fixed(Vec<SocketAddr>),
-    /// What the manager said last, all its pages put together.
+    /// The manager's last report, all its pages together.
     Reported(RefCell<Option<VolumeRecord>>),
-    /// We are the manager; servers without a host are at this address.
+    /// The registry of this process, which is the manager's; servers without a host are at this address.
     Registry(Rc<Registry>, IpAddr),
 }
 
@@ -57,7 +57,8 @@ struct Seat {
     known: RefCell<Known>,
     /// It was connected before.
     met: Cell<bool>,
-    /// Held by who connects: others wait for what comes of it.
+    /// Held by the task that connects; others wait for its result. Without it, each would connect, and the server would
+    /// end the earlier connections of the session.
     connecting: Mutex<()>,
 }
 
@@ -66,7 +67,7 @@ enum Known {
     #[default]
     Nothing,
     Connected(Link),
-    /// It could not be reached then, for this reason.
+    /// It could not be reached at this time, for this reason.
     Away(Instant, LinkError),
 }
 
@@ -148,7 +149,7 @@ impl Servers {
         .await
     }
 
-    /// Whether there is a connection to a server by which it has answered.
+    /// Whether there is a connection on which a server has authenticated us, and so ended our earlier ones.
     pub(crate) fn is_authenticated(&self, server: u16) -> bool {
         let seats = self.seats.borrow();
         let known = seats.get(&server).map(|seat| seat.known.borrow());
@@ -182,7 +183,7 @@ impl Servers {
         }
     }
 
-    /// At the address that the manager told last, or else at the one that it tells now.
+    /// Connects at the address that the manager reported last, or else at the one that it reports now.
     async fn connect_as_reported(&self, number: u32) -> Result<Link, LinkError> {
         let Book::Reported(reported) = &self.book else {
             return Err(no_such());
@@ -200,7 +201,7 @@ impl Servers {
             (Ok(record), _) => record,
             (Err(_), Some(failed)) => return Err(failed),
             (Err(error), None) => {
-                let why = format!("the manager does not say where it is: {error}");
+                let why = format!("the manager does not report where it is: {error}");
                 return Err(LinkError::Ended(why));
             }
         };
@@ -221,7 +222,7 @@ impl Servers {
         self.connect(found, Hello::io_server(number)).await
     }
 
-    /// What the manager says of the volume; remembered.
+    /// Asks the manager for its record of the volume, and remembers it.
     pub(crate) async fn ask_manager(&self) -> Result<VolumeRecord, LinkError> {
         let link = self.manager().await?;
         let mut whole: Option<VolumeRecord> = None;
@@ -255,10 +256,10 @@ impl Servers {
         }
     }
 
-    /// Where an I/O server is, by the address it is known by; without a host it is `here`.
+    /// Resolves the address of an I/O server; without a host it is `here`.
     async fn find(&self, address: &Address, here: IpAddr) -> Result<SocketAddr, LinkError> {
         if !address.is_known() {
-            let why = "it has not told the manager where it is";
+            let why = "it has not registered with the manager";
             return Err(LinkError::Ended(why.into()));
         }
         let (host, port) = (address.host.as_str(), address.port);
@@ -283,7 +284,7 @@ impl Servers {
         }
     }
 
-    /// The connection to a server, made by `connect` if there is none and it was not tried just now.
+    /// The connection to a server, made by `connect` if there is none and no attempt has failed just now.
     async fn reach(
         &self,
         server: u16,
@@ -293,7 +294,8 @@ impl Servers {
         if let Some(known) = self.known(&seat) {
             return known;
         }
-        let _turn = seat.connecting.lock().await;
+        let _alone = seat.connecting.lock().await;
+        // Another task may have connected while this one waited for the lock.
         if let Some(known) = self.known(&seat) {
             return known;
         }
@@ -308,7 +310,7 @@ impl Servers {
         made
     }
 
-    /// What is known of a server, unless it is time to connect.
+    /// The connection to a server or the reason why there is none; `None` when it is time to connect.
     fn known(&self, seat: &Seat) -> Option<Result<Link, LinkError>> {
         match &*seat.known.borrow() {
             Known::Connected(link) if !link.is_over() => Some(Ok(link.clone())),
@@ -359,7 +361,7 @@ impl IoServers for Servers {
     }
 }
 
-/// The I/O servers of `registry`, as the manager reaches them; those without a host are at the address `here`.
+/// The I/O servers of `registry`, for the manager. Servers without a host are at the address `here`.
 pub fn registered_io_servers(
     runtime: Handle,
     provider: Rc<dyn Provider>,

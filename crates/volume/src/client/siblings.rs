@@ -1,13 +1,13 @@
-//! What clients of a volume share that stand for one server.
+//! The state that the clients of one server share, one client for each of its cores.
 
 use super::change_locks::ChangeLocks;
 use super::fences::Fences;
 use super::verifier::WriteVerifier;
 use std::sync::Arc;
 
-/// What clients of a volume share that serve the same clients of their own, as the cores of an NFS server do: who asks
-/// them takes all of them for one server. He compares the verifiers that he is answered with, and what he asks for
-/// again may come to another core than what he asked for first.
+/// The state that clients of a volume share when they serve the same callers, as the cores of an NFS server do. A
+/// caller takes all cores for one server: it compares their write verifiers, and it may repeat a request on another
+/// core.
 pub struct Siblings {
     pub(super) verifier: WriteVerifier,
     pub(super) locks: Arc<ChangeLocks>,
@@ -15,7 +15,8 @@ pub struct Siblings {
 }
 
 impl Siblings {
-    /// For one server, whose write verifier starts as `verifier`, which must be random: an earlier process had another.
+    /// For one server, whose write verifier starts as `verifier`. That must be random: with the verifier of an earlier
+    /// process, a caller would take lost data for durable.
     pub fn new(verifier: u64) -> Arc<Siblings> {
         Arc::new(Siblings {
             verifier: WriteVerifier::new(verifier),

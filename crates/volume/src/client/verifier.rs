@@ -4,56 +4,55 @@ use gannet_vfs::Verifier;
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// What clients of a volume answer writes and commits with. It changes whenever an I/O server says another verifier
-/// than it said last, to whichever of those that share it.
+/// The verifier of the replies to writes and commits. It changes whenever an I/O server reports another verifier than
+/// before, to any client that shares this.
 pub(super) struct WriteVerifier {
-    heard: Mutex<Heard>,
+    known: Mutex<Known>,
 }
 
-struct Heard {
+struct Known {
     verifier: u64,
-    /// What I/O servers said last, by their numbers.
+    /// The last verifiers of the I/O servers, by their numbers.
     servers: HashMap<u32, u64>,
 }
 
 impl WriteVerifier {
-    /// One that starts as `first`, which must be random: an earlier process had another.
+    /// Starts as `first`, which must be random: see [`Siblings::new`](super::Siblings::new).
     pub(super) fn new(first: u64) -> WriteVerifier {
-        let heard = Heard {
+        let known = Known {
             verifier: first,
             servers: HashMap::new(),
         };
         WriteVerifier {
-            heard: Mutex::new(heard),
+            known: Mutex::new(known),
         }
     }
 
-    /// Takes note of what I/O servers `said` in their answers to an operation, and gives what that operation is
-    /// answered with: the verifier that stands for just these answers. One that is looked up later may be for servers
-    /// that have restarted since, and would hide that.
+    /// Notes the verifiers in the I/O servers' replies to an operation, and gives the verifier of that operation.
     ///
-    /// `next` gives a random number.
+    /// Both happen under one lock. A verifier that is looked up later could be for servers that have restarted since,
+    /// and would hide that this operation's data are lost. `next` gives a random number.
     pub(crate) fn note(
         &self,
-        said: impl Iterator<Item = (u32, u64)>,
+        replies: impl Iterator<Item = (u32, u64)>,
         next: impl FnOnce() -> u64,
     ) -> Verifier {
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let mut is_changed = false;
-        for (server, verifier) in said {
-            let before = heard.servers.insert(server, verifier);
+        for (server, verifier) in replies {
+            let before = known.servers.insert(server, verifier);
             is_changed |= before.is_some_and(|before| before != verifier);
         }
         if is_changed {
-            heard.verifier = next();
+            known.verifier = next();
         }
-        heard.verifier.to_be_bytes()
+        known.verifier.to_be_bytes()
     }
 
-    /// As it is now.
+    /// The present verifier.
     pub(crate) fn current(&self) -> Verifier {
-        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.verifier.to_be_bytes()
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.verifier.to_be_bytes()
     }
 }
 
