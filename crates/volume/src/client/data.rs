@@ -1,4 +1,4 @@
-//! Reading and writing a file's bytes at all of its servers at once.
+//! Transfers: reading and writing a file's bytes at all of its servers at once.
 
 mod client_driven;
 mod parents;
@@ -21,7 +21,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use thiserror::Error;
 
-/// Why bytes were not read, or perhaps not all written.
+/// Why bytes were not read, or perhaps not all were written.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum DataError {
     /// The connection to a server ended: which of the bytes it has written is not known.
@@ -40,7 +40,7 @@ pub enum DataError {
         /// Why.
         status: Status,
     },
-    /// A server answered what is no answer.
+    /// The reply of a server cannot be decoded, or is not of this request.
     #[error("server {index} of the file gives an answer that cannot be understood")]
     Nonsense {
         /// Which of the file's servers.
@@ -65,10 +65,10 @@ pub struct Target {
     pub placement: Placement,
 }
 
-/// What bytes of a file go to or come from which bytes of memory.
+/// The bytes of a file and the bytes of memory that they go to or come from.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// The manager's word that it is allowed.
+    /// The manager's capability for it.
     pub capability: Capability,
     /// In the file.
     pub file: Shape,
@@ -76,14 +76,15 @@ pub struct Request {
     pub memory: Shape,
 }
 
-/// What the servers said of their objects, by the file's server.
+/// The states of the objects in the servers' replies, by the file's server.
 pub type States = Vec<(u32, ObjectState)>;
 
-/// Moves bytes of files to and from a client's memory, whichever way suits them: the paper's communication manager.
+/// Moves bytes of files to and from a client's memory by the way that suits their number: the communication manager of
+/// Wu, Wyckoff and Panda.
 pub struct Mover {
     policy: TransferPolicy,
     cache: PinDownCache,
-    /// What to take note of that servers export.
+    /// Where references to exported objects are noted.
     references: Option<Rc<References>>,
     /// Bytes that went through messages and buffers that both ends keep registered.
     copied: Cell<u64>,
@@ -116,7 +117,7 @@ impl Share<'_> {
         }
     }
 
-    /// Needs the client's memory to be registered.
+    /// Whether the client's memory must be registered for it.
     fn is_direct(&self) -> bool {
         match self.way {
             ShareWay::Inline | ShareWay::Eager(_) => false,
@@ -267,15 +268,15 @@ impl Mover {
                 file: file.clone(),
                 memory,
             };
-            let (target, class) = (share.target.clone(), share.class());
-            let slot = share.take_slot();
-            let what = (operation, class);
+            let (target, slot) = (share.target.clone(), share.take_slot());
+            let what = (operation, share.class());
             calls.push(match by_client {
                 Some(spans) => Box::pin(call_client_driven(target, what, transfer, spans)),
                 None => Box::pin(call(target, what, transfer, data, (slot, writes))),
             });
         }
         let answers = all(calls).await;
+        // Before any bytes are used: until the memory is back, a server could still change it.
         if let Some(exposed) = exposed {
             exposed.take_back(&self.cache, buffers).await?;
         }
@@ -305,7 +306,7 @@ impl Mover {
         }
     }
 
-    /// What each server has to do with a request, and the way it goes.
+    /// The share of each server in a request, and the way that it goes.
     fn shares<'a>(
         &self,
         targets: &'a [Target],
@@ -317,7 +318,7 @@ impl Mover {
         let lens = targets.iter().map(|target| own_len(file, target.placement));
         let lens: Vec<u64> = lens.collect();
         let ways = || lens.iter().map(|len| self.policy.way(*len));
-        // Memory that is registered in any case needs no copy.
+        // Where memory is registered in any case, a copy would be wasted.
         let registered = registered || ways().any(|way| way > Way::Eager);
         let share = |(target, (len, way)): (&'a Target, (&u64, Way))| {
             let slot = match way {
@@ -386,7 +387,7 @@ impl Share<'_> {
         let bytes = || {
             let pairs = pairs(file, self.target.placement, memory);
             pairs.map(|pair| {
-                // It was checked that every piece lies in a buffer.
+                // `Parents::new` has checked that every piece lies in a buffer.
                 let (parent, range) = parents.range(pair.memory_offset, pair.len);
                 let buffer = buffers.get(parent);
                 buffer.and_then(|it| it.get(range)).unwrap_or_default()
@@ -406,7 +407,7 @@ impl Share<'_> {
         }
     }
 
-    /// Where the server finds the bytes or puts them, and what must be written there before it is asked.
+    /// Where the server finds the bytes or puts them, and the RDMA Writes that go before the request.
     fn memory(
         &self,
         reach: &Option<Memory>,
@@ -462,7 +463,7 @@ impl Share<'_> {
     }
 }
 
-/// What a server has answered.
+/// The reply to a share.
 enum Answered {
     /// As the format says.
     Message(Message),
@@ -470,7 +471,7 @@ enum Answered {
     Done(TransferDone),
 }
 
-/// What a server says; bytes in its answer, or in the buffer that came with it, go where they belong.
+/// Decodes a server's reply. Bytes in it, or in the eager buffer of its request, go where they belong.
 fn take_answer(
     share: &Share<'_>,
     answer: Answered,
@@ -513,6 +514,7 @@ async fn call(
     } = target;
     let index = placement.index;
     let body = to_bytes(&transfer);
+    // Before the writes are queued: they count for the time of the request.
     let deadline = link.call_deadline();
     for (span, target) in writes {
         link.write(Source::Span(span), target).await;
@@ -535,7 +537,7 @@ async fn call_client_driven(
     }
 }
 
-/// The answer of the file's server `index`, if it has done what it was asked.
+/// The reply of the file's server `index`, if it is no refusal.
 pub(in crate::client) fn accepted(
     index: u32,
     answer: Result<Message, LinkError>,
@@ -547,7 +549,7 @@ pub(in crate::client) fn accepted(
     }
 }
 
-/// Puts the bytes of a server where they belong; `None` when there are too few.
+/// Copies the bytes of a server to where they belong; `None` when there are too few or too many.
 fn scatter(
     Request { file, memory, .. }: &Request,
     placement: Placement,

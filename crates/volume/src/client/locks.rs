@@ -1,8 +1,8 @@
 //! This client's file locks: asked of the manager, kept alive, and reclaimed from one that has restarted.
 //!
-//! The manager forgets a client that it does not hear of for [`LOCK_LEASE`]. A task renews the lease while there are
-//! locks. An answer that shows another incarnation of the manager has everything reclaimed before anything else is
-//! asked; what cannot be reclaimed is lost, and logged: others may have locked it meanwhile.
+//! The manager forgets a client from which no request comes for [`LOCK_LEASE`]. A task renews the lease while there are
+//! locks. When a reply shows another incarnation of the manager, the client reclaims all locks before its next request.
+//! A lock that cannot be reclaimed is lost, and logged: another host may have locked the bytes meanwhile.
 
 use super::servers::Servers;
 use crate::convert::caller_of;
@@ -20,7 +20,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// See the module.
+/// The file locks of a client.
 pub(super) struct ClientLocks {
     runtime: Handle,
     servers: Rc<Servers>,
@@ -31,27 +31,27 @@ pub(super) struct ClientLocks {
 #[derive(Default)]
 struct LockState {
     files: BTreeMap<FileId, RangeLocks<u64>>,
-    /// Bytes that the manager was not told to unlock, because it was away.
+    /// Unlocks that have not reached the manager, because it was away.
     owed: Vec<(FileId, LockRecord)>,
-    /// The manager that knows the locks.
+    /// The incarnation of the manager that knows the locks.
     incarnation: Option<u64>,
-    /// Until when it keeps them without being asked.
+    /// When the manager releases them unless the lease is renewed.
     lease_until: Option<Instant>,
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 pub(super) enum Attempt {
     /// An answer of the manager.
     Answered(Locked),
-    /// It collects the locks of clients from before its restart; to be tried again.
+    /// The manager collects the locks of clients from before its restart: try again.
     Recovering,
 }
 
-/// Why an attempt has no answer.
+/// Why an attempt has no reply.
 pub(super) enum LockFailure {
     /// The manager refuses it.
     Refused(Status),
-    /// It was not reached; to be tried again.
+    /// The manager was not reached: try again.
     Away(LinkError),
 }
 
@@ -71,7 +71,7 @@ impl ClientLocks {
         })
     }
 
-    /// Whether an owner has locks of a file, as far as is known here.
+    /// Whether this client knows locks of an owner on a file.
     pub(super) fn has(&self, file: FileId, owner: u64) -> bool {
         let state = self.state.borrow();
         let locks = state.files.get(&file);
@@ -79,6 +79,9 @@ impl ClientLocks {
     }
 
     /// Asks the manager once.
+    ///
+    /// # Errors
+    /// `Refused`: the manager's status. `Away`: it may have done what was asked, and the reply is lost.
     pub(super) async fn attempt(
         self: &Rc<Self>,
         caller: &Credentials,
@@ -89,7 +92,7 @@ impl ClientLocks {
         if !matches!(request, LockRequest::Try | LockRequest::Wait) {
             return self.ask_once(caller, file, lock, request).await;
         }
-        // Sent behind this request, an unlock that is owed would release what it is granted (seed 9069 of volumes).
+        // Sent after this request, an unlock that is owed would release the lock that it grants (seed 9069 of volumes).
         let withheld = self.state.borrow_mut().withhold(file, &record_of(lock));
         let attempt = self.ask_once(caller, file, lock, request).await;
         if !matches!(attempt, Ok(Attempt::Answered(Locked::Done))) {
@@ -147,7 +150,7 @@ impl ClientLocks {
         Ok(Attempt::Answered(locked))
     }
 
-    /// The manager was not told to unlock bytes: it is told when it is back, or forgets them with the lease.
+    /// Notes an unlock that has not reached the manager: it is sent when the manager is back, or the lease ends first.
     pub(super) fn owe(self: &Rc<Self>, file: FileId, lock: &ByteLock) {
         let record = record_of(lock);
         let mut state = self.state.borrow_mut();
@@ -159,7 +162,7 @@ impl ClientLocks {
         self.renew_from_now_on();
     }
 
-    /// If this is another manager than the one that knows the locks, it gets to know them.
+    /// Reclaims all locks if this is another incarnation of the manager than the one that knows them.
     async fn meet(&self, link: &Link, incarnation: u64) -> Result<(), LockFailure> {
         let known = self.state.borrow().incarnation;
         match known {
@@ -171,7 +174,7 @@ impl ClientLocks {
         }
     }
 
-    /// Has the manager learn all locks again. It has restarted, and knows from before only that there are some.
+    /// Reclaims all locks. The manager has restarted, and its metadata says only that this client had some.
     async fn reclaim(&self, link: &Link, incarnation: u64) -> Result<(), LockFailure> {
         let asked = self.runtime.now();
         let held: Vec<(FileId, HeldLock<u64>)> = {
@@ -211,7 +214,7 @@ impl ClientLocks {
         Ok(())
     }
 
-    /// Keeps the lease of the locks from now on, as long as there are some.
+    /// Starts to renew the lease, as long as there are locks.
     fn renew_from_now_on(self: &Rc<Self>) {
         if !self.is_renewing.replace(true) {
             let locks = Rc::clone(self);
@@ -248,7 +251,8 @@ impl ClientLocks {
                 return Ok(());
             };
             send(&link, (&root, file), (LockAction::Unlock, record)).await?;
-            // Some of it may be withheld meanwhile, and more be owed.
+            // Found again and not popped: while the request was under way, part of it may have been withheld for a new
+            // lock, and more may be owed.
             let mut state = self.state.borrow_mut();
             if let Some(at) = state.owed.iter().rposition(|it| *it == (file, record)) {
                 state.owed.remove(at);
@@ -256,7 +260,7 @@ impl ClientLocks {
         }
     }
 
-    /// After the end of the lease nothing is known of the locks any more.
+    /// Drops all locks after the end of the lease: the manager may have granted them to others.
     fn give_up_late(&self) {
         let mut state = self.state.borrow_mut();
         let now = self.runtime.now();
@@ -280,7 +284,7 @@ impl LockState {
         self.files.is_empty() && self.owed.is_empty()
     }
 
-    /// Takes from what is owed the bytes that its owner asks for again; what was taken.
+    /// Takes out of the owed unlocks the bytes that their owner asks for again; gives what was taken.
     fn withhold(&mut self, file: FileId, asked: &LockRecord) -> Vec<(FileId, LockRecord)> {
         let mut withheld = Vec::new();
         for (of, owed) in std::mem::take(&mut self.owed) {

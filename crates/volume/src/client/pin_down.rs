@@ -1,9 +1,9 @@
-//! Memory of a client that stays registered: its pin-down cache.
+//! The pin-down cache: memory of a client that stays registered.
 //!
 //! Only memory that the cache itself has made is kept, by its [`SlotId`] and not by its address, so that memory which
-//! was freed and given to somebody else can never be taken for registered memory (Wyckoff and Wu, CCGrid 2005). Between
-//! transfers the memory is with its user and out of its registration: a late access by an old key finds nothing. A
-//! provider that cannot lend registered memory ([`gannet_fabric::SoftwareRegion`]) has it registered for each transfer.
+//! was freed and reused can never be taken for registered memory (Wyckoff and Wu, CCGrid 2005). Between transfers the
+//! memory is with its user and out of its registration, so a late access by an old key finds nothing. A provider that
+//! cannot lend registered memory ([`gannet_fabric::SoftwareRegion`]) has it registered for each transfer.
 
 use crate::limits::{CLIENT_MEMORY_LEN_MAX, CLIENT_MEMORY_LEN_MIN, CLIENT_MEMORY_MAX};
 use gannet_fabric::{Access, Backing, Domain, Region, RegisterError, Scope, Span};
@@ -13,16 +13,16 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// See the module.
+/// The pin-down cache of one domain.
 pub struct PinDownCache {
     domain: Rc<dyn Domain>,
     slabs: Slabs,
-    /// All memory that was given out, with its registration, while the memory is with its user.
+    /// All memory that was given out, by its slot; with its registration while the memory is with its user.
     kept: RefCell<HashMap<SlotId, Option<Region>>>,
     counters: Cell<PinDownCounters>,
 }
 
-/// What a cache was asked so far.
+/// How many requests a cache has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PinDownCounters {
     /// Memory was registered for a request.
@@ -32,7 +32,7 @@ pub struct PinDownCounters {
 }
 
 impl PinDownCache {
-    /// A cache of memory that peers of `domain` may be told of; none of it made yet.
+    /// An empty cache, of memory that peers of `domain` may reach.
     pub fn new(domain: Rc<dyn Domain>) -> PinDownCache {
         PinDownCache {
             domain,
@@ -47,8 +47,8 @@ impl PinDownCache {
     }
 
     /// Memory of at least `len` bytes, with whatever its last user left in it. It is registered with its first transfer
-    /// and stays so; dropped, it is there for the next who asks. When there is no such memory left, ordinary memory:
-    /// that is registered for each transfer.
+    /// and stays so. Dropped, it is there for the next call. When the cache is full, this is ordinary memory, which is
+    /// registered for each transfer.
     pub fn memory(&self, len: usize) -> Buffer {
         match self.slabs.take(len) {
             Some(buffer) => {
@@ -62,14 +62,14 @@ impl PinDownCache {
         }
     }
 
-    /// The paper's `check_if_registered`.
+    /// Whether a transfer of this memory needs no registration (`check_if_registered` of Wu, Wyckoff and Panda).
     pub fn is_registered(&self, buffer: &Buffer) -> bool {
         let kept = self.kept.borrow();
         let region = buffer.slot().and_then(|slot| kept.get(&slot)?.as_ref());
         region.is_some_and(|region| region.is_valid())
     }
 
-    /// What it was asked so far.
+    /// The counters.
     pub fn counters(&self) -> PinDownCounters {
         self.counters.get()
     }
@@ -80,7 +80,11 @@ impl PinDownCache {
         self.counters.set(counters);
     }
 
-    /// Lets peers within `scope` reach `buffer`, which must be taken back.
+    /// Lets peers within `scope` reach `buffer`. The caller must take it back: memory that is exposed when the region
+    /// is dropped goes to no user again.
+    ///
+    /// # Errors
+    /// Those of [`Domain::register`]; the buffer is gone then.
     pub(super) fn expose(
         &self,
         buffer: Buffer,
@@ -105,7 +109,7 @@ impl PinDownCache {
                     let slot = Some(slot);
                     return Ok(Exposed { region, slot });
                 }
-                // Revoked meanwhile.
+                // The region was revoked meanwhile, so the memory is registered again.
                 Err(buffer) => buffer,
             },
             None => buffer,
@@ -137,7 +141,7 @@ fn restore(region: &Region, buffer: Buffer) -> Result<(), Buffer> {
     }
 }
 
-/// It was registered for everything, so that this cannot fail.
+/// Narrows a region that was registered for all access and scopes, so that this cannot fail.
 fn restrict(region: &Region, access: Access, scope: Scope) {
     if let Some(software) = region.software() {
         software.restrict(access, scope);
@@ -146,15 +150,15 @@ fn restrict(region: &Region, access: Access, scope: Scope) {
 
 /// Memory that the servers of a request can reach until it is taken back.
 ///
-/// Its key is good on every connection of this client's to a server of the volume where one file lies on many.
+/// Where a file lies on several servers, its key is good on every connection of this client's domain.
 pub(super) struct Exposed {
     region: Region,
-    /// Which memory of the cache it is, if it is.
+    /// The slot of the cache, if the memory is the cache's own.
     slot: Option<SlotId>,
 }
 
 impl Exposed {
-    /// How servers are told of the bytes of `shape` in the buffer; `None` when there are no such addresses.
+    /// The bytes of `shape` in the buffer, as a request names them; `None` when there are no such addresses.
     pub(super) fn memory(&self, shape: &Shape) -> Option<Memory> {
         let shape = shape.shifted(self.region.base()).ok()?;
         Some(Memory::Region {

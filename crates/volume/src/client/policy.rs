@@ -1,12 +1,12 @@
-//! Which way bytes travel, by how many they are.
+//! The transfer policy: which way bytes travel, by their number.
 
 use crate::limits::EAGER_LEN;
 use gannet_wire::volume::{CLIENT_BUFFER_LEN_MAX, INLINE_DATA_MAX};
 
-/// Up to which length a server's share of a request travels which way. What is longer than both lengths, and what finds
-/// no buffer free, is moved by the server, to and from the client's memory, which is registered for it.
+/// The greatest length of a server's share of a request for each way. The server moves longer shares, and those that
+/// find no buffer free, to and from the client's memory, which is registered for it.
 ///
-/// Lengths of 0 shut a way: `TransferPolicy { inline_max: 0, eager_max: 0, ..TransferPolicy::default() }` has the
+/// A length of 0 closes a way: `TransferPolicy { inline_max: 0, eager_max: 0, ..TransferPolicy::default() }` has the
 /// server move everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransferPolicy {
@@ -22,7 +22,7 @@ pub struct TransferPolicy {
 }
 
 impl Default for TransferPolicy {
-    /// The paper's thresholds; docs/performance.md has our figures for them.
+    /// The thresholds of Wu, Wyckoff and Panda; docs/performance.md has our figures for them.
     fn default() -> TransferPolicy {
         TransferPolicy {
             inline_max: INLINE_DATA_MAX as u32,
@@ -37,7 +37,7 @@ impl Default for TransferPolicy {
 pub(super) enum Way {
     /// In the message.
     Inline,
-    /// Through buffers that are registered already.
+    /// Through eager buffers.
     Eager,
     /// By the server, from and to the client's memory.
     ServerDriven,
