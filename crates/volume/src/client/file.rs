@@ -29,13 +29,13 @@ use std::rc::Rc;
 use std::slice;
 use thiserror::Error;
 
-/// Why a file's bytes were not moved or made durable.
+/// Why a file's bytes were not moved or not made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum FileError {
     /// The manager or a server refused, or servers were away for too long. The status is NFSv3's.
     #[error("{0}")]
     Refused(Status),
-    /// A server restarted: what was written since the file was last made durable may be gone. Write it again.
+    /// An I/O server restarted: data that were written since the last [`File::sync`] may be lost. Write them again.
     #[error("an I/O server restarted before what was written was durable: write it again")]
     Lost,
     /// The pieces in memory have not as many bytes as those of the file, or lie outside the buffer.
@@ -49,8 +49,8 @@ impl From<Status> for FileError {
     }
 }
 
-/// A file and on whose behalf it is read and written. Any number of its calls may be under way at once, each with a
-/// buffer of its own.
+/// A file, and the caller for whom it is read and written. Any number of its calls may be under way at once, each with
+/// a buffer of its own.
 ///
 /// A call moves its buffer to where servers can reach it, and back; dropped before its end, it keeps the buffer, and
 /// after an error of registration there is none. A buffer that comes back empty is gone.
@@ -58,22 +58,22 @@ pub struct File {
     fs: Rc<VolumeFs>,
     caller: Credentials,
     handle: FileHandle,
-    /// What writes that are not yet durable were answered with.
+    /// The write verifier of the writes that are not yet durable.
     written: Cell<Written>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Written {
     Nothing,
-    /// All with this.
+    /// All writes were answered with this verifier.
     With(Verifier),
-    /// Some with another than others.
+    /// Some were answered with another verifier than others, so data of some are lost.
     Lost,
 }
 
 impl File {
-    /// The file of `handle`, as [`Vfs::lookup`] and [`Vfs::create`] of `fs` give it. Whether `caller` may read or
-    /// write is found out when it does.
+    /// The file of `handle`, as [`Vfs::lookup`] and [`Vfs::create`] of `fs` give it. The rights of
+    /// `caller` are checked with each read and write.
     pub fn new(fs: Rc<VolumeFs>, caller: Credentials, handle: FileHandle) -> File {
         File {
             fs,
@@ -111,8 +111,8 @@ impl File {
         Ok(read.await?.count as usize)
     }
 
-    /// Writes the first `len` bytes of `buffer` at `offset` of the file. They are seen by everybody when this
-    /// returns, and durable as `stability` says or by [`File::sync`].
+    /// Writes the first `len` bytes of `buffer` at `offset` of the file. All clients see them when this
+    /// returns; they are durable as `stability` says or by [`File::sync`].
     ///
     /// # Errors
     /// See [`FileError`]; any of the bytes may have been written.
@@ -203,7 +203,7 @@ impl File {
     /// Makes durable what was written before.
     ///
     /// # Errors
-    /// [`FileError::Lost`] when some of it may be gone: said once, then counted from new.
+    /// [`FileError::Lost`] when some data may be lost: reported once, for the writes since the last call.
     pub async fn sync(&self) -> Result<(), FileError> {
         let written = self.written.replace(Written::Nothing);
         let committed = self.fs.commit(&self.caller, &self.handle, 0, 0).await;
@@ -242,7 +242,7 @@ impl File {
         Ok(())
     }
 
-    /// Adds to what is known of writes that are not durable.
+    /// Notes the verifier of one more write that is not durable.
     fn note(&self, more: Written) {
         let both = match (self.written.get(), more) {
             (Written::Nothing, one) | (one, Written::Nothing) => one,

@@ -62,10 +62,10 @@ pub struct VolumeFs {
     references: Rc<References>,
     prefetches: Rc<PrefetchQueue>,
     locks: Rc<ClientLocks>,
-    /// What files were like when they were last asked for: hints.
+    /// The attributes of files when they were last asked for, as hints.
     seen: RefCell<HashMap<FileId, Attributes>>,
     referenced: ReferencedAttributes,
-    /// Whether changes and reads are answered with attributes as they are afterwards.
+    /// Whether replies to changes and reads carry the attributes after them.
     attributes: bool,
     /// How long an operation is tried.
     patience: Duration,
@@ -74,8 +74,8 @@ pub struct VolumeFs {
 }
 
 impl VolumeFs {
-    /// A client of the volume that `identity` means, whose servers are at `addresses`. Connects when it must. Clients
-    /// that stand for one server, as those of the cores of an NFS server, share `siblings`.
+    /// A client of the volume that `identity` names, whose servers are at `addresses`. It connects when it must. The
+    /// clients of one server's cores share `siblings`.
     pub fn new(
         runtime: Handle,
         provider: Rc<dyn Provider>,
@@ -159,10 +159,10 @@ impl VolumeFs {
         VolumeFs { patience, ..self }
     }
 
-    /// What the manager says of the volume, asked once.
+    /// Asks the manager once for its record of the volume.
     ///
     /// # Errors
-    /// It cannot be reached, or does not know us.
+    /// As [`Link::call`](crate::link::Link::call), or `Ended` if there is no connection to the manager.
     pub async fn volume(&self) -> Result<VolumeRecord, LinkError> {
         self.servers.ask_manager().await
     }
@@ -194,7 +194,7 @@ impl VolumeFs {
         if fsid != self.fsid {
             return Err(Status::Stale);
         }
-        // Made up, it could lead into a directory that its bearer may not search.
+        // Without the proof, a forged handle would open a file in a directory that its bearer may not search.
         if *handle == self.handle(id) {
             Ok(id)
         } else {
@@ -202,7 +202,7 @@ impl VolumeFs {
         }
     }
 
-    /// Asks the manager, again and again over lost answers: a change is done once.
+    /// Asks the manager, again after each lost reply: its reply cache makes sure that a change is done once.
     async fn ask(&self, caller: &Credentials, call: Call) -> Result<Message, Status> {
         if !call.is_change() {
             return self.ask_guarded(caller, call, None).await;
@@ -219,7 +219,7 @@ impl VolumeFs {
         call: Call,
         guard: Option<&ChangeGuard>,
     ) -> Result<Message, Status> {
-        // A request with a longer name could not even be read.
+        // The manager could not decode a request with a longer name.
         if call.names().any(|name| name.len() > NAME_MAX) {
             return Err(Status::Nametoolong);
         }
@@ -267,12 +267,15 @@ impl VolumeFs {
         }
     }
 
-    /// What comes after a failed attempt: another one, after a while, or the end.
+    /// Waits before the next attempt, or ends the operation.
+    ///
+    /// # Errors
+    /// The status of the operation, if the error is final or the deadline is over.
     async fn pause(&self, deadline: Instant, failed: &OperationError) -> Result<(), Status> {
         match self.last_error.note(self.now(), failed) {
             Status::Jukebox if self.now() < deadline => {}
             status => {
-                // What a server says clearly is for who asked to hear.
+                // A server's refusal is the caller's to report; other errors need a look at the servers.
                 if status == Status::Jukebox || !matches!(failed, OperationError::Refused(..)) {
                     tracing::warn!(error = %failed, "a server of the volume does not do what it is asked");
                 }
@@ -283,7 +286,7 @@ impl VolumeFs {
         Ok(())
     }
 
-    /// Asks the manager for something whose answer is files.
+    /// Asks the manager for something whose reply carries files.
     async fn find<const N: usize>(
         &self,
         caller: &Credentials,
@@ -319,7 +322,7 @@ impl VolumeFs {
         }
     }
 
-    /// What the manager grants in an answer.
+    /// Decodes the grant in a reply of the manager.
     fn granted_in<T: for<'a> Decode<'a>>(&self, answer: &Message) -> Result<T, Status> {
         from_bytes(answer.body()).map_err(|error| {
             self.last_error
@@ -354,7 +357,7 @@ impl VolumeFs {
         self.pause(deadline, failed).await
     }
 
-    /// Takes note of the servers' verifiers; what an operation with these answers is answered with.
+    /// Notes the servers' verifiers; gives the verifier of the operation with these replies.
     fn note_verifiers(&self, layout: &LayoutRecord, states: &States) -> Verifier {
         let said = states.iter().filter_map(|(index, state)| {
             let number = layout.servers.get(*index as usize)?;
@@ -382,7 +385,7 @@ impl VolumeFs {
         Some(attributes)
     }
 
-    /// Takes note of what a regular file is like.
+    /// Notes the attributes of a regular file.
     fn note_seen(&self, attributes: &Attributes) {
         if attributes.kind == FileKind::Regular {
             let mut seen = self.seen.borrow_mut();
@@ -394,7 +397,7 @@ impl VolumeFs {
     }
 }
 
-/// How long a file is, by what some of its objects say.
+/// The least size of a file, by the states of some of its objects.
 fn size_of(layout: &LayoutRecord, states: &States) -> u64 {
     let sizes = placements(layout).filter_map(|(_, placement)| {
         let mut said = states.iter();
@@ -404,7 +407,7 @@ fn size_of(layout: &LayoutRecord, states: &States) -> u64 {
     sizes.max().unwrap_or(0)
 }
 
-/// The files that an answer tells of.
+/// Decodes the files of a reply.
 fn found_in<const N: usize>(answer: &Message) -> Result<[Found; N], Status> {
     let found: Option<FoundFiles> = from_bytes(answer.body()).ok();
     let found = found.and_then(|found| found.files.try_into().ok());

@@ -1,8 +1,8 @@
-//! What a client knows of memory of I/O servers that it may read without asking, and whether it does.
+//! References: which objects of I/O servers a client may read without a call, and whether it does.
 //!
 //! A reference names an object on one connection, and is dropped with it. Which blocks of the object are in the
-//! server's memory is a guess: from READs that were answered, and from runs that the server told of. A wrong guess
-//! costs an exception and then the call that would have been made at once.
+//! server's memory is a guess, from READs that were answered and from runs that the server reported. A wrong guess
+//! costs an exception, and then the call that the client would have made at once.
 
 use super::file_system::bytes::ByteRange;
 use super::optimistic::{
@@ -23,7 +23,7 @@ use std::ops::Add;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Whether a client reads without asking where it may.
+/// Whether a client reads by references where it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Optimistic {
     /// Where the connection survives exceptions, and as long as it pays.
@@ -38,11 +38,11 @@ pub enum Optimistic {
 /// How a client uses memory of its own and of its servers for reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadOptions {
-    /// Whether it reads without asking.
+    /// Whether it reads by references.
     pub optimistic: Optimistic,
     /// Bytes for blocks that it has read and for references together; 0: no blocks, and some room for references.
     pub cache_len: u64,
-    /// For how long a block that was read may answer later reads. Until then a read may miss what others have written.
+    /// How long a block that was read may answer later reads. Until then a read may miss what others have written.
     pub cache_age: Duration,
 }
 
@@ -62,13 +62,13 @@ impl Default for ReadOptions {
 pub struct OptimisticCounters {
     /// Blocks and references.
     pub memory: ClientMemoryCounters,
-    /// What the policies did.
+    /// Decisions of the policies.
     pub policy: PolicyCounters,
     /// Reads that references answered.
     pub reads: u64,
     /// Reads that were refused, and then made by calls.
     pub refused: u64,
-    /// Of these, for a key that is not good any more.
+    /// Those of them whose key was not good any more.
     pub refused_keys: u64,
     /// Objects whose references are known.
     pub objects: u64,
@@ -101,24 +101,24 @@ pub(super) enum PrefetchReason {
     NewConnection,
 }
 
-/// What is known of an object.
+/// The reference to an object, and what the server has reported of it.
 struct Known {
     endpoint: EndpointId,
     reference: Reference,
-    /// What its server said is in memory.
+    /// Runs that are in memory, as its server reported.
     runs: Vec<ResidentRun>,
-    /// Runs were asked for.
+    /// Whether runs were asked for.
     is_asked: bool,
     /// It was known on an earlier connection, whose other objects were not asked for on this one.
     is_renewed: bool,
     /// It waits to be asked for on a new connection.
     is_queued: bool,
-    /// The server did not find it in memory: perhaps it has closed the file, and opens it with the next answer.
+    /// A read was refused as not resident: the server may have closed the file, and opens it with the next reply.
     is_doubtful: bool,
 }
 
 impl Known {
-    /// Whether its server said that it has all of an extent in memory.
+    /// Whether its server has reported that all of an extent is in memory.
     fn holds(&self, extent: &Extent) -> bool {
         let end = extent.offset + u64::from(extent.len);
         let holds = |run: &ResidentRun| {
@@ -128,14 +128,14 @@ impl Known {
     }
 }
 
-/// See the module.
+/// The references of a client, and its policies for using them.
 pub(super) struct References {
     runtime: Handle,
     options: ReadOptions,
     objects: RefCell<HashMap<ObjectName, Known>>,
     memory: RefCell<ClientMemory<Box<[u8]>>>,
     policies: RefCell<AdaptivePolicies>,
-    /// Registered memory that nobody uses, [`OPTIMISTIC_LEN_MAX`] bytes each.
+    /// Registered memory that no read uses, [`OPTIMISTIC_LEN_MAX`] bytes each.
     sinks: RefCell<Vec<Region>>,
     has_said: Cell<bool>,
     reads: Cell<u64>,
@@ -143,7 +143,7 @@ pub(super) struct References {
     refused_keys: Cell<u64>,
 }
 
-/// What is to be read of one object.
+/// The part of a read that lies in one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
     /// Which of the file's servers, and its number in the volume.
@@ -160,7 +160,7 @@ fn add(counter: &Cell<u64>) {
     counter.set(counter.get() + 1);
 }
 
-/// Reads after which the balance between data and references hears what calls and reads take.
+/// After so many reads the balance between data and references gets the durations of calls and reads.
 const COSTS_EVERY: u64 = 1024;
 
 /// Servers have numbers below 2^16.
@@ -217,7 +217,7 @@ impl References {
         }
     }
 
-    /// Registered memory for one read; `None` where there is none, or bytes in it cannot be looked at.
+    /// Registered memory for one read; `None` where there is none, or where its bytes cannot be read while registered.
     pub(super) fn take_sink(&self, link: Option<&Link>) -> Option<Region> {
         if let Some(sink) = self.sinks.borrow_mut().pop() {
             return Some(sink);
@@ -228,7 +228,7 @@ impl References {
         sink.software().is_some().then_some(sink)
     }
 
-    /// Nobody reads into it any more.
+    /// Takes a sink back, into which no read is under way any more.
     pub(super) fn give_sink(&self, sink: Region) {
         let mut sinks = self.sinks.borrow_mut();
         if sinks.len() < SINKS_MAX {
@@ -242,7 +242,7 @@ impl References {
             return false;
         }
         if !link.has_exceptions() {
-            self.say_that_all_is_asked_for();
+            self.log_that_calls_are_used();
             return false;
         }
         let objects = self.objects.borrow();
@@ -250,10 +250,10 @@ impl References {
         known.is_none_or(|known| known.is_doubtful || known.endpoint != link.endpoint().id())
     }
 
-    /// Says once that connections do not survive refused Reads: louder to who wants them.
-    fn say_that_all_is_asked_for(&self) {
+    /// Logs once that connections do not survive exceptions; as a warning if optimistic reads were asked for.
+    fn log_that_calls_are_used(&self) {
         const WHY: &str =
-            "reads are asked for: the connection to a server does not survive a refused Read";
+            "reads use calls: the connection to a server does not survive a refused Read";
         if self.has_said.replace(true) {
             return;
         }
@@ -263,7 +263,7 @@ impl References {
         }
     }
 
-    /// A server told a reference, and perhaps what is in its memory.
+    /// Notes a reference that a server has reported, and perhaps the runs that are in its memory.
     pub(super) fn note_reference(
         &self,
         name: ObjectName,
@@ -277,7 +277,8 @@ impl References {
             .server_hit_rate(short(server), cached.min(1000));
         let mut objects = self.objects.borrow_mut();
         if objects.len() >= REFERENCES_MAX && !objects.contains_key(&name) {
-            // Rare, and in no order: all are found again by their next READs.
+            // All of them, for one chosen by the map's order would differ from run to run of a seed. The next READ of
+            // each brings its reference again.
             objects.clear();
         }
         let endpoint = link.endpoint().id();
@@ -326,7 +327,7 @@ impl References {
         })
     }
 
-    /// Where to read an extent without asking, if its server is believed to have all of it in memory and it pays.
+    /// The reference for an extent, if its server is believed to have all of it in memory and reading it pays.
     pub(super) fn reference(
         &self,
         file: FileId,
@@ -357,7 +358,7 @@ impl References {
         is_on.then(|| known.reference.at(extent.offset))
     }
 
-    /// What became of an optimistic read that was posted at `since`.
+    /// Notes the outcome of an optimistic read that was posted at `since`.
     pub(super) fn note_outcome(
         &self,
         file: FileId,
@@ -401,7 +402,7 @@ impl References {
                     known.is_doubtful = true;
                 }
             }
-            // The object is shorter than the file was believed to be: the call will say.
+            // The object is shorter than the file was believed to be: the call finds the size.
             AccessError::Bounds => {}
             _ => {
                 add(&self.refused_keys);
@@ -410,7 +411,7 @@ impl References {
         }
     }
 
-    /// A READ by a call has brought an extent, which is in the server's memory now.
+    /// Notes that a call has read an extent, which is in the server's memory now.
     pub(super) fn note_call(&self, file: FileId, extent: &Extent, way: CallWay, took: Duration) {
         let mut policies = self.policies.borrow_mut();
         policies.of(short(extent.server), way).call_took(took);
@@ -472,8 +473,8 @@ impl References {
         }
     }
 
-    /// This client changes bytes of a file until what this returns is dropped: until then no block of them is kept, and
-    /// those that were are gone.
+    /// Drops the blocks of a range that this client is about to change, and once more when the guard is dropped. Blocks
+    /// that a read brings meanwhile may be from before the change.
     pub(super) fn changing(self: &Rc<Self>, file: FileId, bytes: std::ops::Range<u64>) -> Changing {
         self.changes(file, bytes.clone());
         Changing {
@@ -495,7 +496,7 @@ impl References {
     }
 }
 
-/// A change of a file that is under way.
+/// The guard of a change of a file.
 pub(super) struct Changing {
     references: Rc<References>,
     file: FileId,

@@ -1,10 +1,9 @@
-//! Attributes read out of the manager's memory without asking it (paper 003): what this client knows of where they are,
-//! and what came of using that.
+//! Attribute references: attributes that a client reads from the manager's memory without a call (paper 003).
 //!
-//! Answers of the manager tell of the slots that records are in. A slot may have another file's record by the time
-//! that it is read, or none: a record says whose it is, and the manager takes it away before anything that it says
-//! changes. So what is read is what GETATTR would have answered at that moment, and otherwise GETATTR is asked.
-//! Attributes are for everybody who may use the volume, by either way.
+//! Replies of the manager report the slots of attribute records. By the time of the read, a slot may have another
+//! file's record, or none. A record names its file, and the manager removes it before any of its content changes. So a
+//! record that is read equals the reply of a GETATTR at that moment; otherwise the client sends a GETATTR. Attributes
+//! are for every user of the volume, by either way.
 
 use super::VolumeFs;
 use crate::convert::attributes_in;
@@ -23,12 +22,12 @@ use gannet_wire::xdr::from_bytes;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-/// What asking for attributes without asking has come to.
+/// Counters of attribute references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AttributeCounters {
     /// Attributes that were read.
     pub hits: u64,
-    /// References that were good no more: the manager was asked instead.
+    /// References that were not good any more: the manager was asked instead.
     pub stale: u64,
     /// Records that were being written when they were read.
     pub torn: u64,
@@ -46,7 +45,7 @@ impl std::ops::Add for AttributeCounters {
     }
 }
 
-/// See the module.
+/// The attribute references of a client.
 pub(super) struct ReferencedAttributes {
     is_on: bool,
     table: RefCell<Option<Table>>,
@@ -56,16 +55,16 @@ pub(super) struct ReferencedAttributes {
 /// The manager's records, as one connection reaches them.
 struct Table {
     link: Link,
-    /// The manager's term that told of them.
+    /// The manager's term that reported them.
     term: u64,
     start: Reference,
     slots: Slots,
-    /// Places for records that nobody uses.
+    /// Memory for records that no read uses.
     sinks: Vec<Region>,
 }
 
-/// Which files' records are in which slots, as far as was heard: one file for each slot, so that what was heard last
-/// takes the place of what is certainly old. At most 55 bytes for each: a pair of 16 bytes and a byte in a hash table
+/// The slots of files' records, as reported: one file for each slot, so that the last report replaces one that is
+/// certainly old. At most 55 bytes for each: a pair of 16 bytes and a byte in a hash table
 /// that is 7/16 full or more, and a number in a vector that may have twice the length.
 #[derive(Default)]
 struct Slots {
@@ -99,7 +98,7 @@ impl Slots {
         }
     }
 
-    /// What was heard of a file turned out to be old, unless it is something else by now.
+    /// Forgets the slot of a file, which turned out to be old; unless another slot has been reported since.
     fn forget(&mut self, file: FileId, slot: u32) {
         if self.by_file.get(&file) == Some(&slot) {
             self.by_file.remove(&file);
@@ -119,7 +118,7 @@ struct Reading {
     sink: Region,
 }
 
-/// What became of reading a record.
+/// The outcome of reading a record.
 enum Seen {
     Whole(FileAttributes),
     Torn,
@@ -138,7 +137,7 @@ impl ReferencedAttributes {
         }
     }
 
-    /// Whether answers are to tell of records.
+    /// Whether replies should report records.
     pub(super) fn are_wanted(&self) -> bool {
         self.is_on
     }
@@ -149,8 +148,8 @@ impl ReferencedAttributes {
         self.counters.set(counters);
     }
 
-    /// Takes what an answer of the manager's tells of these files, on the connection of now. If it came by an earlier
-    /// one, no key of it is good on this one, and the first use shows that.
+    /// Notes the slots that a reply of the manager reports for these files, on the present connection. If the reply
+    /// came by an earlier one, its key is not good on this one, and the first use shows that.
     fn learn(
         &self,
         (link, term): (&Link, u64),
@@ -184,7 +183,7 @@ impl ReferencedAttributes {
         }
     }
 
-    /// How a file's record can be read, if it may have one.
+    /// Prepares to read a file's record, if it may have one.
     fn begin(&self, file: FileId) -> Option<Reading> {
         let mut known = self.table.borrow_mut();
         let table = known.as_mut().filter(|_| self.is_on)?;
@@ -205,7 +204,7 @@ impl ReferencedAttributes {
         })
     }
 
-    /// A file's attributes, if its record is where it was last heard to be.
+    /// A file's attributes, if its record is in the slot that was reported last.
     async fn read(&self, file: FileId) -> Option<FileAttributes> {
         let mut retries = TORN_RETRIES;
         loop {
@@ -219,7 +218,8 @@ impl ReferencedAttributes {
         }
     }
 
-    /// Draws the conclusions. A reading that is given up before leaves its place to the Read that is under way.
+    /// Notes the outcome. An abandoned reading never gets here: its sink stays with the Read that is under way, so no
+    /// other record is read into it.
     fn end(&self, file: FileId, reading: Reading, seen: Seen) -> Seen {
         self.count(|counters| match seen {
             Seen::Whole(_) => counters.hits += 1,
@@ -232,7 +232,7 @@ impl ReferencedAttributes {
         };
         match seen {
             Seen::Stale => table.slots.forget(file, reading.slot),
-            // Unless another answer has told of it since.
+            // Unless a later reply has reported another table since.
             Seen::Gone if table.is_at(&reading) => {
                 *known = None;
                 return seen;
@@ -247,20 +247,20 @@ impl ReferencedAttributes {
 }
 
 impl Table {
-    /// Whether a record was read in it, and not in one of before.
+    /// Whether a record was read in this table, and not in an earlier one.
     fn is_at(&self, reading: &Reading) -> bool {
         let slot = u64::from(reading.slot) * ATTRIBUTE_RECORD_LEN as u64;
         self.start.at(slot) == reading.source
     }
 }
 
-/// A place for one record, which our own Reads reach alone.
+/// Memory for one record, which only our own Reads reach.
 fn sink(link: &Link) -> Option<Region> {
     let memory = Backing::Buffer(Buffer::from_vec(vec![0; ATTRIBUTE_RECORD_LEN]));
     let endpoint = link.endpoint();
     let scope = Scope::Endpoint(endpoint.id());
     let region = endpoint.domain().register(memory, Access::Local, scope);
-    // Looked into while it stays registered.
+    // Its bytes are read while it stays registered, which only a provider in software allows.
     region.ok().filter(|region| region.software().is_some())
 }
 
@@ -278,7 +278,7 @@ impl Reading {
             Ok(Ok(())) => {}
             Ok(Err(_)) | Err(_) => return Seen::Gone,
         }
-        // As an answer would be thrown away: that manager may have been paused, and tell what was.
+        // A reply of that manager would not count either: it may have been paused, and its record may be old.
         if self.link.is_of_earlier_term(self.term) {
             return Seen::Gone;
         }
@@ -293,8 +293,8 @@ impl Reading {
 }
 
 impl VolumeFs {
-    /// The same, with attributes read out of the manager's memory where it has told of them, or always asked for. They
-    /// are read from the beginning.
+    /// The same, with attributes read by references where the manager has reported them, or always by calls. The
+    /// default is to read them.
     #[must_use]
     pub fn with_attribute_references(self, is_on: bool) -> VolumeFs {
         VolumeFs {
@@ -303,7 +303,7 @@ impl VolumeFs {
         }
     }
 
-    /// How often attributes were read without asking.
+    /// The counters of attribute references.
     pub fn attribute_counters(&self) -> AttributeCounters {
         self.referenced.counters.get()
     }
@@ -315,7 +315,7 @@ impl VolumeFs {
             self.note_seen(&attributes);
             return Ok(attributes);
         }
-        // Attributes are for everybody.
+        // Every caller may have them.
         let anyone = Credentials::new(0, 0, &[]);
         let [found] = self.get_attributes(&anyone, id).await?;
         self.all_attributes_of(&found)
@@ -334,7 +334,7 @@ impl VolumeFs {
         self.find_referenced(caller, call).await
     }
 
-    /// As [`VolumeFs::find`], of an answer that may tell of records.
+    /// As [`VolumeFs::find`], for a reply that may report records.
     pub(super) async fn find_referenced<const N: usize>(
         &self,
         caller: &Credentials,
@@ -351,7 +351,7 @@ impl VolumeFs {
         found.files.try_into().map_err(|_| Status::Serverfault)
     }
 
-    /// A page in an answer that may tell of records.
+    /// The page in a reply that may report records.
     pub(super) fn page_in(&self, answer: &Message) -> Result<Page, Status> {
         let page: Option<Referenced<Page>> = from_bytes(answer.body()).ok();
         let Referenced {

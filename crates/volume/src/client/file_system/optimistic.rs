@@ -1,11 +1,10 @@
-//! Reads that ask nobody: out of the client's own blocks, or by RDMA Reads of what I/O servers export (paper 003).
+//! Reads without a call: from the client's own blocks, or by RDMA Reads of what I/O servers export (paper 003).
 //!
-//! What a reader is guaranteed: without a cache of data, a read that begins after a write was acknowledged to anyone
-//! sees it, as one by a call does. A server takes the bytes from its page cache, where a WRITE puts them before it is
-//! answered. Bytes of a read are all of its server's file, so that the file is known to be so long; what is past the
-//! end is refused, and a call says how long the file is. A read over several servers is several reads, as it is by
-//! calls. With a cache of data, a read may miss writes of others that are younger than the cache's age; writes by this
-//! client are never missed.
+//! The guarantee to a reader: without a cache of data, a read that begins after a write was acknowledged to any client
+//! sees it, as a call does. A server takes the bytes from its page cache, where a WRITE puts them before its reply.
+//! Bytes past the end of an object are refused, and a call finds the size; so all bytes of a read are in the file. A
+//! read over several servers is several reads, as it is by calls. With a cache of data, a read may miss writes of
+//! others that are younger than the cache's age. It never misses writes of this client.
 
 use super::VolumeFs;
 use super::bytes::ByteRange;
@@ -29,7 +28,7 @@ struct Known {
 }
 
 impl VolumeFs {
-    /// What optimistic reads have come to.
+    /// The counters of optimistic reads.
     pub fn optimistic_counters(&self) -> OptimisticCounters {
         self.references.counters()
     }
@@ -69,7 +68,7 @@ impl VolumeFs {
         Ok(whole)
     }
 
-    /// Where all bytes of a range are, if that is known and worth it.
+    /// The references for all bytes of a range, if they are known and reading pays.
     async fn known(
         &self,
         lease: &Lease,
@@ -103,8 +102,8 @@ impl VolumeFs {
         buffer: &mut Buffer,
     ) -> Result<bool, Status> {
         let len: u32 = known.iter().map(|it| it.extent.len).sum();
-        // Memory that is registered already needs no copy. Other memory is not registered for this: where that fails it
-        // would be gone, and a call of this length needs none.
+        // Memory that is registered already needs no copy. Other memory is not registered for this: a failed
+        // registration would lose it, and a call of this length needs none.
         if !self.mover.cache().is_registered(buffer) {
             let Some(sink) = self.references.take_sink(known.first().map(|it| &it.link)) else {
                 return Ok(false);
@@ -175,7 +174,7 @@ impl VolumeFs {
         since: Instant,
         read: Result<Result<(), AccessError>, LinkError>,
     ) -> bool {
-        // The connection ended: the call makes another.
+        // The connection has ended: the call makes another.
         let Ok(outcome) = read else {
             return false;
         };
@@ -185,8 +184,8 @@ impl VolumeFs {
         outcome.is_ok()
     }
 
-    /// A range was read by a call that took so long: takes note of what is in servers' memory now, and asks for more
-    /// where that is due.
+    /// Notes that a call that began at `since` has read a range: it is in the servers' memory now. Asks for more where
+    /// that is due.
     pub(super) fn note_call_read(
         &self,
         lease: &Lease,
@@ -211,7 +210,7 @@ impl VolumeFs {
     }
 }
 
-/// Copies what a sink holds to where the caller wants it.
+/// Copies the bytes of a sink to the caller's buffer.
 fn copy_out(sink: &Region, buffer: &mut Buffer, len: usize) -> bool {
     let bytes = sink.software().and_then(|sink| sink.bytes(0, len));
     match (bytes, buffer.get_mut(..len)) {
@@ -223,7 +222,7 @@ fn copy_out(sink: &Region, buffer: &mut Buffer, len: usize) -> bool {
     }
 }
 
-/// How a call would bring so many bytes.
+/// The way by which a call would read so many bytes.
 fn way_of(len: u32) -> CallWay {
     if len as usize <= INLINE_DATA_MAX {
         CallWay::Inline
