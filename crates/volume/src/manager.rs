@@ -1,7 +1,7 @@
 //! The manager: names, attributes, layouts, capabilities. It never sees data.
 //!
-//! Questions are answered from a snapshot of the store. Changes queue up and share transactions: whatever came while
-//! one was being made durable goes into the next. A change that needs the I/O servers
+//! Questions are answered from a snapshot of the store. Changes queue up and share transactions: those that came while
+//! one was being made durable go into the next (group commit). A change that needs the I/O servers
 //! leaves an intent, which runs before the change is answered (truncation) or afterwards (removal), and again after a
 //! restart.
 
@@ -21,7 +21,7 @@ mod watched;
 use crate::limits::{ATTRIBUTE_RECORDS_MAX, CAPABILITY_AGE, CLOCK_SKEW_MAX};
 use crate::link::{Answer, Handler, Link, Message};
 use crate::secret::ServerKeys;
-use appends::Appends;
+use appends::{Append, Appends};
 use change::{Task, Work};
 use gannet_meta::namespace::{self, Failure, Outcome};
 use gannet_meta::{self as meta, MetaStore, View, gives_privileges};
@@ -49,12 +49,12 @@ pub use records::RecordStats;
 pub use registry::{ClaimError, Registration, Registry};
 pub use term::TermError;
 
-/// See the module.
+/// The manager of a volume, on one core.
 pub struct Manager {
     runtime: Handle,
     store: Arc<dyn MetaStore>,
     keys: ServerKeys,
-    /// Stripes of files for which nobody chose others.
+    /// Stripes of files whose directories and creators chose none.
     stripes: Stripes,
     servers: Rc<dyn IoServers>,
     office: Rc<Office>,
@@ -64,7 +64,7 @@ pub struct Manager {
     appends: RefCell<Appends>,
     locks: Locks,
     intents: Intents,
-    /// I/O servers that were never served, as far as the store knows.
+    /// I/O servers that have never claimed a disk, by the store.
     new_servers: RefCell<BTreeSet<u32>>,
     changes: RefCell<VecDeque<change::Change>>,
     group_commit: RefCell<GroupCommit>,
@@ -72,15 +72,15 @@ pub struct Manager {
     group_complete: Notify,
     committing: Cell<bool>,
     checkpointing: Cell<bool>,
-    /// First server of the next file.
+    /// The first server of the next file: files go round over the servers.
     turn: Cell<u32>,
 }
 
 impl Manager {
-    /// A manager of the volume in `store`, which is made ready if it is new. It answers while [`Manager::rule`] runs.
+    /// A manager of the volume in `store`, which is formatted if it is new. It answers while [`Manager::rule`] runs.
     ///
     /// # Errors
-    /// The store fails, or is damaged.
+    /// `Failure::Store`: the store fails. `Failure::Damaged`: a value of it cannot be decoded.
     pub fn open(
         runtime: Handle,
         store: Arc<dyn MetaStore>,
@@ -149,7 +149,7 @@ impl Manager {
         look(&*self.store, see).map_err(status)
     }
 
-    /// Has `work` done with the store on the blocking pool, where it takes long.
+    /// Runs `work` with the store on the blocking pool: on this core it would hold up all requests.
     async fn beside<T: Send + 'static>(
         &self,
         work: impl FnOnce(&dyn MetaStore) -> Outcome<T> + Send + 'static,
@@ -185,13 +185,7 @@ impl Manager {
             Call::Access { file: id, wanted } => {
                 body = self.access(&caller, (id, wanted)).await?;
             }
-            Call::Readlink { file: id } => {
-                let inode = self.look(|view| namespace::inode(view, id))?;
-                if inode.kind() != FileKind::Symlink {
-                    return Err(Status::Inval);
-                }
-                body = found_body(vec![self.found(id, inode).await?]);
-            }
+            Call::Readlink { file } => body = self.read_link(file).await?,
             Call::Readdirplus {
                 directory,
                 cookie,
@@ -211,7 +205,8 @@ impl Manager {
                 at_least,
                 len,
             } => {
-                body = to_bytes(&self.append(&caller, file, (number, at_least, len)).await?);
+                let append = Append { file, number, len };
+                body = to_bytes(&self.append(&caller, append, at_least).await?);
             }
             Call::GiveBack { file, number } => self.sizes.give_back(file, number),
             Call::Files { from } => body = self.files(from).await?,
@@ -230,7 +225,16 @@ impl Manager {
         Ok(body)
     }
 
-    /// Which of these rights a caller has, and the file.
+    /// A symbolic link, with its text.
+    async fn read_link(&self, id: FileId) -> Result<Vec<u8>, Status> {
+        let inode = self.look(|view| namespace::inode(view, id))?;
+        if inode.kind() != FileKind::Symlink {
+            return Err(Status::Inval);
+        }
+        Ok(found_body(vec![self.found(id, inode).await?]))
+    }
+
+    /// The rights of these that a caller has, and the file.
     async fn access(
         &self,
         caller: &Caller,
@@ -243,7 +247,7 @@ impl Manager {
         Ok(to_bytes(&AccessAnswer { granted, found }))
     }
 
-    /// What a name stands for, and the directory that it is in.
+    /// The file that a name stands for, and the directory of the name.
     async fn look_up(&self, caller: &Caller, entry: &Entry) -> Result<FoundFiles, Status> {
         let (directory, name) = (entry.directory, &entry.name);
         let looked = self.look(|view| {
@@ -257,7 +261,7 @@ impl Manager {
         Ok(FoundFiles { files })
     }
 
-    /// Does a change; the files that its answer tells of.
+    /// Does a change; gives the files of its reply.
     async fn perform_change(
         self: &Rc<Self>,
         caller: Caller,
@@ -279,7 +283,7 @@ impl Manager {
         Ok(all)
     }
 
-    /// A file with all that is known of it.
+    /// A file with its state, which its objects have.
     ///
     /// # Errors
     /// `Jukebox`: one of its I/O servers is away.
@@ -291,7 +295,7 @@ impl Manager {
         Ok(Found { id, inode, state })
     }
 
-    /// A file with as much as is known of it.
+    /// A file, without its state if an I/O server is away.
     async fn found_or_not(&self, id: FileId, inode: Inode) -> Found {
         match self.found(id, inode.clone()).await {
             Ok(found) => found,
@@ -303,7 +307,7 @@ impl Manager {
         }
     }
 
-    /// The last write that a file's objects tell of, for a change that sets the modification time.
+    /// The last write of a file by its objects, for a change that sets the modification time.
     async fn last_write(&self, change: &Call) -> Result<Timestamp, Status> {
         let Call::Setattr {
             file: id,
@@ -313,7 +317,7 @@ impl Manager {
         else {
             return Ok(Timestamp::default());
         };
-        // A cut comes after all writes that the objects tell of now: the client sets the time again afterwards.
+        // A truncation is later than all writes that the objects report now: the client sets the time again afterwards.
         if !matches!(change.modify_time, SetTimestamp::To(_)) || change.size.is_some() {
             return Ok(Timestamp::default());
         }
@@ -338,8 +342,8 @@ impl Manager {
         Ok(page)
     }
 
-    /// A capability for as much of `rights` as was asked for, if the caller has all of them. Before somebody may write,
-    /// a file durably loses the set-user-ID and set-group-ID bits that a write takes: I/O servers know no modes.
+    /// A capability for `rights`, if the caller has all of them. Before a grant to write, the file durably loses its
+    /// set-user-ID and set-group-ID bits, as after a write: I/O servers know no modes, so they cannot clear them.
     async fn grant(
         self: &Rc<Self>,
         caller: &Caller,
@@ -357,8 +361,8 @@ impl Manager {
             };
             self.change(work, None).await?;
             layout = self.may_use(caller, id, rights)?;
-            // Somebody may have set them again. From here on nothing is waited for: a change of the mode that comes
-            // later sees the grant.
+            // Another change may have set the bits again. From here to the grant there is no `await`: a later change of
+            // the mode sees the grant, and is refused.
             if self.look(is_privileged)? {
                 return Err(Status::Jukebox);
             }
@@ -380,8 +384,8 @@ impl Manager {
         })
     }
 
-    /// Refuses for now to give a file set-user-ID or set-group-ID bits that somebody else may still write by a grant of
-    /// before: what he writes would run with the rights of its owner. Grants end, or are given back, in seconds.
+    /// Refuses set-user-ID and set-group-ID bits for now, while another user has a grant to write the file: a program
+    /// written by that grant would run with the rights of the owner. Grants end, or go back, in seconds.
     fn check_grants_of_others(&self, caller: &Caller, change: &Call) -> Result<(), Status> {
         match change {
             Call::Setattr {
@@ -395,8 +399,8 @@ impl Manager {
         }
     }
 
-    /// The layout of a file that the caller may use so. Owners may always read and write: a file may have been opened
-    /// before its mode changed (RFC 1813 section 4.4).
+    /// The layout of a file, if the caller has these rights. Owners may always read and write: a file may have been
+    /// opened before its mode changed (RFC 1813 section 4.4).
     fn may_use(&self, caller: &Caller, id: FileId, rights: u32) -> Result<LayoutRecord, Status> {
         let reads = AccessMask::READ | AccessMask::EXECUTE;
         let wanted = AccessMask(reads | AccessMask::MODIFY);
@@ -422,26 +426,28 @@ impl Manager {
         }
     }
 
-    /// A grant to write a file, and where in it bytes go that are appended: at `at_least` or behind.
+    /// A grant to write a file, and the offset of `len` bytes that are appended: `at_least` or higher.
     async fn append(
         self: &Rc<Self>,
         caller: &Caller,
-        id: FileId,
-        (number, at_least, len): (u64, u64, u32),
+        append: Append,
+        at_least: u64,
     ) -> Result<Appending, Status> {
+        let id = append.file;
         let granted = self.grant(caller, id, Capability::WRITE).await?;
         let state = self.sizes.of(id, &granted.layout, &self.intents).await?;
-        // It may have been cut while its servers were asked.
+        // Checked again after the `await`: the file may have been cut while its servers were asked, and the offset
+        // would leave a hole.
         if self.sizes.is_to_be_cut(id) || self.intents.cuts_to(id).is_some() {
             return Err(Status::Jukebox);
         }
         let size = state.size.max(at_least);
         let mut appends = self.appends.borrow_mut();
-        let offset = appends.place((id, size), (number, len), self.runtime.now())?;
+        let offset = appends.place(append, size, self.runtime.now())?;
         Ok(Appending { granted, offset })
     }
 
-    /// Takes turns for so many files; the first of them.
+    /// Takes the first servers of so many new files; gives the first of them.
     fn take_turns(&self, count: usize) -> u32 {
         let turn = self.turn.get();
         self.turn.set(turn.wrapping_add(count as u32));
@@ -479,7 +485,8 @@ impl Manager {
             return Box::pin(async move { Answer::of(self.hear_of_locks(&link, &request).await) });
         }
         let call = Call::from_body(operation, request.body());
-        // Known before whoever asked can give it up and go on.
+        // Noted before the first `await`: otherwise a caller that gives the truncation up could get a new grant first,
+        // and the truncation would cut what it writes.
         let cut = match &call {
             Ok((
                 caller,
@@ -497,7 +504,7 @@ impl Manager {
         };
         Box::pin(async move {
             let done = match call {
-                // System calls mean nobody by it, and what it made could be given to nobody else.
+                // -1 means "no change" to chown(2), so a file of this user could not be given to another.
                 Ok((caller, ..)) if [caller.uid, caller.gid].contains(&u32::MAX) => {
                     Err(Status::Acces)
                 }
@@ -509,13 +516,13 @@ impl Manager {
     }
 }
 
-/// Bytes that what is known of a file beside its inode adds to an entry.
+/// Bytes that the state of a file adds to an entry.
 const STATE_LEN: usize = 4 + 8 + 8 + 12 + 8;
 
-/// Bytes of an optional value that is not there.
+/// Bytes of an optional value that is absent.
 const OPTION_LEN: usize = 4;
 
-/// A page, with room for what its names stand for and for references if that is wanted; and the inodes for it.
+/// A page of a directory, with room for files and references if they are wanted, and the inodes of its entries.
 fn list(
     view: &dyn View,
     caller: &Caller,
@@ -574,18 +581,18 @@ fn list(
     }
 }
 
-/// The files of an answer, in its order.
+/// The files of a reply, in its order.
 fn files_of(found: &FoundFiles) -> Vec<&Found> {
     found.files.iter().collect()
 }
 
-/// A directory, and what is told of the names in it.
+/// The files of a page: the directory, and those of its entries.
 fn files_in(page: &Page) -> Vec<&Found> {
-    let told = page.entries.iter().filter_map(|entry| entry.found.as_ref());
-    std::iter::once(&page.directory).chain(told).collect()
+    let found = page.entries.iter().filter_map(|entry| entry.found.as_ref());
+    std::iter::once(&page.directory).chain(found).collect()
 }
 
-/// The body of an answer that is files.
+/// The body of a reply that is files.
 fn found_body(files: Vec<Found>) -> Vec<u8> {
     to_bytes(&FoundFiles { files })
 }
@@ -594,14 +601,14 @@ fn now(runtime: &Handle) -> Timestamp {
     Timestamp::since_epoch(runtime.wall_clock())
 }
 
-/// What `see` finds out of a moment of the store.
+/// The result of `see` over one snapshot of the store.
 fn look<T>(store: &dyn MetaStore, mut see: impl FnMut(&dyn View) -> Outcome<T>) -> Outcome<T> {
     let mut outcome = Err(Status::Serverfault.into());
     let read = store.read(&mut |view| outcome = see(view));
     read.map_err(Failure::from).and(outcome)
 }
 
-/// What the caller hears; what the administrator should hear is logged.
+/// The status for the caller; what an administrator must act on is logged.
 fn status(failure: Failure) -> Status {
     match failure {
         Failure::Status(status) => status,

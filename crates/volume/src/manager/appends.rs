@@ -1,15 +1,23 @@
-//! Where appended bytes go: two that append at once never get the same bytes of a file.
+//! Places of appended bytes: two appends at once never get the same bytes of a file.
 //!
-//! A file is as long as its objects say, and bytes that were given a place may not be written yet. So the next place
-//! begins behind both. What is known here is good for as long as somebody may write by a grant of this manager: after
-//! that the bytes are in the objects, or will never be. Places given by an earlier manager are refused by the I/O
-//! servers together with its capabilities.
+//! A place that was given may not be written yet, so the objects do not show it. The next place begins after the
+//! objects' size and after all given places. A place counts while its grant lasts: after that its bytes are in the
+//! objects, or never will be. The I/O servers refuse places of an earlier manager together with its capabilities.
 
 use crate::limits::{APPENDED_FILES_MAX, APPENDS_REMEMBERED, GRANT_AGE};
 use gannet_meta::limits::FILE_SIZE_MAX;
 use gannet_runtime::Instant;
 use gannet_wire::volume::{FileId, Status};
 use std::collections::{BTreeMap, VecDeque};
+
+/// A request to append.
+pub(super) struct Append {
+    pub(super) file: FileId,
+    /// The client's number of the request.
+    pub(super) number: u64,
+    /// Bytes.
+    pub(super) len: u32,
+}
 
 /// Places that were given and may not be written yet.
 #[derive(Default)]
@@ -22,21 +30,17 @@ struct Places {
     end: u64,
     /// When the last of them was given.
     last: Instant,
-    /// By the client's number of the request, so that one that comes again gets the same.
+    /// Places by the client's number of the request: a request that is repeated gets the same one.
     given: VecDeque<(u64, u64)>,
 }
 
 impl Appends {
-    /// The first of `len` bytes for the request `number`, in a file that is `size` bytes long by now.
+    /// The place for an append to a file of `size` bytes: the offset of its first byte.
     ///
     /// # Errors
     /// `Fbig`: the file would be too long. `Jukebox`: too many files are appended to.
-    pub(super) fn place(
-        &mut self,
-        (file, size): (FileId, u64),
-        (number, len): (u64, u32),
-        now: Instant,
-    ) -> Result<u64, Status> {
+    pub(super) fn place(&mut self, append: Append, size: u64, now: Instant) -> Result<u64, Status> {
+        let Append { file, number, len } = append;
         if self.files.len() >= APPENDED_FILES_MAX && !self.files.contains_key(&file) {
             self.files.retain(|_, places| now < places.last + GRANT_AGE);
             if self.files.len() >= APPENDED_FILES_MAX {
@@ -68,7 +72,7 @@ impl Appends {
         Ok(start)
     }
 
-    /// The file is cut: the next place begins where it ends then.
+    /// Forgets the places of a file that is cut: the next one begins at its new end.
     pub(super) fn forget(&mut self, file: FileId) {
         self.files.remove(&file);
     }
@@ -81,11 +85,19 @@ mod tests {
 
     const FILE: FileId = FileId(7);
 
+    fn append(number: u64, len: u32) -> Append {
+        Append {
+            file: FILE,
+            number,
+            len,
+        }
+    }
+
     #[test]
     fn places_lie_behind_each_other_before_anything_is_written() {
         let mut appends = Appends::default();
         let mut place =
-            |size, number, len| appends.place((FILE, size), (number, len), Instant::START);
+            |size, number, len| appends.place(append(number, len), size, Instant::START);
         assert_eq!(place(100, 1, 10), Ok(100));
         assert_eq!(place(100, 2, 5), Ok(110));
         assert_eq!(place(110, 3, 1), Ok(115), "only the first was written");
@@ -95,29 +107,29 @@ mod tests {
     #[test]
     fn a_request_that_comes_again_has_the_same_place() {
         let mut appends = Appends::default();
-        let mut place = |number| appends.place((FILE, 0), (number, 10), Instant::START);
+        let mut place = |number| appends.place(append(number, 10), 0, Instant::START);
         assert_eq!(place(1), Ok(0));
         assert_eq!(place(2), Ok(10));
         assert_eq!(place(1), Ok(0));
     }
 
     #[test]
-    fn a_cut_file_and_one_that_nobody_can_write_any_more_begin_with_their_size() {
+    fn a_cut_file_and_one_without_grants_begin_with_their_size() {
         let mut appends = Appends::default();
         let start = Instant::START;
-        assert_eq!(appends.place((FILE, 0), (1, 10), start), Ok(0));
+        assert_eq!(appends.place(append(1, 10), 0, start), Ok(0));
         appends.forget(FILE);
-        assert_eq!(appends.place((FILE, 0), (2, 10), start), Ok(0));
+        assert_eq!(appends.place(append(2, 10), 0, start), Ok(0));
         let later = start + GRANT_AGE;
-        assert_eq!(appends.place((FILE, 3), (3, 10), later), Ok(3));
+        assert_eq!(appends.place(append(3, 10), 3, later), Ok(3));
         let soon = later + (GRANT_AGE - Duration::from_nanos(1));
-        assert_eq!(appends.place((FILE, 3), (4, 10), soon), Ok(13));
+        assert_eq!(appends.place(append(4, 10), 3, soon), Ok(13));
     }
 
     #[test]
     fn a_file_that_would_be_too_long_is_refused() {
         let mut appends = Appends::default();
-        let mut place = |size| appends.place((FILE, size), (size, 10), Instant::START);
+        let mut place = |size| appends.place(append(size, 10), size, Instant::START);
         assert_eq!(place(FILE_SIZE_MAX - 10), Ok(FILE_SIZE_MAX - 10));
         assert_eq!(place(FILE_SIZE_MAX - 9), Err(Status::Fbig));
     }

@@ -1,4 +1,4 @@
-//! I/O servers that find nothing in their folders, and those that have one.
+//! Claims and registrations of I/O servers: an empty folder may be a disk that is not mounted.
 
 use super::{Manager, look};
 use crate::link::{Link, Message};
@@ -7,7 +7,10 @@ use gannet_wire::volume::{ClaimRecord, Operation, RegisterRecord, Role, Status};
 use gannet_wire::xdr::from_bytes;
 
 impl Manager {
-    /// What an I/O server says of its folder: that it is empty, or by registering that it has one.
+    /// Answers a Claim of an empty folder, or a Register, which shows that the server has one.
+    ///
+    /// # Errors
+    /// `Perm`: the peer is no I/O server. Others: see the operation.
     pub(super) async fn hear_of_folder(
         &self,
         link: &Link,

@@ -1,8 +1,8 @@
-//! How long files are: what their objects say, asked for in batches, and known for as long as nobody may write.
+//! Sizes of files: those of their objects, asked for in batches, and cached while there is no grant to write.
 //!
-//! A client writes by a grant that has ended by itself after [`GRANT_AGE`], or ends when the client gives it back; a
-//! write counts as completed only while its grant lasts. So what the objects of a file without grants say holds until
-//! there is a grant again, and is remembered. Files that somebody may write are asked for each time.
+//! A grant to write ends after [`GRANT_AGE`], or when the client gives it back. A write counts as completed only within
+//! its grant. So the objects' sizes of a file without grants hold until the next grant, and are cached. Of files with a
+//! grant, the objects are asked each time.
 
 use super::intents::{Intents, IoServers};
 use super::records::Records;
@@ -24,27 +24,27 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use tokio::sync::oneshot;
 
-/// See the module.
+/// The sizes and the grants of a manager.
 pub(super) struct Sizes {
     runtime: Handle,
     servers: Rc<dyn IoServers>,
     known: RefCell<BTreeMap<FileId, Known>>,
-    /// Hear of whatever is known no more.
+    /// Attribute records, which go whenever a size is not known any more.
     records: Rc<Records>,
     /// Questions under way, by file.
     asking: RefCell<BTreeMap<FileId, Vec<Rc<Asking>>>>,
     grants: RefCell<Grants>,
-    /// Files that somebody has asked to cut, and how many times.
+    /// Files with truncations that were requested, and how many.
     to_be_cut: RefCell<BTreeMap<FileId, usize>>,
     queues: RefCell<BTreeMap<u32, Queue>>,
 }
 
-/// What may have happened to a file since its objects were asked.
+/// What has happened to a file since a question to its objects began.
 struct Asking {
-    /// Nothing: what they say may be remembered.
+    /// Nothing has: the answer may be cached.
     is_steady: Cell<bool>,
-    /// To what it was cut, or is being cut; the first of several times. The object in which it ends then may be one
-    /// that has to grow to that, and be the last to do so: without this, a file would be seen shorter than it ever was.
+    /// The size to which it was cut, or is being cut; the first of several. The object at the new end may have to grow,
+    /// and may be the last to change: without this, the file would seem shorter than it ever was.
     cut_to: Cell<Option<u64>>,
 }
 
@@ -53,19 +53,19 @@ struct Known {
     since: Instant,
 }
 
-/// Who may write, until when.
+/// The grants to write.
 struct Grants {
     files: BTreeMap<FileId, Vec<Grant>>,
     last: u64,
-    /// When so many files have grants, those that are over are looked for.
+    /// At so many files with grants, those that are over are removed.
     sweep_at: usize,
-    /// Until then there may be grants of an earlier manager, for files with numbers below this.
+    /// Until this time there may be grants of an earlier manager, for files with numbers below this one.
     earlier: (Instant, FileId),
-    /// Until then there may be grants that are not in the list, for it was full.
+    /// Until this time there may be grants that are not in `files`, which was full.
     others_until: Instant,
 }
 
-/// A right to write a file.
+/// A grant to write a file.
 struct Grant {
     number: u64,
     until: Instant,
@@ -73,14 +73,14 @@ struct Grant {
     uid: u32,
 }
 
-/// What is asked of one I/O server.
+/// The questions to one I/O server.
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<(FileId, oneshot::Sender<Result<ObjectState, Status>>)>,
-    /// When so many wait, those that nobody waits for any more are dropped.
+    /// At so many questions, those that were abandoned are dropped.
     prune_at: usize,
     under_way: usize,
-    /// It was waited for in vain, and has not answered since.
+    /// Its last deadline passed, and it has not answered since.
     is_silent: bool,
     /// The connection that was used last, and since when.
     link: Option<(Link, Instant)>,
@@ -118,13 +118,13 @@ impl Sizes {
         grants.earlier.0 = self.runtime.now() + GRANT_AGE;
     }
 
-    /// Nothing that is known of sizes holds any more.
+    /// Forgets all sizes: they may not hold any more.
     pub(super) fn forget_all(&self) {
         self.known.borrow_mut().clear();
         self.records.remove_all();
     }
 
-    /// Lets a user of a client write a file, for less than [`GRANT_AGE`]; the number of the grant.
+    /// Grants a user the right to write a file, for less than [`GRANT_AGE`]; gives the number of the grant.
     pub(super) fn grant(&self, file: FileId, uid: u32) -> u64 {
         self.changes(file);
         let now = self.runtime.now();
@@ -148,7 +148,7 @@ impl Sizes {
         number
     }
 
-    /// A client will not write by this grant any more.
+    /// Ends a grant: its client will not write by it any more.
     pub(super) fn give_back(&self, file: FileId, number: u64) {
         let mut grants = self.grants.borrow_mut();
         if let Some(list) = grants.files.get_mut(&file) {
@@ -159,7 +159,7 @@ impl Sizes {
         }
     }
 
-    /// Whether somebody may write a file.
+    /// Whether there is a grant to write a file.
     fn is_writable(&self, file: FileId) -> bool {
         let now = self.runtime.now();
         let grants = self.grants.borrow();
@@ -171,8 +171,7 @@ impl Sizes {
             || listed.is_some_and(|list| list.iter().any(|grant| now < grant.until))
     }
 
-    /// Whether somebody other than this user and root has a grant to write a file. Those of an earlier manager are not
-    /// known.
+    /// Whether a user other than this one and root has a grant to write a file, by the grants of this manager.
     pub(super) fn is_writable_by_others(&self, file: FileId, uid: u32) -> bool {
         let now = self.runtime.now();
         let is_others = |grant: &Grant| now < grant.until && ![0, uid].contains(&grant.uid);
@@ -181,7 +180,8 @@ impl Sizes {
         listed.is_some_and(|list| list.iter().any(is_others))
     }
 
-    /// The objects of a file may change from now on: what is known of them, or is just being asked, will not hold.
+    /// The objects of a file may change from now on: the cached size does not hold, nor will the answers to questions
+    /// under way. Called before the grant or truncation leaves the manager: later, a stale size could be cached.
     pub(super) fn changes(&self, file: FileId) {
         self.known.borrow_mut().remove(&file);
         self.records.remove(file);
@@ -190,14 +190,14 @@ impl Sizes {
         }
     }
 
-    /// Somebody asks to cut a file: nobody may write to it until what comes back is dropped.
+    /// A truncation was requested: no grant to write the file is given until the result is dropped.
     pub(super) fn to_be_cut(self: &Rc<Self>, file: FileId) -> ToBeCut {
         *self.to_be_cut.borrow_mut().entry(file).or_default() += 1;
         let sizes = Rc::clone(self);
         ToBeCut { sizes, file }
     }
 
-    /// Whether somebody has asked for that.
+    /// Whether a truncation was requested and is not done.
     pub(super) fn is_to_be_cut(&self, file: FileId) -> bool {
         self.to_be_cut.borrow().contains_key(&file)
     }
@@ -221,7 +221,7 @@ impl Sizes {
             known.clear();
         }
         known.insert(file, Known { state, since });
-        // It says what was known before.
+        // The attribute record has the size from before.
         self.records.remove(file);
     }
 
@@ -229,7 +229,7 @@ impl Sizes {
         self.known_until(file, layout).map(|(state, _)| state)
     }
 
-    /// What is known of a file that nobody may write, and until when that is believed.
+    /// The cached state of a file, and until when it holds.
     pub(super) fn known_until(
         &self,
         file: FileId,
@@ -237,7 +237,8 @@ impl Sizes {
     ) -> Option<(FileState, Instant)> {
         let known = self.known.borrow();
         let Known { state, since } = known.get(&file)?;
-        // A server that restarted may have lost what was not durable.
+        // A server that restarted may have lost data that were not durable, and with them the end of the file. So the
+        // state holds only on the connections that it came by.
         let queues = self.queues.borrow();
         let holds = layout.servers.iter().all(|number| {
             let link = queues.get(number).and_then(|queue| queue.link.as_ref());
@@ -247,10 +248,10 @@ impl Sizes {
         (holds && self.runtime.now() < until).then_some((*state, until))
     }
 
-    /// What the objects of a file say.
+    /// The state of a file, by its objects or from the cache.
     ///
     /// # Errors
-    /// `Jukebox` when one of its servers is away, and what a server has against the question.
+    /// `Jukebox` when one of its servers is away; otherwise the status of the server that refuses.
     pub(super) async fn of(
         self: &Rc<Self>,
         file: FileId,
@@ -261,7 +262,7 @@ impl Sizes {
             return Ok(state);
         }
         let question = Question::begin(self, file, intents.cuts_to(file));
-        // A server that is waited for only shortly, because another one is silent, is not silent for that.
+        // A server that is given little time, because another one is silent, does not count as silent for that.
         let (patience, is_long) = if self.has_silent(layout) {
             (SIZE_DEADLINE_OF_SILENT, false)
         } else {
@@ -278,7 +279,7 @@ impl Sizes {
                     }
                     Status::Jukebox
                 });
-                // Dropped without an answer when the server could not be asked.
+                // The sender is dropped without an answer when the server could not be asked.
                 match answer?.unwrap_or(Err(Status::Jukebox)) {
                     Ok(state) => Ok((placement, Some(state))),
                     Err(Status::Nxio) => Ok((placement, None)),
@@ -314,7 +315,7 @@ impl Sizes {
         layout.servers.iter().any(is_silent)
     }
 
-    /// Takes note of whether a server answers.
+    /// Notes whether a server answers.
     fn note_silence(&self, number: u32, is_silent: bool) {
         let mut queues = self.queues.borrow_mut();
         let queue = queues.entry(number).or_default();
@@ -367,7 +368,7 @@ impl Sizes {
                 Ok(states) => {
                     self.note_silence(number, false);
                     for ((_, sender), state) in batch.into_iter().zip(states) {
-                        // Who asked may be gone.
+                        // The question may have been abandoned.
                         let _ = sender.send(state);
                     }
                 }
@@ -392,7 +393,7 @@ impl Sizes {
         Ok(states.states.iter().map(StateAnswer::known).collect())
     }
 
-    /// Takes note of the connection to a server.
+    /// Notes the connection to a server.
     fn used(&self, number: u32, link: &Link) {
         let mut queues = self.queues.borrow_mut();
         let queue = queues.entry(number).or_default();
@@ -402,7 +403,7 @@ impl Sizes {
             let (link, records) = (link.clone(), Rc::clone(&self.records));
             let watching = async move {
                 link.ended().await;
-                // A server that restarts may have lost what was not durable.
+                // A server that restarts may have lost data that were not durable; the records have sizes from before.
                 records.remove_all();
             };
             self.runtime.spawn("attribute records", Box::pin(watching));
@@ -410,7 +411,7 @@ impl Sizes {
     }
 }
 
-/// A file is to be cut.
+/// The guard of a truncation that was requested.
 pub(super) struct ToBeCut {
     sizes: Rc<Sizes>,
     file: FileId,
@@ -453,7 +454,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Remembers the answer, if it still holds.
+    /// Caches the answer, if it still holds.
     fn answered(self, state: FileState) {
         if self.asking.is_steady.get() {
             self.sizes.remember(self.file, state, self.since);

@@ -1,10 +1,10 @@
-//! A value that tasks wait for. Those that wait are woken in the order in which they came, so that the simulator can
-//! repeat a run; tokio's `watch` wakes them in a random one.
+//! A value that tasks wait for. Tasks are woken in the order in which they began to wait, so that the simulator can
+//! repeat a run by its seed; tokio's `watch` wakes them in a random order.
 
 use std::cell::{Cell, Ref, RefCell};
 use tokio::sync::Notify;
 
-/// See the module.
+/// A value with a version, and the tasks that wait for it.
 pub(super) struct Watched<T> {
     value: RefCell<T>,
     version: Cell<u64>,
@@ -31,7 +31,7 @@ impl<T> Watched<T> {
         });
     }
 
-    /// Wakes those that wait if `change` says that it changed something.
+    /// Changes the value, and wakes all tasks if `change` returns true.
     pub(super) fn set_if(&self, change: impl FnOnce(&mut T) -> bool) {
         if change(&mut self.value.borrow_mut()) {
             self.version.set(self.version.get() + 1);
@@ -39,9 +39,10 @@ impl<T> Watched<T> {
         }
     }
 
-    /// Waits until the value is such.
+    /// Waits until the value satisfies `is_such`.
     pub(super) async fn wait_for(&self, mut is_such: impl FnMut(&T) -> bool) {
         loop {
+            // Registered before the look: a change between the two would otherwise be missed.
             let changed = self.changed.notified();
             if is_such(&self.value.borrow()) {
                 return;
@@ -50,12 +51,12 @@ impl<T> Watched<T> {
         }
     }
 
-    /// How often it was changed.
+    /// The number of changes so far.
     pub(super) fn version(&self) -> u64 {
         self.version.get()
     }
 
-    /// Waits until it is another version than `seen`.
+    /// Waits until the version is another than `seen`.
     pub(super) async fn changed_since(&self, seen: u64) {
         loop {
             let changed = self.changed.notified();
