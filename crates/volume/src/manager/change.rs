@@ -1,5 +1,6 @@
-//! Changes that share transactions.
+//! Changes: requests that write metadata, and how they share transactions.
 
+use super::group_commit::Ended;
 use super::sizes::ToBeCut;
 use super::{Manager, now, status};
 use crate::layout::place;
@@ -27,30 +28,30 @@ pub(super) struct Change {
     whose: Whose,
 }
 
-/// Who waits for a change.
+/// The caller that waits for a change.
 struct Whose {
     done: oneshot::Sender<Result<Done, Status>>,
     /// Dropped when the intents of the change are known.
     _cut: Option<ToBeCut>,
 }
 
-/// What is to be done, and all that it depends on.
+/// The work of a change, and all that it depends on.
 pub(super) struct Work {
     pub(super) caller: Caller,
     pub(super) task: Task,
-    /// The last write that the file's objects tell of, for a modification time that is to hold beyond it.
+    /// The last write by the file's objects: a modification time that is set must hold beyond it.
     pub(super) last_write: Timestamp,
 }
 
 /// What a change is.
 pub(super) enum Task {
-    /// A client asks for it, maybe more than once by the same slot and sequence.
+    /// A client's request, perhaps repeated with the same slot and sequence.
     Asked(SlotSequence, Call),
     /// The caller is about to write this file: it loses its set-user-ID and set-group-ID bits.
     DropPrivileges(FileId),
 }
 
-/// What the servers of a new file depend on.
+/// The inputs to the layout of a new file.
 #[derive(Clone)]
 struct Layouts {
     default: Stripes,
@@ -104,7 +105,8 @@ impl Manager {
             let (askers, work): (Vec<_>, Vec<_>) = (batch.into_iter())
                 .map(|change| (change.whose, change.work))
                 .unzip();
-            // Calls see a change as soon as it is committed, which is before it is heard of here.
+            // Before the transaction: calls see a change as soon as it is committed, and a record that outlives that
+            // would show a client older attributes than a call has.
             self.records.begin_changes(self.may_change(&work));
             let layouts = Layouts {
                 default: self.stripes.clone(),
@@ -149,17 +151,19 @@ impl Manager {
                     }
                 }
             }
-            let (lasted, waiting) = ((began, self.runtime.now()), self.changes.borrow().len());
-            self.group_commit
-                .borrow_mut()
-                .ends(lasted, (count, waiting));
+            self.group_commit.borrow_mut().ends(Ended {
+                began,
+                now: self.runtime.now(),
+                answered: count,
+                waiting: self.changes.borrow().len(),
+            });
             self.checkpoint();
         }
     }
 
-    /// The files that a batch may change: those that it names, and those that its names stand for now. A name that
-    /// comes to stand for another file meanwhile does so by a change of the batch that is about that file as well.
-    /// `None`: they are not known.
+    /// The files that a batch may change: those that it names, and those that its names stand for now. A name may come
+    /// to stand for another file meanwhile, but only by a change of the batch that names that file as well. `None`: the
+    /// store failed, and any file may change.
     fn may_change(&self, work: &[Work]) -> Option<BTreeSet<FileId>> {
         let mut files = BTreeSet::new();
         let looked = self.look(|view| {
@@ -182,8 +186,8 @@ impl Manager {
         looked.ok().map(|()| files)
     }
 
-    /// Answers changes once it is certain that no other manager has taken over before they were durable. Later ones go
-    /// on meanwhile.
+    /// Answers changes once half of the I/O servers have confirmed the term after they were durable. Without that, a
+    /// manager that was paused could report a change that its successor does not have. Later changes go on meanwhile.
     fn answer_when_confirmed(&self, change: u64, answers: Vec<(Whose, Result<Done, Status>)>) {
         let office = Rc::clone(&self.office);
         let answering = async move {
@@ -195,7 +199,7 @@ impl Manager {
         self.runtime.spawn("confirmed changes", Box::pin(answering));
     }
 
-    /// Those whose turn it is.
+    /// Takes the changes of the next transaction.
     fn take_changes(&self) -> Vec<Change> {
         let mut changes = self.changes.borrow_mut();
         let count = changes.len().min(CHANGES_AT_A_TIME);
@@ -239,7 +243,7 @@ impl Manager {
         self.runtime.spawn("checkpoint", Box::pin(task));
     }
 
-    /// Forgets old answers, now and then, until the runtime ends.
+    /// Removes old replies from the reply cache, now and then, until the runtime ends.
     pub(super) async fn forget_answers(self: Rc<Self>) {
         loop {
             sleep(&self.runtime, FORGET_EVERY).await;
@@ -254,7 +258,7 @@ impl Manager {
                 committed.map_err(Failure::from).and(failed)
             });
             if let Ok(Err(error)) = forgotten.await {
-                // Logs why.
+                // `status` logs the error.
                 status(error);
             }
         }
@@ -263,12 +267,12 @@ impl Manager {
 
 fn answer(answers: Vec<(Whose, Result<Done, Status>)>) {
     for (whose, outcome) in answers {
-        // Who asked may be gone.
+        // The caller may have given up.
         let _ = whose.done.send(outcome);
     }
 }
 
-/// What a transaction did.
+/// The results of a transaction.
 #[derive(Default)]
 struct Committed {
     outcomes: Vec<Result<Done, Status>>,
@@ -276,7 +280,7 @@ struct Committed {
     intents: Vec<(u64, Intent)>,
     /// Files without objects.
     made: Vec<FileId>,
-    /// Its number, if something was done.
+    /// The number of the transaction, if a change of it succeeded.
     change: Option<u64>,
     /// Files whose inodes were written or removed.
     changed: BTreeSet<FileId>,
@@ -323,8 +327,8 @@ impl Transaction for Noting<'_> {
     }
 }
 
-/// Does a batch of changes in one transaction, on the blocking pool. Changes that meet a damaged value are refused, and
-/// the others are done without them: nothing of the failed transaction stays.
+/// Does a batch of changes in one transaction, on the blocking pool. A change that meets a damaged value fails the
+/// whole transaction, of which nothing stays. It is refused, and the others are done again without it.
 fn commit(
     store: &dyn MetaStore,
     work: Vec<Work>,
@@ -347,7 +351,7 @@ fn commit(
     }
 }
 
-/// Does those changes of a batch that are not `refused`; says which one `stopped` it if one did.
+/// Does those changes of a batch that are not `refused`; `stopped` gets the one that failed the transaction.
 fn commit_without(
     store: &dyn MetaStore,
     (work, refused): (&[Work], &BTreeSet<u32>),
@@ -401,7 +405,7 @@ fn commit_without(
     })
 }
 
-/// Does a change, unless it was done before.
+/// Does a change, unless the reply cache has its reply.
 fn perform_once(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
@@ -425,7 +429,7 @@ fn perform_once(
     Ok(done)
 }
 
-/// The file that a change is about, and the directories that its answer tells of.
+/// The file of a change, and the directories in its reply.
 type Changed = (Option<(FileId, Inode)>, Vec<FileId>);
 
 fn perform(
@@ -477,7 +481,7 @@ fn perform(
     Ok(Done { inodes, intent })
 }
 
-/// Does a change of names of which I/O servers need not know before it is done.
+/// Does a change of names, which needs no I/O server before its reply.
 fn change_names(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
@@ -527,7 +531,7 @@ fn change_names(
     })
 }
 
-/// Makes a file, or takes the one that is there, as `mode` says; with these stripes, or those that its directory says.
+/// Makes a file, or opens the one that is there, as `mode` says; with these stripes, or those of its directory.
 fn create(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
@@ -545,7 +549,7 @@ fn create(
     Ok((Some((opened.id, opened.inode)), vec![*directory]))
 }
 
-/// Makes something without data: it, and the directory that it is in.
+/// Makes a file without data; gives it and its directory.
 fn make(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
@@ -684,7 +688,7 @@ mod tests {
             .unwrap();
     }
 
-    /// As the limit says by which changes share transactions: otherwise it would go down at once.
+    /// As `CHANGE_LEN_MAX` says: a longer change would be written to the store below at once.
     #[test]
     fn the_longest_change_fits_its_part_of_the_journal() {
         let base = Arc::new(MemoryStore::default());

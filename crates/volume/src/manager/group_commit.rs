@@ -23,6 +23,16 @@ pub(super) struct GroupCommit {
     seen: u32,
 }
 
+/// A transaction that has ended.
+pub(super) struct Ended {
+    pub(super) began: Instant,
+    pub(super) now: Instant,
+    /// Changes that it had.
+    pub(super) answered: usize,
+    /// Changes that came meanwhile.
+    pub(super) waiting: usize,
+}
+
 impl GroupCommit {
     /// A change has come. True when it was the last that a transaction waits for.
     pub(super) fn comes(&mut self, now: Instant) -> bool {
@@ -45,13 +55,14 @@ impl GroupCommit {
         self.seen = 0;
     }
 
-    /// A transaction that began at `began` has ended now; its `answered` callers may ask again, while `waiting` changes
-    /// have come meanwhile.
-    pub(super) fn ends(
-        &mut self,
-        (began, now): (Instant, Instant),
-        (answered, waiting): (usize, usize),
-    ) {
+    /// A transaction has ended: its callers may ask again.
+    pub(super) fn ends(&mut self, transaction: Ended) {
+        let Ended {
+            began,
+            now,
+            answered,
+            waiting,
+        } = transaction;
         let lasted = now.duration_since(began);
         let came_after =
             (self.ready.zip(self.complete)).map(|(ready, complete)| complete.duration_since(ready));
@@ -103,8 +114,12 @@ mod tests {
             let began = self.now;
             self.come(others, after);
             self.passes(LASTS - after);
-            self.group_commit
-                .ends((began, self.now), (answered, others));
+            self.group_commit.ends(Ended {
+                began,
+                now: self.now,
+                answered,
+                waiting: others,
+            });
         }
     }
 

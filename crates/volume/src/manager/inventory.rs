@@ -1,4 +1,4 @@
-//! The files of the volume, and which objects are of none of them: for who checks the volume.
+//! The inventory for checks of a volume: its files, and the orphans among objects.
 
 use super::{Manager, look};
 use crate::limits::{CALL_DEADLINE, CAPABILITY_AGE, CLOCK_SKEW_MAX};
@@ -25,8 +25,8 @@ impl Manager {
         Ok(to_bytes(&page))
     }
 
-    /// How the objects of these files on an I/O server stand. If `remove` is set, those that belong to no file are
-    /// removed: numbers of files are never given again, so that nobody can come to need them meanwhile.
+    /// The statuses of the objects of these files on an I/O server. If `remove` is set, orphans are removed. No file
+    /// can come to need one meanwhile: the inode allocator gives no number again.
     pub(super) async fn orphans(
         &self,
         caller: &Caller,
@@ -41,9 +41,9 @@ impl Manager {
             return Err(Status::Perm);
         }
         let objects: Vec<_> = ids.iter().map(|id| (server, *id)).collect();
-        // Where files are missing, all names are looked at: not on a core that serves.
+        // On the blocking pool: where files are missing, all names are read, and this core serves requests.
         let known = self.beside(move |store| known(store, &objects)).await?;
-        // Asked for after the look: what the intents of that moment had removed is no longer there.
+        // Asked after the metadata are read: objects that intents had removed by then are not reported as orphans.
         let work = self.look_at_objects(ids, known, (server, remove));
         let done = timeout(&self.runtime, CALL_DEADLINE, work).await;
         let statuses = done.unwrap_or(Err(LinkError::Silent));
@@ -73,7 +73,7 @@ impl Manager {
             let now = self.runtime.wall_clock();
             statuses.push(match (known, state.known()) {
                 (Some(status), _) => status,
-                // Nothing is there; something may have been, on a disk that was lost.
+                // No object is there; one may have been on a disk that was lost.
                 (None, Err(Status::Nxio)) => OrphanStatus::Gone,
                 (None, Err(status)) => return Err(LinkError::Refused(status)),
                 (None, Ok(state)) => match status_of_object(&state, now) {
@@ -103,7 +103,7 @@ impl Manager {
     }
 }
 
-/// How the object of a file that does not exist stands.
+/// The status of the object of a file that does not exist.
 fn status_of_object(state: &ObjectState, now: Duration) -> OrphanStatus {
     if state.size == 0 && state.modified == Timestamp::default() {
         return OrphanStatus::Gone;
@@ -122,7 +122,7 @@ async fn ask<T: for<'a> gannet_wire::xdr::Decode<'a>>(
     from_bytes(answer.body()).map_err(|_| LinkError::Undecodable)
 }
 
-/// Looks at [`NAMES_AT_A_TIME`] inodes together: changes wait for that long.
+/// Reads [`NAMES_AT_A_TIME`] inodes in one snapshot: changes wait for that long.
 fn files(store: &dyn MetaStore, from: FileId) -> Outcome<FilePage> {
     let mut page = FilePage {
         complete: true,
@@ -168,7 +168,7 @@ fn add_files(view: &dyn View, from: FileId, page: &mut FilePage) -> Outcome<Opti
     }
 }
 
-/// How objects on a server stand as far as metadata tells: all but those whose files are gone.
+/// The statuses of objects on a server by metadata; `None` for objects whose files do not exist.
 fn known(store: &dyn MetaStore, objects: &[(u32, FileId)]) -> Outcome<Vec<Option<OrphanStatus>>> {
     let told = look(store, |view| {
         Ok(OrphanCheck::new(view)?.by_inodes(view, objects))

@@ -1,4 +1,4 @@
-//! Where the I/O servers are: kept in the manager's memory, told to clients, learned from the servers.
+//! The registry: addresses of the I/O servers in the manager's memory, from the servers for the clients.
 
 use crate::limits::{HELLO_DEADLINE, REGISTER_PAUSE};
 use crate::link::{self, Answer, Handler, Identity, Link, LinkError, Message, Session};
@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use thiserror::Error;
 
-/// The I/O servers of a volume and where they are.
+/// The I/O servers of a volume and their addresses.
 pub struct Registry {
     name: String,
     stripes: Stripes,
@@ -23,7 +23,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Of the volume called `name`, whose I/O servers are at `servers` as far as that is known.
+    /// The registry of the volume `name`, whose I/O servers are at `servers` as far as that is known.
     pub fn new(name: String, stripes: Stripes, servers: Vec<Address>) -> Rc<Registry> {
         Rc::new(Registry {
             name,
@@ -32,7 +32,7 @@ impl Registry {
         })
     }
 
-    /// Answers what is about the registry, and has `manager` answer all else.
+    /// A handler that answers requests for the registry; `manager` answers all others.
     pub fn before(self: &Rc<Self>, manager: Rc<dyn Handler>) -> Rc<dyn Handler> {
         let registry = Rc::clone(self);
         Rc::new(Reception { registry, manager })
@@ -97,7 +97,7 @@ impl Registry {
     }
 }
 
-/// What peers of the manager meet first.
+/// The handler that peers of the manager meet first.
 struct Reception {
     registry: Rc<Registry>,
     manager: Rc<dyn Handler>,
@@ -114,7 +114,7 @@ impl Handler for Reception {
             Operation::Register if link.peer() == Role::IoServer => {
                 let from = link.endpoint().peer_address().ip();
                 match self.registry.learn(request.body(), from) {
-                    // That it has a folder is the manager's to know.
+                    // The manager notes that the server has a folder.
                     Ok(()) => return Rc::clone(&self.manager).answer(link, request),
                     Err(status) => Err(status),
                 }
@@ -126,18 +126,18 @@ impl Handler for Reception {
     }
 }
 
-/// Why an empty folder may not be an I/O server's.
+/// Why an I/O server may not serve an empty folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum ClaimError {
-    /// The server had another one, with data that should be there.
+    /// The server had a folder with data, which are missing here.
     #[error("it was served before")]
     ServedBefore,
-    /// The manager does not know such a server.
+    /// The volume has no such server.
     #[error("the manager knows no such I/O server")]
     NotKnown,
 }
 
-/// An I/O server that runs apart from the manager, and what it has to say to it.
+/// An I/O server that runs apart from the manager, and how it reaches the manager.
 pub struct Registration<F> {
     /// Where it runs.
     pub runtime: Handle,
@@ -152,11 +152,11 @@ pub struct Registration<F> {
 }
 
 impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
-    /// Asks whether a folder without objects may be this server's, as long as nobody answers; with `is_lost` says that
-    /// the disk of an earlier one is lost. Files with numbers below the one that comes back may have had bytes there.
+    /// Asks whether this server may serve a folder without objects, again until the manager answers. `is_lost` reports
+    /// that the disk of an earlier folder is lost. Files with numbers below the result may have had bytes there.
     ///
     /// # Errors
-    /// It may not.
+    /// See [`ClaimError`].
     pub async fn claim(&self, is_lost: bool) -> Result<u64, ClaimError> {
         let number = self.record.number;
         let body = to_bytes(&ClaimRecord { number, is_lost });
@@ -176,15 +176,15 @@ impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
         .await
     }
 
-    /// Tells the manager where the server is, as long as it takes until it knows. That the server has a folder is known
-    /// from then on too.
+    /// Registers the server's address with the manager, again until it answers. From then on the manager also knows
+    /// that the server has a folder.
     pub async fn register(&self) {
         let complained = Cell::new(false);
         self.insist(&complained, async |link| self.say_where(link).await)
             .await;
     }
 
-    /// Tells the manager where the server is, again and again: a manager that has restarted does not know. Never ends.
+    /// Registers the server's address again and again, for ever: a manager that has restarted does not know it.
     pub async fn keep(&self) {
         let complained = Cell::new(false);
         self.insist(&complained, async |link| {
@@ -203,7 +203,7 @@ impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
         answer.await?.header.status.map_err(refused)
     }
 
-    /// Connects to the manager and has `work` done, until it is. Complains once, and again when that is reset.
+    /// Connects to the manager and runs `work`, until that succeeds. Logs a failure once, and again after a reset.
     async fn insist<T>(
         &self,
         complained: &Cell<bool>,
