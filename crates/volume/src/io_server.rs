@@ -1,7 +1,7 @@
 //! An I/O server: the objects of a volume's files, each an ordinary file of a local file system.
 //!
-//! Bytes of READs leave from the page cache by RDMA Write; those of WRITEs are fetched by RDMA Read, a piece ahead of
-//! the disk.
+//! The bytes of a READ leave from the page cache by RDMA Write. Those of a WRITE are fetched by RDMA Read, a piece
+//! ahead of the disk.
 
 mod client_driven;
 mod exports;
@@ -45,7 +45,7 @@ use walk::Walks;
 
 pub use term::TERM_FILE;
 
-/// Whoever runs an I/O server keeps here, beside its objects' folders, whose they are.
+/// The file beside the objects' folders that says which volume and server they belong to.
 pub const OWNER_FILE: &str = "io-server.toml";
 
 /// Serves objects out of a store of its own, all of which it may change.
@@ -53,29 +53,29 @@ pub struct IoServer<V: Vfs> {
     runtime: Handle,
     store: V,
     keys: ServerKeys,
-    /// Handles of objects that were used lately.
+    /// Handles of recently used objects, by file.
     objects: RefCell<HashMap<u64, FileHandle>>,
     policy: ServerPolicy,
     exports: Exports,
     tombstones: RefCell<Tombstones>,
     range_locks: RangeLocks,
     terms: Terms,
-    /// Files with numbers below this may have had an object on the disk before this one, which was lost.
+    /// Files with numbers below this may have had an object on an earlier disk, which was lost.
     lost_below: Cell<u64>,
-    /// Memory for what is on its way to the disk.
+    /// Memory for bytes on their way to the disk.
     slabs: Slabs,
     fetches: Fetches,
-    /// Of long READs.
+    /// For long READs.
     reads: Rc<Scheduler>,
-    /// Of long WRITEs.
+    /// For long WRITEs.
     writes: Rc<Scheduler>,
-    /// Of short WRITEs that must be fetched.
+    /// For short WRITEs that must be fetched.
     small: Rc<Scheduler>,
-    /// Of requests with many pieces, in pieces.
+    /// For requests with many pieces.
     walks: Rc<Walks>,
 }
 
-/// In which pieces an I/O server moves long transfers.
+/// The lengths of the pieces in which an I/O server moves long transfers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerPolicy {
     /// Bytes of a READ that leave by one permit; at least 1.
@@ -93,7 +93,7 @@ impl Default for ServerPolicy {
     }
 }
 
-/// Of which kind a transfer is, whatever its client calls it.
+/// The class of a transfer, by its length: a client that calls a long one short would pass others by.
 fn class_of(said: Class, len: u64) -> Class {
     if len <= SMALL_MAX {
         said.max(Class::Small)
@@ -102,13 +102,13 @@ fn class_of(said: Class, len: u64) -> Class {
     }
 }
 
-/// The store is the server's own.
+/// The credentials of the server in its store, all of which is its own.
 fn own() -> Credentials {
     Credentials::new(0, 0, &[])
 }
 
 impl<V: Vfs> IoServer<V> {
-    /// Serves out of `store`, which nobody else changes, and which tells attributes with the data of a read.
+    /// Serves from `store`, which nothing else changes, and which gives attributes with the data of a read.
     pub fn new(runtime: Handle, store: V, keys: ServerKeys) -> Rc<IoServer<V>> {
         IoServer::with_policy(runtime, store, keys, ServerPolicy::default())
     }
@@ -148,15 +148,15 @@ impl<V: Vfs> IoServer<V> {
         })
     }
 
-    /// The server had another disk, which was lost: an object that is not there of a file with a number below `below`
-    /// may have been. Nobody is told that it is empty ([`Status::Nxio`]) until the file is cut to nothing.
+    /// The server had another disk, which was lost. A missing object of a file with a number below `below` may have
+    /// been on it, so it is not reported as empty but as [`Status::Nxio`], until the file is cut to nothing.
     #[must_use]
     pub fn having_lost(self: Rc<Self>, below: u64) -> Rc<IoServer<V>> {
         self.lost_below.set(below);
         self
     }
 
-    /// Whether the object of a file that has none here may be lost.
+    /// `Nxio` if the missing object of a file may have been lost.
     fn may_be_lost(&self, file: u64) -> Result<(), Status> {
         if file < self.lost_below.get() {
             Err(Status::Nxio)
@@ -193,7 +193,11 @@ impl<V: Vfs> IoServer<V> {
             }
             Ok((_, found)) => {
                 let kind = found.kind;
-                tracing::warn!(file, ?kind, "what has the name of an object is none");
+                tracing::warn!(
+                    file,
+                    ?kind,
+                    "the name of an object belongs to no regular file"
+                );
                 Err(Status::Io)
             }
             Err(Status::Noent) => Ok(None),
@@ -209,12 +213,15 @@ impl<V: Vfs> IoServer<V> {
         objects.insert(file, handle);
     }
 
-    /// The object of a file, made if there is none.
+    /// The object of a file; makes it if there is none.
+    ///
+    /// # Errors
+    /// `Stale`: the file was removed. `Nxio`: the object may have been lost. Others: those of the store.
     async fn find_or_make(&self, file: u64) -> Result<FileHandle, Status> {
         if let Some(handle) = self.find(file).await? {
             return Ok(handle);
         }
-        // A write that was under way when its file was removed must not leave an object behind.
+        // Without the tombstone, a WRITE that was under way when its file was removed would leave an orphan.
         if self
             .tombstones
             .borrow_mut()
@@ -257,7 +264,7 @@ impl<V: Vfs> IoServer<V> {
         u64::from_be_bytes(self.store.write_verifier())
     }
 
-    /// An object that is not there.
+    /// The state of a missing object.
     fn nothing(&self) -> ObjectState {
         ObjectState {
             size: 0,
@@ -268,7 +275,7 @@ impl<V: Vfs> IoServer<V> {
         }
     }
 
-    /// How an object is; one that is not there is empty.
+    /// The state of an object; a missing one is empty.
     async fn state_of(&self, object: Option<&FileHandle>) -> Result<ObjectState, Status> {
         match object {
             Some(handle) => Ok(self.state(&self.store.attributes(handle).await?)),
@@ -276,7 +283,7 @@ impl<V: Vfs> IoServer<V> {
         }
     }
 
-    /// How an object of these attributes is.
+    /// The state of an object with these attributes.
     fn state(&self, attributes: &Attributes) -> ObjectState {
         ObjectState {
             size: attributes.size,
@@ -287,7 +294,7 @@ impl<V: Vfs> IoServer<V> {
         }
     }
 
-    /// How objects are, for the manager, which may ask without a capability.
+    /// The states of objects, for the manager, which needs no capability.
     async fn states(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
         let ObjectList { files } = parse(body)?;
         let states = files.into_iter().map(|file| {
@@ -332,7 +339,7 @@ impl<V: Vfs> IoServer<V> {
         let truncation = self.range_locks.truncate(capability.file);
         let guard = truncation.lock().await;
         let object = match size {
-            // What was lost is cut off: from now on the object is known to be empty.
+            // The lost bytes are cut off: an empty object notes that the file has none here any more.
             0 => match self.find(capability.file).await? {
                 None if self.may_be_lost(capability.file).is_err() => {
                     Some(self.make(capability.file).await?)
@@ -407,7 +414,7 @@ impl<V: Vfs> Handler for IoServer<V> {
             {
                 return Answer::of(Err(status_of(status)));
             }
-            // It may have been paused, and not know yet that another one has taken over.
+            // A manager that was paused may not know yet that another has taken over: its requests do not count.
             let is_replaced = request.header.term < self.terms.number();
             if from_manager && operation != Operation::Term && is_replaced {
                 return Answer::of(Err(status_of(Status::Stale)));

@@ -1,5 +1,5 @@
-//! Bytes that are fetched, and the memory that they take meanwhile. Clients that stand still may come to hold all of
-//! it: when others need some, who was asked for his bytes first and has not sent them loses his connection.
+//! Fetches: RDMA Reads of a client's bytes, and the memory that they take meanwhile. Stalled clients could hold all of
+//! it. When another fetch needs memory, the client with the oldest fetch loses its connection.
 
 use crate::limits::FETCH_AGE_MAX;
 use crate::link::Link;
@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use tokio::sync::oneshot;
 
-/// See the module.
+/// The fetches of a core.
 pub(super) struct Fetches {
     runtime: Handle,
     next: Cell<u64>,
@@ -21,7 +21,7 @@ pub(super) struct Fetches {
 struct UnderWay {
     since: Instant,
     link: Link,
-    /// Dropped when it is over.
+    /// Dropped at its end: that wakes the fetches that wait for its memory.
     waited_for: Vec<oneshot::Sender<()>>,
 }
 
@@ -55,8 +55,8 @@ impl Fetches {
         Fetch { fetches, number }
     }
 
-    /// Ends the oldest fetch with its connection, if it has lasted for [`FETCH_AGE_MAX`]: what comes back is dropped
-    /// when its memory is free.
+    /// Ends the oldest fetch with its connection, if it has lasted for [`FETCH_AGE_MAX`]. The sender of the result is
+    /// dropped when the memory is free.
     pub(super) fn end_oldest(&self) -> Option<oneshot::Receiver<()>> {
         let (link, over) = {
             let mut under_way = self.under_way.borrow_mut();
@@ -70,7 +70,7 @@ impl Fetches {
         };
         let peer = link.endpoint().peer_address();
         if let Some(left_out) = self.log.admit(self.runtime.now()) {
-            tracing::warn!(%peer, left_out, "others need the memory for bytes that do not come");
+            tracing::warn!(%peer, left_out, "a peer lost its connection: others need the memory for its bytes, which do not come");
         }
         link.abort("no bytes, and others need the memory for them");
         Some(over)

@@ -1,4 +1,4 @@
-//! Which objects there are: for who compares them with the files of the volume.
+//! The listing of objects, for checks that compare them with the files of the volume.
 
 use super::walk::Pace;
 use super::{IoServer, OWNER_FILE, TERM_FILE, own, parse, place_of};
@@ -19,7 +19,7 @@ impl<V: Vfs> IoServer<V> {
         }
         let root = self.store.root();
         while at.folder < FOLDERS && page.room() {
-            // There may be nothing in any of them, and each is asked of the store.
+            // All may be empty, and each is one lookup in the store.
             pace.steps(RANGE_STEPS).await;
             let name = folder_name(at.folder);
             let found = self.store.lookup(&own(), &root, &name).await.0;
@@ -27,7 +27,7 @@ impl<V: Vfs> IoServer<V> {
                 Ok((folder, attributes)) if attributes.kind == FileKind::Directory => {
                     self.list_folder(&folder, &mut at, &mut page).await?
                 }
-                // Counted with the root's names.
+                // A file with this name is counted with the root's names.
                 Ok(_) | Err(Status::Noent) => false,
                 Err(status) => return Err(status),
             };
@@ -64,7 +64,7 @@ impl<V: Vfs> IoServer<V> {
             let (_, name) = place_of(file);
             match self.store.lookup(&own, folder, &name).await.0 {
                 Ok((_, attributes)) => page.take(file, &attributes),
-                // It is gone again.
+                // Removed meanwhile.
                 Err(Status::Noent) => {}
                 Err(status) => return Err(status),
             }
@@ -74,7 +74,7 @@ impl<V: Vfs> IoServer<V> {
         Ok(!listed.eof)
     }
 
-    /// Counts what is not a folder of objects.
+    /// Counts the foreign files of the root.
     async fn look_at_root(&self, page: &mut Page) -> Result<(), Status> {
         let (own, root, mut names) = (own(), self.store.root(), RootNames::default());
         let mut verifier = [0; 8];
@@ -121,7 +121,7 @@ fn is_dots(name: &[u8]) -> bool {
 struct Page {
     folder: u32,
     objects: Vec<ObjectEntry>,
-    /// Files of objects whose attributes did not come with their names.
+    /// Files of objects whose attributes the store did not give with their names.
     unknown: Vec<u64>,
     foreign_files: u32,
     last: u64,

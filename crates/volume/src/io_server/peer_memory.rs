@@ -1,4 +1,4 @@
-//! A client's memory, as a request names it: places that a walk gives, and the addresses that they stand for.
+//! A client's memory as a request names it: the places of a walk, and the remote addresses that they stand for.
 
 use gannet_fabric::{RemoteAddress, RemoteKey};
 use gannet_vfs::Status;
@@ -7,11 +7,11 @@ use gannet_wire::volume::{RegionPiece, Shape};
 /// Bits of a place that count within a piece: a piece is shorter than 2^32 bytes.
 const WITHIN_BITS: u32 = 32;
 
-/// Which address a place in a client's memory is.
+/// How places in a client's memory become remote addresses.
 pub(super) enum PeerMemory {
     /// Places are the key's own offsets.
     Region(RemoteKey),
-    /// The upper half of a place says which of these it is in, the lower half how far.
+    /// The upper half of a place is an index into these, the lower half an offset.
     Regions(Vec<RemoteAddress>),
 }
 

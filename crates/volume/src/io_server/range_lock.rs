@@ -1,15 +1,15 @@
 //! Range locks: writes and truncations of one object, in the order in which they came.
 //!
-//! A write may be under way for long: its bytes have to be fetched, or the disk is slow. Meanwhile its client may have
-//! died, or may not wait any more; others go on, write the same bytes, or cut the file and are told how long it is.
-//! Stored after that, it would bring old bytes back, or make the file longer again. So:
+//! A write may be under way for long: its bytes must be fetched, or the disk is slow. Meanwhile its client may die or
+//! give up, and other clients write the same bytes, or cut the file and get its new size. A write that was stored after
+//! that would bring old bytes back, or make the file longer again. So:
 //!
 //! - A range that is being stored is locked: no other write stores any of its bytes meanwhile.
-//! - What a later write has stored is left out of the earlier ones, which are then as if they had been stored just
-//!   before it. An interval map says which version stored which bytes last; it has nothing but what an earlier write
-//!   may still bring.
-//! - A truncation waits for what is being stored, and the rest of the earlier writes is refused: a client that still
-//!   waits for one tries again. Later writes wait for the truncation.
+//! - Bytes that a later write has stored are left out of the earlier ones, which are then as if they had been stored
+//!   just before it. An interval map has the version that stored each range last, for ranges that an earlier write may
+//!   still bring.
+//! - A truncation waits for ranges that are being stored. The rest of the earlier writes is refused: a client that
+//!   still waits for one tries again. Later writes wait for the truncation.
 //!
 //! A write that waits for a range waits for nothing but the disk, and for no memory, permit or peer of another request:
 //! so two writes never wait for each other.
@@ -32,9 +32,8 @@ use tokio::sync::Notify;
 /// The version of an object that a change makes: a number that rises with each change which the server accepts, of
 /// whatever object, and in its memory alone.
 ///
-/// Bytes of an object never go back to an older version. A write keeps to that by leaving out what a newer version has
-/// stored; and it is on the safe side to take two writes for overlapping that are not: then more is noted than anybody
-/// asks for.
+/// Bytes of an object never go back to an older version: a write leaves out the bytes that a newer version has stored.
+/// It is safe to take two writes for overlapping that are not: then more is noted than any write needs.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Version(u64);
 
@@ -44,11 +43,11 @@ pub(super) struct RangeLocks {
     /// By file.
     objects: RefCell<BTreeMap<u64, Rc<Object>>>,
     newest: Cell<Version>,
-    /// Ranges that the interval maps of all objects remember.
+    /// The number of ranges in the interval maps of all objects.
     noted: Cell<usize>,
 }
 
-/// What is under way with one object.
+/// The changes of one object that are under way.
 #[derive(Default)]
 struct Object {
     changes: RefCell<Changes>,
@@ -122,7 +121,7 @@ impl RangeLocks {
         }
     }
 
-    /// Changes what is under way with an object, and counts the ranges that it remembers.
+    /// Changes the state of an object, and counts the ranges in its interval map.
     fn change<T>(&self, object: &Object, change: impl FnOnce(&mut Changes) -> T) -> T {
         let mut changes = object.changes.borrow_mut();
         let before = changes.noted();
@@ -131,7 +130,7 @@ impl RangeLocks {
         changed
     }
 
-    /// Bounds what is remembered: of the object that takes most, nothing stays.
+    /// Bounds the interval maps: the largest one is cleared, and the writes that need it are refused.
     fn bound_noted(&self) {
         if self.noted.get() <= NOTED_RANGES_MAX {
             return;
@@ -153,7 +152,8 @@ impl Write<'_> {
     pub(super) async fn lock(&self, bytes: Range<u64>) -> Option<RangeGuard<'_>> {
         let Write(write) = self;
         loop {
-            // From before the look: a wake-up between both must not be missed.
+            // Registered before the look: a wake-up between the two would otherwise be missed, and the write wait for
+            // ever.
             let wake_up = write.object.wake_up.notified();
             let lock = (write.object.changes.borrow_mut()).lock(write.version, &bytes);
             match lock {

@@ -1,4 +1,4 @@
-//! READ: bytes leave from the page cache.
+//! READ: bytes leave from the page cache by RDMA Write, or in the reply.
 
 use super::peer_memory::PeerMemory;
 use super::walk::{Pace, Plans, own_len, ranges_of};
@@ -17,7 +17,7 @@ use gannet_wire::xdr::to_bytes;
 use std::io;
 
 impl<V: Vfs> IoServer<V> {
-    /// The body and the data of the answer.
+    /// Answers a READ with the body and the data of the reply.
     pub(super) async fn read(
         &self,
         link: &Link,
@@ -89,7 +89,7 @@ impl<V: Vfs> IoServer<V> {
     }
 
     /// Fills `buffer` with the server's own bytes of a transfer, one behind the other; zeros if there is no object. The
-    /// state of the object comes from before the bytes: what it says is long is not read as if it were short.
+    /// state of the object is from before the bytes: taken later, a write between could make zeros look like data.
     pub(super) async fn gather_own(
         &self,
         object: Option<&FileHandle>,
@@ -111,7 +111,7 @@ impl<V: Vfs> IoServer<V> {
         Ok((gather.into_buffer(), state))
     }
 
-    /// Appends the ranges of a plan. The object's state from before the first of them.
+    /// Appends the ranges of a plan. Gives the object's state from before the first of them.
     async fn gather(
         &self,
         object: Option<&FileHandle>,
@@ -138,7 +138,7 @@ impl<V: Vfs> IoServer<V> {
         Ok(state)
     }
 
-    /// The Writes of a plan through memory that is registered.
+    /// The RDMA Writes of a plan through registered memory.
     async fn staged(
         &self,
         path: (&Datapath, &dyn Endpoint),
@@ -161,13 +161,14 @@ impl<V: Vfs> IoServer<V> {
         let mut writes = Writes::default();
         let put = writes.put_buffer(path, gather.into_buffer(), &parts);
         put.map_err(|error| {
-            tracing::debug!(%error, "bytes cannot leave");
+            tracing::debug!(%error, "cannot send READ data");
             Status::Serverfault
         })?;
         Ok(writes)
     }
 
-    /// Queues RDMA Writes of all of the server's bytes; they leave before the answer. The object's state before them.
+    /// Queues RDMA Writes of all of the server's bytes; they leave before the reply. Gives the object's state before
+    /// them.
     async fn read_to(
         &self,
         (link, class): (&Link, Class),
@@ -191,7 +192,8 @@ impl<V: Vfs> IoServer<V> {
             let bytes = plan.iter().map(|pair| u64::from(pair.len)).sum();
             let permit: Option<Hold> = match class {
                 Class::Metadata | Class::Small => None,
-                // Not before the bytes are in memory: nobody shall wait for this one's disk.
+                // After the bytes are in memory: with a permit before, other connections would wait for this one's
+                // disk.
                 Class::Bulk | Class::Background => {
                     Some(Box::new(self.reads.take(flow, bytes).await))
                 }
@@ -223,7 +225,7 @@ impl<V: Vfs> IoServer<V> {
         Ok(state)
     }
 
-    /// Brings what is read into the page cache, where it is not.
+    /// Reads the bytes of a plan into the page cache, where they are not there.
     async fn warm_all(&self, file: &FileRef, plan: &[Pair], pace: &Pace) -> Result<(), Status> {
         for (offset, len) in ranges_of(plan) {
             pace.steps(RANGE_STEPS).await;

@@ -15,7 +15,7 @@ use gannet_wire::volume::{Class, Placement, Shape};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The walks of a core.
+/// The walks of a core, which go on one at a time.
 pub(super) struct Walks {
     runtime: Handle,
     /// For steps, one turn at a time.
@@ -30,7 +30,7 @@ impl Walks {
     }
 }
 
-/// Counts the steps of one request.
+/// Counts the steps of one request, and makes it wait for its turns.
 pub(super) struct Pace {
     walks: Rc<Walks>,
     connection: EndpointId,
@@ -52,7 +52,7 @@ impl Pace {
         }
     }
 
-    /// Before so many steps are taken: waits for the next turn if this one has fewer left.
+    /// Called before so many steps: waits for the next turn if this one has fewer left.
     pub(super) async fn steps(&self, count: u32) {
         if let Some(left) = self.left.get().checked_sub(count) {
             self.left.set(left);
@@ -61,8 +61,9 @@ impl Pace {
         let (walks, flow) = (&self.walks, (self.connection, Class::Bulk));
         let permit = walks.scheduler.take(flow, u64::from(WALK_STEPS)).await;
         self.left.set(WALK_STEPS.saturating_sub(count));
-        // The turn ends when this task stops, and not later: what it stops for may be a disk or a peer. Ended here, it
-        // would be given to the next walk of this round of the core's tasks, and all of them would have one in each.
+        // The turn ends when this task stops, and not later: the task may wait for a disk or a peer. Dropped here, the
+        // permit would go to another walk in the same round of the core's tasks, and each walk would have a turn in
+        // each round.
         let end = async move { drop(permit) };
         walks.runtime.spawn("end of a walk's turn", Box::pin(end));
     }
@@ -78,13 +79,13 @@ pub(super) async fn own_len(pace: &Pace, shape: &Shape, placement: Placement) ->
     len
 }
 
-/// Where the ranges of a plan lie in the object: those that follow each other are one.
+/// The ranges of a plan in the object: those that follow each other are one.
 pub(super) fn ranges_of(plan: &[Pair]) -> impl Iterator<Item = (u64, u64)> {
     let ranges = plan.iter().map(|pair| (pair.object_offset, pair.len));
     runs(ranges, u64::MAX)
 }
 
-/// Cuts what is to be moved into plans of up to so many bytes, and of [`PLAN_PIECES_MAX`] pieces.
+/// Cuts a transfer into plans of up to `len_max` bytes and [`PLAN_PIECES_MAX`] pieces.
 pub(super) struct Plans<'a> {
     pairs: Pairs<'a>,
     rest: Option<Pair>,

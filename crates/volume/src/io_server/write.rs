@@ -1,4 +1,4 @@
-//! WRITE: bytes are fetched a piece ahead of the disk.
+//! WRITE: bytes are fetched by RDMA Read, a piece ahead of the disk, or are in the request.
 
 use super::peer_memory::PeerMemory;
 use super::range_lock::Write;
@@ -20,13 +20,13 @@ use std::pin::Pin;
 /// One of several ranges on its way to the disk.
 type Storing<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + 'a>>;
 
-/// Bytes of a WRITE that are in memory together, one plan of them.
+/// The bytes of one plan of a WRITE, in memory.
 struct Fetched {
     buffer: Buffer,
     plan: Vec<Pair>,
 }
 
-/// Where a WRITE's bytes go, and how durable they are there when it is answered.
+/// The object of a WRITE, and how durable the bytes are at the reply.
 #[derive(Clone, Copy)]
 pub(super) struct Target<'a> {
     pub(super) handle: &'a FileHandle,
@@ -35,7 +35,7 @@ pub(super) struct Target<'a> {
     pub(super) stability: Stability,
 }
 
-/// Where a WRITE's bytes are fetched from, and how.
+/// The client's memory that a WRITE's bytes are fetched from.
 struct Fetching<'a> {
     link: &'a Link,
     memory: PeerMemory,
@@ -57,7 +57,7 @@ impl<V: Vfs> IoServer<V> {
         let transfer = parse_transfer(request.body())?;
         self.check(&transfer.capability, Capability::WRITE)?;
         let file = transfer.capability.file;
-        // Before anything is waited for: writes are in order as they come.
+        // Before the first `await`: the order of writes is the order in which they came.
         let write = (self.range_locks).write(file, &transfer.file, transfer.placement)?;
         let handle = self.find_or_make(file).await?;
         let target = Target {
@@ -69,7 +69,8 @@ impl<V: Vfs> IoServer<V> {
         let pace = Pace::new(&self.walks, link);
         let count = own_len(&pace, &transfer.file, transfer.placement).await;
         let class = class_of(request.header.class, count);
-        // From before the first byte: if it changes meanwhile, a part may be lost that was written already.
+        // From before the first byte: if the store restarts meanwhile, bytes of the first part may be lost, and only
+        // the earlier verifier shows that.
         let verifier = self.verifier();
         match &transfer.memory {
             Memory::Inline => {
@@ -120,7 +121,7 @@ impl<V: Vfs> IoServer<V> {
         })
     }
 
-    /// Stores what the client has written to a buffer of this connection.
+    /// Stores the bytes that the client has written to an eager buffer.
     async fn write_eager(
         &self,
         target: Target<'_>,
@@ -161,7 +162,7 @@ impl<V: Vfs> IoServer<V> {
         Ok(())
     }
 
-    /// Bytes to fetch at a time of `count`: half of them, within bounds, so that network and disk overlap.
+    /// How many of `count` bytes are fetched at a time: half of them, within bounds, so that network and disk overlap.
     fn write_piece(&self, count: u64) -> u32 {
         let longest = self.policy.write_piece;
         let half = u32::try_from(count.div_ceil(2)).unwrap_or(longest);
@@ -221,23 +222,23 @@ impl<V: Vfs> IoServer<V> {
         let read = link.read(buffer, &reads).await;
         drop(fetch);
         let buffer = read.map_err(|error: LinkError| {
-            tracing::debug!(%error, "data of a write did not come");
+            tracing::debug!(%error, "cannot fetch WRITE data");
             Status::Io
         })?;
         Ok(Some((Fetched { buffer, plan }, permit)))
     }
 
-    /// Memory for `len` bytes. Clients that stand still must make room.
+    /// Memory for `len` bytes. If there is none, the oldest fetch from a stalled client is ended.
     ///
     /// # Errors
-    /// `Jukebox`: all is held by those that may yet move.
+    /// `Jukebox`: fetches hold all memory, and none is old enough to be ended.
     pub(super) async fn slab_slot(&self, len: u64) -> Result<Buffer, Status> {
         loop {
             if let Some(slot) = self.free_slab_slot(len) {
                 return Ok(slot);
             }
             let over = self.fetches.end_oldest().ok_or(Status::Jukebox)?;
-            // It says so by going.
+            // An error is the end: the sender is dropped, nothing is sent.
             let _ = over.await;
         }
     }
@@ -245,7 +246,7 @@ impl<V: Vfs> IoServer<V> {
     fn free_slab_slot(&self, len: u64) -> Option<Buffer> {
         let len = usize::try_from(len).ok()?;
         self.slabs.take_or_split(len).or_else(|| {
-            // Shorter ones that idle hold the room.
+            // Idle shorter slots may hold the room.
             self.slabs.trim();
             self.slabs.take_or_split(len)
         })
@@ -281,7 +282,8 @@ impl<V: Vfs> IoServer<V> {
         while ranges.peek().is_some() {
             let mut together: Vec<Storing<'_>> = Vec::new();
             let mut end_before = 0;
-            // Those that lie behind each other in the object may be written in any order; others may not.
+            // Ranges that follow each other in the object may be written in any order. Overlapping ones may not: the
+            // later one must win.
             while together.len() < STORED_AT_A_TIME
                 && let Some((offset, len)) = ranges.next_if(|(offset, _)| *offset >= end_before)
             {
@@ -315,7 +317,8 @@ impl<V: Vfs> IoServer<V> {
         let bytes = offset..offset + data.len() as u64;
         let guard = write.lock(bytes.clone()).await;
         let guard = guard.ok_or(Status::Jukebox)?;
-        // Its bytes may have come late: others may have been told since how long the file is.
+        // Checked again: the bytes may have come after the grant had ended, and the manager may have reported the size
+        // of the file since.
         self.check(capability, Capability::WRITE)?;
         let left = guard.left();
         if left[..] == [bytes] {
@@ -329,7 +332,7 @@ impl<V: Vfs> IoServer<V> {
                 self.put(target, start, part, range).await?;
             }
             if stability != Stability::Unstable {
-                // The rest is another's, which may be less durable.
+                // Later writes have stored the other bytes, perhaps less durably than this one asks for.
                 self.store.commit(&own(), handle, 0, 0).await.result?;
             }
         }
@@ -355,7 +358,8 @@ impl<V: Vfs> IoServer<V> {
             if data.is_empty() {
                 return Ok(());
             }
-            // The disk took a part. The rest says what is in its way: all of it once more would be cut short again.
+            // The disk took a part. The rest is tried alone, so that the store gives the reason: all of it once more
+            // would be cut short again.
             buffer = memory.filter(|_| count > 0).ok_or(Status::Jukebox)?;
             offset += u64::from(count);
         }
