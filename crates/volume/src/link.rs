@@ -1,7 +1,7 @@
 //! One connection of the native protocol: requests and replies by number, credits, RDMA, deadlines.
 //!
-//! Both sides are a [`Link`]. The connecting side calls ([`Link::call`]); the accepting side has a [`Handler`] answer.
-//! A task per connection drives it: it takes completions, posts what is queued, and wakes who waits.
+//! Both sides are a [`Link`]. The connecting side calls ([`Link::call`]); a [`Handler`] of the accepting side answers.
+//! A task per connection drives it: it takes completions, posts queued work, and wakes the waiting tasks.
 
 mod accepted;
 mod class;
@@ -74,7 +74,7 @@ pub struct Message {
     /// Its header.
     pub header: MessageHeader,
     buffer: Buffer,
-    /// Of an answer: the buffers that its request was made with.
+    /// Of a reply: the eager buffers of its request.
     pub(crate) slot: Option<EagerBuffer>,
 }
 
@@ -117,7 +117,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Of a request that was done, with this body; or why it was not.
+    /// The reply to a request that was done, with this body, or its status.
     pub fn of(done: Result<Vec<u8>, Status>) -> Answer {
         Answer::with_data(done.map(|body| (body, Vec::new())))
     }
@@ -141,18 +141,17 @@ impl Answer {
 
 /// Answers requests.
 pub trait Handler: 'static {
-    /// The number of the latest term of the volume's manager that it knows, a manager's own; 0: none. Each of its
-    /// answers tells it.
+    /// The latest term of the volume's manager that it knows, or a manager's own; 0: none. Each reply carries it.
     fn term(&self) -> u64 {
         0
     }
 
-    /// Answers one. Other requests of the connection go on meanwhile. RDMA that it queues on `link` before it answers
-    /// is in place at the peer before the answer is.
+    /// Answers a request. Other requests of the connection go on meanwhile. RDMA Writes that it queues on `link` before
+    /// the reply are in place at the peer before the reply is.
     fn answer(self: Rc<Self>, link: Link, request: Message) -> LocalFuture<Answer>;
 }
 
-/// See the module. Clones share the connection; it ends with [`Link::close`] or when the peer is gone.
+/// A connection. Clones share it; it ends with [`Link::close`] or with the peer.
 #[derive(Clone)]
 pub struct Link {
     shared: Rc<Shared>,
@@ -162,9 +161,9 @@ struct Shared {
     runtime: Handle,
     endpoint: Connected,
     pool: Pool,
-    /// Who the peer has proven to be.
+    /// The role that the peer has proven.
     peer: Role,
-    /// Which of them, as it says itself.
+    /// The peer's own session.
     session: Session,
     handler: Option<Rc<dyn Handler>>,
     /// Of an accepted connection, until it is over.
@@ -179,12 +178,12 @@ struct Shared {
 }
 
 impl Link {
-    /// Who the peer is.
+    /// The peer's role.
     pub fn peer(&self) -> Role {
         self.shared.peer
     }
 
-    /// Which of them, over all its connections.
+    /// The peer's session, the same over all its connections.
     pub(crate) fn session(&self) -> Token {
         self.shared.session.token()
     }
@@ -194,19 +193,19 @@ impl Link {
         Rc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// Whether this takes the place of `other`: its peer has connected again, or it is a manager, of which a volume has
-    /// one.
+    /// Whether this connection replaces `other`: the peer has connected again, or both are a manager's, of which a
+    /// volume has one.
     pub(crate) fn replaces(&self, other: &Link) -> bool {
         let (new, old) = (&self.shared, &other.shared);
         new.peer == old.peer && (new.peer == Role::Manager || new.session == old.session)
     }
 
-    /// Whether requests of the peer are being worked on, be the connection over or not.
+    /// Whether requests of the peer are under way here, also when the connection is over.
     pub(crate) fn is_busy(&self) -> bool {
         self.shared.state.borrow().under_way > 0
     }
 
-    /// Waits until no request of the peer is being worked on.
+    /// Waits until no request of the peer is under way here.
     pub(crate) async fn idle(&self) {
         std::future::poll_fn(|context| {
             let mut state = self.shared.state.borrow_mut();
@@ -244,10 +243,11 @@ impl Link {
         state.has_answered && state.end.is_none()
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends a request and waits for its reply.
     ///
     /// # Errors
-    /// See [`LinkError`].
+    /// `Ended`: the connection has ended. `TimedOut`: no reply came within [`CALL_DEADLINE`], and the connection was
+    /// ended for that. `TooLong`: body and data do not fit a message; nothing was sent.
     pub async fn call(
         &self,
         operation: Operation,
@@ -260,14 +260,14 @@ impl Link {
             .await
     }
 
-    /// When a request that is begun now is given up. Asked for before anything of it is queued: so its time holds the
-    /// bytes that go ahead of it, and what the caller did before comes before them.
+    /// The deadline of a request that begins now. The caller takes it before it queues anything of the request: so the
+    /// time of the RDMA Writes before the request counts.
     pub(crate) fn call_deadline(&self) -> Instant {
         self.shared.runtime.now() + CALL_DEADLINE
     }
 
-    /// As [`Link::call`], with buffers that belong to the request until its answer is here and was looked at, even if
-    /// nobody waits for it any more; given up at a [`Link::call_deadline`].
+    /// As [`Link::call`], with eager buffers, which belong to the request until its reply was used, also when the
+    /// request is abandoned; given up at a [`Link::call_deadline`].
     pub(crate) async fn call_with(
         &self,
         (slot, deadline): (Option<EagerBuffer>, Instant),
@@ -304,7 +304,7 @@ impl Link {
             Ok(Ok(message)) => Ok(message),
             Ok(Err(_)) => Err(self.why_over()),
             Err(_) => {
-                // What the peer does with the memory of this call is unknown now: only its end makes that certain.
+                // The peer may still read or write the memory of this call: only the end of the connection stops that.
                 self.abort("no answer in time");
                 drop(waiting);
                 Err(LinkError::TimedOut)
@@ -320,12 +320,12 @@ impl Link {
             .unwrap_or_else(|| LinkError::Ended("the connection has ended".into()))
     }
 
-    /// Queues an RDMA Write, when there is room. It is in place at the peer before any message that is queued later.
+    /// Queues an RDMA Write, when there is room. Its bytes are in place at the peer before any later message.
     pub async fn write(&self, source: Source, target: RemoteAddress) {
         self.write_all([(source, target)], None).await;
     }
 
-    /// As [`Link::write`], of each; drops `hold` when the last has left, or never will.
+    /// As [`Link::write`], for each; drops `hold` when the last Write has left, or with the connection.
     pub(crate) async fn write_all(
         &self,
         work: impl IntoIterator<Item = (Source, RemoteAddress)>,
@@ -343,7 +343,7 @@ impl Link {
         }
     }
 
-    /// Waits until little enough is queued, or the connection is over.
+    /// Waits until the queue has room, or the connection is over.
     async fn room(&self) {
         std::future::poll_fn(|context| {
             let mut state = self.shared.state.borrow_mut();
@@ -359,7 +359,7 @@ impl Link {
     /// Fills `buffer` from the peer's memory: each range of it from an address.
     ///
     /// # Errors
-    /// See [`LinkError`]; the buffer is gone then.
+    /// See [`LinkError`]; the buffer is lost then.
     pub async fn read(
         &self,
         buffer: Buffer,
@@ -371,13 +371,14 @@ impl Link {
             .iter()
             .map(|(offset, source, len)| (memory.span(*offset, *len), *source));
         let read = self.read_into(sinks).await;
-        // Also when a Read failed: the endpoint is gone then, and with it every access.
+        // Released also when a Read failed: the endpoint has ended then, and with it every access to the memory.
         let buffer = memory.release(written).await;
         read?;
         buffer.ok_or_else(|| self.why_over())
     }
 
-    /// Fills `sinks` from the peer's memory, which must come in time: memory for it is short.
+    /// Fills `sinks` from the peer's memory within [`READ_DEADLINE`]: a stalled peer would hold memory that others
+    /// need.
     ///
     /// # Errors
     /// See [`LinkError`].
@@ -389,7 +390,7 @@ impl Link {
         match timeout(&self.shared.runtime, READ_DEADLINE, reading).await {
             Ok(read) => read,
             Err(_) => {
-                // Until the connection ends, bytes may come.
+                // Until the connection ends, bytes may still come into the sinks.
                 self.abort("no bytes in time");
                 Err(LinkError::TimedOut)
             }
@@ -434,13 +435,13 @@ impl Link {
         self.shared.endpoint.abort(why);
     }
 
-    /// Ends the connection when all that is queued has left.
+    /// Ends the connection when all queued work has left.
     pub fn close(&self) {
         self.shared.state.borrow_mut().closing = true;
         self.shared.queued.notify();
     }
 
-    /// The fabric's connection, for memory that its peer may reach.
+    /// The endpoint, for memory that its peer may reach.
     pub fn endpoint(&self) -> &Connected {
         &self.shared.endpoint
     }
@@ -454,7 +455,7 @@ impl fmt::Debug for Link {
     }
 }
 
-/// A call whose answer is still wanted; dropped, the answer will be thrown away.
+/// A call that a task waits for. Dropped, its reply is discarded.
 struct Waiting<'a> {
     link: &'a Link,
     id: u64,
@@ -466,15 +467,16 @@ impl Drop for Waiting<'_> {
         let Some(call) = state.calls.remove(&self.id) else {
             return;
         };
-        // Behind what is asked for next, by whomever, it might undo that.
+        // An abandoned request that has not left must not leave later: after the next request of another caller, it
+        // could undo that.
         let has_left = !state.requests.remove(self.id);
         if has_left && call.slot.is_some() {
-            // The peer may still be using the buffers: they are free with its answer.
+            // The peer may still use the eager buffers: they are free with its reply.
             state.calls.insert(self.id, call);
             return;
         }
         drop(state);
-        // Its buffers have something to say when they go.
+        // After the borrow of the state: dropping eager buffers borrows their free list.
         drop(call);
     }
 }
@@ -484,7 +486,7 @@ impl Shared {
         self.client_buffers.get_or_init(Box::default)
     }
 
-    /// Nothing will come any more: everybody who waits hears why.
+    /// Ends the connection: all waiting tasks get the reason.
     fn end(&self, why: LinkError) {
         let over = {
             let mut state = self.state.borrow_mut();
@@ -500,7 +502,7 @@ impl Shared {
                 std::mem::take(&mut state.held),
             )
         };
-        // What they hold may have something to say when it goes.
+        // After the borrow of the state: a hold that is dropped may queue work.
         drop(over);
         self.leave_place();
         drop(self.eager.take());
@@ -511,7 +513,7 @@ impl Shared {
     }
 }
 
-/// Puts a message together.
+/// Composes a message.
 fn compose(
     messages: &gannet_runtime::Arena,
     header: MessageHeader,

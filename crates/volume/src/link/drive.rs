@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker, ready};
 /// Completions taken in one go before others get their turn.
 const ROUNDS_MAX: usize = 16;
 
-/// Where the credits are in a message.
+/// The offset of the credits in a message.
 const CREDITS_AT: usize = 12;
 
 /// Drives a connection to its end.
@@ -35,7 +35,7 @@ pub(super) async fn drive(shared: Rc<Shared>) {
     let why = why.await;
     tracing::debug!(peer = %shared.endpoint.peer_address(), %why, "connection ended");
     shared.end(why);
-    // No message comes any more for which a receive must be there.
+    // Dropped last: until the end, messages could come for which a receive must be posted.
     drop(shared.state.borrow_mut().credits.take());
     if shared.handler.is_some() {
         shared.pool.accepted.note_freed(&shared.runtime);
@@ -78,8 +78,8 @@ impl Shared {
         Poll::Pending
     }
 
-    /// Ends the connection when the peer owes something for too long. Who asked for it may have given up long ago, and
-    /// what the peer still does with memory, credits and buffers is unknown until then.
+    /// Ends the connection when the peer owes a reply or bytes for too long. The caller may have given up long ago;
+    /// only the end of the connection frees the memory, credits and buffers that the peer may still use.
     fn watch(
         &self,
         context: &mut Context<'_>,
@@ -102,7 +102,7 @@ impl Shared {
         }
     }
 
-    /// Ends an accepted connection that others need the place or the memory of, and begins requests that have waited.
+    /// Ends an accepted connection whose place or memory others need, and begins requests that have waited for memory.
     fn watch_holding(
         self: &Rc<Self>,
         context: &mut Context<'_>,
@@ -126,7 +126,7 @@ impl Shared {
         }
     }
 
-    /// Why nothing more is to be done, if nothing is.
+    /// The reason of the end, if the connection is over.
     fn over(&self) -> Option<LinkError> {
         let state = self.state.borrow();
         if let Some(why) = &state.end {
@@ -141,7 +141,7 @@ impl Shared {
         None
     }
 
-    /// Posts what is queued and has room.
+    /// Posts queued work while the send queue has room.
     pub(super) fn post(&self) -> Result<(), PostError> {
         let room = self.endpoint.attributes().send_queue_max;
         let mut state = self.state.borrow_mut();
@@ -254,7 +254,7 @@ impl Shared {
                 let count = released.as_ref().map_or(0, |(count, _)| *count);
                 state.posted = state.posted.saturating_sub(count);
                 drop(state);
-                // It may have something to say.
+                // After the borrow of the state: a hold that is dropped may queue work.
                 drop(released);
                 Ok(())
             }
@@ -266,7 +266,7 @@ impl Shared {
         }
     }
 
-    /// So much work has left the send queue.
+    /// Notes that so much work has left the send queue.
     fn left(&self, count: u32) {
         let mut state = self.state.borrow_mut();
         state.posted = state.posted.saturating_sub(count);
@@ -303,7 +303,7 @@ impl Shared {
                     state.calls.remove(&header.id)
                 };
                 if let Some(Call { sender, slot }) = call {
-                    // Who waited may be gone.
+                    // The caller may have given up.
                     let _ = sender.send(Message { slot, ..message });
                 }
                 Ok(())
@@ -335,7 +335,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes a request, which is begun when the peer may make us hold its reply.
+    /// Takes a request. It begins when the budget has room for its reply.
     fn serve(&self, request: Message) -> Result<(), Fault> {
         if self.handler.is_none() {
             return Err(Fault::RequestToClient);
@@ -343,7 +343,8 @@ impl Shared {
         {
             let mut state = self.state.borrow_mut();
             if state.end.is_some() {
-                // Who takes this connection's place counts on nothing new being begun here.
+                // The connection that replaces this one waits until nothing is under way here: a request that began now
+                // could run after the peer's next ones.
                 return Ok(());
             }
             if let Some(credits) = &mut state.credits {
@@ -354,14 +355,14 @@ impl Shared {
         Ok(())
     }
 
-    /// Begins the requests that the peer may make us hold the replies of, in the order in which they came.
+    /// Begins the requests whose replies have room, in the order in which they came.
     fn begin_requests(self: &Rc<Self>) {
         while let Some(request) = self.next_request() {
             self.begin(request);
         }
     }
 
-    /// Has a request answered, in a task of its own.
+    /// Begins a request, in a task of its own.
     fn begin(self: &Rc<Self>, request: Message) {
         let Some(handler) = self.handler.clone() else {
             return;
@@ -374,7 +375,7 @@ impl Shared {
             },
             request.header,
         );
-        // Asked in the order in which requests came.
+        // Called here and not in the task: handlers see requests in the order in which they came.
         let answering = handler.answer(link.clone(), request);
         let task = async move {
             let answer = answering.await;
@@ -384,7 +385,7 @@ impl Shared {
         self.runtime.spawn("volume request", Box::pin(task));
     }
 
-    /// Queues the answer to a request, and lets the peer send another.
+    /// Queues the reply to a request, with a credit for the next one.
     fn reply(&self, request: MessageHeader, answer: Answer) {
         if self.state.borrow().end.is_some() {
             return;
@@ -409,7 +410,7 @@ impl Shared {
         self.queued.notify();
     }
 
-    /// The memory of a request is free: the receives that it lets the peer use, and the requests that it may have sent.
+    /// Takes back the receive of a request, and gives the new limit of the peer's requests.
     fn grant(&self) -> Result<u32, PostError> {
         let mut state = self.state.borrow_mut();
         if let Some(credits) = &mut state.credits {
@@ -418,7 +419,7 @@ impl Shared {
         Ok(state.granted())
     }
 
-    /// A message that no credit covers was dealt with.
+    /// Takes back the receive of a message that needs no credit.
     fn without_credit(&self, message: Message) -> Result<(), Fault> {
         drop(message);
         let mut state = self.state.borrow_mut();
@@ -430,7 +431,7 @@ impl Shared {
         Ok(credits.cover(&*self.endpoint, 0)?)
     }
 
-    /// Offers memory for one more message, where receives are the connection's own.
+    /// Posts one more receive, where receives are the connection's own.
     fn post_receive(&self) -> Result<(), Fault> {
         let buffer = self.pool.messages.take();
         let buffer = buffer.unwrap_or_else(|| Buffer::zeroed(MESSAGE_MAX));
@@ -438,7 +439,7 @@ impl Shared {
     }
 }
 
-/// A request that is being worked on.
+/// A request that is under way; it ends when this is dropped.
 struct UnderWay(Rc<Shared>);
 
 impl Drop for UnderWay {
@@ -454,7 +455,7 @@ impl Drop for UnderWay {
 /// Receives of the connecting side: one for each reply that the peer may owe, and a few.
 pub(super) const RECEIVES: u32 = CREDITS + SPARE_RECEIVES;
 
-/// The header of a control message that allows the peer as many requests as messages before it.
+/// The header of a control message, which grants no credit: `credits` is the limit of the messages before it.
 pub(super) fn control(operation: Operation, credits: u32) -> MessageHeader {
     MessageHeader {
         kind: Kind::Control,

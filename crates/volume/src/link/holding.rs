@@ -1,4 +1,4 @@
-//! What a peer makes this side hold, and the requests of it that wait because that is much.
+//! The memory that a peer makes this side hold, and its requests that wait for room in the budget.
 
 use super::{Message, Shared};
 use gannet_runtime::Instant;
@@ -8,18 +8,18 @@ use gannet_wire::volume::MESSAGE_MAX;
 use std::collections::VecDeque;
 use std::task::Context;
 
-/// The place of an accepted connection, and what its peer makes us hold.
+/// The place of an accepted connection, and the memory that its peer makes us hold.
 pub(super) struct Holding {
     activity: Activity,
     held: Charge,
     kept: Kept,
     /// Bytes of messages that came and went.
     moved: u64,
-    /// Requests that have come and are not begun, in their order. Credits bound their number.
+    /// Requests that have not begun, in their order. Credits bound their number.
     waiting: VecDeque<Message>,
-    /// When a message came or left last, if tables may have grown for it since the connection rested.
+    /// When a message came or left last, if tables may have grown since the connection rested.
     used: Option<Instant>,
-    /// Tables were given up, and that was not asked for yet.
+    /// Tables were freed, and `has_rested` was not called since.
     rested: bool,
 }
 
@@ -38,7 +38,7 @@ impl Holding {
 }
 
 impl Shared {
-    /// Bytes of messages that wait for the peer to take them, and of those that are worked on.
+    /// Bytes of messages that the peer has not taken, and of requests under way.
     fn messages_held(&self) -> (usize, usize) {
         let state = self.state.borrow();
         let unsent = state.outgoing.len() + state.posted as usize;
@@ -46,7 +46,7 @@ impl Shared {
         (unsent * MESSAGE_MAX, under_way * MESSAGE_MAX)
     }
 
-    /// Puts a request behind those that wait to be begun.
+    /// Queues a request behind those that have not begun.
     pub(super) fn wait_for_room(&self, request: Message) {
         if let Some(holding) = &mut *self.holding.borrow_mut() {
             let now = self.runtime.now();
@@ -66,19 +66,20 @@ impl Shared {
         }
     }
 
-    /// The next request, if the peer may make us hold one more reply.
+    /// The next request, if the budget has room for its reply.
     pub(super) fn next_request(&self) -> Option<Message> {
         let (unsent, under_way) = self.messages_held();
         let mut holding = self.holding.borrow_mut();
         let holding = holding.as_mut()?;
         holding.held.set(unsent + under_way);
-        // Request and reply. One at a time goes on however little is left.
+        // Room for request and reply. One request goes on however little is left: otherwise the connection could never
+        // free what it holds.
         let has_room =
             unsent + under_way == 0 || holding.activity.account().has_room_for(2 * MESSAGE_MAX);
         has_room.then(|| holding.waiting.pop_front())?
     }
 
-    /// Why the connection has to end; otherwise when to look again, if it must.
+    /// The reason why the connection must end; otherwise when to look again, if at all.
     pub(super) fn look(&self, context: &mut Context<'_>) -> Result<Option<Instant>, &'static str> {
         let (unsent, under_way) = self.messages_held();
         let mut holding = self.holding.borrow_mut();
@@ -103,12 +104,12 @@ impl Shared {
         Ok(due.into_iter().chain(retry).chain(rest).min())
     }
 
-    /// Gives up what tables grew to when nothing has moved for a while. When to look again.
+    /// Frees the room of tables when nothing has moved for a while. Gives when to look again.
     fn rest_when_due(&self, holding: &mut Holding, now: Instant) -> Option<Instant> {
         let due = holding.used? + REST_AFTER;
         let mut state = self.state.borrow_mut();
         if due > now || !state.is_quiet() || !holding.waiting.is_empty() {
-            // What is under way says so when it leaves.
+            // Work that is under way sets `used` when it leaves.
             return (due > now).then_some(due);
         }
         state.rest();
@@ -119,14 +120,14 @@ impl Shared {
         None
     }
 
-    /// Whether tables were given up since this was asked.
+    /// Whether tables were freed since the last call.
     pub(super) fn has_rested(&self) -> bool {
         let mut holding = self.holding.borrow_mut();
         let rested = holding.as_mut().map(|holding| &mut holding.rested);
         rested.is_some_and(std::mem::take)
     }
 
-    /// The connection is over: its place is another's, and no request of it is begun any more.
+    /// Frees the place of a connection that is over; none of its waiting requests begins any more.
     pub(super) fn leave_place(&self) {
         drop(self.holding.take());
     }

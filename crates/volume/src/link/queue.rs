@@ -1,4 +1,4 @@
-//! What waits to leave, and who waits for what.
+//! The state of a connection: queued and posted work, and the tasks that wait.
 
 use super::{EagerBuffer, LinkError, Message};
 use gannet_fabric::{AccessError, Reference, RemoteAddress, Source, Span, WorkId};
@@ -13,10 +13,10 @@ use tokio::sync::oneshot;
 /// A message and its length.
 pub(super) type Composed = (Buffer, u32);
 
-/// What is dropped when work is done.
+/// A value that is dropped when work has completed.
 pub(crate) type Hold = Box<dyn Any>;
 
-/// Who waits for an answer.
+/// A call that waits for its reply.
 pub(super) struct Call {
     pub(super) sender: oneshot::Sender<Message>,
     pub(super) slot: Option<EagerBuffer>,
@@ -46,7 +46,7 @@ pub(super) enum Outgoing {
     },
 }
 
-/// Requests that wait for credits, with their numbers, by class: those of a lower class leave first.
+/// Requests that wait for credits, with their numbers, by class: a lower class leaves first.
 #[derive(Default)]
 pub(super) struct Requests {
     classes: [VecDeque<(u64, Composed)>; 4],
@@ -63,7 +63,7 @@ impl Requests {
         self.classes.iter_mut().find_map(VecDeque::pop_front)
     }
 
-    /// Has a request not leave; false if it has left.
+    /// Takes a request out of the queue; false if it has left.
     pub(super) fn remove(&mut self, id: u64) -> bool {
         self.classes.iter_mut().any(|queue| {
             let at = queue.iter().position(|(other, _)| *other == id);
@@ -76,46 +76,45 @@ impl Requests {
     }
 }
 
-/// Everything of a connection that changes.
+/// The mutable state of a connection.
 #[derive(Default)]
 pub(super) struct State {
     last_id: u64,
     pub(super) calls: BTreeMap<u64, Call>,
-    /// Who waits for RDMA Reads; only optimistic ones are refused.
+    /// The tasks that wait for RDMA Reads; only optimistic ones can be refused.
     pub(super) reads: BTreeMap<u64, oneshot::Sender<Result<(), AccessError>>>,
-    /// Since when the peer owes the reply to a request or the bytes of an RDMA Read, whether somebody waits for it or
-    /// not.
+    /// Since when the peer owes the reply to a request, or the bytes of an RDMA Read; also of abandoned ones.
     pub(super) owed: HashMap<u64, Instant>,
-    /// By work that will tell when it has left: that and so much silent work before it.
+    /// By signaled work: the count of work that its completion covers, and the value held until then.
     pub(super) held: BTreeMap<u64, (u32, Hold)>,
     pub(super) requests: Requests,
     pub(super) outgoing: VecDeque<Outgoing>,
-    /// Who waits until there is less of it.
+    /// The tasks that wait until the queue is shorter.
     pub(super) room: Vec<Waker>,
     /// Work in the send queue.
     pub(super) posted: u32,
-    /// Work in it since the last that will tell of its completion.
+    /// Unsignaled work since the last that is signaled.
     pub(super) silent: u32,
     /// Requests sent, and how many the peer allows, modulo 2^32.
     pub(super) sent: u32,
     pub(super) allowed: u32,
-    /// Of an accepted connection: the requests that the peer may send.
+    /// Of an accepted connection: the credits of the peer.
     pub(super) credits: Option<Credits>,
-    /// Requests of the peer that are being worked on.
+    /// Requests of the peer that are under way here.
     pub(super) under_way: u32,
-    /// Who waits until there are none.
+    /// The tasks that wait until there are none.
     pub(super) idle: Vec<Waker>,
     /// The peer has answered a request: it has authenticated us, and so has ended what came by earlier connections of
     /// ours.
     pub(super) has_answered: bool,
     pub(super) closing: bool,
-    /// Who waits for the end.
+    /// The tasks that wait for the end.
     pub(super) ended: Vec<Waker>,
     pub(super) end: Option<LinkError>,
 }
 
 impl State {
-    /// Of a connection on which the peer allows us so many requests.
+    /// Of the connecting side, which may send so many requests before the first reply.
     pub(super) fn connecting(allowed: u32) -> State {
         State {
             allowed,
@@ -123,7 +122,7 @@ impl State {
         }
     }
 
-    /// Of a connection on which we allow the peer what `credits` say.
+    /// Of the accepting side, which grants `credits` to the peer.
     pub(super) fn accepting(credits: Credits) -> State {
         State {
             credits: Some(credits),
@@ -133,11 +132,11 @@ impl State {
 
     /// The requests that we allow the peer, modulo 2^32.
     pub(super) fn granted(&self) -> u32 {
-        // The word that the format has for it.
+        // The format counts modulo 2^32.
         self.credits.as_ref().map_or(0, Credits::reported) as u32
     }
 
-    /// A message has left that allowed the peer so many requests, modulo 2^32.
+    /// Notes that a message has left which granted the peer so many requests, modulo 2^32.
     pub(super) fn credits_left(&mut self, granted: u32) {
         if let Some(credits) = &mut self.credits {
             let reported = credits.reported();
@@ -146,7 +145,7 @@ impl State {
         }
     }
 
-    /// Gives up what tables grew to. Nothing is under way.
+    /// Frees the room of the tables. Nothing is under way.
     pub(super) fn rest(&mut self) {
         self.requests = Requests::default();
         self.outgoing = VecDeque::new();
@@ -155,7 +154,7 @@ impl State {
         self.owed = HashMap::new();
     }
 
-    /// Whether nothing waits to leave, is on its way or is worked on.
+    /// Whether no work is queued, posted or under way.
     pub(super) fn is_quiet(&self) -> bool {
         self.outgoing.is_empty() && self.posted == 0 && self.under_way == 0
     }
@@ -179,12 +178,12 @@ impl State {
         id
     }
 
-    /// Whether the peer lets us send one more request.
+    /// Whether there is a credit for one more request.
     pub(super) fn has_credit(&self) -> bool {
         self.allowed.wrapping_sub(self.sent).cast_signed() > 0
     }
 
-    /// Takes the peer's word for how many requests we may have sent; an older word changes nothing.
+    /// Notes the peer's limit of our requests; an older limit changes nothing, for replies may come out of order.
     pub(super) fn hear_credits(&mut self, allowed: u32) {
         if allowed.wrapping_sub(self.allowed).cast_signed() > 0 {
             self.allowed = allowed;
@@ -192,20 +191,20 @@ impl State {
     }
 }
 
-/// What a piece of work is, as its completion says.
+/// The kind of a piece of work, encoded in the identifier of its completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     Receive,
-    /// This and so much work before it has left.
+    /// So much work has left: this one and those before it.
     Left(u32),
-    /// As [`Work::Left`], of a message that allowed the peer so many requests.
+    /// As [`Work::Left`], of a message that granted the peer so many requests.
     Sent {
         count: u32,
         granted: u32,
     },
     Read(u64),
     ReadExported(u64),
-    /// As [`Work::Left`], with something that is held until then.
+    /// As [`Work::Left`], with a value that is held until then.
     Released(u64),
 }
 
