@@ -242,7 +242,7 @@ pub fn files_on(survey: &Survey, number: u32) -> HashMap<u64, usize> {
 /// of memory for each directory.
 ///
 /// # Errors
-/// The store failed, or is damaged.
+/// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
 pub fn paths_of(view: &dyn View, files: &BTreeSet<FileId>) -> Outcome<Vec<Vec<u8>>> {
     let mut directories = HashSet::new();
     view.scan(Table::Inodes, &[], &mut |key, value| {

@@ -1,4 +1,4 @@
-//! Which I/O servers may have data: whoever finds his folder empty must know whether it should be.
+//! Claims: which I/O servers may have data. A server whose folder is empty must know whether it should be.
 
 use super::namespace::{Failure, Outcome};
 use super::{StoreError, Table, Transaction, View};
@@ -81,7 +81,7 @@ pub struct Loss {
 /// Notes that the disk of an I/O server is lost, and that it has another one from now on.
 ///
 /// # Errors
-/// The store failed, or is damaged.
+/// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
 pub fn note_lost(transaction: &mut dyn Transaction, number: u32, since: u64) -> Outcome<Loss> {
     let below = super::inode_allocator::next_number(transaction)?;
     let loss = Loss { since, below };
@@ -95,7 +95,7 @@ pub fn note_lost(transaction: &mut dyn Transaction, number: u32, since: u64) -> 
 /// The last loss of each I/O server that has lost a disk.
 ///
 /// # Errors
-/// The store failed, or is damaged.
+/// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
 pub fn losses(view: &dyn View) -> Outcome<BTreeMap<u32, Loss>> {
     let (mut losses, mut is_damaged) = (BTreeMap::new(), false);
     view.scan(Table::Volume, LOST, &mut |key, value| {
@@ -145,7 +145,7 @@ pub fn new_servers(view: &dyn View) -> Result<BTreeSet<u32>, StoreError> {
 /// one that asks among them, so empty ones count too. Looks at all inodes, up to the first such file.
 ///
 /// # Errors
-/// The store failed, or an inode is damaged: then nobody can tell.
+/// The store failed, or an inode is damaged: then any server may have data.
 pub fn may_have_data(view: &dyn View, number: u32) -> Outcome<bool> {
     if view.get(Table::Volume, &key(number))?.is_some() {
         return Ok(false);

@@ -33,7 +33,7 @@ pub(super) fn format(transaction: &mut dyn Transaction) -> Outcome<()> {
 /// since, may have begun there too. False if the clock is far behind.
 ///
 /// # Errors
-/// The store failed, or is damaged.
+/// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
 pub fn begin(transaction: &mut dyn Transaction, now: Timestamp, random: u64) -> Outcome<bool> {
     let next = counter(transaction, NEXT_FILE)?.max(ROOT.0 + 1);
     // A clock that is before 1970 is behind.
@@ -61,7 +61,7 @@ pub fn begin(transaction: &mut dyn Transaction, now: Timestamp, random: u64) -> 
 /// Takes the number of a new file.
 ///
 /// # Errors
-/// The store failed, or is damaged.
+/// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
 pub(super) fn next_file(transaction: &mut dyn Transaction) -> Outcome<FileId> {
     next(transaction, NEXT_FILE).map(FileId)
 }
@@ -69,7 +69,7 @@ pub(super) fn next_file(transaction: &mut dyn Transaction) -> Outcome<FileId> {
 /// The number that the next file will have: all that were ever made have lower ones.
 ///
 /// # Errors
-/// The store failed, or is damaged.
+/// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
 pub fn next_number(view: &dyn View) -> Outcome<u64> {
     counter(view, NEXT_FILE)
 }
@@ -93,7 +93,7 @@ impl NeverMade {
     /// Looks at the volume.
     ///
     /// # Errors
-    /// The store failed, or is damaged.
+    /// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
     pub fn new(view: &dyn View) -> Outcome<NeverMade> {
         Ok(NeverMade {
             skipped: skipped(view)?,

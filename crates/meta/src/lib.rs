@@ -5,7 +5,7 @@
 //! [`namespace`] is what a file system is in terms of it. Values are the protocol's own ([`gannet_wire::volume`]): an
 //! inode lies in the store as it travels.
 //!
-//! What this crate refuses: connections, clocks, and files' data. Who asks is told by the caller, and so is the time.
+//! What this crate refuses: connections, clocks, and files' data. The caller and the time come in as arguments.
 //!
 //! First type to read: [`MetaStore`].
 
@@ -89,13 +89,13 @@ pub trait View {
     /// The value of a key.
     ///
     /// # Errors
-    /// See [`StoreError`].
+    /// [`StoreError`]: the store failed.
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// Shows the pairs from key `from` on, in the order of their keys' bytes, to `each` until it wants no more.
     ///
     /// # Errors
-    /// See [`StoreError`].
+    /// [`StoreError`]: the store failed.
     fn scan(
         &self,
         table: Table,
@@ -109,13 +109,13 @@ pub trait Transaction: View {
     /// Sets the value of a key.
     ///
     /// # Errors
-    /// See [`StoreError`].
+    /// [`StoreError`]: the store failed.
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError>;
 
     /// Removes a key, if it is there.
     ///
     /// # Errors
-    /// See [`StoreError`].
+    /// [`StoreError`]: the store failed.
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError>;
 }
 
@@ -124,7 +124,7 @@ pub trait MetaStore: Send + Sync + 'static {
     /// Shows `look` everything that was committed.
     ///
     /// # Errors
-    /// See [`StoreError`].
+    /// [`StoreError`]: the store failed.
     fn read(&self, look: &mut dyn FnMut(&dyn View)) -> Result<(), StoreError>;
 
     /// Has `work` change pairs; when this returns, all of its changes are durable, or none was made.
@@ -132,7 +132,7 @@ pub trait MetaStore: Send + Sync + 'static {
     /// Many operations can share a transaction: each must have checked all that can go wrong before its first change.
     ///
     /// # Errors
-    /// See [`StoreError`]; also that of `work`, if it gives one.
+    /// [`StoreError`]: the store failed, or the error of `work`.
     fn commit(
         &self,
         work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), StoreError>,
@@ -159,7 +159,7 @@ pub trait MetaStore: Send + Sync + 'static {
     /// would have to wait for that. May take long; commits go on beside it.
     ///
     /// # Errors
-    /// See [`StoreError`]; what was committed stays durable.
+    /// [`StoreError`]: the store failed; what was committed stays durable.
     fn checkpoint(&self) -> Result<(), StoreError> {
         Ok(())
     }

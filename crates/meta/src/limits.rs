@@ -10,7 +10,7 @@ pub const LINKS_MAX: u32 = 65_000;
 pub const DEPTH_MAX: usize = 4096;
 /// Names that a check looks at together: changes wait for that long.
 pub const NAMES_AT_A_TIME: usize = 4096;
-/// How long nobody must have written to an object of no file before it counts as left behind: longer than a removal
+/// An object of no file is an orphan when it was last written this long ago: longer than a removal
 /// takes to be done a second time, whatever clocks differ.
 pub const ORPHAN_AGE_MIN: Duration = Duration::from_secs(300);
 /// Bytes of each half of the journal before the metadata: as many changes wait for a checkpoint, and are kept in

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 type Key = (Table, Vec<u8>);
 type Pairs = BTreeMap<Key, Vec<u8>>;
 
-/// See the module.
+/// A store in memory.
 #[derive(Default)]
 pub struct MemoryStore {
     pairs: Mutex<Pairs>,

@@ -47,10 +47,10 @@ impl From<Status> for Failure {
 /// What an operation gives.
 pub type Outcome<T> = Result<T, Failure>;
 
-/// Who asks, when, and of what store.
+/// The context of a change.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// Who.
+    /// The caller, whose rights are checked.
     pub caller: &'a Caller,
     /// The time that goes into what is changed.
     pub now: Timestamp,
@@ -260,7 +260,7 @@ impl Intent {
 /// All intents that are open, with their numbers, in the order in which they were made.
 ///
 /// # Errors
-/// The store failed, or is damaged.
+/// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
 pub fn intents(view: &dyn View) -> Outcome<Vec<(u64, Intent)>> {
     let mut found = Vec::new();
     let mut damaged = false;
@@ -334,10 +334,10 @@ pub(super) fn split_listing_key(key: &[u8]) -> Option<(FileId, u64)> {
     ))
 }
 
-/// The file that a name stands for, whoever asks, if it stands for one. Not of `.` and `..`.
+/// The file that a name stands for, without a check of rights; not of `.` and `..`.
 ///
 /// # Errors
-/// The store failed, or is damaged.
+/// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
 pub fn find(view: &dyn View, directory: FileId, name: &[u8]) -> Outcome<Option<FileId>> {
     let entry = find_entry(view, directory, name)?;
     Ok(entry.map(|(id, _)| id))

@@ -19,7 +19,8 @@ impl OrphanCheck {
     /// Looks at the volume.
     ///
     /// # Errors
-    /// The store failed, or is damaged: then nothing may be removed.
+    /// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded. No object may be
+    /// removed then.
     pub fn new(view: &dyn View) -> Outcome<OrphanCheck> {
         let open = namespace::intents(view)?;
         Ok(OrphanCheck {

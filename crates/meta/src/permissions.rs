@@ -1,4 +1,4 @@
-//! Who may do what with a file, and what a change makes of its inode.
+//! Rights of callers on files, and the effect of a change of attributes on an inode.
 
 use gannet_wire::volume::{
     AccessMask, AttributeChanges, Body, Caller, FileKind, Inode, SetTimestamp, Timestamp,

@@ -297,7 +297,7 @@ impl<S: Source> Open<S> {
         let cell = self.tables.get(table as usize).ok_or_else(no_table)?;
         if cell.get().is_none() {
             let opened = guarded(|| self.source.open(table.definition()).map_err(failed))?;
-            // It was empty a moment ago, and nobody else has it.
+            // The file was empty a moment ago, and the lock keeps other processes out.
             let _ = cell.set(opened);
         }
         cell.get().ok_or_else(no_table)

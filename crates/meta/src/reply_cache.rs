@@ -6,16 +6,16 @@ use super::{StoreError, Table, Transaction, View};
 use gannet_wire::volume::{FileId, Inode, ROOT, SlotSequence, Status};
 use gannet_wire::xdr::{Decode, Decoder, Encode, Encoder, XdrError, from_bytes};
 
-/// What a change came to.
+/// The result of a change.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Done {
-    /// What it made or changed, as its answer names it: at most two.
+    /// The inodes of its reply, made or changed: at most two.
     pub inodes: Vec<(FileId, Inode)>,
     /// The intent that must be done before the caller is answered.
     pub intent: Option<u64>,
 }
 
-/// Most inodes of an answer.
+/// The most inodes of a reply.
 const INODES_MAX: usize = 2;
 
 impl Encode for Done {
@@ -46,7 +46,7 @@ impl Decode<'_> for Done {
     }
 }
 
-/// The last answer of a slot.
+/// The last reply of a slot.
 struct Kept {
     sequence: u64,
     /// Seconds since the epoch.
@@ -80,10 +80,10 @@ fn parse(value: &[u8]) -> Outcome<Kept> {
     from_bytes(value).map_err(|_| Failure::Damaged(ROOT))
 }
 
-/// What came of a change that was done before, when it comes again.
+/// The reply to a change that was done before.
 ///
 /// # Errors
-/// `Inval`: the slot has gone on since, and nobody waits for this any more. Or the store failed.
+/// `Inval`: the slot has a later sequence, so no caller waits for this one. `Failure::Store`: the store failed.
 pub fn earlier(view: &dyn View, slot_sequence: &SlotSequence) -> Outcome<Option<Done>> {
     let Some(value) = view.get(Table::Replies, &key_of(slot_sequence))? else {
         return Ok(None);
@@ -96,7 +96,7 @@ pub fn earlier(view: &dyn View, slot_sequence: &SlotSequence) -> Outcome<Option<
     }
 }
 
-/// Keeps what came of a change; `now` in seconds since the epoch.
+/// Keeps the reply to a change; `now` in seconds since the Unix epoch.
 ///
 /// # Errors
 /// The store failed.
@@ -116,10 +116,10 @@ pub fn keep(
     transaction.put(Table::Replies, &key_of(slot_sequence), &value)
 }
 
-/// Forgets up to `max` answers from before `time` (seconds since the epoch); gives how many it forgot.
+/// Removes up to `max` replies from before `time` (seconds since the Unix epoch); gives their number.
 ///
 /// # Errors
-/// The store failed, or is damaged.
+/// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
 pub fn forget(transaction: &mut dyn Transaction, time: u64, max: usize) -> Outcome<usize> {
     let (mut old, mut failure) = (Vec::new(), None);
     transaction.scan(Table::Replies, &[], &mut |key, value| {
@@ -144,7 +144,7 @@ mod tests {
     use crate::{MemoryStore, MetaStore};
 
     #[test]
-    fn an_answer_is_there_until_its_slot_goes_on_or_it_is_old() {
+    fn a_reply_is_there_until_its_slot_goes_on_or_it_is_old() {
         let store = MemoryStore::default();
         let slot_sequence = |sequence| SlotSequence {
             client: [1; 16],

@@ -13,7 +13,7 @@ const CHANGES: &[u8] = b"changes";
 /// The last terms that were begun with this metadata, the latest last. Some may never have been accepted.
 ///
 /// # Errors
-/// The store failed, or is damaged.
+/// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
 pub fn own_terms(view: &dyn View) -> Outcome<Vec<Term>> {
     let bytes = view.get(Table::Volume, TERMS)?.unwrap_or_default();
     let (terms, rest) = bytes.as_chunks::<TERM_LEN>();
@@ -27,7 +27,7 @@ pub fn own_terms(view: &dyn View) -> Outcome<Vec<Term>> {
 /// Notes that a term is begun.
 ///
 /// # Errors
-/// The store failed, or is damaged.
+/// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
 pub fn begin_term(transaction: &mut dyn Transaction, term: Term) -> Outcome<()> {
     let mut terms = own_terms(transaction)?;
     terms.push(term);
@@ -41,7 +41,7 @@ pub fn begin_term(transaction: &mut dyn Transaction, term: Term) -> Outcome<()> 
 /// The number of the last change.
 ///
 /// # Errors
-/// The store failed, or is damaged.
+/// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
 pub fn last_change(view: &dyn View) -> Result<u64, StoreError> {
     let Some(bytes) = view.get(Table::Volume, CHANGES)? else {
         return Ok(0);
@@ -53,7 +53,7 @@ pub fn last_change(view: &dyn View) -> Result<u64, StoreError> {
 /// Counts one more change; its number.
 ///
 /// # Errors
-/// The store failed, or is damaged.
+/// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
 pub fn next_change(transaction: &mut dyn Transaction) -> Result<u64, StoreError> {
     let number = last_change(transaction)?.saturating_add(1);
     transaction.put(Table::Volume, CHANGES, &number.to_be_bytes())?;

@@ -1,9 +1,10 @@
 //! One bound for the bytes that peers can make a process hold.
 //!
-//! Nobody has a fixed share. An origin may hold as much as it leaves free for all others, and each of its connections
-//! as much as that leaves free for the others of its origin (dynamic thresholds: Choudhury and Hahne 1998). So a lone
-//! connection may hold a quarter, each further one half of what is left, and their parts become equal as they give back
-//! what they hold. A connection that gives nothing back is ended while others wait: see [`Account::is_scarce`].
+//! No origin has a fixed share. An origin may hold as much as it leaves free for all others, and each of its
+//! connections as much as that leaves free for the others of its origin (dynamic thresholds: Choudhury and Hahne 1998).
+//! So a lone connection may hold a quarter, each further one half of what is left, and their parts become equal as they
+//! give back what they hold. A connection that gives nothing back is ended while others wait: see
+//! [`Account::is_scarce`].
 //!
 //! A bound is checked before a request is begun ([`Account::has_room_for`]) or memory is taken
 //! ([`Account::try_charge`]); memory that is there already is counted whatever the bound ([`Account::charge`]). So the
@@ -252,7 +253,8 @@ impl Drop for Holding {
         self.set_waiting(false);
         self.give_back(self.taken.get());
         let mut parts = self.whole.parts();
-        // The map's and this: nobody else has an account, and nobody opens one while the map is locked.
+        // Two references are the map's and this one. No other account of the origin exists, and none is opened while
+        // the map is locked.
         if Arc::strong_count(&self.part) == 2 {
             parts.remove(&self.origin);
         }

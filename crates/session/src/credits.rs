@@ -48,7 +48,7 @@ pub struct Grant {
     pub limit: u64,
 }
 
-/// See the module.
+/// The credits of one connection.
 pub struct Credits {
     share: Share,
     limits: CreditLimits,

@@ -51,7 +51,7 @@ pub struct Waits {
     pub to_send: bool,
     /// Something is to be done on this side: silence is not the peer's.
     pub busy: bool,
-    /// Memory is missing, and nobody tells when it comes back.
+    /// Memory is missing, and no wake-up comes when it is free again.
     pub short_of_memory: bool,
     /// Since when the peer has had a reply to read.
     pub exposed_since: Option<Instant>,

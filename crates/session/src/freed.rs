@@ -5,7 +5,7 @@ use gannet_runtime::Handle;
 use std::cell::Cell;
 
 /// Connections of a core that have ended, or given up what they grew to, since the allocator was asked to give memory
-/// back to the system. Whoever looks after a core's memory looks here once in [`crate::limits::REST_AFTER`].
+/// back to the system. The task that trims a core's memory looks here once in [`crate::limits::REST_AFTER`].
 #[derive(Debug, Default)]
 pub struct Freed {
     /// Since the last look.

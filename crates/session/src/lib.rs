@@ -1,4 +1,4 @@
-//! Connections of peers that nobody trusts, whatever the protocol: what one peer can make a server hold is bounded.
+//! Connections of untrusted peers, for any protocol: bounds on the memory that one peer can make a server hold.
 //!
 //! Both protocol stacks (`rpc`, `volume`) draw the memory of requests, replies and receives from one [`Budget`] for the
 //! process. Each connection has an [`Account`] with it.

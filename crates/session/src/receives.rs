@@ -1,14 +1,14 @@
 //! The receives of a core, and which connection may use how many.
 //!
-//! iWARP knows no "receiver not ready": a message that finds no receive ends its connection. So what peers may send, all
-//! taken together, never exceeds the receives that are posted. Each connection has a few for itself; all others are
-//! lent to those that are busy, and a message's receive goes back to the connection that it came on.
+//! iWARP knows no "receiver not ready": a message that finds no receive ends its connection. So what peers may send,
+//! all taken together, never exceeds the receives that are posted. Each connection has a few for itself; all others are
+//! given for a time to those that are busy, and a message's receive goes back to the connection that it came on.
 
 use gannet_fabric::{Endpoint, PostError, Receives, SharedReceiveQueue};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// How many receives there are, and who is sure of some.
+/// The number of receives, and the shares that are guaranteed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolLimits {
     /// Receives posted, and messages that hold the memory of one; the bound of the queue.
@@ -26,7 +26,7 @@ impl PoolLimits {
     }
 }
 
-/// A connection may borrow this part of what can be lent, so that something is left for the next.
+/// A connection may borrow this part of what can be lent, so that some are left for the next.
 const LENT_PART: u32 = 4;
 
 /// The receives that the connections of one listener's core share.
@@ -80,7 +80,7 @@ impl ReceivePool {
         self.queue.trim_unused();
     }
 
-    /// Receives that nobody was granted and no message holds.
+    /// Receives that no connection was granted and no message holds.
     fn free(&self) -> u32 {
         // A message that its owner has not seen yet counts twice here: as granted, and as neither posted nor room.
         let unused = self.queue.posted().saturating_add(self.queue.room());

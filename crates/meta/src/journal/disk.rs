@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-/// See the module.
+/// A journal in a file.
 pub(super) struct DiskFile {
     file: File,
     /// Where the file system has it.
@@ -49,7 +49,7 @@ impl Direct {
         let mut options = OpenOptions::new();
         let again = options.write(true).custom_flags(flags).open(path).ok()?;
         let identity = |file: &File| file.metadata().ok().map(|it| (it.dev(), it.ino()));
-        // Somebody may have put another one in its place.
+        // Another file may have been put in its place.
         (identity(&again)? == identity(file)?).then_some(Direct {
             file: again,
             staged: Vec::new(),
@@ -77,7 +77,8 @@ impl DiskFile {
         DiskFile { file, direct }
     }
 
-    /// Opens the file at `path`; `None` if there is none. What is in it is durable then: who wrote last may have died.
+    /// Opens the file at `path`; `None` if there is none. Its content is durable then: the process that wrote
+    /// last may have died before its sync.
     pub(super) fn open(path: &Path) -> io::Result<Option<DiskFile>> {
         match OpenOptions::new().read(true).write(true).open(path) {
             Ok(file) => {

@@ -6,7 +6,7 @@ use gannet_wire::volume::Token;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A file that outlives who writes to it, and forgets what was not synced when its machine goes down.
+/// A file that outlives the process that writes to it, and loses data that were not synced when its machine goes down.
 #[derive(Clone)]
 pub struct JournalMemory {
     state: Arc<Mutex<State>>,
@@ -14,7 +14,7 @@ pub struct JournalMemory {
 
 struct State {
     durable: Vec<u8>,
-    /// As who runs sees it.
+    /// As a running process reads it.
     seen: Vec<u8>,
     /// Where they may differ.
     written: Vec<(usize, usize)>,

@@ -23,15 +23,15 @@ pub struct JournaledStore {
 
 struct Writer {
     log: Log,
-    /// A write failed. Another might go on behind something that is not there.
+    /// A write failed. Another record would follow one that may not be there, and be lost at the next start.
     failed: bool,
 }
 
-/// What is durable in the journal and not below yet.
+/// Changes that are durable in the journal and not in the store below.
 #[derive(Default)]
 struct Recent {
     active: Changes,
-    /// Those of the half that is full.
+    /// The changes of the full half.
     full: Arc<Changes>,
     /// The mark that the store below gets with those, while their checkpoint is not done.
     checkpoint: Option<Mark>,
@@ -103,7 +103,7 @@ impl JournaledStore {
         self.recent.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has `work` change what is seen now; gives what it changed, which nobody else sees.
+    /// Runs `work` over the present pairs; gives its changes, which no reader sees yet.
     fn perform(
         &self,
         work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), StoreError>,
@@ -121,7 +121,7 @@ impl JournaledStore {
         outcome
     }
 
-    /// Has commits go on in the other half, when that is free.
+    /// Makes commits go on in the other half, after a checkpoint has freed it.
     fn turn(&self, log: &mut Log) -> Result<(), StoreError> {
         self.checkpoint()?;
         let mut recent = self.recent_mut();
@@ -134,7 +134,8 @@ impl JournaledStore {
 
 impl MetaStore for JournaledStore {
     fn read(&self, look: &mut dyn FnMut(&dyn View)) -> Result<(), StoreError> {
-        // The base is looked at after it is known what is not there: it may get more, never less.
+        // The journal's changes are read before the base: a checkpoint between the two adds them to the base, and reads
+        // find them twice. In the other order they would be missed.
         let recent = self.recent();
         let layers = [&recent.active, &*recent.full];
         self.base.read(&mut |base| look(&Layered { layers, base }))
@@ -160,7 +161,7 @@ impl MetaStore for JournaledStore {
             Room::Here => {}
             Room::OtherHalf => self.turn(log)?,
             Room::Nowhere => {
-                // Both halves' changes are older, so they go first.
+                // Changes of both halves are older, so their checkpoints come first.
                 self.turn(log)?;
                 self.checkpoint()?;
                 let pairs: Vec<_> = changes.iter().collect();
@@ -199,14 +200,14 @@ impl MetaStore for JournaledStore {
         let mut recent = self.recent_mut();
         recent.checkpoint = None;
         recent.full = Arc::default();
-        // Many pairs are freed after the lock.
+        // Freed after the lock: with many pairs, readers would wait.
         drop(recent);
         drop(full);
         Ok(())
     }
 }
 
-/// A transaction's changes over what was there.
+/// A transaction: its changes over those of the journal, over the base.
 struct Changing<'a> {
     own: Changes,
     before: [&'a Changes; 2],
@@ -254,7 +255,7 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
     StoreError(Box::new(error))
 }
 
-/// How far a store has come, if it ever had a journal.
+/// The mark of the last checkpoint of a store, if it ever had a journal.
 fn mark_of(base: &dyn MetaStore) -> Result<Option<Mark>, StoreError> {
     let mut found = Ok(None);
     base.read(&mut |view| found = view.get(Table::Volume, MARK))?;
@@ -270,8 +271,8 @@ fn mark_of(base: &dyn MetaStore) -> Result<Option<Mark>, StoreError> {
 
 type Pair<'a> = (Table, &'a [u8], Option<&'a [u8]>);
 
-/// Gives a store changes that are durable in the journal, and at last the mark that says so: in commits for which it
-/// has room. Until then the journal's changes hide what it has of them.
+/// Writes changes that are durable in the journal into a store, in commits for which it has room, and the mark in the
+/// last of them. Until then the journal's changes hide those in the store, so no reader sees a part.
 fn put_down_in_parts(
     base: &dyn MetaStore,
     changes: &Changes,
@@ -292,12 +293,12 @@ fn put_down_in_parts(
     }
 }
 
-/// For how many pairs one counts where they must have room: one for each page that it may take.
+/// The number of pages that a pair may take.
 fn pages_of((_, _, value): &Pair<'_>) -> usize {
     1 + value.map_or(0, <[u8]>::len) / PAGE_VALUE_MAX
 }
 
-/// Gives a store changes in one commit, and the mark that says so.
+/// Writes changes into a store in one commit, with the mark if there is one.
 fn put_down(
     base: &dyn MetaStore,
     pairs: &[Pair<'_>],

@@ -222,7 +222,7 @@ fn add(
         body,
     };
     permissions::set(&mut inode, &given, now, Timestamp::default());
-    // A program that runs as a group comes from somebody in it.
+    // Only a member of a group may make a program that runs with its rights.
     if !is_directory && caller.uid != 0 && !is_member(caller, inode.gid) {
         inode.mode &= !SET_GROUP_ID;
     }

@@ -1,7 +1,7 @@
 //! Blocks of the disk that a growing file has before it needs them, so that a full disk does not stop its next writes.
 //!
-//! They lie behind the last byte that was written, within the file's length or beyond it. Nobody else can have them, as
-//! somebody could who fills the disk just when a spare file is given up. A copy of the file does not have them.
+//! They lie behind the last byte that was written, within the file's length or beyond it. No other program can take
+//! them, as it could take those of a spare file that is deleted just then. A copy of the file does not have them.
 
 use crate::limits::{RESERVE_LEN, RESERVE_STEP};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
@@ -11,7 +11,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// See the module.
+/// The reserve of a store's file.
 #[derive(Debug)]
 pub(super) struct Reserve {
     file: File,
