@@ -58,7 +58,7 @@ pub struct Port {
 pub struct ManagerRole {
     /// What people call the volume.
     pub name: String,
-    /// Stripes of files for which nobody chose others.
+    /// Stripes of files whose directories and creators chose none.
     pub stripes: Stripes,
     /// Names, attributes, layouts.
     pub metadata: Arc<dyn MetaStore>,
@@ -276,8 +276,8 @@ pub fn note_served(metadata: &dyn MetaStore, numbers: &[u32]) -> Result<(), Stor
     })
 }
 
-/// What clients are told of a server that listens at `listening`: the host that is `said`, or else the address that it
-/// listens at; none if it listens at all of them.
+/// The address that is reported to clients of a server that listens at `listening`: the host that is `said`, or else
+/// the address that it listens at; none if it listens at all of them.
 pub fn reported_address(listening: SocketAddr, said: &Address) -> Address {
     let ip = listening.ip();
     let host = if !said.host.is_empty() {

@@ -20,7 +20,7 @@ pub fn place(stripes: &Stripes, servers: u32, turn: u32) -> LayoutRecord {
                 servers: list.clone(),
             };
         }
-        // Nobody can choose so; a file must lie somewhere all the same.
+        // An empty list cannot be chosen; a file must lie somewhere all the same.
         Chosen::Listed(_) => (turn, 0),
     };
     let width = match width {
@@ -339,7 +339,7 @@ pub fn size_from_object(object_size: u64, placement: Placement) -> Option<u64> {
 }
 
 /// How long a file is that has `size` bytes by what is known, if objects of these placements are lost: where its next
-/// byte would have been in one of them, nobody knows where it ended, and it is taken to have that byte.
+/// byte may have been in one of them, the end is not known, and the file is taken to have that byte.
 pub fn size_with_lost(size: u64, lost: &[Placement]) -> u64 {
     let holds_next = |placement: &Placement| {
         let unit = u64::from(placement.unit).max(1);

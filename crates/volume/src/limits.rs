@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-/// The stripe unit of files for which nobody chose another.
+/// The stripe unit of files whose creator and directory chose none.
 pub const UNIT_DEFAULT: u32 = 64 << 10;
 
-/// Requests that one connection may have under way, from the beginning, if both of its ends would: each says so when it
-/// is made.
+/// Requests that one connection may have under way from its beginning; the end with fewer decides.
 pub const CREDITS: u32 = 32;
-/// Fewer are refused by who connects: changes that wait for I/O servers ([`SESSION_SLOTS_WAITING`]) and for locks
-/// ([`LOCKS_WAITING_MAX`]) must not keep those back that they wait for.
+/// A client refuses a server with fewer: changes that wait for I/O servers ([`SESSION_SLOTS_WAITING`]) and for locks
+/// ([`LOCKS_WAITING_MAX`]) must leave a credit for the requests that they wait for.
 pub const CREDITS_MIN: u32 = SESSION_SLOTS_WAITING + LOCKS_WAITING_MAX as u32 + 1;
 /// Messages of a client that no credit covers, each of which comes once: Hello and Buffers.
 pub const MESSAGES_SPARE: u32 = 2;
@@ -17,29 +16,29 @@ pub const MESSAGES_SPARE: u32 = 2;
 /// before the first reply, and may need them.
 pub const RECEIVES_RESERVED: u32 = CREDITS + MESSAGES_SPARE;
 const _: () = assert!(CREDITS_MIN <= CREDITS);
-/// Receives of a core's accepted connections together, with some for those that are about to end; memory is taken for
-/// those whose messages have come.
+/// Receives of a core's accepted connections together, with some for connections that are about to end. Memory is taken
+/// only for messages that have come.
 pub const RECEIVES_MAX: u32 = RECEIVES_RESERVED * (CONNECTIONS_MAX as u32 + 64);
 /// Receives of the connecting side beyond the credits, for control messages.
 pub const SPARE_RECEIVES: u32 = 4;
-/// RDMA Writes after which one tells of its completion, so that the send queue empties.
+/// After so many RDMA Writes one is signaled, so that the send queue empties.
 pub const SIGNAL_EVERY: u32 = 16;
-/// How long an answer may take.
+/// The deadline of a reply.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(30);
-/// How long the bytes of one piece that is fetched by RDMA Read may take: shorter than an operation is tried, so that
-/// whoever is refused for want of memory finds some when those who hold it have died.
+/// The deadline of one fetch by RDMA Read: shorter than an operation is tried, so that a write that is refused for want
+/// of memory finds some when the clients that hold it have died.
 pub const READ_DEADLINE: Duration = Duration::from_secs(10);
-/// How long they may take when others need that memory.
+/// The deadline of a fetch when others need its memory.
 pub const FETCH_AGE_MAX: Duration = Duration::from_secs(1);
-/// How long a peer that connects again waits for the end of what it has asked before.
+/// How long a peer that connects again waits for the end of its earlier requests.
 pub const REPLACE_DEADLINE: Duration = CALL_DEADLINE;
-/// How long a peer may take to prove who it is.
+/// The deadline of a peer's proof of the key.
 pub const HELLO_DEADLINE: Duration = Duration::from_secs(10);
-/// Bytes of the shortest and of the longest memory in which an I/O server holds what is on its way to the disk.
+/// Bytes of the shortest and of the longest slot in which an I/O server holds bytes on their way to the disk.
 pub const SLAB_LEN_MIN: usize = 64 << 10;
 /// See [`SLAB_LEN_MIN`].
 pub const SLAB_LEN_MAX: usize = 2 << 20;
-/// Bytes of such memory of all connections of a core together.
+/// Bytes of such slots of a core together.
 pub const SLABS_MAX: usize = 64 << 20;
 /// Bytes of a long READ that leave by one permit.
 pub const READ_PIECE_LEN: u32 = 256 << 10;

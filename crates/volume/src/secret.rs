@@ -1,7 +1,7 @@
 //! What peers prove to each other, and what the manager's word to I/O servers rests on.
 //!
-//! All proofs are SipHash-2-4 with 128 bits of key and of output, a keyed function made for short messages: nobody who
-//! lacks the key can make one. Nothing is encrypted: whoever reads the network reads the data, as with NFS.
+//! All proofs are SipHash-2-4 with 128 bits of key and of output, a keyed function made for short messages: without the
+//! key, none can be made. Nothing is encrypted: a reader of the network reads the data, as with NFS.
 
 use gannet_fabric::CapabilityKey;
 use gannet_wire::volume::{Accepted, Capability, Hello, Role, Token};
@@ -60,8 +60,8 @@ impl ServerKeys {
         ServerKeys { secret, clients }
     }
 
-    /// The same, but for clients' key, which depends on `salt` too. With another salt, the servers know each other and
-    /// what they have promised, and no client has a key until it is given the new one.
+    /// The same, but for clients' key, which depends on `salt` too. With another salt, the servers still accept each
+    /// other and earlier capabilities, and every client needs the new key.
     #[must_use]
     pub fn with_client_salt(self, salt: &Token) -> ServerKeys {
         let clients = Secret(self.secret.prove("client key", &[salt]));

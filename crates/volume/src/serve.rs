@@ -1,4 +1,4 @@
-//! Answering peers: what the manager and the I/O servers have in common.
+//! The server of a core: the accept loop of the manager and of the I/O servers.
 
 use crate::limits::{
     CONNECTIONS_MAX, CONNECTIONS_PER_ORIGIN_MAX, REPLACE_DEADLINE, UNAUTHENTICATED_MAX,
@@ -31,7 +31,7 @@ pub struct Server {
     volume: Token,
     keys: ServerKeys,
     handler: Rc<dyn Handler>,
-    /// As [`Hello::server`] names it; whoever connects may also mean any other if it is not said.
+    /// Its name in [`Hello::server`]; `None` accepts peers that name any server.
     named: Cell<Option<u16>>,
     classes: Cell<TrafficClasses>,
     pool: Pool,
@@ -42,7 +42,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Has `handler` answer the peers of `volume`.
+    /// A server whose `handler` answers the peers of `volume`.
     pub fn new(
         runtime: Handle,
         volume: Token,
@@ -64,28 +64,29 @@ impl Server {
         })
     }
 
-    /// Draws what peers make it hold from `budget`, which it may share with other servers.
+    /// Charges the memory that peers make it hold to `budget`, which it may share with other servers.
     #[must_use]
     pub fn drawing_on(self: Rc<Self>, budget: Budget) -> Rc<Server> {
         self.activities.replace(activities(budget));
         self
     }
 
-    /// Refuses those who mean another server than [`Hello::server`] `name`: ports change hands when servers restart.
+    /// Refuses peers that name another server than `name` in [`Hello::server`]: after a restart, another server may
+    /// have the port.
     #[must_use]
     pub fn named(self: Rc<Self>, name: u16) -> Rc<Server> {
         self.named.set(Some(name));
         self
     }
 
-    /// Marks what it sends as `classes` say.
+    /// Sends with these traffic classes.
     #[must_use]
     pub fn marking(self: Rc<Self>, classes: TrafficClasses) -> Rc<Server> {
         self.classes.set(classes);
         self
     }
 
-    /// A place for a connection from `peer`, perhaps that of another; `None` when there is none.
+    /// A place for a connection from `peer`, perhaps by evicting another; `None` when there is none.
     fn place(&self, peer: SocketAddr) -> Option<Activity> {
         let now = self.runtime.now();
         let activities = Rc::clone(&self.activities.borrow());
@@ -104,16 +105,17 @@ impl Server {
         hello.is_none_or(|hello| name.is_none_or(|name| name == hello.server))
     }
 
-    /// Takes note of a connection; those whose place it takes.
+    /// Notes a connection; gives the connections that it replaces.
     fn replaced_by(&self, link: &Link) -> Vec<Link> {
         let mut before = self.pool.accepted.add(link);
         before.retain(|other| link.replaces(other));
         before
     }
 
-    /// Lets a peer in if nothing is under way that its earlier connections have asked for: a write that was sent again
-    /// must not happen a second time when others have gone on from the first. Otherwise waits for that, and has the
-    /// peer connect again: it may have died meanwhile, and others may have gone on from what it has asked for since.
+    /// Admits a peer if no request of its earlier connections is under way: a write that is sent again must not be done
+    /// a second time after others have written the same bytes. Otherwise waits for their end, and refuses: the peer may
+    /// have died meanwhile, and its requests on this connection may be older than those of others. A live one connects
+    /// again.
     async fn admit(&self, link: &Link) -> Result<(), LinkError> {
         let mut has_waited = false;
         let replaced = self.replaced_by(link);
@@ -138,10 +140,10 @@ impl Server {
         Err(LinkError::Ended(why.into()))
     }
 
-    /// Takes connections of `provider` from `listener` and answers them, until the listener fails.
+    /// Accepts connections of `provider` from `listener` and answers them, until the listener fails.
     ///
     /// # Errors
-    /// The listener is broken, or connections of the provider cannot share receives.
+    /// The error of the listener, or of a provider whose connections cannot share receives.
     pub async fn serve(
         self: Rc<Self>,
         provider: Rc<dyn Provider>,
@@ -177,7 +179,7 @@ impl Server {
                 let Err(error) = accepting.await else {
                     return;
                 };
-                // What it sent took memory as well.
+                // Its messages took memory as well.
                 pool.accepted.note_freed(runtime);
                 if let Some(left_out) = server.refused_log.admit(runtime.now()) {
                     tracing::info!(%peer, %error, left_out, "connection refused");

@@ -19,7 +19,7 @@ pub trait ObjectDisk {
     /// What is there.
     ///
     /// # Errors
-    /// It is another server's, or nobody can tell.
+    /// It is another server's, or cannot be read.
     fn look(&self) -> impl Future<Output = Result<Found, Self::Error>>;
 
     /// Says durably, as a whole or not at all, that it is this server's, and that objects of files with numbers below
@@ -32,7 +32,7 @@ pub trait ObjectDisk {
     /// Whether it still is the one that was opened: a disk may have been mounted over it.
     ///
     /// # Errors
-    /// Nobody can tell.
+    /// It cannot be read.
     fn is_in_place(&self) -> impl Future<Output = Result<bool, Self::Error>>;
 }
 
@@ -61,7 +61,7 @@ pub struct Claim<D> {
     pub disk: D,
 }
 
-/// What came of a claim.
+/// The outcome of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claimed {
     /// The disk is marked as this server's.
@@ -89,7 +89,7 @@ pub enum ClaimFailure<E> {
     /// Another disk has come in its place while the manager was asked.
     #[error("it has changed since this server began to wait for the manager")]
     Changed,
-    /// It is empty, and nobody says where the manager is.
+    /// It is empty, and the address of the manager is not known.
     #[error("its disk is empty, and there is no manager to ask")]
     NoManager,
     /// The metadata cannot be read.

@@ -1,4 +1,4 @@
-//! What the accepted connections of a core share: their receives, and who looks after memory that none of them uses.
+//! The state that the accepted connections of a core share: receives, and the task that frees memory which none uses.
 
 use super::queue::Work;
 use super::{Link, Shared};
@@ -19,18 +19,18 @@ const POOL: PoolLimits = PoolLimits {
 };
 const _: () = assert!(POOL.hold());
 
-/// See the module.
+/// The accepted connections of a core.
 pub(crate) struct AcceptedLinks {
     /// Made with the first listener.
     receives: OnceCell<Rc<ReceivePool>>,
     /// Memory of messages that leave.
     messages: Arena,
-    /// Those that last, or whose requests are being worked on, and some that are gone.
+    /// Connections that last, or have requests under way, and some that have ended.
     links: RefCell<Vec<Weak<Shared>>>,
     /// Messages that came.
     uses: Cell<u64>,
     freed: Freed,
-    /// Somebody will look whether memory idles.
+    /// The task that frees idle memory is running.
     watched: Cell<bool>,
 }
 
@@ -46,10 +46,10 @@ impl AcceptedLinks {
         })
     }
 
-    /// Receives of `provider` from now on.
+    /// Makes the shared receives, of `provider`.
     ///
     /// # Errors
-    /// Its connections cannot share them.
+    /// The provider's connections cannot share receives.
     pub(crate) fn serve(&self, provider: &dyn Provider) -> io::Result<()> {
         if self.receives.get().is_none() {
             let queue = provider.shared_receives(SharedReceives {
@@ -58,18 +58,18 @@ impl AcceptedLinks {
                 receives_max: POOL.receives_max,
             });
             let queue = queue.ok_or(io::ErrorKind::Unsupported)?;
-            // Nobody else sets it.
+            // Set here alone.
             let _ = self.receives.set(ReceivePool::new(queue, POOL));
         }
         Ok(())
     }
 
-    /// The receives of a new connection; `None` when there are not so many.
+    /// The receives of a new connection; `None` when too few are left.
     pub(super) fn join(&self) -> Option<Share> {
         self.receives.get()?.join()
     }
 
-    /// Takes note of a connection; those before it that last, or whose requests are being worked on.
+    /// Notes a connection; gives the earlier ones that last, or have requests under way.
     pub(crate) fn add(&self, link: &Link) -> Vec<Link> {
         let mut links = self.links.borrow_mut();
         let before = links.iter().filter_map(Weak::upgrade);
@@ -78,7 +78,7 @@ impl AcceptedLinks {
         before
     }
 
-    /// Forgets those that are gone.
+    /// Forgets connections that have ended.
     pub(crate) fn forget_gone(&self) {
         let mut links = self.links.borrow_mut();
         let before = links.len();
@@ -97,13 +97,13 @@ impl AcceptedLinks {
         self.look_after(runtime);
     }
 
-    /// A connection has ended, or given up what it grew to.
+    /// Notes that a connection has ended, or freed its tables.
     pub(crate) fn note_freed(self: &Rc<Self>, runtime: &Handle) {
         self.freed.note();
         self.look_after(runtime);
     }
 
-    /// Memory is in use: somebody looks after it until all is given back.
+    /// Notes that memory is in use: a task frees it when it is idle, until all is free.
     fn look_after(self: &Rc<Self>, runtime: &Handle) {
         if !self.watched.replace(true) {
             let watch = watch(Rc::downgrade(self), Handle::clone(runtime));
@@ -111,7 +111,7 @@ impl AcceptedLinks {
         }
     }
 
-    /// Gives memory of messages back that nobody has used for a while.
+    /// Frees memory of messages that was not used for a while.
     fn trim(&self) {
         self.messages.trim_unused();
         if let Some(receives) = self.receives.get() {
@@ -125,7 +125,7 @@ impl AcceptedLinks {
     }
 }
 
-/// Gives memory back that nobody has wanted for a while; ends when that is all, until the next use.
+/// Frees memory that was not used for a while; ends when all is free, until the next use.
 async fn watch(accepted: Weak<AcceptedLinks>, runtime: Handle) {
     let mut seen = None;
     loop {
@@ -139,7 +139,7 @@ async fn watch(accepted: Weak<AcceptedLinks>, runtime: Handle) {
         let is_idle = seen.replace(uses) == Some(uses);
         if is_idle && !accepted.freed.has_new() && accepted.is_unused() {
             accepted.freed.look_idle(&runtime);
-            // Twice, as trimming goes: what was used until the last look is unused since this one.
+            // Twice: a slot counts as idle if it was unused between two trims, and this round may be the first of them.
             accepted.trim();
             accepted.watched.set(false);
             return;

@@ -1,25 +1,25 @@
-//! Traffic classes of the network below: one for links that carry names and attributes, one for those that carry data.
+//! Traffic classes of the network below: one for links that carry names and attributes, one for links that carry data.
 //!
-//! A link has one and not each request its own: what a reliable connection sends must arrive in order, and networks
-//! keep the order of packets of one class alone. Which request of a link goes first is said by its
-//! [`Class`](gannet_wire::volume::Class).
+//! A link has one class, not each request its own: packets of a reliable connection must arrive in order, and networks
+//! keep the order within one class alone. The [`Class`](gannet_wire::volume::Class) of a request decides which request
+//! of a link goes first.
 
 use gannet_runtime::Dscp;
 use gannet_wire::volume::{Hello, Role};
 use std::fmt;
 use std::str::FromStr;
 
-/// How links are marked; as `metadata=24,data=10` in text. By default they are not.
+/// The traffic classes of links; `metadata=24,data=10` in text. By default packets have none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TrafficClasses {
-    /// Those that the manager has an end of.
+    /// Links with the manager at one end.
     pub metadata: Dscp,
-    /// Those of clients and I/O servers.
+    /// Links between clients and I/O servers.
     pub data: Dscp,
 }
 
 impl TrafficClasses {
-    /// That of the link that begins so.
+    /// The class of the link that begins with this `Hello`.
     pub(super) fn of(&self, hello: &Hello) -> Dscp {
         if hello.role == Role::Client && hello.server != Hello::MANAGER {
             self.data

@@ -1,4 +1,4 @@
-//! How a connection begins: both sides prove that they know the volume's key before anything else is heard.
+//! The beginning of a connection: both sides prove that they know the volume's key before they take other messages.
 
 use super::drive::{RECEIVES, control, drive};
 use super::holding::Holding;
@@ -20,27 +20,27 @@ use std::cell::{OnceCell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-/// Who connects, to which volume, by which key, and how that is marked.
+/// The identity of the connecting side: its role, volume and key, and the traffic classes of its connections.
 #[derive(Debug, Clone, Copy)]
 pub struct Identity {
-    /// Who.
+    /// The role.
     pub role: Role,
     /// The volume.
     pub volume: Token,
     /// The key of this role; see [`ServerKeys::between`].
     pub key: Secret,
-    /// How what is sent on the connections is marked.
+    /// The traffic classes of the connections.
     pub classes: TrafficClasses,
 }
 
-/// Tells one client of a volume, or one of its servers, from all others as long as it runs, over all its connections. A
-/// server first ends what the peer's connections from before have asked for, and then hears what it asks now: nothing
-/// that is sent again is done again behind its back.
+/// The session of a client or server of a volume, from its start to its end, over all its connections. A server waits
+/// for the end of the requests of the session's earlier connections before it takes new ones: so a request that is sent
+/// again is not done again after later ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Session(Token);
 
 impl Session {
-    /// One that nobody else has.
+    /// A new session, by a random number of 128 bits.
     pub fn new(runtime: &Handle) -> Session {
         Session(token(runtime))
     }
@@ -56,14 +56,14 @@ fn token(runtime: &Handle) -> Token {
     value.to_be_bytes()
 }
 
-/// A client has all its credits from the beginning, and is told of one more with every reply.
+/// A client has all its credits from the beginning, and gets one back with every reply.
 fn credit_limits(credits: u32) -> CreditLimits {
     CreditLimits {
         initial: credits,
         first: credits,
         step: 1,
         max: credits,
-        // Hello has come when they are counted.
+        // `Hello` has come when these are counted.
         spare: MESSAGES_SPARE - 1,
         idle: REST_AFTER,
     }
@@ -86,7 +86,7 @@ fn ended(why: impl ToString) -> LinkError {
 /// Connects to a server of the volume: the one that [`Hello::server`] names, at this address.
 ///
 /// # Errors
-/// It cannot be reached, serves another volume, is another server, or does not know the volume's key.
+/// `Ended`: it cannot be reached, serves another volume, is another server, or does not know the volume's key.
 pub async fn connect(
     runtime: &Handle,
     provider: &Rc<dyn Provider>,
@@ -135,7 +135,7 @@ pub async fn connect(
         let why = format!("the server takes {told} requests at a time, and {least} are needed");
         return Err(ended(why));
     }
-    // There are receives for no more replies than were asked for.
+    // Bounded: this side has receives for no more replies than it asked for, and one more would end the connection.
     let state = State::connecting(accepted.credits.min(CREDITS));
     let peer = match server {
         Hello::MANAGER => Role::Manager,
@@ -153,7 +153,7 @@ pub async fn connect(
     Ok(link)
 }
 
-/// Why there is no connection.
+/// The reason of a refused connection, for people.
 fn reason(error: &ConnectError) -> String {
     match error {
         ConnectError::Rejected { private_data } => match version_in(private_data) {
@@ -170,10 +170,10 @@ fn other_version(peer: &str, theirs: u8) -> String {
     )
 }
 
-/// The peer of a connection, what answers it, and its place; the connecting side has neither of these two.
+/// The peer of a connection, its handler and its place; the connecting side has neither handler nor place.
 type Served = ((Role, Session), Option<Rc<dyn Handler>>, Option<Activity>);
 
-/// A connection that nothing moves on yet.
+/// A connection whose task is not running yet.
 fn make(
     runtime: &Handle,
     endpoint: Connected,
@@ -203,11 +203,11 @@ fn start(link: &Link) {
     link.shared.runtime.spawn("volume connection", driving);
 }
 
-/// Accepts a peer that proves to know the volume's key and that `admit` lets in, and has `handler` answer it. As long
-/// as it has proven nothing others may need its place.
+/// Accepts a peer that proves that it knows the volume's key and that `admit` allows; `handler` answers it. While the
+/// peer is unauthenticated, it can lose its place to others.
 ///
 /// # Errors
-/// It is not a peer of this volume, or went away, or had to, or is not let in.
+/// `Ended`: the peer is none of this volume, closed the connection, lost its place, or is refused by `admit`.
 pub async fn accept(
     runtime: &Handle,
     pool: &Pool,
@@ -250,9 +250,9 @@ pub async fn accept(
         return Err(ended("the peer does not know the volume's key"));
     };
     let mut credits = Credits::new(share, credit_limits(accepted.credits), runtime.now());
-    // Before the first answer, and so before the peer has a reference to use it with.
+    // Before the first reply: after that the peer may have a reference, and its reads must be authenticated.
     endpoint.authenticate(capability_key(key, &hello, &accepted, &session.token()));
-    // The Hello, which is told from requests.
+    // `Hello`, which is counted apart from requests.
     credits.message_came();
     drop(first);
     let state = State::accepting(credits);
@@ -274,7 +274,7 @@ pub async fn accept(
     Ok(link)
 }
 
-/// What a peer says that connects to `volume`; all others are refused.
+/// Decodes the private data of a peer that connects to `volume`; refuses all others.
 async fn hello_of(
     incoming: Box<dyn Incoming>,
     volume: Token,
@@ -293,7 +293,7 @@ async fn hello_of(
     ))
 }
 
-/// The first message of a peer that has not said who it is, and those that came with it; in time, and as long as it
+/// The first message of an unauthenticated peer, and those that came with it; within [`HELLO_DEADLINE`], and while it
 /// has a place.
 async fn first_in_time(
     runtime: &Handle,
@@ -306,7 +306,7 @@ async fn first_in_time(
     first.ok_or_else(|| ended("others came before the peer had said who it is"))?
 }
 
-/// What the peer calls itself, if it proves to know the key.
+/// The peer's session, if the proof of the key is right.
 fn session_of(first: &Message, key: Secret, hello: &Hello, accepted: &Accepted) -> Option<Session> {
     let (tokens, rest) = first.body().as_chunks::<TOKEN_LEN>();
     let [proof, session] = tokens.first_chunk()?;

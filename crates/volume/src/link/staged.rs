@@ -1,5 +1,6 @@
-//! Our side of long transfers. On hardware, which moves nothing to or from memory that is not registered, slots of
-//! slabs are registered once and stay so (the paper's section 3.3.2), and bytes of files are copied into them.
+//! This side's memory of long transfers. An adapter in hardware moves bytes only to and from registered memory. So
+//! slots of slabs are registered once and stay so (Wu, Wyckoff and Panda, section 3.3.2), and bytes of files are copied
+//! there.
 
 use super::{Link, Pool};
 use gannet_datapath::Datapath;
@@ -9,7 +10,7 @@ use gannet_runtime::{Buffer, Handle};
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-/// How file bytes leave by the connections of a core; nothing before it serves any.
+/// The way of file bytes over the connections of a core, chosen with its first provider.
 pub(super) type Staging = Rc<OnceCell<Datapath>>;
 
 impl Pool {
@@ -38,7 +39,7 @@ impl Link {
         path.map(|path| (path, &**self.endpoint()))
     }
 
-    /// Makes `buffer` memory for work of ours.
+    /// Registers `buffer` for work of this side, where the provider needs that.
     ///
     /// # Errors
     /// See [`RegisterError`]; the buffer is dropped then.

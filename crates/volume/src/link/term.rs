@@ -1,8 +1,8 @@
-//! Terms of the volume's manager, as messages tell of them.
+//! Terms of the volume's manager, as the headers of messages carry them.
 
 use std::cell::Cell;
 
-/// What the connections of a core tell and hear of terms, by their numbers; 0: none.
+/// The terms that a core's connections carry and have heard of, by their numbers; 0: none.
 #[derive(Debug, Default)]
 pub(crate) struct LinkTerms {
     own: Cell<u64>,
@@ -10,22 +10,22 @@ pub(crate) struct LinkTerms {
 }
 
 impl LinkTerms {
-    /// Who connects is the manager, and its term begins: its requests tell that from now on.
+    /// The term of this process, a manager, begins: its requests carry it from now on.
     pub(crate) fn begin(&self, number: u64) {
         self.own.set(number);
     }
 
-    /// What requests tell.
+    /// The term that requests carry.
     pub(super) fn own(&self) -> u64 {
         self.own.get()
     }
 
-    /// A reply tells of a term.
+    /// Notes the term of a reply.
     pub(super) fn hear(&self, number: u64) {
         self.heard.set(self.heard.get().max(number));
     }
 
-    /// The term that has begun since, if a manager of this term has missed that.
+    /// The latest term, if it is later than this one: its manager is over, and may not know it.
     pub(super) fn successor_of(&self, number: u64) -> Option<u64> {
         let heard = self.heard.get();
         (number > 0 && number < heard).then_some(heard)

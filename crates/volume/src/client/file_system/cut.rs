@@ -20,8 +20,9 @@ impl VolumeFs {
         change: &AttributeChanges,
         change_time: Option<Timestamp>,
     ) -> Result<Found, Status> {
-        // Nobody here writes by a grant from before the file got set-user-ID or set-group-ID bits: only for a new one
-        // does the manager take them away. The fence against grants from before is raised when this is dropped.
+        // This client must not write by a grant from before the file got set-user-ID or set-group-ID bits: the manager
+        // clears them only when it gives a new one. The fence against grants from before is raised when this is
+        // dropped.
         let _old_grants = gives_privileges(change).then(|| self.siblings.fences.guard(id));
         if change.size.is_none() {
             let [found] = self
@@ -86,7 +87,7 @@ impl VolumeFs {
             if let Some(opened) = opening.await? {
                 return Ok(opened);
             }
-            // Somebody elsewhere has.
+            // Another client has given the name to another file.
             self.pause(deadline, &OperationError::Gone).await?;
         }
     }
