@@ -1,4 +1,4 @@
-//! Locks of the byte ranges of one file: which are held, and which are in each other's way.
+//! Locks of the byte ranges of one file, and their conflicts.
 //!
 //! The manager decides with this table; a client keeps one of its own locks, to reclaim them when the manager has
 //! restarted. Rules of POSIX fcntl(2): a lock replaces what its owner had of the same bytes, unlocking may cut a
@@ -7,16 +7,16 @@
 use gannet_wire::volume::LockKind;
 use std::ops::RangeInclusive;
 
-/// A lock that is held. Owners are compared, nothing else is asked of them.
+/// A lock that is held. Owners are only compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldLock<O> {
-    /// Whose it is.
+    /// The owner.
     pub owner: O,
-    /// Which others it keeps out.
+    /// The kind, which decides the conflicts.
     pub kind: LockKind,
     /// First and last byte.
     pub range: RangeInclusive<u64>,
-    /// The process that asked for it, for others to be told.
+    /// The process that asked for it, for the reports to others.
     pub process: u32,
 }
 
@@ -25,7 +25,7 @@ impl<O: PartialEq> HeldLock<O> {
         self.range.start() <= range.end() && range.start() <= self.range.end()
     }
 
-    /// Whether it is in the way of `other`.
+    /// Whether it conflicts with `other`.
     fn excludes(&self, other: &HeldLock<O>) -> bool {
         let is_exclusive = self.kind == LockKind::Exclusive || other.kind == LockKind::Exclusive;
         self.owner != other.owner && is_exclusive && self.meets(&other.range)
@@ -53,13 +53,12 @@ impl<O> Default for RangeLocks<O> {
 }
 
 impl<O: PartialEq + Clone> RangeLocks<O> {
-    /// A lock of another owner that is in the way of `wanted`: the one with the lowest first byte.
+    /// The conflicting lock of another owner with the lowest first byte.
     pub fn conflict(&self, wanted: &HeldLock<O>) -> Option<&HeldLock<O>> {
         self.held.iter().find(|it| it.excludes(wanted))
     }
 
-    /// Holds a lock from now on, in place of what its owner had of these bytes. The caller has looked for a
-    /// [`RangeLocks::conflict`].
+    /// Adds a lock, in place of its owner's locks of these bytes. The caller has looked for a [`RangeLocks::conflict`].
     pub fn hold(&mut self, lock: HeldLock<O>) {
         self.release(&lock.owner, lock.range.clone());
         let at = self
@@ -69,7 +68,7 @@ impl<O: PartialEq + Clone> RangeLocks<O> {
         self.join(&lock.owner);
     }
 
-    /// Lets go of what an owner has of these bytes. A range around them becomes two.
+    /// Releases an owner's locks of these bytes. A range around them becomes two.
     pub fn release(&mut self, owner: &O, range: RangeInclusive<u64>) {
         let mut rests = Vec::new();
         self.held.retain(|it| {
@@ -96,7 +95,7 @@ impl<O: PartialEq + Clone> RangeLocks<O> {
         self.held.sort_by_key(|it| *it.range.start());
     }
 
-    /// Makes one range of those of an owner that touch and are alike.
+    /// Joins ranges of an owner that touch and have one kind.
     fn join(&mut self, owner: &O) {
         let mut joined: Vec<HeldLock<O>> = Vec::with_capacity(self.held.len());
         for lock in self.held.drain(..) {
@@ -112,7 +111,7 @@ impl<O: PartialEq + Clone> RangeLocks<O> {
         self.held = joined;
     }
 
-    /// Lets go of everything that owners have for whom `is_gone` holds.
+    /// Releases all locks of the owners for which `is_gone` holds.
     pub fn release_all(&mut self, mut is_gone: impl FnMut(&O) -> bool) {
         self.held.retain(|it| !is_gone(&it.owner));
     }

@@ -1,4 +1,4 @@
-//! Which files are being written, and whether their data are known to be durable: grants go back only when they are.
+//! Files that are being written, and whether their data are known to be durable: grants go back only when they are.
 
 use crate::limits::{CAPABILITIES_MAX, GRANT_AGE};
 use gannet_runtime::Instant;

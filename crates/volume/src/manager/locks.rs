@@ -1,9 +1,9 @@
-//! File locks: which client holds which, for how long, and how they outlive a restart of the manager.
+//! File locks at the manager: their owners, their leases, and the recovery after a restart of the manager.
 //!
 //! A lock belongs to a client's session. Each Lock and RenewLocks extends the session's lease ([`LOCK_LEASE`]); when
-//! it ends, all locks of the session are released. The locks themselves are in memory. That a session has some is
-//! durable before its first lock is granted: a manager that starts waits for those sessions, for one lease at most, to
-//! reclaim their locks before it grants others.
+//! it ends, all locks of the session are released. The locks themselves are in memory. A session is noted durably
+//! before its first lock is granted. A manager that starts grants no lock until the noted sessions have reclaimed
+//! theirs, for one lease at most: otherwise it could grant a lock that a client still holds.
 //!
 //! | session | on | becomes |
 //! |---|---|---|
@@ -34,35 +34,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use tokio::sync::Notify;
 
-/// See the module.
+/// The file locks of a volume.
 pub(super) struct Locks {
     runtime: Handle,
-    /// Drawn at the start, so that clients see that there was one.
+    /// A random number of this incarnation: a client that sees another one reclaims its locks.
     incarnation: u64,
     table: RefCell<LockTable>,
     /// A lock was released, or the recovery is over.
     released: Notify,
 }
 
-/// Whose a lock is.
+/// The owner of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct LockOwner {
     session: Token,
-    /// As the client calls it.
+    /// The client's number of the owner.
     number: u64,
 }
 
 /// A client with locks.
 struct LockSession {
-    /// When its locks are released, unless it is heard of.
+    /// When its locks are released, unless the lease is renewed.
     lease_until: Instant,
     /// How many it has.
     held: usize,
-    /// Requests of it that wait for others' locks.
+    /// Its requests that wait for others' locks.
     waiting: usize,
 }
 
-/// Sessions of before the start that have not reclaimed everything yet.
+/// Sessions from before the start that have not reclaimed all their locks yet.
 struct Recovery {
     until: Instant,
     sessions: BTreeSet<Token>,
@@ -78,7 +78,7 @@ struct LockTable {
 }
 
 impl LockTable {
-    /// Extends a session's lease. Only sessions that are known have one.
+    /// Extends the lease of a session, if the session is known.
     fn renew(&mut self, session: &Token, now: Instant) -> bool {
         let known = self.sessions.get_mut(session);
         let is_known = known.is_some();
@@ -97,7 +97,7 @@ impl LockTable {
         });
     }
 
-    /// Whether locks of before the start may still be reclaimed, so that nobody else may lock.
+    /// Whether locks from before the start may still be reclaimed, so that no other is granted.
     fn is_recovering(&self, now: Instant) -> bool {
         self.recovery.as_ref().is_some_and(|it| now < it.until)
     }
@@ -107,12 +107,12 @@ impl LockTable {
         locks.conflict(wanted).map(record)
     }
 
-    /// Holds a lock that nothing is in the way of, if there is room for it.
+    /// Grants a lock that conflicts with none, if there is room for it.
     fn hold(&mut self, file: FileId, lock: HeldLock<LockOwner>) -> LockOutcome {
         let session = lock.owner.session;
         let of_session = self.sessions.get(&session).map_or(0, |it| it.held);
         let of_file = self.files.get(&file).map_or(0, RangeLocks::len);
-        // A lock in the middle of another makes three of it.
+        // A lock in the middle of another of the same owner makes three of them.
         let is_full = of_session + 2 > LOCKS_OF_SESSION_MAX
             || of_file + 2 > LOCKS_OF_FILE_MAX
             || self.held + 2 > LOCKS_MAX;
@@ -131,7 +131,7 @@ impl LockTable {
         }
     }
 
-    /// Changes what a session has of a file, and counts.
+    /// Changes the locks of a session on a file, and counts them.
     fn change(
         &mut self,
         file: FileId,
@@ -151,8 +151,8 @@ impl LockTable {
         }
     }
 
-    /// Releases the locks of sessions whose lease is over, and ends the recovery when its time has come: the sessions
-    /// that are to be forgotten, and how many locks were released.
+    /// Releases the locks of sessions whose lease is over, and ends the recovery when its time is over. Gives the
+    /// sessions that are to be forgotten, and the number of released locks.
     fn expire(&mut self, now: Instant) -> (Vec<Token>, usize) {
         let before = self.held;
         let over = self.sessions.iter().filter(|(_, it)| it.lease_until <= now);
@@ -175,7 +175,7 @@ impl LockTable {
         (gone, before - self.held)
     }
 
-    /// A session has reclaimed everything.
+    /// Notes that a session has reclaimed all its locks.
     fn reclaimed(&mut self, session: &Token) {
         if let Some(recovery) = &mut self.recovery {
             recovery.sessions.remove(session);
@@ -196,7 +196,7 @@ fn record(lock: &HeldLock<LockOwner>) -> LockRecord {
 }
 
 impl Locks {
-    /// Of a manager that starts, with the sessions that had locks before.
+    /// The locks of a manager that starts, with the sessions that had locks before.
     pub(super) fn new(runtime: Handle, noted: BTreeSet<Token>) -> Locks {
         let recovery = (!noted.is_empty()).then(|| {
             tracing::info!(
@@ -220,7 +220,7 @@ impl Locks {
         }
     }
 
-    /// The manager begins to serve: clients have all of the lease to reclaim their locks.
+    /// The manager begins to serve: from now on clients have one lease to reclaim their locks.
     pub(super) fn begin(&self) {
         if let Some(recovery) = &mut self.table.borrow_mut().recovery {
             recovery.until = self.runtime.now() + LOCK_LEASE;
@@ -246,7 +246,7 @@ impl Locks {
                 return Some(LockOutcome::Done);
             }
             LockAction::Reclaim if table.recovery.as_ref().is_some_and(recovers) => {
-                // It is noted from before the restart.
+                // The session is noted from before the restart.
                 table.enter(session, now);
             }
             LockAction::Reclaim if !is_known => return Some(LockOutcome::Lost),
@@ -263,7 +263,7 @@ impl Locks {
         }
     }
 
-    /// One more request of a session waits, if it may.
+    /// Lets one more request of a session wait, if it has not too many.
     fn begin_waiting(&self, session: &Token) -> bool {
         let mut table = self.table.borrow_mut();
         let known = table.sessions.get_mut(session);
@@ -368,8 +368,8 @@ impl Manager {
         Ok(waited)
     }
 
-    /// Tries again whenever a lock is released, for [`LOCK_WAIT`] at most. A client that is gone waits no longer: it
-    /// would be granted a lock that nobody knows of.
+    /// Tries again whenever a lock is released, for [`LOCK_WAIT`] at most. The request of a lost connection waits no
+    /// longer: it would get a lock of which its client does not know.
     async fn wait_for(
         &self,
         link: &Link,
@@ -383,7 +383,7 @@ impl Manager {
             && self.runtime.now() < until
             && !link.is_over()
         {
-            // Whether it was notified or not, it looks again.
+            // Tries again after a wake-up and after the pause.
             let _ = timeout(&self.runtime, LOCK_RETRY, locks.released.notified()).await;
             if link.is_over() {
                 break;
@@ -396,7 +396,7 @@ impl Manager {
         outcome
     }
 
-    /// Makes durable that a session has locks.
+    /// Notes durably that a session has locks.
     async fn note_session(&self, session: Token) -> Result<(), Status> {
         let noted = self.beside(move |store| {
             Ok(store.commit(&mut |transaction| lock_sessions::note(transaction, &session))?)
@@ -407,7 +407,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Releases the locks of clients that are not heard of any more, until the runtime ends.
+    /// Releases the locks of sessions whose lease is over, until the runtime ends.
     pub(super) async fn expire_locks(self: Rc<Self>) {
         loop {
             sleep(&self.runtime, LOCK_SWEEP).await;
@@ -424,14 +424,13 @@ impl Manager {
             let forgotten = self.beside(move |store| {
                 Ok(store.commit(&mut |transaction| lock_sessions::forget(transaction, &gone))?)
             });
-            // What is not forgotten now makes the next start of a manager wait for nothing. `beside` has logged why.
+            // A session that stays noted makes the next start of a manager wait in vain. `beside` has logged the error.
             let _ = forgotten.await;
         }
     }
 }
 
-/// Locks are for files that the caller may read or write. Whether a lock fits how the file was opened, the client's
-/// kernel has checked.
+/// Checks that the caller may read or write the file. The client's kernel has checked that the lock fits the open mode.
 fn may_lock(view: &dyn View, caller: &Caller, file: FileId) -> Outcome<()> {
     let wanted = AccessMask(AccessMask::READ | AccessMask::MODIFY | AccessMask::EXECUTE);
     let (AccessMask(granted), inode) = namespace::access(view, caller, file, wanted)?;

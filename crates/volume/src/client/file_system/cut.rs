@@ -1,4 +1,4 @@
-//! Changes of what a file is like; its length is among that.
+//! Changes of attributes, and truncations.
 
 use super::guards::ChangeGuard;
 use super::{VolumeFs, found_in};
@@ -52,8 +52,8 @@ impl VolumeFs {
             Ok(found)
         };
         let cut = match change.modify_time {
-            // Cutting a file is a write, and the modification time is to outlast it: it is set again afterwards. The
-            // manager gets the whole change first, so that it cuts nothing if it refuses any part.
+            // A truncation is a write, which sets the modification time: so that is set again afterwards. The manager
+            // gets the whole change first, so that it cuts nothing if it refuses any part.
             SetTimestamp::To(_) => match set(*change, change_time).await {
                 Ok(_) => set(modify_time_alone(change), None).await,
                 Err(status) => Err(status),
@@ -66,7 +66,7 @@ impl VolumeFs {
         cut
     }
 
-    /// Makes a regular file, or takes the one that is there, as `mode` says: it, and its directory.
+    /// Makes a regular file, or opens the one that is there, as `mode` says; gives it and its directory.
     pub(super) async fn open(
         &self,
         caller: &Credentials,

@@ -1,4 +1,4 @@
-//! What there is of files and objects, for who compares them.
+//! The inventory of files and objects, for checks that compare them.
 
 use super::VolumeFs;
 use crate::link::LinkError;
@@ -13,7 +13,7 @@ impl VolumeFs {
     /// The objects of an I/O server from a position on: pages until [`gannet_wire::volume::FOLDERS`].
     ///
     /// # Errors
-    /// The server is away, or its folder cannot be read.
+    /// `Refused`: the server cannot read its folder. Others: those of [`Link::call`](crate::link::Link::call).
     pub async fn objects(
         &self,
         number: u32,
@@ -41,7 +41,7 @@ impl VolumeFs {
     /// Orphans are removed, if `remove` is set.
     ///
     /// # Errors
-    /// `Inval` for too many, `Perm` for who may not remove, `Jukebox` when a server is away.
+    /// `Inval` for too many, `Perm` for a caller that may not remove, `Jukebox` when a server is away.
     pub async fn orphans(
         &self,
         caller: &Credentials,

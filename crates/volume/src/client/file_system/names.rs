@@ -23,7 +23,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 impl VolumeFs {
-    /// What a change has come to, with a directory or file as it is afterwards.
+    /// The result of a change, with the attributes of a directory or file after it.
     fn changed<T>(&self, done: Result<(T, Found), Status>) -> Changed<T> {
         match done {
             Ok((result, found)) => Changed {
@@ -40,7 +40,7 @@ impl VolumeFs {
         }
     }
 
-    /// What became of a file's data, with the file as it is afterwards.
+    /// The result of a transfer, with the file's attributes after it.
     async fn moved<T>(&self, file: &FileHandle, result: Result<T, Status>) -> Changed<T> {
         let after = match (self.attributes, &result) {
             (true, Ok(_)) => self.attributes(file).await.ok(),
@@ -86,7 +86,7 @@ impl VolumeFs {
         self.changed(done.await)
     }
 
-    /// What a name stands for, and the directory.
+    /// The file of a name, and the directory.
     async fn look_up(
         &self,
         caller: &Credentials,
@@ -100,7 +100,7 @@ impl VolumeFs {
         self.find_referenced(caller, call).await
     }
 
-    /// The page after `cookie`, with everything that is known of its entries.
+    /// The page of a directory after `cookie`, with the files of its entries if `found`.
     async fn page(
         &self,
         caller: &Credentials,
@@ -117,7 +117,7 @@ impl VolumeFs {
         self.page_in(&self.ask(caller, call).await?)
     }
 
-    /// What the I/O servers' file systems have, together.
+    /// The usage of the I/O servers' file systems together.
     async fn usage_of_all(&self) -> Result<FileSystemUsage, OperationError> {
         let mut usage = FileSystemUsage::default();
         let mut counted = HashSet::new();
@@ -250,7 +250,7 @@ impl Vfs for VolumeFs {
         offset: u64,
         count: u32,
     ) -> Result<ReadReply, Status> {
-        // Of the rest, nothing is shown: whatever its last user left in it.
+        // The reply has only the bytes that were read: the rest of the memory has those of its last user.
         let mut buffer = if count > EAGER_LEN {
             self.memory(count as usize)
         } else {
@@ -384,7 +384,7 @@ impl Vfs for VolumeFs {
         attributes: &SetAttributes,
     ) -> Changed<Created> {
         if target.len() > SYMLINK_MAX {
-            // It may not even fit a request.
+            // A longer target may not fit a request.
             return self.changed(Err(Status::Nametoolong));
         }
         let call = |id| Call::Symlink {
@@ -486,7 +486,7 @@ impl Vfs for VolumeFs {
         while !complete && !full {
             let wanted = entries.wants_objects();
             let page = self.page(cred, id, at, wanted).await?;
-            // A page without entries that is not the last would be asked for again and again.
+            // Without this, a page that is empty and not the last would be asked for again and again.
             if page.entries.is_empty() && !page.complete {
                 return Err(Status::Serverfault);
             }
@@ -527,7 +527,7 @@ impl Vfs for VolumeFs {
                 Err(error) => self.pause(deadline, &error).await?,
             }
         };
-        // The manager's store takes as many files as there is disk.
+        // The manager's store has no bound of files but the disk.
         usage.files_total = u64::MAX;
         usage.files_free = u64::MAX;
         usage.files_available = u64::MAX;

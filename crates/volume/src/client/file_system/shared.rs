@@ -1,4 +1,4 @@
-//! What clients do in turn: locks of bytes, and appending.
+//! Operations that clients coordinate through the manager: byte locks and appends.
 
 use super::bytes::Moving;
 use super::{OperationError, VolumeFs, shape};
@@ -14,7 +14,7 @@ use gannet_vfs::{
 use gannet_wire::volume::{Appending, Call, Capability};
 
 impl VolumeFs {
-    /// Does what is asked with a lock, over restarts of the manager. An unlock that cannot be told is owed.
+    /// Does a lock request, over restarts of the manager. An unlock that does not reach the manager is owed.
     pub(super) async fn lock_bytes(
         &self,
         caller: &Credentials,
@@ -44,15 +44,15 @@ impl VolumeFs {
                 return Ok(Locked::Done);
             }
             if let Err(status) = self.pause(deadline, &failed).await {
-                // The manager may have granted it, and the answer is lost.
+                // The manager may have granted the lock, and the reply is lost: without an unlock it would stay held.
                 self.locks.owe(id, lock);
                 return Err(status);
             }
         }
     }
 
-    /// Asks the manager for a place behind the end of a file, and writes there. A place is used with the capability
-    /// that came with it, and with no later one: another manager does not know of it, and gives it away.
+    /// Asks the manager for a place at the end of a file, and writes there. A place is used with its own capability and
+    /// with no later one: the next manager does not know the place, and gives it to another append.
     pub(super) async fn append_bytes(
         &self,
         caller: &Credentials,
@@ -89,7 +89,7 @@ impl VolumeFs {
                 guard: Some(&guard),
             };
             let mut written = Err(OperationError::TooLate);
-            // The same place again, as long as it is ours for certain.
+            // Tries the same place while the lease lasts: after that, the place may be another append's.
             while self.now() < lease.until {
                 let parents = std::slice::from_mut(buffer);
                 written = self.move_once(&lease, id, &shapes, &how, parents).await;

@@ -1,4 +1,4 @@
-//! Where servers are and how files are striped, as people see and choose it.
+//! Striping of files and addresses of servers, as administrators see and choose them.
 
 use super::VolumeFs;
 use crate::convert::changes_of;
@@ -9,20 +9,20 @@ use gannet_wire::volume::{Body, Call, Entry, LayoutRecord, Stripes};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How a file is striped, or new files of a directory are.
+/// The striping of a file, or of a directory's new files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Striping {
-    /// A regular file lies so, for ever.
+    /// The layout of a regular file, for ever.
     File(LayoutRecord),
-    /// New files of a directory will; `None`: as the volume says.
+    /// The stripes of a directory's new files; `None`: the volume's.
     Directory(Option<Stripes>),
 }
 
 impl VolumeFs {
-    /// Where each I/O server is reached, by its number, or why it is not.
+    /// The address of each I/O server, by its number, or the error of the connection to it.
     ///
     /// # Errors
-    /// The manager does not tell how many there are.
+    /// That of the connection to the manager, which knows how many there are.
     pub async fn io_servers(&self) -> Result<Vec<Result<SocketAddr, LinkError>>, LinkError> {
         let count = self.servers.io_servers_count().await?;
         let mut reached = Vec::new();
@@ -33,8 +33,8 @@ impl VolumeFs {
         Ok(reached)
     }
 
-    /// The I/O servers that cannot be reached, or do not greet within `max`, by their numbers, and why. None,
-    /// where the manager does not tell how many there are.
+    /// The I/O servers that cannot be reached, or do not greet within `max`, by their numbers, and why. Empty
+    /// if the manager does not answer, which knows how many there are.
     pub async fn away(&self, max: Duration) -> Vec<(u32, String)> {
         let count = timeout(&self.runtime, max, self.servers.io_servers_count()).await;
         let count = count.ok().and_then(Result::ok).unwrap_or(0);
@@ -51,12 +51,12 @@ impl VolumeFs {
         away.collect()
     }
 
-    /// How often a server's connection was lost and made anew.
+    /// How many connections to servers were made again after a loss.
     pub fn reconnects(&self) -> u64 {
         self.servers.reconnects()
     }
 
-    /// How a file or a directory is striped.
+    /// The striping of a file or a directory.
     ///
     /// # Errors
     /// `Inval` for anything else, `Jukebox` when the manager is away.
@@ -73,7 +73,7 @@ impl VolumeFs {
         }
     }
 
-    /// Makes an empty file that is striped so, whatever its directory and the volume say, for ever.
+    /// Makes an empty file with these stripes, for ever, in place of its directory's and the volume's.
     ///
     /// # Errors
     /// `Exist` when the name is there; `Inval` for stripes that this volume cannot have; those of CREATE.
@@ -97,8 +97,8 @@ impl VolumeFs {
         Ok(self.handle(made.id))
     }
 
-    /// Says how new files of a directory are striped, and of directories that will be made in it; `None`: as the volume
-    /// says. Files that are there stay as they are.
+    /// Sets the stripes of a directory's new files and of its new directories; `None`: the volume's. Existing files
+    /// keep their layout.
     ///
     /// # Errors
     /// `Notdir`; `Perm` when the caller does not own it; `Inval` for stripes that this volume cannot have.

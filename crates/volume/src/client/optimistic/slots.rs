@@ -9,7 +9,7 @@ const PLACES_MIN: usize = 16;
 /// Of so many places at most seven eighths are taken, so that a search ends soon.
 const LOAD: (usize, usize) = (7, 8);
 
-/// See the module.
+/// The hash index of a table.
 pub(super) struct SlotIndex {
     /// Slots, or [`NONE`]; the length is a power of two, or 0.
     places: Vec<u32>,

@@ -52,7 +52,7 @@ pub(super) enum Lock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TooMany;
 
-/// See the module.
+/// The changes of one object that are under way, in the order of their versions.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// By version: in the order in which they came.
