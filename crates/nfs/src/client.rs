@@ -4,10 +4,10 @@
 //! [`gannet_vfs::Status`]. [`NfsFs`] is an export mounted through it, a [`gannet_vfs::Vfs`] like any other. Nothing is
 //! cached between calls.
 //!
-//! Calls that the server puts off (JUKEBOX) are repeated after a pause. Calls whose connection breaks are repeated by
-//! the RPC layer, as its settings say; see [`Client::forgiving_echoes`] for those that a restarted server finds done
-//! already. Replies are not believed: a READ that returns more than was asked for, a name with a slash in it, a
-//! listing that does not move on are errors, not data.
+//! Calls that a busy server does not execute yet (JUKEBOX) are repeated after a pause. Calls whose connection breaks
+//! are repeated by the RPC layer, as its settings say; [`Client::forgiving_echoes`] is for those that a restarted
+//! server has executed already. Replies are checked: a READ that returns more than the call wants, a name with a
+//! slash in it, a listing that does not move on are errors, not data.
 
 mod error;
 mod file_system;
@@ -41,12 +41,12 @@ pub struct Client {
     rpc: gannet_rpc::Client,
     runtime: Handle,
     forgives_echoes: bool,
-    /// Who calls, if not whom the connection is for.
+    /// The caller, if it is another than that of the connection.
     credential: Option<Rc<CallerCredential>>,
 }
 
 impl Client {
-    /// A client over `rpc`, whose settings say who calls and how patient it is.
+    /// A client over `rpc`, whose settings have the credential and the persistence.
     pub fn new(runtime: Handle, rpc: gannet_rpc::Client) -> Client {
         Client {
             rpc,
@@ -56,10 +56,12 @@ impl Client {
         }
     }
 
-    /// The same, for callers who have seen that what they remove or rename is there, and that what they make is not: a
-    /// refused MKDIR, SYMLINK, MKNOD, LINK, REMOVE, RMDIR or RENAME then counts as done if the call was sent more than
-    /// once and a server that executed it and forgot would say so. Without having looked, one cannot tell that from a
-    /// true refusal.
+    /// The same, for callers that have just looked the names up: the name to remove or rename exists, the name to make
+    /// does not.
+    ///
+    /// A server that executed a call, restarted and gets it again refuses it (`Exist` or `Noent`). Such a refusal of
+    /// MKDIR, SYMLINK, MKNOD, LINK, REMOVE, RMDIR or RENAME counts as done if the call was sent more than once. Without
+    /// the lookup before, the client could not distinguish it from a true refusal.
     #[must_use]
     pub fn forgiving_echoes(self) -> Client {
         Client {
@@ -68,7 +70,7 @@ impl Client {
         }
     }
 
-    /// The same, calling as somebody else over the same connection.
+    /// The same, with the credential of another caller, over the same connection.
     #[must_use]
     pub fn calling_as(&self, credential: Rc<CallerCredential>) -> Client {
         Client {
@@ -101,7 +103,7 @@ impl Client {
         }
     }
 
-    /// Makes an NFS call whose arguments and results travel in one piece; gives the results. `room` bounds their
+    /// Makes an NFS call whose arguments and results travel in one piece; returns the results. `room` bounds their
     /// variable part, as in [`nfs3::reply_max`].
     async fn exchange(
         &self,
@@ -113,7 +115,7 @@ impl Client {
         Ok(answer.results)
     }
 
-    /// As [`Client::exchange`], for a call whose repetition may be answered otherwise than the call itself.
+    /// As [`Client::exchange`], for a call that is not idempotent: its repetition may get another answer.
     async fn exchange_change(
         &self,
         procedure: NfsProcedure,
@@ -132,7 +134,8 @@ impl Client {
                     may_echo: resent && self.forgives_echoes,
                 });
             }
-            // Who is too busy to say what came of it may have done it.
+            // A busy server may have executed the call: a volume's NFS server does when an I/O server is slow (test
+            // `a_change_that_a_busy_server_has_executed_counts_as_done`).
             resent = true;
         }
     }
@@ -141,18 +144,18 @@ impl Client {
 /// The answer to a call that changes something.
 struct Answer {
     results: Vec<u8>,
-    /// The call was sent more than once, and the caller wants echoes forgiven.
+    /// The call was sent more than once, and the caller has [`Client::forgiving_echoes`].
     may_echo: bool,
 }
 
 impl Answer {
-    /// True when `error` is what a server says to a call that it has executed already and forgotten: what was to be
-    /// made is there (`Exist`), what was to be taken away is not (`Noent`). Never when the call was sent only once.
+    /// True when `error` may be the answer of a server that has executed the call before and lost its reply: the name
+    /// to make exists (`Exist`), the name to remove does not (`Noent`). Never when the call was sent only once.
     fn is_echo(&self, error: &Error, sign: Status) -> bool {
         self.may_echo && error.status() == Some(sign)
     }
 
-    /// As `outcome` says, or done when that is an echo.
+    /// `outcome`, or success when that is an echo.
     fn done_or_echo(&self, outcome: Result<(), Error>, sign: Status) -> Result<(), Error> {
         match outcome {
             Err(error) if self.is_echo(&error, sign) => Ok(()),
@@ -161,12 +164,12 @@ impl Answer {
     }
 }
 
-/// True when the server asks to be asked again later.
+/// True when the server is busy (JUKEBOX): the call must be repeated later.
 fn is_busy(response: &Response) -> bool {
     Decoder::new(&response.results).u32() == Ok(Nfsstat::JUKEBOX.code())
 }
 
-/// How often a busy server was asked, and how long to wait before the next time.
+/// The attempts at a busy server so far, and the pause before the next one.
 struct Patience {
     attempts: u32,
     pause: Duration,
@@ -200,7 +203,7 @@ fn results<'a, T: Decode<'a>>(bytes: &'a [u8]) -> Result<T, Error> {
     from_bytes(bytes).map_err(|_| Error::Malformed("results"))
 }
 
-/// The good side of a result.
+/// The results of a successful reply; otherwise the server's status as an error.
 fn good<T, E>(result: Result<T, Failed<E>>) -> Result<T, Error> {
     result.map_err(|failed| refused(failed.status))
 }

@@ -1,5 +1,5 @@
-//! Where the wire's values and the store's meet. Both follow RFC 1813, so that only times can be lost on the way: those
-//! that NFSv3 cannot say.
+//! Conversion between the values of the wire and of the store. Both follow RFC 1813, so only times can change: those
+//! outside the range of NFSv3.
 
 use crate::client::Error;
 use gannet_vfs as vfs;
@@ -9,7 +9,7 @@ pub(crate) fn status_to_wire(status: vfs::Status) -> wire::Nfsstat {
     wire::Nfsstat::new(status as u32).unwrap_or(wire::Nfsstat::SERVERFAULT)
 }
 
-/// The store's word for a status; codes that RFC 1813 does not have become SERVERFAULT.
+/// The store's status for one of the wire; codes that RFC 1813 does not have become SERVERFAULT.
 pub(crate) fn status_from_wire(status: wire::Nfsstat) -> vfs::Status {
     use vfs::Status;
     use wire::Nfsstat;
@@ -159,7 +159,7 @@ pub(crate) fn set_attributes_from_wire(set: &wire::SetAttributes) -> vfs::SetAtt
 }
 
 /// # Errors
-/// A time does not fit the wire.
+/// [`Error::NoSuchTime`]: a time does not fit the wire.
 pub(crate) fn set_attributes_to_wire(
     set: &vfs::SetAttributes,
 ) -> Result<wire::SetAttributes, Error> {

@@ -17,24 +17,25 @@ pub const MOUNT_COMPONENTS_MAX: usize = 128;
 pub const MOUNT_LIST_BYTES_MAX: usize = 60 << 10;
 /// Users whose groups one core remembers.
 pub const GROUPS_USERS_MAX: usize = 4096;
-/// How long a user's groups are believed.
+/// How long the groups of a user are used before they are looked up again.
 pub const GROUPS_AGE: Duration = Duration::from_secs(300);
 /// How long a call waits for its caller's groups.
 pub const GROUPS_DEADLINE: Duration = Duration::from_secs(5);
 /// Lookups of groups under way on one core, which share the blocking pool with files.
 pub const GROUPS_LOOKUPS_MAX: usize = 8;
-/// Log lines about mounts are this far apart, per core, and those about mounts that were refused.
+/// Time between two log lines about mounts, and between two about refused mounts, per core.
 pub const MOUNT_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Most bytes of one READ or WRITE.
 pub const TRANSFER_MAX: u32 = 1 << 20;
 /// Largest result of a READDIR or READDIRPLUS; clients that ask for more get this much.
 pub const DIRECTORY_PAGE_MAX: u32 = 124 << 10;
-/// What FSINFO recommends for READDIR: Linux rounds it to a power of two. It begins with half of it, which is room for
-/// some 400 entries with attributes, and takes all for the second page: so 1000 entries take two calls, as with knfsd.
+/// The length that FSINFO recommends for READDIR, a power of two because Linux rounds it to one. Linux begins with half
+/// of it, which is room for some 400 entries with attributes, and takes all for the second page. So 1000 entries take
+/// two calls, as with knfsd.
 pub const DIRECTORY_PAGE_PREFERRED: u32 = 128 << 10;
 
-/// Bytes of the longest reply, but for data, entries of directories, and texts of links.
+/// Bytes of the longest reply without data, entries of directories and texts of links.
 pub const SMALL_REPLY_MAX: usize = 1024;
 /// Bytes of the longest list that MOUNT answers with.
 pub const MOUNT_REPLY_MAX: u32 = 64 << 10;
@@ -44,11 +45,11 @@ pub const SMALL_WRITE_MAX: usize = 16 << 10;
 /// Slots for small WRITEs under way on one core.
 pub const SMALL_SLOTS_MAX: usize = 256;
 
-/// Smallest READ or WRITE that a client sends of a longer range, whatever a server says about itself.
+/// Smallest READ or WRITE into which a client divides a longer range, also if a server states a smaller maximum.
 pub const BLOCK_MIN: u32 = 4096;
 /// Directory bytes a client asks for at a time.
 pub const LISTING_PAGE: u32 = 32 << 10;
-/// First pause after the server said it is busy (JUKEBOX); doubles up to [`JUKEBOX_PAUSE_MAX`].
+/// First pause after a reply of a busy server (JUKEBOX); doubles up to [`JUKEBOX_PAUSE_MAX`].
 pub const JUKEBOX_PAUSE_MIN: Duration = Duration::from_millis(100);
 /// Longest pause between two attempts at a busy server.
 pub const JUKEBOX_PAUSE_MAX: Duration = Duration::from_secs(5);

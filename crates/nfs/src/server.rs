@@ -1,8 +1,10 @@
 //! The server: calls in, operations of a store, replies out.
 //!
 //! A [`Server`] belongs to one core and executes the calls of that core's connections; servers of several cores
-//! share what their stores share. One file per group of procedures; each procedure decodes its arguments, finds the
-//! export they belong to and whom the caller counts as there, asks the store, and writes the reply.
+//! share the state that their stores share, and the list of mounts. One file per group of procedures. Each procedure
+//! decodes its arguments, finds their export and the caller's credentials there, asks the store, and writes the reply.
+//!
+//! Calls interleave at their awaits, and hold no borrow of the server's state across one.
 
 mod attributes;
 mod create;
@@ -59,7 +61,7 @@ const PROGRAMS: [Program; 2] = [
     },
 ];
 
-/// What a procedure comes to: an error means that its arguments were not what they should be (GARBAGE_ARGS).
+/// The result of a procedure: an error means malformed arguments (GARBAGE_ARGS). All other failures are in the reply.
 type Answered = Result<(), XdrError>;
 
 /// NFSv3 and MOUNT for one core.
@@ -71,16 +73,17 @@ pub struct Server<V> {
     /// Memory of small WRITEs.
     small: Arena,
     mounts: MountState,
-    /// Where groups of callers come from, if not from their calls.
+    /// The source of callers' groups, if it is not their calls.
     groups: Option<Rc<Groups>>,
 }
 
 impl<V: Vfs> Server<V> {
     /// A server of these exports, each with its store. Pass the same exports on every core and after every restart:
-    /// handles in the hands of clients depend on their paths.
+    /// the file handles that clients keep depend on their paths.
     ///
     /// # Errors
-    /// No exports, too many, or two with the same path.
+    /// [`ExportError::Empty`] without exports, [`ExportError::TooMany`], [`ExportError::Twice`] for two with the same
+    /// path.
     pub fn new(exports: impl IntoIterator<Item = (Export, V)>) -> Result<Server<V>, ExportError> {
         let exports = export::assign_identities(exports)?;
         debug_assert!(exports.len() <= EXPORTS_MAX);
@@ -92,9 +95,9 @@ impl<V: Vfs> Server<V> {
         })
     }
 
-    /// This server as the one of a core among several: they keep `mounts` together, and log about mounts no more often
-    /// than [`MOUNT_LOG_INTERVAL`](crate::limits::MOUNT_LOG_INTERVAL) says. Alone, a server has a list of its own, and
-    /// logs every mount.
+    /// This server as the one of a core among several: these share the list `mounts`, and each logs a mount at most
+    /// once in [`MOUNT_LOG_INTERVAL`](crate::limits::MOUNT_LOG_INTERVAL). A server alone has its own list and logs
+    /// every mount.
     pub fn on_core(mut self, runtime: Handle, mounts: Arc<MountList>) -> Server<V> {
         self.mounts = MountState::new(mounts, runtime);
         self
@@ -106,7 +109,10 @@ impl<V: Vfs> Server<V> {
         self
     }
 
-    /// Whom a caller counts as.
+    /// The credentials of a caller at an export. Waits for a lookup of its groups if these do not come with the call.
+    ///
+    /// # Errors
+    /// `Jukebox`: the groups are not known yet.
     async fn credentials(
         &self,
         export: &Export,
@@ -122,7 +128,11 @@ impl<V: Vfs> Server<V> {
         Ok(export.credentials(squash, &call.credential, looked_up.as_deref()))
     }
 
-    /// The object a handle names, and whom the caller counts as there.
+    /// The object that a handle names, with the caller's credentials there.
+    ///
+    /// # Errors
+    /// `Badhandle` for an empty handle, `Stale` for one of no export, `Acces` for a client that the export does not
+    /// admit, `Jukebox` as [`Server::credentials`].
     async fn target(
         &self,
         call: &Call,
@@ -134,6 +144,7 @@ impl<V: Vfs> Server<V> {
             .find(|served| served.identity == *identity)
             .ok_or(Status::Stale)?;
         let rules = served.export.rules_for(call.peer).ok_or(Status::Acces)?;
+        // Only behind the check of the client's address: a call that any peer can make must not keep its place.
         call.vouch();
         let handle = FileHandle::new(inner).ok_or(Status::Badhandle)?;
         let credentials = self.credentials(&served.export, rules.squash, call);
@@ -145,7 +156,7 @@ impl<V: Vfs> Server<V> {
         })
     }
 
-    /// As [`Server::target`], for procedures that change something.
+    /// As [`Server::target`], for procedures that change something: `Rofs` where the export is read-only.
     async fn target_to_change(
         &self,
         call: &Call,
@@ -167,7 +178,7 @@ impl<V: Vfs> Server<V> {
     }
 
     async fn nfs(&self, procedure: NfsProcedure, call: &Call, reply: &mut Reply) -> Answered {
-        // The procedures that make up most traffic run in place; the others' futures are larger, and what they do
+        // The procedures that make up most traffic run in place. The futures of the others are larger, and their work
         // costs many times the allocation.
         match procedure {
             NfsProcedure::Null => Ok(()),
@@ -246,7 +257,7 @@ impl<V: Vfs> Service for Server<V> {
     }
 
     fn reply_bytes_max(&self, call: &Call) -> usize {
-        // Arguments that are none are answered so in a few bytes.
+        // Malformed arguments are answered with a few bytes.
         let body = match (call.program, NfsProcedure::from_number(call.procedure)) {
             (nfs3::PROGRAM, Some(NfsProcedure::Read)) => {
                 let args = arguments::<nfs3::ReadArgs<'_>>(call);
@@ -289,7 +300,7 @@ impl<V: Vfs> Service for Server<V> {
     }
 }
 
-/// An object of a store, and the caller as the store shall see it.
+/// An object of a store, and the caller's credentials for the store.
 struct Target<'s, V> {
     served: &'s Served<V>,
     handle: FileHandle,
@@ -306,7 +317,7 @@ impl<'s, V: Vfs> Target<'s, V> {
     /// The handle of another object that a call names besides this one.
     ///
     /// # Errors
-    /// It belongs to another export (XDEV), or to none.
+    /// `Xdev` for a handle of another export or of none, `Badhandle` for an empty one.
     fn other(&self, handle: nfs3::FileHandle<'_>) -> Result<FileHandle, Status> {
         let (identity, inner) = handle.0.split_first().ok_or(Status::Badhandle)?;
         if *identity != self.served.identity {
@@ -341,7 +352,7 @@ fn failed<E>(status: Status, body: E) -> Failed<E> {
     Failed { status, body }
 }
 
-/// Writes the result of an operation that tells consistency data and nothing else: SETATTR, REMOVE, RMDIR.
+/// Writes the result of an operation that returns weak cache consistency data alone: SETATTR, REMOVE, RMDIR.
 fn put_changed(reply: &mut Reply, result: Result<(), Status>, wcc: &Wcc) -> Answered {
     let wcc = crate::convert::wcc_to_wire(wcc);
     let result: nfs3::SetattrResult = match result {

@@ -1,10 +1,10 @@
-//! What can go wrong for a client.
+//! The errors of a client.
 
 use gannet_rpc::CallError;
 use gannet_vfs::Status;
 use thiserror::Error;
 
-/// Why an operation failed, sorted by whose fault it is.
+/// Why an operation failed, sorted by the party at fault.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The server refused it.
@@ -28,7 +28,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The server's status, if that is what it is.
+    /// The server's status; `None` for all other errors.
     pub fn status(&self) -> Option<Status> {
         match self {
             Error::Status(status) => Some(*status),

@@ -1,4 +1,4 @@
-//! An export as a file system: what is mounted through FUSE, and what could be served again.
+//! An export as a file system, to be mounted through FUSE or served again.
 
 mod transfer;
 
@@ -22,42 +22,44 @@ use std::rc::Rc;
 use std::time::Duration;
 use transfer::read_block;
 
-/// Failures that are not the server's answers are logged this far apart.
+/// Time between two log lines about failures that are not the server's answers.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// Buffers for READs that are kept.
+/// Buffers of the arena for READs.
 const BUFFERS_MAX: usize = 64;
 
 /// An export of a server as a [`Vfs`], on one core.
 ///
 /// Nothing is cached. Calls are repeated over lost connections and restarts of the server as the connection's settings
-/// say; what a restarted server may have lost shows in the verifier, and is its writer's to write again.
+/// say. A new write verifier shows that a restarted server may have lost data; the writer must write these again.
 pub struct NfsFs {
     client: Client,
     root: FileHandle,
-    /// What the server is told this machine is called.
+    /// The machine name in AUTH_SYS credentials.
     machine_name: String,
-    /// Credentials of the last caller, ready to be sent.
+    /// The credentials of the last caller, encoded: most calls in a row are of one caller.
     last_caller: RefCell<Option<(Credentials, Rc<CallerCredential>)>>,
-    /// Of the last WRITE or COMMIT.
+    /// The verifier of the last WRITE or COMMIT.
     verifier: Cell<Verifier>,
     limits: FileSystemLimits,
     sizes: TransferSizes,
-    /// The server has said that it has no READDIRPLUS.
+    /// The server has refused READDIRPLUS (`Notsupp`).
     lists_names_only: Cell<bool>,
     /// Memory for whole READs.
     arena: Arena,
-    /// Why the last operation failed, if not by the server's own answer, and what it was answered with.
+    /// The status of the last operation that failed by another cause than the server's answer, and the cause.
     cause: RefCell<Option<(Status, String)>>,
-    /// Failures that are not the server's answers are logged.
+    /// Bounds the log lines about such failures; `None` logs nothing.
     log: Option<LogLimit>,
 }
 
 impl NfsFs {
-    /// What `client`'s server has below `root`, which MOUNT gave; asks for its sizes. Each operation is called for by
-    /// its caller (AUTH_SYS) at the machine of this name; what has no caller, by whom the connection is for.
+    /// The file system below `root`, a handle that MOUNT returned; asks the server for its transfer sizes. Each
+    /// operation carries the credentials of its caller (AUTH_SYS) at the machine of this name; an operation without a
+    /// caller carries those of the connection.
     ///
     /// # Errors
-    /// The handle is not the server's, or no answer.
+    /// [`Error::Status`] when the handle is not the server's, [`Error::LongHandle`], [`Error::Malformed`],
+    /// [`Error::Call`].
     pub async fn open(
         client: Client,
         root: FileHandle,
@@ -80,7 +82,7 @@ impl NfsFs {
             limits: FileSystemLimits {
                 file_size_max: info.file_size_max,
                 time_delta: crate::convert::time_from_wire(info.time_delta),
-                // What POSIX promises at least, but for the length of names, which is what all servers have.
+                // The minimum of POSIX for links; the length of names that all servers have.
                 link_max: 8,
                 name_max: 255,
             },
@@ -92,11 +94,11 @@ impl NfsFs {
         })
     }
 
-    /// The same for a front end, which passes statuses and limits on and nothing else: asks for the server's limits of
-    /// names, and logs why operations fail.
+    /// The same for a front end, which can pass on only statuses and limits: asks the server for the limits of names,
+    /// and logs why operations fail.
     ///
     /// # Errors
-    /// No answer.
+    /// [`Error::Malformed`] and [`Error::Call`].
     pub async fn for_front_end(self) -> Result<NfsFs, Error> {
         let mut limits = self.limits;
         match self.client.pathconf(&self.root).await {
@@ -112,7 +114,7 @@ impl NfsFs {
         })
     }
 
-    /// The procedures below, called for by whom the connection is for.
+    /// The client below, with the credential of the connection.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -135,7 +137,7 @@ impl NfsFs {
         self.client.calling_as(credential)
     }
 
-    /// What `error` is to a caller of files; [`Vfs::cause`] says the rest.
+    /// The status of `error` for a caller of files; [`Vfs::cause`] returns the text.
     fn status(&self, error: Error) -> Status {
         let status = match &error {
             Error::Status(status) => {
@@ -146,7 +148,7 @@ impl NfsFs {
             Error::NoSuchTime => Status::Inval,
             _ => Status::Io,
         };
-        // What its caller asked for is no fault of anybody else's.
+        // `Inval` is the caller's own mistake, and needs no log line.
         let limit = self.log.as_ref().filter(|_| status != Status::Inval);
         if let Some(left_out) = limit.and_then(|it| it.admit(self.client.runtime.now())) {
             tracing::warn!(%error, left_out, "an operation on the server failed");
@@ -174,8 +176,8 @@ impl NfsFs {
         self.changed(made, None)
     }
 
-    /// A page of the listing, all of which `entries` may not take: by READDIRPLUS if objects are wanted and the server
-    /// has it, by READDIR otherwise, which waits for nobody who knows attributes.
+    /// A page of the listing; `entries` may not take all of it. Uses READDIRPLUS if objects are wanted and the server
+    /// has it, else READDIR, for which the server need not look at the objects.
     async fn list(
         &self,
         client: &Client,
@@ -207,7 +209,7 @@ impl NfsFs {
         self.page(client, directory, page).await
     }
 
-    /// How a page ended, with the directory's attributes, asked for if they did not come along.
+    /// The end of a page, with the directory's attributes; asks for these if they did not come with the page.
     async fn page(
         &self,
         client: &Client,
@@ -226,7 +228,7 @@ impl NfsFs {
     }
 }
 
-/// Gives a page's entries to `entries`; whether that was the end of the directory.
+/// Passes a page's entries to `entries`; returns whether that was the end of the directory.
 fn push_all<'a>(
     entries: &mut dyn Entries,
     listed: impl Iterator<Item = EntryPlus<'a>>,
@@ -248,10 +250,11 @@ fn push_all<'a>(
             return Ok(false);
         }
     }
-    match is_empty && !eof {
-        true => Err(Error::Malformed("an empty page that is not the last")),
-        false => Ok(eof),
+    // The caller would ask for the same page for ever.
+    if is_empty && !eof {
+        return Err(Error::Malformed("an empty page that is not the last"));
     }
+    Ok(eof)
 }
 
 impl Vfs for NfsFs {

@@ -14,7 +14,7 @@ use gannet_wire::nfs3::{
 pub struct Item {
     /// The name: bytes, in no particular encoding.
     pub name: Vec<u8>,
-    /// The object's number.
+    /// The object's number within its file system.
     pub fileid: u64,
     /// Its handle, if the server sent it along.
     pub handle: Option<FileHandle>,
@@ -22,7 +22,7 @@ pub struct Item {
     pub attributes: Option<Attributes>,
 }
 
-/// Where a page begins.
+/// The start of a page: an opaque cookie of the server, with the verifier that it belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Position {
     pub(super) cookie: u64,
@@ -34,7 +34,7 @@ pub struct Position {
 pub struct Page {
     /// Names in the order of the server.
     pub items: Vec<Item>,
-    /// Where the next page begins; `None` at the end.
+    /// The start of the next page; `None` at the end.
     pub next: Option<Position>,
 }
 
@@ -42,7 +42,7 @@ impl Client {
     /// READDIRPLUS from `position` on (the default is the start), about `bytes` of it.
     ///
     /// # Errors
-    /// See [`Error`]. `BadCookie`: the position has become meaningless; start over.
+    /// Any [`Error`]. Status `BadCookie`: the directory changed, and the position is no longer valid; start over.
     pub async fn readdirplus(
         &self,
         directory: &FileHandle,
@@ -106,19 +106,19 @@ impl Client {
     }
 }
 
-/// What a READDIRPLUS brought.
+/// Decodes the reply to a READDIRPLUS.
 pub(super) fn readdirplus_listing(
     reply: &[u8],
 ) -> Result<DirectoryListing<'_, EntryPlus<'_>>, Error> {
     good(results::<ReaddirplusResult<'_>>(reply)?)
 }
 
-/// What a READDIR brought.
+/// Decodes the reply to a READDIR.
 pub(super) fn readdir_listing(reply: &[u8]) -> Result<DirectoryListing<'_, Entry<'_>>, Error> {
     good(results::<ReaddirResult<'_>>(reply)?)
 }
 
-/// An entry of READDIR as one of READDIRPLUS whose server keeps the rest to itself.
+/// An entry of READDIR as one of READDIRPLUS without handle and attributes.
 pub(super) fn without_object(entry: Entry<'_>) -> EntryPlus<'_> {
     EntryPlus {
         fileid: entry.fileid,
@@ -129,14 +129,14 @@ pub(super) fn without_object(entry: Entry<'_>) -> EntryPlus<'_> {
     }
 }
 
-/// Refuses a name that would not stay where it is put: what is listed may become a local path.
+/// Refuses a name with a slash or a NUL: it may become a local path, and would name a file elsewhere.
 pub(super) fn check_name(name: &[u8]) -> Result<(), Error> {
-    match name.is_empty() || name.contains(&b'/') || name.contains(&0) {
-        true => Err(Error::Malformed(
+    if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
+        return Err(Error::Malformed(
             "a name with a slash or a NUL in a directory",
-        )),
-        false => Ok(()),
+        ));
     }
+    Ok(())
 }
 
 fn page<'a>(

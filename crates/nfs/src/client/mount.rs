@@ -11,12 +11,12 @@ use gannet_wire::xdr::Encode;
 /// Most bytes of an EXPORT listing.
 const EXPORTS_BYTES_MAX: usize = 64 << 10;
 
-/// Something that a server exports.
+/// An export of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExportedPath {
-    /// Its path.
+    /// Its path: bytes, in no particular encoding.
     pub path: Vec<u8>,
-    /// Hosts, networks or groups that may mount it; empty for everybody.
+    /// Hosts, networks or groups that may mount it; empty for all clients.
     pub clients: Vec<Vec<u8>>,
 }
 
@@ -24,7 +24,8 @@ impl Client {
     /// Mounts `path`, an export or a directory in one, by MOUNT on the connection of NFS itself.
     ///
     /// # Errors
-    /// No such directory, not for us, or no answer.
+    /// [`Error::Status`] with the server's reason: `Noent` for no such directory, `Acces` for a client that the export
+    /// does not admit. [`Error::PathTooLong`], [`Error::Malformed`] and [`Error::Call`].
     pub async fn mount(&self, path: &[u8]) -> Result<FileHandle, Error> {
         let bytes = self
             .mount_call(MountProcedure::Mnt, &path_of(path)?, MNT_REPLY_MAX)
@@ -33,10 +34,10 @@ impl Client {
         FileHandle::new(mounted.root.0).ok_or(Error::Malformed("empty handle"))
     }
 
-    /// Tells the server that `path` is no longer used.
+    /// Removes this client's mount of `path` from the server's list.
     ///
     /// # Errors
-    /// No answer.
+    /// [`Error::PathTooLong`], [`Error::Malformed`] and [`Error::Call`].
     pub async fn unmount(&self, path: &[u8]) -> Result<(), Error> {
         let bytes = self
             .mount_call(MountProcedure::Umnt, &path_of(path)?, 0)
@@ -44,10 +45,10 @@ impl Client {
         results(&bytes)
     }
 
-    /// What the server exports.
+    /// The exports of the server.
     ///
     /// # Errors
-    /// No answer, or a list of more than 64 KiB.
+    /// [`Error::Call`], also for a list of more than 64 KiB; [`Error::Malformed`].
     pub async fn exports(&self) -> Result<Vec<ExportedPath>, Error> {
         let bytes = self
             .mount_call(MountProcedure::Export, &(), EXPORTS_BYTES_MAX)

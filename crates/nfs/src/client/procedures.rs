@@ -14,21 +14,21 @@ use gannet_vfs::{
 use gannet_wire::nfs3::{self, DirectoryName, Name, NfsProcedure};
 use gannet_wire::xdr::{Decode, Decoder, Encode};
 
-/// What a name stands for.
+/// The object that a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// The object.
+    /// The object's handle.
     pub handle: FileHandle,
     /// Its attributes, if the server sent them along.
     pub attributes: Option<Attributes>,
 }
 
-/// What a READ brought.
+/// The result of a READ.
 #[derive(Debug)]
 pub struct ReadDone {
     /// The caller's memory; the data is at its start.
     pub buffer: Buffer,
-    /// Bytes read: as many as asked for, or fewer.
+    /// Bytes read: at most those of the call.
     pub count: u32,
     /// The last of them is the last of the file.
     pub eof: bool,
@@ -36,25 +36,25 @@ pub struct ReadDone {
     pub attributes: Option<Attributes>,
 }
 
-/// What a WRITE did.
+/// The result of a WRITE.
 #[derive(Debug)]
 pub struct WriteOutcome {
     /// The caller's memory.
     pub buffer: Buffer,
-    /// Bytes written: as many as asked for, or fewer, not 0 unless 0 were.
+    /// Bytes written: at most those of the call, and at least one unless the call had none.
     pub count: u32,
     /// How durable they are.
     pub committed: Stability,
-    /// Of the server's present incarnation.
+    /// The write verifier of the server's present incarnation.
     pub verifier: Verifier,
     /// The file's attributes afterwards, if the server sent them along.
     pub attributes: Option<Attributes>,
 }
 
-/// What a COMMIT did.
+/// The result of a COMMIT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Committed {
-    /// What the WRITEs must have had.
+    /// The write verifier. WRITEs that returned another one may be lost.
     pub verifier: Verifier,
     /// The file's attributes afterwards, if the server sent them along.
     pub attributes: Option<Attributes>,
@@ -94,7 +94,7 @@ impl Client {
     /// NULL: does nothing, and proves that the server answers.
     ///
     /// # Errors
-    /// No answer.
+    /// [`Error::Call`]: no answer.
     pub async fn null(&self) -> Result<(), Error> {
         self.call(self.request(NfsProcedure::Null, 0)).await?;
         Ok(())
@@ -103,7 +103,8 @@ impl Client {
     /// GETATTR.
     ///
     /// # Errors
-    /// See [`Error`]; so for all that follow.
+    /// Any [`Error`], here and in all methods below: [`Error::Status`] with the server's status, else the other
+    /// variants.
     pub async fn getattr(&self, object: &FileHandle) -> Result<Attributes, Error> {
         let bytes = self
             .exchange(NfsProcedure::Getattr, &wire(object)?, 0)
@@ -142,7 +143,7 @@ impl Client {
         })
     }
 
-    /// ACCESS: the subset of `wanted` that we have.
+    /// ACCESS: the subset of `wanted` that the caller has.
     pub async fn access(
         &self,
         object: &FileHandle,
@@ -352,8 +353,8 @@ impl Client {
         self.make_once(procedure, &arguments, place, is_it).await
     }
 
-    /// What MKDIR, SYMLINK and MKNOD have in common: what is there already, and is what was to be made, was made by the
-    /// call that is repeated, if one is.
+    /// The common part of MKDIR, SYMLINK and MKNOD. If a repeated call finds the name taken by the very object that it
+    /// was to make, the first transmission made it.
     async fn make_once(
         &self,
         procedure: NfsProcedure,
@@ -376,7 +377,7 @@ impl Client {
         }
     }
 
-    /// LOOKUP, and GETATTR where that tells no attributes.
+    /// LOOKUP, and GETATTR if that returns no attributes.
     pub(super) async fn find(
         &self,
         directory: &FileHandle,
@@ -390,7 +391,7 @@ impl Client {
         Ok((found.handle, attributes))
     }
 
-    /// What was made. Servers may leave the new handle out; then it is looked up.
+    /// The object that was made. Servers may leave the new handle out; then it is looked up.
     async fn made(
         &self,
         bytes: &[u8],
@@ -426,7 +427,7 @@ impl Client {
     }
 
     /// RENAME, from directory and name to directory and name. See [`Client::forgiving_echoes`]: the echo is that the
-    /// old name is gone and something has the new one.
+    /// old name does not exist and the new one does.
     pub async fn rename(
         &self,
         from: (&FileHandle, &[u8]),
@@ -443,9 +444,10 @@ impl Client {
         match moved {
             Err(refused) if answer.is_echo(&refused, Status::Noent) => {
                 let moved = self.lookup(to.0, to.1).await.map(|_| true);
-                match answered(moved, false)? {
-                    true => Ok(()),
-                    false => Err(refused),
+                if answered(moved, false)? {
+                    Ok(())
+                } else {
+                    Err(refused)
                 }
             }
             moved => moved,
@@ -475,9 +477,10 @@ impl Client {
                     let ours = self.getattr(file).await?;
                     Ok((there.fsid, there.fileid) == (ours.fsid, ours.fileid))
                 };
-                match answered(is_it.await, false)? {
-                    true => Ok(()),
-                    false => Err(refused),
+                if answered(is_it.await, false)? {
+                    Ok(())
+                } else {
+                    Err(refused)
                 }
             }
             linked => linked,
@@ -538,8 +541,7 @@ impl Client {
     }
 }
 
-/// What a server answers, or `otherwise` when what was asked for is not there; what keeps it from saying so stays an
-/// error.
+/// The answer of a server, or `otherwise` when the object does not exist. All other errors stay errors.
 fn answered<T>(answer: Result<T, Error>, otherwise: T) -> Result<T, Error> {
     match answer.as_ref().err().and_then(Error::status) {
         Some(Status::Noent | Status::Stale | Status::Notdir) => Ok(otherwise),
@@ -552,7 +554,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_that_nfs3_cannot_say_is_refused_and_not_cut() {
+    fn a_handle_too_long_for_nfs3_is_refused_and_not_cut() {
         let handle = |len| FileHandle::new(&vec![7; len]).unwrap();
         let longest = handle(nfs3::HANDLE_MAX);
         assert_eq!(wire(&longest).unwrap().0, [7; nfs3::HANDLE_MAX]);

@@ -46,7 +46,7 @@ pub(super) async fn setattr<V: Vfs>(
     put_changed(reply, set.result, &set.wcc)
 }
 
-/// RFC 1813 section 3.3.4. Nobody has the right to change what is exported read-only.
+/// RFC 1813 section 3.3.4. At a read-only export no caller has the rights to change.
 pub(super) async fn access<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {
     let args: AccessArgs<'_> = arguments(call)?;
     let found = match server.target(call, args.object).await {

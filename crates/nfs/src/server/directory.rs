@@ -51,14 +51,14 @@ fn plus<'a>(args: &ReaddirArgs<'a>, request: PageRequest) -> ReaddirplusArgs<'a>
     }
 }
 
-/// What the two procedures differ in.
+/// The differences between the two procedures.
 #[derive(Clone, Copy)]
 struct PageRequest {
     /// Attributes and handles are wanted.
     plus: bool,
-    /// Bytes of the whole result that the client can take: kept.
+    /// Bytes of the whole result that the client can take; a hard bound.
     bytes_max: u32,
-    /// Bytes of names, numbers and cookies that it would like to have: a hint, kept once there is one entry.
+    /// Bytes of names, numbers and cookies that the client suggests. The first entry may exceed it.
     names_max: u32,
 }
 
@@ -85,7 +85,7 @@ async fn list<V: Vfs>(
         )
         .await;
     let refused = match read {
-        // A page without entries that is not the end would make clients ask for it for ever.
+        // An empty page that is not the end would make clients ask for the same page for ever.
         Ok(end) if page.count > 0 || (end.eof && !page.is_full) => {
             page.finish(&end);
             return Ok(());
@@ -93,6 +93,7 @@ async fn list<V: Vfs>(
         Ok(end) => (Status::Toosmall, Some(attributes_to_wire(&end.attributes))),
         Err(status) => (status, None),
     };
+    // The writer has put a successful result's beginning there already.
     reply.clear();
     put_failed(reply, refused.0, refused.1)
 }
@@ -205,7 +206,7 @@ impl<V: Vfs> Entries for PageWriter<'_, V> {
     }
 
     fn room(&self) -> usize {
-        // And the one that does not fit: the store has to have it before it can hear so.
+        // One more, the entry that does not fit: the store must have it before `push` can refuse it.
         (self.bytes_left / PLUS_MIN).min(self.names_left / NAME_MIN) + 1
     }
 

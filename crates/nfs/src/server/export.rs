@@ -1,4 +1,4 @@
-//! What is served to whom: paths, client lists, squashing, and which handle belongs where.
+//! Exports: paths, client lists, squashing, and the mark of each export in its file handles.
 
 use super::Network;
 use crate::limits::{CLIENT_NETWORKS_MAX, EXPORT_PATH_MAX, EXPORTS_MAX, SECURE_PORTS_END};
@@ -9,30 +9,30 @@ use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr};
 use thiserror::Error;
 
-/// The user and group that callers become who are not believed; convention, not protocol.
+/// The user and group of anonymous callers; a convention, not a part of the protocol.
 const NOBODY: u32 = 65534;
 
-/// Whose identity is replaced by the anonymous one.
+/// The callers whose identity is replaced by the anonymous one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Squash {
-    /// Root's: user 0, group 0, and group 0 among the supplementary groups.
+    /// Root: user 0, group 0, and group 0 among the supplementary groups.
     #[default]
     Root,
-    /// Everybody's.
+    /// All callers.
     All,
-    /// Nobody's; for clients whose root is trusted like this machine's.
+    /// None; for clients whose root is trusted like this machine's.
     None,
 }
 
-/// What clients may do through an export.
+/// The rights of clients at an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rules {
-    /// Refuse everything that changes files.
+    /// Refuse all procedures that change files.
     pub read_only: bool,
-    /// Who becomes anonymous. Callers with AUTH_NONE always do.
+    /// The callers that become anonymous. Callers with AUTH_NONE always do.
     pub squash: Squash,
-    /// Serve connections from ports below [`SECURE_PORTS_END`] alone: a user of the client's machine who is not root
-    /// has no such port, and so cannot call as somebody else.
+    /// Serve only connections from ports below [`SECURE_PORTS_END`]: a user of the client's machine without root rights
+    /// cannot bind such a port, and so cannot call in another user's name.
     pub secure: bool,
 }
 
@@ -68,7 +68,7 @@ pub enum ExportError {
     /// Two exports under one path.
     #[error("export path {0:?} is used twice")]
     Twice(String),
-    /// Nothing to serve.
+    /// There is no export.
     #[error("there is nothing to export")]
     Empty,
     /// More than [`EXPORTS_MAX`].
@@ -77,16 +77,16 @@ pub enum ExportError {
     /// More than [`CLIENT_NETWORKS_MAX`] networks in one list.
     #[error("more than {CLIENT_NETWORKS_MAX} client networks for {0:?}")]
     TooManyClients(String),
-    /// One network is listed twice for an export, so that nothing says which rules hold.
+    /// One network is listed twice for an export, so that its rules are ambiguous.
     #[error("network {1} is listed twice for {0:?}")]
     NetworkTwice(String, Network),
 }
 
 impl Export {
-    /// An export for everybody, writable, with root squashed.
+    /// An export for all clients, writable, with root squashed.
     ///
     /// # Errors
-    /// The path is not absolute.
+    /// [`ExportError::Path`]: the path is not absolute.
     pub fn new(path: &str) -> Result<Export, ExportError> {
         let components = components(path.as_bytes());
         let bad = |part: &&[u8]| matches!(*part, b"." | b"..") || part.contains(&0);
@@ -103,20 +103,20 @@ impl Export {
         })
     }
 
-    /// Admits the clients of these networks too, by the rules of the export. An export without networks admits
-    /// everybody.
+    /// Admits the clients of these networks too, by the rules of the export. An export without networks admits all
+    /// clients.
     ///
     /// # Errors
-    /// Too many networks, or one that is listed already.
+    /// [`ExportError::TooManyClients`], or [`ExportError::NetworkTwice`] for one that is listed already.
     pub fn with_clients(self, clients: Vec<Network>) -> Result<Export, ExportError> {
         self.with_networks(clients, None)
     }
 
     /// Admits the clients of these networks too, by `rules`. The network with the longest prefix decides for a client
-    /// that several hold.
+    /// that is in several.
     ///
     /// # Errors
-    /// Too many networks, or one that is listed already.
+    /// As [`Export::with_clients`].
     pub fn with_rules(self, clients: Vec<Network>, rules: Rules) -> Result<Export, ExportError> {
         self.with_networks(clients, Some(rules))
     }
@@ -140,17 +140,17 @@ impl Export {
         Ok(self)
     }
 
-    /// Its path.
+    /// The normalised path: "/", or "/name/..." without a slash at the end.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The networks whose clients may use it; none for everybody.
+    /// The networks whose clients may use the export; empty for all clients.
     pub fn clients(&self) -> impl Iterator<Item = Network> {
         self.clients.iter().map(|client| client.network)
     }
 
-    /// Whether a client at this address may use it, from whatever port.
+    /// Whether a client at this address may use the export, from some port at least.
     pub(super) fn admits(&self, peer: IpAddr) -> bool {
         let mut clients = self.clients.iter();
         self.clients.is_empty() || clients.any(|client| client.network.contains(peer))
@@ -167,7 +167,7 @@ impl Export {
         (!rules.secure || peer.port() < SECURE_PORTS_END).then_some(rules)
     }
 
-    /// Whether `uid` becomes anonymous whatever its groups are.
+    /// Whether `uid` becomes anonymous, so that its groups need no lookup.
     pub(super) fn squashes(squash: Squash, uid: u32) -> bool {
         match squash {
             Squash::All => true,
@@ -176,7 +176,7 @@ impl Export {
         }
     }
 
-    /// Whom a caller counts as here; `looked_up` are its groups in place of those that the call carries.
+    /// The credentials of a caller at this export; `looked_up` replaces the groups that the call carries.
     pub fn credentials(
         &self,
         squash: Squash,
@@ -200,7 +200,7 @@ impl Export {
     }
 }
 
-/// The components of a path; repeated slashes and one at the end mean nothing.
+/// The components of a path; repeated slashes and one at the end are ignored.
 pub(super) fn components(path: &[u8]) -> Vec<&[u8]> {
     path.split(|byte| *byte == b'/')
         .filter(|part| !part.is_empty())
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn root_is_nobody_and_others_stay_who_they_are() {
+    fn squashing_replaces_root_and_keeps_other_users() {
         let groups = Groups::new(&[0, 27]);
         let root = Credential::Sys {
             uid: 0,

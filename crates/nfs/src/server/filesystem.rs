@@ -10,7 +10,7 @@ use gannet_wire::nfs3::{
     PathconfOk, PathconfResult, property,
 };
 
-/// What transfers should be a multiple of: a page.
+/// The unit of transfers that FSINFO suggests: a page.
 const TRANSFER_MULTIPLE: u32 = 4096;
 
 /// RFC 1813 section 3.3.18.

@@ -1,7 +1,8 @@
 //! Groups of users, looked up at the server in place of those that calls carry, of which AUTH_SYS has room for sixteen.
 //!
-//! A lookup may ask a name service over the network: it runs on the blocking pool, few at a time, and its result is
-//! believed for a while. Calls that wait for one too long are answered "try again" (JUKEBOX).
+//! A lookup may ask a name service over the network. It runs on the blocking pool, at most [`GROUPS_LOOKUPS_MAX`] at a
+//! time, and its result is used for [`GROUPS_AGE`]. A call that waits longer than [`GROUPS_DEADLINE`] is answered
+//! JUKEBOX, and the client tries again.
 
 use crate::limits::{
     GROUPS_AGE, GROUPS_DEADLINE, GROUPS_LOOKUPS_MAX, GROUPS_USERS_MAX, MOUNT_LOG_INTERVAL,
@@ -15,28 +16,30 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// Where the groups of users are looked up.
+/// A source of users' groups, such as the name service of the host.
 pub trait UserGroups: Send + Sync {
-    /// The groups of a user; none of one that is not known here. May block.
+    /// The groups of a user; empty for a user that the source does not know. May block.
     ///
     /// # Errors
-    /// It cannot be told.
+    /// The source failed, so that the groups are unknown.
     fn groups_of(&self, uid: u32) -> io::Result<Vec<u32>>;
 }
 
-/// What one core knows of users' groups.
+/// The groups of users that one core has looked up. The table is borrowed within one poll, never across an await.
 pub(super) struct Groups {
     runtime: Handle,
     source: Arc<dyn UserGroups>,
     users: RefCell<BTreeMap<u32, User>>,
+    /// Lookups under way, at most [`GROUPS_LOOKUPS_MAX`].
     lookups: Cell<usize>,
     failures: LogLimit,
 }
 
 enum User {
-    /// These are the groups, until then.
+    /// The groups, and the time until which they are used.
     Known(Arc<[u32]>, Instant),
-    /// A lookup is under way, for which calls wait.
+    /// A lookup is under way; the senders are those of calls that wait. One lookup serves all: calls of one user come
+    /// in bursts, and the pool is shared with files.
     Asked(Vec<oneshot::Sender<Arc<[u32]>>>),
 }
 
@@ -62,12 +65,12 @@ impl Groups {
         };
         match timeout(&self.runtime, GROUPS_DEADLINE, asked).await {
             Ok(Ok(groups)) => Ok(groups),
-            // It takes long, or has failed.
+            // The lookup failed, or takes long. It is not dropped: its result serves the client's next attempt.
             Ok(Err(_)) | Err(_) => Err(Status::Jukebox),
         }
     }
 
-    /// The groups, or where they will come; a lookup is begun where none is under way.
+    /// The groups, or the receiver for them. Begins a lookup unless one is under way.
     #[allow(clippy::type_complexity)] // known, or a receiver
     fn known_or_asked(
         self: &Rc<Self>,
@@ -85,6 +88,8 @@ impl Groups {
             }
             Some(User::Known(..)) | None => {}
         }
+        // A client can make up users at any rate: their lookups must not take the pool from file operations (test
+        // `made_up_users_take_neither_the_pool_nor_memory`).
         if self.lookups.get() >= GROUPS_LOOKUPS_MAX {
             return Err(Status::Jukebox);
         }
@@ -92,7 +97,7 @@ impl Groups {
         users.insert(uid, User::Asked(vec![sender]));
         self.lookups.set(self.lookups.get() + 1);
         let groups = Rc::clone(self);
-        // A task of its own: a call that is given up leaves the others their answer.
+        // In a task of its own: the lookup of a call whose connection ends must still answer the others.
         let lookup = async move { groups.look_up(uid).await };
         self.runtime.spawn("groups", Box::pin(lookup));
         Ok(Err(receiver))
@@ -104,6 +109,7 @@ impl Groups {
         self.lookups.set(self.lookups.get() - 1);
         let found = found.unwrap_or_else(|_| Err(io::Error::other("the server ends")));
         let mut users = self.users.borrow_mut();
+        // Removed also after a failure: the senders are dropped, which answers the calls, and the next one tries again.
         let waiting = match users.remove(&uid) {
             Some(User::Asked(waiting)) => waiting,
             Some(User::Known(..)) | None => Vec::new(),
@@ -120,13 +126,14 @@ impl Groups {
         let until = self.runtime.now() + GROUPS_AGE;
         users.insert(uid, User::Known(Arc::clone(&groups), until));
         for sender in waiting {
-            // The call may have been given up.
+            // The send fails only if the call does not wait any more.
             let _ = sender.send(Arc::clone(&groups));
         }
     }
 }
 
-/// Forgets users where so many are known that another one has no room: those known for too long, else all.
+/// Makes room for another user in a full table: removes those whose time is over, or else all that are known. Lookups
+/// under way stay, because calls wait for them.
 fn make_room(users: &mut BTreeMap<u32, User>, now: Instant) {
     for holds in [true, false] {
         if users.len() < GROUPS_USERS_MAX {
@@ -189,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lookup_that_fails_is_tried_again_and_counts_for_nothing() {
+    fn a_lookup_that_fails_is_tried_again_by_the_next_call() {
         run(|groups, source, _| async move {
             for tries in 1..3 {
                 assert_eq!(groups.of(7).await, Err(Status::Jukebox));

@@ -12,14 +12,14 @@ use gannet_wire::rpc::{AcceptStatus, AuthFlavor};
 use gannet_wire::xdr::Encode;
 use std::sync::Arc;
 
-/// What a server keeps for MOUNT.
+/// The list and the log of mounts of one server.
 #[derive(Default)]
 pub(super) struct MountState {
     list: Arc<MountList>,
     log: Option<MountLog>,
 }
 
-/// How often to log about mounts, and about mounts that were refused.
+/// Bounds of the log lines about mounts, and of those about refused ones.
 struct MountLog {
     clock: Handle,
     mounted: LogLimit,
@@ -27,7 +27,7 @@ struct MountLog {
 }
 
 impl MountState {
-    /// With a list that other servers keep too, and a clock to bound log lines by.
+    /// A state that shares `list` with the servers of other cores; `clock` bounds its log lines.
     pub(super) fn new(list: Arc<MountList>, clock: Handle) -> MountState {
         let log = MountLog {
             clock,
@@ -40,7 +40,7 @@ impl MountState {
         }
     }
 
-    /// The one place that logs what came of a MNT, which clients may ask for at any rate.
+    /// Logs the outcome of a MNT, at a bounded rate: clients may call it at any rate.
     fn log(&self, call: &Call, path: DirPath<'_>, outcome: Result<(), Status>) {
         let left_out = match (&self.log, outcome) {
             (Some(log), Ok(())) => log.mounted.admit(log.clock.now()),
@@ -97,7 +97,7 @@ pub(super) async fn answer<V: Vfs>(
 
 async fn mnt<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {
     if call.version != VERSION {
-        // Their handles have 32 bytes exactly, and are for NFSv2.
+        // File handles of older versions have exactly 32 bytes, and are for NFSv2.
         reply.fail(AcceptStatus::ProcUnavail);
         return Ok(());
     }
@@ -119,8 +119,8 @@ async fn mnt<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answ
     put(reply, &result)
 }
 
-/// The export with the longest path that leads to the wanted one, and the rest of the way inside it. No path at all is
-/// the root, as some clients write it.
+/// The directory at `path`: in the export whose path is its longest prefix, the rest is resolved by the store. An empty
+/// path is the root, as some clients write it.
 async fn mount<V: Vfs>(
     server: &Server<V>,
     call: &Call,
@@ -159,12 +159,12 @@ async fn mount<V: Vfs>(
     served.outer(&handle).ok_or(Status::Serverfault)
 }
 
-/// One spelling for all that lead to the same directory.
+/// The one spelling of a path in the list of mounts, so that UMNT finds the entry of MNT.
 fn normalised(components: &[&[u8]]) -> Vec<u8> {
     [b"/", &*components.join(&b'/')].concat()
 }
 
-/// Written piece by piece: the names of client networks exist as text only here.
+/// Writes the list of exports, entry by entry: the names of client networks exist as text only here.
 fn list_exports<V: Vfs>(server: &Server<V>, reply: &mut Reply) {
     let mut results = reply.results();
     for served in &server.exports {

@@ -1,4 +1,4 @@
-//! Who mounted what.
+//! The list of mounts.
 
 use crate::limits::MOUNT_LIST_BYTES_MAX;
 use gannet_wire::mount3::{DirPath, HostName, Mount};
@@ -9,9 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The mounts that clients made and have not undone (RFC 1813 appendix I), for DUMP.
 ///
-/// Advice only: a client that crashes undoes nothing, and the list ends with the server. One for the servers of all
-/// cores, because a client's UMNT may come to another core than its MNT. Bounded: the oldest mounts leave it when all
-/// would not fit into one reply.
+/// The list is advice only: a client that crashes unmounts nothing, and a restart empties it. The servers of all cores
+/// share one, because a client's UMNT may come to another core than its MNT. The oldest mounts leave the list when
+/// all would not fit into one reply.
 #[derive(Debug, Default)]
 pub struct MountList {
     mounts: Mutex<VecDeque<Mounted>>,
@@ -26,7 +26,7 @@ struct Mounted {
 }
 
 impl Mounted {
-    /// Bytes in a reply, with the word that says that there is another entry.
+    /// Bytes in a reply, with the word in front that announces the entry.
     fn encoded_len(&self) -> usize {
         let text = |len| 4 + len + pad_len(len);
         4 + text(self.host.len()) + text(self.path.len())
@@ -35,7 +35,7 @@ impl Mounted {
 
 impl MountList {
     fn lock(&self) -> MutexGuard<'_, VecDeque<Mounted>> {
-        // Whole at every step.
+        // Also after a panic of another holder: the list is valid after each change.
         self.mounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,4 +1,4 @@
-//! Networks of clients: an address and how much of it counts.
+//! Networks of clients: an address and the length of its prefix.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use thiserror::Error;
 pub struct Network {
     /// Its first address: bits behind the prefix are zero.
     base: IpAddr,
-    /// How many bits count.
+    /// Bits of the prefix.
     prefix: u8,
 }
 
@@ -35,7 +35,7 @@ impl Network {
         Some(Network { base, prefix })
     }
 
-    /// How many bits count: the more, the more specific.
+    /// Bits of the prefix: the more, the more specific.
     pub fn prefix(&self) -> u8 {
         self.prefix
     }

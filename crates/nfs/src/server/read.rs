@@ -8,13 +8,13 @@ use gannet_vfs::Vfs;
 use gannet_wire::nfs3::{PostOpAttributes, ReadArgs, ReadResult};
 use gannet_wire::xdr::Encode;
 
-/// What READ answers when the file cannot be read after all: NFS3ERR_IO, no attributes.
+/// The results of a READ whose file cannot be read after all: NFS3ERR_IO, no attributes.
 const UNREADABLE: [u8; 8] = [0, 0, 0, 5, 0, 0, 0, 0];
 
 /// RFC 1813 section 3.3.6.
 ///
-/// Attributes are in every successful reply: the Linux client places the data of a later READ by the length of
-/// what stood before it in the first.
+/// Attributes are in every successful reply: the Linux client places the data of a later READ by the length of the
+/// results before the data in the first one.
 pub(super) async fn read<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Reply) -> Answered {
     let args: ReadArgs<'_> = arguments(call)?;
     let count = args.count.min(TRANSFER_MAX);
@@ -42,7 +42,7 @@ pub(super) async fn read<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut Re
     attributes.encode(&mut results);
     results.u32(opened.count);
     results.bool(opened.eof);
-    // Nothing was touched yet: the transport takes the bytes from the page cache, and can wait for the disk.
+    // No byte was read yet: the transport takes them from the page cache, and can wait for the disk.
     reply.put_payload(Payload::File(FileRange {
         file: opened.file,
         offset: args.offset,
@@ -59,7 +59,7 @@ mod tests {
     use gannet_wire::xdr::Encoder;
 
     #[test]
-    fn the_answer_for_an_unreadable_file_is_what_the_protocol_says() {
+    fn the_answer_for_an_unreadable_file_is_a_legal_read_result() {
         let mut bytes = Vec::new();
         let result: ReadResult<'_> = Err(failed(Status::Io, None));
         result.encode(&mut Encoder::new(&mut bytes));

@@ -55,13 +55,14 @@ pub(super) async fn write<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut R
     put(reply, &result)
 }
 
-/// WRITE's and COMMIT's failures look the same.
+/// Writes a failure of WRITE or COMMIT, which have the same form.
 fn put_refused(reply: &mut Reply, status: Status) -> Answered {
     let result: WriteResult = Err(failed(status, WccData::default()));
     put(reply, &result)
 }
 
-/// The data in memory that the store may keep, and how many bytes it has.
+/// The data in memory that the store may keep, and its length. Inline data is copied: it lies in the call's memory,
+/// which the next call uses again.
 fn owned<V: Vfs>(server: &Server<V>, data: OpaqueArgument<'_>) -> (Buffer, usize) {
     let bytes = match data {
         OpaqueArgument::Placed(buffer, len) => {

@@ -353,7 +353,7 @@ async fn write_to(
 }
 
 #[test]
-fn what_a_server_lost_is_written_again() {
+fn data_that_a_server_lost_are_written_again() {
     run(|runtime| async move {
         let twice = vec![
             unstable_write(8, 1),
@@ -387,7 +387,7 @@ fn what_a_server_lost_is_written_again() {
 }
 
 #[test]
-fn what_is_durable_already_needs_no_commit() {
+fn durable_data_need_no_commit() {
     run(|runtime| async move {
         let answers = vec![write_answer(8, nfs3::Stable::FileSync)];
         write_to(&runtime, answers).await.unwrap();

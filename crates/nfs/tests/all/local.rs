@@ -289,7 +289,7 @@ fn attributes_reach_the_file_system() {
 }
 
 #[test]
-fn handles_outlive_the_server() {
+fn handles_are_valid_after_a_restart() {
     run(|runtime| async move {
         for scheme in [HandleScheme::Automatic, HandleScheme::Inode] {
             let scratch = Scratch::new();
@@ -334,7 +334,7 @@ fn groups_that_the_server_looks_up_count_and_those_of_the_call_do_not() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
-    // Before a store makes this thread somebody else.
+    // Before a store changes the user of this thread.
     let scratch = Rc::new(Scratch::new());
     for group in [5039, 6000] {
         let file = scratch.path().join(group.to_string());

@@ -194,7 +194,7 @@ async fn owner(runtime: &Handle, squash: Squash, caller: CallerCredential) -> (u
 }
 
 #[test]
-fn callers_become_who_the_export_says() {
+fn callers_are_squashed_by_the_rules_of_the_export() {
     run(|runtime| async move {
         let nobody = (65534, 65534);
         let owner = |squash, caller| owner(&runtime, squash, caller);
@@ -265,7 +265,7 @@ fn nothing_changes_through_a_read_only_export() {
 }
 
 #[test]
-fn handles_of_other_exports_and_forged_ones_are_told_apart() {
+fn handles_of_other_exports_and_forged_ones_have_different_errors() {
     run(|runtime| async move {
         let exports = vec![
             (export("/a"), store(&runtime)),

@@ -139,7 +139,7 @@ fn names_are_looked_up() {
 }
 
 #[test]
-fn rights_are_told() {
+fn access_grants_the_rights_of_the_mode() {
     run(|runtime| async move {
         let (_running, _, files) = served(&runtime).await;
         for asked in [63, AccessMask::READ | AccessMask::EXTEND, 0] {
@@ -305,7 +305,7 @@ fn offsets_up_to_the_largest() {
 }
 
 #[test]
-fn what_the_disk_cannot_do_is_an_error() {
+fn errors_of_the_disk_are_returned() {
     run(|runtime| async move {
         let (_running, disk, files) = served(&runtime).await;
         let client = files.client();

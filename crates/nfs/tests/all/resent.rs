@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::time::Duration;
 use support::{Addresses, Calls, Files, Running, export, mount, run, status, store, user};
 
-/// What a test tells its server.
+/// The instructions of a test to its server.
 #[derive(Default)]
 struct Switch {
     /// The next call is executed, and its reply never leaves.
@@ -49,7 +49,7 @@ impl Service for Forgetful {
 
     async fn call(&self, call: &Call, reply: &mut Reply) {
         if self.switch.busy.take() {
-            // Nobody looks at what follows it.
+            // The client does not read the results behind it.
             reply.results().u32(Nfsstat::JUKEBOX.code());
         }
         self.server.call(call, reply).await;
@@ -153,9 +153,9 @@ fn a_node_or_link_that_was_made_already_is_made() {
     });
 }
 
-/// As a volume's NFS server is whose I/O server does not answer in time: the names are changed all the same.
+/// A volume's NFS server is busy when its I/O server does not answer in time, and has changed the names nevertheless.
 #[test]
-fn what_a_busy_server_has_done_is_done() {
+fn a_change_that_a_busy_server_has_executed_counts_as_done() {
     story(async |files, switch| {
         let (client, root) = (files.client(), files.root());
         let plain = gannet_vfs::SetAttributes::default();
@@ -173,7 +173,7 @@ fn what_a_busy_server_has_done_is_done() {
 }
 
 #[test]
-fn a_call_that_was_sent_once_is_answered_as_the_server_says() {
+fn a_refusal_of_a_call_that_was_sent_once_is_an_error() {
     story(async |files, switch| {
         let (client, root) = (files.client(), files.root());
         let plain = gannet_vfs::SetAttributes::default();
@@ -192,7 +192,7 @@ fn a_call_that_was_sent_once_is_answered_as_the_server_says() {
 }
 
 #[test]
-fn a_repetition_is_not_believed_against_what_is_there() {
+fn a_refused_repetition_is_an_error_if_another_object_has_the_name() {
     story(async |files, switch| {
         let (client, root) = (files.client(), files.root());
         let plain = gannet_vfs::SetAttributes::default();

@@ -1,4 +1,4 @@
-//! READ and WRITE of ranges that may be longer than the server takes at a time: the parts go side by side.
+//! READ and WRITE of ranges that may be longer than one call of the server takes: their parts run concurrently.
 
 use super::NfsFs;
 use crate::client::{Client, Error, WriteOutcome};
@@ -6,7 +6,7 @@ use gannet_runtime::{Buffer, LocalFuture, all};
 use gannet_vfs::{Attributes, BytesRead, FileHandle, ReadReply, Stability, WriteDone, in_memory};
 use std::ops::Range;
 
-/// READs of this many bytes and more use memory that is kept.
+/// READs of this many bytes and more use buffers of the arena.
 const KEPT_MIN: usize = 64 << 10;
 
 impl NfsFs {
@@ -36,12 +36,10 @@ impl NfsFs {
         })
     }
 
-    /// Memory for `len` bytes: a slot of the arena if it pays.
+    /// Memory for `len` bytes: a slot of the arena if it fits exactly.
     fn buffer(&self, len: usize) -> Buffer {
-        let slot = match len >= KEPT_MIN && len == self.arena.slot_len() {
-            true => self.arena.take(),
-            false => None,
-        };
+        let fits = len >= KEPT_MIN && len == self.arena.slot_len();
+        let slot = fits.then(|| self.arena.take()).flatten();
         slot.unwrap_or_else(|| Buffer::zeroed(len))
     }
 
@@ -112,7 +110,7 @@ impl NfsFs {
     }
 }
 
-/// Reads until `count` bytes are there or the file ends; servers may return less at a time.
+/// Reads until `count` bytes are there or the file ends; servers may return fewer at a time.
 pub(super) async fn read_block(
     client: &Client,
     file: &FileHandle,
@@ -154,7 +152,7 @@ fn outcome(done: &WriteOutcome) -> WriteDone {
     }
 }
 
-/// What WRITEs of adjacent blocks came to together: as far as they went without a gap.
+/// The joint outcome of WRITEs of adjacent blocks: the bytes up to the first gap, with the least durability.
 fn joined(
     parts: Vec<Result<WriteOutcome, Error>>,
     block: u32,
@@ -172,7 +170,8 @@ fn joined(
         whole.committed = whole.committed.min(part.committed);
         known = part.attributes;
         if part.verifier != whole.verifier {
-            // Written in two incarnations of the server: no COMMIT may confirm it, so it shows a verifier of neither.
+            // Two incarnations of the server wrote parts, and the first part may be lost. The verifier is one of
+            // neither, so that no COMMIT confirms it and the caller writes again.
             whole.verifier = part.verifier.map(|byte| !byte);
             break;
         }

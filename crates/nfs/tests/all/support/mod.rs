@@ -1,4 +1,4 @@
-//! What the tests share: a server on loopback, a client, a simulated disk below the server.
+//! Shared parts of the tests: a server on loopback, a client, a simulated disk below the server.
 #![allow(dead_code, clippy::unwrap_used)] // every test program uses its own part
 
 use gannet_fabric::Provider;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 thread_local! {
-    /// What the running test goes over.
+    /// The transport of the running test.
     static TRANSPORT: Cell<Transport> = const { Cell::new(Transport::Tcp) };
 }
 
@@ -211,7 +211,7 @@ impl Addresses {
     }
 }
 
-/// An empty disk, which answers at once and fails in nothing until it is told to.
+/// An empty disk, which answers at once and without errors until its profile is set.
 pub(crate) fn disk() -> Rc<Disk> {
     Disk::new(&World::new(7))
 }
