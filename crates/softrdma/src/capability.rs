@@ -1,14 +1,15 @@
-//! Who may use a reference: requests are authenticated by a keyed hash and numbered (paper 003, section IV-C).
+//! Authentication of optimistic reads: requests have a keyed hash and a number (paper 003, section IV-C).
 
 use gannet_fabric::{AccessError, CapabilityKey};
 
 /// Bytes of a code.
 pub const MAC_LEN: usize = 16;
 
-/// One end's knowledge of a connection's key and of the requests so far, in both directions.
+/// One end's key of a connection and the timestamps of its requests so far, in both directions.
 #[derive(Default)]
 pub struct Authenticator {
     key: Option<CapabilityKey>,
+    /// The timestamp of the last request from here, and of the last genuine one of the peer.
     sent: u64,
     received: u64,
 }
@@ -30,7 +31,7 @@ impl Authenticator {
         self.sent
     }
 
-    /// The code of a request that claims `claim`; zeros without a key, which no peer takes.
+    /// The code of a request with the fields `claim`; zeros without a key, which no peer accepts.
     pub fn code(&self, claim: &[u8]) -> [u8; MAC_LEN] {
         let mut code = [0; MAC_LEN];
         if let Some(CapabilityKey(key)) = &self.key {
@@ -40,10 +41,11 @@ impl Authenticator {
         code
     }
 
-    /// Checks a request of the peer's: its code first, then that it is newer than all before it.
+    /// Checks a request of the peer: its code first, then that it is newer than all before it. A request with a wrong
+    /// code changes nothing: a forged timestamp would otherwise make all later genuine requests replays.
     ///
     /// # Errors
-    /// [`AccessError::Capability`], [`AccessError::Replay`].
+    /// [`AccessError::Capability`] for a wrong code or before [`Authenticator::set_key`], [`AccessError::Replay`].
     pub fn check(
         &mut self,
         claim: &[u8],
@@ -51,7 +53,7 @@ impl Authenticator {
         code: &[u8; MAC_LEN],
     ) -> Result<(), AccessError> {
         let expected = self.code(claim);
-        // All bytes are compared, so that the time it takes says nothing.
+        // All bytes are compared, so that the time of the comparison reveals nothing about the code.
         let difference = expected
             .iter()
             .zip(code)

@@ -1,8 +1,11 @@
 //! The translation and protection table of exported objects (paper 003, section IV-A).
 //!
-//! An entry is one object for one connection. It names an open file, not a path or a number: what is made anew under
-//! the same name has another entry. Entries and the bytes they keep at hand are bounded separately, and both are
-//! replaced by the second chance: what was used since the hand last came by stays.
+//! An entry is one object for one connection. It names an open file and not a path or a number: a new object under
+//! the same name has another entry. Entries and their loaded bytes have separate bounds. Both are replaced by the
+//! second-chance algorithm: an entry that was used since the clock hand last passed it stays.
+//!
+//! The table is borrowed within one step and never while the exporter's [`FindExported`] runs, which may enter and
+//! remove entries. Everything that was looked up before it is checked again after it.
 
 use crate::limits::{EXPORTS_LOADED_MAX, EXPORTS_MAX};
 use crate::region::TableRegion;
@@ -23,12 +26,14 @@ type Name = (u32, u64, EndpointId);
 struct Entry {
     name: Name,
     key: RemoteKey,
+    /// The tagged offset of the object's first byte.
     base: u64,
     access_key: AccessKey,
+    /// The end of the right to read.
     until: Instant,
-    /// `None` while they are not at hand.
+    /// `None` while the entry is unloaded: the exporter finds the bytes again.
     bytes: Option<Exported>,
-    /// Used since the hand came by.
+    /// Used since the clock hand passed.
     used: bool,
 }
 
@@ -40,8 +45,9 @@ pub(crate) struct Exports {
     by_key: HashMap<RemoteKey, usize>,
     by_name: BTreeMap<Name, usize>,
     by_endpoint: BTreeSet<(EndpointId, usize)>,
-    /// Entries with their bytes at hand.
+    /// Entries with loaded bytes.
     loaded: usize,
+    /// The clock hands for evicting entries and for unloading bytes.
     entry_hand: usize,
     loaded_hand: usize,
     owners: HashMap<u32, Owner>,
@@ -61,7 +67,7 @@ struct Owner {
 pub struct OptimisticRead {
     /// The connection that it came on.
     pub endpoint: EndpointId,
-    /// What is to be read.
+    /// The object and the offset in it.
     pub source: Reference,
 }
 
@@ -104,7 +110,7 @@ impl Exports {
         self.unload(slot);
     }
 
-    /// One entry goes that was not used for long.
+    /// Removes an entry that was not used for long. Two turns of the hand find one: the first clears all `used` flags.
     fn evict(&mut self) {
         for _ in 0..=2 * self.slots.len() {
             let slot = self.entry_hand;
@@ -121,7 +127,7 @@ impl Exports {
         }
     }
 
-    /// Lets go of bytes at hand beyond the bound, but for those of `kept`.
+    /// Unloads bytes beyond the bound, but not those of `kept`, which the caller is about to use.
     fn unload(&mut self, kept: usize) {
         for _ in 0..=2 * self.slots.len() {
             if self.loaded <= self.bounds().1 {
@@ -158,7 +164,7 @@ impl Exports {
         slots.into_iter().for_each(|slot| self.remove(slot));
     }
 
-    /// A connection has ended: nobody has a use for its entries.
+    /// Removes the entries of a connection that has ended.
     pub(crate) fn remove_endpoint(&mut self, endpoint: EndpointId) {
         let of_it = self
             .by_endpoint
@@ -175,7 +181,8 @@ impl Exports {
         }
     }
 
-    /// The entry that a read may use, and where in its object it begins.
+    /// The entry that a read may use, and the offset of the read in its object. The connection is checked before the
+    /// access key, so that a peer cannot try keys of references that were made for others.
     fn check(&self, read: &OptimisticRead, len: usize, now: Instant) -> Checked {
         let RemoteAddress { key, offset } = read.source.address;
         let slot = *self
@@ -205,10 +212,10 @@ impl Exports {
     }
 }
 
-/// Slot and start, or why not, and whose entry refuses.
+/// Slot and start; or the reason of a refusal, with the exporter whose entry refuses.
 type Checked = Result<(usize, u64), (AccessError, Option<u32>)>;
 
-/// Takes what `read` asks for into `target`, all of it or nothing that counts.
+/// Copies the bytes of `read` into `target`. After an error the content of `target` is undefined.
 pub(crate) fn read(
     exports: &RefCell<Exports>,
     read: &OptimisticRead,
@@ -238,7 +245,7 @@ pub(crate) fn read(
     taken
 }
 
-/// The exporter of an entry and its bytes, found again if they were let go of.
+/// The exporter of an entry and its bytes, which the exporter finds again if they were unloaded.
 fn at_hand(exports: &RefCell<Exports>, slot: usize) -> Option<(u32, Option<Exported>)> {
     let (owner, object, key) = {
         let mut exports = exports.borrow_mut();
@@ -250,7 +257,7 @@ fn at_hand(exports: &RefCell<Exports>, slot: usize) -> Option<(u32, Option<Expor
         }
         (owner, object, entry.key)
     };
-    // The exporter is asked with nothing borrowed: it may enter and remove as it likes.
+    // Nothing is borrowed while the exporter runs: it may enter and remove entries.
     let find = exports
         .borrow()
         .owners
@@ -260,7 +267,8 @@ fn at_hand(exports: &RefCell<Exports>, slot: usize) -> Option<(u32, Option<Expor
         return Some((owner, None));
     };
     let mut exports = exports.borrow_mut();
-    // The slot may be another entry's by now, even one of the same object: what the key named is gone then.
+    // The slot may hold another entry now, even one of the same object: the key decides. The object that the old key
+    // named was removed, and its reference must not read the new one.
     let entry = exports.at(slot).filter(|entry| entry.key == key)?;
     if let Some(entered) = entry.bytes.as_ref().filter(|bytes| is_there(bytes)) {
         return Some((owner, Some(entered.clone())));
@@ -272,7 +280,7 @@ fn at_hand(exports: &RefCell<Exports>, slot: usize) -> Option<(u32, Option<Expor
     Some((owner, Some(found)))
 }
 
-/// False of a file that nobody has open any more.
+/// False for a file that is not open any more.
 fn is_there(bytes: &Exported) -> bool {
     match bytes {
         Exported::OpenFile(file) => file.strong_count() > 0,
@@ -280,7 +288,7 @@ fn is_there(bytes: &Exported) -> bool {
     }
 }
 
-/// Copies bytes of an object, if all are there now.
+/// Copies bytes of an object, if all are in memory now.
 fn take(bytes: &Exported, start: u64, target: &mut [u8]) -> Result<(), AccessError> {
     match bytes {
         Exported::File(file) => take_resident(&**file, start, target),
@@ -305,8 +313,8 @@ fn take(bytes: &Exported, start: u64, target: &mut [u8]) -> Result<(), AccessErr
     }
 }
 
-/// Copies bytes of a file from the page cache. Asks first: a read that must not wait starts to read from the disk where
-/// it finds nothing (Linux), and nobody would use what it brings.
+/// Copies bytes of a file from the page cache. Checks residency first: a read with RWF_NOWAIT makes Linux start to read
+/// from the disk when the bytes are not there, and the refused read would not use them.
 fn take_resident(file: &dyn FileSource, start: u64, target: &mut [u8]) -> Result<(), AccessError> {
     if !file.is_resident(start, target.len() as u64) {
         return Err(AccessError::NotResident);
@@ -314,7 +322,7 @@ fn take_resident(file: &dyn FileSource, start: u64, target: &mut [u8]) -> Result
     let mut filled = 0;
     while let Some(rest) = target.get_mut(filled..).filter(|rest| !rest.is_empty()) {
         match file.try_read_at(start.saturating_add(filled as u64), rest) {
-            // The file ends here. What lies behind it may be anything to its owner.
+            // The file ends here. Zeros in place of the rest would not be bytes of the object.
             Ok(0) => return Err(AccessError::Bounds),
             Ok(count) => filled += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -324,7 +332,7 @@ fn take_resident(file: &dyn FileSource, start: u64, target: &mut [u8]) -> Result
     Ok(())
 }
 
-/// What one exporter has in a table.
+/// The entries of one exporter in a table. Dropping it removes them.
 pub(crate) struct OwnExports {
     runtime: Handle,
     exports: Rc<RefCell<Exports>>,

@@ -1,12 +1,15 @@
-//! What every provider in software shares: the memory that peers may reach, and the receives of their messages.
+//! The common parts of providers in software: the memory that peers may reach, and the receives of their messages.
 //!
 //! A [`ProtectionTable`] is the domain of such a provider: it registers memory, ranges of files and maps of buffers,
 //! and looks every access up by key, connection, right and bounds. Its regions ([`TableRegion`]) have the powers of
 //! [`gannet_fabric::SoftwareRegion`], since no byte goes in or out but through the provider's own code.
-//! Beside them lies the table of what is exported for optimistic reads, which come with a proof ([`Authenticator`]).
+//! A second table has the objects exported for optimistic reads, whose requests are authenticated ([`Authenticator`]).
 //! [`SoftwareReceiveQueue`] and [`EndpointReceives`] are the receives of its endpoints.
 //!
-//! What this crate refuses: wire formats, transports, and any user but a provider. Protocols see the traits of
+//! A domain belongs to one core. Its tables are `RefCell`s that are borrowed within one call; no borrow is held while
+//! code of a protocol runs.
+//!
+//! This crate refuses: wire formats, transports, and any user but a provider. Protocols see the traits of
 //! `gannet_fabric` alone.
 
 mod capability;

@@ -1,4 +1,4 @@
-//! Many buffers under one key: what all-physical registration makes of memory.
+//! Many buffers under one key, for all-physical registration.
 
 use crate::limits::MAP_SLOTS_MAX;
 use gannet_runtime::Buffer;
@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 #[derive(Default)]
 pub(crate) struct MemoryMap {
     slots: Vec<Option<Buffer>>,
-    /// Slots in use before; the one that has been free longest is used next.
+    /// Slots that were in use. The one that has been free longest is used next: a late access by an old offset should
+    /// find no other buffer.
     free: VecDeque<usize>,
     held: u64,
 }
@@ -29,7 +30,7 @@ impl MemoryMap {
         self.held
     }
 
-    /// Puts `buffer` in and says at which offset; gives it back when the map is full or the buffer over 4 GiB.
+    /// Puts `buffer` in and returns its offset; gives it back when the map is full or the buffer longer than 4 GiB.
     pub(crate) fn place(&mut self, buffer: Buffer) -> Result<u64, Buffer> {
         if buffer.len() as u64 > 1 << MemoryMap::SLOT_BITS {
             return Err(buffer);
@@ -71,7 +72,7 @@ impl MemoryMap {
     }
 }
 
-/// The slot that `offset` lies in, and where in it.
+/// The slot of `offset`, and the offset within it.
 fn split(offset: u64) -> (usize, usize) {
     let index = offset >> MemoryMap::SLOT_BITS;
     let start = offset & ((1 << MemoryMap::SLOT_BITS) - 1);

@@ -1,4 +1,4 @@
-//! Receives in software: posted ones are a number, and memory comes with the message.
+//! Receives in software: posted receives are a number, and memory is taken when a message comes.
 
 use gannet_fabric::{PostError, Receives, SharedReceiveQueue, SharedReceives, WorkId};
 use gannet_runtime::{Arena, Buffer};
@@ -11,7 +11,8 @@ use std::rc::Rc;
 /// from an arena when it comes.
 pub struct SoftwareReceiveQueue {
     id: WorkId,
-    /// Used for nothing else: so a receive that is posted always finds its memory.
+    /// The memory of messages. No other code takes slots of it, and `room` counts slots in use: so a posted receive
+    /// always finds its memory.
     memory: Arena,
     posted: Cell<u32>,
     receives_max: u32,
@@ -28,7 +29,7 @@ impl SoftwareReceiveQueue {
         })
     }
 
-    /// Takes a receive for a message; `None` when none is posted.
+    /// Takes a receive for a message; `None` when no receive is posted.
     fn take(&self) -> Option<(WorkId, Buffer)> {
         let left = self.posted.get().checked_sub(1)?;
         let buffer = self.memory.take()?;
@@ -69,12 +70,13 @@ impl SharedReceiveQueue for SoftwareReceiveQueue {
 pub enum EndpointReceives {
     /// Posted by its owner, oldest first.
     Own(VecDeque<(WorkId, Buffer)>),
-    /// Of a queue, as many as were granted and not taken.
+    /// Receives of a shared queue: the number that was granted and not taken. A peer that sends more ends its own
+    /// connection and takes no receive of another.
     Shared(Rc<SoftwareReceiveQueue>, u32),
 }
 
 impl EndpointReceives {
-    /// Those that an endpoint begins with; `None` when the queue is not one in software.
+    /// The receives that an endpoint begins with; `None` when the queue belongs to another kind of provider.
     pub fn new(receives: Receives) -> Option<EndpointReceives> {
         match receives {
             Receives::Own(buffers) => {
@@ -89,10 +91,10 @@ impl EndpointReceives {
         }
     }
 
-    /// See [`gannet_fabric::Endpoint::post_receive`]; `max` are the most of its own that an endpoint may have.
+    /// See [`gannet_fabric::Endpoint::post_receive`]; `max` bounds the endpoint's own receives.
     ///
     /// # Errors
-    /// See [`PostError`].
+    /// [`PostError::QueueFull`] at the bound, [`PostError::Invalid`] with a shared queue.
     pub fn post(&mut self, id: WorkId, buffer: Buffer, max: usize) -> Result<(), PostError> {
         match self {
             EndpointReceives::Own(posted) if posted.len() >= max => Err(PostError::QueueFull),
@@ -109,7 +111,7 @@ impl EndpointReceives {
     /// See [`gannet_fabric::Endpoint::grant_receives`].
     ///
     /// # Errors
-    /// See [`PostError`].
+    /// [`PostError::Invalid`] without a shared queue.
     pub fn grant(&mut self, count: u32) -> Result<(), PostError> {
         match self {
             EndpointReceives::Own(_) => {
@@ -122,7 +124,7 @@ impl EndpointReceives {
         }
     }
 
-    /// How many of its own are posted; none of a shared queue are.
+    /// The number of its own receives that are posted; 0 with a shared queue.
     pub fn own_len(&self) -> usize {
         match self {
             EndpointReceives::Own(posted) => posted.len(),
@@ -130,8 +132,8 @@ impl EndpointReceives {
         }
     }
 
-    /// A receive for a message of which the first segment is here; `None` when there is none, or the peer has used up
-    /// those that it was granted.
+    /// A receive for a message whose first segment is here; `None` when no receive is posted, or the peer has used up
+    /// its grant.
     pub fn take(&mut self) -> Option<(WorkId, Buffer)> {
         match self {
             EndpointReceives::Own(posted) => posted.pop_front(),
@@ -144,7 +146,7 @@ impl EndpointReceives {
         }
     }
 
-    /// The endpoint has ended: its own receives come back, and what it was granted is there for others.
+    /// Ends the endpoint: returns its own receives, and voids its grant, whose receives other endpoints may take.
     pub fn drain(&mut self) -> VecDeque<(WorkId, Buffer)> {
         match self {
             EndpointReceives::Own(posted) => std::mem::take(posted),
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_takes_what_it_was_granted_and_leaves_the_rest_to_others() {
+    fn an_endpoint_takes_its_grant_and_leaves_the_rest_to_others() {
         let queue = queue(10);
         queue.post(4).unwrap();
         let (mut greedy, mut modest) = (endpoint(&queue, 2), endpoint(&queue, 2));

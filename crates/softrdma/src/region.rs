@@ -1,4 +1,4 @@
-//! A region of the protection table, and its powers.
+//! A region of the protection table, with the powers of [`SoftwareRegion`].
 
 use crate::memory_map::MemoryMap;
 use crate::table::TableState;
@@ -12,22 +12,25 @@ use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::fmt;
 use std::rc::{Rc, Weak};
 
-/// A region of a [`ProtectionTable`](crate::ProtectionTable): memory, a range of a file, or a map of buffers. Revoked
-/// at once when it is asked for, and by the last drop.
+/// A region of a [`ProtectionTable`](crate::ProtectionTable): memory, a range of a file, or a map of buffers. Revoking
+/// takes effect at once; the last drop revokes too.
 pub struct TableRegion {
     pub(crate) key: RemoteKey,
+    /// The tagged offset of the first byte.
     pub(crate) base: u64,
     pub(crate) len: u64,
-    /// What it was registered for, and what of that is granted now, to whom.
+    /// The rights that it was registered for, and the part of them that is granted now, with the connections.
     pub(crate) registered: Access,
     pub(crate) granted: Cell<(Access, Scope)>,
-    /// `None` while it is lent, and once it was taken.
+    /// `None` while it is moved out by [`SoftwareRegion::lend`], and after [`MemoryRegion::deregister`].
     pub(crate) memory: RefCell<Option<Memory>>,
+    /// False once revoked, for ever. The flag and not the table decides, because holders of an `Rc` that looked the
+    /// region up before do not ask the table again.
     pub(crate) valid: Cell<bool>,
     pub(crate) table: Weak<TableState>,
 }
 
-/// What lies behind a region.
+/// The backing of a region.
 pub(crate) enum Memory {
     Buffer(Buffer),
     File {
@@ -49,7 +52,7 @@ impl From<Backing> for Memory {
 }
 
 impl Memory {
-    /// Bytes behind it; of a map, the bytes that its offsets can name.
+    /// Its length in bytes; of a map, the bytes that its offsets can name.
     pub(crate) fn len(&self) -> u64 {
         match self {
             Memory::Buffer(buffer) => buffer.len() as u64,
@@ -58,7 +61,7 @@ impl Memory {
         }
     }
 
-    /// Bytes that are bound by the registration.
+    /// Bytes that the registration pins.
     pub(crate) fn held(&self) -> u64 {
         match self {
             Memory::Buffer(_) | Memory::File { .. } => self.len(),
@@ -95,17 +98,17 @@ impl TableRegion {
         (region as &dyn Any).downcast_ref()
     }
 
-    /// As [`TableRegion::of`], to be kept.
+    /// As [`TableRegion::of`], as a shared reference.
     pub fn shared(region: Rc<dyn MemoryRegion>) -> Option<Rc<TableRegion>> {
         (region as Rc<dyn Any>).downcast().ok()
     }
 
-    /// True when it is memory, lent or not, and not a file range.
+    /// True when it is memory, moved out or not, and not a file range.
     pub fn is_memory(&self) -> bool {
         self.file().is_none()
     }
 
-    /// The file behind the region and where in it the region starts; `None` for memory.
+    /// The file behind the region and the offset of the region in it; `None` for memory.
     pub fn file(&self) -> Option<(FileRef, u64)> {
         match self.memory.borrow().as_ref() {
             Some(Memory::File { file, offset, .. }) => Some((FileRef::clone(file), *offset)),
@@ -116,7 +119,8 @@ impl TableRegion {
     /// Checks an access of `len` bytes at `offset` from the start of the region (for our own operations).
     ///
     /// # Errors
-    /// The access is refused.
+    /// [`AccessError::InvalidKey`] for a revoked region or one whose memory is moved out, [`AccessError::Wrap`],
+    /// [`AccessError::Bounds`].
     pub fn check_local(&self, offset: u64, len: u64) -> Result<(), AccessError> {
         if !self.valid.get() || self.memory.borrow().is_none() {
             return Err(AccessError::InvalidKey);
@@ -141,7 +145,7 @@ impl TableRegion {
     fn held(&self) -> u64 {
         match self.memory.borrow().as_ref() {
             Some(memory) => memory.held(),
-            // Lent: the registration still binds it.
+            // Moved out: the registration still pins it.
             None => self.len,
         }
     }
@@ -152,6 +156,8 @@ impl TableRegion {
         }
     }
 
+    /// Revokes the key, once: `deregister`, `invalidate` and the drop may follow each other, and the counters must
+    /// count one.
     fn revoke(&self) {
         if self.valid.replace(false)
             && let Some(table) = self.table.upgrade()
@@ -188,6 +194,7 @@ impl MemoryRegion for TableRegion {
     }
 
     fn deregister(&self) -> Revocation<Result<Option<Buffer>, DeregisterError>> {
+        // Before the memory is taken: `revoke` counts its bytes.
         self.revoke();
         Revocation::Ready(Ok(match self.memory.borrow_mut().take() {
             Some(Memory::Buffer(buffer)) => Some(buffer),

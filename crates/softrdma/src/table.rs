@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::rc::{Rc, Weak};
 
-/// What an access wants to do.
+/// The operation of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccessKind {
     /// Read the region's bytes for a peer.
@@ -22,7 +22,7 @@ pub enum AccessKind {
     RemoteWrite,
     /// Use as a source or sink of our own operation.
     Local,
-    /// Revoke it on the peer's word (Send with Invalidate).
+    /// Revoke it for the peer (Send with Invalidate).
     Invalidate,
 }
 
@@ -38,19 +38,22 @@ pub struct ProtectionTable {
 
 #[derive(Default)]
 pub(crate) struct TableState {
+    /// Valid regions by key. Weak: the last drop of a region by its owners revokes it.
     regions: RefCell<HashMap<RemoteKey, Weak<TableRegion>>>,
+    /// Keys revoked last, oldest first; at most [`RETIRED_KEYS_MAX`].
     retired: RefCell<VecDeque<RemoteKey>>,
     stats: Cell<RegionStats>,
 }
 
 impl TableState {
-    /// Replaces the bytes registered now.
+    /// Changes the count of bytes registered now.
     pub(crate) fn count_held(&self, change: impl FnOnce(u64) -> u64) {
         let mut stats = self.stats.get();
         stats.bytes_registered = change(stats.bytes_registered);
         self.stats.set(stats);
     }
 
+    /// Removes a revoked key of a region that held `held` bytes.
     pub(crate) fn retire(&self, key: RemoteKey, held: u64) {
         self.regions.borrow_mut().remove(&key);
         let mut retired = self.retired.borrow_mut();
@@ -75,11 +78,13 @@ impl ProtectionTable {
         }
     }
 
-    /// The region that `key` names, if `endpoint` may use `len` bytes of it for `kind`; and where they start, in
-    /// bytes from the start of the region. Ask again for every segment: a region may be revoked between two.
+    /// The region that `key` names, if `endpoint` may use `len` bytes of it for `kind`; and their offset from the start
+    /// of the region. Check again for each segment: the region may be revoked between two.
     ///
     /// # Errors
-    /// The access is refused; nothing may be touched.
+    /// [`AccessError::InvalidKey`] for an unknown or revoked key or one whose memory is moved out,
+    /// [`AccessError::WrongEndpoint`], [`AccessError::Wrap`], [`AccessError::Rights`], [`AccessError::Bounds`], checked
+    /// in this order. No byte may be touched then.
     pub fn check(
         &self,
         endpoint: EndpointId,
@@ -111,7 +116,7 @@ impl ProtectionTable {
             AccessKind::RemoteWrite => {
                 matches!(access, Access::RemoteWrite | Access::RemoteReadWrite)
             }
-            // A key that other peers use too is not for one of them to take away: RFC 5042 warns of shared STags.
+            // One peer must not revoke a key that others use too: RFC 5042 warns of shared STags.
             AccessKind::Invalidate => access != Access::Local && scope != Scope::Domain,
         };
         if !allowed {
@@ -127,10 +132,12 @@ impl ProtectionTable {
         Ok((region, offset))
     }
 
-    /// Takes what a peer reads optimistically into `target`: all of it, as it is in memory at this instant.
+    /// Copies the bytes of an optimistic read into `target`: all of them, as they are in memory at this instant.
     ///
     /// # Errors
-    /// The access is refused, and nothing in `target` counts.
+    /// The read is refused, and the content of `target` is undefined: [`AccessError::InvalidKey`],
+    /// [`AccessError::WrongEndpoint`], [`AccessError::Capability`], [`AccessError::Wrap`], [`AccessError::Bounds`],
+    /// [`AccessError::NotResident`].
     pub fn read_exported(
         &self,
         read: &OptimisticRead,
@@ -139,7 +146,7 @@ impl ProtectionTable {
         exports::read(&self.exports, read, self.runtime.now(), target)
     }
 
-    /// A connection has ended, and with it what was exported to its peer.
+    /// Removes the exports of a connection that has ended. Its number is never used again, so no peer could use them.
     pub fn endpoint_ended(&self, endpoint: EndpointId) {
         self.exports.borrow_mut().remove_endpoint(endpoint);
     }
@@ -156,7 +163,7 @@ fn fresh_key(runtime: &Handle, state: &TableState, exports: &RefCell<Exports>) -
         let used = state.regions.borrow().contains_key(&key)
             || state.retired.borrow().contains(&key)
             || exports.borrow().has_key(key);
-        // Keys below 256 are left out: 0 is never valid, and 1 is what peers put into zero-length operations.
+        // Keys below 256 are left out: 0 is never valid, and peers put 1 into zero-length operations.
         if key.0 > 255 && !used {
             return key;
         }

@@ -64,9 +64,9 @@ impl Runtime for Clock {
 struct Pages {
     content: Mutex<Vec<u8>>,
     resident: AtomicBool,
-    /// They go between the question and the read.
+    /// The pages leave memory between the check of residency and the read.
     leave_when_asked: AtomicBool,
-    /// What the kernel would have started: reads that found nothing.
+    /// Reads that found no page, for which the kernel would have started to read from the disk.
     disk_reads: AtomicUsize,
 }
 
@@ -93,9 +93,10 @@ impl FileSource for Pages {
     }
 
     fn is_resident(&self, _offset: u64, _len: u64) -> bool {
-        match self.leave_when_asked.load(Ordering::Relaxed) {
-            true => self.resident.swap(false, Ordering::Relaxed),
-            false => self.resident.load(Ordering::Relaxed),
+        if self.leave_when_asked.load(Ordering::Relaxed) {
+            self.resident.swap(false, Ordering::Relaxed)
+        } else {
+            self.resident.load(Ordering::Relaxed)
         }
     }
 }
@@ -181,7 +182,7 @@ impl Bed {
         self.clock.now.set(Instant::from_nanos(nanoseconds));
     }
 
-    /// What the table holds agrees with itself and with its bounds.
+    /// Checks that the indexes of the table agree with its entries and with its bounds.
     fn assert_sound(&self) {
         let exports = self.exports.borrow();
         let entries: Vec<(usize, &Entry)> = (exports.slots.iter().enumerate())
@@ -257,7 +258,7 @@ fn a_key_is_of_use_to_its_connection_with_its_access_key_alone() {
     // Nor does it help to ask for nothing.
     assert_eq!(bed.read(guessed, 0), Err(AccessError::Capability));
     assert_eq!(bed.read(reference, 10), Ok(vec![1; 10]));
-    // Nobody was asked for the unknown key, which is nobody's.
+    // The unknown key counts for no exporter.
     let stats = exporter.stats();
     assert_eq!((stats.reads, stats.refused, stats.faults), (1, 3, 0));
 }
@@ -298,7 +299,7 @@ fn ranges_outside_the_object_are_refused() {
 }
 
 #[test]
-fn a_right_ends_when_it_was_said_to() {
+fn a_right_ends_at_its_time() {
     let bed = Bed::default();
     let exporter = bed.exporter();
     let reference = exporter.enter(Export {
@@ -314,9 +315,9 @@ fn a_right_ends_when_it_was_said_to() {
     assert_eq!(bed.read(reference, 1), Ok(vec![1]));
     assert!(exporter.protect(key, Instant::from_nanos(5)));
     assert_eq!(bed.read(reference, 1), Err(AccessError::InvalidKey));
-    // It is not for others to give or take.
-    let stranger = bed.exporter();
-    assert!(!stranger.protect(key, FOREVER));
+    // Another exporter cannot change the right.
+    let other = bed.exporter();
+    assert!(!other.protect(key, FOREVER));
     assert!(!exporter.protect(RemoteKey(key.0 ^ 1), FOREVER));
     assert_eq!(bed.read(reference, 1), Err(AccessError::InvalidKey));
 }
@@ -344,7 +345,7 @@ fn an_object_entered_again_keeps_its_reference_and_the_longer_right() {
 }
 
 #[test]
-fn a_removed_object_is_gone_for_all_and_alone() {
+fn removing_an_object_removes_it_for_all_connections_and_no_other_object() {
     let bed = Bed::default();
     let (exporter, neighbour) = (bed.exporter(), bed.exporter());
     let enter = |exporter: &OwnExports, object, endpoint| {
@@ -369,7 +370,7 @@ fn a_removed_object_is_gone_for_all_and_alone() {
     for (endpoint, reference) in beside.into_iter().chain(of_others) {
         assert!(bed.read_by(endpoint, reference, 1).is_ok());
     }
-    // The object's next entry is another one, also for whoever kept the old reference.
+    // The object's next entry has another key: the old reference stays invalid.
     let (_, anew) = enter(&exporter, 5, NEAR);
     assert_ne!(anew.address.key, removed[0].1.address.key);
     assert_eq!(bed.read(removed[0].1, 1), Err(AccessError::InvalidKey));
@@ -384,20 +385,20 @@ fn a_removed_object_is_gone_for_all_and_alone() {
 }
 
 #[test]
-fn what_an_exporter_had_goes_with_it() {
+fn dropping_an_exporter_removes_its_entries() {
     let bed = Bed::default();
     let (exporter, neighbour) = (bed.exporter(), bed.exporter());
-    let (gone, stays) = (bed.enter(&exporter, 1), bed.enter(&neighbour, 1));
+    let (removed, stays) = (bed.enter(&exporter, 1), bed.enter(&neighbour, 1));
     let holders = Rc::strong_count(&bed.open);
     drop(exporter);
     assert_eq!(Rc::strong_count(&bed.open), holders - 1);
-    assert_eq!(bed.read(gone, 1), Err(AccessError::InvalidKey));
+    assert_eq!(bed.read(removed, 1), Err(AccessError::InvalidKey));
     assert_eq!(bed.read(stays, 1), Ok(vec![1]));
     bed.assert_sound();
 }
 
 #[test]
-fn a_full_table_lets_go_of_what_was_not_used_for_long() {
+fn a_full_table_evicts_entries_that_were_not_used_for_long() {
     let bed = Bed::bounded(4, 4);
     let exporter = bed.exporter();
     let references: Vec<Reference> = (0..4).map(|object| bed.enter(&exporter, object)).collect();
@@ -421,7 +422,7 @@ fn a_full_table_lets_go_of_what_was_not_used_for_long() {
 }
 
 #[test]
-fn a_full_table_counts_what_went_for_its_exporter() {
+fn a_full_table_counts_evictions_for_the_exporter_of_the_entry() {
     let bed = Bed::bounded(2, 2);
     let (exporter, greedy) = (bed.exporter(), bed.exporter());
     bed.enter(&exporter, 1);
@@ -434,7 +435,7 @@ fn a_full_table_counts_what_went_for_its_exporter() {
 }
 
 #[test]
-fn bytes_that_were_let_go_of_are_found_again_and_counted() {
+fn unloaded_bytes_are_found_again_and_counted() {
     let bed = Bed::bounded(10, 2);
     let exporter = bed.exporter();
     let references: Vec<Reference> = (0..5).map(|object| bed.enter(&exporter, object)).collect();
@@ -455,7 +456,7 @@ fn bytes_that_were_let_go_of_are_found_again_and_counted() {
 }
 
 #[test]
-fn bytes_that_are_used_all_the_time_stay_at_hand() {
+fn bytes_that_are_used_all_the_time_stay_loaded() {
     let bed = Bed::bounded(10, 3);
     let exporter = bed.exporter();
     let references: Vec<Reference> = (0..6).map(|object| bed.enter(&exporter, object)).collect();
@@ -474,7 +475,7 @@ fn bytes_that_are_used_all_the_time_stay_at_hand() {
 }
 
 #[test]
-fn what_its_exporter_has_closed_is_not_found_again() {
+fn objects_that_their_exporter_has_closed_are_not_found_again() {
     let bed = Bed::bounded(10, 1);
     let exporter = bed.exporter();
     let references = [1, 2].map(|object| bed.enter(&exporter, object));
@@ -505,7 +506,7 @@ fn the_table_keeps_no_file_open_and_finds_it_when_it_is_opened_again() {
 }
 
 #[test]
-fn what_is_not_in_memory_is_refused_and_no_disk_is_read() {
+fn bytes_not_in_memory_are_refused_and_no_disk_is_read() {
     let bed = Bed::default();
     let exporter = bed.exporter();
     let pages = pages(&[1; 100]);
@@ -564,7 +565,7 @@ fn registered_memory_is_an_object() {
         let refused = bed.read(reference.at(offset), len);
         assert_eq!(refused, Err(AccessError::Bounds), "{offset} {len}");
     }
-    // What it changes to is seen at once.
+    // A change of the memory is seen at once.
     let software = region.software().unwrap();
     software.bytes_mut(100, 1).unwrap()[0] = 0xee;
     assert_eq!(bed.read(reference, 1), Ok(vec![0xee]));
