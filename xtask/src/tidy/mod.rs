@@ -5,6 +5,7 @@ mod banned;
 mod commits;
 mod documents;
 mod lengths;
+mod manifests;
 mod names;
 mod prose;
 mod source;
@@ -82,6 +83,7 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
     }
     documents::check(root, &files, &mut findings)?;
     commits::check(root, &mut findings)?;
+    manifests::check(root, &files, &mut findings)?;
     findings.sort();
     Ok(findings)
 }

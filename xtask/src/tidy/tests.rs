@@ -2,7 +2,7 @@
 
 use super::names::Names;
 use super::source::Source;
-use super::{Finding, banned, check, documents, lengths};
+use super::{Finding, banned, check, documents, lengths, manifests};
 use std::path::Path;
 
 fn lines_of(findings: &[Finding]) -> Vec<usize> {
@@ -110,7 +110,7 @@ fn long_functions_lines_and_files_are_found_and_tests_are_not() {
     assert_eq!(length_lines(&long), [1]);
     assert_eq!(
         length_lines(&format!("#[cfg(test)]\nmod tests {{\n{long}}}\n")),
-        []
+        [0; 0]
     );
     assert_eq!(
         length_lines(&format!("let a = {};\n", "b".repeat(100))),
@@ -144,4 +144,34 @@ fn a_decision_needs_a_row_in_the_index() {
     // A link outside the table is no row.
     assert!(!is_indexed("docs/decisions/0002-other.md"));
     assert!(!is_indexed("docs/decisions/0003-third.md"));
+}
+
+#[test]
+fn the_oldest_rust_is_the_one_that_compiles_every_change() {
+    let check = |promised: &str, pinned: &str| {
+        let workspace = format!("[workspace.package]\nrust-version = {promised:?}\n");
+        let toolchain = format!("[toolchain]\nchannel = {pinned:?}\n");
+        manifests::check_versions(&workspace.parse().unwrap(), &toolchain.parse().unwrap())
+    };
+    assert_eq!(check("1.95", "1.95.0"), None);
+    assert_eq!(check("1.95.1", "1.95.1"), None);
+    assert!(check("1.9", "1.95.0").is_some() && check("1.90", "1.95.0").is_some());
+    assert!(check("", "1.95.0").is_some());
+}
+
+#[test]
+fn a_crate_that_can_be_published_says_what_registries_show() {
+    let missing = |text: &str| manifests::missing_keys(&text.parse().unwrap()).collect::<Vec<_>>();
+    let own = "[package]\ndescription = \"it\"\nlicense.workspace = true\nrepository = \"r\"\n";
+    let version = "rust-version.workspace = true\n";
+    assert_eq!(
+        missing(&format!("{own}{version}publish = false\n")),
+        [""; 0]
+    );
+    assert_eq!(
+        missing(&format!("{own}publish = false\n")),
+        ["rust-version"]
+    );
+    let published = missing(&format!("{own}{version}"));
+    assert_eq!(published, ["readme", "keywords", "categories"]);
 }
