@@ -99,6 +99,9 @@ fn mount(directory: &Path, options: &MountOptions) -> io::Result<Option<OwnedFd>
     if options.read_only {
         flags |= MountFlags::RDONLY;
     }
+    if options.no_exec {
+        flags |= MountFlags::NOEXEC;
+    }
     let data = CString::new(data)?;
     let source = options.source.as_str();
     match rustix::mount::mount(source, directory, FILE_SYSTEM, flags, data.as_c_str()) {
@@ -119,6 +122,9 @@ fn config(options: &MountOptions) -> Config {
     ];
     if options.read_only {
         config.mount_options.push(MountOption::RO);
+    }
+    if options.no_exec {
+        config.mount_options.push(MountOption::NoExec);
     }
     if options.allow_other {
         config.acl = SessionACL::All;

@@ -46,6 +46,8 @@ pub struct MountOptions {
     pub caching: Caching,
     /// Nothing can be changed through it.
     pub read_only: bool,
+    /// The kernel refuses to run programs from it.
+    pub no_exec: bool,
     /// Other users than the one who mounts may use it.
     pub allow_other: bool,
     /// Whom everything is done for; `None` for who asks.

@@ -48,6 +48,7 @@ fn mounted(story: fn(&Path, &Path)) {
                 source: String::from("share"),
                 caching,
                 read_only: false,
+                no_exec: false,
                 allow_other: false,
                 caller: None,
                 cache_age: Duration::from_secs(1),

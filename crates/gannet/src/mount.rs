@@ -26,11 +26,13 @@ const DEADLINE: Duration = Duration::from_secs(60);
 pub struct MountOptions {
     caching: Caching,
     read_only: bool,
+    no_exec: bool,
     allow_other: bool,
     caller: Option<Credentials>,
     cache_age: Duration,
     locks: Option<Locks>,
     deadline: Duration,
+    source: Option<String>,
 }
 
 impl Default for MountOptions {
@@ -38,11 +40,13 @@ impl Default for MountOptions {
         MountOptions {
             caching: Caching::Writeback,
             read_only: false,
+            no_exec: false,
             allow_other: false,
             caller: None,
             cache_age: CACHE_AGE,
             locks: None,
             deadline: DEADLINE,
+            source: None,
         }
     }
 }
@@ -58,6 +62,12 @@ impl MountOptions {
     #[must_use]
     pub fn read_only(self, read_only: bool) -> MountOptions {
         MountOptions { read_only, ..self }
+    }
+
+    /// Has the kernel refuse to run programs from the mount.
+    #[must_use]
+    pub fn no_exec(self, no_exec: bool) -> MountOptions {
+        MountOptions { no_exec, ..self }
     }
 
     /// Allows other users, each with their own rights. Unless root mounts, `/etc/fuse.conf` must have
@@ -92,6 +102,12 @@ impl MountOptions {
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> MountOptions {
         MountOptions { deadline, ..self }
+    }
+
+    /// Sets the source that the kernel's table of mounts shows; `None`, the default, shows the URL.
+    #[must_use]
+    pub fn source(self, source: Option<String>) -> MountOptions {
+        MountOptions { source, ..self }
     }
 }
 
@@ -149,9 +165,10 @@ pub async fn mount(
         (None, false) => Locks::Local,
     };
     let settings = gannet_fuse::MountOptions {
-        source: url.to_string(),
+        source: options.source.clone().unwrap_or_else(|| url.to_string()),
         caching: options.caching,
         read_only: options.read_only,
+        no_exec: options.no_exec,
         allow_other: options.allow_other,
         caller: options.caller.clone(),
         cache_age: options.cache_age,

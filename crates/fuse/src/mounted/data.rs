@@ -388,6 +388,7 @@ mod tests {
                 source: String::from("share"),
                 caching,
                 read_only: false,
+                no_exec: false,
                 allow_other: false,
                 caller: Some(caller.clone()),
                 cache_age: Duration::from_secs(1),

@@ -125,6 +125,7 @@ impl Mounts {
             source: String::from("volume"),
             caching: self.caching,
             read_only: false,
+            no_exec: false,
             allow_other: false,
             caller: Some(Credentials::new(0, 0, &[])),
             cache_age: Duration::from_secs(1),
