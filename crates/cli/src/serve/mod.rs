@@ -1,5 +1,6 @@
 //! `gannet serve`: directories or a volume, sockets, cores, signals.
 
+mod notify;
 mod privileges;
 mod ready;
 mod settings;
@@ -151,6 +152,7 @@ async fn supervise(
         output::ready_file(path, &line)?;
     }
     output::line(&line)?;
+    notify::ready()?;
     tracing::info!(cores = settings.cores, "{line}");
     let joined = tokio::task::spawn_blocking(join);
     let mut failed = None;
