@@ -16,7 +16,7 @@ pub use client::{CallOptions, ClientOptions, MemoryOptions, NativeOptions, Optim
 pub use files::{
     CatOptions, CpOptions, DfOptions, LsOptions, MkdirOptions, MvOptions, RmOptions, StatOptions,
 };
-pub use mount::{Locks, MountOptions};
+pub use mount::{HelperOptions, Locks, MountOptions};
 pub use serve::{Listen, ServeOptions};
 pub use volume::{
     CheckOptions, CreateOptions, ExtendOptions, ListOptions, NewKeyOptions, ShowOptions,
@@ -33,6 +33,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The release; packages name the commit as well.
+const VERSION: &str = match option_env!("GANNET_VERSION") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};
+
 /// File serving over RDMA, with or without RDMA hardware.
 ///
 /// Serves a directory as NFSv3 over TCP and over RPC/RDMA, on a software RNIC that speaks standard iWARP. Serves
@@ -42,7 +48,7 @@ use std::time::Duration;
 /// and gannet://HOST:PORT/path is the native protocol of a volume. The default ports are 2049, 20049 and 20050. In a
 /// path, write `%` as %25 and `?` as %3F.
 #[derive(Debug, Parser)]
-#[command(name = "gannet", version, max_term_width = 100)]
+#[command(name = "gannet", version = VERSION, max_term_width = 100)]
 #[command(after_help = "Exit status: 0 success, 1 failure, 2 wrong usage.")]
 pub struct Arguments {
     /// The command.
@@ -92,11 +98,11 @@ impl PollOptions {
     }
 }
 
-/// Log lines on standard error.
+/// Log lines, on standard error unless a file is named.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct LogOptions {
-    /// Log to standard error from this level up [default: info for serve, mount and cp; warn otherwise]
+    /// Log from this level up [default: info for serve, mount and cp; warn otherwise]
     #[arg(
         long,
         global = true,
@@ -105,6 +111,9 @@ pub struct LogOptions {
         hide_env = true
     )]
     pub log: Option<LogLevel>,
+    /// Append log lines to this file, in place of standard error
+    #[arg(long, global = true, value_name = "FILE")]
+    pub log_file: Option<PathBuf>,
     /// Write log lines in this format
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
     pub log_format: LogFormat,
@@ -340,7 +349,7 @@ pub fn parse<A: Parser>() -> Result<A, Failure> {
 }
 
 /// One line from clap's error about a command line of `words`, with its suggestions and where to read more.
-fn usage_failure(
+pub(crate) fn usage_failure(
     error: &clap::Error,
     mut command: clap::Command,
     words: impl Iterator<Item = String>,

@@ -37,6 +37,7 @@ pub mod volume;
 use cli::{Arguments, Command, LogLevel};
 use failure::Failure;
 use gannet_runtime::tokio_plug::set_busy_poll;
+use logs::LogSink;
 
 /// Does what the command line says, to its end.
 ///
@@ -47,7 +48,11 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Serve(_) | Command::Cp(_) | Command::Mount(_) => LogLevel::Info,
         _ => LogLevel::Warn,
     };
-    logs::start(&arguments.logs, default_level);
+    let sink = match &arguments.command {
+        Command::Mount(options) if options.detached => LogSink::System,
+        _ => LogSink::StandardError,
+    };
+    logs::start(&arguments.logs, default_level, sink)?;
     set_busy_poll(arguments.poll.time());
     match arguments.command {
         Command::Bench(options) => bench::run(&options),

@@ -1,11 +1,30 @@
-//! Log lines: for people on a terminal, or one JSON object each for machines.
+//! Log lines: for people on a terminal, for the system's log, or one JSON object each for machines.
+
+mod system;
 
 use crate::cli::{LogFormat, LogLevel, LogOptions};
+use crate::failure::{Explain, Failure};
+use anstream::{AutoStream, ColorChoice};
+use std::fs::File;
+use std::sync::Arc;
+use system::SystemLog;
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
-/// Sends log lines to standard error from now on: those of `default` and above, unless the options say otherwise.
-/// Call once.
-pub fn start(options: &LogOptions, default: LogLevel) {
+/// Where log lines go unless `--log-file` names a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogSink {
+    /// Standard error.
+    StandardError,
+    /// The system's log (syslog or the journal), which adds the time by itself.
+    System,
+}
+
+/// Sends log lines to `sink` from now on: those of `default` and above, unless the options say otherwise. Call once.
+///
+/// # Errors
+/// The log file cannot be opened.
+pub fn start(options: &LogOptions, default: LogLevel, sink: LogSink) -> Result<(), Failure> {
     let level = match options.log.unwrap_or(default) {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -13,14 +32,39 @@ pub fn start(options: &LogOptions, default: LogLevel) {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    let colors = anstream::AutoStream::choice(&std::io::stderr());
     let lines = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr)
-        .with_ansi(colors != anstream::ColorChoice::Never)
         .with_target(level >= LevelFilter::DEBUG);
-    match options.log_format {
-        LogFormat::Text => lines.init(),
-        LogFormat::Json => lines.json().flatten_event(true).init(),
+    let is_json = options.log_format == LogFormat::Json;
+    let (writer, has_colors) = match (&options.log_file, sink) {
+        (Some(path), _) => {
+            let file = File::options().create(true).append(true).open(path);
+            let file = file.explain(|| format!("cannot write the log file {}", path.display()))?;
+            (BoxMakeWriter::new(Arc::new(file)), false)
+        }
+        (None, LogSink::StandardError) => {
+            let colors = AutoStream::choice(&std::io::stderr());
+            let has_colors = colors != ColorChoice::Never;
+            (BoxMakeWriter::new(std::io::stderr), has_colors)
+        }
+        (None, LogSink::System) => {
+            let log = SystemLog::open().explain(|| String::from("cannot use the system's log"))?;
+            log.warn_if_nobody_listens();
+            let lines = lines.with_ansi(false).with_writer(log);
+            // The system's log has the time and the level of each line already.
+            if is_json {
+                lines.json().flatten_event(true).init();
+            } else {
+                lines.without_time().with_level(false).init();
+            }
+            return Ok(());
+        }
+    };
+    let lines = lines.with_ansi(has_colors).with_writer(writer);
+    if is_json {
+        lines.json().flatten_event(true).init();
+    } else {
+        lines.init();
     }
+    Ok(())
 }

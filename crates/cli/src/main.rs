@@ -2,9 +2,17 @@
 
 use gannet_cli::cli;
 use gannet_cli::failure::Failure;
+use gannet_cli::mount::helper;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if std::env::args_os()
+        .next()
+        .as_ref()
+        .is_some_and(helper::is_called)
+    {
+        return helper::main();
+    }
     match cli::parse().and_then(gannet_cli::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => report(&failure),

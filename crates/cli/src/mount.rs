@@ -1,5 +1,8 @@
 //! `gannet mount`: a server's directory in the tree of this machine.
 
+mod background;
+pub mod helper;
+
 use crate::cli::{Locks, MountOptions};
 use crate::failure::{Explain, Failure};
 use crate::output;
@@ -19,14 +22,26 @@ const DEVICE: &str = "/dev/fuse";
 /// The program that mounts for users other than root.
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
 
-/// Mounts, and serves until the directory is unmounted, SIGTERM or SIGINT.
+/// Mounts, and serves until the directory is unmounted, SIGTERM or SIGINT; with `--background` another process serves.
 ///
 /// # Errors
 /// The server, the directory or FUSE cannot be used; what to do is said.
 pub fn run(options: &MountOptions) -> Result<(), Failure> {
+    if options.background && !options.detached {
+        let line = background::start(std::env::args_os().skip(1))?;
+        return output::line(&line);
+    }
     check_directory(&options.directory)?;
     check_fuse()?;
-    run_session(async |runtime| hold(&runtime, options).await)
+    let held = run_session(async |runtime| hold(&runtime, options).await);
+    match held {
+        // Once it is mounted nobody sees the standard error of a process in the background.
+        Err(failure) if options.detached => {
+            tracing::error!("{failure}");
+            Err(failure)
+        }
+        held => held,
+    }
 }
 
 async fn hold(runtime: &Handle, options: &MountOptions) -> Result<(), Failure> {
@@ -54,6 +69,7 @@ async fn hold_mount(
             false => Caching::Writeback,
         })
         .read_only(options.read_only)
+        .no_exec(options.noexec)
         .allow_other(options.allow_other)
         .caller(is_someone.then(|| caller(&options.client)))
         .cache_age(options.cache_age)
@@ -62,7 +78,8 @@ async fn hold_mount(
             Locks::Local => gannet::Locks::Local,
             Locks::None => gannet::Locks::None,
         }))
-        .deadline(deadline);
+        .deadline(deadline)
+        .source(options.source.clone());
     let (url, directory) = (&options.url, &options.directory);
     let mounted = mount(runtime, session.connection(), url, directory, &settings).await;
     let mut mount = mounted.map_err(|error| explain(options, error))?;
@@ -76,7 +93,11 @@ async fn hold_mount(
     if let Some(path) = &options.ready_file {
         output::ready_file(path, &line)?;
     }
-    output::line(&line)?;
+    if options.detached {
+        background::detach(&line)?;
+    } else {
+        output::line(&line)?;
+    }
     let what = || format!("{} was mounted, and ended", directory.display());
     let name = tokio::select! {
         ended = mount.ended() => return ended.explain(what),

@@ -17,7 +17,7 @@ pub mod profiles;
 use cli::{Arguments, Command};
 use gannet_cli::cli::LogLevel;
 use gannet_cli::failure::Failure;
-use gannet_cli::logs;
+use gannet_cli::logs::{self, LogSink};
 use gannet_runtime::tokio_plug::set_busy_poll;
 
 /// Does what the command line says, to its end.
@@ -30,7 +30,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Papers(_) => LogLevel::Error,
         Command::Bench(_) => LogLevel::Warn,
     };
-    logs::start(&arguments.logs, level);
+    logs::start(&arguments.logs, level, LogSink::StandardError)?;
     set_busy_poll(arguments.poll.time());
     match arguments.command {
         Command::Bench(options) => bench::run(&options.what),

@@ -1,7 +1,7 @@
-//! The command line of `gannet mount`.
+//! The command line of `gannet mount`, and of `mount.gannet`, which mount(8) calls.
 
-use super::{ClientOptions, parse_seconds, url_parser};
-use clap::{Args, ValueEnum};
+use super::{ClientOptions, VERSION, parse_seconds, url_parser};
+use clap::{ArgAction, Args, Parser, ValueEnum};
 use gannet::url::Url;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -26,12 +26,22 @@ pub struct MountOptions {
     /// The existing directory to mount on
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
+    /// Return when the directory is mounted, and serve it from a process in the background, which logs to the system's
+    /// log unless --log-file names a file
+    #[arg(long)]
+    pub background: bool,
+    /// This process is the one in the background.
+    #[arg(long, hide = true, requires = "background")]
+    pub detached: bool,
     /// Bypass the kernel's page cache: send every read and write to the server
     #[arg(long)]
     pub direct: bool,
     /// Refuse every change
     #[arg(long)]
     pub read_only: bool,
+    /// Refuse to run programs from the mount
+    #[arg(long)]
+    pub noexec: bool,
     /// Allow other users, each with their own rights; unless root mounts, /etc/fuse.conf must have user_allow_other
     #[arg(long)]
     pub allow_other: bool,
@@ -44,7 +54,53 @@ pub struct MountOptions {
     /// Write the line `mounted URL at DIR` to this file too
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
+    /// The source that the table of mounts shows, in place of the URL.
+    #[arg(long, value_name = "TEXT", hide = true)]
+    pub source: Option<String>,
     /// Options of the connection.
     #[command(flatten)]
     pub client: ClientOptions,
+}
+
+/// Mount a directory of a server or a volume, as mount(8) asks for it
+///
+/// `mount -t gannet SPEC DIR` and lines of /etc/fstab with the type `gannet` run this program. It does what `gannet
+/// mount --background` does, and returns when the directory is mounted.
+///
+/// SPEC is a URL as for gannet-mount(1): nfs+rdma://HOST/PATH, nfs://HOST/PATH, gannet://HOST/PATH. HOST:/PATH stands
+/// for nfs+rdma://HOST/PATH, or for another of them by the option `proto`.
+#[derive(Debug, Parser)]
+#[command(name = "mount.gannet", version = VERSION, max_term_width = 100)]
+#[command(after_help = "Exit status: 0 mounted, 1 wrong usage, 32 not mounted.")]
+pub struct HelperOptions {
+    /// The server's directory: a URL, or HOST:/PATH
+    #[arg(value_name = "SPEC")]
+    pub spec: String,
+    /// Where to mount it: a directory that exists
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// Options, separated by commas: those of `gannet mount` without their dashes, and those of mount(8)
+    #[arg(short = 'o', value_name = "OPTIONS", action = ArgAction::Append)]
+    pub options: Vec<String>,
+    /// Ignore options that are not known
+    #[arg(short = 's')]
+    pub sloppy: bool,
+    /// Check the options, and mount nothing
+    #[arg(short = 'f')]
+    pub fake: bool,
+    /// Accepted: there is no /etc/mtab to write
+    #[arg(short = 'n')]
+    pub no_mtab: bool,
+    /// Print the line that it is mounted
+    #[arg(short = 'v')]
+    pub verbose: bool,
+    /// Mount read-only, as the option `ro`
+    #[arg(short = 'r')]
+    pub read_only: bool,
+    /// Mount writable, as the option `rw`
+    #[arg(short = 'w', conflicts_with = "read_only")]
+    pub writable: bool,
+    /// The type that mount(8) was asked for: gannet or fuse.gannet
+    #[arg(short = 't', value_name = "TYPE")]
+    pub kind: Option<String>,
 }

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod background;
 mod hosts;
 mod shared;
 use crate::support;
