@@ -1,7 +1,7 @@
 //! The steps of continuous integration, each also a chore of its own.
 
 use crate::command::Step;
-use crate::{mutants, tidy};
+use crate::{generate, mutants, tidy};
 use anyhow::Result;
 use std::path::Path;
 use std::time::Instant;
@@ -38,7 +38,7 @@ pub(crate) fn run(root: &Path, require_tools: bool) -> Result<()> {
         ("mutants", Box::new(|root| mutants::run(root, &[]))),
         (
             "man pages and completions",
-            Box::new(|root| generate(root, true)),
+            Box::new(move |root| generate::check(root, require_tools)),
         ),
         (
             "demo",
@@ -139,18 +139,6 @@ pub(crate) fn fuzz(
     }
     if let Some(seed) = seed {
         step = step.with("--seed").with(seed.to_string());
-    }
-    step.run(root)
-}
-
-/// Writes man pages and completions below `crates/cli`, or compares them with what is there.
-///
-/// # Errors
-/// They cannot be written, or differ.
-pub(crate) fn generate(root: &Path, check: bool) -> Result<()> {
-    let mut step = Step::cargo("run --release --locked -p gannet-cli -- generate all crates/cli");
-    if check {
-        step = step.with("--check");
     }
     step.run(root)
 }

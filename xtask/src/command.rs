@@ -1,12 +1,12 @@
 //! Running other programs, with the command line shown first so that anybody can repeat it.
 
 use anyhow::{Context, Result, bail};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A program with its arguments, to be run at the root of the workspace.
 pub(crate) struct Step<'a> {
-    program: &'a str,
+    program: PathBuf,
     arguments: Vec<String>,
     variables: Vec<(&'a str, &'a str)>,
 }
@@ -15,8 +15,16 @@ impl<'a> Step<'a> {
     /// The cargo that runs this chore, with `arguments` split at spaces.
     pub(crate) fn cargo(arguments: &str) -> Step<'static> {
         Step {
-            program: "cargo",
             arguments: arguments.split_whitespace().map(str::to_owned).collect(),
+            ..Step::program("cargo")
+        }
+    }
+
+    /// A program without arguments.
+    pub(crate) fn program(program: impl Into<PathBuf>) -> Step<'static> {
+        Step {
+            program: program.into(),
+            arguments: Vec::new(),
             variables: Vec::new(),
         }
     }
@@ -42,19 +50,16 @@ impl<'a> Step<'a> {
         for (name, value) in &self.variables {
             line.push_str(&format!(" {name}={value:?}"));
         }
-        println!("{line} {} {}", self.program, self.arguments.join(" "));
-        let status = Command::new(self.program)
+        let program = self.program.display();
+        println!("{line} {program} {}", self.arguments.join(" "));
+        let status = Command::new(&self.program)
             .args(&self.arguments)
             .envs(self.variables)
             .current_dir(root)
             .status()
-            .with_context(|| format!("{} cannot be started", self.program))?;
+            .with_context(|| format!("{program} cannot be started"))?;
         if !status.success() {
-            bail!(
-                "`{} {}` failed: {status}",
-                self.program,
-                self.arguments.join(" ")
-            );
+            bail!("`{program} {}` failed: {status}", self.arguments.join(" "));
         }
         Ok(())
     }

@@ -3,13 +3,14 @@
 //! `tidy` checks what the compiler cannot: the arrows between crates, lengths, banned calls, documents. `test` runs the
 //! tests that need this process alone. `ci` is everything `.ci/run` does after the tests, in the same commands a
 //! developer types. `sim` and `fuzz` start the simulator and the fuzz targets. `mutants` breaks rules, and sees that
-//! tests find it. `kernel-lab` runs scenarios with a Linux kernel as client and server. `generate` writes the man pages
+//! tests find it. `kernel-lab` runs scenarios with a Linux kernel as client and server. `generate` makes the man pages
 //! and shell completions.
 //!
 //! First module to read: [`tidy`].
 
 mod ci;
 mod command;
+mod generate;
 mod kernel_lab;
 mod mutants;
 mod quick;
@@ -65,12 +66,8 @@ enum Chore {
     },
     /// Run scenarios with a Linux kernel as NFS/RDMA client and server, in an emulated machine
     KernelLab(kernel_lab::Options),
-    /// Write the man pages and shell completions from the command line's definition
-    Generate {
-        /// Only compare with what is committed
-        #[arg(long)]
-        check: bool,
-    },
+    /// Make the man pages and shell completions in target/generated, and check them
+    Generate,
 }
 
 fn main() -> ExitCode {
@@ -97,7 +94,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Fuzz { seconds, target } => ci::fuzz(&root, seconds, target.as_deref(), None),
         Chore::Mutants { names } => mutants::run(&root, &names),
         Chore::KernelLab(options) => kernel_lab::run(&root, &options),
-        Chore::Generate { check } => ci::generate(&root, check),
+        Chore::Generate => generate::check(&root, false),
     }
 }
 

@@ -307,9 +307,6 @@ pub enum GenerateWhat {
     All {
         /// The directory for both
         directory: PathBuf,
-        /// Compare with the files that are there, and write nothing
-        #[arg(long)]
-        check: bool,
     },
 }
 

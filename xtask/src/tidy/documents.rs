@@ -33,13 +33,22 @@ const CARGO: &[&str] = &[
     "bloat",
     "flamegraph",
 ];
-/// Where the generated manual pages are: their names are the binary's subcommands.
-const MAN_PAGES: &str = "crates/cli/man";
+/// Where the command line is defined.
+const COMMAND_LINE: &str = "crates/cli/src/cli";
+/// The definition of the binary's subcommands there.
+const COMMANDS: &str = "pub enum Command {\n";
 /// The index of the decisions, which links each of them.
 const DECISION_INDEX: &str = "docs/decisions/README.md";
 
 pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Vec<Finding>) -> Result<()> {
-    let subcommands = subcommands(files);
+    let subcommands = subcommands(root, files)?;
+    if subcommands.is_empty() {
+        let what = format!(
+            "`{}` is not found: commands cannot be checked",
+            COMMANDS.trim_end()
+        );
+        findings.push(Finding::new(Path::new(COMMAND_LINE), 1, what));
+    }
     let (mut decisions, mut decision_index) = (Vec::new(), String::new());
     for file in files
         .iter()
@@ -75,14 +84,28 @@ pub(super) fn is_indexed(file: &Path, index: &str) -> bool {
     rows.any(|row| row.contains(&link))
 }
 
-/// The binary's subcommands, nested ones joined by a space; nothing when no manual pages are there yet.
-fn subcommands(files: &[PathBuf]) -> Vec<String> {
-    files
-        .iter()
-        .filter(|file| file.starts_with(MAN_PAGES))
-        .filter_map(|file| file.file_stem()?.to_str()?.strip_prefix("gannet-"))
-        .map(|name| name.replace('-', " "))
-        .collect()
+/// The binary's subcommands, without those below them.
+fn subcommands(root: &Path, files: &[PathBuf]) -> Result<Vec<String>> {
+    let is_definition = |file: &&PathBuf| {
+        let file = file.to_str().unwrap_or_default();
+        file.starts_with(COMMAND_LINE) && file.ends_with(".rs")
+    };
+    for file in files.iter().filter(is_definition) {
+        let text = read(&root.join(file))?;
+        if let Some((_, variants)) = text.split_once(COMMANDS) {
+            return Ok(commands_of(variants));
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// The names of an enum's variants, as clap makes them of single words.
+pub(super) fn commands_of(variants: &str) -> Vec<String> {
+    let lines = variants.lines().take_while(|line| *line != "}");
+    let names = lines.filter_map(|line| line.strip_prefix("    ")?.split_once('('));
+    let is_name = |name: &&str| !name.is_empty() && name.chars().all(char::is_alphanumeric);
+    let names = names.map(|(name, _)| name).filter(is_name);
+    names.map(str::to_lowercase).collect()
 }
 
 /// Lines of fenced blocks that are commands, with their line numbers; a leading `$` or `#` prompt is taken off.

@@ -175,3 +175,9 @@ fn a_crate_that_can_be_published_says_what_registries_show() {
     let published = missing(&format!("{own}{version}"));
     assert_eq!(published, ["readme", "keywords", "categories"]);
 }
+
+#[test]
+fn the_commands_are_those_of_the_definition() {
+    let variants = "    /// Copies (it).\n    #[command(hide = true)]\n    Cp(CpOptions),\n    Ls(LsOptions),\n}\nfn f(\n    No(i)";
+    assert_eq!(documents::commands_of(variants), ["cp", "ls"]);
+}
