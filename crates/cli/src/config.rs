@@ -1,4 +1,5 @@
-//! The configuration file of `gannet serve`: several exports, addresses, settings. Its man page shows every key.
+//! The configuration file of `gannet serve`: several exports, addresses, settings. docs/configuration.md lists every
+//! key.
 
 use crate::cli::{Listen, Switch};
 use crate::failure::{Explain, Failure};
@@ -378,14 +379,88 @@ fn nth_export_line(text: &str, index: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gannet::volume::Description;
+
+    /// The page that lists every key.
+    const PAGE: &str = include_str!("../../../docs/configuration.md");
+
+    /// The keys that the parser expects, as it says itself about one that it does not know.
+    fn expected_keys(message: &str) -> Vec<String> {
+        let (_, list) = message.split_once("expected ").unwrap();
+        list.split('`')
+            .skip(1)
+            .step_by(2)
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// The section of the page below a heading.
+    fn section(heading: &str) -> &'static str {
+        let (_, rest) = PAGE.split_once(&format!("\n{heading}\n")).unwrap();
+        rest.split("\n#").next().unwrap()
+    }
+
+    /// The blocks of TOML in a part of the page.
+    fn examples(part: &'static str) -> impl Iterator<Item = &'static str> {
+        let blocks = part.split("```toml\n").skip(1);
+        blocks.map(|block| block.split("```").next().unwrap())
+    }
 
     #[test]
-    fn every_key_of_the_manual_is_understood() {
-        let roff = include_str!("generate/serve.roff");
-        let (_, after) = roff.split_once(".nf\n").unwrap();
-        let (example, _) = after.split_once("\n.fi").unwrap();
-        let example = example.replace("native", "# native");
-        let config = Config::parse(&example).unwrap();
+    fn the_page_lists_every_key_and_no_other() {
+        for (heading, table) in [
+            ("## `[listen]`", "[listen]\n"),
+            ("## `[server]`", "[server]\n"),
+            ("## `[[export]]`", "[[export]]\n"),
+            ("### `[[export.rule]]`", "[[export]]\n[[export.rule]]\n"),
+        ] {
+            let unknown = Config::parse(&format!("{table}no_such_key = 1\n")).unwrap_err();
+            let mut expected = expected_keys(&unknown.what);
+            // Refused, with a word on what to write; and a section of its own.
+            expected.retain(|key| !["sync_metadata", "rule"].contains(&key.as_str()));
+            let rows = section(heading).lines();
+            let listed = rows.filter_map(|row| row.strip_prefix("| `")?.split_once('`'));
+            let mut listed: Vec<_> = listed.map(|(key, _)| key.to_owned()).collect();
+            expected.sort();
+            listed.sort();
+            assert_eq!(listed, expected, "{heading}");
+        }
+    }
+
+    #[test]
+    fn the_page_lists_every_key_of_a_volume() {
+        let text = examples(section("## `volume.toml`")).next().unwrap();
+        Description::parse(text).unwrap();
+        for (line, above) in [
+            ("format = 2\n", ""),
+            ("[manager]\n", "manager."),
+            ("[stripes]\n", "stripes."),
+            ("[[io_server]]\n", "io_server."),
+        ] {
+            let with_unknown = text.replacen(line, &format!("{line}no_such_key = 1\n"), 1);
+            let unknown = Description::parse(&with_unknown).unwrap_err().to_string();
+            for key in expected_keys(&unknown) {
+                let is_table = ["manager", "stripes", "io_server"].contains(&key.as_str());
+                let row = format!("\n| `{above}{key}` |");
+                assert!(is_table || PAGE.contains(&row), "{row}: {unknown}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_example_says_every_key_and_is_understood() {
+        let example = crate::generate::EXAMPLE;
+        assert_eq!(examples(PAGE).next(), Some(example), "that of the page");
+        let volume = example
+            .replace("# native", "native")
+            .replace("path =", "# path =");
+        let root = Root::Volume(Path::new("/volume"));
+        let of_volume = Config::parse_with_root(&volume, root).unwrap();
+        assert_eq!(
+            of_volume.listen.native,
+            Some("0.0.0.0:20050".parse().unwrap())
+        );
+        let config = Config::parse(example).unwrap();
         assert_eq!(config.listen.nfs_tcp, Some("0.0.0.0:2049".parse().unwrap()));
         assert_eq!(config.server.cores, Some(2));
         assert_eq!(config.server.max_connections, NonZeroU32::new(8192));
@@ -394,6 +469,16 @@ mod tests {
         assert_eq!(export.clients, ["10.0.0.0/8".parse().unwrap()]);
         assert_eq!(export.rule[0].squash, Some(SquashConfig::None));
         assert_eq!(export.networks().count(), 2);
+        for (heading, _) in PAGE
+            .match_indices("\n## `[")
+            .chain(PAGE.match_indices("\n### `["))
+        {
+            let rows = PAGE[heading + 3..].split("\n#").next().unwrap().lines();
+            let keys = rows.filter_map(|row| row.strip_prefix("| `")?.split_once('`'));
+            for (key, _) in keys {
+                assert!(example.contains(&format!("{key} = ")), "{key}");
+            }
+        }
     }
 
     #[test]
