@@ -1,7 +1,7 @@
 //! The steps of continuous integration, each also a chore of its own.
 
 use crate::command::Step;
-use crate::{generate, mutants, tidy};
+use crate::{generate, licences, mutants, tidy};
 use anyhow::Result;
 use std::path::Path;
 use std::time::Instant;
@@ -34,6 +34,7 @@ pub(crate) fn run(root: &Path, require_tools: bool) -> Result<()> {
             cargo("check --locked -p gannet --no-default-features --features rdma"),
         ),
         ("tidy", Box::new(tidy::run)),
+        ("licences", Box::new(licences::check)),
         ("rustdoc", Box::new(rustdoc)),
         ("mutants", Box::new(|root| mutants::run(root, &[]))),
         (

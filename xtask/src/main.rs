@@ -4,7 +4,7 @@
 //! tests that need this process alone. `ci` is everything `.ci/run` does after the tests, in the same commands a
 //! developer types. `sim` and `fuzz` start the simulator and the fuzz targets. `mutants` breaks rules, and sees that
 //! tests find it. `kernel-lab` runs scenarios with a Linux kernel as client and server. `generate` makes the man pages
-//! and shell completions.
+//! and shell completions, `package` the Debian package; `licences` checks those of all dependencies.
 //!
 //! First module to read: [`tidy`].
 
@@ -12,11 +12,13 @@ mod ci;
 mod command;
 mod generate;
 mod kernel_lab;
+mod licences;
 mod mutants;
+mod package;
 mod quick;
 mod tidy;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -68,6 +70,10 @@ enum Chore {
     KernelLab(kernel_lab::Options),
     /// Make the man pages and shell completions in target/generated, and check them
     Generate,
+    /// Check the licences of the crates in the binary, by the list of deny.toml
+    Licences,
+    /// Make the Debian package in target/deb
+    Package(package::Options),
 }
 
 fn main() -> ExitCode {
@@ -95,6 +101,8 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Mutants { names } => mutants::run(&root, &names),
         Chore::KernelLab(options) => kernel_lab::run(&root, &options),
         Chore::Generate => generate::check(&root, false),
+        Chore::Licences => licences::check(&root),
+        Chore::Package(options) => package::run(&root, &options),
     }
 }
 
@@ -102,4 +110,13 @@ fn run(chore: Chore) -> Result<()> {
 fn workspace_root() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     own.parent().unwrap_or(own).to_path_buf()
+}
+
+/// Cargo's target folder: this program is in `debug` there.
+fn target_folder() -> Result<PathBuf> {
+    let own = std::env::current_exe().context("cannot tell where this program is")?;
+    let target = own.parent().and_then(Path::parent);
+    Ok(target
+        .context("this program is not in a target folder")?
+        .to_path_buf())
 }

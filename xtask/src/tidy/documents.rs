@@ -15,6 +15,8 @@ const CHORES: &[&str] = &[
     "mutants",
     "kernel-lab",
     "generate",
+    "licences",
+    "package",
 ];
 /// Cargo's own commands (and cargo-fuzz) that the documents use.
 const CARGO: &[&str] = &[

@@ -7,6 +7,7 @@ mod documents;
 mod lengths;
 mod manifests;
 mod names;
+mod packaging;
 mod prose;
 mod source;
 #[cfg(test)]
@@ -84,6 +85,7 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
     documents::check(root, &files, &mut findings)?;
     commits::check(root, &mut findings)?;
     manifests::check(root, &files, &mut findings)?;
+    packaging::check(root, &files, &mut findings)?;
     findings.sort();
     Ok(findings)
 }

@@ -2,7 +2,7 @@
 
 use super::names::Names;
 use super::source::Source;
-use super::{Finding, banned, check, documents, lengths, manifests};
+use super::{Finding, banned, check, documents, lengths, manifests, packaging};
 use std::path::Path;
 
 fn lines_of(findings: &[Finding]) -> Vec<usize> {
@@ -180,4 +180,10 @@ fn a_crate_that_can_be_published_says_what_registries_show() {
 fn the_commands_are_those_of_the_definition() {
     let variants = "    /// Copies (it).\n    #[command(hide = true)]\n    Cp(CpOptions),\n    Ls(LsOptions),\n}\nfn f(\n    No(i)";
     assert_eq!(documents::commands_of(variants), ["cp", "ls"]);
+}
+
+#[test]
+fn what_a_container_copies_out_of_the_tree_is_found() {
+    let text = "FROM a\nCOPY --chown=1 b c/d /e/\nCOPY --from=a f g\nRUN COPY\n";
+    assert_eq!(packaging::copied(text), [(2, "b"), (2, "c/d")]);
 }
