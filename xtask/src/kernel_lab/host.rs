@@ -17,6 +17,14 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// What the lab tries.
+pub(super) struct Tested {
+    /// The built binary.
+    pub(super) gannet: PathBuf,
+    /// The Debian package with this binary, where a scenario wants it.
+    pub(super) package: Option<PathBuf>,
+}
+
 /// One scenario's server, proxies and notes.
 pub(super) struct Host<'a> {
     /// The built binary.
@@ -43,10 +51,11 @@ impl<'a> Host<'a> {
     /// The server does not start, or the folder cannot be written.
     pub(super) fn start(
         scenario: &Scenario,
-        gannet: &'a Path,
+        tested: &'a Tested,
         folder: &Path,
         machines: &[Machine],
     ) -> Result<Host<'a>> {
+        let gannet = tested.gannet.as_path();
         let (server, name) = match &scenario.server {
             Server::Gannet(options) => {
                 let server = GannetServer::new(gannet, options, folder)?;
@@ -61,7 +70,7 @@ impl<'a> Host<'a> {
                 Some(server) => [server.ports[0], server.ports[1], server.ports[0]],
                 None => machine.nfs,
             };
-            let variables = [
+            let mut variables = vec![
                 format!("GUEST={}", index + 1),
                 format!("GUESTS={}", machines.len()),
                 format!("OVER={}", scenario.over),
@@ -73,6 +82,9 @@ impl<'a> Host<'a> {
                 // The guest's root is this machine's.
                 format!("GANNET='{}'", gannet.display()),
             ];
+            if let (true, Some(package)) = (scenario.package, &tested.package) {
+                variables.push(format!("PACKAGE='{}'", package.display()));
+            }
             let file = folder.join(format!("variables-{}", machine.number));
             fs::write(file, variables.join("\n") + "\n").context("cannot write the variables")?;
         }

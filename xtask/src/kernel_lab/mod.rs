@@ -14,8 +14,10 @@ mod scenario;
 mod server;
 
 use crate::command::Step;
+use crate::{package, target_folder};
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use host::Tested;
 use scenario::Scenario;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,6 +66,10 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
             target.join("release/gannet")
         }
     };
+    let mut package = None;
+    if scenarios.iter().any(|scenario| scenario.package) {
+        package = Some(package::make(root, &gannet)?);
+    }
     let folder = target.join("kernel-lab");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let _lock = process::lock(&folder)?;
@@ -78,7 +84,8 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     };
     let started = Instant::now();
     let count = scenarios.len();
-    let failed = run::all(recipe, &gannet, &scenarios, options.capture)?;
+    let tested = Tested { gannet, package };
+    let failed = run::all(recipe, &tested, &scenarios, options.capture)?;
     println!(
         "kernel-lab: {} passed, {failed} failed in {:.0} s",
         count - failed,
@@ -95,13 +102,4 @@ fn list(scenarios: &[Scenario]) -> Result<()> {
         println!("{:20} {}", scenario.name, scenario.title);
     }
     Ok(())
-}
-
-/// Cargo's target folder: this program is in `debug` there.
-fn target_folder() -> Result<PathBuf> {
-    let own = std::env::current_exe().context("cannot tell where this program is")?;
-    let target = own.parent().and_then(Path::parent);
-    Ok(target
-        .context("this program is not in a target folder")?
-        .to_path_buf())
 }

@@ -1,7 +1,7 @@
 //! Running scenarios in guests that live as long as nothing fails in them, in two lanes at the same time: most of a
 //! scenario's time is waited for something.
 
-use super::host::Host;
+use super::host::{Host, Tested};
 use super::machine::{Event, Machine, Recipe};
 use super::process::{output, tail_of, tied_to_us};
 use super::scenario::{Scenario, Server};
@@ -31,7 +31,7 @@ enum End {
 /// What the lanes share.
 struct Lab<'a> {
     recipe: Recipe,
-    gannet: &'a Path,
+    tested: &'a Tested,
     /// Logs and captures of scenarios that pass are kept too.
     keep: bool,
     waiting: Mutex<VecDeque<&'a Scenario>>,
@@ -46,7 +46,7 @@ struct Lab<'a> {
 /// A guest does not boot, or the folders cannot be written.
 pub(super) fn all(
     recipe: Recipe,
-    gannet: &Path,
+    tested: &Tested,
     scenarios: &[Scenario],
     keep: bool,
 ) -> Result<usize> {
@@ -62,7 +62,7 @@ pub(super) fn all(
     together.sort_by_key(|one| (one.server == Server::Knfsd, one.guests));
     let lab = &Lab {
         recipe,
-        gannet,
+        tested,
         keep,
         waiting: Mutex::new(together.into()),
         started: AtomicUsize::new(0),
@@ -249,7 +249,7 @@ impl<'a> Lane<'a> {
     /// Starts the scenario in its guests and serves them until all are done.
     fn conduct(&mut self, scenario: &Scenario, folder: &Path) -> Result<Vec<String>> {
         let machines = &mut self.machines[..scenario.guests];
-        let mut host = Host::start(scenario, self.lab.gannet, folder, machines)?;
+        let mut host = Host::start(scenario, self.lab.tested, folder, machines)?;
         for machine in machines {
             machine.start_capture();
             machine.answer(0, &format!("{} {}", scenario.name, machine.number))?;
@@ -316,7 +316,7 @@ impl<'a> Lane<'a> {
 
     /// Puts beside a capture what `gannet dump` says of it.
     fn decode(&self, capture: &Path) -> Result<()> {
-        let mut dump = tied_to_us(self.lab.gannet);
+        let mut dump = tied_to_us(&self.lab.tested.gannet);
         dump.arg("dump").arg(capture);
         fs::write(capture.with_extension("txt"), output(dump)?)
             .with_context(|| format!("cannot decode {}", capture.display()))

@@ -29,6 +29,8 @@ pub(super) struct Scenario {
     pub(super) limit: Duration,
     /// Whether the guests' network is captured.
     pub(super) capture: bool,
+    /// Whether the guests get the Debian package, in `$PACKAGE`.
+    pub(super) package: bool,
 }
 
 /// Who serves.
@@ -95,6 +97,7 @@ fn parse(file: &Path, text: &str) -> Result<Vec<Scenario>> {
         guests: 1,
         limit: LIMIT_DEFAULT,
         capture: true,
+        package: false,
     };
     let mut server = None;
     let mut over = Vec::new();
@@ -109,6 +112,7 @@ fn parse(file: &Path, text: &str) -> Result<Vec<Scenario>> {
             Some(("guests", value)) => scenario.guests = parse_guests(value)?,
             Some(("limit", value)) => scenario.limit = parse_limit(value)?,
             Some(("capture", "no")) => scenario.capture = false,
+            Some(("package", "yes")) => scenario.package = true,
             _ if server.is_none() => scenario.title = join(&scenario.title, line),
             _ => bail!("unknown header `{line}`: see kernel-lab/README.md"),
         }
