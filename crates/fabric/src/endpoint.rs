@@ -10,11 +10,11 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// What the poster calls a piece of work; comes back in its completion. The provider does not look at it.
+/// The poster's number of a piece of work; comes back in its completion. The provider does not interpret it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WorkId(pub u64);
 
-/// A place in the peer's memory: a key it told us, and an offset in that key's own terms.
+/// An address in the peer's memory: a key that the peer sent, and an offset in the terms of that key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemoteAddress {
     /// The region.
@@ -23,7 +23,7 @@ pub struct RemoteAddress {
     pub offset: u64,
 }
 
-/// Where the bytes of a Send or RDMA Write come from.
+/// The source of a Send or RDMA Write.
 pub enum Source {
     /// The first `len` bytes of memory owned by the operation until it is done; a signalled completion gives it back.
     Buffer {
@@ -46,7 +46,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Bytes it will send.
+    /// Its length in bytes.
     pub fn len(&self) -> u32 {
         match self {
             Source::Buffer { len, .. } | Source::File { len, .. } => *len,
@@ -54,38 +54,38 @@ impl Source {
         }
     }
 
-    /// True when it will send none.
+    /// True when it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Whether the poster wants to hear of success. Failure is always reported.
+/// Whether success is reported. Failure always is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     /// A completion for every outcome.
     Always,
-    /// A completion on failure only; ordered work behind it tells of success.
+    /// A completion on failure only; the completion of ordered work behind it implies success.
     OnError,
 }
 
 /// Whether a Send revokes one of the peer's keys when it is delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Invalidate {
-    /// No.
+    /// It revokes no key.
     None,
-    /// This key, before the peer hears of the message (RFC 5040 section 5.3).
+    /// This key, before the peer gets the completion of the message (RFC 5040 section 5.3).
     Key(RemoteKey),
 }
 
-/// How to send.
+/// Options of a Send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendOptions {
-    /// Completion wanted.
+    /// Whether success is reported.
     pub signal: Signal,
     /// Key of the peer to revoke.
     pub invalidate: Invalidate,
-    /// Marks the message as one the peer should be woken for.
+    /// Marks the message as one that wakes a peer which waits for solicited events.
     pub solicited: bool,
 }
 
@@ -99,16 +99,16 @@ impl Default for SendOptions {
     }
 }
 
-/// What was done.
+/// The kind of work that completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Done {
     /// A message arrived in the posted buffer.
     Received {
         /// Its length in bytes.
         len: u32,
-        /// The key of ours that the message revoked.
+        /// The key of this end that the message revoked.
         invalidated: Option<RemoteKey>,
-        /// The sender asked for attention.
+        /// The sender marked the message as solicited.
         solicited: bool,
     },
     /// A Send left (the peer need not have seen it).
@@ -122,22 +122,22 @@ pub enum Done {
 /// The outcome of one piece of work.
 #[derive(Debug)]
 pub struct Completion {
-    /// As posted.
+    /// The id of the work as posted.
     pub id: WorkId,
-    /// What happened.
+    /// The kind of the work, or its error.
     pub outcome: Result<Done, WorkError>,
     /// The memory that was handed over with the work, if any.
     pub buffer: Option<Buffer>,
 }
 
-/// What was agreed for a connection; constant while it lives.
+/// The negotiated attributes of a connection; constant while it lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndpointAttributes {
     /// RDMA Reads that may be outstanding from here; the endpoint queues more by itself. 0 means no Read is possible.
     pub ord: u16,
     /// RDMA Reads the peer may have outstanding here.
     pub ird: u16,
-    /// Work requests that the send queue takes before it says [`PostError::QueueFull`].
+    /// Work requests that the send queue takes before [`PostError::QueueFull`].
     pub send_queue_max: u32,
     /// Receives that may be posted at once.
     pub receive_queue_max: u32,
@@ -151,17 +151,17 @@ pub struct EndpointAttributes {
 
 /// A connected, reliable, ordered queue pair. Shared by the tasks of one core.
 ///
-/// Work completes in posting order (Reads among Reads). A Send that was delivered says that all earlier Writes and
+/// Work completes in posting order (Reads among Reads). The delivery of a Send implies that all earlier Writes and
 /// Sends of its direction are in place. A Send may overtake the answer to an earlier Read: wait for the Read first.
 /// Posting only queues: call [`Endpoint::flush`] after a batch.
 pub trait Endpoint {
-    /// Its identity; the scope for keys told to this peer alone.
+    /// Its identity; the scope of keys for this peer alone.
     fn id(&self) -> EndpointId;
 
     /// The other end.
     fn peer_address(&self) -> SocketAddr;
 
-    /// What was agreed.
+    /// The negotiated attributes.
     fn attributes(&self) -> EndpointAttributes;
 
     /// The private data that the peer sent when connecting.
@@ -173,12 +173,13 @@ pub trait Endpoint {
     /// Offers memory for one incoming message. A message with no memory waiting ends the connection.
     ///
     /// # Errors
-    /// See [`PostError`]; the buffer is dropped then. An endpoint of a shared queue takes none.
+    /// [`PostError::QueueFull`], [`PostError::Closed`], [`PostError::Invalid`] for an endpoint of a shared queue. The
+    /// buffer is dropped then.
     fn post_receive(&self, id: WorkId, buffer: Buffer) -> Result<(), PostError>;
 
     /// Lets `count` more messages of the peer take receives of the shared queue that this endpoint was connected with.
-    /// The grant of an endpoint that has ended is void. Grants beyond the receives posted are the caller's fault: the
-    /// connection whose message finds none ends.
+    /// The grant of an endpoint that has ended is void. Grants must not exceed the posted receives: a connection whose
+    /// message finds no receive ends.
     ///
     /// # Errors
     /// [`PostError::Closed`]; [`PostError::Invalid`] for an endpoint with receives of its own.
@@ -227,37 +228,39 @@ pub trait Endpoint {
         Err(PostError::Invalid("the provider has no optimistic reads"))
     }
 
-    /// Starts what was posted. Cheap when there is nothing.
+    /// Starts posted work. Cheap when there is none.
     fn flush(&self);
 
-    /// Appends all completions there are to `completions`; pending when there are none. Once the endpoint is gone,
-    /// everything outstanding comes back as `WorkError::Flushed`, and then only the error is left.
+    /// Appends all completions to `completions`; pending when there are none. When the endpoint ends, all outstanding
+    /// work comes back as `WorkError::Flushed`, and after that only the error. At most one task may wait: a second one
+    /// replaces its waker.
     ///
     /// # Errors
-    /// Why the endpoint is gone; no completion will follow.
+    /// Why the endpoint has ended; no completion will follow.
     fn poll_completions(
         &self,
         context: &mut Context<'_>,
         completions: &mut Vec<Completion>,
     ) -> Poll<Result<(), Disconnected>>;
 
-    /// Takes what has come from the peer by now and appends the completions there are, without asking to be woken; how
-    /// many. For who polls because an answer is about to come. 0 where the provider cannot, as by default.
+    /// Receives the bytes that have come from the peer by now, appends the completions and returns their number. It
+    /// registers no waker: it is for callers that poll because an answer is about to come. By default it does nothing
+    /// and returns 0.
     fn look(&self, _completions: &mut Vec<Completion>) -> usize {
         0
     }
 
-    /// Takes no new work, lets posted Sends and Writes leave, then closes in good order.
+    /// Refuses new work, lets posted Sends and Writes leave, then closes in good order.
     fn close(&self);
 
-    /// Ends the connection at once because the peer broke a rule of the protocol above (`why` is for the log).
+    /// Ends the connection at once because the peer broke the protocol above (`why` is for the log).
     fn abort(&self, why: &str);
 }
 
 /// Waits for completions; see [`Endpoint::poll_completions`].
 ///
 /// # Errors
-/// Why the endpoint is gone.
+/// Why the endpoint has ended.
 pub async fn next_completions(
     endpoint: &dyn Endpoint,
     completions: &mut Vec<Completion>,
@@ -265,7 +268,7 @@ pub async fn next_completions(
     std::future::poll_fn(|context| endpoint.poll_completions(context, completions)).await
 }
 
-/// What each side brings to a connection.
+/// The options of one side of a connection.
 #[derive(Debug, Default)]
 pub struct ConnectOptions {
     /// Bytes for the peer's upper layer, at most [`crate::limits::PRIVATE_DATA_MAX`].
@@ -276,10 +279,10 @@ pub struct ConnectOptions {
     pub ird: u16,
     /// Receives to have in place before the peer can send.
     pub receives: Receives,
-    /// Marks all that this side sends; what stands for nothing leaves it to the system. A provider that has no traffic
+    /// The traffic class of all packets of this side; the default leaves it to the system. A provider without traffic
     /// classes refuses any other with [`ConnectError::Unsupported`].
     pub traffic_class: Dscp,
-    /// Asks for Reads that can be refused without the end of the connection. Agreed when both ends ask and their
+    /// Offers exceptions: a refused Read does not end the connection. Agreed when both ends offer them and their
     /// providers can ([`Capabilities::optimistic_reads`]); see [`EndpointAttributes::exceptions`].
     pub exceptions: bool,
 }
@@ -287,15 +290,15 @@ pub struct ConnectOptions {
 /// A connection made.
 pub type Connected = Rc<dyn Endpoint>;
 
-/// What [`Provider::connect`] will give.
+/// The result of [`Provider::connect`].
 pub type Outgoing = LocalFuture<Result<Connected, ConnectError>>;
 
 /// Makes connections of one kind of fabric on one core.
 pub trait Provider {
-    /// What it can do.
+    /// The limits and abilities of the provider.
     fn capabilities(&self) -> Capabilities;
 
-    /// Its memory.
+    /// The domain in which its connections' memory is registered.
     fn domain(&self) -> Rc<dyn Domain>;
 
     /// Receives for connections of this provider to share. `None` without [`Capabilities::shared_receives`].
@@ -307,32 +310,32 @@ pub trait Provider {
     /// Listens at `address` on this core; port 0 picks a free one.
     ///
     /// # Errors
-    /// The address cannot be used.
+    /// As bind(2) and listen(2).
     fn listen(&self, address: SocketAddr) -> std::io::Result<Box<dyn Listener>>;
 }
 
 /// Waits for peers.
 pub trait Listener {
-    /// Where it listens.
+    /// The address it listens at, with the port that was picked.
     fn local_address(&self) -> SocketAddr;
 
-    /// The next peer that asked properly for a connection. Peers that did not are dropped and logged by the provider,
-    /// and many can be in set-up at a time without holding each other up.
+    /// The next peer with a well-formed request. The provider drops and logs other peers. Many can be in set-up at a
+    /// time, and none delays another.
     fn accept(&mut self) -> LocalFuture<std::io::Result<Box<dyn Incoming>>>;
 }
 
 /// A peer that asks for a connection.
 pub trait Incoming {
-    /// Who.
+    /// The peer's address.
     fn peer_address(&self) -> SocketAddr;
 
-    /// What its upper layer sent along.
+    /// The private data of the request.
     fn private_data(&self) -> &[u8];
 
     /// Its IRD and ORD, where the provider's set-up carries them.
     fn read_depths(&self) -> Option<(u16, u16)>;
 
-    /// Accepts: receives are in place before the peer hears of it.
+    /// Accepts the connection. The receives are in place before the peer gets the reply and may send.
     fn accept(self: Box<Self>, options: ConnectOptions) -> Outgoing;
 
     /// Refuses, with private data that may say why.

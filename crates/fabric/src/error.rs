@@ -1,4 +1,4 @@
-//! What goes wrong on a fabric, sorted by whose fault it is.
+//! Errors of a fabric, sorted by the party at fault.
 
 use crate::region::AccessError;
 use std::io;
@@ -10,10 +10,10 @@ pub enum ConnectError {
     /// The peer answered and refused; its private data may say why.
     #[error("the peer rejected the connection")]
     Rejected {
-        /// What the peer sent along.
+        /// The private data of the rejection.
         private_data: Vec<u8>,
     },
-    /// The peer does not speak the provider's protocol, or not a version of it that we can.
+    /// The peer does not speak the provider's protocol, or not a version of it that this end has.
     #[error("the peer's set-up message is not understood: {0}")]
     Incompatible(&'static str),
     /// The peer did not answer in time.
@@ -44,7 +44,7 @@ pub enum RegisterError {
     Unsupported,
 }
 
-/// A registration could not be taken back. Its memory stays with the provider for good.
+/// A registration could not be revoked. Its memory stays with the provider for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum DeregisterError {
     /// The adapter refused or did not answer.
@@ -52,7 +52,7 @@ pub enum DeregisterError {
     Adapter,
 }
 
-/// Work was not accepted; nothing of it has happened.
+/// Work was not accepted, and had no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PostError {
     /// The queue is full: try again after a completion.
@@ -69,14 +69,14 @@ pub enum PostError {
 /// A posted work request failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum WorkError {
-    /// The connection ended before the work was done; whether the peer saw it is not known.
+    /// The connection ended before the work was done; it may have reached the peer.
     #[error("flushed: the connection ended")]
     Flushed,
-    /// The peer refused the access to its memory (its Terminate said so). On a provider with
-    /// `survivable_exceptions` the connection goes on.
+    /// The peer refused the access to its memory, by its Terminate or an exception. On a provider with
+    /// `survivable_exceptions` the connection lasts.
     #[error("remote access refused: {0}")]
     Remote(AccessError),
-    /// Our own memory did not allow the access.
+    /// Memory of this end did not allow the access.
     #[error("local access refused: {0}")]
     Local(AccessError),
     /// A file behind a region could not be read.
@@ -84,22 +84,22 @@ pub enum WorkError {
     File(io::ErrorKind),
 }
 
-/// Why an endpoint is gone.
+/// Why an endpoint has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Disconnected {
-    /// We closed it.
+    /// This end closed it.
     #[error("closed by this end")]
     Local,
     /// The peer closed it in good order.
     #[error("closed by the peer")]
     Peer,
-    /// The peer ended it because of something we did; the text is what its Terminate says.
+    /// The peer ended it with a Terminate, whose reason is the text.
     #[error("terminated by the peer: {0}")]
     PeerTerminated(String),
-    /// We ended it because the peer broke a rule.
+    /// This end ended it because the peer broke the protocol.
     #[error("terminated: the peer broke the protocol: {0}")]
     PeerMisbehaved(String),
-    /// Nothing came from the peer, or it took nothing, for too long.
+    /// The peer sent or took no byte for too long.
     #[error("the peer went silent")]
     TimedOut,
     /// The network below failed.

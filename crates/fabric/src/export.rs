@@ -1,10 +1,11 @@
-//! Memory that peers read without asking, through references that may be stale: the translation and protection table of
-//! Optimistic DAFS (paper 003, section IV).
+//! Memory that peers read without a call, through references that may be stale: the translation and protection table
+//! of Optimistic DAFS (paper 003, section IV).
 //!
-//! An exporter enters an object (an open file, a record in memory) for one connection and tells its peer the
-//! [`Reference`]. The peer reads by [`crate::Endpoint::post_optimistic_read`]. Whether the bytes are there and the
-//! right to them lasts is decided at each access, by the table alone: what was removed, has run out or is not in memory
-//! is refused with an [`AccessError`] that the connection survives. Nobody keeps a list of who holds a reference.
+//! An exporter enters an object (an open file, a record in memory) for one connection and sends its peer the
+//! [`Reference`]. The peer reads by [`crate::Endpoint::post_optimistic_read`]. The table alone decides at each access
+//! whether the bytes are in memory and the right to them lasts. A read of an object that was removed, whose right has
+//! ended or that is not in memory is refused with an [`AccessError`], and the connection lasts. There is no list of the
+//! holders of references.
 
 use crate::RemoteAddress;
 use crate::region::{AccessError, EndpointId, Region, RemoteKey};
@@ -23,12 +24,12 @@ impl fmt::Debug for AccessKey {
     }
 }
 
-/// Where an object can be read, as a peer is told of it: byte `n` of the object lies at `address.offset + n`.
+/// The address of an object for a peer: byte `n` of the object is at `address.offset + n`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reference {
     /// The object's first byte.
     pub address: RemoteAddress,
-    /// Proof that its exporter told the bearer.
+    /// Proof that the exporter has sent this reference to its holder.
     pub access_key: AccessKey,
 }
 
@@ -59,57 +60,57 @@ impl fmt::Debug for CapabilityKey {
 /// The bytes of an exported object.
 #[derive(Clone)]
 pub enum Exported {
-    /// Those of an open file that are in the page cache; an access counts as a use for the kernel, and never waits for
+    /// The bytes of an open file that are in the page cache. A read counts as a use for the kernel, and never waits for
     /// a disk.
     File(FileRef),
-    /// As [`Exported::File`], for as long as somebody else has the file open: the table keeps no descriptor. Once
-    /// nobody has, it is as if the table had let go of the bytes ([`FindExported`]).
+    /// As [`Exported::File`], while other code has the file open: the table keeps no descriptor. After the last close
+    /// the bytes count as unloaded ([`FindExported`]).
     OpenFile(Weak<dyn FileSource>),
-    /// Those of registered memory.
+    /// A part of registered memory.
     Memory {
         /// The region.
         region: Region,
-        /// Where in it the object starts.
+        /// Offset of the object in it.
         offset: u64,
         /// Bytes of the object.
         len: u64,
     },
 }
 
-/// What a table is asked to hold for one connection.
+/// One entry of a table: an object for one connection.
 pub struct Export {
-    /// What the exporter calls the object; its entries are removed by this name.
+    /// The exporter's number of the object, by which it removes the entries.
     pub object: u64,
     /// The connection that may read it.
     pub endpoint: EndpointId,
-    /// After this moment the right has run out.
+    /// The end of the right to read.
     pub until: Instant,
-    /// The bytes.
+    /// The bytes of the object.
     pub bytes: Exported,
 }
 
-/// Finds the bytes of an object again that the table let go of, for as long as the exporter has it open (the paper's
-/// nic_vm_fault). It must not wait.
+/// Finds the bytes of an object that the table has unloaded, if the exporter still has it open (the paper's
+/// nic_vm_fault). It must not wait: a connection's receive path calls it.
 pub type FindExported = Rc<dyn Fn(u64) -> Option<Exported>>;
 
-/// What one exporter has in the table of its domain. Dropping it removes all.
+/// The entries of one exporter in the table of its domain. Dropping it removes them all.
 pub trait ExportTable {
-    /// Makes an object readable (tpt_enter). An entry that there is for the same object and connection is used again:
-    /// its right lasts until the later of the two moments. When the table is full, the entry that was not used for
-    /// longest goes.
+    /// Makes an object readable (tpt_enter). An existing entry for the same object and connection is used again, and
+    /// its right lasts until the later of the two ends. A full table evicts an entry that was not used for long.
     fn enter(&self, export: Export) -> Reference;
 
-    /// Makes an object unreadable to all (tpt_remove): once this returns, no byte is taken through any reference to it.
+    /// Makes an object unreadable to all (tpt_remove): after this returns, no byte is taken through any reference to
+    /// it.
     fn remove(&self, object: u64);
 
     /// Makes all objects unreadable.
     fn remove_all(&self);
 
-    /// Changes until when the right of the bearer of `key` lasts (tpt_protect), to an earlier moment too. False when
-    /// there is no such entry.
+    /// Changes the end of the right of `key` (tpt_protect), also to an earlier time. False when this exporter has no
+    /// such entry.
     fn protect(&self, key: RemoteKey, until: Instant) -> bool;
 
-    /// What the table was asked for.
+    /// Counters of the entries and their reads.
     fn stats(&self) -> ExportStats;
 }
 
@@ -120,18 +121,18 @@ pub struct ExportStats {
     pub entries: u64,
     /// Reads that were answered.
     pub reads: u64,
-    /// Reads of what is not in memory.
+    /// Reads of bytes that are not in memory.
     pub not_resident: u64,
     /// Reads refused for all other reasons.
     pub refused: u64,
     /// Entries whose bytes had to be found again ([`FindExported`]).
     pub faults: u64,
-    /// Entries that made room for others.
+    /// Entries that a full table evicted.
     pub evicted: u64,
 }
 
 impl ExportStats {
-    /// Counts what became of a read.
+    /// Counts the outcome of a read.
     pub fn note(&mut self, outcome: Result<(), AccessError>) {
         match outcome {
             Ok(()) => self.reads += 1,

@@ -1,15 +1,15 @@
 //! The fabric seam: verbs words, for any provider.
 //!
 //! A [`Provider`] connects and listens. A [`Domain`] registers memory and answers with a [`Region`], whose
-//! [`RemoteKey`] a peer may be told. An [`Endpoint`] is a connected, reliable queue pair: work is posted to it and
-//! comes back as [`Completion`]s. Protocols (`rpc`, `volume`) are written against these alone and never name a
-//! provider; what a provider can do is data ([`Capabilities`], [`EndpointAttributes`]).
+//! [`RemoteKey`] a protocol may send to a peer. An [`Endpoint`] is a connected, reliable queue pair: work is posted
+//! to it and comes back as [`Completion`]s. Protocols (`rpc`, `volume`) are written against these alone and never
+//! name a provider; what a provider can do is data ([`Capabilities`], [`EndpointAttributes`]).
 //!
 //! Ownership replaces pinning rules: memory is a [`Buffer`](gannet_runtime::Buffer), *moved* into the operation
-//! or region that may touch it, and comes back from the completion or from [`MemoryRegion::deregister`]. So nobody
+//! or region that may touch it, and comes back from the completion or from [`MemoryRegion::deregister`]. So no code
 //! holds a reference into memory that the fabric may write.
 //!
-//! What this crate refuses: wire formats, sockets, knowledge of any protocol above or provider below.
+//! This crate refuses: wire formats, sockets, knowledge of any protocol above or provider below.
 //!
 //! First types to read: [`Endpoint`], then [`MemoryRegion`].
 

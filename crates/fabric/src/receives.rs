@@ -1,8 +1,8 @@
 //! Receives: each endpoint's own, or a queue that several endpoints share.
 //!
-//! A shared queue separates two questions. [`SharedReceiveQueue::post`] says how many messages there is memory for;
-//! [`Endpoint::grant_receives`] says how many of them one endpoint's peer may use up. A provider that keeps the grants
-//! apart ends the connection of a peer that sends more, and no other connection misses a receive for it.
+//! A shared queue has two bounds. [`SharedReceiveQueue::post`] sets the number of messages for which there is memory;
+//! [`Endpoint::grant_receives`] sets the part of them that one endpoint's peer may use up. A provider that keeps the
+//! grants apart ends the connection of a peer that sends more, and no other connection misses a receive for it.
 //!
 //! [`Endpoint::grant_receives`]: crate::Endpoint::grant_receives
 
@@ -17,16 +17,16 @@ use std::rc::Rc;
 /// A message takes a receive when its first segment arrives. Its memory belongs to the queue, comes with the
 /// completion, and is there for a later [`SharedReceiveQueue::post`] once it is dropped.
 pub trait SharedReceiveQueue: Any {
-    /// Posts `count` receives more. Software takes no memory for them before their messages come.
+    /// Posts `count` more receives. Software takes no memory for them before their messages come.
     ///
     /// # Errors
-    /// [`PostError::QueueFull`], and none posted: see [`SharedReceiveQueue::room`].
+    /// [`PostError::QueueFull`] beyond [`SharedReceiveQueue::room`]; none is posted then.
     fn post(&self, count: u32) -> Result<(), PostError>;
 
-    /// Receives posted that no message has taken.
+    /// Posted receives that no message has taken.
     fn posted(&self) -> u32;
 
-    /// How many more can be posted now: the queue's bound, less those posted, less the memory of messages that
+    /// The number that can be posted now: the queue's bound, less the posted receives, less the messages whose memory
     /// is not dropped yet.
     fn room(&self) -> u32;
 
@@ -38,10 +38,10 @@ pub trait SharedReceiveQueue: Any {
     fn trim_unused(&self);
 }
 
-/// How a shared receive queue is made.
+/// The parameters of a shared receive queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SharedReceives {
-    /// The work of every completion of its receives.
+    /// The work id in every completion of its receives.
     pub id: WorkId,
     /// Bytes of one receive.
     pub len: usize,
@@ -49,7 +49,7 @@ pub struct SharedReceives {
     pub receives_max: u32,
 }
 
-/// Where an endpoint's messages are received.
+/// The receives of an endpoint.
 pub enum Receives {
     /// In its own receives: these are in place before the peer can send, with ids 0, 1, 2 ...
     Own(Vec<Buffer>),
@@ -57,7 +57,7 @@ pub enum Receives {
     Shared {
         /// The queue; of the provider that makes the connection.
         queue: Rc<dyn SharedReceiveQueue>,
-        /// How many messages may come before the first [`crate::Endpoint::grant_receives`].
+        /// Messages that may come before the first [`crate::Endpoint::grant_receives`].
         granted: u32,
     },
 }

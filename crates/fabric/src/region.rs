@@ -1,4 +1,4 @@
-//! Registered memory: who may touch which bytes, by which key, for how long.
+//! Registered memory: its keys, the rights of peers, and its revocation.
 
 use crate::{DeregisterError, ExportTable, FindExported, RegisterError, Revocation};
 use gannet_runtime::{Buffer, FileRef};
@@ -18,7 +18,8 @@ impl fmt::Debug for RemoteKey {
     }
 }
 
-/// The 32-bit key by which our own work names a region (verbs: lkey). Chosen by the provider, told to no peer.
+/// The 32-bit key by which our own work names a region (verbs: lkey). The provider chooses it, and it is sent to no
+/// peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LocalKey(pub u32);
 
@@ -26,10 +27,10 @@ pub struct LocalKey(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EndpointId(pub u64);
 
-/// What a peer may do with a region.
+/// The rights of peers to a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing: a source or sink of our own operations only.
+    /// None: a source or sink of our own operations only.
     Local,
     /// RDMA Read from it.
     RemoteRead,
@@ -39,16 +40,16 @@ pub enum Access {
     RemoteReadWrite,
 }
 
-/// Which connections may use a region's key.
+/// The connections that may use a region's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// This connection alone; the key dies with it.
+    /// This connection alone; the key is useless after its end.
     Endpoint(EndpointId),
     /// Every connection of the domain. No peer can revoke it by a Send with Invalidate.
     Domain,
 }
 
-/// What is to be registered.
+/// The memory of a registration.
 pub enum Backing {
     /// Memory; moved in, given back by [`MemoryRegion::deregister`].
     Buffer(Buffer),
@@ -56,9 +57,9 @@ pub enum Backing {
     File {
         /// The file.
         file: FileRef,
-        /// Where the range starts, in bytes from the start of the file.
+        /// Start of the range, in bytes from the start of the file.
         offset: u64,
-        /// Bytes in the range.
+        /// Length of the range in bytes.
         len: u64,
     },
     /// Buffers that come and go under one key; see [`SoftwareRegion::place`]. With [`Capabilities::software_regions`]
@@ -129,7 +130,7 @@ pub trait Domain {
     /// Makes `backing` reachable by key. Offsets in it run from [`MemoryRegion::base`].
     ///
     /// # Errors
-    /// See [`RegisterError`]; the backing is dropped then (a `Buffer` of an arena returns to it).
+    /// Any [`RegisterError`]; the backing is dropped then (a `Buffer` of an arena returns to it).
     fn register(
         &self,
         backing: Backing,
@@ -151,29 +152,29 @@ pub trait Domain {
         self.register(backing, access, scope)
     }
 
-    /// Begins to revoke all of `regions`, for the price of one where the provider can; leaves the vector empty.
+    /// Begins to revoke all of `regions`, at the cost of one where the provider can; leaves the vector empty.
     fn revoke_all(&self, regions: &mut Vec<Region>) {
         regions
             .drain(..)
             .for_each(|region| drop(region.invalidate()));
     }
 
-    /// Its regions have the powers of [`SoftwareRegion`]; as [`Capabilities::software_regions`].
+    /// True when its regions have the powers of [`SoftwareRegion`]; as [`Capabilities::software_regions`].
     fn has_software_regions(&self) -> bool;
 
-    /// The table of what peers read optimistically, for one exporter with objects of its own. `None` where no
-    /// connection of the domain survives an exception.
+    /// A table of objects for optimistic reads, for one exporter. `None` where no connection of the domain survives an
+    /// exception.
     fn exports(&self, _find: FindExported) -> Option<Rc<dyn ExportTable>> {
         None
     }
 
-    /// Where a key to all memory names it page by page: the bytes of a page. Who tells such memory to a peer needs a
-    /// segment for each. `None` where an address range of any length is one segment.
+    /// Bytes of a page, where a key to all memory names pages: a peer needs one segment for each page. `None` where an
+    /// address range of any length is one segment.
     fn physical_segment_len(&self) -> Option<u32> {
         None
     }
 
-    /// What was registered and is registered now.
+    /// Counters of registrations.
     fn stats(&self) -> RegionStats;
 }
 
@@ -182,9 +183,9 @@ pub trait Domain {
 pub struct RegionStats {
     /// Regions registered so far.
     pub registrations: u64,
-    /// Regions gone, by us or by the peer's invalidation.
+    /// Regions revoked, by this end or by the peer's invalidation.
     pub deregistrations: u64,
-    /// Bytes behind the regions of now.
+    /// Bytes of the regions that are registered now.
     pub bytes_registered: u64,
 }
 
@@ -195,22 +196,23 @@ pub struct Span {
     pub region: Region,
     /// Bytes from the start of the region (not from [`MemoryRegion::base`]).
     pub offset: u64,
-    /// Bytes.
+    /// Its length in bytes.
     pub len: u32,
 }
 
-/// Registered memory, shared by its holders; revoked by the first of them that says so, or by the last drop.
+/// Registered memory, shared by its holders. The first holder that revokes it revokes it for all; the last drop does so
+/// too.
 pub type Region = Rc<dyn MemoryRegion>;
 
 /// Memory that a provider has registered. Each provider has a type of its own, and finds it again behind a [`Span`] by
-/// downcast; the region of another provider is no memory that its endpoints know.
+/// downcast; its endpoints refuse regions of other providers.
 ///
-/// While a revocation is under way the memory is its provider's, and nobody gets it.
+/// While a revocation is under way the provider owns the memory, because a peer may still write it.
 pub trait MemoryRegion: Any + fmt::Debug {
-    /// Names it in work of our own.
+    /// The key for our own work.
     fn local_key(&self) -> LocalKey;
 
-    /// The key to tell a peer.
+    /// The key for peers.
     fn remote_key(&self) -> RemoteKey;
 
     /// The offset that names the region's first byte to a peer (the start of its tagged offsets).
@@ -219,7 +221,7 @@ pub trait MemoryRegion: Any + fmt::Debug {
     /// Bytes in the region.
     fn len(&self) -> u64;
 
-    /// True when there are none.
+    /// True when the region has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -227,56 +229,56 @@ pub trait MemoryRegion: Any + fmt::Debug {
     /// False once its revocation has begun, by either side.
     fn is_valid(&self) -> bool;
 
-    /// Revokes the key: once the result is here no byte is taken or placed by it. What was taken before may still be on
-    /// its way.
+    /// Revokes the key: after the result no byte is taken or placed by it. Bytes that were taken before may still be on
+    /// their way.
     fn invalidate(&self) -> Revocation<()>;
 
-    /// Revokes the key and gives the memory back; `None` for a file range, or when it was taken before.
+    /// Revokes the key and returns the memory; `None` for a file range, or when it was taken before.
     ///
     /// # Errors
-    /// The provider could not take the registration back. It keeps the memory for as long as it lives: a peer may reach
-    /// it yet, so nobody else gets it.
+    /// [`DeregisterError`]: the provider could not revoke the registration. It keeps the memory until it is dropped
+    /// itself, because a peer may still reach it.
     fn deregister(&self) -> Revocation<Result<Option<Buffer>, DeregisterError>>;
 
-    /// What only a provider in software can do with it; `None` without [`Capabilities::software_regions`].
+    /// The powers of a provider in software over it; `None` without [`Capabilities::software_regions`].
     fn software(&self) -> Option<&dyn SoftwareRegion> {
         None
     }
 }
 
-/// Powers over registered memory that a provider has whose every access goes through software. A strategy asks for them
-/// ([`MemoryRegion::software`]) and does without, or says that it cannot.
+/// Powers over registered memory of a provider whose every access goes through software. A strategy asks for them
+/// ([`MemoryRegion::software`]), and registers dynamically without them.
 pub trait SoftwareRegion {
-    /// Lends the memory to its user while the registration stays: until [`SoftwareRegion::restore`] every access is
-    /// refused as one to an invalid key. `None` when there is no memory to lend.
+    /// Moves the memory out of the region while the registration stays. Until [`SoftwareRegion::restore`] every
+    /// access is refused as one to an invalid key. `None` when there is no memory in it.
     fn lend(&self) -> Option<Buffer>;
 
-    /// Puts lent memory back.
+    /// Moves the memory back in.
     ///
     /// # Errors
-    /// Gives the buffer back when the region was revoked meanwhile, lent nothing, or lent memory of another length.
+    /// Returns the buffer when the region was revoked meanwhile, has its memory, or has another length.
     fn restore(&self, buffer: Buffer) -> Result<(), Buffer>;
 
-    /// Grants `access` and no more of what it was registered for, and to `scope` alone, from now on: memory that stays
-    /// registered follows the one it serves. Everybody else is refused.
+    /// Grants only `access`, a part of the registered rights, and only to `scope`, from now on. Memory that stays
+    /// registered is so restricted to the connection of each use; all others are refused.
     ///
-    /// False, and nothing changed, when it was not registered for that.
+    /// Returns false, and changes nothing, when it was not registered for that.
     fn restrict(&self, access: Access, scope: Scope) -> bool;
 
-    /// Puts a buffer under the key of a map ([`Backing::Map`]), and says at which offset from the start of the region.
+    /// Puts a buffer under the key of a map ([`Backing::Map`]), and returns its offset from the start of the region.
     ///
     /// # Errors
-    /// Gives the buffer back when the region is no map, was revoked, or is full.
+    /// Returns the buffer when the region is no map, was revoked, or is full.
     fn place(&self, buffer: Buffer) -> Result<u64, Buffer>;
 
-    /// Takes the buffer that was placed at `offset` out of a map: once this returns no byte of it goes in or out.
+    /// Takes the buffer that was placed at `offset` out of a map: after this returns no byte of it goes in or out.
     fn displace(&self, offset: u64) -> Option<Buffer>;
 
-    /// `len` bytes at `offset` of registered memory, to be read while the guard lives; any number of guards may live at
-    /// once. Drop it before anything else can run. `None` when they are not all there: a file range, memory that was
-    /// taken or lent, the end of a buffer.
+    /// `len` bytes at `offset` of registered memory, to read. Several guards may exist at once. Drop them before any
+    /// other code can run: a write to the region would panic. `None` for a file range, for memory that was taken or
+    /// moved out, and past the end of a buffer.
     fn bytes(&self, offset: u64, len: usize) -> Option<Ref<'_, [u8]>>;
 
-    /// As [`SoftwareRegion::bytes`], to be written; the only guard of its region.
+    /// As [`SoftwareRegion::bytes`], to write; no other guard of the region may exist.
     fn bytes_mut(&self, offset: u64, len: usize) -> Option<RefMut<'_, [u8]>>;
 }

@@ -1,19 +1,19 @@
-//! Registration as policy: how memory that must move becomes reachable, and for how long.
+//! Registration as policy: the way in which a peer gets access to memory, and the time for which it lasts.
 //!
 //! The NFS/RDMA paper of 2007 (section 4.3 and chapter 8) compares five ways. All are a [`Strategy`] here, so that a
-//! protocol asks for reachable memory and never for a particular way to get it. What each leaves open to whom:
+//! protocol asks for registered memory and never for a particular way to register it. The exposure under each:
 //!
-//! | strategy | key lives | a peer's late access |
+//! | strategy | key is valid | a peer's late access |
 //! |---|---|---|
 //! | dynamic | one use | refused |
 //! | fmr | until the next batch of revocations, [`EXPOSURE_MAX`] at the latest | on hardware: reaches the memory |
-//! | server-cache | as long as the slab; told to peers by Read-Read only | has no key; by Read-Read: reads the slab |
+//! | server-cache | as long as the slab; sent to peers by Read-Read only | has no key; by Read-Read: reads the slab |
 //! | client-cache | as long as the slab | on hardware: reaches the slab, not the application's memory |
 //! | all-physical | as long as the domain, for all memory | on hardware: reaches anything |
 //!
-//! A provider in software refuses late accesses under every strategy: memory that was released is out of the region
-//! ([`SoftwareRegion::lend`], [`SoftwareRegion::displace`]) even while its key lives. A provider without these powers
-//! gets dynamic registration in their place, and each such use is counted ([`Counters::fallbacks`]).
+//! A provider in software refuses late accesses under every strategy: released memory is moved out of the region
+//! ([`SoftwareRegion::lend`], [`SoftwareRegion::displace`]) even while its key is valid. On a provider without these
+//! powers each use is registered dynamically, and counted ([`Counters::fallbacks`]).
 //!
 //! [`EXPOSURE_MAX`]: crate::limits::EXPOSURE_MAX
 //! [`SoftwareRegion::lend`]: crate::SoftwareRegion::lend
@@ -37,7 +37,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Which strategy.
+/// The names of the strategies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum StrategyKind {
     /// Registered before each use, revoked after it.
@@ -74,7 +74,7 @@ impl StrategyKind {
         }
     }
 
-    /// Keys told to a peer live for one use, so that the peer may revoke them with its answer.
+    /// True when keys sent to a peer are valid for one use, so that the peer may revoke them with its answer.
     pub fn keys_are_single_use(self) -> bool {
         matches!(self, StrategyKind::Dynamic | StrategyKind::ServerCache)
     }
@@ -103,16 +103,16 @@ impl FromStr for StrategyKind {
     }
 }
 
-/// Whether a peer may be given one key to everything.
+/// Whether a peer may get one key to all memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// No.
+    /// It may not.
     Untrusted,
-    /// The administrator said so.
+    /// The administrator has marked the peer as trusted.
     Trusted,
 }
 
-/// All-physical registration was asked for towards a peer that nobody called trusted.
+/// All-physical registration was asked for towards a peer that is not marked as trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error(
     "all-physical registration gives the peer one key to all of this process's transfer memory, and the peer is not \
@@ -120,15 +120,15 @@ pub enum Trust {
 )]
 pub struct NotTrusted;
 
-/// Makes memory reachable.
+/// A way to register memory for transfers.
 pub trait Strategy {
-    /// Which one it is.
+    /// Its name.
     fn kind(&self) -> StrategyKind;
 
-    /// Makes all of `buffer` reachable. It is the fabric's until [`Registered::release`].
+    /// Registers all of `buffer`. The fabric owns it until [`Registered::release`].
     ///
     /// # Errors
-    /// See [`RegisterError`]; the buffer is dropped then.
+    /// Any [`RegisterError`]; the buffer is dropped then.
     fn register(
         self: Rc<Self>,
         buffer: Buffer,
@@ -136,16 +136,17 @@ pub trait Strategy {
         scope: Scope,
     ) -> Result<Registered, RegisterError>;
 
-    /// Segments that memory of `len` bytes will take to tell a peer; see [`Registered::segments`].
+    /// The number of segments that name memory of `len` bytes to a peer; see [`Registered::segments`].
     fn segments(&self, _len: usize) -> usize {
         1
     }
 
-    /// Gives up registrations that serve nobody now. Servers call it when their memory idles, when a bound is reached
-    /// by memory of other lengths, and when told that memory is short; clients when a connection has ended.
+    /// Revokes registrations that are not in use. Servers call it when their memory is unused, when memory of other
+    /// lengths holds a bound, and when memory is short; clients call it when a connection has ended. It must come
+    /// before the memory itself is freed.
     fn reclaim(&self) {}
 
-    /// What it did so far.
+    /// The counters since its start.
     fn counters(&self) -> Counters;
 }
 
@@ -157,7 +158,7 @@ impl Registration {
     /// `kind`, towards a peer of this trust.
     ///
     /// # Errors
-    /// See [`NotTrusted`].
+    /// [`NotTrusted`] for all-physical registration and an untrusted peer.
     pub fn new(kind: StrategyKind, trust: Trust) -> Result<Registration, NotTrusted> {
         if kind == StrategyKind::AllPhysical && trust == Trust::Untrusted {
             return Err(NotTrusted);
@@ -165,7 +166,7 @@ impl Registration {
         Ok(Registration(kind))
     }
 
-    /// What was chosen.
+    /// The chosen strategy.
     pub fn kind(self) -> StrategyKind {
         self.0
     }
@@ -182,16 +183,17 @@ impl Registration {
     }
 }
 
-/// Reachable memory. Dropped, it is released and the memory with it.
+/// Registered memory. Dropping it releases the registration and the memory.
 pub struct Registered {
+    /// `None` only within `release` and `drop`, so that each registration is taken back once.
     parts: Option<Parts>,
     keeper: Rc<dyn Keeper>,
 }
 
-/// What a strategy hands out and takes back.
+/// The parts of a [`Registered`] that its strategy hands out and takes back.
 struct Parts {
     region: Region,
-    /// Where the memory starts in the region.
+    /// The offset of the memory in the region.
     offset: u64,
     len: usize,
     access: Access,
@@ -199,9 +201,9 @@ struct Parts {
     segment_len: Option<u32>,
     /// The application's memory, when the region's is a slab.
     original: Option<Buffer>,
-    /// The strategy could not do it its own way.
+    /// Registered dynamically, because the strategy's own way was not possible.
     fallback: bool,
-    /// What it cost to make.
+    /// The time that registering took.
     spent: Duration,
 }
 
@@ -267,12 +269,12 @@ impl Registered {
 
     fn parts(&self) -> &Parts {
         let Some(parts) = &self.parts else {
-            unreachable!("only `release` and `drop` take the parts, and both end its life");
+            unreachable!("only `release` and `drop` take the parts, and both consume the value");
         };
         parts
     }
 
-    /// Where the peer finds its first byte.
+    /// The address of its first byte for a peer.
     pub fn address(&self) -> RemoteAddress {
         let Parts { region, offset, .. } = self.parts();
         RemoteAddress {
@@ -281,8 +283,8 @@ impl Registered {
         }
     }
 
-    /// The first `len` bytes as the peer must be told them, address and length each: one segment, or one for each page
-    /// where the provider has nothing but pages under its key to all memory ([`Domain::physical_segment_len`]).
+    /// The segments that name the first `len` bytes to a peer, address and length each. There is one segment, or one
+    /// for each page where the provider's key to all memory names pages ([`Domain::physical_segment_len`]).
     pub fn segments(&self, len: u32) -> impl Iterator<Item = (RemoteAddress, u32)> {
         let RemoteAddress { key, offset } = self.address();
         let most = self.parts().segment_len.unwrap_or(len).max(1);
@@ -293,12 +295,12 @@ impl Registered {
         })
     }
 
-    /// Bytes.
+    /// Its length in bytes.
     pub fn len(&self) -> usize {
         self.parts().len
     }
 
-    /// True when there are none.
+    /// True when it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -318,12 +320,12 @@ impl Registered {
         }
     }
 
-    /// Takes the memory back: no access by the old key succeeds once it is here (on hardware: see the table above). The
-    /// peer, or a Read of ours, may have written the first `written` bytes; what a slab holds behind them is not looked
-    /// at. `None` when the memory was taken otherwise, or is lost ([`Counters::lost`]).
+    /// Takes the memory back: after the result no access by the old key succeeds (on hardware: see the table above).
+    /// The peer, or a Read of ours, may have written the first `written` bytes; bytes of a slab behind them are not
+    /// copied back. `None` when the memory was taken otherwise, or is lost ([`Counters::lost`]).
     ///
-    /// Ready at once on providers in software. Dropped before, it leaves the memory with the provider, which drops it
-    /// when the revocation is done.
+    /// Ready at once on providers in software. A result that is dropped before leaves the memory with the provider,
+    /// which drops it when the revocation is done.
     pub fn release(mut self, written: usize) -> Revocation<Option<Buffer>> {
         self.give_back(written)
     }

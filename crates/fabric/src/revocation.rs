@@ -1,4 +1,4 @@
-//! What revoking memory answers with: a value that is there at once in software, and later on hardware.
+//! The result of revoking memory: ready at once in software, later on hardware.
 
 use gannet_runtime::LocalFuture;
 use std::fmt;
@@ -8,21 +8,22 @@ use std::task::{Context, Poll};
 
 /// The end of a registration, as a future. Revoking has begun when this exists; polling it only waits for the result.
 ///
-/// Dropped, the revocation goes on: the memory stays with its provider until it is done, and nobody gets it.
+/// Dropping it does not stop the revocation. The memory stays with its provider, which drops it at the end: until
+/// then a peer may write it.
 pub enum Revocation<T> {
-    /// It is done. Providers in software give nothing else, so that a request allocates nothing for it.
+    /// Done. Providers in software return this variant alone, so that a request allocates nothing for it.
     Ready(T),
-    /// The provider tells later.
+    /// Under way; the provider reports the end later.
     Pending(LocalFuture<T>),
-    /// Its result was taken.
+    /// The result was taken.
     Taken,
 }
 
 impl<T> Revocation<T> {
-    /// The result, if it is here already.
+    /// The result, if the revocation is done.
     ///
     /// # Errors
-    /// The revocation itself, to be waited for.
+    /// The revocation itself, to await it.
     pub fn now(self) -> Result<T, Revocation<T>> {
         match self {
             Revocation::Ready(value) => Ok(value),
@@ -32,7 +33,7 @@ impl<T> Revocation<T> {
 }
 
 impl<T: Unpin + 'static> Revocation<T> {
-    /// Applies `change` to the result: now, or when it comes.
+    /// Applies `change` to the result, now or at the end of the revocation.
     pub fn map<U: 'static>(self, change: impl FnOnce(T) -> U + 'static) -> Revocation<U> {
         match self {
             Revocation::Ready(value) => Revocation::Ready(change(value)),

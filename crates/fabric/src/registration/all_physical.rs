@@ -1,8 +1,8 @@
-//! One key for all memory: nothing is registered per use, and the peer can reach whatever is in use by anybody.
+//! One key for all memory: nothing is registered per use, and the peer can reach all memory of transfers under way.
 //!
-//! Where the key names pages (`Domain::physical_segment_len`), a peer is told each by itself, and reads or writes
-//! each by itself. Memory of more than [`PHYSICAL_SEGMENTS_MAX`] pages is registered for the one use; so is all memory
-//! where the provider has no [`crate::SoftwareRegion`]s, whose maps are the one key.
+//! Where the key names pages (`Domain::physical_segment_len`), each page is a segment of its own for the peer. Memory
+//! of more than [`PHYSICAL_SEGMENTS_MAX`] pages is registered for the one use; so is all memory where the provider has
+//! no [`crate::SoftwareRegion`]s, whose maps are the one key.
 
 use super::counters::Meter;
 use super::dynamic;
@@ -13,10 +13,11 @@ use gannet_runtime::{Buffer, Handle};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// See the module.
+/// The strategy `all-physical`.
 pub(super) struct AllPhysical {
     domain: Rc<dyn Domain>,
     meter: Meter,
+    /// The map with the one key; `None` before the first use and after `reclaim`.
     everything: RefCell<Option<Region>>,
 }
 
@@ -29,14 +30,14 @@ impl AllPhysical {
         })
     }
 
-    /// Pages in which its memory would be told; `None` where the one key does not serve memory of this length.
+    /// Pages that name memory of this length to a peer; `None` where the one key cannot serve it.
     fn pages(&self, len: usize) -> Option<usize> {
         let page = self.domain.physical_segment_len();
         let pages = page.map_or(1, |page| len.div_ceil(page.max(1) as usize).max(1));
         (self.domain.has_software_regions() && pages <= PHYSICAL_SEGMENTS_MAX).then_some(pages)
     }
 
-    /// The region of the one key; made when it is first asked for, and again when a peer revoked it.
+    /// The region of the one key; registered on first use, and again after a peer revoked it.
     fn everything(&self) -> Result<Region, RegisterError> {
         let mut everything = self.everything.borrow_mut();
         if let Some(region) = everything.as_ref() {
@@ -93,6 +94,7 @@ impl Strategy for AllPhysical {
     }
 
     fn reclaim(&self) {
+        // Not while memory is placed in the map: its users' keys would end in the middle of their transfers.
         if self.meter.get().in_use == 0
             && let Some(region) = self.everything.borrow_mut().take()
         {

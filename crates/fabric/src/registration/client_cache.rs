@@ -1,9 +1,10 @@
 //! Slabs that stay registered, and a copy between them and the application's memory: the client registration cache.
 //!
-//! A copy is cheaper than a registration for little memory and dearer for much; where the line is depends on the
-//! fabric, the machine and how busy both are. So both are timed, by size class, and the cheaper one is taken; now and
-//! then the other one is tried, so that a change is noticed. Where the provider has no [`crate::SoftwareRegion`]s
-//! nobody can copy to registered memory, and all memory is registered for the one use.
+//! A copy is cheaper than a registration for little memory and more expensive for much. The limit depends on the
+//! fabric, the machine and the load of both. So both are timed, by size class, and the cheaper one is used; one use in
+//! [`TRY_THE_OTHER`] takes the other, so that a change is noticed. Where the provider has no
+//! [`crate::SoftwareRegion`]s, registered memory cannot be written by a copy, and all memory is registered for the one
+//! use.
 
 use super::counters::Meter;
 use super::dynamic;
@@ -15,12 +16,12 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// One use in so many tries what is thought to be the dearer way.
+/// One use in this many takes the way that measured more expensive.
 const TRY_THE_OTHER: u64 = 64;
-/// A new measurement counts for one part in so many of the average.
+/// The weight of a new measurement in the moving average is one in this many.
 const AVERAGE_OVER: u32 = 8;
 
-/// See the module.
+/// The strategy `client-cache`.
 pub(super) struct ClientCache {
     domain: Rc<dyn Domain>,
     meter: Meter,
@@ -29,14 +30,14 @@ pub(super) struct ClientCache {
 
 #[derive(Default)]
 struct SizeClass {
-    /// Slabs that nobody uses: each a registration and its memory.
+    /// Unused slabs, at most [`SLABS_IDLE_MAX`]: each a registration and its memory, which is moved out of it.
     idle: RefCell<Vec<(Region, Buffer)>>,
     uses: Cell<u64>,
     copying: Average,
     registering: Average,
 }
 
-/// A moving average of what a use costs.
+/// A moving average of the time of a use.
 #[derive(Default)]
 struct Average(Cell<Option<Duration>>);
 
@@ -57,7 +58,7 @@ impl SizeClass {
         self.uses.set(uses.wrapping_add(1));
         let cheaper = match (self.copying.0.get(), self.registering.0.get()) {
             (Some(copying), Some(registering)) => copying < registering,
-            // Each is measured once first.
+            // Each way is measured once first.
             (copying, _) => return copying.is_none(),
         };
         cheaper != (uses % TRY_THE_OTHER == TRY_THE_OTHER - 1)
@@ -106,7 +107,7 @@ impl ClientCache {
     fn forget(&self, region: &Region) {
         let (start, was_valid) = (self.meter.now(), region.is_valid());
         drop(region.invalidate());
-        // Bounded by the length of a slab.
+        // The length of a slab, which fits `usize`.
         let len = usize::try_from(region.len()).unwrap_or(0);
         self.meter.deregistered(len, was_valid, start);
     }
@@ -123,7 +124,7 @@ impl ClientCache {
         self.meter.update(|counters| counters.copy_time += took);
     }
 
-    /// Makes the memory itself reachable.
+    /// Registers the memory itself.
     fn register_directly(
         &self,
         buffer: Buffer,
@@ -133,7 +134,7 @@ impl ClientCache {
         dynamic::fall_back(&*self.domain, &self.meter, buffer, access, scope)
     }
 
-    /// Makes a slab reachable in place of `original`.
+    /// Registers a slab in place of `original`.
     fn register_slab(
         &self,
         class: &SizeClass,
@@ -143,11 +144,11 @@ impl ClientCache {
     ) -> Result<Parts, RegisterError> {
         let (region, mut slab) = self.slab(class, slab_len)?;
         restrict(&region, access, scope);
-        // Memory of our own operations may be their source or their sink.
+        // Memory for our own operations is copied too, because it may be their source.
         if access != Access::RemoteWrite {
             self.copy(&original, &mut slab);
         }
-        // The peer can read all of the slab: what its last user left is not for this one.
+        // The peer can reach all of the slab, and it may hold bytes of a transfer with another peer.
         if let (true, Some(rest)) = (access != Access::Local, slab.get_mut(original.len()..)) {
             rest.fill(0);
         }

@@ -1,4 +1,4 @@
-//! What a strategy counts.
+//! Counters of registration strategies.
 
 use gannet_runtime::{Handle, Instant};
 use std::cell::Cell;
@@ -16,13 +16,13 @@ pub struct Counters {
     pub hits: u64,
     /// Uses that the strategy could not serve its own way and registered dynamically (counted above too).
     pub fallbacks: u64,
-    /// Registrations taken back by us.
+    /// Registrations that this end revoked.
     pub deregistrations: u64,
     /// Registrations that the peer's invalidation ended.
     pub invalidated_by_peer: u64,
-    /// Registrations that the provider failed to take back: their memory is lost to it.
+    /// Registrations that the provider failed to revoke: it keeps their memory for good.
     pub lost: u64,
-    /// Times that many were revoked in one go.
+    /// Times that several were revoked together.
     pub batches: u64,
     /// Uses now: registered and not released.
     pub in_use: u64,
@@ -30,17 +30,17 @@ pub struct Counters {
     pub bytes: u64,
     /// The most that [`Counters::bytes`] ever was.
     pub bytes_peak: u64,
-    /// Spent registering.
+    /// Time spent registering.
     pub register_time: Duration,
-    /// Spent taking registrations back.
+    /// Time spent revoking.
     pub deregister_time: Duration,
     /// Bytes copied between application memory and slabs.
     pub copied_bytes: u64,
-    /// Spent copying them.
+    /// Time spent copying them.
     pub copy_time: Duration,
-    /// Keys that lived on after their memory was released.
+    /// Keys that were valid after their memory was released.
     pub exposures: u64,
-    /// The longest of them. On hardware the peer could reach the memory for so long.
+    /// The longest time of one. On hardware the peer could reach the memory for as long.
     pub longest_exposure: Duration,
 }
 
@@ -61,7 +61,7 @@ impl Counters {
 impl Add for Counters {
     type Output = Counters;
 
-    /// Those of two strategies together. The peak is the sum of both peaks: no less than they had at a time.
+    /// The sum over two strategies. The peak is the sum of both peaks: an upper bound of what they had at a time.
     fn add(self, other: Counters) -> Counters {
         Counters {
             registrations: self.registrations + other.registrations,
@@ -90,7 +90,7 @@ impl Sum for Counters {
     }
 }
 
-/// The counters of a strategy being counted; clones count together.
+/// The running counters of a strategy; clones share them.
 #[derive(Clone)]
 pub(super) struct Meter(Rc<MeterState>);
 
@@ -125,7 +125,7 @@ impl Meter {
         self.0.counters.set(counters);
     }
 
-    /// A registration of `len` bytes was made, begun at `start`.
+    /// Counts a registration of `len` bytes, which began at `start` and ends now.
     pub(super) fn registered(&self, len: usize, start: Instant) {
         let took = self.since(start);
         self.update(|counters| {
@@ -136,7 +136,8 @@ impl Meter {
         });
     }
 
-    /// A registration of `len` bytes was taken back by us, begun at `start`; or was gone already, by the peer.
+    /// Counts the end of a registration of `len` bytes, whose revocation began at `start`; `was_valid` is false if the
+    /// peer had revoked it before.
     pub(super) fn deregistered(&self, len: usize, was_valid: bool, start: Instant) {
         let took = self.since(start);
         self.update(|counters| {

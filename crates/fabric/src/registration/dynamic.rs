@@ -1,4 +1,4 @@
-//! Registered before each use, revoked after it: the only strategy that leaves nothing open, and the dearest.
+//! Registered before each use, revoked after it: the only strategy without exposure, and the most expensive.
 
 use super::counters::Meter;
 use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind};
@@ -6,7 +6,7 @@ use crate::{Access, Backing, DeregisterError, Domain, RegisterError, Revocation,
 use gannet_runtime::{Buffer, Handle, Instant};
 use std::rc::Rc;
 
-/// See the module.
+/// The strategy `dynamic`: it keeps no registrations, so `reclaim` has nothing to do.
 pub(super) struct Dynamic {
     domain: Rc<dyn Domain>,
     meter: Meter,
@@ -65,7 +65,7 @@ pub(super) fn register(
     Ok(Parts::whole(region, len, access))
 }
 
-/// Registers for one use, on behalf of a strategy that has no better way this time.
+/// Registers for one use and counts a fallback, for a strategy whose own way is not possible.
 pub(super) fn fall_back(
     domain: &dyn Domain,
     meter: &Meter,
@@ -79,7 +79,8 @@ pub(super) fn fall_back(
     Ok(parts)
 }
 
-/// Revokes what [`register`] or [`fall_back`] made. `None` comes when the memory was taken otherwise, or is lost.
+/// Revokes a registration of [`register`] or [`fall_back`]. The result is `None` when the memory was taken otherwise,
+/// or is lost.
 pub(super) fn release(meter: &Meter, parts: Parts) -> Revocation<Option<Buffer>> {
     let ending = Ending {
         start: meter.now(),
@@ -92,7 +93,8 @@ pub(super) fn release(meter: &Meter, parts: Parts) -> Revocation<Option<Buffer>>
     deregistering.map(|outcome| ending.end(outcome))
 }
 
-/// A registration that is being taken back. It is counted when that is done, or when nobody waits for it any more.
+/// A registration that is being taken back. Its drop counts it, so that a caller that does not wait for the end leaves
+/// the counters right too.
 struct Ending {
     meter: Meter,
     start: Instant,

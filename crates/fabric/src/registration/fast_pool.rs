@@ -1,10 +1,9 @@
 //! A pool of pre-allocated mappings, revoked in batches: the FMR pool of InfiniBand's drivers.
 //!
-//! Bounded in entries and in bytes per entry (the paper's Linux: 512 entries of 1 MiB); what does not fit is registered
-//! dynamically. Released mappings are revoked together, once [`FAST_DIRTY_MAX`] of them wait or the oldest has
-//! waited for [`EXPOSURE_MAX`]: until then hardware would let the peer in. A provider without
-//! [`crate::SoftwareRegion`]s could not give memory back before that: there each use is revoked by itself, as a
-//! dynamic one.
+//! Bounded in entries and in bytes per entry (the paper's Linux: 512 entries of 1 MiB); memory beyond the bounds is
+//! registered dynamically. Released mappings are revoked together, once [`FAST_DIRTY_MAX`] of them wait or the oldest
+//! has waited for [`EXPOSURE_MAX`]: until then hardware would still admit the peer's accesses. A provider without
+//! [`crate::SoftwareRegion`]s could not give memory back before that: there each use is registered dynamically.
 
 use super::counters::Meter;
 use super::dynamic;
@@ -15,13 +14,14 @@ use gannet_runtime::{Buffer, Handle, Instant};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
-/// See the module.
+/// The strategy `fmr`.
 pub(super) struct FastPool {
     domain: Rc<dyn Domain>,
     runtime: Handle,
     meter: Meter,
-    /// Mappings in use or waiting to be revoked.
+    /// Mappings in use or waiting to be revoked, at most [`FAST_ENTRIES_MAX`].
     mapped: Cell<usize>,
+    /// Mappings that wait to be revoked, oldest first. A timer runs while there are any.
     dirty: RefCell<Vec<Dirty>>,
 }
 
@@ -43,7 +43,7 @@ impl FastPool {
         })
     }
 
-    /// Revokes what waits, in one go.
+    /// Revokes all waiting mappings together.
     fn flush(&self) {
         let dirty = std::mem::take(&mut *self.dirty.borrow_mut());
         if dirty.is_empty() {
@@ -71,7 +71,8 @@ impl FastPool {
         });
     }
 
-    /// Sees to it that nothing waits for longer than is said.
+    /// Starts a task that revokes the waiting mappings after [`EXPOSURE_MAX`]. It holds the pool weakly, so that a
+    /// dropped pool does not stay for the length of the sleep; its drop flushes.
     fn flush_in_time(pool: Weak<FastPool>, runtime: &Handle) {
         let deadline = runtime.now() + EXPOSURE_MAX;
         let due = runtime.sleep_until(deadline);
@@ -132,6 +133,7 @@ impl Keeper for FastPool {
         if parts.fallback {
             return dynamic::release(&self.meter, parts);
         }
+        // The peer has revoked the mapping: it needs no batch.
         if !parts.region.is_valid() {
             self.mapped.set(self.mapped.get() - 1);
             return dynamic::release(&self.meter, parts);
@@ -147,6 +149,7 @@ impl Keeper for FastPool {
         if waiting == FAST_DIRTY_MAX {
             self.flush();
         } else if waiting == 1 {
+            // For the first alone: its deadline is the earliest, and the flush revokes those behind it too.
             FastPool::flush_in_time(Rc::downgrade(&self), &self.runtime);
         }
         Revocation::Ready(buffer)

@@ -1,13 +1,14 @@
 //! Slots of arenas, registered once: the paper's server registration cache.
 //!
-//! A slot is known by its [`SlotId`], never by its address, so that memory that moved, was unmapped or given to
-//! somebody else can never be mistaken for registered memory (Wyckoff and Wu, CCGrid 2005). Its key is for our own
-//! operations and is not told to any peer. Registrations are given up when memory is short ([`Strategy::reclaim`]).
-//! A provider must lend registered memory for that ([`crate::SoftwareRegion`]); where it cannot, each use registers.
+//! A slot is known by its [`SlotId`], never by its address, so that memory that moved, was unmapped or was allocated
+//! anew can never be mistaken for registered memory (Wyckoff and Wu, CCGrid 2005). Its key is for our own
+//! operations and is sent to no peer. Registrations end when memory is short ([`Strategy::reclaim`]).
+//! The provider must be able to move registered memory out of its region ([`crate::SoftwareRegion`]); where it cannot,
+//! each use registers.
 //!
-//! In the Read-Read design the peer must be told: then a slot is registered for remote reading, by the connection alone
-//! whose reply lies in it, and every peer that once was knows its key. In software that is of no use to it; on
-//! hardware, whose keys know no connection, it can read what the slot holds for others.
+//! In the Read-Read design the key must be sent: then a slot is registered for remote reading, by the connection alone
+//! whose reply is in it. Every peer of an earlier use knows its key. In software the key is useless to it; on
+//! hardware, whose keys are not bound to a connection, it can read later replies in the slot.
 
 use super::counters::Meter;
 use super::dynamic;
@@ -18,11 +19,12 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// See the module.
+/// The strategy `server-cache`.
 pub(super) struct ServerCache {
     domain: Rc<dyn Domain>,
     meter: Meter,
-    /// Registrations whose slot is with its user.
+    /// Registrations whose memory is moved out, to its user or to the arena. `reclaim` must revoke them before the
+    /// arena frees the memory.
     idle: RefCell<HashMap<SlotId, Region>>,
 }
 
@@ -46,7 +48,7 @@ impl ServerCache {
         let kept = self.idle.borrow_mut().remove(&slot);
         let (start, len) = (self.meter.now(), buffer.len());
         let buffer = match kept {
-            // It was for ourselves so far: a registration for peers serves us too.
+            // It was registered for our own operations alone. A registration for peers serves these too.
             Some(region) if !restrict(&region, access, scope) => {
                 self.forget(&region);
                 buffer
@@ -63,7 +65,8 @@ impl ServerCache {
             },
             None => buffer,
         };
-        // It outlives the connection that happens to use it first.
+        // For the domain: the registration outlives the connection that uses it first. `restrict` grants it to that
+        // connection alone.
         let backing = Backing::Buffer(buffer);
         let region = self.domain.register(backing, access, Scope::Domain)?;
         restrict(&region, access, scope);
@@ -74,7 +77,7 @@ impl ServerCache {
     fn forget(&self, region: &Region) {
         let (start, was_valid) = (self.meter.now(), region.is_valid());
         drop(region.invalidate());
-        // Bounded by the length of a slot, which is one of ours.
+        // The length of a slot, which fits `usize`.
         let len = usize::try_from(region.len()).unwrap_or(0);
         self.meter.deregistered(len, was_valid, start);
     }
