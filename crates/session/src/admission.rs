@@ -1,4 +1,4 @@
-//! Listeners and connections of a core: how many there may be, which make room for others, and how all hear of the end.
+//! Listeners and connections of a core: their bounds, the eviction of connections for others, and the stop.
 //!
 //! A connection is unauthenticated until its server reports a request of a peer that may use an export. When there is
 //! no room for one more connection, an unauthenticated one is evicted first: the oldest of the origin that has most of
@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// How many connections a core holds at a time, whatever their transport.
+/// The bounds of a core's connections, over all transports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// From all origins together.
@@ -36,26 +36,30 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// What a stop of a core waits for.
+/// The listeners and connections of a core, for which its stop waits.
 pub struct Activities {
     budget: Budget,
     limits: Cell<ConnectionLimits>,
+    /// The id of the next activity.
     next: Cell<u64>,
-    /// By age.
+    /// All activities, by age. An evicted connection stays until its task has ended.
     running: RefCell<BTreeMap<u64, Rc<Seat>>>,
+    /// The connections that count against the limits. An evicted one leaves at once, so that its place is free for the
+    /// new connection before its task has run.
     crowd: RefCell<Crowd>,
     stopping: Cell<bool>,
     drained: Notify,
 }
 
-/// What a core has to tell one of its activities.
+/// The state that a core shares with one of its activities.
 struct Seat {
     id: u64,
     /// `None` for a listener.
     origin: Option<Origin>,
     admission: Cell<Admission>,
-    /// When it was last active.
+    /// The time of its last activity.
     active: Cell<Instant>,
+    /// Wakes its task when it must end. The flags (`admission`, `Activities::stopping`) are set before.
     wake_up: Notify,
 }
 
@@ -63,7 +67,7 @@ struct Seat {
 enum Admission {
     Unauthenticated,
     Authenticated,
-    /// Its place was given to another, and it does not count any more.
+    /// Another connection has its place, and it does not count any more.
     Evicted,
 }
 
@@ -81,7 +85,7 @@ pub enum Shortage {
 }
 
 impl Shortage {
-    /// For logs.
+    /// The reason as a text for logs.
     pub fn why(self) -> &'static str {
         match self {
             Shortage::Origin => "too many connections of its address",
@@ -95,7 +99,7 @@ impl Shortage {
 }
 
 impl Activities {
-    /// Those of a core, whose connections draw from `budget`.
+    /// A core without activities, whose connections draw from `budget`.
     pub fn new(budget: Budget) -> Rc<Activities> {
         Rc::new(Activities {
             budget,
@@ -113,7 +117,7 @@ impl Activities {
         self.limits.set(limits);
     }
 
-    /// Starts what takes connections.
+    /// Starts a listener.
     pub fn listener(self: &Rc<Self>) -> Listening {
         let seat = self.start(None, Instant::default());
         Listening {
@@ -124,7 +128,8 @@ impl Activities {
         }
     }
 
-    /// Starts a connection from `address`, perhaps in the place of another; says as well what there was too little of.
+    /// Starts a connection from `address`, perhaps in the place of another. The second value is the bound that was
+    /// reached, if one was; the first is `None` if there is no room nevertheless.
     pub fn connection(
         self: &Rc<Self>,
         address: IpAddr,
@@ -183,12 +188,12 @@ impl Activities {
         Some(shortage)
     }
 
-    /// Connections that count.
+    /// The number of connections that count: not evicted ones.
     pub fn connections(&self) -> usize {
         self.crowd.borrow().total
     }
 
-    /// Tells all to end when they have answered what is under way.
+    /// Has all activities end when they have answered the calls under way.
     pub fn stop(&self) {
         self.stopping.set(true);
         for seat in self.running.borrow().values() {
@@ -196,7 +201,7 @@ impl Activities {
         }
     }
 
-    /// Waits until all have ended. One waiter at a time.
+    /// Waits until all have ended. At most one task may wait: a second one would take the first one's wake-up.
     pub async fn drained(&self) {
         while !self.running.borrow().is_empty() {
             self.drained.notified().await;
@@ -268,7 +273,7 @@ impl Crowd {
         });
     }
 
-    /// A connection counts no more.
+    /// Removes a connection from the counts.
     fn leave(&mut self, seat: &Rc<Seat>) {
         let Some(origin) = seat.origin else { return };
         self.change(origin, |members| {
@@ -277,7 +282,7 @@ impl Crowd {
         });
     }
 
-    /// Changes the connections of `origin`, and what is counted of them.
+    /// Changes the connections of `origin`, and the counts and indexes with them.
     fn change(&mut self, origin: Origin, change: impl FnOnce(&mut Members)) {
         let members = self.origins.entry(origin).or_default();
         let (unauthenticated, total) = (members.unauthenticated.len(), members.len());
@@ -300,15 +305,16 @@ impl Crowd {
     }
 }
 
-/// Counts until it is dropped.
+/// The place of an activity until it is dropped.
 struct Place {
     activities: Rc<Activities>,
     seat: Rc<Seat>,
 }
 
 impl Place {
-    /// Sees that the task is woken when it has to end.
+    /// Registers the task to be woken when it must end.
     fn register(&self, context: &mut Context<'_>) {
+        // A notification that is already there is consumed here: the task must run again to see the flags.
         if self.seat.wake_up.poll_notified(context).is_ready() {
             context.waker().wake_by_ref();
         }
@@ -334,6 +340,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let activities = &self.activities;
+        // An evicted connection has left already: its place is another's now.
         if self.seat.admission.get() != Admission::Evicted {
             activities.crowd.borrow_mut().leave(&self.seat);
         }
@@ -348,7 +355,7 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// What `future` gives, or `None` when the server stops first.
+    /// The result of `future`, or `None` when the server stops first.
     pub async fn unless_stopped<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let is_stopping = || self.place.activities.stopping.get();
         self.place.unless_over(is_stopping, future).await
@@ -362,22 +369,22 @@ pub struct Activity {
 }
 
 impl Activity {
-    /// Tells it from all others of its core.
+    /// Its number, unique on its core.
     pub fn id(&self) -> u64 {
         self.place.seat.id
     }
 
-    /// What the peer makes the process hold.
+    /// The account of the memory that the process holds for the peer.
     pub fn account(&self) -> &Account {
         &self.account
     }
 
-    /// Something moves on it: it is not idle.
+    /// Notes that it is active at `now`.
     pub fn note(&self, now: Instant) {
         self.place.seat.active.set(now);
     }
 
-    /// The peer may use something here.
+    /// Makes the peer an authenticated one. An evicted connection stays evicted.
     pub fn establish(&self) {
         let seat = &self.place.seat;
         if seat.admission.get() == Admission::Unauthenticated {
@@ -386,7 +393,7 @@ impl Activity {
         }
     }
 
-    /// True when that was found before the place was needed.
+    /// True when the peer is authenticated and the connection not evicted.
     pub fn is_established(&self) -> bool {
         self.place.seat.admission.get() == Admission::Authenticated
     }
@@ -396,17 +403,18 @@ impl Activity {
         self.place.seat.admission.get() == Admission::Evicted
     }
 
-    /// True when all have to end.
+    /// True when all activities of the core must end.
     pub fn is_stopping(&self) -> bool {
         self.place.activities.stopping.get()
     }
 
-    /// Sees that the task is woken when it has to end.
+    /// Registers the task to be woken when it must end. Check [`Activity::is_evicted`] and [`Activity::is_stopping`]
+    /// after it: a change between check and registration would wake no task.
     pub fn register(&self, context: &mut Context<'_>) {
         self.place.register(context);
     }
 
-    /// What `future` gives, or `None` when the connection has to end first.
+    /// The result of `future`, or `None` when the connection must end first.
     pub async fn unless_over<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let is_over = || self.is_stopping() || self.is_evicted();
         self.place.unless_over(is_over, future).await
@@ -461,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn without_strangers_the_idlest_of_the_origin_with_most_goes() {
+    fn without_unauthenticated_connections_the_idlest_of_the_largest_origin_is_evicted() {
         let activities = activities();
         let quiet = establish(&activities, 1, 0);
         let _second = establish(&activities, 2, 1);
@@ -487,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_enters_when_the_budget_is_used_up() {
+    fn no_connection_is_admitted_when_the_budget_is_used_up() {
         let budget = Budget::new(0);
         let activities = Activities::new(budget.clone());
         let holder = establish(&activities, 1, 0);

@@ -34,11 +34,11 @@ struct Whole {
     waiting: AtomicUsize,
     /// Memory that is kept for the next payloads.
     kept: Arc<SlotBudget>,
-    /// Of origins that have accounts.
+    /// The parts of origins that have accounts.
     parts: Mutex<HashMap<Origin, Arc<Part>>>,
 }
 
-/// What the accounts of one origin have taken.
+/// The bytes that the accounts of one origin have taken.
 #[derive(Default)]
 struct Part {
     taken: AtomicUsize,
@@ -51,7 +51,7 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// A budget of so many bytes, or of [`BUDGET_BYTES_MIN`].
+    /// A budget of `bytes_max` bytes, at least [`BUDGET_BYTES_MIN`].
     pub fn new(bytes_max: usize) -> Budget {
         let bytes_max = bytes_max.max(BUDGET_BYTES_MIN);
         Budget {
@@ -65,7 +65,7 @@ impl Budget {
         }
     }
 
-    /// The bound.
+    /// The bound in bytes.
     pub fn bytes_max(&self) -> usize {
         self.whole.bytes_max
     }
@@ -76,7 +76,7 @@ impl Budget {
         &self.whole.kept
     }
 
-    /// Bytes taken now. The steps in which accounts take them make this more than what they hold.
+    /// Bytes taken now. Accounts take them in steps, so this is more than they hold.
     pub fn taken(&self) -> usize {
         self.whole.taken.load(Ordering::Relaxed)
     }
@@ -118,8 +118,8 @@ impl Whole {
     }
 }
 
-/// What one connection holds. Belongs to the connection's core; clones are the same account, which is closed with the
-/// last of them and of its [`Charge`]s.
+/// The account of one connection. It belongs to the connection's core. Clones are the same account, which is closed
+/// with the last of them and of its [`Charge`]s.
 #[derive(Clone)]
 pub struct Account {
     holding: Rc<Holding>,
@@ -133,7 +133,7 @@ struct Holding {
     taken: Cell<usize>,
     /// Bytes charged.
     used: Cell<usize>,
-    /// Counted among those that wait.
+    /// Counted in `Whole::waiting`.
     waits: Cell<bool>,
 }
 
@@ -143,12 +143,12 @@ impl Account {
         self.holding.used.get()
     }
 
-    /// Whether the connection holds more than every connection may.
+    /// Whether the connection holds more than [`CONNECTION_BYTES`], which every connection may hold.
     pub fn is_large(&self) -> bool {
         self.used() > CONNECTION_BYTES
     }
 
-    /// Whether so many bytes more are within the bound.
+    /// Whether `bytes` more are within the bound.
     pub fn has_room_for(&self, bytes: usize) -> bool {
         self.holding.has_room_for(bytes)
     }
@@ -167,7 +167,8 @@ impl Account {
         }
     }
 
-    /// Says whether the connection waits for room. One that [`Account::is_large`] waits for itself, and does not count.
+    /// Notes whether the connection waits for room. One that [`Account::is_large`] does not count: it waits for memory
+    /// that it holds itself.
     pub fn set_waiting(&self, waits: bool) {
         self.holding.set_waiting(waits && !self.is_large());
     }
@@ -203,7 +204,7 @@ impl Holding {
         left.checked_sub(more).is_some_and(|left| used <= left)
     }
 
-    /// Charges so many bytes in all, and takes or gives back what that needs.
+    /// Sets the charged bytes to `used`, and takes bytes from the budget or returns some.
     fn set(&self, used: usize) {
         self.used.set(used);
         let taken = self.taken.get();
@@ -261,19 +262,19 @@ impl Drop for Holding {
     }
 }
 
-/// Bytes that count until this is dropped.
+/// Bytes that are charged until this is dropped.
 pub struct Charge {
     holding: Rc<Holding>,
     bytes: usize,
 }
 
 impl Charge {
-    /// How many.
+    /// The number of bytes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Makes them `bytes`, be they within the bound or not.
+    /// Changes the number to `bytes`, within the bound or not.
     pub fn set(&mut self, bytes: usize) {
         if bytes != self.bytes {
             let used = self.holding.used.get() - self.bytes + bytes;
@@ -308,7 +309,7 @@ mod tests {
         IpAddr::from([192, 0, 2, last])
     }
 
-    /// What one account can charge in pieces of `bytes`.
+    /// Charges as many pieces of `bytes` as one account can.
     fn fill(account: &Account, bytes: usize) -> Vec<Charge> {
         std::iter::from_fn(|| account.try_charge(bytes)).collect()
     }
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_takes_all_it_can_leaves_room_for_the_requests_of_others() {
+    fn accounts_that_take_all_they_can_leave_room_for_the_requests_of_others() {
         let budget = Budget::new(96 * MIB);
         let accounts: Vec<Account> = (1..=4)
             .map(|origin| budget.open(address(origin)).unwrap())

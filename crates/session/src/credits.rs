@@ -1,15 +1,19 @@
 //! The credits of one connection: how many requests its peer may have under way.
 //!
-//! They are counted as the requests that the peer may have sent since the beginning, a number that only grows: the
-//! answers so far and a window. So it does not matter which of the answers the peer has seen. RPC/RDMA tells the
-//! window (RFC 8166 section 3.3.1), the native protocol the number itself; to give fewer credits is to raise the
-//! number by less than one with each answer, and nothing that was told is ever taken back.
+//! The limit is the number of requests that the peer may have sent since the beginning: the answers so far and a
+//! window. It only grows, so it does not matter which of the answers the peer has seen. An answer of RPC/RDMA carries
+//! the window (RFC 8166 section 3.3.1), one of the native protocol the limit itself. Fewer credits mean that an answer
+//! raises the limit by less than one; a limit that was sent is never lowered.
 //!
-//! The window opens by [`CreditLimits::step`] with each answer while there are receives to borrow: a client that has
-//! its window full sees it grow several times over in a round trip, which the server alone could not see. After a
-//! pause, and while little is left to borrow, it closes by one with each answer.
+//! The window opens by [`CreditLimits::step`] with each answer while there are receives to borrow: the window of a
+//! client that uses all of it grows several times in a round trip, which the server cannot measure. After a
+//! pause, and while few receives are left to borrow, it closes by one with each answer.
 //!
-//! A credit is used again when the answer before has *left*: a peer that takes no answers sends no more requests.
+//! A credit is used again when the answer before has *left*: a peer that takes no answers may send no more requests.
+//!
+//! The invariant: the requests and other messages that a peer may send never exceed the receives granted to its
+//! endpoint. iWARP ends a connection whose message finds no receive, so each grant posts its receives first (property
+//! test in `tests`; mutant `grant-beyond-receives`).
 
 use crate::receives::Share;
 use gannet_fabric::{Endpoint, PostError};
@@ -17,16 +21,16 @@ use gannet_runtime::Instant;
 use std::time::Duration;
 use thiserror::Error;
 
-/// How a protocol gives credits.
+/// The parameters of a protocol's credits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreditLimits {
     /// Requests that a peer may send before the first answer.
     pub initial: u32,
-    /// The window that the first answer gives, receives permitting.
+    /// The window of the first answer, if there are enough receives.
     pub first: u32,
-    /// By how much each further answer opens it.
+    /// The growth of the window with each further answer.
     pub step: u32,
-    /// The widest.
+    /// The largest window.
     pub max: u32,
     /// Messages without credits that may come one right behind the other.
     pub spare: u32,
@@ -39,7 +43,7 @@ pub struct CreditLimits {
 #[error("the peer exceeds its credits")]
 pub struct Exceeded;
 
-/// What an answer tells.
+/// The credits in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
     /// Requests that the peer may have under way when it has this answer; at least one.
@@ -52,17 +56,21 @@ pub struct Grant {
 pub struct Credits {
     share: Share,
     limits: CreditLimits,
+    /// Requests that have come, and those that were answered or given up.
     received: u64,
     answered: u64,
-    /// The requests that queued answers allow, in all; and those of which have left.
+    /// The limit in the last queued answer, and in the last one that has left. A request is judged by the latter: the
+    /// peer cannot know the former yet.
     reported: u64,
     left: u64,
+    /// The window that the next answer wants.
     window: u32,
+    /// The time of the last request.
     last: Instant,
 }
 
 impl Credits {
-    /// Of a new connection, whose peer has the initial credits.
+    /// The credits of a new connection, whose peer has the initial ones.
     pub fn new(share: Share, limits: CreditLimits, now: Instant) -> Credits {
         Credits {
             share,
@@ -76,10 +84,11 @@ impl Credits {
         }
     }
 
-    /// A request is here. Its memory must be dropped before it is answered or given up.
+    /// Counts a request. Its memory must be dropped before [`Credits::answer`] or [`Credits::give_up`], which post a
+    /// receive in its place.
     ///
     /// # Errors
-    /// The connection must end.
+    /// [`Exceeded`]: the request has no credit, and the connection must end.
     pub fn request_came(&mut self, now: Instant) -> Result<(), Exceeded> {
         self.share.message_came();
         self.received += 1;
@@ -93,11 +102,12 @@ impl Credits {
         Ok(())
     }
 
-    /// A request is being answered: what the answer tells. `owed` messages may come that it lets the peer send apart
-    /// from requests.
+    /// The credits for the answer to a request, of which the peer `asked` for so many. `owed` is the number of messages
+    /// that the peer may send apart from requests once it has this answer.
     ///
     /// # Errors
-    /// The endpoint is closed, or there are no receives for what is owed.
+    /// [`PostError::QueueFull`] without receives for the owed messages or for one request,
+    /// [`PostError::Closed`] for an endpoint that is closed.
     pub fn answer(
         &mut self,
         endpoint: &dyn Endpoint,
@@ -113,7 +123,7 @@ impl Credits {
         self.reported = self.reported.max(wanted.min(self.covered(owed)));
         self.turn_window();
         match u32::try_from(self.reported - self.answered) {
-            // Nothing would tell the peer of a later credit.
+            // A peer without a credit sends nothing, so no later answer could give it one.
             Ok(0) => Err(PostError::QueueFull),
             window => Ok(Grant {
                 window: window.unwrap_or(u32::MAX),
@@ -122,42 +132,42 @@ impl Credits {
         }
     }
 
-    /// Requests that the peer may have sent since the beginning, by all that it was told so far.
+    /// The limit in the last queued answer.
     pub fn reported(&self) -> u64 {
         self.reported
     }
 
-    /// An answer has left that told this limit.
+    /// Notes that the answer with this limit has left: the peer may use its credits from now on.
     pub fn left(&mut self, limit: u64) {
         self.left = self.left.max(limit);
     }
 
-    /// A request will have no answer.
+    /// Counts a request that gets no answer. Its credit returns with the next answer (mutant `credit-returned-twice`).
     ///
     /// # Errors
-    /// The endpoint is closed.
+    /// [`PostError::Closed`].
     pub fn give_up(&mut self, endpoint: &dyn Endpoint) -> Result<(), PostError> {
         self.answered += 1;
         let wanted = self.answered + u64::from(self.window);
         self.renew_one(endpoint, wanted, 0)
     }
 
-    /// A message came that needs no credit.
+    /// Counts a message that needs no credit.
     pub fn message_came(&mut self) {
         self.share.message_came();
     }
 
-    /// Sees that there are receives for what the peer was told, `owed` messages and the spare ones, after the memory of
-    /// a message without credit was dropped.
+    /// Posts receives for the limit in the last answer, `owed` messages and the spare ones. Call it after the memory of
+    /// a message without credit was dropped, and before the peer may send another one.
     ///
     /// # Errors
-    /// The endpoint is closed, or there are none.
+    /// [`PostError::QueueFull`] without receives, [`PostError::Closed`].
     pub fn cover(&mut self, endpoint: &dyn Endpoint, owed: u32) -> Result<(), PostError> {
         let missing = self.missing(self.reported, owed);
         self.share.renew(endpoint, missing)
     }
 
-    /// The receive that a request has left goes back to its connection, unless the window closes.
+    /// Returns the receive of a request to its connection, unless the window closes.
     fn renew_one(
         &mut self,
         endpoint: &dyn Endpoint,
@@ -166,26 +176,26 @@ impl Credits {
     ) -> Result<(), PostError> {
         let one = self.missing(wanted, owed).min(1);
         match self.share.renew(endpoint, one) {
-            // The memory of some request is still in use: one credit less until there is more.
+            // The memory of another request is still in use: the answer has one credit less.
             Err(PostError::QueueFull) => Ok(()),
             renewed => renewed,
         }
     }
 
-    /// Requests, in all, for which there are receives.
+    /// The largest limit for which there are receives.
     fn covered(&self, owed: u32) -> u64 {
         let others = u64::from(owed) + u64::from(self.limits.spare);
         (self.received + u64::from(self.share.granted())).saturating_sub(others)
     }
 
-    /// Receives that are missing for so many requests in all.
+    /// The number of receives that a `limit` needs beyond those granted.
     fn missing(&self, limit: u64, owed: u32) -> u32 {
         let others = u64::from(owed) + u64::from(self.limits.spare);
         let covered = self.received + u64::from(self.share.granted());
         u32::try_from((limit + others).saturating_sub(covered)).unwrap_or(u32::MAX)
     }
 
-    /// The window that the next answer will want.
+    /// Moves the window one step towards the fair part, for the next answer.
     fn turn_window(&mut self) {
         let fair = self.share.pool().fair_part().max(self.limits.first);
         self.window = if self.window > fair {

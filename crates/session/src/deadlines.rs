@@ -1,4 +1,4 @@
-//! How long a peer may leave a connection in which state, and the timer that tells.
+//! The deadlines of a connection's peer, and their timer.
 
 use crate::limits::{
     CONNECTION_BYTES, DONE_DEADLINE, FIRST_CALL_DEADLINE, IDLE_DEADLINE, MEMORY_RETRY_MAX,
@@ -10,7 +10,7 @@ use std::task::Context;
 use std::time::Duration;
 use thiserror::Error;
 
-/// What a peer failed to do in time.
+/// The deadline that a peer has missed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Overdue {
     /// It has made no valid call.
@@ -19,22 +19,22 @@ pub enum Overdue {
     /// It has begun a record, or owes the bytes of an RDMA Read.
     #[error("stuck in the middle of a record")]
     Record,
-    /// It takes nothing of what was written for it.
+    /// It takes no byte of its replies.
     #[error("the peer does not take its replies")]
     Reading,
-    /// It has had a reply to read for too long.
-    #[error("not done with a reply that it was to read")]
+    /// It has not released an exposed reply in time.
+    #[error("the peer did not release a reply that it reads (RDMA_DONE) in time")]
     Done,
-    /// It leaves what it made the process hold while others wait for memory.
+    /// It makes the process hold memory without progress while others wait for memory.
     #[error("it keeps memory that others wait for")]
     Scarce,
-    /// Nothing has moved.
+    /// No byte has moved.
     #[error("idle for too long")]
     Idle,
 }
 
 impl Overdue {
-    /// True when nothing is wrong but that nothing happens.
+    /// True for silence, which is no fault of the peer while this side has work for it.
     fn is_silence(self) -> bool {
         matches!(self, Overdue::Idle | Overdue::FirstCall)
     }
@@ -84,10 +84,10 @@ impl Timer {
         }
     }
 
-    /// Sees that the connection is woken at its next deadline. True when it should look for memory now, or rest.
+    /// Registers the connection to be woken at its next deadline. True when it should look for memory now, or rest.
     ///
     /// # Errors
-    /// The peer is late with something.
+    /// [`Overdue`]: the peer has missed a deadline.
     pub fn poll(
         &mut self,
         context: &mut Context<'_>,
@@ -119,7 +119,8 @@ impl Timer {
             let grown = waits.grown && !rests;
             self.set(runtime, deadlines.next(Waits { grown, ..waits }));
             if waits.short_of_memory {
-                // Thousands of connections may wait, and each look costs: their number must not.
+                // Thousands of connections may wait, and each look costs time: the pauses grow so that the core does
+                // not spend itself on looks.
                 self.pause = MEMORY_RETRY_MAX.min(2 * self.pause);
             }
             if waits.short_of_memory || rests {
@@ -134,31 +135,32 @@ impl Timer {
     }
 }
 
-/// When things happened last.
+/// The times of a connection's last events, from which its deadlines follow.
 pub struct Deadlines {
     now: Instant,
     opened: Instant,
     /// Bytes came.
     received: Instant,
-    /// Bytes came or went.
+    /// Bytes came or left.
     moved: Instant,
-    /// Nothing waited to be sent, or something went.
+    /// Nothing waited to be sent, or bytes left.
     unsent_since: Instant,
     /// The record under way began, or an earlier one ended.
     record_since: Instant,
     kept: Kept,
 }
 
-/// How long a peer makes the process hold what it holds for it.
+/// The time for which a peer makes the process hold memory.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Kept {
-    /// Since then, until the peer has moved so many bytes in all.
+    /// The beginning, and the total of moved bytes at which the memory counts as turned over.
     since: Option<(Instant, u64)>,
 }
 
 impl Kept {
-    /// The peer makes the process hold `bytes`, and has moved `moved` since it connected. It keeps them for as long as
-    /// it takes to move as many.
+    /// Notes that the process holds `bytes` for the peer, which has moved `moved` bytes since it connected. The time
+    /// begins anew when the peer has moved as many bytes as were held: a busy peer always holds some, and must not be
+    /// ended for it.
     pub fn note(&mut self, now: Instant, bytes: usize, moved: u64) {
         let is_large = bytes > CONNECTION_BYTES;
         let goes_on = |since: &(Instant, u64)| is_large && moved < since.1;
@@ -167,7 +169,7 @@ impl Kept {
         }
     }
 
-    /// When the connection has to end, or is to look again whether memory is `scarce` by now.
+    /// The time at which the connection must end, or must check again whether memory is `scarce`.
     pub fn due(&self, now: Instant, scarce: bool) -> Option<Instant> {
         let at = self.since?.0 + SCARCE_DEADLINE;
         Some(if scarce {
@@ -179,7 +181,7 @@ impl Kept {
 }
 
 impl Deadlines {
-    /// Of a connection that was just made.
+    /// The deadlines of a new connection.
     pub fn new(now: Instant) -> Deadlines {
         Deadlines {
             now,
@@ -202,35 +204,35 @@ impl Deadlines {
         self.now
     }
 
-    /// Bytes came.
+    /// Notes that bytes came.
     pub fn bytes_received(&mut self) {
         self.received = self.now;
         self.moved = self.now;
     }
 
-    /// Bytes went.
+    /// Notes that bytes left.
     pub fn bytes_sent(&mut self) {
         self.unsent_since = self.now;
         self.moved = self.now;
     }
 
-    /// The peer has nothing to take.
+    /// Notes that no byte waits for the peer.
     pub fn nothing_to_send(&mut self) {
         self.unsent_since = self.now;
     }
 
-    /// The peer owes no rest of a record.
+    /// Notes that the peer owes no rest of a record.
     pub fn no_record_under_way(&mut self) {
         self.record_since = self.now;
     }
 
-    /// The first bytes of a record were asked for: from now on the peer can be late with them.
+    /// Notes that the first bytes of a record were asked for: from now on the peer can be late with them.
     pub fn record_begins(&mut self) {
         self.record_since = self.now;
         self.received = self.now;
     }
 
-    /// What the peer must take before it can go on with the record is on its way.
+    /// Notes that bytes left which the peer must take before it can go on with the record.
     pub fn record_goes_on(&mut self) {
         self.received = self.now;
     }
@@ -240,7 +242,7 @@ impl Deadlines {
         self.kept.note(self.now, bytes, moved);
     }
 
-    /// True when nothing has moved for so long that the connection should give up what it grew to.
+    /// True when no byte has moved for [`REST_AFTER`], so that the connection should free its tables.
     pub fn are_resting(&self) -> bool {
         self.moved + REST_AFTER <= self.now
     }
@@ -261,7 +263,7 @@ impl Deadlines {
             .unwrap_or(self.now)
     }
 
-    /// What the peer is late with now.
+    /// The deadline that the peer has missed now.
     fn overdue(&self, waits: Waits) -> Option<Overdue> {
         let mut late = self.candidates(waits);
         late.find(|(at, _)| *at <= self.now).map(|(_, what)| what)

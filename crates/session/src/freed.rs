@@ -1,4 +1,4 @@
-//! Memory that connections have freed and the allocator keeps.
+//! Memory that connections have freed and that the allocator keeps.
 
 use crate::limits::RELEASE_AFTER;
 use gannet_runtime::Handle;
@@ -15,7 +15,7 @@ pub struct Freed {
 }
 
 impl Freed {
-    /// A connection has ended, or given up what it grew to.
+    /// Notes that a connection has ended, or has freed its tables.
     pub fn note(&self) {
         self.new.set(self.new.get().saturating_add(1));
     }
@@ -25,8 +25,8 @@ impl Freed {
         self.new.get() > 0
     }
 
-    /// Asks the allocator if [`RELEASE_AFTER`] of them were there at the last look. Those since then wait for the next
-    /// one: until then their providers give up theirs as well.
+    /// Asks the allocator if at least [`RELEASE_AFTER`] of them were counted at the last look. Those since then wait
+    /// for the next look, because their providers free memory of theirs in between.
     pub fn look(&self, runtime: &Handle) {
         if self.waiting.get() >= RELEASE_AFTER {
             self.release(runtime);
@@ -35,7 +35,7 @@ impl Freed {
         self.waiting.set(waiting);
     }
 
-    /// The core idles: asks the allocator if any wait.
+    /// Asks the allocator if any wait; for a core that idles.
     pub fn look_idle(&self, runtime: &Handle) {
         if self.waiting.get() > 0 {
             self.release(runtime);

@@ -1,4 +1,4 @@
-//! Peers that may use nothing here are turned away before anything is spent on them.
+//! Refusal of peers that no export admits, before any memory is spent on them.
 
 use gannet_runtime::{Listener, LocalFuture, Stream};
 use std::cell::RefCell;

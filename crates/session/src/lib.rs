@@ -3,12 +3,12 @@
 //! Both protocol stacks (`rpc`, `volume`) draw the memory of requests, replies and receives from one [`Budget`] for the
 //! process. Each connection has an [`Account`] with it.
 //!
-//! What this crate refuses: wire formats, sockets, knowledge of any protocol above or provider below.
+//! This crate refuses: wire formats, sockets, knowledge of any protocol above or provider below.
 //!
-//! A [`Gate`] turns away the peers that may use nothing here; [`Activities`] says which of the others have a place;
-//! [`Deadlines`] end the connections whose peers are late. Of RDMA, [`ReceivePool`] divides the receives of a core
-//! among its connections, and [`Credits`] tells a peer how many requests it may have under way. [`Freed`] has the
-//! allocator give back what connections have left.
+//! A [`Gate`] refuses the peers that no export admits; [`Activities`] gives places to the others;
+//! [`Deadlines`] end the connections whose peers are late. For RDMA, [`ReceivePool`] divides the receives of a core
+//! among its connections, and [`Credits`] bounds the requests that a peer may have under way. [`Freed`] has the
+//! allocator give back memory of ended connections.
 //!
 //! First types to read: [`Budget`], then [`Activities`].
 

@@ -1,10 +1,10 @@
-//! Which peers are counted as one.
+//! Origins: peers that bounds count as one.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Where a peer comes from, as bounds count it: its IPv4 address, or the /64 network of its IPv6 address, since a host
-/// chooses the lower half of that by itself.
+/// The origin of a peer: its IPv4 address, or the /64 network of its IPv6 address. A host chooses the lower half of an
+/// IPv6 address itself, and could multiply itself otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin(IpAddr);
 

@@ -1,8 +1,8 @@
-//! The receives of a core, and which connection may use how many.
+//! The receives of a core, and their division among its connections.
 //!
-//! iWARP knows no "receiver not ready": a message that finds no receive ends its connection. So what peers may send,
-//! all taken together, never exceeds the receives that are posted. Each connection has a few for itself; all others are
-//! given for a time to those that are busy, and a message's receive goes back to the connection that it came on.
+//! iWARP has no "receiver not ready": a message that finds no receive ends its connection. So the messages that all
+//! peers together may send never exceed the posted receives. Each connection has a reserve; busy connections borrow the
+//! others, and a message's receive goes back to the connection that it came on.
 
 use gannet_fabric::{Endpoint, PostError, Receives, SharedReceiveQueue};
 use std::cell::Cell;
@@ -13,9 +13,9 @@ use std::rc::Rc;
 pub struct PoolLimits {
     /// Receives posted, and messages that hold the memory of one; the bound of the queue.
     pub receives_max: u32,
-    /// Receives that each connection has, however many others there are.
+    /// Receives that each connection has, whatever the number of others.
     pub reserve: u32,
-    /// Connections for which that many are kept.
+    /// Connections for which the reserve is kept.
     pub connections_max: u32,
 }
 
@@ -26,20 +26,20 @@ impl PoolLimits {
     }
 }
 
-/// A connection may borrow this part of what can be lent, so that some are left for the next.
-const LENT_PART: u32 = 4;
+/// A connection may borrow one in this many of the free receives, so that some are left for the next.
+const BORROWED_PART: u32 = 4;
 
 /// The receives that the connections of one listener's core share.
 pub struct ReceivePool {
     queue: Rc<dyn SharedReceiveQueue>,
     limits: PoolLimits,
-    /// Granted to endpoints, and not seen to be taken by a message.
+    /// Receives granted to endpoints whose messages have not been seen yet; the sum over all shares.
     granted: Cell<u32>,
     connections: Cell<u32>,
 }
 
 impl ReceivePool {
-    /// Divides the receives of `queue`.
+    /// A pool of the receives of `queue`, none of them granted.
     pub fn new(queue: Rc<dyn SharedReceiveQueue>, limits: PoolLimits) -> Rc<ReceivePool> {
         Rc::new(ReceivePool {
             queue,
@@ -49,8 +49,8 @@ impl ReceivePool {
         })
     }
 
-    /// The receives of a new connection: its reserve. `None` when more connections than were reckoned with, or what
-    /// they hold, leave less.
+    /// The receives of a new connection: its reserve. `None` when more than [`PoolLimits::connections_max`]
+    /// connections, or the messages that they hold, leave fewer.
     pub fn join(self: &Rc<Self>) -> Option<Share> {
         self.take(self.limits.reserve).ok()?;
         self.connections.set(self.connections.get() + 1);
@@ -82,25 +82,27 @@ impl ReceivePool {
 
     /// Receives that no connection was granted and no message holds.
     fn free(&self) -> u32 {
-        // A message that its owner has not seen yet counts twice here: as granted, and as neither posted nor room.
+        // A message that its connection has not seen yet counts twice: as granted, and as neither posted nor room. The
+        // result is then too small by one for a moment, which is the safe side.
         let unused = self.queue.posted().saturating_add(self.queue.room());
         unused.saturating_sub(self.granted.get())
     }
 
-    /// What of them may be lent: the reserves of connections to come are not.
-    fn lendable(&self) -> u32 {
+    /// The free receives that may be borrowed: the reserves of connections to come may not.
+    fn borrowable(&self) -> u32 {
         let to_come = self.limits.connections_max;
         let to_come = to_come.saturating_sub(self.connections.get());
         self.free()
             .saturating_sub(to_come.saturating_mul(self.limits.reserve))
     }
 
-    /// What a connection may have beside its reserve, at this moment.
+    /// The receives that a connection may borrow now.
     pub(crate) fn fair_part(&self) -> u32 {
-        self.lendable() / LENT_PART
+        self.borrowable() / BORROWED_PART
     }
 
-    /// Grants `count` receives, for which the queue posts as many as are missing.
+    /// Counts `count` receives as granted. The queue posts the missing ones first, so that the grant never exceeds the
+    /// posted receives.
     fn take(&self, count: u32) -> Result<(), PostError> {
         if count > self.free() {
             return Err(PostError::QueueFull);
@@ -113,15 +115,15 @@ impl ReceivePool {
     }
 }
 
-/// The receives of one connection. Dropped, those that no message has taken go back to the pool.
+/// The receives of one connection. Dropping it returns those that no message has taken to the pool.
 pub struct Share {
     pool: Rc<ReceivePool>,
-    /// Granted to its endpoint, and not seen to be taken.
+    /// Receives granted to its endpoint whose messages have not been seen yet.
     granted: u32,
 }
 
 impl Share {
-    /// For [`gannet_fabric::ConnectOptions`]: what the endpoint is granted to begin with.
+    /// The receives for [`gannet_fabric::ConnectOptions`], with the first grant.
     pub fn receives(&self) -> Receives {
         Receives::Shared {
             queue: Rc::clone(&self.pool.queue),
@@ -138,32 +140,32 @@ impl Share {
         &self.pool
     }
 
-    /// A message has taken one.
+    /// Counts a message, which has taken a granted receive.
     pub(crate) fn message_came(&mut self) {
-        // The endpoint takes no more than it was granted.
+        // Saturating never happens: the endpoint takes no more than its grant.
         self.granted = self.granted.saturating_sub(1);
         let granted = &self.pool.granted;
         granted.set(granted.get().saturating_sub(1));
     }
 
-    /// Grants the endpoint `count` more, whether it may borrow or not: in place of messages whose memory was dropped.
+    /// Grants the endpoint `count` more without regard to the fair part: in place of messages whose memory was dropped.
     ///
     /// # Errors
-    /// There are not so many, or the endpoint is closed.
+    /// [`PostError::QueueFull`] with fewer free receives, [`PostError::Closed`].
     pub(crate) fn renew(&mut self, endpoint: &dyn Endpoint, count: u32) -> Result<(), PostError> {
         if count == 0 {
             return Ok(());
         }
         self.pool.take(count)?;
-        // From here on they are dropped with the share, also when the endpoint is closed.
+        // Before the call that may fail: the drop of the share must return them also when the endpoint is closed.
         self.granted += count;
         endpoint.grant_receives(count)
     }
 
-    /// Grants the endpoint up to `wanted` more from what may be lent.
+    /// Grants the endpoint up to `wanted` more, at most the fair part.
     ///
     /// # Errors
-    /// The endpoint is closed.
+    /// [`PostError::Closed`].
     pub(crate) fn borrow(&mut self, endpoint: &dyn Endpoint, wanted: u32) -> Result<(), PostError> {
         if wanted == 0 {
             return Ok(());

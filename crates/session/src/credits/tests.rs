@@ -1,4 +1,4 @@
-//! Connections of a model fabric: peers that use what they are told, and those that do not.
+//! Connections of a model fabric: peers that keep to their credits, and those that do not.
 
 #![allow(clippy::unwrap_used)]
 
@@ -94,7 +94,7 @@ struct Line {
     held: VecDeque<Buffer>,
     /// Answers on their way to the client.
     answers: VecDeque<Grant>,
-    /// What the client knows.
+    /// The state of the client.
     sent: u64,
     answered: u64,
     window: u64,
@@ -155,7 +155,7 @@ impl Line {
         }
     }
 
-    /// Requests that the client may send beside those that it has sent, by all that the server has told.
+    /// Requests that the client may still send, by all answers of the server.
     fn open(&self) -> u64 {
         self.credits.reported() - self.credits.received
     }
@@ -249,7 +249,7 @@ fn everyone_has_a_reserve_and_the_busy_share_what_is_left() {
     assert!(windows.iter().all(|window| *window >= 2), "{windows:?}");
     assert!(pool.granted() <= POOL.receives_max);
     assert!(pool.queue().posted() >= pool.granted());
-    // All but ten fall silent and go: those have all they want soon.
+    // All but ten connections end: these soon have all the credits that they want.
     lines.truncate(3);
     for line in &mut lines {
         assert!(line.round_trips(60, Instant::START) > 100);
@@ -257,7 +257,7 @@ fn everyone_has_a_reserve_and_the_busy_share_what_is_left() {
 }
 
 #[test]
-fn beyond_what_was_reckoned_with_nobody_is_let_in_without_receives() {
+fn a_connection_beyond_the_pools_limit_is_refused_without_receives() {
     let pool = pool(PoolLimits {
         receives_max: 10,
         reserve: 4,
@@ -269,7 +269,7 @@ fn beyond_what_was_reckoned_with_nobody_is_let_in_without_receives() {
 }
 
 #[test]
-fn a_request_beyond_the_credits_is_told_from_others() {
+fn a_request_beyond_the_credits_is_refused() {
     let pool = pool(POOL);
     let mut line = Line::new(&pool, LIMITS).unwrap();
     line.round_trips(4, Instant::START);
