@@ -1,4 +1,4 @@
-//! Which way a range goes by one provider.
+//! The choice of the engine for a range on one provider.
 
 use crate::limits::COPY_FILE_MAX;
 use crate::{EngineError, FileRange};
@@ -8,26 +8,26 @@ use gannet_runtime::{Buffer, Handle, LocalFuture};
 use std::io;
 use std::rc::Rc;
 
-/// How the bytes of a range get into a peer's memory (Dalessandro and Wyckoff 2007, section 3).
+/// The way of a range's bytes into a peer's memory (Dalessandro and Wyckoff 2007, section 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Engine {
-    /// They are copied into memory that stays registered, where the provider wants that.
+    /// Copied into memory that stays registered, if the provider needs registered sources.
     Static,
-    /// They are read into memory that is registered for this use, sent, and deregistered, one piece after the other.
+    /// Read into memory that is registered for this use, sent, and deregistered, one piece after the other.
     Dynamic,
-    /// The same, with several pieces under way: one is read and registered while others are sent.
+    /// As `Dynamic`, with several pieces under way: one is read and registered while others are sent.
     Pipelined,
-    /// The file is the source: the program neither copies nor maps it, and how its bytes leave is the provider's.
+    /// Sent from the file: the program neither copies nor maps it, and the provider chooses how its bytes leave.
     Sendfile,
 }
 
-/// What is to be sent for a range.
+/// The source to send for a range.
 pub enum Ready {
     /// The file itself. If some of it is not in the page cache, the provider waits for the disk.
     File,
-    /// Its bytes, at the start of this memory.
+    /// The bytes, at the start of this memory.
     Memory(Buffer),
-    /// Its bytes, when they have come from the disk; or why they cannot be had.
+    /// A read from the disk that is under way, and its result: the bytes or the error.
     Cold(LocalFuture<io::Result<Buffer>>),
 }
 
@@ -39,14 +39,14 @@ pub struct Datapath {
     strategy: Rc<dyn Strategy>,
     /// File ranges can be sources of Writes.
     file_regions: bool,
-    /// Sources of Writes must be registered, or are by choice.
+    /// Sources of Writes are registered, because they must be or by choice.
     needs_registration: bool,
-    /// What all ranges go by, whatever their length.
+    /// The engine for all ranges, if an operator has chosen one.
     chosen: Option<Engine>,
 }
 
 impl Datapath {
-    /// That of a provider of these capabilities, whose memory `strategy` registers.
+    /// The data path of a provider with these capabilities, whose memory `strategy` registers.
     pub fn new(capabilities: &Capabilities, strategy: Rc<dyn Strategy>) -> Datapath {
         Datapath {
             provider: capabilities.name,
@@ -60,7 +60,8 @@ impl Datapath {
     /// The same, with one engine for all ranges that leave by Writes.
     ///
     /// # Errors
-    /// [`EngineError::NoFiles`]; [`EngineError::Pipes`], as ranges that leave many at a time are each other's pipes.
+    /// [`EngineError::NoFiles`]; [`EngineError::Pipes`] for `Pipelined`: the ranges of a connection leave many at a
+    /// time, and so pipeline each other already.
     pub fn with_engine(self, engine: Engine) -> Result<Datapath, EngineError> {
         match engine {
             Engine::Pipelined => Err(EngineError::Pipes),
@@ -75,7 +76,7 @@ impl Datapath {
         }
     }
 
-    /// How `len` bytes of a file get into a peer's memory.
+    /// The engine for `len` bytes of a file.
     pub fn engine(&self, len: usize) -> Engine {
         match (self.chosen, self.file_regions && len > COPY_FILE_MAX) {
             (Some(engine), _) => engine,
@@ -94,13 +95,13 @@ impl Datapath {
         self.needs_registration
     }
 
-    /// What registers memory.
+    /// The strategy that registers memory.
     pub fn strategy(&self) -> &Rc<dyn Strategy> {
         &self.strategy
     }
 
-    /// What is to be written to a peer's memory for `range`. Never waits, and takes `memory` only for bytes that must
-    /// be in some.
+    /// The source to write to a peer's memory for `range`. Never waits, and calls `memory` only for bytes that must be
+    /// in memory.
     pub fn ready(
         &self,
         range: &FileRange,
@@ -109,7 +110,7 @@ impl Datapath {
     ) -> Ready {
         match self.engine(range.len) {
             Engine::Sendfile => Ready::File,
-            // Memory that no strategy knows: it is registered for this use.
+            // Memory that is no slot of an arena, so that every strategy registers it for this use.
             Engine::Dynamic => copied(range, runtime, false, Buffer::zeroed),
             Engine::Static | Engine::Pipelined => {
                 let may_be_file = self.file_regions && self.chosen.is_none();
@@ -130,7 +131,7 @@ impl Datapath {
     /// Makes `buffer` a source or sink of work on `endpoint`.
     ///
     /// # Errors
-    /// See [`RegisterError`]; the buffer is dropped then.
+    /// Any [`RegisterError`]; the buffer is dropped then.
     pub fn register(
         &self,
         endpoint: &dyn Endpoint,
@@ -152,7 +153,7 @@ fn copied(
         Ok(()) => Ready::Memory(buffer),
         // The provider can wait for the disk by itself.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock && may_be_file => Ready::File,
-        // Whoever waits for the file hears of any other error as well.
+        // Not resident, or an error: the read on the pool reports the error.
         Err(_) => {
             let (range, runtime) = (range.clone(), Handle::clone(runtime));
             Ready::Cold(Box::pin(

@@ -4,10 +4,10 @@ use crate::FileRange;
 use gannet_runtime::{Buffer, Handle};
 use std::io;
 
-/// See the module.
+/// A buffer that is filled with ranges of files from its start.
 pub struct Gather {
     buffer: Buffer,
-    /// Bytes of it that are.
+    /// Bytes of it that are filled.
     filled: usize,
 }
 
@@ -17,13 +17,13 @@ impl Gather {
         Gather { buffer, filled: 0 }
     }
 
-    /// Appends a range: at once if it is in the page cache, from the disk else.
+    /// Appends a range: at once if it is in the page cache, else from the disk.
     ///
     /// # Errors
-    /// As [`FileRange::read`]; the memory is gone then.
+    /// As [`FileRange::read`]; the buffer is dropped then.
     pub async fn append(&mut self, range: FileRange, runtime: &Handle) -> io::Result<()> {
         let (at, len) = (self.filled, range.len);
-        // Whoever waits for the file hears of any other error as well.
+        // Not resident, or an error: the read on the pool reports the error.
         if range.copy(self.room()).is_err() {
             let buffer = std::mem::take(&mut self.buffer);
             // On the heap: rare, and as part of this future it would be moved with each warm read.

@@ -1,19 +1,19 @@
-//! How a range of an open file gets into a peer's memory, or into a stream. Every server of files goes this way, and
-//! has no second one.
+//! The way of a range of an open file into a peer's memory, or into a stream. All servers of files use it.
 //!
-//! A [`Datapath`] is one provider's way. It chooses the [`Engine`] for a range by what the provider can do and by the
-//! range's length, and says at once what can be said at once ([`Ready`]): the file itself is the source, the bytes are
-//! in memory, or they come from the disk later. [`Writes`] are the RDMA Writes that move them, with what their sources
-//! need until they have left; [`Gather`] fills memory that is to be written. [`StreamPath`] is the way into a byte
-//! stream.
+//! A [`Datapath`] is one provider's way. It chooses the [`Engine`] for a range by the provider's abilities and the
+//! range's length, and returns the source at once ([`Ready`]): the file itself, bytes in memory, or a read from the
+//! disk that is under way. [`Writes`] are the RDMA Writes that move the bytes, with their sources until they have
+//! left;
+//! [`Gather`] fills memory that is to be written. [`StreamPath`] is the way into a byte stream.
 //!
-//! A server that has no protocol of its own for it sends a file of any length with one call, [`FileSender::send`].
+//! A server without a protocol of its own for it sends a file of any length with one call, [`FileSender::send`].
 //!
-//! The rules that all share stand at [`FileRange`]: what is resident is not waited for; the disk is waited for on the
-//! blocking pool alone; the length of a range was promised, so a file that has become shorter leaves zeros.
+//! The rules that all share are documented at [`FileRange`]: a core never waits for the disk, which the blocking pool
+//! does alone; the length of a range is fixed by a header that has left, so a file that became shorter is filled up
+//! with zeros.
 //!
-//! What this crate refuses: protocols, their messages and credits, and a provider's name. A [`Datapath`] has no memory
-//! of its own: who calls brings it, and bounds it.
+//! This crate refuses: protocols, their messages and credits, and a provider's name. A [`Datapath`] has no memory
+//! of its own: the caller brings it, and bounds it.
 //!
 //! First types to read: [`FileRange`], then [`FileSender`] and [`Datapath`].
 

@@ -1,4 +1,4 @@
-//! What a caller may ask of a sender, and what its provider allows.
+//! The options of a sender, and their check against its provider.
 
 use crate::Engine;
 use crate::limits::{
@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use thiserror::Error;
 
-/// How a [`crate::FileSender`] works.
+/// The options of a [`crate::FileSender`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SenderOptions {
     /// The engine; `None` chooses one for each range, see [`Engine::choose`].
@@ -21,7 +21,7 @@ pub struct SenderOptions {
     pub pipe_len: usize,
     /// Bytes of memory that all pieces under way may take, at least 1. It bounds the two above.
     pub memory_max: usize,
-    /// A peer that takes nothing for so long has failed.
+    /// A peer that takes no byte for this long has failed.
     pub stalled_after: Duration,
 }
 
@@ -37,10 +37,10 @@ impl Default for SenderOptions {
     }
 }
 
-/// Why a sender cannot work as it is asked to.
+/// Why an engine or its options cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum EngineError {
-    /// No engine is called so.
+    /// No engine has this name.
     #[error("no engine is called {0:?} (use static, dynamic, pipelined or sendfile)")]
     Unknown(String),
     /// The provider does not have it.
@@ -49,7 +49,7 @@ pub enum EngineError {
         /// The provider's name.
         provider: &'static str,
     },
-    /// Who answers many requests at a time has no pipes of its own.
+    /// `Pipelined` for a server that answers many requests at a time: they are the pipes.
     #[error("the requests of a connection are its pipes: use static, dynamic or sendfile")]
     Pipes,
     /// Pipes, their length and their memory must be 1 at least.
@@ -58,7 +58,7 @@ pub enum EngineError {
 }
 
 impl SenderOptions {
-    /// These, bounded by their memory.
+    /// The options with pipes bounded by their memory.
     ///
     /// # Errors
     /// [`EngineError::NoFiles`], [`EngineError::NoMemory`].
@@ -111,12 +111,12 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NoFiles`].
     pub fn check(self, capabilities: &Capabilities) -> Result<(), EngineError> {
-        match self == Engine::Sendfile && !capabilities.file_regions {
-            true => Err(EngineError::NoFiles {
+        if self == Engine::Sendfile && !capabilities.file_regions {
+            return Err(EngineError::NoFiles {
                 provider: capabilities.name,
-            }),
-            false => Ok(()),
+            });
         }
+        Ok(())
     }
 
     /// The engine for `len` bytes on a provider with these capabilities.
@@ -124,9 +124,10 @@ impl Engine {
     /// Short ranges are copied: that costs less than registering them, or than a system call of their own. Long ones
     /// are taken from the file where the provider can; else pipes hide their registration.
     pub fn choose(capabilities: &Capabilities, len: usize) -> Engine {
-        let copied_max = match capabilities.needs_local_registration {
-            true => REGISTER_FILE_MIN,
-            false => COPY_FILE_MAX,
+        let copied_max = if capabilities.needs_local_registration {
+            REGISTER_FILE_MIN
+        } else {
+            COPY_FILE_MAX
         };
         match (len > copied_max, capabilities.file_regions) {
             (true, true) => Engine::Sendfile,

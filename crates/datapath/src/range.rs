@@ -1,44 +1,44 @@
-//! A range of an open file, and the ways its bytes get into memory.
+//! A range of an open file, and the ways of its bytes into memory.
 
 use crate::limits::WARM_LEN;
 use gannet_fabric::Source;
 use gannet_runtime::{Buffer, FileRef, Handle, run_blocking};
 use std::io;
 
-/// `len` bytes of a file from `offset` on. They are promised: behind the end of the file are zeros.
+/// `len` bytes of a file from `offset` on. The length is fixed: behind the end of the file are zeros.
 #[derive(Clone)]
 pub struct FileRange {
     /// The file.
     pub file: FileRef,
     /// Bytes from the start of the file.
     pub offset: u64,
-    /// Bytes.
+    /// Length of the range in bytes.
     pub len: usize,
 }
 
 impl FileRange {
-    /// What is behind the first `gone` bytes.
+    /// The range without its first `start` bytes.
     #[must_use]
-    pub fn rest(&self, gone: usize) -> FileRange {
-        let gone = gone.min(self.len);
+    pub fn rest(&self, start: usize) -> FileRange {
+        let start = start.min(self.len);
         FileRange {
             file: FileRef::clone(&self.file),
-            offset: self.offset + gone as u64,
-            len: self.len - gone,
+            offset: self.offset + start as u64,
+            len: self.len - start,
         }
     }
 
-    /// `len` bytes behind the first `gone`, clipped to it.
+    /// `len` bytes of the range from its byte `start` on, fewer at its end.
     #[must_use]
-    pub fn part(&self, gone: u64, len: usize) -> FileRange {
-        let rest = self.rest(usize::try_from(gone).unwrap_or(usize::MAX));
+    pub fn part(&self, start: u64, len: usize) -> FileRange {
+        let rest = self.rest(usize::try_from(start).unwrap_or(usize::MAX));
         FileRange {
             len: len.min(rest.len),
             ..rest
         }
     }
 
-    /// Bytes of memory that it takes as it is: none, but for bytes that a store has read from elsewhere.
+    /// Bytes of memory that the range holds itself: none for a file, its length for bytes that a store has in memory.
     pub fn memory(&self) -> usize {
         let memory = self.file.memory(self.offset, self.len);
         memory.map_or(0, <[u8]>::len)
@@ -49,11 +49,11 @@ impl FileRange {
         self.file.is_resident(self.offset, self.len as u64)
     }
 
-    /// The first `len` bytes behind the first `gone`, as the source of an RDMA Write.
-    pub fn source(&self, gone: u64, len: u32) -> Source {
+    /// `len` bytes of the range from its byte `start` on, as the source of an RDMA Write.
+    pub fn source(&self, start: u64, len: u32) -> Source {
         Source::File {
             file: FileRef::clone(&self.file),
-            offset: self.offset + gone,
+            offset: self.offset + start,
             len,
         }
     }
@@ -61,16 +61,16 @@ impl FileRange {
     /// Copies all of it to the start of `target`, which has room for it.
     ///
     /// # Errors
-    /// `WouldBlock` when some of it is not in the page cache: then [`FileRange::read`] it. Others as read(2). What
-    /// is in `target` is unknown then.
+    /// `WouldBlock` when some of it is not in the page cache: then [`FileRange::read`] it. `InvalidInput` for a target
+    /// that is too short. Others as read(2). The content of `target` is undefined then.
     pub fn copy(&self, target: &mut [u8]) -> io::Result<()> {
         self.fill(target, |offset, rest| self.file.try_read_at(offset, rest))
     }
 
-    /// Copies to the start of `target` as much of it as one system call brings; how many bytes that are.
+    /// Copies to the start of `target` as much of it as one system call reads; returns the number of bytes.
     ///
     /// # Errors
-    /// As [`FileRange::copy`], of the first byte.
+    /// As [`FileRange::copy`], for its first byte.
     pub fn copy_some(&self, target: &mut [u8]) -> io::Result<usize> {
         let wanted = self.len.min(target.len());
         let target = target.get_mut(..wanted).unwrap_or_default();
@@ -86,7 +86,7 @@ impl FileRange {
     /// Reads all of it to `buffer` from `at` on, where there is room for it, waiting for the disk on the blocking pool.
     ///
     /// # Errors
-    /// As read(2), or the runtime is shutting down; the buffer is gone then.
+    /// As read(2), or the runtime is shutting down; the buffer is dropped then.
     pub async fn read(self, runtime: &Handle, mut buffer: Buffer, at: usize) -> io::Result<Buffer> {
         on_pool(runtime, move || {
             let target = buffer.get_mut(at..).unwrap_or_default();
@@ -96,7 +96,7 @@ impl FileRange {
         .await
     }
 
-    /// Brings it into the page cache, where it is not.
+    /// Brings the range into the page cache, unless it is there.
     ///
     /// # Errors
     /// As [`FileRange::read`].
@@ -118,7 +118,7 @@ impl FileRange {
         .await
     }
 
-    /// Fills the start of `target` by `read`, which says how many bytes it has brought from where.
+    /// Fills the start of `target` by calls of `read`, which gets a file offset and returns the number of bytes read.
     fn fill(
         &self,
         target: &mut [u8],

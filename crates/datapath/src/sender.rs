@@ -21,7 +21,7 @@ use thiserror::Error;
 /// Work requests of a [`FileSender`] have this bit of their [`WorkId`] set; those of its endpoint's other users do not.
 pub const SENDER_WORK: u64 = 1 << 63;
 
-/// Where a file range goes.
+/// The destination of a file range.
 #[derive(Debug, Clone, Copy)]
 pub enum Destination<'a> {
     /// Segments of the peer's memory, address and bytes each, which are filled one behind the other.
@@ -56,7 +56,7 @@ pub enum SendError {
     /// The endpoint did not take the work.
     #[error("the work was not accepted: {0}")]
     Post(#[from] PostError),
-    /// The work failed; the connection is gone, or the peer's memory refused it.
+    /// The work failed, because the connection has ended or the peer's memory refused the access.
     #[error("the work failed: {0}")]
     Work(#[from] WorkError),
     /// The connection has ended.
@@ -67,7 +67,7 @@ pub enum SendError {
     Stalled(std::time::Duration),
 }
 
-/// What a sender did so far.
+/// Counters of a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SendCounts {
     /// Ranges sent to their ends.
@@ -76,7 +76,7 @@ pub struct SendCounts {
     pub bytes: u64,
     /// Work requests posted.
     pub work: u64,
-    /// Bytes that were copied from files to memory of ours.
+    /// Bytes that were copied from files to this process's memory.
     pub copied_bytes: u64,
     /// Pieces of files that were read, each by one system call or more.
     pub reads: u64,
@@ -106,13 +106,15 @@ pub struct FileSender {
     gathered: VecDeque<Gathered>,
     /// Pieces that were posted; in order.
     posted: VecDeque<Posted>,
-    /// Completions that were not looked at yet.
+    /// Completions that are not handled yet. They are here and not in a local variable, because `send` may be dropped
+    /// at any await, and a lost completion would leave its piece in `posted` for ever.
     completions: VecDeque<Completion>,
-    /// Where the endpoint puts them.
+    /// Scratch memory for the endpoint's completions.
     arrived: Vec<Completion>,
-    /// Counts transfers: completions of one that was given up are told from those of the next.
+    /// The number of the transfer, which its work ids carry: an error of a piece of a transfer that was given up must
+    /// not fail the next one.
     number: u64,
-    /// The last time that something came to an end.
+    /// The last time that a piece completed.
     progress: Instant,
     timer: Option<LocalFuture<()>>,
     counts: SendCounts,
@@ -128,7 +130,7 @@ struct Gathered {
 struct Posted {
     /// Memory that it takes.
     memory: usize,
-    /// What its bytes are in, where that is registered.
+    /// Its registered memory, until its completion.
     source: Option<Registered>,
 }
 
@@ -167,7 +169,7 @@ impl FileSender {
         })
     }
 
-    /// What it works with, after memory and provider have bounded it.
+    /// The options after memory and provider have bounded them.
     pub fn options(&self) -> &SenderOptions {
         &self.options
     }
@@ -178,7 +180,7 @@ impl FileSender {
         chosen.unwrap_or_else(|| Engine::choose(&self.capabilities, len))
     }
 
-    /// What it did so far.
+    /// The counters since its start.
     pub fn counts(&self) -> SendCounts {
         let registrations = self.kept.counters() + self.fresh.counters();
         SendCounts {
@@ -190,11 +192,10 @@ impl FileSender {
     /// Sends all of `range`, and returns when its last byte has left. Completions that are not the sender's own go to
     /// `others`.
     ///
-    /// Dropped before its end, it leaves the pieces that were posted to the endpoint; the next call waits for them
-    /// first.
+    /// Dropped before its end, it leaves posted pieces to the endpoint; the next call waits for them first.
     ///
     /// # Errors
-    /// See [`SendError`]. The peer may have got some of the range then.
+    /// Any [`SendError`]. The peer may have got some of the range then.
     pub async fn send(
         &mut self,
         range: &FileRange,
@@ -206,6 +207,7 @@ impl FileSender {
         self.gathered.clear();
         self.number += 1;
         self.progress = self.runtime.now();
+        // Pieces of a transfer that was given up still hold memory: with those of this one they would exceed the bound.
         while !self.posted.is_empty() {
             self.wait(others).await?;
         }
@@ -228,12 +230,12 @@ impl FileSender {
         }
     }
 
-    /// What the work of this transfer is called.
+    /// The work id of all pieces of this transfer.
     fn id(&self) -> WorkId {
         WorkId(SENDER_WORK | self.number)
     }
 
-    /// Has the bytes of a piece where `engine` takes them from.
+    /// Begins to bring the bytes of a piece to the place from which `engine` sends them.
     fn gather(&mut self, engine: Engine, range: &FileRange, piece: &Piece) -> Ready {
         if engine == Engine::Sendfile {
             return Ready::File;
@@ -250,7 +252,8 @@ impl FileSender {
         })
     }
 
-    /// Posts the pieces at the front whose bytes are there.
+    /// Posts pieces from the front while their bytes are there. A piece whose bytes are not there yet holds back those
+    /// behind it: messages must leave in order.
     fn post(
         &mut self,
         engine: Engine,
@@ -278,7 +281,8 @@ impl FileSender {
             };
             match posted {
                 Ok(()) => {}
-                // Its bytes are gone with the refusal: it and those behind it are gathered again.
+                // The refusal has dropped its bytes: it and the pieces behind it are gathered again. Without a piece
+                // under way no completion would make room, and the error is the caller's.
                 Err(PostError::QueueFull) if !self.posted.is_empty() => {
                     self.gathered.clear();
                     pieces.go_back_to(piece);
@@ -324,20 +328,20 @@ impl FileSender {
         Ok((source, Some(registered), memory))
     }
 
-    /// Waits until something has come to an end, and gives back what it held.
+    /// Waits for a completion or a read from the disk, and releases the memory of completed pieces.
     async fn wait(&mut self, others: &mut Vec<Completion>) -> Result<(), SendError> {
         if self.completions.is_empty() {
             std::future::poll_fn(|context| self.poll_progress(context)).await?;
         }
         self.progress = self.runtime.now();
         let mut failed = None;
-        // One at a time: a call that is dropped here leaves the others to the next one.
+        // Taken out one at a time: a call that is dropped at the await below leaves the others to the next one.
         while let Some(completion) = self.completions.pop_front() {
             if completion.id.0 & SENDER_WORK == 0 {
                 others.push(completion);
                 continue;
             }
-            // In the order of posting.
+            // Work completes in the order of posting.
             let posted = self.posted.pop_front();
             if let Err(error) = completion.outcome
                 && completion.id == self.id()
@@ -345,7 +349,7 @@ impl FileSender {
                 failed = failed.or(Some(error));
             }
             if let Some(source) = posted.and_then(|it| it.source) {
-                // Its memory is under way until the revocation is done.
+                // The next piece may use the memory only after the revocation.
                 source.release(0).await;
             }
         }
@@ -377,6 +381,7 @@ impl FileSender {
             if left.is_zero() {
                 return Poll::Ready(Err(SendError::Stalled(allowed)));
             }
+            // Progress leaves the timer alone; one that fires too early is set again for the time that is left.
             let timer = self.timer.get_or_insert_with(|| sleep(runtime, left));
             if timer.as_mut().poll(context).is_pending() {
                 return Poll::Pending;

@@ -5,14 +5,14 @@ use crate::limits::{FILE_CHUNK_LEN, SEND_FILE_MIN};
 use gannet_runtime::stream::{ByteStream, is_connection_error};
 use std::io;
 
-/// What came of a sendfile(2).
+/// The result of a sendfile(2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// So many bytes are gone.
+    /// The connection took this many bytes.
     Some(usize),
     /// The connection takes no more now.
     Blocked,
-    /// It is not the way for these bytes: copy them.
+    /// sendfile(2) cannot send these bytes: copy them.
     Nothing,
 }
 
@@ -32,15 +32,15 @@ impl StreamPath {
     /// One sendfile(2) of `range`.
     ///
     /// # Errors
-    /// The connection is broken.
+    /// Those of [`is_connection_error`]: the connection is broken.
     pub fn send_file(&mut self, stream: &dyn ByteStream, range: &FileRange) -> io::Result<Sent> {
         match stream.try_send_file(&*range.file, range.offset, range.len) {
-            // The file became shorter, and the promised length is made up elsewhere.
+            // The file became shorter; the copy fills the range up with zeros.
             Ok(0) => Ok(Sent::Nothing),
             Ok(count) => Ok(Sent::Some(count)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Sent::Blocked),
             Err(error) if is_connection_error(error.kind()) => Err(error),
-            // Something with the file: reading it will do, or say what is wrong.
+            // An error of the file: reading it succeeds, or reports the error.
             Err(_) => {
                 self.send_file_unsupported = true;
                 Ok(Sent::Nothing)
@@ -48,10 +48,10 @@ impl StreamPath {
         }
     }
 
-    /// Copies the next bytes of `range` to the start of `scratch`: as many as pass through memory at a time, or fewer.
+    /// Copies the next bytes of `range` to the start of `scratch`, at most [`FILE_CHUNK_LEN`].
     ///
     /// # Errors
-    /// As [`FileRange::copy`], of the first byte.
+    /// As [`FileRange::copy`], for its first byte.
     pub fn copy(&self, range: &FileRange, scratch: &mut [u8]) -> io::Result<usize> {
         let most = FILE_CHUNK_LEN.min(scratch.len());
         range.copy_some(scratch.get_mut(..most).unwrap_or_default())

@@ -6,23 +6,23 @@ use gannet_fabric::registration::Registered;
 use gannet_fabric::{Endpoint, RegisterError, RemoteAddress, Source};
 use gannet_runtime::Buffer;
 
-/// Where a part of a source goes.
+/// A part of a source, and its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     /// Bytes of the source before it.
     pub offset: u64,
-    /// Bytes.
+    /// Length of the part in bytes.
     pub len: u32,
     /// Its first byte in the peer's memory.
     pub target: RemoteAddress,
 }
 
-/// RDMA Writes of one message, and what they need until they have left.
+/// RDMA Writes of one message, with their sources until they have left.
 #[derive(Default)]
 pub struct Writes {
     /// In the order in which they are to be posted.
     pub work: Vec<(Source, RemoteAddress)>,
-    /// What they take their bytes from, as far as it is registered; dropping it ends that.
+    /// Their registered sources. Drop them only after the Writes have completed: the drop deregisters the memory.
     pub sources: Vec<Registered>,
     /// Bytes of memory that they take.
     pub memory: usize,
@@ -40,7 +40,7 @@ impl Writes {
     /// Adds parts of a buffer, which is registered if it must be.
     ///
     /// # Errors
-    /// See [`RegisterError`]; the buffer is dropped then.
+    /// Any [`RegisterError`]; the buffer is dropped then.
     pub fn put_buffer(
         &mut self,
         (path, endpoint): (&Datapath, &dyn Endpoint),

@@ -1,14 +1,14 @@
-//! A range, cut into what one work request sends.
+//! A range, cut into the pieces of single work requests.
 
 use super::{Destination, SendError};
 use gannet_fabric::RemoteAddress;
 
-/// What one work request sends.
+/// The bytes of one work request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
     /// Bytes of the range before it.
     pub(super) offset: u64,
-    /// Bytes.
+    /// Length of the piece in bytes.
     pub(super) len: u32,
     /// Its first byte in the peer's memory; `None` for a message.
     pub(super) target: Option<RemoteAddress>,
@@ -56,12 +56,12 @@ impl<'a> Pieces<'a> {
         })
     }
 
-    /// Hands `piece` out again, and all behind it.
+    /// Goes back, so that `piece` and all behind it are returned again.
     pub(super) fn go_back_to(&mut self, piece: Piece) {
         self.cut = piece.offset;
     }
 
-    /// True when the last was handed out.
+    /// True when the last piece was returned.
     pub(super) fn are_done(&self) -> bool {
         self.cut == self.len
     }

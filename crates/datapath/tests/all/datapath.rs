@@ -47,7 +47,7 @@ fn long_ranges_leave_as_files_where_the_provider_has_such_sources() {
 }
 
 #[test]
-fn who_has_no_file_sources_waits_for_the_bytes() {
+fn a_provider_without_file_sources_waits_for_the_bytes() {
     let world = World::new(1);
     let (software, hardware, runtime) = paths(&world);
     let test = async move {

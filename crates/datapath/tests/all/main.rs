@@ -68,7 +68,7 @@ fn range(resident: usize, offset: u64, len: usize) -> FileRange {
     FileRange { file, offset, len }
 }
 
-/// What a range brings: zeros behind the end of the file.
+/// The expected bytes of a range, with zeros behind the end of the file.
 fn expected(range: &FileRange) -> Vec<u8> {
     let start = range.offset as usize;
     let mut bytes = pattern(1000);

@@ -7,7 +7,7 @@ use gannet_sim::World;
 use std::io;
 
 #[test]
-fn what_is_resident_is_copied_and_a_file_that_ends_early_leaves_zeros() {
+fn resident_bytes_are_copied_and_zeros_follow_the_end_of_the_file() {
     for (offset, len) in [
         (0, 1000),
         (10, 700),
@@ -26,7 +26,7 @@ fn what_is_resident_is_copied_and_a_file_that_ends_early_leaves_zeros() {
 }
 
 #[test]
-fn what_is_not_resident_would_block_however_late_that_shows() {
+fn a_copy_blocks_if_any_byte_is_not_resident() {
     for (resident, offset) in [(0, 0), (300, 0), (600, 500)] {
         let range = range(resident, offset, 400);
         let error = range.copy(&mut [0; 400]).unwrap_err();
@@ -35,7 +35,7 @@ fn what_is_not_resident_would_block_however_late_that_shows() {
 }
 
 #[test]
-fn some_of_a_range_is_what_one_system_call_brings() {
+fn copy_some_copies_as_much_as_one_system_call_reads() {
     let range = range(1000, 600, 500);
     let mut memory = [0xa5; 500];
     assert_eq!(range.copy_some(&mut memory).unwrap(), 300);
@@ -48,7 +48,7 @@ fn some_of_a_range_is_what_one_system_call_brings() {
 }
 
 #[test]
-fn what_is_cold_is_read_on_the_pool() {
+fn cold_ranges_are_read_on_the_pool() {
     let world = World::new(1);
     let runtime = world.add_node("server").runtime();
     let test = async move {
