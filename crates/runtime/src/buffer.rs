@@ -16,19 +16,20 @@ pub struct Buffer {
     home: Option<(Home, SlotId)>,
 }
 
-/// Bytes, from the allocator or mapped.
+/// Bytes, from the allocator, mapped, or the program's own.
 ///
-/// What is mapped goes back to the system when it is dropped. The allocator keeps what is not at its end, and the more
-/// the larger the pieces that it has been given back: its bound for mapping pieces by itself grows with them.
+/// Mapped memory goes back to the system when it is dropped. The allocator (glibc) keeps freed pieces that are not at
+/// the end of its heap, and its threshold for mapping pieces grows with each large piece that is freed.
 enum Memory {
     Heap(BytesMut),
     Mapped(MmapMut),
     Lent(Box<dyn Lent>),
 }
 
-/// Memory that a program has already, in whatever form: a mapping, a boxed slice, an array of its own.
+/// Memory that a program has already: a mapping, a boxed slice, an array of its own.
 ///
-/// Whoever implements it promises that both methods give the same bytes at the same place for as long as it lives.
+/// An implementation must return the same bytes at the same address from both methods until it is dropped: the fabric
+/// registers that address.
 pub trait Lent: AsRef<[u8]> + AsMut<[u8]> + Send + Sync {}
 
 impl<T: AsRef<[u8]> + AsMut<[u8]> + Send + Sync> Lent for T {}
@@ -73,14 +74,15 @@ impl DerefMut for Memory {
     }
 }
 
-/// Where memory goes when it is dropped.
+/// The owner to which memory returns when it is dropped.
 enum Home {
     Arena(Arc<ArenaShared>),
-    /// The slot that this is a part of, and which.
+    /// The slot that this is a part of, and the index of the part.
     Part(Arc<Split>, usize),
 }
 
-/// Names the memory of one slot of an arena, as long as that memory exists. Never given to other memory.
+/// The name of the memory of one slot of an arena, as long as that memory exists. It is never given to other memory,
+/// so a registration that is kept by name cannot be mistaken for one of other memory at the same address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SlotId(u64);
 
@@ -108,8 +110,8 @@ impl Buffer {
         }
     }
 
-    /// Takes over memory that the program has already, without copying it. It is the program's again, and a mapping
-    /// unmapped, when the buffer is dropped.
+    /// Takes over memory that the program has already, without copying it. The drop of the buffer drops `memory`, which
+    /// unmaps a mapping.
     pub fn from_lent(memory: impl Lent + 'static) -> Buffer {
         Buffer {
             bytes: Memory::Lent(Box::new(memory)),
@@ -117,7 +119,7 @@ impl Buffer {
         }
     }
 
-    /// The slot it is; `None` for the application's own memory.
+    /// The name of its slot; `None` for memory that is no slot of an arena.
     pub fn slot(&self) -> Option<SlotId> {
         self.home.as_ref().map(|(_, slot)| *slot)
     }
@@ -194,11 +196,11 @@ impl Drop for Buffer {
     }
 }
 
-/// A slot that serves as several shorter ones while some of them are in use.
+/// A slot that is cut into several shorter ones while some of them are in use.
 pub(crate) struct Split {
     home: Arc<ArenaShared>,
     slot: SlotId,
-    /// Those that nobody uses; none at all once they are one slot again.
+    /// The parts; `None` for one in use, and empty once they are one slot again.
     parts: Mutex<Vec<Option<BytesMut>>>,
 }
 
@@ -212,7 +214,7 @@ impl Split {
         self.parts().is_empty()
     }
 
-    /// A part that nobody uses, under a name of its own that ends with this use.
+    /// An unused part, under a fresh name that ends with this use.
     pub(crate) fn take(self: &Arc<Split>) -> Option<Buffer> {
         let mut parts = self.parts();
         let mut numbered = parts.iter_mut().enumerate();
@@ -233,7 +235,7 @@ impl Split {
             return;
         }
         let mut whole = BytesMut::new();
-        // Neighbours of one allocation become one again without a copy.
+        // Adjacent parts of one allocation join without a copy, in order.
         parts
             .drain(..)
             .flatten()
@@ -244,7 +246,7 @@ impl Split {
 
 /// Slots of one size, recycled last-in first-out so that the next one used is still in the CPU's cache.
 ///
-/// Grows on demand up to its bound; memory follows what is in flight, not how many connections there are.
+/// Grows on demand up to its bound: memory grows with the messages in flight and not with the number of connections.
 #[derive(Clone)]
 pub struct Arena {
     shared: Arc<ArenaShared>,
@@ -252,29 +254,31 @@ pub struct Arena {
 
 struct ArenaShared {
     slot_len: usize,
-    /// Slots are cut, which pages that were mapped cannot be.
+    /// Slots may be cut, so they come from the allocator: mapped pages cannot be split and joined.
     splits: bool,
     budget: Arc<SlotBudget>,
+    /// A lock, because buffers may be dropped on other threads (the blocking pool, other cores).
     state: Mutex<ArenaState>,
-    /// Slots that are not free; beside the lock, because every message asks.
+    /// Slots in use, outside the lock, because each message reads it.
     in_use: AtomicUsize,
 }
 
 struct ArenaState {
     free: Vec<(Memory, SlotId)>,
+    /// Slots that exist, in use or free.
     made: usize,
-    /// The fewest that were free since [`Arena::trim_unused`].
+    /// The least number of free slots since the last [`Arena::trim_unused`]: that many were not needed.
     unused: usize,
 }
 
-/// Bytes that arenas may have together, those whose slots nobody uses included.
+/// A bound for the bytes of several arenas, unused slots included.
 pub struct SlotBudget {
     bytes_max: usize,
     made: AtomicUsize,
 }
 
 impl SlotBudget {
-    /// So many, none of them used yet.
+    /// A budget of `bytes_max` bytes, none of them taken.
     pub fn new(bytes_max: usize) -> Arc<SlotBudget> {
         Arc::new(SlotBudget {
             bytes_max,
@@ -282,7 +286,8 @@ impl SlotBudget {
         })
     }
 
-    /// Takes so many bytes from it; false, and none taken, when there are not so many left.
+    /// Takes `bytes` from it; returns false, and takes none, when fewer are left. One atomic update: two cores that
+    /// checked and then added would exceed the bound together.
     fn spend(&self, bytes: usize) -> bool {
         let more = |made: usize| made.checked_add(bytes).filter(|it| *it <= self.bytes_max);
         let spent = self
@@ -298,13 +303,13 @@ impl SlotBudget {
 
 impl Drop for ArenaShared {
     fn drop(&mut self) {
-        // No buffer of it is left: each keeps its arena.
+        // No buffer of it exists any more, because each holds a reference to its arena.
         let made = self.state().made;
         self.budget.give_back(made * self.slot_len);
     }
 }
 
-/// Slots of all arenas, and parts of them, made so far, of which each has its number.
+/// The number of slots and parts of slots made so far in this process; the next one's name.
 static SLOTS_MADE: AtomicU64 = AtomicU64::new(0);
 
 impl Arena {
@@ -341,7 +346,7 @@ impl Arena {
         self.shared.slot_len
     }
 
-    /// A slot, with whatever bytes its last user left; `None` when all are in use (wait for one to come back).
+    /// A slot with the bytes of its last user in it; `None` when all are in use (wait for one to come back).
     pub fn take(&self) -> Option<Buffer> {
         let mut state = self.shared.state();
         let recycled = state.free.pop();
@@ -361,8 +366,9 @@ impl Arena {
         })
     }
 
-    /// Cuts a slot that nobody uses into parts of `part_len` bytes. It is in use until all of them are dropped, and
-    /// must have one taken at once. `None` when no slot idles, or it does not hold several.
+    /// Cuts an unused slot into parts of `part_len` bytes. The slot is in use until all parts are back, so the caller
+    /// must take one at once: without a part that comes back it would stay in use for ever. `None` when no slot is
+    /// unused, or it does not hold several parts.
     pub(crate) fn split_idle(&self, part_len: usize) -> Option<Arc<Split>> {
         let count = self.shared.slot_len.checked_div(part_len)?;
         if count < 2 || !self.shared.slot_len.is_multiple_of(part_len) {
@@ -389,12 +395,13 @@ impl Arena {
         self.shared.in_use.load(Ordering::Relaxed)
     }
 
-    /// Slots that nobody uses now, whose memory is kept.
+    /// Unused slots, whose memory is kept.
     pub fn idle(&self) -> usize {
         self.shared.state().free.len()
     }
 
-    /// Gives the memory of slots that nobody uses back to the system. Registrations of them must be gone before.
+    /// Gives the memory of unused slots back to the system. Revoke registrations of them before: one that outlived its
+    /// memory would let a peer reach the memory's next user.
     pub fn trim(&self) {
         let mut state = self.shared.state();
         state.unused = 0;
@@ -405,11 +412,11 @@ impl Arena {
             .give_back(free.len() * self.shared.slot_len);
     }
 
-    /// Gives the memory of slots back to the system that nobody has used since the last call of this. Registrations of
-    /// them must be gone before.
+    /// Gives the memory of slots that were not used since the last call of this back to the system. Revoke
+    /// registrations of them before, as for [`Arena::trim`].
     pub fn trim_unused(&self) {
         let mut state = self.shared.state();
-        // The last to come back is the first to be used again: those that stayed are the first.
+        // Slots are used last in, first out, so those at the front of the list were not used.
         let count = state.unused.min(state.free.len());
         let unused: Vec<_> = state.free.drain(..count).collect();
         state.made -= count;
@@ -482,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_that_nobody_used_for_a_while_are_given_back() {
+    fn slots_that_were_not_used_for_a_while_are_given_back() {
         let arena = Arena::new(4096, 100);
         let slots: Vec<Buffer> = std::iter::from_fn(|| arena.take()).collect();
         assert_eq!((slots.len(), arena.idle()), (100, 0));

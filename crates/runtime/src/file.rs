@@ -12,13 +12,13 @@ pub trait FileSource: Send + Sync {
     /// The kernel's descriptor, for sendfile(2) and mappings; `None` for a simulated file.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
-    /// At most `len` bytes from `offset` on, where they lie in this process's own memory: a shorter way than reading
-    /// them into a buffer. `None` for files of the system, and for ranges that are not in memory.
+    /// At most `len` bytes from `offset` on, if they are in this process's own memory, so that no read is needed.
+    /// `None` for files of the system, and for ranges that are not in memory.
     fn memory(&self, _offset: u64, _len: usize) -> Option<&[u8]> {
         None
     }
 
-    /// Reads what is in the page cache at `offset`: up to `buffer.len()` bytes, 0 at or past the end of the file.
+    /// Reads bytes that are in the page cache at `offset`: up to `buffer.len()`, 0 at or past the end of the file.
     ///
     /// # Errors
     /// `WouldBlock` when the first byte would have to come from the disk; then use [`FileSource::read_at`] on the

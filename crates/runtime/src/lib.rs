@@ -1,12 +1,13 @@
-//! The runtime seam: everything protocol code may ask of the world that is not a file system or a fabric.
+//! The runtime seam: all that protocol code may use of its host besides a file system and a fabric.
 //!
 //! A protocol holds a [`Handle`] and asks it for the time, for a timer, for a task of its own, for a random
 //! number, for a byte stream, or to run a job that may block. Production plugs [`tokio_plug`] in: one
 //! current-thread tokio runtime per core. The simulator plugs a single-threaded executor in virtual nanoseconds.
 //! The same compiled protocol code runs on both.
 //!
-//! What this crate refuses: knowledge of any protocol, and futures that move between threads. A task stays on
-//! the core that spawned it, so protocol state is `Rc` and `RefCell`, never a lock.
+//! This crate refuses: knowledge of any protocol, and futures that move between threads. A task stays on
+//! the core that spawned it, so protocol state is `Rc` and `RefCell`, never a lock. A borrow must end before an await:
+//! other tasks of the core run there, and a second borrow would panic.
 //!
 //! First type to read: [`Runtime`].
 
@@ -49,7 +50,7 @@ pub type Handle = Rc<dyn Runtime>;
 /// A job for the blocking pool: owns what it needs, may block, must end.
 pub type BlockingJob = Box<dyn FnOnce() + Send + 'static>;
 
-/// What protocol code may ask of the world.
+/// The services of a core's runtime for protocol code.
 pub trait Runtime {
     /// Time since an arbitrary start of this runtime, in nanoseconds; never goes back.
     fn now(&self) -> Instant;
@@ -76,14 +77,14 @@ pub trait Runtime {
     /// from the plug (see [`tokio_plug::SharedListener`]).
     fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>>;
 
-    /// How long a task may look for an answer that is about to come before it waits for it, and keep the core from all
-    /// others meanwhile. Zero, as where nobody says otherwise: not at all.
+    /// How long a task may poll for an answer that is about to come before it waits for it. The core runs no other task
+    /// meanwhile. Zero, the default, means not at all.
     fn look_max(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// Gives memory back to the system that was freed and that the allocator keeps, as far as it can. For after many
-    /// connections have gone: it takes about a millisecond for a thousand of them.
+    /// Gives freed memory that the allocator keeps back to the system, as far as possible. It is meant for the end of
+    /// many connections, and takes about a millisecond for a thousand of them.
     fn release_memory(&self) {}
 }
 
@@ -138,7 +139,7 @@ pub async fn run_blocking<T: Send + 'static>(
 ) -> Result<T, PoolClosed> {
     let (sender, receiver) = tokio::sync::oneshot::channel();
     runtime.submit_blocking(Box::new(move || {
-        // The waiter may have been dropped meanwhile; its value goes with it.
+        // The send fails only if the waiter was dropped; the value is dropped then.
         let _ = sender.send(job());
     }));
     receiver.await.map_err(|_| PoolClosed)
@@ -157,9 +158,10 @@ pub fn yield_now() -> impl Future<Output = ()> {
     })
 }
 
-/// One waiting place between two parts of a core: `notify` wakes the one task that waits.
+/// A wake-up from one part of a core to one waiting task of another.
 ///
-/// A notification with nobody waiting is kept (once), as with a binary semaphore.
+/// A notification without a waiter is kept (once), as with a binary semaphore. There is one place for a waker: a second
+/// task that waits replaces the first, which then sleeps for ever.
 #[derive(Default)]
 pub struct Notify {
     pending: Cell<bool>,
@@ -169,13 +171,15 @@ pub struct Notify {
 impl Notify {
     /// Wakes the waiter, or lets the next wait end at once.
     pub fn notify(&self) {
+        // The flag first: the task that this wakes must find it.
         self.pending.set(true);
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
     }
 
-    /// Ready once per notification; registers `context` otherwise, in place of any earlier waiter.
+    /// Ready once per notification; otherwise registers `context`, in place of any earlier waiter. A ready result
+    /// registers nothing: poll again, or check the condition, before the task waits.
     pub fn poll_notified(&self, context: &mut Context<'_>) -> Poll<()> {
         if self.pending.replace(false) {
             return Poll::Ready(());

@@ -21,7 +21,8 @@ impl LogLimit {
         }
     }
 
-    /// How many lines were left out since the last, when it is time for one; otherwise this one is left out too.
+    /// `Some` if this line may be logged, with the number of lines left out since the last one. `None` if it must be
+    /// left out.
     pub fn admit(&self, now: Instant) -> Option<u64> {
         if now < self.next.get() {
             self.left_out.set(self.left_out.get() + 1);

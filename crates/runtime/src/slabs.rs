@@ -5,10 +5,10 @@ use crate::{Arena, Buffer};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Arenas whose slots are powers of two long, with one bound for the bytes of all of them: memory for messages whose
-/// length is known only when they come. What is registered for a message is its slot, at most twice its length.
+/// length is known only when they come. A message's slot, which may be registered for it, is at most twice as long.
 ///
-/// Clones share everything. Any mix of lengths may use up the bound; what idles in one class is not there for the
-/// others until [`Slabs::trim`].
+/// Clones share everything. Any mix of lengths may use up the bound; unused slots of one class count against it until
+/// [`Slabs::trim`].
 #[derive(Clone)]
 pub struct Slabs {
     /// By length, each twice the one before.
@@ -47,15 +47,15 @@ impl Slabs {
         self.classes.last().map_or(0, Arena::slot_len)
     }
 
-    /// A slot of the smallest class that holds `len` bytes, with whatever its last user left in it; when the bound is
-    /// reached, an idle one of a larger class. `None` when there is neither (wait for one to come back, or trim), and
+    /// A slot of the smallest class that holds `len` bytes, with the bytes of its last user in it; when the bound is
+    /// reached, an unused one of a larger class. `None` when there is neither (wait for one to come back, or trim), and
     /// for more than [`Slabs::slot_len_max`].
     pub fn take(&self, len: usize) -> Option<Buffer> {
         self.fitting(len).iter().find_map(Arena::take)
     }
 
-    /// As [`Slabs::take`]; but where that would give a longer slot, that slot is cut and serves as several, and becomes
-    /// one again when all of them are back. For memory whose registrations do not outlive one use.
+    /// As [`Slabs::take`]; but a longer slot is cut into several, and becomes one again when all of them are back. Only
+    /// for memory whose registrations end with each use: a part has a name of its own in each.
     pub fn take_or_split(&self, len: usize) -> Option<Buffer> {
         let class = self.classes.partition_point(|it| it.slot_len() < len);
         let own = self.classes.get(class)?;
@@ -87,14 +87,15 @@ impl Slabs {
         self.classes.iter().map(bytes).sum()
     }
 
-    /// Bytes of slots that nobody uses now, whose memory is kept.
+    /// Bytes of unused slots, whose memory is kept.
     pub fn idle(&self) -> usize {
         let bytes = |class: &Arena| class.idle() * class.slot_len();
         self.classes.iter().map(bytes).sum()
     }
 
-    /// Gives the memory of slots that nobody uses back to the system, and their bytes to all classes. Registrations of
-    /// them must be gone before: `Strategy::reclaim` of the fabric.
+    /// Gives the memory of unused slots back to the system, and their bytes to all classes. Revoke registrations of
+    /// them before (`Strategy::reclaim` of the fabric): one that outlived its memory would let a peer reach the
+    /// memory's next user.
     pub fn trim(&self) {
         self.classes.iter().for_each(Arena::trim);
     }

@@ -1,4 +1,4 @@
-//! Byte streams, readiness-driven: ask when, then move as much as goes.
+//! Byte streams, readiness-driven: wait until the stream is ready, then move as many bytes as it takes.
 
 use crate::{FileSource, LocalFuture};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -14,10 +14,10 @@ pub type Stream = Rc<dyn ByteStream>;
 /// One task may wait for reading and one for writing at a time. After `try_*` said `WouldBlock` (or moved less
 /// than asked), call the matching `poll_*` before the next try.
 pub trait ByteStream {
-    /// The other end.
+    /// The address of the other end.
     fn peer_address(&self) -> SocketAddr;
 
-    /// This end.
+    /// The address of this end.
     fn local_address(&self) -> SocketAddr;
 
     /// Ready when a read may make progress (bytes, end of stream, or an error to fetch).
@@ -26,14 +26,14 @@ pub trait ByteStream {
     /// The runtime is shutting down.
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Moves what has arrived into `buffer`; 0 means that the peer has closed its side.
+    /// Moves bytes that have arrived into `buffer`; 0 means that the peer has closed its side.
     ///
     /// # Errors
-    /// `WouldBlock` when nothing is there; others when the connection is broken.
+    /// `WouldBlock` when no byte has arrived; others when the connection is broken.
     fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// As [`ByteStream::try_read_vectored`], but asks the system even where the runtime has heard of nothing: for who
-    /// looks again and again because bytes are about to come, and does not wait.
+    /// As [`ByteStream::try_read_vectored`], with a system call even if the runtime has no readiness event: for a
+    /// caller that polls because bytes are about to come, and does not wait.
     ///
     /// # Errors
     /// As [`ByteStream::try_read`].
@@ -56,7 +56,7 @@ pub trait ByteStream {
     /// Hands bytes to the connection with one system call; returns how many it took. At most 1024 slices count.
     ///
     /// # Errors
-    /// `WouldBlock` when the connection takes nothing now; that of [`is_memory_gone`] when the first bytes are of a
+    /// `WouldBlock` when the connection takes no byte now; that of [`is_memory_gone`] when the first bytes are of a
     /// file that became shorter; others when the connection is broken.
     fn try_write(&self, buffers: &[IoSlice<'_>], follow: Follow) -> io::Result<usize>;
 
@@ -67,23 +67,23 @@ pub trait ByteStream {
     /// `WouldBlock` as above, `Unsupported` when this stream or this file cannot do it.
     fn try_send_file(&self, file: &dyn FileSource, offset: u64, len: usize) -> io::Result<usize>;
 
-    /// Ends this side's half of the connection after what was written; the peer reads an end of stream.
+    /// Ends this side's half of the connection behind the written bytes; the peer reads an end of stream.
     fn shutdown_write(&self);
 
     /// Breaks the connection at once; the peer sees a reset.
     fn abort(&self);
 
-    /// Marks what this side sends from now on.
+    /// Sets the traffic class of packets that this side sends from now on.
     ///
     /// # Errors
-    /// `Unsupported` when the stream has no traffic classes, as those have none that do not say otherwise.
+    /// `Unsupported` when the stream has no traffic classes, as by default.
     fn set_traffic_class(&self, _class: Dscp) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }
 
 /// A traffic class: the differentiated services code point of packets (RFC 2474), by which networks sort them.
-/// 0 is that of packets of which nothing is said.
+/// 0 is the default of all packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, PartialOrd, Ord, Hash)]
 pub struct Dscp(u8);
 
@@ -91,18 +91,18 @@ impl Dscp {
     /// The largest: there are six bits.
     pub const MAX: Dscp = Dscp(63);
 
-    /// This code point, if there is such a one.
+    /// The code point `value`; `None` above [`Dscp::MAX`].
     pub fn new(value: u8) -> Option<Dscp> {
         (value <= Dscp::MAX.0).then_some(Dscp(value))
     }
 
-    /// Its number.
+    /// The code point as a number, 0 to 63.
     pub fn get(self) -> u8 {
         self.0
     }
 
-    /// The byte that it has the upper six bits of: TOS of IPv4, traffic class of IPv6. The other two are the kernel's
-    /// (ECN).
+    /// The byte with the code point in its upper six bits: TOS of IPv4, traffic class of IPv6. The kernel sets the
+    /// other two (ECN).
     pub fn to_byte(self) -> u8 {
         self.0 << 2
     }
@@ -115,17 +115,17 @@ pub enum Follow {
     Nothing,
     /// More follows (MSG_MORE).
     More,
-    /// What is not taken follows: some bytes are those of a [`crate::FileWindow`] and may be gone, so that fewer taken
-    /// than offered do not say that the connection is full. The next call does.
+    /// Bytes that are not taken are offered again at once. Some are those of a [`crate::FileWindow`] and may not exist
+    /// any more, so that fewer taken than offered do not mean that the connection is full. The next call shows it.
     Rest,
 }
 
 /// Accepts byte streams on this core.
 pub trait Listener {
-    /// Where it listens, with the port that was picked.
+    /// The address it listens at, with the port that was picked.
     fn local_address(&self) -> SocketAddr;
 
-    /// Waits for the next connection. Errors that concern one connection only are not reported.
+    /// Waits for the next connection. Errors of a single connection are not reported.
     fn accept(&mut self) -> LocalFuture<io::Result<Stream>>;
 }
 
@@ -145,8 +145,8 @@ pub async fn writable(stream: &dyn ByteStream) -> io::Result<()> {
     std::future::poll_fn(|context| stream.poll_writable(context)).await
 }
 
-/// True when an error of [`ByteStream::try_send_file`] says that the connection is broken; another one, but
-/// `WouldBlock`, is about the file, whose bytes may still go by reading and writing them.
+/// True when an error of [`ByteStream::try_send_file`] means that the connection is broken. All others but `WouldBlock`
+/// are errors of the file, whose bytes can perhaps be read and written.
 pub fn is_connection_error(kind: io::ErrorKind) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected, TimedOut};
     matches!(
@@ -155,7 +155,7 @@ pub fn is_connection_error(kind: io::ErrorKind) -> bool {
     )
 }
 
-/// True when an error of [`ByteStream::try_write`] says that bytes of a [`crate::FileWindow`] are not there any more.
+/// True when an error of [`ByteStream::try_write`] means that bytes of a [`crate::FileWindow`] do not exist any more.
 pub fn is_memory_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::FAULT.raw_os_error())
 }

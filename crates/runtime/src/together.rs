@@ -1,4 +1,4 @@
-//! Waiting for several things at once.
+//! Waiting for several futures at once.
 
 use std::future::Future;
 use std::pin::pin;
@@ -43,9 +43,10 @@ pub async fn all<F: Future + Unpin>(futures: impl IntoIterator<Item = F>) -> Vec
                 }
             }
         }
-        match ready {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        if ready {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
         }
     })
     .await;

@@ -1,5 +1,5 @@
-//! A core that polls in place of sleeping does all that others do. A program of its own: what it sets is the
-//! whole process's.
+//! A core that polls in place of sleeping runs all kinds of tasks. A program of its own, because the setting is for the
+//! whole process.
 
 #![allow(clippy::unwrap_used)]
 
@@ -35,14 +35,14 @@ async fn send(stream: &Stream, byte: u8) {
 }
 
 #[test]
-fn peers_timers_and_the_pool_are_news_to_who_looks() {
-    // So long that whoever has begun to look never stops.
+fn a_polling_core_sees_sockets_timers_and_the_pool() {
+    // So long that a core that has begun to poll never stops.
     set_busy_poll(Duration::from_secs(1000));
-    let (tell, told) = mpsc::channel();
+    let (sender, addresses) = mpsc::channel();
     let server = std::thread::spawn(move || {
         block_on(|runtime| async move {
             let mut listener = runtime.listen("127.0.0.1:0".parse().unwrap()).unwrap();
-            tell.send(listener.local_address()).unwrap();
+            sender.send(listener.local_address()).unwrap();
             let stream = listener.accept().await.unwrap();
             let (done, ended) = tokio::sync::oneshot::channel();
             let echo = async move {
@@ -55,7 +55,7 @@ fn peers_timers_and_the_pool_are_news_to_who_looks() {
             ended.await.unwrap();
         })
     });
-    let address = told.recv().unwrap();
+    let address = addresses.recv().unwrap();
     let asked = block_on(|runtime| async move {
         let stream = runtime.connect(address).await.unwrap();
         let (done, ended) = tokio::sync::oneshot::channel();

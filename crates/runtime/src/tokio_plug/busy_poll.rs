@@ -1,8 +1,11 @@
-//! What a core does that has nothing to do: it polls for a moment before it sleeps, where that was seen to
+//! Busy polling: a core without work polls for a short time before it sleeps, if that was measured to
 //! pay (docs/decisions/0015-busy-polling.md).
 //!
-//! A sleeping thread takes tens of microseconds to wake on a virtual machine, longer than a short operation; and
-//! whoever asks one thing at a time waits for that twice, at both ends.
+//! A sleeping thread takes tens of microseconds to wake on a virtual machine, longer than a short operation. A client
+//! with one request at a time waits for that twice, at both ends.
+//!
+//! Mechanism: the runtime calls [`before_park`] when no task can run. If polling pays, it wakes the task [`look`], so
+//! that the thread goes on without parking, until an event comes or the time is over.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -11,12 +14,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// For this process, in nanoseconds.
+/// The longest time of polling for this process, in nanoseconds.
 static LONGEST: AtomicU64 = AtomicU64::new(0);
 
-/// How long each core of this process polls before it sleeps, if it looks at all: while news used to come
-/// within about that time. Zero, as at the start, is never. A core that looks is busy for the processor's other users,
-/// but lets them go first.
+/// Sets how long each core of this process polls before it sleeps. A core polls only while events used to come within
+/// about that time. Zero, the default, disables it. A polling core uses its processor, but yields to other threads.
 pub fn set_busy_poll(longest: Duration) {
     let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
     LONGEST.store(nanos, Ordering::Relaxed);
@@ -26,12 +28,13 @@ fn longest() -> Duration {
     Duration::from_nanos(LONGEST.load(Ordering::Relaxed))
 }
 
-/// How long a short look is.
+/// The length of a short look.
 pub(super) fn short_look() -> Duration {
     Look::Short.limit(longest())
 }
 
-/// Called by a core's thread when no task of it can run; if it wakes one, the thread polls without sleeping.
+/// The runtime calls this when no task of the core can run. If it wakes the task [`look`], the thread polls without
+/// sleeping.
 pub(super) fn before_park() {
     let longest = longest();
     if longest.is_zero() {
@@ -41,12 +44,13 @@ pub(super) fn before_park() {
         let looks_on = core.patience.borrow_mut().idle(Instant::now(), longest);
         if looks_on && let Some(waker) = &*core.looker.borrow() {
             waker.wake_by_ref();
+            // Other threads of the processor go first: the peer may be one of them.
             std::thread::yield_now();
         }
     });
 }
 
-/// A task of a core: that it runs means that there was something to do.
+/// A task of a core. Its poll means that the core had work, which ends the wait that [`Patience`] measures.
 pub(super) struct Task<F>(pub(super) F);
 
 impl<F: Future + Unpin> Future for Task<F> {
@@ -58,7 +62,8 @@ impl<F: Future + Unpin> Future for Task<F> {
     }
 }
 
-/// The task that is woken in place of sleeping. It never ends, and each core needs one.
+/// The task that is woken in place of sleeping. It is no [`Task`], so its poll does not count as work. It never ends,
+/// and each core needs one.
 pub(super) async fn look() {
     std::future::poll_fn(|context| {
         CORE.with(|core| {
@@ -82,25 +87,25 @@ thread_local! {
     static CORE: Core = Core::default();
 }
 
-/// Most points.
+/// The most points.
 const POINTS_MAX: u32 = 16;
-/// Points from which on a core looks.
+/// The points from which a core looks.
 const POINTS_TO_LOOK: u32 = 8;
-/// Points that looking in vain costs.
+/// The points that a look without an event costs.
 const POINTS_IN_VAIN: u32 = 4;
-/// A short look: answers of a peer that looks itself come within it.
+/// The length of a short look: answers of a peer that polls too come within it.
 const SHORT: Duration = Duration::from_micros(50);
-/// By what waits are longer while both ends sleep.
+/// The time by which a wait is longer while both ends sleep.
 const WAKING: Duration = Duration::from_micros(50);
 
-/// Whether it pays to look, and for how long: learnt from when events came.
+/// Decides whether polling pays, and for how long, by the times at which events came.
 #[derive(Default)]
 struct Patience {
-    /// `None` while there is something to do.
+    /// The present wait; `None` while there is work.
     idle: Option<Idle>,
-    /// For answers of a peer that looks itself.
+    /// Points of short looks, for answers of a peer that polls too.
     short: u32,
-    /// For what takes longer than that, such as a disk's answer.
+    /// Points of long looks, for answers that take longer, such as a disk's.
     long: u32,
 }
 
@@ -119,12 +124,12 @@ enum Look {
 enum Wait {
     Looking(Look),
     Sleeping,
-    /// Sleeping after having looked in vain.
+    /// Sleeping after a look without an event.
     SleepingAfter(Look),
 }
 
 impl Look {
-    /// How long it is where `longest` is the most.
+    /// Its length, at most `longest`.
     fn limit(self, longest: Duration) -> Duration {
         match self {
             Look::Short => longest.min(SHORT),
@@ -134,7 +139,7 @@ impl Look {
 }
 
 impl Patience {
-    /// There is nothing to do at `now`. Whether to poll now, and not sleep yet.
+    /// Notes that there is no work at `now`; returns whether to poll and not sleep yet.
     fn idle(&mut self, now: Instant, longest: Duration) -> bool {
         let until = match (self.short, self.long) {
             (_, POINTS_TO_LOOK..) => Wait::Looking(Look::Long),
@@ -157,7 +162,7 @@ impl Patience {
         false
     }
 
-    /// There was something to do at `now`.
+    /// Notes that there was work at `now`. The clock is read only if a wait ended: tasks run far more often.
     fn busy(&mut self, now: impl FnOnce() -> Instant, longest: Duration) {
         let Some(idle) = self.idle.take() else {
             return;
@@ -168,7 +173,7 @@ impl Patience {
             Wait::Sleeping => (WAKING, None),
             Wait::SleepingAfter(look) => (WAKING, Some(look)),
         };
-        // What a look has not found is not short, whatever waking adds.
+        // An event that a look did not find was not within it, whatever the time of waking adds.
         let is_short = in_vain.is_none() && waited <= Look::Short.limit(longest) + waking;
         if in_vain != Some(Look::Short) {
             self.short = judged(self.short, is_short);
@@ -179,11 +184,12 @@ impl Patience {
     }
 }
 
-/// Points after a wait of which is known whether looking pays.
+/// The points after a wait for which a look would have paid or not.
 fn judged(points: u32, pays: bool) -> u32 {
-    match pays {
-        true => (points + 1).min(POINTS_MAX),
-        false => points.saturating_sub(1),
+    if pays {
+        (points + 1).min(POINTS_MAX)
+    } else {
+        points.saturating_sub(1)
     }
 }
 
@@ -194,8 +200,8 @@ mod tests {
     const LONGEST: Duration = Duration::from_micros(300);
     const SOON: Duration = Duration::from_micros(20);
 
-    /// A core to which an event comes `gap` after it has nothing to do, `times` times; how often it looked, and how
-    /// often that was in vain.
+    /// A core to which an event comes `gap` after it runs out of work, `times` times; returns how often it looked, and
+    /// how often without an event.
     fn wait(patience: &mut Patience, gap: Duration, times: usize) -> (usize, usize) {
         let (mut looked, mut in_vain) = (0, 0);
         let start = Instant::now();
@@ -210,14 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_again_and_again_soon_looks_for_news() {
+    fn a_core_whose_events_come_soon_polls() {
         let patience = &mut Patience::default();
         assert_eq!(wait(patience, SOON, POINTS_TO_LOOK as usize), (0, 0));
         assert_eq!(wait(patience, SOON, 100), (100, 0));
     }
 
     #[test]
-    fn who_is_asked_now_and_then_sleeps() {
+    fn a_core_whose_events_are_rare_sleeps() {
         let patience = &mut Patience::default();
         wait(patience, SOON, 100);
         wait(patience, LONGEST / 2, 100);
@@ -245,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_short_look_misses_is_found_by_a_long_one() {
+    fn events_that_a_short_look_misses_are_found_by_a_long_one() {
         for gap in [60, 80, 100, 150, 290] {
             let patience = &mut Patience::default();
             wait(patience, SOON, 100);
@@ -268,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_a_little_too_late_is_looked_for_one_time_in_five() {
+    fn events_that_come_a_little_too_late_cost_a_look_one_time_in_five() {
         let patience = &mut Patience::default();
         let (looked, in_vain) = wait(patience, LONGEST + SOON, 1000);
         assert!((100..=250).contains(&looked), "{looked}");

@@ -17,10 +17,10 @@ const HANDOVER_QUEUE_MAX: usize = 1024;
 const BACKLOG: i32 = 1024;
 /// How long accepting pauses when the process is out of descriptors or memory.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
-/// How long it is not said again that it does.
+/// Time between two warnings about it.
 const WARN_AGAIN: Duration = Duration::from_secs(10);
 
-/// How many cores this process may use.
+/// The number of cores that this process may use.
 pub fn available_cores() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
@@ -97,12 +97,12 @@ impl SharedListener {
         })
     }
 
-    /// Where it listens, with the port that was picked.
+    /// The address it listens at, with the port that was picked.
     pub fn local_address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The listener of core `index`: gives the connections meant for that core.
+    /// The listener of core `index`, which accepts the connections of that core.
     pub fn for_core(&self, index: usize) -> Box<dyn Listener> {
         let receiver = Arc::clone(&self.receivers[index % self.receivers.len()]);
         Box::new(CoreListener {
@@ -114,7 +114,8 @@ impl SharedListener {
     /// Accepts for all cores, for ever.
     ///
     /// # Errors
-    /// The listening socket is broken; single connections that fail are skipped.
+    /// EBADF, EINVAL or ENOTSOCK of accept(2): the listening socket is broken. Errors of single connections are
+    /// skipped.
     pub async fn distribute(&self) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(self.listener.try_clone()?)?;
         let mut next = 0;
@@ -128,7 +129,8 @@ impl SharedListener {
             };
             next = (next + 1) % self.senders.len();
             if let Err(error) = self.senders[next].try_send(stream) {
-                // A core that cannot keep up with new connections refuses them: dropping closes.
+                // The core is behind: the drop of the stream closes it. Waiting for that core here would keep new
+                // connections from all others.
                 if is_time_to_warn(&BEHIND_WARNED, Instant::now()) {
                     tracing::warn!(core = next, %error, "connections refused: the core is behind");
                 }
@@ -175,7 +177,7 @@ pub(super) fn listening_socket(address: SocketAddr) -> io::Result<std::net::TcpL
     Ok(socket.into())
 }
 
-/// When each was last said.
+/// The time of the last warning of each kind.
 static BEHIND_WARNED: std::sync::Mutex<Option<Instant>> = std::sync::Mutex::new(None);
 static EXHAUSTED_WARNED: std::sync::Mutex<Option<Instant>> = std::sync::Mutex::new(None);
 
@@ -190,7 +192,10 @@ fn is_time_to_warn(last: &std::sync::Mutex<Option<Instant>>, now: Instant) -> bo
     true
 }
 
-/// Decides what a failed accept(2) means: a pause when resources ran out, nothing when one peer gave up.
+/// Handles a failed accept(2): a pause when resources ran out, nothing for an error of one peer.
+///
+/// # Errors
+/// The listening socket is broken.
 pub(super) async fn accept_failed(error: &io::Error) -> io::Result<()> {
     use rustix::io::Errno;
     match error.raw_os_error().map(Errno::from_raw_os_error) {
@@ -198,6 +203,7 @@ pub(super) async fn accept_failed(error: &io::Error) -> io::Result<()> {
             if is_time_to_warn(&EXHAUSTED_WARNED, Instant::now()) {
                 tracing::warn!(%error, "accepting pauses: raise the limit of open files (ulimit -n)");
             }
+            // The connection stays in the kernel's queue: without a pause accept(2) would fail again at once.
             tokio::time::sleep(EXHAUSTED_PAUSE).await;
             Ok(())
         }

@@ -3,8 +3,8 @@
 
 /// Gives freed memory back to the system.
 ///
-/// glibc by itself gives back what lies at the end of a thread's heap, and nothing while one piece there is in use.
-/// What a thousand connections had stays with the process then.
+/// glibc by itself gives back only the end of a thread's heap, and nothing while one piece there is in use. The memory
+/// of a thousand ended connections would stay with the process.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub(super) fn release() {
     // SAFETY: It takes no pointer, may be called by any thread, and touches memory that is free alone.

@@ -3,11 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 
-/// Numbers that one call of the system brings: it gives out up to 256 bytes at once without interruption.
+/// Numbers of one system call, which returns up to 256 bytes at once without interruption.
 const FETCHED: usize = 32;
 
-/// Numbers of the system's generator, fetched by the dozen: a key and a base for every registration would be two
-/// system calls else. One that was given out is not kept.
+/// Numbers of the system's generator, fetched several at a time: a key and a base for every registration would
+/// otherwise be two system calls. A number that was returned is erased, so that a memory dump shows no key.
 pub(super) struct Random {
     fetched: RefCell<Vec<u64>>,
     mixed: Cell<u64>,

@@ -14,11 +14,11 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-/// How long a peer may be silent before its kernel is asked whether it is there.
+/// Time of silence after which the kernel probes the peer (TCP keep-alive).
 const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(60);
-/// How far such questions lie apart.
+/// Time between two probes.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(10);
-/// Questions without an answer after which the connection ends.
+/// Probes without an answer after which the connection ends.
 const KEEP_ALIVE_PROBES: u32 = 6;
 
 /// A TCP connection of this core.
@@ -29,8 +29,8 @@ pub struct TcpByteStream {
 }
 
 impl TcpByteStream {
-    /// Takes over a connected socket; sets it non-blocking, without delay, and to end when the peer's machine is gone
-    /// for two minutes. Only inside a runtime.
+    /// Takes over a connected socket; sets it non-blocking, without delay, and to end when the peer's machine does not
+    /// answer for two minutes. Only inside a runtime.
     ///
     /// # Errors
     /// The socket is no longer connected, or the runtime takes no more descriptors.
@@ -46,7 +46,8 @@ impl TcpByteStream {
         })
     }
 
-    /// Runs one transfer if the socket is ready; `wanted` is what a full one would move.
+    /// Runs one transfer if the socket is ready. `wanted` is the number of bytes of a full one: a shorter one has
+    /// emptied or filled the socket, and clears the readiness in the same step.
     fn transfer(
         &self,
         interest: Interest,
@@ -59,7 +60,7 @@ impl TcpByteStream {
                 match operation(&self.socket) {
                     Ok(count) => {
                         moved = count;
-                        // Says "not ready any more" to tokio; the count below says that something moved.
+                        // Clears tokio's readiness; `moved` keeps the count for the caller.
                         return if count < wanted && count > 0 {
                             Err(io::ErrorKind::WouldBlock.into())
                         } else {
@@ -78,14 +79,15 @@ impl TcpByteStream {
     }
 }
 
-/// Has the kernel ask a silent peer whether it is there. Nobody else finds that a machine has lost its power as long as
-/// nothing is sent to it, and its connections would count for ever among those that a server has room for.
+/// Has the kernel probe a silent peer. A machine that lost its power sends no reset: while nothing is sent to it, its
+/// connections would keep their places at a server for ever.
 fn keep_alive(stream: &std::net::TcpStream) -> rustix::io::Result<()> {
     sockopt::set_tcp_keepidle(stream, KEEP_ALIVE_AFTER)?;
     sockopt::set_tcp_keepintvl(stream, KEEP_ALIVE_EVERY)?;
     sockopt::set_tcp_keepcnt(stream, KEEP_ALIVE_PROBES)?;
     sockopt::set_socket_keepalive(stream, true)?;
-    // Nobody is asked while bytes are on their way to him: those are sent again and again, for a quarter of an hour.
+    // The kernel sends no probes while bytes are unacknowledged, and retransmits these for a quarter of an hour. The
+    // user timeout bounds that to the same two minutes.
     let longest = KEEP_ALIVE_AFTER + KEEP_ALIVE_EVERY * KEEP_ALIVE_PROBES;
     sockopt::set_tcp_user_timeout(stream, longest.as_millis() as u32)
 }
@@ -114,7 +116,7 @@ impl ByteStream for TcpByteStream {
     }
 
     fn look(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        // The socket does not block. What tokio is told later of these bytes is a wake-up in vain.
+        // The socket does not block. Tokio's event for these bytes comes later, and is a wake-up without bytes.
         Ok(rustix::io::readv(&self.socket, buffers)?)
     }
 
@@ -136,7 +138,7 @@ impl ByteStream for TcpByteStream {
             Follow::More => SendFlags::NOSIGNAL | SendFlags::MORE,
         };
         let wanted = match follow {
-            // Then it stays ready.
+            // Fewer bytes taken than offered must not clear the readiness: a file may have become shorter.
             Follow::Rest => 0,
             Follow::Nothing | Follow::More => buffers.iter().map(|buffer| buffer.len()).sum(),
         };
@@ -155,7 +157,7 @@ impl ByteStream for TcpByteStream {
         let Some(source) = file.descriptor() else {
             return Err(io::ErrorKind::Unsupported.into());
         };
-        // Fewer bytes than asked may also mean that the file ends while the socket has room: then it stays ready.
+        // Fewer bytes than `len` may also mean that the file ends while the socket has room: the readiness must stay.
         let wanted = 0;
         self.transfer(Interest::WRITABLE, wanted, |socket| {
             let mut position = offset;
@@ -164,13 +166,13 @@ impl ByteStream for TcpByteStream {
     }
 
     fn shutdown_write(&self) {
-        // Fails only when the connection is already gone.
+        // Fails only when the connection has ended already.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
     }
 
     fn abort(&self) {
         let socket = &self.socket;
-        // Dissolving the association resets the connection; fails only when it is already gone.
+        // Dissolving the association resets the connection; fails only when the connection has ended already.
         let _ = rustix::net::connect_unspec(socket);
     }
 
@@ -277,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_peer_is_asked_and_bytes_that_he_does_not_take_are_given_up() {
+    fn a_silent_peer_is_probed_and_bytes_that_it_does_not_take_are_given_up() {
         block_on(|_| async {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
