@@ -28,12 +28,12 @@ use gannet_runtime::Buffer;
 
 /// A file system to serve. Handles name objects; they stay valid across renames and restarts of the server.
 ///
-/// Futures are local to a core and never block it: what cannot be answered from memory goes to the blocking pool.
+/// Futures are local to a core and never block it: an operation that memory cannot answer goes to the blocking pool.
 /// An answer that needs no waiting is ready at the first poll. Names are single path components as they came from
 /// the wire: the store rejects empty ones, `.`, `..` where they make no sense, `/`, NUL and over-long ones with the
 /// right [`Status`]. Mutating calls return weak cache consistency data ([`Wcc`]) whether they succeed or fail. Changes
-/// of names and attributes are durable when they are answered (RFC 1813 section 3.3), unless a store is told not to
-/// wait.
+/// of names and attributes are durable when they are answered (RFC 1813 section 3.3), unless an option of the store
+/// says otherwise.
 #[allow(async_fn_in_trait)] // used generically, on one core
 pub trait Vfs: 'static {
     /// The directory that is served.
@@ -230,8 +230,8 @@ pub trait Vfs: 'static {
         TransferSizes::default()
     }
 
-    /// Why the operation that was answered last with `status` failed, for people, where the status alone does not say
-    /// it: a lost connection, which server is away. Exact if it is asked before another operation is polled.
+    /// The cause, as a text for people, of the last operation that failed with `status`, where the status alone is not
+    /// enough: a lost connection, the server that is away. Exact if it is called before another operation is polled.
     fn cause(&self, _status: Status) -> Option<String> {
         None
     }
@@ -245,11 +245,11 @@ pub trait Vfs: 'static {
         false
     }
 
-    /// Locks bytes of a regular file for all clients, lets go of them, or tells of a lock.
+    /// Locks bytes of a regular file for all clients, unlocks them, or returns a conflicting lock.
     ///
     /// # Errors
-    /// `Notsupp`: not [`Vfs::is_coordinated`]. `Jukebox`: whoever keeps the locks is away, or collects those from
-    /// before its restart. Otherwise as ACCESS.
+    /// `Notsupp`: not [`Vfs::is_coordinated`]. `Jukebox`: the server of the locks is away, or in its grace period after
+    /// a restart. Otherwise as ACCESS.
     async fn lock(
         &self,
         _cred: &Credentials,
@@ -261,7 +261,7 @@ pub trait Vfs: 'static {
     }
 
     /// Writes the first `len` bytes of `data` behind the end of a file, at `at_least` or further: no other append gets
-    /// the same place. The place that they got, and the memory.
+    /// the same offset. Returns their offset, and the memory.
     ///
     /// # Errors
     /// `Notsupp`: not [`Vfs::is_coordinated`]. Otherwise as WRITE; some of the bytes may have been written.

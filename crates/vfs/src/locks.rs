@@ -1,6 +1,6 @@
 //! Locks of byte ranges, as flock(2) and fcntl(2) ask for them.
 
-/// Which others a lock keeps out.
+/// The kind of a lock, by the locks that it excludes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LockKind {
     /// Exclusive locks of the same bytes.
@@ -12,37 +12,37 @@ pub enum LockKind {
 /// A lock of some bytes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ByteLock {
-    /// Whose it is, among those that lock through one front end. An owner is never in its own way.
+    /// Its owner, a number within one front end. Locks of one owner do not conflict.
     pub owner: u64,
-    /// Which others it keeps out.
+    /// The locks that it excludes.
     pub kind: LockKind,
     /// The first byte.
     pub start: u64,
     /// The last byte; [`u64::MAX`] is the end of the file, however long it becomes.
     pub end: u64,
-    /// The process, for others to be told.
+    /// The process id of the owner, which others get from a test (F_GETLK).
     pub process: u32,
 }
 
-/// What is to be done with a [`ByteLock`].
+/// The operation on a [`ByteLock`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockRequest {
-    /// Hold it, if nothing is in the way.
+    /// Lock, if no lock conflicts.
     Try,
-    /// The same; if something is in the way, wait about a second for it to go.
+    /// Lock, and wait about a second if a lock conflicts.
     Wait,
-    /// Let go of these bytes.
+    /// Unlock these bytes.
     Unlock,
-    /// Tell of what is in the way, and change nothing.
+    /// Return a conflicting lock, and change nothing.
     Test,
 }
 
-/// What came of a [`LockRequest`].
+/// The result of a [`LockRequest`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locked {
-    /// It was done; a test found nothing in the way.
+    /// Done; a test found no conflicting lock.
     Done,
-    /// This lock is in the way.
+    /// This lock conflicts.
     Denied(ByteLock),
     /// There are too many locks already.
     TooMany,

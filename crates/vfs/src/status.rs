@@ -1,4 +1,4 @@
-//! What can go wrong with a file operation: NFSv3's own list, which the stores map their errors to.
+//! The errors of file operations: NFSv3's own list, to which the stores map their errors.
 
 use std::fmt;
 

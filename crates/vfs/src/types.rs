@@ -180,7 +180,7 @@ impl Time {
     }
 }
 
-/// What an object is (`ftype3`; values are NFSv3's).
+/// The kind of an object (`ftype3`; values are NFSv3's).
 #[allow(missing_docs)] // the names say it
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
@@ -197,7 +197,7 @@ pub enum FileKind {
 /// Attributes of an object (`fattr3`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Permission bits, 0o7777.
     pub mode: u32,
@@ -221,7 +221,7 @@ pub struct Attributes {
     pub access_time: Time,
     /// Last write.
     pub modify_time: Time,
-    /// Last change of anything.
+    /// Last change of data or attributes.
     pub change_time: Time,
     /// Another number after each change of data, names or attributes (what NFSv4 calls `change`, RFC 8881 section
     /// 5.8.1.4). Numbers are compared for being equal, and not for their order.
@@ -262,7 +262,7 @@ pub struct Wcc {
 /// The outcome of an operation that changes an object, with that object's (or directory's) consistency data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed<T> {
-    /// What came of it.
+    /// The result of the operation.
     pub result: Result<T, Status>,
     /// Of the file, or of the directory for operations on names.
     pub wcc: Wcc,
@@ -334,9 +334,9 @@ pub type Verifier = [u8; 8];
 /// A range opened for reading.
 #[derive(Clone)]
 pub struct ReadReply {
-    /// The file; its bytes at the asked offset are the data.
+    /// The file; its bytes at the offset of the call are the data.
     pub file: FileRef,
-    /// Bytes to take: the asked count clipped to the file.
+    /// Bytes to take: the count of the call, clipped to the file.
     pub count: u32,
     /// The range reaches the end of the file.
     pub eof: bool,
@@ -344,7 +344,7 @@ pub struct ReadReply {
     pub attributes: Attributes,
 }
 
-/// What a read into memory of the caller's brought.
+/// The result of a read into the caller's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BytesRead {
     /// Bytes, at the start of the memory.
@@ -380,18 +380,18 @@ impl Default for TransferSizes {
     }
 }
 
-/// What a WRITE did.
+/// The result of a WRITE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteDone {
-    /// Bytes written; may be fewer than asked, not zero unless zero were asked.
+    /// Bytes written: at most those of the call, and at least one unless the call had none.
     pub count: u32,
-    /// How durable they are: at least what was asked.
+    /// Their durability: at least that of the call.
     pub committed: Stability,
     /// The verifier of this instance.
     pub verifier: Verifier,
 }
 
-/// What a COMMIT did.
+/// The result of a COMMIT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Commit {
     /// The verifier of this instance.
@@ -418,7 +418,7 @@ pub struct Created {
     pub attributes: Option<Attributes>,
 }
 
-/// What MKNOD makes.
+/// The kind of a new object of MKNOD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeKind {
     /// A block device with its numbers.
@@ -449,7 +449,7 @@ pub struct DirectoryEntry<'a> {
     pub fileid: u64,
     /// Its name.
     pub name: &'a [u8],
-    /// The position after it; never 0, and good for as long as the directory lives.
+    /// The position after it; never 0, and valid while the directory exists.
     pub cookie: u64,
     /// Handle and attributes, when asked for and known; none for `..` of the root.
     pub object: Option<(FileHandle, Attributes)>,
