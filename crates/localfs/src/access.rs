@@ -1,4 +1,4 @@
-//! What a caller may do with an open object: the kernel's answer, remembered.
+//! The rights of a caller to an open object: the kernel's answer, remembered.
 //!
 //! The answer depends on the inode (mode, owner, access control list) and on the caller. Whatever changes the former
 //! changes the inode's change time, so an answer stays good while that is the same, provided that it was old enough
@@ -95,7 +95,7 @@ pub(crate) fn is_settled(stamp: Time) -> bool {
 }
 
 impl Object {
-    /// What `caller` may do with it; `attributes` are those just taken.
+    /// The rights of `caller` to it; `attributes` are those just taken.
     ///
     /// # Errors
     /// The caller's identity cannot be assumed, or the kernel fails to answer.

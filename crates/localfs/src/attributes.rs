@@ -5,7 +5,7 @@ use gannet_vfs::{Attributes, FileKind, Status, Time};
 use rustix::fs::{FileType, Stat, Statx};
 use rustix::io::Errno;
 
-/// What tells one file system's objects from another's.
+/// The file system of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Volume {
     /// Device number. Overlays have several, for their layers.
@@ -14,11 +14,11 @@ pub(crate) struct Volume {
     pub(crate) mount: u64,
 }
 
-/// What statx(2) says of an object.
+/// The result of statx(2) for an object.
 pub(crate) struct Facts {
     /// Its attributes.
     pub(crate) attributes: Attributes,
-    /// The volume it lives on.
+    /// Its file system.
     pub(crate) volume: Volume,
     /// Its time of birth in nanoseconds; 0 where the file system does not keep one.
     pub(crate) birth: u64,
@@ -103,7 +103,7 @@ fn kind(file_type: FileType) -> FileKind {
     }
 }
 
-/// What an error of the kernel is to a client.
+/// The status of a kernel's error for a client.
 pub(crate) fn status(errno: Errno) -> Status {
     match errno {
         Errno::PERM => Status::Perm,

@@ -150,7 +150,8 @@ impl LocalTree {
             .iter()
             .all(|time| !matches!(time, SetTime::To(_)));
         match set() {
-            // Whoever may write may set a time to now. The kernel grants that only for both times at once.
+            // A caller with the right to write may set a time to now. The kernel grants that only for both times at
+            // once.
             Err(Status::Perm | Status::Acces) if only_now => {
                 object.require_write(self, caller, before)?;
                 self.identities.assume_own()?;

@@ -8,8 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Parts with a lock each, so that two cores seldom meet. A power of two.
 pub(crate) const PARTS: usize = 32;
 
-/// Takes a lock whether or not somebody panicked while holding it: everything kept under these locks is valid at
-/// every step.
+/// Takes a lock, also after a panic of another holder: all state under these locks is valid after every step.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -85,7 +84,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Clone> ClockMap<K, V, S> {
         out
     }
 
-    /// The value that is there, or `value` after putting it there; with those that had to leave.
+    /// The present value of `key`, or `value` after inserting it; with the values that were evicted for it.
     pub(crate) fn get_or_insert(&self, key: K, value: V) -> (V, Vec<V>) {
         let mut shard = self.shard(&key);
         if let Some(slot) = shard.map.get_mut(&key) {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How often the kernel has refused a descriptor: the process, or the machine, has as many open as it may.
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
-/// What each of `directories` that one process serves may keep open: equal shares of half of what the process may,
-/// whose soft limit is raised to the hard one. The other half is for connections, and for what is under way.
+/// The descriptors that each of the `directories` of one process may keep open: equal shares of half of the process's
+/// limit, whose soft value is raised to the hard one. The other half is for connections and for operations under way.
 ///
 /// # Errors
 /// [`OpenError::Descriptors`]: that is too few to serve them.

@@ -1,7 +1,7 @@
-//! Which sync makes a change of names or attributes durable (RFC 1813 section 3.3 wants that before the reply).
+//! The sync that makes a change of names or attributes durable (RFC 1813 section 3.3 demands that before the reply).
 //!
 //! fsync(2) of a regular file writes its data as well, which may be gigabytes that another client sent; syncfs(2)
-//! writes everybody's. A change of names or attributes must wait for neither, so the file system decides:
+//! writes all data. A change of names or attributes must wait for neither, so the file system decides:
 //!
 //! - **One ordered journal** (XFS; ext3 and ext4 with a journal). All changes of names and attributes enter the
 //!   journal in their order, and a commit writes no data for them. fsync(2) of an unnamed file whose times were just
@@ -26,9 +26,9 @@ const EXT: i64 = 0xef53;
 /// Magic number of XFS.
 const XFS: i64 = 0x5846_5342;
 
-/// How changes of names and attributes become durable.
+/// The way in which changes of names and attributes become durable.
 pub(crate) enum MetadataSync {
-    /// When the file system gets to it: within seconds, usually.
+    /// By the file system's own writeback, usually within seconds.
     Later,
     /// With the next commit of the file system's one journal. The file has no name and no data.
     Journal(OwnedFd),
@@ -36,7 +36,7 @@ pub(crate) enum MetadataSync {
     Objects { new_inodes: bool },
 }
 
-/// One thing to sync.
+/// The target of a sync.
 #[derive(Clone)]
 pub(crate) enum Target {
     /// The object, or everything if it cannot be opened.
@@ -45,7 +45,7 @@ pub(crate) enum Target {
     Journal,
 }
 
-/// What a [`Target`] is, without its object.
+/// The identity of a [`Target`], without its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum TargetKey {
     Object(FileHandle),
@@ -92,7 +92,7 @@ fn ext_has_journal(root: &OwnedFd) -> Option<bool> {
 }
 
 impl LocalTree {
-    /// What makes changes of the names in `directories` durable.
+    /// The targets that make changes of the names in `directories` durable.
     pub(crate) fn names_targets(&self, directories: &[&Arc<Object>]) -> Vec<Target> {
         match self.metadata_sync {
             MetadataSync::Later => Vec::new(),
@@ -106,7 +106,8 @@ impl LocalTree {
         }
     }
 
-    /// What makes a new name and its object durable; `is_altered` when the object was changed after the name was made.
+    /// The targets that make a new name and its object durable; `is_altered` when the object was changed after the name
+    /// was made.
     pub(crate) fn new_targets(
         &self,
         directory: &Arc<Object>,
@@ -125,7 +126,7 @@ impl LocalTree {
         targets
     }
 
-    /// What makes a change of an object's attributes durable.
+    /// The targets that make a change of an object's attributes durable.
     pub(crate) fn attributes_targets(&self, object: &Arc<Object>) -> Vec<Target> {
         self.names_targets(&[object])
     }
@@ -150,7 +151,7 @@ impl LocalTree {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(directory.descriptor(), ".", flags, Mode::empty());
         let Ok(opened) = opened else {
-            // No descriptor is left, say. The change was made, and must not be reported as failed for that.
+            // For lack of descriptors, for instance. The change was made, and must not be reported as failed.
             return self.sync_everything();
         };
         let subject = Subject::Directory(directory.fileid, directory.handle);
@@ -169,8 +170,8 @@ impl LocalTree {
             last_access: now,
             last_modification: now,
         };
-        // The commit that this sync waits for is the one that has this change, or a later one. It must be made after
-        // all that the sync is to cover, hence once the turn to sync has begun.
+        // This sync waits for the commit with the change of these times, or a later one. The times must be set after
+        // all changes that the sync covers, so within the turn.
         let touch = || rustix::fs::futimens(unnamed, &times);
         (self.durability).sync(Subject::Journal, unnamed.as_fd(), Extent::File, touch)
     }

@@ -1,9 +1,13 @@
-//! The syncs of one core: how many are under way, in which order clients get them, and which requests share one.
+//! Group commit on one core: the number of syncs under way, their order, and the requests that share one.
 //!
-//! A request names what it wants durable. While a sync of that is under way, requests for it gather; the next sync
-//! answers all of them. At most [`SYNCS_MAX`] syncs are under way, so a client that does nothing but sync leaves the
-//! blocking pool's other threads to lookups and reads. Clients take turns: the next sync is the oldest that the client
-//! in turn asked for, and whoever else waits for the same goes along.
+//! A request names its target. While a sync of the target is under way, further requests for it wait in a batch; the
+//! next sync answers all of them. A request never joins the sync under way, which may have begun before the request's
+//! change. At most [`SYNCS_MAX`] syncs are under way, so a client that does nothing but sync leaves the
+//! blocking pool's other threads to lookups and reads. Clients take turns: the next sync is the oldest request of the
+//! client in turn, and answers the other clients that wait for the same target.
+//!
+//! The state is borrowed within one step, never across an await: requests and ended syncs of other tasks come
+//! meanwhile.
 
 use super::durable::{Target, TargetKey};
 use super::lanes::Lanes;
@@ -16,14 +20,14 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use tokio::sync::oneshot;
 
-/// Whoever waits for a sync.
+/// The sender of a sync's result to a request that waits.
 type Waiter = oneshot::Sender<Result<(), Status>>;
-/// Where it looks for the result.
-type Promised = oneshot::Receiver<Result<(), Status>>;
-/// Whose turn: a client, or the server itself.
+/// The receiver of the request.
+type Outcome = oneshot::Receiver<Result<(), Status>>;
+/// The owner of a turn: a client, or `None` for the server itself.
 type Client = Option<IpAddr>;
 
-/// See the module.
+/// The syncs of one core.
 pub(crate) struct GroupCommit {
     runtime: Handle,
     lanes: Rc<Lanes>,
@@ -32,10 +36,11 @@ pub(crate) struct GroupCommit {
 
 #[derive(Default)]
 struct State {
-    /// What each client waits for; every entry has a batch, and every client of a batch an entry.
+    /// The targets for which each client waits. Each entry has a batch, and each client of a batch has an entry: an
+    /// entry without a batch would use up a turn, and a batch without an entry would wait for ever.
     queue: FairQueue<Client, TargetKey>,
     batches: HashMap<TargetKey, Batch>,
-    /// At most [`SYNCS_MAX`].
+    /// Targets of the syncs under way, at most [`SYNCS_MAX`].
     under_way: Vec<TargetKey>,
 }
 
@@ -48,8 +53,8 @@ struct Batch {
 }
 
 impl State {
-    fn request(&mut self, client: Client, target: Target, stability: Stability) -> Promised {
-        let (waiter, promised) = oneshot::channel();
+    fn request(&mut self, client: Client, target: Target, stability: Stability) -> Outcome {
+        let (waiter, outcome) = oneshot::channel();
         let key = target.key();
         let batch = self.batches.entry(key).or_insert_with(|| Batch {
             target,
@@ -63,7 +68,7 @@ impl State {
             batch.clients.push(client);
             self.queue.push(client, key);
         }
-        promised
+        outcome
     }
 
     /// The batch to sync next, if there is room for one.
@@ -77,13 +82,14 @@ impl State {
         self.take_batch(key)
     }
 
-    /// A sync has ended. If it failed, gives the batch that gathered meanwhile: the kernel reports what it could not
-    /// write to one sync alone, and that may be what these requests wait for.
+    /// Notes the end of a sync. If it failed, returns the batch that came meanwhile, which must fail too: the kernel
+    /// reports a page that it could not write to one sync alone, and these requests may wait for that page.
     fn ended(&mut self, key: TargetKey, has_failed: bool) -> Option<Batch> {
         self.under_way.retain(|other| *other != key);
-        match has_failed {
-            true => self.take_batch(key),
-            false => None,
+        if has_failed {
+            self.take_batch(key)
+        } else {
+            None
         }
     }
 
@@ -99,7 +105,7 @@ impl State {
 impl Batch {
     fn answer(self, synced: Result<(), Status>) {
         for waiter in self.waiters {
-            // The waiter may be gone.
+            // The send fails only if the request does not wait any more.
             let _ = waiter.send(synced);
         }
     }
@@ -114,7 +120,7 @@ impl GroupCommit {
         })
     }
 
-    /// Makes what was done to a target up to now durable.
+    /// Makes all changes of a target up to now durable.
     ///
     /// # Errors
     /// As fsync(2); `Jukebox` when the runtime shuts down meanwhile.
@@ -124,11 +130,11 @@ impl GroupCommit {
         target: Target,
         stability: Stability,
     ) -> Result<(), Status> {
-        let promised = self.request(caller, target, stability);
-        promised.await.unwrap_or(Err(Status::Jukebox))
+        let outcome = self.request(caller, target, stability);
+        outcome.await.unwrap_or(Err(Status::Jukebox))
     }
 
-    /// Waits until a change is durable, which these targets make it. A change that failed has nothing to wait for.
+    /// Waits until a change is durable, by syncs of `targets`. A change that failed waits for none.
     pub(crate) async fn settle<T>(
         self: &Rc<Self>,
         caller: &Credentials,
@@ -143,7 +149,7 @@ impl GroupCommit {
         changed
     }
 
-    /// Makes what was done to all of these durable.
+    /// Makes all changes of several targets up to now durable.
     ///
     /// # Errors
     /// As [`GroupCommit::sync`].
@@ -153,9 +159,9 @@ impl GroupCommit {
         targets: Vec<Target>,
     ) -> Result<(), Status> {
         let request = |target| self.request(caller, target, Stability::FileSync);
-        let promised: Vec<Promised> = targets.into_iter().map(request).collect();
-        for promised in promised {
-            promised.await.unwrap_or(Err(Status::Jukebox))?;
+        let outcomes: Vec<Outcome> = targets.into_iter().map(request).collect();
+        for outcome in outcomes {
+            outcome.await.unwrap_or(Err(Status::Jukebox))?;
         }
         Ok(())
     }
@@ -165,12 +171,12 @@ impl GroupCommit {
         caller: &Credentials,
         target: Target,
         stability: Stability,
-    ) -> Promised {
+    ) -> Outcome {
         let mut state = self.state.borrow_mut();
-        let promised = state.request(caller.client(), target, stability);
+        let outcome = state.request(caller.client(), target, stability);
         drop(state);
         self.start();
-        promised
+        outcome
     }
 
     /// Starts syncs while there is room for more.
@@ -191,6 +197,7 @@ impl GroupCommit {
             .run_beside(move |tree| tree.sync_target(&target, stability))
             .await
             .and_then(|synced| synced);
+        // Before the answers: a client that gets one may ask for the next sync of the target at once.
         let failed_too = self.state.borrow_mut().ended(key, synced.is_err());
         batch.answer(synced);
         if let Some(batch) = failed_too {

@@ -18,7 +18,7 @@ const SCHEME_INODE: u8 = 2;
 const MAC: std::ops::Range<usize> = 6..16;
 const BODY: usize = 16;
 
-/// What a handle names.
+/// The name of an object in a handle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Name {
     /// The kernel's handle.
@@ -76,7 +76,7 @@ impl Minter {
         FileHandle::new(&bytes[..len]).ok_or(Status::Serverfault)
     }
 
-    /// What `handle` names.
+    /// The name in `handle`.
     ///
     /// # Errors
     /// `Badhandle` when it never was one of ours, `Stale` when it comes from another key or another export.
@@ -119,7 +119,7 @@ fn inode_name(body: &[u8]) -> Option<Name> {
     })
 }
 
-/// Hashes a handle by taking bytes of its MAC, which nobody without the key can choose. Only for maps whose keys
+/// Hashes a handle by taking bytes of its MAC, which cannot be chosen without the key. Only for maps whose keys
 /// have been checked.
 #[derive(Default)]
 pub(crate) struct MacHasher(u64);

@@ -1,10 +1,10 @@
-//! Whose rights a thread's file operations count with.
+//! The file system identity of a thread: the rights of its file operations.
 //!
 //! Linux keeps identity per thread. As root, [`Identities::assume`] switches this thread to a caller and leaves it
 //! there: the next call of the same caller, the common case, switches nothing (a switch costs three to five system
-//! calls of about a microsecond). Whoever needs the server's own rights says so with [`Identities::assume_own`]; jobs
-//! on the blocking pool end with it, so that no thread goes back to the pool as somebody else. What a core thread
-//! does besides file operations (sockets, timers) does not depend on the file system identity. A new thread inherits
+//! calls of about a microsecond). Code that needs the server's own rights calls [`Identities::assume_own`]. Jobs
+//! on the blocking pool end with it, so that no thread goes back to the pool with a caller's rights. Other work of a
+//! core thread (sockets, timers) does not depend on the file system identity. A new thread inherits
 //! its parent's identity, so a thread that this module has not seen yet is switched before anything else.
 
 use crate::sys;
@@ -14,7 +14,7 @@ use rustix::process::{Gid, Uid};
 use std::cell::{Cell, RefCell};
 
 thread_local! {
-    /// What this thread runs as; unknown at first.
+    /// The present identity of this thread; unknown at first.
     static CURRENT: RefCell<Option<Credentials>> = const { RefCell::new(None) };
     /// Whether this thread tried to get an empty file creation mask, and whether it has one.
     static UMASK: Cell<Option<bool>> = const { Cell::new(None) };
@@ -42,7 +42,7 @@ impl Identities {
         if own.uid != 0 {
             return Identities::Server;
         }
-        // Root in a sandbox may lack the capabilities; leaving and coming back on a thread of its own tells.
+        // Root in a sandbox may lack the capabilities: a thread of its own tries to switch and to switch back.
         let probe = std::thread::spawn(move || {
             switch(&Credentials::new(1, 1, &[1])).and_then(|()| switch(&own))
         });
@@ -52,7 +52,7 @@ impl Identities {
             },
             _ => {
                 tracing::warn!(
-                    "root without the right to change identity (CAP_SETUID, CAP_SETGID): all files are accessed as root's"
+                    "root without the right to change identity (CAP_SETUID, CAP_SETGID): file operations run as root"
                 );
                 Identities::Server
             }
@@ -126,7 +126,7 @@ fn switch(to: &Credentials) -> rustix::io::Result<()> {
     sys::set_thread_file_identity(Uid::from_raw(to.uid).as_raw(), to.gid)
 }
 
-/// All bits set means "no change" to the kernel, and is nobody's number.
+/// A group for the kernel. All bits set means "no change" to the kernel, and is refused.
 fn gid(raw: u32) -> rustix::io::Result<Gid> {
     if raw == u32::MAX {
         return Err(rustix::io::Errno::INVAL);
@@ -134,7 +134,7 @@ fn gid(raw: u32) -> rustix::io::Result<Gid> {
     Ok(Gid::from_raw(raw))
 }
 
-/// Makes modes of new files on this thread exactly what is asked, as NFS clients apply their own mask. False when a
+/// Gives new files of this thread exactly the mode of the call, because NFS clients apply their own mask. False when a
 /// sandbox forbids it; the caller then corrects the mode afterwards.
 pub(crate) fn has_empty_umask() -> bool {
     UMASK.with(|known| {

@@ -1,14 +1,15 @@
 //! Short queues in front of the blocking pool.
 //!
 //! A visit to the pool costs about ten microseconds of waking and switching. Changes of one directory or file exclude
-//! each other in the kernel anyway, so they stand in one queue (a lane), and one visit works off all that is in it.
-//! Different objects mostly have different lanes and go on in parallel. Jobs that find an object need no order: they
-//! have a lane of their own, and several visits work it off together.
+//! each other in the kernel anyway, so they wait in one queue (a lane), and one visit runs all jobs in it.
+//! Different objects mostly have different lanes and run in parallel. Jobs that find an object need no order: they
+//! have a lane of their own, which several visits work off together.
 //!
-//! Results go back in batches too: the core is woken once for all the jobs that were done within a short time. Woken
-//! for each, it would take the processor away from the visit as often (measured with 32 creations in flight on tmpfs:
-//! 25 us of CPU per creation then, see docs/decisions). Nobody can tell which job will wait for the disk, so the core
-//! itself looks after a lane in which jobs stand behind others, and fetches the results that such a job keeps back.
+//! Results go back in batches too: the core is woken once for all jobs that ended within a short time. A wake-up for
+//! each would take the processor from the visit as often (measured with 32 creations in flight on tmpfs:
+//! 25 us of CPU per creation then, see docs/decisions). Any job may wait for the disk and so hold back the results of
+//! the jobs before it. So the core itself looks after a lane in which jobs wait behind others, and hands over results
+//! that are overdue.
 
 use super::clock_map::lock;
 use super::tree::LocalTree;
@@ -21,9 +22,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// How long the results of a lane are gathered before they go back.
+/// How long the results of a lane are collected before they go back.
 const GATHER: Duration = Duration::from_micros(100);
-/// Most results that are gathered.
+/// The most results that are collected.
 const GATHER_MAX: usize = 64;
 /// How often the core looks after a lane. Every millisecond cost 6 % more CPU with 32 creations in flight, because the
 /// core then armed a timer each time it went to sleep; at this pace it cannot be measured.
@@ -38,7 +39,7 @@ pub(crate) struct Lanes {
     searches: Arc<Lane>,
 }
 
-/// A queue, and how many visits to the pool work it off at a time. One alone keeps the order.
+/// A queue, and the number of visits to the pool that work it off at a time. Only a single visit keeps the order.
 struct Lane {
     visits_max: usize,
     state: Mutex<State>,
@@ -47,47 +48,48 @@ struct Lane {
 #[derive(Default)]
 struct State {
     jobs: VecDeque<Box<dyn Job>>,
+    /// Visits that run or are submitted to the pool.
     visits: usize,
-    /// The core looks after the lane.
+    /// The task [`look_after`] runs for the lane.
     is_looked_after: bool,
-    /// Jobs that were run and have not been handed over, and when the first of them ended.
+    /// Jobs that were run and have not been handed over, and the time since which the first of them waits.
     done: Vec<Box<dyn Job>>,
     since: Option<Instant>,
 }
 
-/// What the core has to start for a job that it put into a lane.
+/// The task that the core must start for a job that it put into a lane.
 enum Start {
     Visit,
     LookingAfter,
     Nothing,
 }
 
-/// What a visit does next.
+/// The next step of a visit.
 enum Turn {
     Run(Box<dyn Job>),
-    /// Nothing, unless something comes while results are handed over.
+    /// Hand results over, and then look for jobs once more.
     Idle,
     End,
 }
 
-/// Something to do, whose result is handed over in a step of its own.
+/// A unit of work, whose result is handed over in a step of its own.
 trait Job: Send {
     fn run(&mut self);
     fn hand_over(self: Box<Self>);
 }
 
-/// Where whoever waits for a job looks for its result.
+/// The sender of a job's result to the task that waits for it.
 pub(crate) struct Answer<T>(oneshot::Sender<Result<T, Status>>);
 
 impl<T> Answer<T> {
     /// Hands the result over.
     pub(crate) fn give(self, result: Result<T, Status>) {
-        // The waiter may be gone.
+        // The send fails only if the waiter was dropped.
         let _ = self.0.send(result);
     }
 }
 
-/// A job with the place its waiter looks at.
+/// A job with the sender of its result.
 struct Answered<T, F> {
     job: Option<F>,
     value: Option<T>,
@@ -101,14 +103,14 @@ impl<T: Send, F: FnOnce() -> T + Send> Job for Answered<T, F> {
 
     fn hand_over(self: Box<Self>) {
         if let Some(value) = self.value {
-            // The waiter may be gone.
+            // The send fails only if the waiter was dropped.
             let _ = self.sender.send(value);
         }
     }
 }
 
-/// One visit to the pool. Dropped before its end (the runtime shuts down), it drops the jobs too, and whoever waits
-/// for them hears of it.
+/// One visit to the pool. Dropped before its end (the runtime shuts down), it drops the jobs too. That drops their
+/// senders and ends the waits; otherwise the waiters would never end.
 struct Visit {
     lane: Arc<Lane>,
     tree: Arc<LocalTree>,
@@ -123,7 +125,7 @@ impl Lane {
         })
     }
 
-    /// Puts a job at the end. What is to be started for it counts as started.
+    /// Puts a job at the end. The returned task counts as started: the caller must start it, or the lane stands still.
     fn enqueue(&self, job: Box<dyn Job>) -> Start {
         let mut state = lock(&self.state);
         state.jobs.push_back(job);
@@ -138,8 +140,9 @@ impl Lane {
         }
     }
 
-    /// Takes what a visit has just run, gives it the next job, and puts what is to be handed over before that into
-    /// `ready`. Locks once: the core wants the lane too.
+    /// Takes the job that a visit has just run, returns its next step, and puts jobs that must be handed over before
+    /// into `ready`. Locks once, because the core uses the lane too. A visit ends under the same lock that finds the
+    /// queue empty: a job that came between would have no visit.
     fn turn(&self, run: Option<Box<dyn Job>>, ready: &mut Vec<Box<dyn Job>>) -> Turn {
         let now = Instant::now();
         let mut state = lock(&self.state);
@@ -174,7 +177,7 @@ impl State {
     }
 }
 
-/// Hands over results that a job keeps back, until the lane is empty.
+/// Hands over results that a slow job holds back, until the lane is empty.
 async fn look_after(lane: Arc<Lane>, runtime: Handle) {
     let mut overdue = Vec::new();
     loop {
@@ -313,7 +316,8 @@ impl Lanes {
     }
 }
 
-/// No thread goes back to the pool as somebody else.
+/// Takes the thread's own identity back before it returns to the pool. A thread with a caller's identity would run
+/// other jobs with that caller's rights.
 fn end_visit(tree: &LocalTree) {
     tree.close_retired();
     if tree.identities.assume_own().is_err() {
@@ -329,14 +333,16 @@ impl Visit {
             hand_over(&mut ready);
             match turn {
                 Turn::Run(mut job) => {
-                    // A job that panicked hands nothing over, which tells its waiter.
+                    // A job that panicked has no value to hand over, and the drop of its sender ends the wait. Without
+                    // the catch the lane's visit would be lost, and all jobs behind it would wait for ever.
                     if std::panic::catch_unwind(AssertUnwindSafe(|| job.run())).is_err() {
                         tracing::error!(
-                            "a file operation panicked; its caller is told to try again"
+                            "a file operation panicked; its caller gets JUKEBOX and tries again"
                         );
                     }
                     run = Some(job);
-                    // A visit may last as long as there is work; what left the caches cannot wait for its end.
+                    // A visit may last as long as there is work. Descriptors that left the caches must not wait for its
+                    // end (test `one_long_visit_keeps_to_the_budget_of_descriptors`).
                     self.tree.close_overdue();
                 }
                 Turn::Idle => {}
@@ -403,7 +409,7 @@ mod tests {
         .unwrap();
     }
 
-    /// A job that ends when told to, or when nobody is left to tell it.
+    /// A job that ends at a message of the returned sender, or at its drop.
     fn held() -> (Sender<()>, impl FnOnce(&Arc<LocalTree>) + Send + 'static) {
         let (end, ended) = channel();
         let wait = move |_: &Arc<LocalTree>| {

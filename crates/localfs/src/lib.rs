@@ -15,15 +15,15 @@
 //! per thread (see `identity`); its answers for open descriptors are remembered while the inode's change time stays
 //! the same (see `access`). Not as root, everything happens as the server's user.
 //!
-//! **What is promised is kept**, or its loss shows in the write verifier, whatever the caches close (see `sync`).
+//! **Accepted writes are kept**, or their loss shows in the write verifier, whatever the caches close (see `sync`).
 //! Changes of names and attributes are durable before they are answered; those under way share a sync (see `durable`,
 //! `group_commit`).
 //!
-//! **No core waits**: what descriptors and caches can answer is answered at once; all else goes to the blocking
-//! pool, changes through short queues so that a burst of them costs one visit (see `lanes`).
+//! **No core waits**: operations that descriptors and caches can answer are answered at once; all others go to the
+//! blocking pool, changes through short queues so that a burst of them costs one visit (see `lanes`).
 //!
-//! This crate refuses protocols and exports: it serves one directory to whoever calls it. Only what puts a server
-//! together, and tests, may name it; all others take any [`gannet_vfs::Vfs`].
+//! This crate refuses protocols and exports: it serves one directory to any caller. Only programs that compose a
+//! server, and tests, may name it; all others take any [`gannet_vfs::Vfs`].
 //!
 //! First type to read: [`LocalStore`].
 

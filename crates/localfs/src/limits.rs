@@ -16,7 +16,7 @@ pub(crate) const SEARCH_ENTRIES_MAX: usize = 1 << 23;
 pub(crate) const SEARCH_PATH_MAX: usize = 4095;
 /// Directories that wait to be searched.
 pub(crate) const SEARCH_QUEUE_MAX: usize = 1 << 18;
-/// Handles remembered as gone.
+/// Handles remembered as those of removed objects.
 pub(crate) const ABSENT_MAX: usize = 1 << 15;
 /// Tries to open a kernel's handle while the kernel says that it lacks memory, and the time between two of them.
 pub(crate) const REOPENINGS_MAX: u32 = 500;

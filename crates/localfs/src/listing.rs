@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use std::time::Instant;
 
-/// Entries in a row that may be gone since an earlier listing without its order being lost.
+/// Entries in a row that may have been removed since an earlier listing without its order being lost.
 const GONE_TOGETHER: usize = 4;
 /// Entries that are not found in an earlier listing's order, before they are looked for elsewhere in it.
 const MISSED_MAX: usize = 8;
@@ -45,11 +45,11 @@ pub(crate) struct Listing {
     pub(crate) read_at: Instant,
     /// One slot for each entry; none at all until objects are wanted or an earlier listing is taken over.
     pub(crate) slots: RwLock<Vec<Slot>>,
-    /// Held while some of its objects are looked at, so that nobody looks at the same ones beside.
+    /// Held while some of its objects are looked at, so that no two threads look at the same ones.
     pub(crate) filling: Mutex<()>,
-    /// Pages that wait for that: whoever looks ahead lets them go first.
+    /// Pages that wait for the lock `filling`. A thread that looks ahead stops for them: a client waits for each.
     pub(crate) pages_waiting: AtomicUsize,
-    /// Where the last page ended: where the next one will begin.
+    /// The index at which the last page ended and the next one probably begins.
     last_end: AtomicUsize,
 }
 
@@ -62,22 +62,22 @@ pub(crate) struct Entry {
     pub(crate) name_len: u16,
 }
 
-/// What is known of an entry's object.
+/// The knowledge of an entry's object.
 #[derive(Clone, Copy)]
 pub(crate) enum Slot {
     /// Nothing yet.
     Unknown,
-    /// What an earlier listing knew of an inode with this number. Looking at the entry tells whether it still is that.
+    /// The object of an inode with this number in an earlier listing. A look at the entry shows whether it is the same.
     Earlier(KnownObject),
-    /// The name is gone.
+    /// The name was removed.
     Gone,
-    /// It has no handle of ours: `..`, a mount point, what cannot be looked at.
+    /// An entry without a handle: `..`, a mount point, an object that cannot be looked at.
     Foreign,
     /// Its handle and attributes.
     Known(KnownObject),
 }
 
-/// Handle and attributes, and when they were right.
+/// Handle and attributes, with the time and the change counter at which they were taken.
 #[derive(Clone, Copy)]
 pub(crate) struct KnownObject {
     pub(crate) handle: FileHandle,
@@ -88,7 +88,7 @@ pub(crate) struct KnownObject {
     pub(crate) change_count: u32,
 }
 
-/// How serving a page from a listing ended.
+/// The result of serving a page from a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Served {
     /// The client's page is full.
@@ -123,7 +123,7 @@ impl Listing {
         }
     }
 
-    /// Takes over what an earlier listing of the directory knew, for inodes that both have, under whatever name.
+    /// Takes over the known objects of an earlier listing of the directory, for inodes that both have under any name.
     pub(crate) fn take_over(&self, earlier: &Listing) {
         let slots = earlier.slots.read().unwrap_or_else(PoisonError::into_inner);
         if slots.is_empty() {
@@ -152,7 +152,7 @@ impl Listing {
         CStr::from_bytes_with_nul(name).ok()
     }
 
-    /// Whether what it says is good enough for the page after `cookie`, the directory's change time being this now.
+    /// Whether the listing can serve the page after `cookie`, with the directory's present change time.
     fn is_good(&self, cookie: u64, change_time: Time) -> bool {
         let continued = cookie != 0 && self.read_at.elapsed() < LISTING_CONTINUED_AGE;
         self.valid_at == Some(change_time) || continued
@@ -176,13 +176,14 @@ impl Listing {
         })
     }
 
-    /// Whether there is something to say from this position on; what follows a full window is another listing's.
+    /// Whether the listing can answer from this position on. Entries behind a full window are in another listing.
     fn has_more(&self, position: usize) -> bool {
         self.complete || position < self.entries.len()
     }
 
-    /// Pushes entries from `index` on, to a caller who asked at `asked` and gets handles and attributes if `objects`.
-    /// What was fresh then is good enough: on a slow disk a page takes longer than anything stays fresh.
+    /// Pushes entries from `index` on, with handles and attributes if `objects`, for a call that came at `asked`.
+    /// Attributes that were fresh at that time are used: on a slow disk a page takes longer than attributes stay fresh,
+    /// and the page would never end.
     pub(crate) fn serve(
         &self,
         tree: &LocalTree,
@@ -242,18 +243,18 @@ impl Listing {
     }
 }
 
-/// Finds what an earlier listing knew while a later one is gone through.
+/// Finds the known objects of an earlier listing for the entries of a later one, in their order.
 ///
-/// Most entries come in the same order in both, so looking at the next few is enough. To hash all numbers anew for each
-/// listing was a quarter of all work that one of a changed directory took.
+/// Most entries come in the same order in both, so a look at the next few is enough. Hashing all numbers anew for each
+/// listing took a quarter of the time of a listing of a changed directory.
 struct Earlier<'a> {
     entries: &'a [Entry],
     slots: &'a [Slot],
-    /// The first entry that was not come by.
+    /// The index of the first entry that was not passed.
     at: usize,
-    /// Numbers that were not found there: added or moved. A few may as well be looked at anew.
+    /// Numbers that were not found there, because they were added or moved. A few are simply looked at anew.
     missed: usize,
-    /// Where each number is, once there are more of them.
+    /// The index of each number, made once more than [`MISSED_MAX`] were missed.
     places: Option<HashMap<u64, usize>>,
 }
 
@@ -268,7 +269,7 @@ impl<'a> Earlier<'a> {
         }
     }
 
-    /// What was known of the inode with this number.
+    /// The known object of the inode with this number.
     fn slot(&mut self, fileid: u64) -> Slot {
         let Some(place) = self.place(fileid) else {
             return Slot::Unknown;
@@ -287,10 +288,10 @@ impl<'a> Earlier<'a> {
     fn place(&mut self, fileid: u64) -> Option<usize> {
         let entries = self.entries;
         let mut ahead = entries.get(self.at..).unwrap_or_default().iter();
-        if let Some(gone) =
+        if let Some(removed) =
             (ahead.by_ref().take(1 + GONE_TOGETHER)).position(|entry| entry.fileid == fileid)
         {
-            return Some(self.at + gone);
+            return Some(self.at + removed);
         }
         if self.missed < MISSED_MAX {
             self.missed += 1;
@@ -306,7 +307,7 @@ impl<'a> Earlier<'a> {
 
 impl KnownObject {
     pub(crate) fn is_fresh(&self, tree: &LocalTree, now: Instant) -> bool {
-        // As a sum: for each entry of a page, it costs a third of the difference.
+        // A sum and not a difference of times, which costs three times as much, for each entry of a page.
         self.taken + LISTING_ATTRIBUTES_AGE > now
             && self.change_count == tree.change_count(self.attributes.fileid)
     }
@@ -476,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_known_is_found_wherever_it_is_now() {
+    fn known_objects_are_found_at_any_place_of_the_earlier_listing() {
         let before: Vec<u64> = (1..=100).collect();
         let looked_at = |later: &[u64]| {
             let taken = taken_over(&before, later);

@@ -18,9 +18,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Bytes of directory entries read at a time.
 const DIRECTORY_BUFFER: usize = 64 << 10;
-/// Entries that are looked at under one reading of the clock, and written down together.
+/// Entries that are looked at with one reading of the clock, and stored together.
 const FILL_STEP: usize = 32;
-/// The next inode with the number of one that has lived this long has another time of birth.
+/// Age of an inode after which the next inode with its number has another time of birth.
 const BIRTH_SETTLED: Duration = Duration::from_secs(1);
 
 impl LocalTree {
@@ -124,7 +124,7 @@ impl LocalTree {
         }
     }
 
-    /// Looks at objects that nobody has asked for yet, as long as nobody asks for others.
+    /// Looks at objects ahead of the page that was answered, and stops as soon as a page waits.
     fn fill_ahead(&self, directory: &Arc<Object>, listing: &Listing, range: Range<usize>) {
         let mut filled = Vec::new();
         for step in steps(range) {
@@ -168,7 +168,7 @@ impl LocalTree {
             filled.extend_from_slice(slots.get(range.clone()).unwrap_or_default());
         }
         filled.resize(entries.len(), Slot::Unknown);
-        // Once for all of the step: what is known of its last objects seems a little older than it is.
+        // One time for the whole step: its last objects then seem a little older than they are, which is safe.
         let now = Looking::begin();
         for (entry, slot) in entries.iter().zip(filled.iter_mut()) {
             let earlier = match slot {
@@ -206,6 +206,7 @@ impl LocalTree {
             b"." => return self.look_at_itself(directory, now),
             _ => {}
         }
+        // Before the object is looked at: a change that comes meanwhile must make these attributes stale.
         let change_count = self.change_count(entry.fileid);
         let (facts, handle) = match self.identify(directory, name, earlier) {
             Ok(identified) => identified,
@@ -220,13 +221,14 @@ impl LocalTree {
             change_count: if facts.attributes.fileid == entry.fileid {
                 change_count
             } else {
-                // Replaced since the listing was read: the counter of the new object was not asked in time.
+                // The name has another object than when the listing was read, whose counter was not read before the
+                // look.
                 self.change_count(facts.attributes.fileid)
             },
         })
     }
 
-    /// What statx(2) says of the object that has a name now, and its handle.
+    /// The result of statx(2) for the object that has a name now, and its handle.
     fn identify(
         &self,
         directory: &Arc<Object>,
@@ -246,7 +248,7 @@ impl LocalTree {
                 return Ok((facts, handle));
             }
         }
-        // The handle is taken before and after the attributes: the same both times, it is theirs.
+        // The handle is taken before and after the attributes: if both are the same, the attributes are of its object.
         let kernel_handle = || sys::name_to_handle(directory.descriptor(), name).map_err(status);
         let first = kernel_handle()?;
         let facts = self.facts_of_name(directory, name)?;

@@ -18,9 +18,9 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, makedev};
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// What CREATE gives a file when the client names no mode.
+/// The mode of a file when the client names none.
 const FILE_MODE: u32 = 0o644;
-/// Likewise for a directory.
+/// The mode of a directory when the client names none.
 const DIRECTORY_MODE: u32 = 0o755;
 
 /// An object that a name was made for, or found by CREATE.
@@ -32,7 +32,7 @@ pub(crate) struct Made {
 }
 
 impl Made {
-    /// What the caller is told of it.
+    /// Its handle and attributes for the reply.
     pub(crate) fn created(&self) -> Created {
         Created {
             handle: self.object.handle,
@@ -41,7 +41,7 @@ impl Made {
     }
 }
 
-/// What the file system is to make, apart from regular files.
+/// A new object other than a regular file.
 pub(crate) enum Make {
     Directory,
     Symlink(Vec<u8>),

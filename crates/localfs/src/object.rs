@@ -16,7 +16,7 @@ use std::io::{self, IoSliceMut};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Pages looked at to tell whether a range is in memory, where the kernel does not say.
+/// Pages that are sampled to estimate whether a range is in memory, where the kernel has no call for it.
 const RESIDENCY_SAMPLES: u64 = 8;
 
 /// An open descriptor that counts against the tree's budget.
@@ -26,16 +26,16 @@ pub(crate) struct OpenFile {
     reading: AtomicU8,
 }
 
-/// How to read without waiting for a disk: as the kernel is told to (RWF_NOWAIT).
+/// The way to read without waiting for a disk: RWF_NOWAIT.
 const NO_WAIT: u8 = 0;
-/// The file system does not know that, but has no disk to wait for.
+/// A plain read: the file system does not support RWF_NOWAIT, but has no disk to wait for.
 const PLAIN: u8 = 1;
-/// The file system does not know that.
+/// None: the file system does not support RWF_NOWAIT.
 const IMPOSSIBLE: u8 = 2;
 /// Magic numbers of file systems in memory: tmpfs, ramfs.
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
 
-/// An open file, for transports that send its bytes: they never wait for the disk unless they say so.
+/// An open file as the source of a transport, which reads it without waiting for the disk unless it chooses to.
 pub fn file_source(file: std::fs::File) -> FileRef {
     OpenFile::new(OwnedFd::from(file), &Arc::default())
 }
@@ -50,7 +50,7 @@ impl OpenFile {
         })
     }
 
-    /// Whether the last name of what it is of is gone.
+    /// Whether its object has lost its last name.
     pub(crate) fn is_gone(&self) -> bool {
         rustix::fs::fstat(&self.descriptor).is_ok_and(|stat| stat.st_nlink == 0)
     }
@@ -151,7 +151,7 @@ impl ProcPath {
     }
 }
 
-/// What the base descriptor of an object was opened for.
+/// The use for which the base descriptor of an object was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Base {
     /// To name it (O_PATH).
@@ -164,14 +164,14 @@ pub(crate) enum Base {
 pub(crate) struct Object {
     /// Its handle.
     pub(crate) handle: FileHandle,
-    /// What it is; never changes.
+    /// Its kind; never changes.
     pub(crate) kind: FileKind,
     /// Its number; never changes.
     pub(crate) fileid: u64,
     base: Arc<OpenFile>,
-    /// Held from before to after a change, so that the attributes around it are those around it alone.
+    /// Held from before to after a change, so that the weak cache consistency data are those of this change alone.
     pub(crate) changing: Mutex<()>,
-    /// What callers may do.
+    /// The remembered rights of callers.
     pub(crate) decisions: Mutex<Decisions>,
     /// The entries of a directory, one window or several, the latest last.
     pub(crate) windows: Mutex<Vec<Arc<Listing>>>,
@@ -219,7 +219,7 @@ impl Object {
     /// Its attributes now.
     ///
     /// # Errors
-    /// `Stale` when its last name is gone; the tree forgets it then.
+    /// `Stale` when it has lost its last name; the tree forgets it then.
     pub(crate) fn attributes(&self, tree: &LocalTree) -> Result<Attributes, Status> {
         let stat = rustix::fs::fstat(&self.base).map_err(status)?;
         if stat.st_nlink == 0 {
@@ -232,7 +232,7 @@ impl Object {
     /// A descriptor to read from, opened with this thread's rights if there is none yet.
     ///
     /// # Errors
-    /// `Isdir` or `Inval` for what is not a regular file; as open(2).
+    /// `Isdir` or `Inval` for an object that is no regular file; as open(2).
     pub(crate) fn readable(&self, tree: &LocalTree) -> Result<Arc<OpenFile>, Status> {
         self.require_regular()?;
         if let Some(file) = &lock(&self.data).read {
@@ -247,10 +247,10 @@ impl Object {
         lock(&self.data).read.clone()
     }
 
-    /// A descriptor to write to; likewise.
+    /// A descriptor to write to, opened with this thread's rights if there is none yet.
     ///
     /// # Errors
-    /// Likewise.
+    /// As [`Object::readable`].
     pub(crate) fn writable(&self, tree: &LocalTree) -> Result<Arc<WriteFile>, Status> {
         self.require_regular()?;
         {
@@ -270,7 +270,7 @@ impl Object {
         lock(&self.data).write.clone()
     }
 
-    /// That it is a regular file.
+    /// Checks that it is a regular file: `Isdir` or `Inval` otherwise.
     pub(crate) fn require_regular(&self) -> Result<(), Status> {
         match self.kind {
             FileKind::Regular => Ok(()),
@@ -279,7 +279,7 @@ impl Object {
         }
     }
 
-    /// That it is a directory.
+    /// Checks that it is a directory: `Notdir` otherwise.
     pub(crate) fn require_directory(&self) -> Result<(), Status> {
         match self.kind {
             FileKind::Directory => Ok(()),
@@ -288,7 +288,7 @@ impl Object {
     }
 
     fn reopen(&self, tree: &LocalTree, access: OFlags) -> Result<Arc<OpenFile>, Status> {
-        // NONBLOCK: a lease that a local program holds is a reason to come again, not to wait.
+        // NONBLOCK: the open fails at once while a local program holds a lease, and does not wait for its end.
         let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let path = ProcPath::new(self.base.as_fd());
         let descriptor = rustix::fs::open(path.as_c_str(), flags, Mode::empty()).map_err(status)?;
@@ -297,8 +297,8 @@ impl Object {
         Ok(file)
     }
 
-    /// Closes the descriptor for writing if nobody wrote since the last time; true when the object itself has to go
-    /// because that is its only one.
+    /// Closes the descriptor for writing if it was not used since the last call; true when the object must be closed,
+    /// because that is its only descriptor.
     pub(crate) fn close_idle_write(&self) -> bool {
         let mut data = lock(&self.data);
         if std::mem::take(&mut data.write_used) {
@@ -310,7 +310,7 @@ impl Object {
         Arc::ptr_eq(write.file(), &self.base)
     }
 
-    /// Whether its last name is gone.
+    /// Whether it has lost its last name.
     pub(crate) fn is_gone(&self) -> bool {
         self.base.is_gone()
     }

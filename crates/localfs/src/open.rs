@@ -5,14 +5,14 @@ use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Lets a server live where the size of files is limited (`ulimit -f`, LimitFSIZE= of systemd): the kernel would end
-/// it by a signal when a client writes too far; so the client gets NFS3ERR_FBIG. For the whole process, hence for its
-/// `main` to call before it serves.
+/// Ignores SIGXFSZ, by which the kernel would end the process when a client writes beyond a limit for the size of files
+/// (`ulimit -f`, LimitFSIZE= of systemd). The client then gets NFS3ERR_FBIG. It is for the whole process: its `main`
+/// calls it before it serves.
 pub fn survive_file_size_limit() {
     sys::ignore_file_size_signal();
 }
 
-/// What handles are made of.
+/// The content of file handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HandleScheme {
     /// The kernel's handles where this process can open them, else inode numbers.
@@ -22,17 +22,17 @@ pub enum HandleScheme {
     Inode,
 }
 
-/// How to serve a directory. `Default` is right for most.
+/// The options for serving a directory. `Default` is right for most.
 #[derive(Debug, Clone, Default)]
 pub struct LocalOptions {
-    /// Where the key of the file handles is kept; by default /var/lib/gannet as root, else
+    /// The directory of the key of the file handles; by default /var/lib/gannet as root, else
     /// `$XDG_STATE_HOME/gannet` or `~/.local/state/gannet`.
     pub state_dir: Option<PathBuf>,
-    /// What handles are made of.
+    /// The content of file handles.
     pub handles: HandleScheme,
-    /// Answers creations, removals, renames and attribute changes before they are durable, although RFC 1813 section
-    /// 3.3 asks for it. The file system writes them within seconds, and a crash of the machine loses that much. WRITE
-    /// and COMMIT keep their promise either way.
+    /// Answers creations, removals, renames and attribute changes before they are durable, against RFC 1813 section
+    /// 3.3. The file system writes them within seconds, and a crash of the machine loses the last of them. WRITE and
+    /// COMMIT are not affected.
     pub async_metadata: bool,
     /// Descriptors kept open at most; by default what is right for the only directory that the process serves, see
     /// [`descriptors_each`](super::descriptors_each).
@@ -45,44 +45,44 @@ pub struct LocalOptions {
 /// Why a directory cannot be served.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// It cannot be opened.
+    /// The directory cannot be opened.
     #[error("{} cannot be served: {source} (check that it exists and that this user may list it)", path.display())]
     Unusable {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The system's reason.
         source: io::Error,
     },
-    /// It is something else.
+    /// The path is no directory.
     #[error("{} is not a directory (serve the directory that holds it)", path.display())]
     NotADirectory {
-        /// What it is not.
+        /// The path.
         path: PathBuf,
     },
-    /// The kernel lacks something.
+    /// The kernel lacks a system call.
     #[error("the kernel does not offer {call} (Linux 5.12 or newer is needed): {source}")]
     Kernel {
         /// The system call.
         call: &'static str,
-        /// What it said.
+        /// The system's reason.
         source: io::Error,
     },
-    /// The process may not open files enough.
+    /// The limit of open files of the process is too low.
     #[error(
         "{limit} open files are too few (raise the hard limit to {needed} at least: ulimit -Hn, LimitNOFILE=)"
     )]
     Descriptors {
-        /// How many it may have open.
+        /// Files that it may have open.
         limit: u64,
-        /// How many it would need.
+        /// Files that it needs.
         needed: u64,
     },
-    /// /proc/self/fd is not there.
+    /// /proc/self/fd does not exist.
     #[error(
         "/proc is not mounted: {source} (mount it in this container or chroot: mount -t proc proc /proc)"
     )]
     NoProc {
-        /// What opening it said.
+        /// The system's reason.
         source: io::Error,
     },
 }

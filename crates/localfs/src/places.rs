@@ -1,8 +1,8 @@
-//! Where inodes are, for handles that the kernel cannot open by itself.
+//! The places of inodes in the tree, for handles that the kernel cannot open by itself.
 //!
 //! A table leads from an inode's number to a directory and a name in it, as last seen. It is filled by lookups,
 //! listings, creations and renames, and by a search of the tree when a handle leads nowhere (after a restart, or
-//! after local programs moved things). What it says is only a hint: the object found there must have the handle's
+//! after local programs renamed files). An entry is only a hint: the object found there must have the handle's
 //! number and time of birth.
 //!
 //! The search goes on where the last one stopped, so that many handles cost one pass over the tree together.
@@ -27,7 +27,7 @@ const SEARCH_REST: u32 = 10;
 /// Bytes of directory entries read at a time.
 const DIRECTORY_BUFFER: usize = 32 << 10;
 
-/// Where one inode was last seen.
+/// The directory and the name of an inode when it was last seen.
 struct Place {
     parent: u64,
     name: Box<[u8]>,
@@ -96,7 +96,7 @@ impl Places {
         self.absent.insert(*handle, ());
     }
 
-    /// A handle was seen alive.
+    /// Notes that the object of a handle exists.
     pub(crate) fn returned(&self, handle: &FileHandle) {
         self.absent.remove(handle);
     }
@@ -104,7 +104,7 @@ impl Places {
     /// Opens the object with this handle where it was last seen; `None` when it is not there any more. Blocks.
     ///
     /// # Errors
-    /// `Stale` when it is known to be gone.
+    /// `Stale` when it is known to be removed.
     pub(crate) fn open(
         &self,
         tree: &LocalTree,
@@ -128,7 +128,7 @@ impl Places {
         fileid: u64,
     ) -> Result<Arc<Object>, Status> {
         let mut search = lock(&self.search);
-        // Whoever searched before may have come by.
+        // After the wait for the lock: the search of another caller may have seen the object.
         if let Some(object) = self.open(tree, handle, fileid)? {
             return Ok(object);
         }
@@ -282,7 +282,7 @@ impl Search {
         }
     }
 
-    /// What the last whole pass, which did not find a handle, says of it.
+    /// The status of a handle that the last whole pass did not find.
     fn verdict(&self) -> Status {
         if self.incomplete {
             Status::Serverfault

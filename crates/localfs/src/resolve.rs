@@ -16,7 +16,8 @@ impl LocalTree {
     /// Opens the object with this handle; `None` when the tree must be searched for it. Blocks.
     ///
     /// # Errors
-    /// `Badhandle` for what is no handle, `Stale` for what is gone, forged, or not below the root.
+    /// `Badhandle` for bytes that are no handle, `Stale` for an object that was removed or is not below the root, and
+    /// for a forged handle.
     pub(crate) fn resolve(&self, handle: &FileHandle) -> Result<Option<Arc<Object>>, Status> {
         let name = self.minter.open(handle)?;
         if let Some(object) = self.known(handle) {
@@ -39,10 +40,10 @@ impl LocalTree {
         }
     }
 
-    /// Opens a kernel's handle, whose object may be gone.
+    /// Opens a kernel's handle, whose object may have been removed.
     ///
-    /// While another object is made with the number that this one had, the kernel says `NOMEM`; once that is made,
-    /// mostly at once and never later than its journal's next write, it says `STALE`. Blocks meanwhile.
+    /// While another object is made with the number that this one had, the kernel returns `NOMEM`. Once that is made,
+    /// mostly at once and never later than its journal's next write, it returns `STALE`. Blocks meanwhile.
     fn reopen(&self, kernel: &KernelHandle) -> rustix::io::Result<OwnedFd> {
         let mut tries = 1;
         loop {

@@ -34,7 +34,7 @@ pub struct LocalStore {
 }
 
 impl LocalStore {
-    /// A front for the core that `runtime` runs. Starts a task there that closes what was not used for some time.
+    /// A front for the core that `runtime` runs. Starts a task there that closes unused descriptors.
     pub fn new(tree: Arc<LocalTree>, runtime: Handle) -> LocalStore {
         runtime.spawn(
             "descriptor sweep",
@@ -184,8 +184,8 @@ impl LocalStore {
     }
 }
 
-/// Closes descriptors for writing that nobody uses, and objects whose last name was removed by local programs, so
-/// that those can execute the files and get the space back.
+/// Closes unused descriptors for writing, so that local programs can execute the files, and objects whose last name
+/// local programs removed, so that their space is freed.
 async fn sweep(tree: Weak<LocalTree>, runtime: Handle) {
     loop {
         gannet_runtime::sleep(&runtime, WRITE_DESCRIPTOR_IDLE).await;
@@ -212,7 +212,7 @@ fn fill(file: &dyn FileSource, offset: u64, room: &mut [u8]) -> Result<u32, Stat
     Ok(u32::try_from(filled).unwrap_or(u32::MAX))
 }
 
-/// What `filled` bytes of a read are; fewer than it promised if the file became shorter meanwhile.
+/// The result of a read of `filled` bytes; fewer than in `reply` if the file became shorter meanwhile.
 fn brought(reply: &ReadReply, filled: u32) -> BytesRead {
     BytesRead {
         count: filled,
@@ -357,7 +357,7 @@ impl Vfs for LocalStore {
             Err(reason) => return (Err(reason), Some(buffer)),
         };
         let room = buffer.get_mut(..reply.count as usize).unwrap_or_default();
-        // What is in the page cache takes no other thread.
+        // Bytes in the page cache are copied without another thread.
         if reply.file.try_read_at(offset, room).ok() == Some(room.len()) {
             return (Ok(brought(&reply, reply.count)), Some(buffer));
         }
@@ -520,9 +520,10 @@ impl Vfs for LocalStore {
             .run(objects.0.fileid, move |tree| {
                 let (from, to) = &objects;
                 let renamed = tree.rename(&caller, (from, &old), (to, &new));
-                let targets = match from.handle == to.handle {
-                    true => tree.names_targets(&[to]),
-                    false => tree.names_targets(&[to, from]),
+                let targets = if from.handle == to.handle {
+                    tree.names_targets(&[to])
+                } else {
+                    tree.names_targets(&[to, from])
                 };
                 (renamed, targets)
             })

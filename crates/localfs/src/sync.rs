@@ -1,16 +1,17 @@
-//! Durability: when data is on the disk, and how a loss is noticed.
+//! Durability: syncs of data to the disk, and the detection of losses.
 //!
-//! The kernel writes dirty pages back when it likes. When that fails it drops them, and leaves an error with the file
-//! that the next sync of each open descriptor is told, once. close(2) tells nothing; a descriptor that is opened later
-//! is told only what no other was; and with the inode, when nobody has the file open, the error goes too. But whoever
-//! got an UNSTABLE write accepted must see a loss in the write verifier (RFC 1813 sections 3.3.7 and 3.3.21). So:
+//! The kernel writes dirty pages back at any time. When that fails it drops the pages and keeps an error with the
+//! file, which the next sync of each open descriptor reports, once. close(2) reports nothing. A descriptor that is
+//! opened later reports the error only if no other has. When no process has the file open, the kernel may drop the
+//! inode and the error with it. But a client whose UNSTABLE write was accepted must see a loss in the write verifier
+//! (RFC 1813 sections 3.3.7 and 3.3.21). So:
 //!
-//! - A descriptor that was written through is not closed before a sync of it went well, whoever closes it: a
-//!   [`WriteFile`] dropped before that is put aside, and synced on the pool. If this fails the verifier changes, and
-//!   clients send again what they have not committed. Most committed already, and nothing is to be done.
-//! - Syncs of one file take turns, and the verifier is changed before the turn ends: of two at once only one is told
-//!   of a loss, and the other must not be answered with the old verifier meanwhile. Whoever waited while a later sync
-//!   than asked for went well is done without one; whoever waited for one that failed gets its error.
+//! - A descriptor that was written through is not closed before a sync of it succeeded: a [`WriteFile`] that is dropped
+//!   before is put aside, and synced on the pool. If this fails the verifier changes, and clients send uncommitted
+//!   writes again. Most writes are committed already, and the sync has nothing to do.
+//! - Syncs of one file take turns, and the verifier is changed before the turn ends: of two syncs at once only one
+//!   reports a loss, and the other must not be answered with the old verifier meanwhile. A request that waited while a
+//!   later sync succeeded needs none of its own; one that waited for a sync that failed gets its error.
 //!
 //! Rejected: changing the verifier whenever such a descriptor is closed (all clients would send everything again every
 //! few seconds); keeping it until a COMMIT (which may never come, and local programs cannot execute the file);
@@ -52,7 +53,7 @@ impl Extent {
     }
 }
 
-/// What a sync is of. Files are known by their number; directories of an overlay may have a file's.
+/// The subject of a sync. Files are known by their number; directories of an overlay may have a file's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
     File(u64),
@@ -73,15 +74,16 @@ impl Subject {
     }
 }
 
-/// What a tree has promised to keep.
+/// The write verifier and the syncs of a tree, over all cores.
 pub(crate) struct Durability {
     verifier: AtomicU64,
-    /// See [`Subject::turn`].
+    /// By [`Subject::turn`].
     turns: Vec<Turn>,
-    /// To be synced before they are closed.
+    /// Descriptors to sync before they are closed, at most [`UNSYNCED_MAX`].
     unsynced: Mutex<Vec<Unsynced>>,
+    /// The length of `unsynced`, outside the lock, because each change of the budget reads it.
     unsynced_count: AtomicUsize,
-    /// When a failure was logged last, and how many were not since.
+    /// The time of the last logged failure, and the number of failures since.
     logged: Mutex<(Option<Instant>, u64)>,
     call: Box<SyncCall>,
 }
@@ -104,13 +106,13 @@ struct TurnState {
     begun: u64,
     /// The last of them has not ended.
     is_taken: bool,
-    /// The last that went well.
+    /// The last that succeeded.
     last: Option<Synced>,
     /// The last that failed.
     failed: Option<Failure>,
 }
 
-/// A sync: of which file, the how many-th of its turn, and of what.
+/// A sync that succeeded: its subject, its number within the turn, and its extent.
 #[derive(Clone, Copy)]
 struct Synced {
     subject: Subject,
@@ -118,7 +120,7 @@ struct Synced {
     extent: Extent,
 }
 
-/// A sync that failed: of which subject, the how many-th of its turn, and why.
+/// A sync that failed: its subject, its number within the turn, and its error.
 #[derive(Clone, Copy)]
 struct Failure {
     subject: Subject,
@@ -126,7 +128,7 @@ struct Failure {
     errno: Errno,
 }
 
-/// A turn that somebody has, until dropped; with the sync that went well or failed meanwhile.
+/// The guard of a turn, with the sync that succeeded or failed in it. Its drop records the sync and wakes the waiters.
 struct Taken<'a> {
     turn: &'a Turn,
     number: u64,
@@ -135,11 +137,11 @@ struct Taken<'a> {
 }
 
 impl Turn {
-    /// Waits for a turn to sync something; `None` when a sync that began later than this question did it.
+    /// Waits for a turn to sync `subject`; `None` when a sync that began after this call has done it.
     ///
     /// # Errors
-    /// That of a sync of the same subject that was under way at this question or began later. The kernel reports a
-    /// page that it could not write to one sync alone, and it may hold what this question is about.
+    /// That of a sync of the same subject that was under way at this call or began later. The kernel reports a page
+    /// that it could not write to one sync alone, and the page may hold this caller's data.
     fn take(&self, subject: Subject, extent: Extent) -> rustix::io::Result<Option<Taken<'_>>> {
         let mut state = lock(&self.state);
         let begun = state.begun;
@@ -177,7 +179,7 @@ impl Drop for Taken<'_> {
 }
 
 impl Synced {
-    /// Whether it did what is asked for by somebody who came when `begun` syncs had begun.
+    /// Whether it serves a request that came when `begun` syncs had begun: only a later sync can have its data.
     fn covers(&self, subject: Subject, begun: u64, extent: Extent) -> bool {
         self.subject == subject && self.number > begun && self.extent >= extent
     }
@@ -192,7 +194,7 @@ impl Durability {
         }))
     }
 
-    /// One whose syncs are `call`.
+    /// A durability whose syncs are `call`.
     pub(crate) fn with(call: Box<SyncCall>) -> Arc<Durability> {
         Arc::new(Durability {
             verifier: AtomicU64::new(key::random()),
@@ -211,7 +213,7 @@ impl Durability {
         self.verifier.load(Ordering::Acquire).to_be_bytes()
     }
 
-    /// Unstable data may be lost: clients must learn it from the verifier.
+    /// Changes the verifier, because unstable data may be lost.
     fn lose_writes(&self) {
         self.verifier.store(key::random(), Ordering::Release);
     }
@@ -231,7 +233,7 @@ impl Durability {
         self.unsynced_count.load(Ordering::Relaxed)
     }
 
-    /// Syncs something in its turn; `begin` runs right before.
+    /// Syncs `subject` in its turn; `begin` runs in the turn, right before the sync.
     ///
     /// # Errors
     /// As fsync(2), and those of `begin`.
@@ -248,7 +250,7 @@ impl Durability {
         };
         let number = taken.number;
         match begin().and_then(|()| (self.call)(file, extent)) {
-            // A file system without a sync operation answers so: it has nothing that outlives the machine.
+            // EINVAL of a file system without a sync operation: it has no storage that survives a crash.
             Ok(()) | Err(Errno::INVAL) => {
                 taken.done = Some(Synced {
                     subject,
@@ -258,6 +260,7 @@ impl Durability {
                 Ok(())
             }
             Err(errno) => {
+                // Within the turn: the next sync of the file succeeds, and must not be answered with the old verifier.
                 self.failed(subject, errno);
                 taken.failed = Some(Failure {
                     subject,
@@ -269,10 +272,11 @@ impl Durability {
         }
     }
 
-    /// A sync failed: logs it, now and then, and changes the verifier if data may be lost.
+    /// Changes the verifier after a failed sync if data may be lost, and logs one failure at most every
+    /// [`SYNC_FAILURE_LOG_INTERVAL`].
     fn failed(&self, subject: Subject, errno: Errno) {
         match subject {
-            // Its pages hold names alone.
+            // Its pages hold names, and no data of WRITEs.
             Subject::Directory(..) => {}
             Subject::File(_) | Subject::Journal | Subject::FileSystem => self.lose_writes(),
         }
@@ -285,12 +289,12 @@ impl Durability {
         let (_, left_out) = std::mem::replace(&mut *logged, (Some(now), 0));
         tracing::error!(
             ?subject, error = %errno, left_out,
-            "a sync failed: its callers get the error, and clients send again what they have not committed; \
-             see the kernel's log for what is wrong with the disk"
+            "a sync failed: its callers get the error, and clients send uncommitted writes again; \
+             see the kernel's log for errors of the disk"
         );
     }
 
-    /// Puts a descriptor aside. With too many of them there already, its data counts as lost.
+    /// Puts a descriptor aside to be synced. Beyond [`UNSYNCED_MAX`] it is closed, and its data counts as lost.
     fn put_aside(&self, unsynced: Unsynced) {
         let mut all = lock(&self.unsynced);
         if all.len() < UNSYNCED_MAX {
@@ -299,11 +303,11 @@ impl Durability {
             return;
         }
         drop(all);
-        tracing::warn!("unstable writes outrun the disk; clients are told to write them again");
+        tracing::warn!("unstable writes outrun the disk; clients send uncommitted writes again");
         self.lose_writes();
     }
 
-    /// Syncs and closes what was put aside, if there are more than `at_least`. Blocks.
+    /// Syncs and closes the descriptors that were put aside, if there are more than `at_least`. Blocks.
     pub(crate) fn close_unsynced(&self, at_least: usize) {
         if self.unsynced_count() <= at_least {
             return;
@@ -314,9 +318,9 @@ impl Durability {
             std::mem::take(&mut *all)
         };
         for Unsynced { fileid, file } in all {
-            // Of a file without a name nobody can ask for anything.
+            // No client can commit or read a file without a name.
             if !file.is_gone() {
-                // A failure has changed the verifier, which is all that it means here.
+                // A failure has changed the verifier, and no caller waits for the error.
                 let subject = Subject::File(fileid);
                 let _ = self.sync(subject, file.as_fd(), Extent::Data, || Ok(()));
             }
@@ -324,7 +328,7 @@ impl Durability {
     }
 }
 
-/// A descriptor for writing, which does not close before what was written through it is known to be safe or lost.
+/// A descriptor for writing, which is not closed before its writes are known to be durable or lost.
 pub(crate) struct WriteFile {
     fileid: u64,
     file: Arc<OpenFile>,
@@ -339,7 +343,8 @@ impl WriteFile {
         &self.file
     }
 
-    /// Something was written. To be called after the fact: a sync that begins before it might leave it out.
+    /// Notes a write. Call it after the write: a sync that begins between note and write would clear the note without
+    /// the data.
     pub(crate) fn wrote(&self) {
         self.is_unsynced.store(true, Ordering::Release);
     }
@@ -363,11 +368,11 @@ impl Drop for WriteFile {
 }
 
 impl LocalTree {
-    /// That a write is durable after a sync of its file that went well.
+    /// Checks that a write is durable, after a sync of its file that succeeded.
     ///
     /// # Errors
-    /// `Io` when any sync since the write began failed: the kernel reports a lost page to one sync alone, and it may
-    /// have been this write's.
+    /// `Io` when any sync since the write began failed: the kernel reports a lost page to one sync alone, and the page
+    /// may be this write's.
     pub(crate) fn require_kept(&self, done: &WriteDone) -> Result<(), Status> {
         (done.verifier == self.write_verifier())
             .then_some(())
@@ -377,11 +382,12 @@ impl LocalTree {
     /// Makes a regular file's data durable, and all its attributes too for `FileSync`. Blocks.
     ///
     /// # Errors
-    /// `Io` when the disk failed; what was written unstably may be lost then, and the verifier says so.
+    /// `Io` when the disk failed; unstable writes may be lost then, and the verifier has changed.
     pub(crate) fn sync(&self, object: &Object, stability: Stability) -> Result<(), Status> {
         let (subject, extent) = (Subject::File(object.fileid), Extent::of(stability));
         if let Some(write) = object.open_for_writing() {
             return (self.durability).sync(subject, write.as_fd(), extent, || {
+                // Before the sync and not after it: a write that comes meanwhile must set it again.
                 write.is_unsynced.store(false, Ordering::Release);
                 Ok(())
             });
@@ -409,11 +415,11 @@ mod tests {
     use rustix::fs::AtFlags;
     use std::collections::VecDeque;
 
-    /// A disk whose syncs end as ordered, and well when nothing is ordered.
+    /// A disk whose syncs end as ordered, and succeed without an order.
     #[derive(Default)]
     struct Disk {
         orders: Mutex<VecDeque<Errno>>,
-        /// What was asked for, with the names that the file still had.
+        /// The extents of the calls, with the number of names that the file had.
         calls: Mutex<Vec<(Extent, u64)>>,
         inside: AtomicUsize,
         overlaps: AtomicUsize,
@@ -539,7 +545,7 @@ mod tests {
         assert_eq!(
             bench.commit(&file),
             Err(Status::Io),
-            "somebody else is told"
+            "another caller gets the error"
         );
         let synced = bench.sync_write(&object, Stability::FileSync, &done);
         assert_eq!(synced, Err(Status::Io));

@@ -36,7 +36,7 @@ impl KernelHandle {
         self.kind
     }
 
-    /// What the file system put into it.
+    /// The file system's bytes of the handle.
     pub(crate) fn bytes(&self) -> &[u8] {
         let len = (self.len as usize).min(KERNEL_HANDLE_MAX);
         &self.bytes[..len]
@@ -83,10 +83,10 @@ pub(crate) fn name_to_handle(directory: BorrowedFd<'_>, name: &CStr) -> Result<K
     Ok(handle)
 }
 
-/// open_by_handle_at(2) on the mount that `mount` lives on.
+/// open_by_handle_at(2) on the mount of `mount`.
 ///
 /// # Errors
-/// `STALE` when the object is gone, `PERM` without CAP_DAC_READ_SEARCH.
+/// `STALE` when the object was removed, `PERM` without CAP_DAC_READ_SEARCH.
 pub(crate) fn open_by_handle(
     mount: BorrowedFd<'_>,
     handle: &KernelHandle,
@@ -103,7 +103,7 @@ pub(crate) fn open_by_handle(
         )
     };
     let descriptor = RawFd::try_from(checked(result)?).map_err(|_| Errno::BADF)?;
-    // SAFETY: the kernel just made this descriptor and nobody else owns it.
+    // SAFETY: the kernel just made this descriptor, and it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
@@ -135,7 +135,7 @@ pub(crate) fn may_access(object: BorrowedFd<'_>, mode: libc::c_int) -> Result<bo
 /// `PERM` when the kernel did not take them.
 pub(crate) fn set_thread_file_identity(uid: u32, gid: u32) -> Result<()> {
     const QUERY: u32 = u32::MAX;
-    // SAFETY: these calls take and give integers. They report no errors; asking again tells what came of them.
+    // SAFETY: these calls take and return integers. They report no errors; a query afterwards returns the identity.
     let (gid_now, uid_now) = unsafe {
         libc::setfsgid(gid);
         libc::setfsuid(uid);
@@ -170,7 +170,7 @@ pub(crate) fn ignore_file_size_signal() {
 /// How many pages of a range are in the page cache (cachestat(2), Linux 6.5).
 ///
 /// # Errors
-/// `NOSYS` on older kernels, `PERM` when the kernel does not tell this user.
+/// `NOSYS` on older kernels, `PERM` when the kernel does not answer this user.
 pub(crate) fn pages_cached(file: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64> {
     /// The same number on all architectures that share the common table.
     const SYS_CACHESTAT: libc::c_long = 451;

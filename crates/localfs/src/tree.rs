@@ -1,4 +1,4 @@
-//! What all cores share of one served directory.
+//! The state of one served directory that all cores share.
 
 use super::attributes::{Facts, Volume, from_statx, status};
 use super::clock_map::{ClockMap, PARTS, lock};
@@ -38,7 +38,7 @@ pub(crate) const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
 
-/// A served directory with everything its cores share. See the module.
+/// A served directory with the state that its cores share.
 pub struct LocalTree {
     /// The root, open for reading: also names the mount for open_by_handle_at(2).
     pub(crate) root: OwnedFd,
@@ -56,7 +56,7 @@ pub struct LocalTree {
     pub(crate) descriptors_max: usize,
     pub(crate) objects: ClockMap<FileHandle, Arc<Object>, BuildHasherDefault<MacHasher>>,
     pub(crate) names: ClockMap<Box<[u8]>, Known, RandomState>,
-    /// Where inodes are, if handles do not tell the kernel.
+    /// The table of inodes' places; `None` where handles are the kernel's.
     pub(crate) places: Option<Places>,
     pub(crate) listings: Listings,
     pub(crate) metadata_sync: MetadataSync,
@@ -113,9 +113,10 @@ impl LocalTree {
             descriptors_max,
             "directory opened"
         );
-        let metadata_sync = match options.async_metadata {
-            true => MetadataSync::Later,
-            false => MetadataSync::probe(&root),
+        let metadata_sync = if options.async_metadata {
+            MetadataSync::Later
+        } else {
+            MetadataSync::probe(&root)
         };
         Ok(Arc::new(LocalTree {
             root,
@@ -155,7 +156,7 @@ impl LocalTree {
         self.durability.verifier()
     }
 
-    /// Says that an object was changed through this server.
+    /// Notes that an object was changed through this server.
     pub(crate) fn changed(&self, fileid: u64) {
         self.changes[fileid as usize % CHANGE_COUNTERS].fetch_add(1, Ordering::Release);
     }
@@ -179,7 +180,8 @@ impl LocalTree {
         self.objects.get(handle)
     }
 
-    /// Takes in an open descriptor: gives the object it is of, which keeps it if it had none, and its attributes.
+    /// Takes over an open descriptor; returns its object, which keeps the descriptor if it had none, and the
+    /// attributes.
     ///
     /// # Errors
     /// `Stale` when the object has lost its last name or is not of this file system.
@@ -213,7 +215,8 @@ impl LocalTree {
         Ok((object, facts.attributes))
     }
 
-    /// Makes objects leave until the descriptors are within their budget, once those of `leaving` are closed.
+    /// Evicts objects until the descriptors are within their budget, not counting those that wait to be closed. These
+    /// are retired and closed on the pool, because a close may wait for the disk.
     pub(crate) fn keep_to_budget(&self, mut leaving: Vec<Arc<Object>>) {
         let retired = self.retired_count.load(Ordering::Relaxed);
         let waiting = retired + self.durability.unsynced_count();
@@ -258,7 +261,7 @@ impl LocalTree {
         self.retire(self.objects.remove(handle).into_iter().collect());
     }
 
-    /// Forgets an object whose last name is gone.
+    /// Forgets an object whose last name was removed.
     pub(crate) fn forget(&self, handle: &FileHandle) {
         self.close(handle);
         // Without a time of birth the next object with this number has the same handle.
@@ -269,14 +272,14 @@ impl LocalTree {
         }
     }
 
-    /// Closes what nobody uses any more, unless another core just did. Blocks.
+    /// Closes unused descriptors, unless another core has just done so. Blocks.
     pub(crate) fn sweep(&self) {
         if self.is_time_to_sweep(Instant::now()) {
             self.close_idle();
         }
     }
 
-    /// Closes what nobody uses any more. Blocks.
+    /// Closes unused descriptors for writing and objects without a name. Blocks.
     pub(crate) fn close_idle(&self) {
         self.relieve(descriptors::refused());
         for part in 0..PARTS {
@@ -314,7 +317,7 @@ impl LocalTree {
         self.retire(leaving);
     }
 
-    /// Whether the last sweep was long enough ago; the answer counts as a sweep only when it is yes, or several cores
+    /// Whether the last sweep was long enough ago. Only a yes counts as a sweep: if each question did, several cores
     /// that ask by turns would keep each other from ever sweeping.
     fn is_time_to_sweep(&self, now: Instant) -> bool {
         let mut swept = lock(&self.swept);
@@ -349,13 +352,13 @@ impl LocalTree {
         self.take_retired(RETIRED_MAX)
     }
 
-    /// Closes what is to be closed. Blocks.
+    /// Closes retired objects and syncs descriptors that were put aside. Blocks.
     pub(crate) fn close_retired(&self) {
         drop(self.take_retired(0));
         self.durability.close_unsynced(0);
     }
 
-    /// Closes what is to be closed, if it is time. Blocks.
+    /// As [`LocalTree::close_retired`], if more than [`RETIRED_MAX`] wait. Blocks.
     pub(crate) fn close_overdue(&self) {
         drop(self.overdue_retired());
         self.durability.close_unsynced(RETIRED_MAX);

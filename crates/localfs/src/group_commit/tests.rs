@@ -43,7 +43,7 @@ impl Disk {
         assert_ne!(
             extent,
             Extent::FileSystem,
-            "nobody waits for everybody's data"
+            "no request waits for a sync of the whole file system"
         );
         let inode = rustix::fs::fstat(file)?.st_ino;
         let mut state = lock(&self.state);
@@ -53,10 +53,10 @@ impl Disk {
             .wait_timeout_while(state, HANGS, |state| state.is_held);
         let mut state = waiting.unwrap_or_else(PoisonError::into_inner).0;
         state.ended += 1;
-        match state.failing.contains(&inode) {
-            true => Err(Errno::IO),
-            false => Ok(()),
+        if state.failing.contains(&inode) {
+            return Err(Errno::IO);
         }
+        Ok(())
     }
 
     fn hold(&self) {
@@ -456,7 +456,7 @@ fn a_sync_that_fails_fails_the_operations_it_covers_and_no_others() {
         bench
             .until_with("a sync", &mut works, || begun() == 1)
             .await;
-        // Its entry may have been among what that sync could not write, which no later sync is told.
+        // Its entry may be on a page that this sync could not write, and no later sync reports that page.
         works.push(create(&bad, "during"));
         works.push(create(&good, "other"));
         let waiting = || bench.store.syncs.state.borrow().batches.len();

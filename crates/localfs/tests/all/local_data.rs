@@ -23,7 +23,7 @@ const fn nothing() -> SetAttributes {
 }
 
 #[test]
-fn what_was_written_is_read_in_order_and_beyond_the_end() {
+fn written_bytes_are_read_in_order_and_up_to_the_end() {
     with_each_scheme(|world| {
         world.serve(|store| async move {
             let file = create(&store, &store.root(), b"f").await;
@@ -104,7 +104,7 @@ fn each_write_is_as_durable_as_asked_under_one_verifier() {
 }
 
 #[test]
-fn a_commit_works_for_a_file_nobody_has_open() {
+fn a_commit_works_for_a_file_that_is_not_open() {
     with_each_scheme(|world| {
         std::fs::write(world.path().join("f"), "local").unwrap();
         world.serve(|store| async move {
@@ -355,7 +355,7 @@ fn metadata_is_durable_at_once_on_the_file_system_of_this_machine() {
 }
 
 #[test]
-fn access_tells_what_the_modes_say() {
+fn access_follows_the_modes() {
     with_each_scheme(|world| {
         world.serve(|store| async move {
             let all = AccessMask(63);

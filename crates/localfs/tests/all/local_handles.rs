@@ -439,7 +439,7 @@ fn the_key_is_for_the_owner_alone() {
 }
 
 #[test]
-fn what_cannot_be_served_says_why() {
+fn directories_that_cannot_be_served_have_a_reason() {
     let world = World::new(HandleScheme::Automatic);
     let file = world.path().join("file");
     std::fs::write(&file, "").unwrap();

@@ -154,7 +154,7 @@ fn a_lookup_sees_each_change_at_once() {
 }
 
 #[test]
-fn a_lookup_tells_of_the_directory_too() {
+fn a_lookup_returns_the_directorys_attributes_too() {
     with_each_scheme(|world| {
         world.serve(|store| async move {
             let root = store.root();

@@ -72,7 +72,7 @@ async fn read(store: &LocalStore, who: &Credentials, file: &FileHandle) -> Resul
 }
 
 #[test]
-fn what_a_user_makes_is_its_own() {
+fn a_user_owns_its_new_objects() {
     with_users(|store| async move {
         let root = store.root();
         let file = create(&store, &alice(), &root, b"f", 0o640).await;
@@ -322,7 +322,7 @@ fn a_write_by_another_clears_setuid() {
 }
 
 #[test]
-fn whoever_may_write_may_touch() {
+fn a_user_with_the_right_to_write_may_set_times_to_now() {
     with_users(|store| async move {
         let file = create(&store, &alice(), &store.root(), b"f", 0o646).await;
         let touch = SetAttributes {

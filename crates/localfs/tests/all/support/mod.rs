@@ -78,7 +78,7 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whoever runs the tests.
+/// The user that runs the tests.
 pub(crate) fn me() -> Credentials {
     Credentials::new(
         rustix::process::geteuid().as_raw(),
