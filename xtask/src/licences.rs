@@ -112,7 +112,7 @@ fn is_allowed(licence: &str, allowed: &[String]) -> bool {
 /// Writes the notices of all crates that are linked into the binary to one file.
 ///
 /// # Errors
-/// A crate's files cannot be read, or it brings no licence.
+/// A crate's files cannot be read, or the file cannot be written.
 pub(crate) fn write_notices(root: &Path, file: &Path) -> Result<()> {
     let mut text =
         String::from("Crates that are linked into gannet, their licences and notices.\n");
@@ -124,7 +124,14 @@ pub(crate) fn write_notices(root: &Path, file: &Path) -> Result<()> {
             .manifest_path
             .parent()
             .context("a manifest lies in no folder")?;
-        for notice in notices_in(folder)? {
+        let notices = notices_in(folder)?;
+        if notices.is_empty() {
+            writeln!(
+                text,
+                "\nThe crate has no file of its licence, which its manifest names."
+            )?;
+        }
+        for notice in notices {
             let content = fs::read_to_string(&notice)
                 .with_context(|| format!("cannot read {}", notice.display()))?;
             let shown = notice.file_name().unwrap_or_default().to_string_lossy();
