@@ -35,7 +35,7 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
     check_fuse()?;
     let held = run_session(async |runtime| hold(&runtime, options).await);
     match held {
-        // Once it is mounted nobody sees the standard error of a process in the background.
+        // The process in the background has no standard error once the directory is mounted.
         Err(failure) if options.detached => {
             tracing::error!("{failure}");
             Err(failure)

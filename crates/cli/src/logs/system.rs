@@ -41,7 +41,7 @@ impl SystemLog {
 
     fn at(daemon: PathBuf) -> io::Result<SystemLog> {
         let socket = UnixDatagram::unbound()?;
-        // A daemon that reads nothing any more must not stop the file system that logs: such a line is lost.
+        // A daemon that has stopped reading must not stop the file system that logs, so such a line is lost.
         socket.set_nonblocking(true)?;
         Ok(SystemLog { socket, daemon })
     }
@@ -75,7 +75,7 @@ impl Write for Line<'_> {
         let priority = FACILITY | self.severity as u8;
         let mut datagram = format!("<{priority}>gannet[{}]: ", std::process::id()).into_bytes();
         datagram.extend_from_slice(text.trim_ascii_end());
-        // Addressed each time, so that a daemon that was restarted is found. Nobody could be told that a line is lost.
+        // Addressed each time, so that a restarted daemon is found. There is no place to report a lost line.
         let _ = self.log.socket.send_to(&datagram, &self.log.daemon);
         Ok(text.len())
     }

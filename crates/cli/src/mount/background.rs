@@ -43,10 +43,11 @@ pub(crate) fn start(words: impl Iterator<Item = OsString>) -> Result<String, Fai
     })
 }
 
-/// Leaves the terminal, the working directory and standard error to others, after `line` has gone to who waits for it.
+/// Detaches this process from the terminal, the working directory and standard error, and prints `line` for the process
+/// that waits.
 ///
 /// # Errors
-/// Nobody waits any more, or the system refuses.
+/// The waiting process has ended, or the system refuses.
 pub(super) fn detach(line: &str) -> Result<(), Failure> {
     let what = || String::from("cannot go to the background");
     // The terminal's signals do not come here from now on. A process that leads a session already cannot make one.
@@ -55,7 +56,7 @@ pub(super) fn detach(line: &str) -> Result<(), Failure> {
     let null = File::options().read(true).write(true).open("/dev/null");
     let null = null.explain(what)?;
     rustix::stdio::dup2_stderr(&null).explain(what)?;
-    // Standard error shows a panic to nobody any more.
+    // A panic on standard error would be lost.
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     output::line(line)?;
     rustix::stdio::dup2_stdout(&null).explain(what)
