@@ -132,7 +132,7 @@ fn skip(why: &str) {
 
 #[test]
 fn refused_references_cause_no_disk_read() {
-    // Not below /tmp, whose files may live in memory alone.
+    // Not below /tmp, whose files may be in memory alone.
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     block_on(|runtime| story(runtime, directory.path())).unwrap();
 }
@@ -148,7 +148,7 @@ async fn story(runtime: Handle, directory: &Path) {
     let file = write_file(&LocalStore::new(tree, Rc::clone(&runtime))).await;
     let reader = Reader::new(&runtime, &file).await;
     if !drop_pages(&file) {
-        return skip("the file system keeps the pages of a file that nobody uses");
+        return skip("the file system keeps the pages of unused files");
     }
     if disk_reads().is_none() {
         return skip("this kernel does not count reads of disks");

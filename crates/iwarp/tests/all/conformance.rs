@@ -22,11 +22,11 @@ struct Loopback {
     far: Rc<IwarpProvider>,
 }
 
-/// What can be read of the files without waiting.
+/// The part of the files that can be read without waiting.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Files {
     Cached,
-    /// Nothing, ever: their file system does not know how to say that it would wait.
+    /// None: their file system cannot report that a read would wait.
     Slow,
 }
 

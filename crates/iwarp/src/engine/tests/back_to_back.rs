@@ -12,9 +12,9 @@ use std::collections::VecDeque;
 /// Two connected engines.
 struct Pair {
     ends: [End; 2],
-    /// What each end exports to the other.
+    /// The table through which each end exports to the other.
     exporters: [Rc<dyn ExportTable>; 2],
-    /// What each end sent and the other has not used up.
+    /// Bytes that each end sent and the other has not taken yet.
     on_the_way: [Vec<u8>; 2],
     /// Bytes each end has sent, markers counted.
     sent: [u64; 2],
@@ -318,7 +318,7 @@ fn post(pair: &mut Pair, id: u64, deed: &Deed) -> Expected {
                 .engine
                 .post_read(WorkId(id), span, source)
                 .unwrap();
-            // The origin must live until it was read; its owner is the test's domain.
+            // The origin must stay registered until it was read; its owner is the test's domain.
             KEPT.with(|kept| kept.borrow_mut().push(origin));
             Expected::Memory { region, bytes }
         }

@@ -22,11 +22,11 @@ const WITH_EXCEPTIONS: Agreement = Agreement {
     exceptions: true,
     ..AGREED
 };
-/// Where a peer made by hand says that it wants what it reads.
+/// The sink that a handmade peer names in its read requests.
 const SINK: (STag, TaggedOffset) = (STag(0x0ab0), TaggedOffset(64));
 const UNTOUCHED: u8 = 0xee;
 
-/// Exports `bytes` to this end's peer. The table holds them for as long as it lives.
+/// Exports `bytes` to this end's peer. The returned table holds them until its drop.
 fn export(end: &End, bytes: &[u8]) -> (Reference, Rc<dyn ExportTable>) {
     let table = end.table.exports(Rc::new(|_| None)).unwrap();
     let reference = enter(&*table, EndpointId(1), memory(end, bytes));
@@ -301,10 +301,11 @@ fn an_ordinary_read_that_is_refused_gets_an_exception_where_agreed() {
             ..AGREED
         });
         let private = asked.end.register(vec![0x33; 100], Access::Local);
-        let source = match region {
-            true => address_of(&private, 0),
-            // An object is not to be had by an ordinary Read.
-            false => asked.reference.address,
+        let source = if region {
+            address_of(&private, 0)
+        } else {
+            // An ordinary Read cannot read an exported object.
+            asked.reference.address
         };
         let request = Segment::read_request(1, source, 10);
         if !exceptions {
@@ -312,9 +313,10 @@ fn an_ordinary_read_that_is_refused_gets_an_exception_where_agreed() {
             assert_eq!(code, TerminateCode::READ_INVALID_STAG);
             continue;
         }
-        let reason = match region {
-            true => ExceptionReason::Rights,
-            false => ExceptionReason::StaleKey,
+        let reason = if region {
+            ExceptionReason::Rights
+        } else {
+            ExceptionReason::StaleKey
         };
         assert_eq!(asked.answer(&request), Err(reason));
         asked.msn = 1;

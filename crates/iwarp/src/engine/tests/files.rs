@@ -142,7 +142,7 @@ fn fpdus(mut bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
     found
 }
 
-/// What leaves at last, of which `begun` had before: two segments of the file, and then these messages.
+/// Checks all bytes sent, of which `begun` left earlier: two segments of the file, and then these messages.
 fn check_rest(end: &mut End, mut begun: Vec<u8>, message: Opcode, behind: &[Opcode]) {
     begun.extend(end.take_bytes(usize::MAX));
     let found = fpdus(&begun);

@@ -114,7 +114,7 @@ impl End {
             .unwrap()
     }
 
-    /// What the engine sends when the stream takes up to `max` bytes, and no files.
+    /// The bytes that the engine sends when the stream takes up to `max` bytes, and no files.
     fn take_bytes(&mut self, max: usize) -> Vec<u8> {
         let mut taken = Vec::new();
         loop {

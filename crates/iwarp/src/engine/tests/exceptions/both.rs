@@ -166,9 +166,10 @@ fn a_region_revoked_before_its_turn_is_refused_alone() {
         });
         let mut there = both.near.take_bytes(usize::MAX);
         both.far.receive(&mut there);
-        let mut back = match begun {
-            true => both.far.take_bytes(1000),
-            false => Vec::new(),
+        let mut back = if begun {
+            both.far.take_bytes(1000)
+        } else {
+            Vec::new()
         };
         drop(origin.deregister());
         back.extend(both.far.take_bytes(usize::MAX));
