@@ -23,7 +23,7 @@ impl Instant {
         self.0
     }
 
-    /// How long ago `earlier` was; zero when it lies in the future.
+    /// The time since `earlier`; zero when `earlier` is later than this.
     pub fn duration_since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

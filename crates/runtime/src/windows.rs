@@ -17,8 +17,8 @@ const WINDOWS_MAX: usize = 16;
 
 /// A part of a file, mapped.
 ///
-/// Only for system calls: another process may cut the file short, and then this process would die of touching the
-/// bytes, while a system call fails (EFAULT, see [`crate::stream::is_memory_gone`]).
+/// Only for system calls: another process may shorten the file. An access of this process to the lost bytes would then
+/// end it (SIGBUS), while a system call fails (EFAULT, see [`crate::stream::is_memory_gone`]).
 #[derive(Debug)]
 pub struct FileWindow {
     start: u64,
@@ -31,13 +31,13 @@ impl FileWindow {
         let len = usize::try_from(WINDOW_STEP).ok()? + WINDOW_RANGE_MAX;
         let mut options = MmapOptions::new();
         let options = options.offset(start).len(len);
-        // SAFETY: nobody reads the bytes but the kernel, which copies what is there at that time; see the type's text.
+        // SAFETY: only the kernel reads the bytes, and copies their content at that time; see the type's text.
         let pages = unsafe { options.map(&descriptor) }.ok()?;
         Some(FileWindow { start, pages })
     }
 
-    /// `len` bytes at `offset` of the file, if they lie in the window. To be given to a system call, and not to be
-    /// read.
+    /// `len` bytes at `offset` of the file, if they lie in the window. Pass them to a system call only: a read by this
+    /// process may end it, see the type's text.
     pub fn range(&self, offset: u64, len: usize) -> Option<&[u8]> {
         let start = usize::try_from(offset.checked_sub(self.start)?).ok()?;
         self.pages.get(start..start.checked_add(len)?)
@@ -51,7 +51,8 @@ pub struct FileWindows {
 }
 
 struct Kept {
-    /// Keeps the address from being used for another file.
+    /// Its allocation stays while this refers to it. Otherwise another file could get the address that
+    /// [`FileWindows::window`] compares, and be sent with this file's pages.
     file: Weak<dyn FileSource>,
     start: u64,
     /// `None` for a file that cannot be mapped.
@@ -75,6 +76,7 @@ impl FileWindows {
             }
             return kept.back()?.window.clone();
         }
+        // The sweep borrows the windows itself.
         drop(kept);
         self.sweep();
         let window = FileWindow::open(file, start).map(Rc::new);
@@ -90,7 +92,7 @@ impl FileWindows {
         window
     }
 
-    /// Drops the windows of files that nobody has open any more: they would keep the space of removed ones.
+    /// Drops the windows of closed files. A mapping of a removed file would keep its space in use.
     pub fn sweep(&self) {
         let mut kept = self.kept.borrow_mut();
         kept.retain(|kept| kept.file.strong_count() > 0);
