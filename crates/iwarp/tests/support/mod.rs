@@ -1,5 +1,5 @@
-//! What tests of other crates need of a peer that is no provider: a connection by hand, over a socket that blocks,
-//! which keeps next to nothing itself. They include this file by its path.
+//! A handmade peer for tests of other crates: a connection over a blocking socket, without a provider, that keeps
+//! almost no state. The tests include this file by its path.
 #![allow(dead_code, clippy::unwrap_used)] // each test uses its own part
 
 pub(crate) mod idle;
