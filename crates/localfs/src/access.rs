@@ -129,8 +129,8 @@ impl Object {
         Ok(rights)
     }
 
-    /// That `caller` may read its data: by right, as owner (who could open it before changing the mode), or because
-    /// it may execute it (RFC 1813 section 4.4).
+    /// Checks that `caller` may read its data: by right, as owner (it may have opened the file before it changed the
+    /// mode), or by the right to execute it (RFC 1813 section 4.4).
     ///
     /// # Errors
     /// `Acces` otherwise.
@@ -147,7 +147,7 @@ impl Object {
         granted.then_some(()).ok_or(Status::Acces)
     }
 
-    /// That `caller` may write its data: by right, or as owner.
+    /// Checks that `caller` may write its data: by right, or as owner.
     ///
     /// # Errors
     /// `Acces` otherwise.

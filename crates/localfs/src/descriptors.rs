@@ -1,4 +1,4 @@
-//! How many descriptors the served directories may keep open, and what is done when the process has no more.
+//! The number of descriptors that the served directories may keep open, and the count of refused ones.
 
 use super::open::OpenError;
 use crate::limits::{DESCRIPTORS_MAX, DESCRIPTORS_MIN};
@@ -47,7 +47,7 @@ fn raised_limit() -> u64 {
     limit.unwrap_or(u64::MAX)
 }
 
-/// A descriptor was refused.
+/// Notes that the kernel refused a descriptor.
 pub(crate) fn note_refused() {
     REFUSED.fetch_add(1, Ordering::Relaxed);
 }

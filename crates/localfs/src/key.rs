@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 const KEY_FILE: &str = "handle.key";
-/// Where users without a home of their own keep state; everybody may write here, and it outlives a reboot.
+/// The state directory of users without a home of their own. Any user may write here, and reboots leave it alone.
 const SHARED_STATE: &str = "/var/tmp";
 
 /// The key kept in `directory` (made if missing), or one for this run alone, with a warning, when that fails.
@@ -28,7 +28,7 @@ pub(crate) fn load(directory: Option<&Path>) -> [u8; 16] {
 }
 
 /// The first key there is, so that a directory that becomes writable later changes nothing; else a new one in the
-/// first directory that can keep it. Fails with what the first directory said.
+/// first directory that can keep it. Fails with the first directory's error.
 fn load_first(directories: &[PathBuf]) -> Result<[u8; 16], (PathBuf, io::Error)> {
     for directory in directories {
         if is_trusted(directory)
@@ -66,7 +66,8 @@ fn default_directories() -> Vec<PathBuf> {
     state.into_iter().chain([shared]).collect()
 }
 
-/// Whether a key in `directory` is ours: where everybody may make directories, only in one that is this user's.
+/// Whether a key in `directory` can be trusted. Below [`SHARED_STATE`] any user may make directories: only one that
+/// this user owns, and no other may write to, counts. With another user's key, that user could forge handles.
 fn is_trusted(directory: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     !directory.starts_with(SHARED_STATE)
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_anybody_could_have_put_there_is_not_used() {
+    fn a_key_in_a_directory_that_others_may_write_is_not_used() {
         use std::os::unix::fs::PermissionsExt;
         let scratch = tempfile::tempdir_in(SHARED_STATE).unwrap();
         std::fs::write(scratch.path().join(KEY_FILE), [7; 16]).unwrap();

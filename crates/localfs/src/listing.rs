@@ -487,11 +487,18 @@ mod tests {
         let reversed: Vec<u64> = before.iter().rev().copied().collect();
         assert_eq!(looked_at(&reversed), MISSED_MAX);
         for start in 0..=100 {
-            for gone in 0..=100 - start {
-                let (front, back) = (&before[..start], &before[start + gone..]);
-                let most = if gone > GONE_TOGETHER { MISSED_MAX } else { 0 };
+            for removed in 0..=100 - start {
+                let (front, back) = (&before[..start], &before[start + removed..]);
+                let most = if removed > GONE_TOGETHER {
+                    MISSED_MAX
+                } else {
+                    0
+                };
                 let remaining = [front, back].concat();
-                assert!(looked_at(&remaining) <= most, "{gone} gone at {start}");
+                assert!(
+                    looked_at(&remaining) <= most,
+                    "{removed} removed at {start}"
+                );
             }
             let moved = [&before[..start], &[50], &before[start..]].concat();
             assert!(looked_at(&moved) <= GONE_TOGETHER + 1, "moved to {start}");

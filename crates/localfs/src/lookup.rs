@@ -54,7 +54,7 @@ impl NameKey {
     }
 }
 
-/// That `name` can be an entry's: one component, not `.` or `..`.
+/// Checks that `name` can be an entry's: one component, not `.` or `..`.
 ///
 /// # Errors
 /// `Nametoolong`; `Acces` for an empty name, `Inval` for `.` and `..` and for names with `/` or NUL.

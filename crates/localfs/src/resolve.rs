@@ -69,8 +69,8 @@ impl LocalTree {
         places.search(self, handle, fileid)
     }
 
-    /// That a directory lies in the tree: walks up from it. Other objects pass; they may have several parents, and a
-    /// handle to one exists only because it was seen in the tree.
+    /// Checks that a directory is in the tree: walks up from it. Other objects pass; they may have several parents,
+    /// and a handle to one exists only because it was seen in the tree.
     ///
     /// # Errors
     /// `Stale` when the way up does not meet the root.

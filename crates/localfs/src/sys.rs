@@ -161,7 +161,7 @@ pub(crate) fn clear_thread_umask() -> Result<()> {
 }
 
 /// Makes the whole process ignore SIGXFSZ: a write beyond the limit of file sizes (RLIMIT_FSIZE) then fails with `FBIG`
-/// and nothing else happens.
+/// and does not end the process.
 pub(crate) fn ignore_file_size_signal() {
     // SAFETY: ignoring a signal runs no code of ours. The call cannot fail for this signal.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };

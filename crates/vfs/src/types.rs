@@ -9,8 +9,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Names one object of a store for ever: opaque to everybody else, at most [`HANDLE_MAX`] bytes, equal bytes for
-/// equal objects.
+/// Names one object of a store for ever: opaque outside the store, at most [`HANDLE_MAX`] bytes, equal bytes for equal
+/// objects.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileHandle {
     len: u8,

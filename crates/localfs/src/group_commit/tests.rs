@@ -151,7 +151,7 @@ impl Bench {
         }
     }
 
-    /// Likewise, while these go on, none of which may end before.
+    /// As `until`, while it polls `works`. None of them may end before.
     async fn until_with<F: Future>(
         &self,
         what: &str,

@@ -33,7 +33,7 @@ fn mode(mode: u32) -> SetAttributes {
     }
 }
 
-/// Runs a story in a directory that everybody may write to, once with each kind of handle. Only root can.
+/// Runs a story in a directory that any user may write to, once with each kind of handle. Only root can.
 fn with_users<F: Future<Output = ()>>(story: impl Fn(LocalStore) -> F) {
     if !is_root() {
         return;
@@ -136,7 +136,7 @@ fn an_owner_reads_and_writes_whatever_the_mode() {
         read(&store, &alice(), &file).await.unwrap();
         let all = AccessMask(63);
         let (granted, _) = store.access(&alice(), &file, all).await.unwrap();
-        assert_eq!(granted.0, 0, "but ACCESS tells the mode");
+        assert_eq!(granted.0, 0, "but ACCESS follows the mode");
         assert_eq!(write(&store, &bob(), &file).await, Err(Status::Acces));
         assert_eq!(read(&store, &bob(), &file).await, Err(Status::Acces));
         let committed = store.commit(&alice(), &file, 0, 0).await;
