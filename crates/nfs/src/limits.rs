@@ -3,7 +3,7 @@
 use gannet_rpc::limits::{JOB_BYTES_KEPT, PAYLOAD_MAX, RECORD_MAX, RECORD_SLACK};
 use std::time::Duration;
 
-/// Exports of one server: as many as one byte of a file handle can tell apart.
+/// Exports of one server, limited by the byte of a file handle that names the export.
 pub const EXPORTS_MAX: usize = 256;
 /// Networks in one export's client list.
 pub const CLIENT_NETWORKS_MAX: usize = 256;

@@ -268,7 +268,7 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What to do with a call.
+/// The next step for a call.
 pub(crate) enum Begin {
     /// The call is new: execute it and report the reply with [`Execution::finish`].
     Execute(Execution),

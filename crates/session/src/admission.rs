@@ -22,7 +22,7 @@ pub struct ConnectionLimits {
     pub total_max: usize,
     /// From one [`Origin`].
     pub per_origin_max: usize,
-    /// That are unauthenticated.
+    /// Unauthenticated ones, from all origins together.
     pub unauthenticated_max: usize,
 }
 

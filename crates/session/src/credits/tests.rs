@@ -385,7 +385,7 @@ fn a_request_that_is_given_up_returns_one_credit_with_the_next_answer() {
         line.give_up();
         let expected = Account {
             in_flight: u64::from(max - given_up),
-            // Nothing has told the client.
+            // No message has granted the client new credits.
             open: 0,
             granted: given_up + spare,
             posted: given_up + spare,
