@@ -1,38 +1,89 @@
 //! Fuzz targets: hostile bytes into everything that reads bytes.
 //!
-//! A target is a function that takes any bytes, must not panic, must not take long, and checks what always holds: what
-//! was decoded encodes to something that decodes to the same. [`TARGETS`] lists them. Three drivers run them: the
-//! `gannet-fuzz` binary, which mutates the committed corpora on stable Rust (`cargo xtask fuzz SECONDS`); the tests,
-//! which replay the corpora; and libFuzzer, guided by coverage, for those who have a nightly toolchain (`libfuzzer/`).
+//! A target is a function that takes any bytes, must not panic, must not take long, must not hold much memory, and
+//! checks what always holds: what was decoded encodes to something that decodes to the same. [`TARGETS`] lists them.
+//! Two drivers run them: libFuzzer, guided by coverage (`cargo xtask fuzz SECONDS`), and the tests, which replay the
+//! committed inputs.
 //!
 //! First thing to read: [`TARGETS`].
 
-pub mod driver;
+pub mod corpus;
 mod dump;
 mod exceptions;
 mod files;
 mod iwarp;
 mod journal;
-pub mod mutation;
+pub mod memory;
 mod nfs;
 mod rpc;
 pub mod seeds;
 mod server;
 mod volume;
 
-use std::path::{Path, PathBuf};
-
 /// A fuzz target.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {
     /// Its name, and that of its corpus.
     pub name: &'static str,
+    /// Its share of the fuzzing time, relative to those of the others.
+    pub weight: u32,
+    /// Bytes of memory that it may hold, whatever the input.
+    pub held_max: usize,
+    /// Bytes of memory that it may hold beyond that for each byte of input.
+    pub held_per_byte: usize,
     /// Takes any bytes.
     pub run: fn(&[u8]),
 }
 
+/// A decoder: what it makes of a message is not much larger than the message.
 const fn target(name: &'static str, run: fn(&[u8])) -> Target {
-    Target { name, run }
+    Target {
+        name,
+        weight: 1,
+        held_max: 16 << 10,
+        held_per_byte: 64,
+        run,
+    }
+}
+
+/// A decoder of text that people write.
+const fn text(name: &'static str, run: fn(&[u8])) -> Target {
+    Target {
+        held_per_byte: 512,
+        ..target(name, run).holding(64 << 10)
+    }
+}
+
+/// Systems of several machines in a simulated world, which hold some memory before the first byte of input.
+const fn world(name: &'static str, run: fn(&[u8])) -> Target {
+    Target {
+        weight: 3,
+        held_per_byte: 256,
+        ..target(name, run).holding(16 << 20)
+    }
+}
+
+impl Target {
+    /// The same, with another bound of what it holds whatever the input.
+    const fn holding(self, held_max: usize) -> Target {
+        Target { held_max, ..self }
+    }
+
+    /// Runs it on an input; the most bytes of memory that it held.
+    ///
+    /// # Panics
+    /// The input shows a fault: what the target checks does not hold, or the memory is more than it may be.
+    pub fn check(&self, input: &[u8]) -> usize {
+        let held = memory::peak_of(|| (self.run)(input));
+        let most = self.held_max + self.held_per_byte * input.len();
+        assert!(
+            held <= most,
+            "{}: {} bytes of input made it hold {held} bytes of memory, and it may hold {most}",
+            self.name,
+            input.len()
+        );
+        held
+    }
 }
 
 /// All targets, bottom layer first.
@@ -45,7 +96,7 @@ pub const TARGETS: &[Target] = &[
     target("rdmap_read_request", iwarp::rdmap_read_request),
     target("rdmap_auth_read", exceptions::rdmap_auth_read),
     target("rdmap_read_exception", exceptions::rdmap_read_exception),
-    target("refusable_reads", exceptions::refusable_reads),
+    world("refusable_reads", exceptions::refusable_reads),
     target("xdr", rpc::xdr),
     target("record", rpc::record),
     target("rpc_call", rpc::rpc_call),
@@ -56,27 +107,20 @@ pub const TARGETS: &[Target] = &[
     target("nfs3_reply", nfs::nfs3_reply),
     target("mount3_call", nfs::mount3_call),
     target("mount3_reply", nfs::mount3_reply),
-    target("server_tcp", server::server_tcp),
-    target("server_rdma", server::server_rdma),
+    world("server_tcp", server::server_tcp),
+    world("server_rdma", server::server_rdma),
     target("tcp_reassembly", dump::tcp_reassembly),
-    target("dump_stream", dump::dump_stream),
-    target("dump_capture", dump::dump_capture),
+    target("dump_stream", dump::dump_stream).holding(512 << 10),
+    target("dump_capture", dump::dump_capture).holding(512 << 10),
     target("volume_hello", volume::volume_hello),
     target("volume_message", volume::volume_message),
     target("volume_records", volume::volume_records),
-    target("volume_journal", journal::volume_journal),
-    target("config", files::config),
-    target("url", files::url),
+    target("volume_journal", journal::volume_journal).holding(4 << 20),
+    text("config", files::config),
+    text("url", files::url),
 ];
 
 /// The target with this name.
 pub fn target_named(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
-}
-
-/// Where the committed inputs of a target are.
-pub fn corpus(target: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("corpus")
-        .join(target)
 }

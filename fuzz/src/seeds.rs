@@ -4,8 +4,7 @@ mod exceptions;
 mod journal;
 mod volume;
 
-use crate::corpus;
-use crate::driver::{fingerprint, write};
+use crate::corpus::{self, fingerprint, write};
 use anyhow::{Context, Result};
 use gannet_wire::mpa::{CRC_LEN, LENGTH_LEN};
 use gannet_wire::rpc::{CallHeader, RecordMark, ReplyHeader};
@@ -72,7 +71,7 @@ pub fn write_all() -> Result<()> {
     for ((target, kind), inputs) in &seeds.found {
         for input in inputs {
             let name = format!("{kind}-{:08x}", fingerprint(input) >> 32);
-            write(&corpus(target).join(name), input)?;
+            write(&corpus::folder(target).join(name), input)?;
         }
     }
     Ok(())

@@ -10,6 +10,7 @@
 
 mod ci;
 mod command;
+mod fuzz;
 mod generate;
 mod kernel_lab;
 mod licences;
@@ -53,13 +54,17 @@ enum Chore {
         #[arg(long)]
         volume: bool,
     },
-    /// Feed mutated inputs to every decoder for SECONDS in all
+    /// Fuzz every decoder and server, guided by coverage, for SECONDS in all
     Fuzz {
-        /// Time to spend, divided over the targets
-        seconds: u32,
+        /// Time to spend, divided over the targets by their weights
+        #[arg(required_unless_present = "minimise")]
+        seconds: Option<u32>,
         /// Only the targets whose name contains this
-        #[arg(long)]
-        target: Option<String>,
+        #[arg(long, default_value = "")]
+        target: String,
+        /// Replace the committed inputs by as few as cover what they and the found ones cover
+        #[arg(long, conflicts_with = "seconds")]
+        minimise: bool,
     },
     /// Break rules of the system one by one, in a copy of the tree, and see that tests find it
     Mutants {
@@ -97,7 +102,14 @@ fn run(chore: Chore) -> Result<()> {
             count,
             volume,
         } => ci::simulate(&root, seed, count, volume),
-        Chore::Fuzz { seconds, target } => ci::fuzz(&root, seconds, target.as_deref(), None),
+        Chore::Fuzz {
+            minimise: true,
+            target,
+            ..
+        } => fuzz::minimise(&root, &target),
+        Chore::Fuzz {
+            seconds, target, ..
+        } => fuzz::run(&root, seconds.unwrap_or_default(), &target),
         Chore::Mutants { names } => mutants::run(&root, &names),
         Chore::KernelLab(options) => kernel_lab::run(&root, &options),
         Chore::Generate => generate::check(&root, false),
