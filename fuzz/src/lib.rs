@@ -11,13 +11,18 @@ pub mod corpus;
 mod dump;
 mod exceptions;
 mod files;
+mod hostile;
+mod initiator;
 mod iwarp;
 mod journal;
 pub mod memory;
+mod metadata;
+mod native;
 mod nfs;
 mod rpc;
 pub mod seeds;
 mod server;
+mod shapes;
 mod volume;
 
 /// A fuzz target.
@@ -115,7 +120,18 @@ pub const TARGETS: &[Target] = &[
     target("volume_hello", volume::volume_hello),
     target("volume_message", volume::volume_message),
     target("volume_records", volume::volume_records),
+    target("volume_shapes", shapes::volume_shapes),
     target("volume_journal", journal::volume_journal).holding(4 << 20),
+    target("metadata_file", metadata::metadata_file).holding(8 << 20),
+    target("metadata_records", metadata::metadata_records).holding(1 << 20),
+    world("iwarp_initiator", initiator::iwarp_initiator),
+    world("nfs_client_tcp", hostile::nfs_client_tcp),
+    world("nfs_client_rdma", hostile::nfs_client_rdma),
+    world("native_client", hostile::native_client),
+    world("native_server", native::native_server),
+    world("native_peer", native::native_peer),
+    text("volume_toml", files::volume_toml),
+    text("client_key", files::client_key),
     text("config", files::config),
     text("url", files::url),
 ];

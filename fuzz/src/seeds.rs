@@ -1,7 +1,9 @@
 //! Seeds: messages of recorded connections between Linux peers (`vectors/`), and a few written by hand.
 
 mod exceptions;
+mod hostile;
 mod journal;
+mod native;
 mod volume;
 
 use crate::corpus::{self, fingerprint, write};
@@ -65,6 +67,7 @@ pub fn write_all() -> Result<()> {
     }
     let by_hand = by_hand().into_iter().chain(volume::by_hand());
     let by_hand = by_hand.chain(exceptions::by_hand());
+    let by_hand = by_hand.chain(native::by_hand()).chain(hostile::by_hand());
     for (target, kind, bytes) in by_hand.chain(journal::by_hand()?) {
         seeds.add(target, kind, bytes);
     }

@@ -14,8 +14,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-const TCP_PORT: u16 = 2049;
-const RDMA_PORT: u16 = 20049;
+pub(crate) const TCP_PORT: u16 = 2049;
+pub(crate) const RDMA_PORT: u16 = 20049;
 /// Longer than any deadline of the server, in virtual time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(3600);
 
@@ -70,7 +70,7 @@ async fn mount(runtime: &Handle, address: SocketAddr) -> Option<Vec<u8>> {
 }
 
 /// Starts a server of an empty file system on both ports.
-fn start(world: &World, node: &Node) {
+pub(crate) fn start(world: &World, node: &Node) {
     let runtime = node.runtime();
     let store = SimStore::open(&Disk::new(world), Rc::clone(&runtime));
     let mut export = Export::new("/").expect("the root is an absolute path");

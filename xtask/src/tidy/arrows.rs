@@ -68,7 +68,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "fuzz",
         &[
             "wire", "runtime", "fabric", "softrdma", "session", "iwarp", "rpc", "vfs", "localfs",
-            "nfs", "meta", "volume", "sim", "dump", "gannet", "cli",
+            "nfs", "meta", "volume", "sim", "dst", "dump", "gannet", "cli",
         ],
     ),
 ];
