@@ -1,4 +1,4 @@
-//! Who asks: the kernel tells user, group and process; the supplementary groups are the process's own.
+//! The callers of requests. A request has user, group and process; the supplementary groups are read from `/proc`.
 
 use crate::limits::{CALLER_AGE, CALLERS_MAX};
 use gannet_runtime::Instant;
@@ -6,7 +6,7 @@ use gannet_vfs::Credentials;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// As the kernel names it.
+/// User, group and process of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Asker {
     pub(crate) uid: u32,
@@ -14,15 +14,15 @@ pub(crate) struct Asker {
     pub(crate) process: u32,
 }
 
-/// Credentials of the processes that asked lately.
+/// Credentials of the latest callers, at most [`CALLERS_MAX`], each for [`CALLER_AGE`].
 #[derive(Default)]
 pub(crate) struct Callers {
     known: RefCell<HashMap<Asker, (Instant, Credentials)>>,
 }
 
 impl Callers {
-    /// The credentials of `asker`, groups included: as they were less than a second ago. Root is sent without groups,
-    /// which it does not need, and so is who cannot be looked at (it is gone, or out of sight in another container).
+    /// The credentials of `asker` with its groups, at most [`CALLER_AGE`] old. They have no groups for root, which
+    /// needs none, nor for a process that `/proc` does not show: it has ended, or runs in another container.
     pub(crate) fn credentials(&self, asker: Asker, now: Instant) -> Credentials {
         if asker.uid == 0 {
             return Credentials::new(0, asker.gid, &[]);
@@ -47,7 +47,7 @@ impl Callers {
 /// Whether a thread has a signal to handle, so that its system call must end.
 pub(crate) fn has_signal(thread: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status"));
-    // A thread that is gone waits for nothing.
+    // A thread that has ended waits no longer.
     status.map_or(true, |status| is_signalled(&status))
 }
 

@@ -1,10 +1,10 @@
-//! Between the kernel's attributes and the file vocabulary's.
+//! Conversions between attributes of FUSE and of `gannet_vfs`.
 
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 use gannet_vfs::{Attributes, FileKind, NodeKind, SetTime, Time};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What programs are told to read and write at a time.
+/// Bytes that `st_blksize` recommends for one read or write.
 const BLOCK_BYTES: u32 = 128 << 10;
 
 /// The kernel's view of an object that has `number`.
@@ -28,7 +28,8 @@ pub(crate) fn file_attr(number: u64, attributes: &Attributes) -> FileAttr {
     }
 }
 
-/// Of a regular file of which nothing is known: an answer for the kernel where it believes none of it.
+/// Attributes for a regular file whose attributes are not available, in replies whose attributes the kernel does not
+/// use.
 pub(crate) fn unknown_attr(number: u64) -> FileAttr {
     FileAttr {
         ino: INodeNo(number),
@@ -73,8 +74,7 @@ fn system_time(time: Time) -> SystemTime {
     exact.unwrap_or(UNIX_EPOCH)
 }
 
-/// A time of the kernel's, as fuser 0.18 tells it: of one before 1970 it takes the nanoseconds after the second away
-/// from the second.
+/// A time of the kernel, as fuser 0.18 reports it: before 1970 it subtracts the nanoseconds from the second.
 pub(crate) fn time(time: SystemTime) -> Time {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => Time::since_epoch(since),
@@ -91,7 +91,7 @@ pub(crate) fn time(time: SystemTime) -> Time {
     }
 }
 
-/// What is to become of a time.
+/// The change of a time; `None` keeps it.
 pub(crate) fn set_time(change: Option<TimeOrNow>) -> SetTime {
     match change {
         None => SetTime::Keep,
@@ -100,14 +100,14 @@ pub(crate) fn set_time(change: Option<TimeOrNow>) -> SetTime {
     }
 }
 
-/// What mknod(2) makes, by the type bits of its mode.
+/// The kind of object that mknod(2) makes, by the type bits of its mode.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Made {
     Regular,
     Node(NodeKind),
 }
 
-/// `None` for what mknod(2) does not make.
+/// The kind for a mode and a device number; `None` for types that mknod(2) does not make.
 pub(crate) fn made(mode: u32, device: u32) -> Option<Made> {
     let (major, minor) = device_numbers(device);
     Some(match mode & 0o170_000 {

@@ -15,9 +15,9 @@ const DEVICE: &str = "/dev/fuse";
 /// The type of our mounts in /proc/mounts and for `df -t`.
 const FILE_SYSTEM: &str = "fuse.gannet";
 
-/// Unmounts what was mounted.
+/// The way to unmount, by the way in which it was mounted.
 pub(crate) enum Unmounter {
-    /// By umount(2). The device tells whether it is mounted still: something else may lie on the directory by now.
+    /// By umount(2). The device shows whether it is still mounted: another mount may lie on the directory by now.
     System { device: OwnedFd, directory: PathBuf },
     /// As fuser does, by the helper that mounted it.
     Helper(SessionUnmounter),
@@ -39,7 +39,7 @@ impl Unmounter {
     }
 }
 
-/// The device says nothing more once it is unmounted.
+/// True until the file system is unmounted; poll(2) reports an error of the device from then on.
 fn is_mounted(device: &OwnedFd) -> bool {
     let mut states = [PollFd::new(device, PollFlags::empty())];
     let asked = poll(&mut states, Some(&Timespec::default()));
@@ -47,7 +47,7 @@ fn is_mounted(device: &OwnedFd) -> bool {
     asked.is_err() || !state.revents().contains(PollFlags::ERR)
 }
 
-/// Mounts on `directory`, and greets the kernel.
+/// Mounts on `directory`, and negotiates the protocol with the kernel (FUSE_INIT).
 ///
 /// Root mounts by itself: the library would leave the subtype out of the file system's name.
 ///
@@ -71,7 +71,7 @@ pub(crate) fn open_session<F: Filesystem>(
     match Session::from_fd(front, device, config.acl, config) {
         Ok(session) => Ok((session, unmounter)),
         Err(error) => {
-            // That it cannot be used is what is to be said.
+            // The session's error is reported, and not that of the unmount.
             let _ = unmounter.unmount();
             Err(error)
         }

@@ -1,4 +1,4 @@
-//! The kernel's requests, as they come on the session's thread: each is handed to the core, which answers it.
+//! The kernel's requests. The session's thread reads them and hands each to the core, which does it and replies.
 
 use crate::callers::Asker;
 use crate::limits::{BACKGROUND_MAX, REQUEST_BYTES_MAX};
@@ -29,24 +29,24 @@ const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
 const O_APPEND: i32 = 0o2000;
 const O_DSYNC: i32 = 0o10000;
-/// fcntl(2)'s kinds of locks, and its word for giving one back.
+/// The lock types of fcntl(2).
 const F_RDLCK: i32 = 0;
 const F_WRLCK: i32 = 1;
 const F_UNLCK: i32 = 2;
-/// The kernel's word for the end of a file.
+/// The end of a lock that reaches to the end of the file, in the kernel's requests.
 const LAST_OFFSET: u64 = i64::MAX as u64;
 const O_SYNC: i32 = 0o4000000 | O_DSYNC;
 
-/// What an operation comes to.
+/// The result of an operation, as its reply carries it.
 type Done<T> = Result<T, Errno>;
 
-/// Stands on the session's thread for the mounted store.
+/// The mounted store's end on the session's thread. It shares no state with the core: all goes through the queue.
 pub(crate) struct Front<V> {
     jobs: mpsc::Sender<Job<V>>,
     arena: Arena,
     caching: Caching,
     locks: Locks,
-    /// The store gives appended bytes their places.
+    /// The store decides the offsets of appended bytes.
     has_append: bool,
     age: Duration,
 }
@@ -68,7 +68,8 @@ impl<V: Vfs> Front<V> {
         }
     }
 
-    /// Has the core do `operation` for whoever asks, and hand what comes of it to `reply`.
+    /// Has the core do `operation` with the credentials of the request, within the mount's deadline, and passes the
+    /// result to `reply`.
     fn submit<T: 'static>(
         &self,
         request: &Request,
@@ -89,12 +90,13 @@ impl<V: Vfs> Front<V> {
         }));
     }
 
-    /// Waits for room in the queue. When the core is gone, the request is dropped, which answers it with `EIO`.
+    /// Waits for room in the queue, which bounds the requests in memory. After the core has ended the request is
+    /// dropped, and its drop replies `EIO`: a request without a reply would block its program.
     fn send(&self, job: Job<V>) {
         let _ = self.jobs.blocking_send(job);
     }
 
-    /// Has an object made or found, and tells the kernel of it.
+    /// Has an object made or found, and replies with its entry.
     fn submit_entry(
         &self,
         request: &Request,
@@ -139,7 +141,7 @@ impl<V: Vfs> Front<V> {
     /// How an open file is cached.
     fn open_flags(&self, is_unchanged: bool, way: Option<WriteWay>) -> FopenFlags {
         match self.caching {
-            // Where its bytes go is known when they are written.
+            // The store decides the offset at the write, so the kernel cannot cache the bytes at one.
             Caching::Writeback if way == Some(WriteWay::Appends) => FopenFlags::FOPEN_DIRECT_IO,
             Caching::Direct => {
                 FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
@@ -149,12 +151,11 @@ impl<V: Vfs> Front<V> {
         }
     }
 
-    /// The bytes in memory of our own: a slot if they are many.
+    /// A copy of the bytes: in a slot of the arena if they fill more than half of one, else in memory of their own.
+    /// Copied, since the session's thread reads the next request into the same memory.
     fn copy(&self, data: &[u8]) -> Buffer {
-        let slot = match data.len() > self.arena.slot_len() / 2 {
-            true => self.arena.take(),
-            false => None,
-        };
+        let is_long = data.len() > self.arena.slot_len() / 2;
+        let slot = if is_long { self.arena.take() } else { None };
         let Some(mut buffer) = slot.filter(|slot| data.len() <= slot.len()) else {
             return Buffer::from_vec(data.to_vec());
         };
@@ -165,8 +166,8 @@ impl<V: Vfs> Front<V> {
     }
 }
 
-/// How durable a WRITE must be before it is answered. The kernel asks for no fsync(2) after those that it does not
-/// cache.
+/// The stability of a WRITE by the flags of its open file. The kernel sends no FSYNC after a write past its cache, so
+/// an O_SYNC write must be durable by its own reply.
 fn wanted_stability(flags: OpenFlags) -> Stability {
     match flags.0 & O_SYNC {
         O_SYNC => Stability::FileSync,
@@ -175,7 +176,7 @@ fn wanted_stability(flags: OpenFlags) -> Stability {
     }
 }
 
-/// A lock as the kernel asks for it; `None` for a kind that there is not.
+/// A lock as the kernel asks for it; `None` for an unknown type.
 fn byte_lock(
     owner: LockOwner,
     (start, end): (u64, u64),
@@ -184,7 +185,7 @@ fn byte_lock(
 ) -> Option<ByteLock> {
     let kind = match kind {
         F_RDLCK => LockKind::Shared,
-        // Whatever its kind was.
+        // An unlock releases both kinds; the store ignores the kind.
         F_WRLCK | F_UNLCK => LockKind::Exclusive,
         _ => return None,
     };
@@ -210,8 +211,8 @@ impl<V: Vfs> Filesystem for Front<V> {
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_ASYNC_DIO,
-            // Servers take set-uid bits away when others write, cut or give files away. A kernel that did it would set
-            // the mode for a writer who is not the owner, which servers refuse.
+            // Servers clear set-uid bits on writes, truncations and changes of owner. Without this flag the kernel
+            // would set the mode for a writer that is not the owner, which servers refuse.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ];
         wanted.push(match self.caching {
@@ -482,7 +483,7 @@ impl<V: Vfs> Filesystem for Front<V> {
     ) {
         let (len, stability) = (data.len(), wanted_stability(flags));
         let takes_set_id = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        // The core wakes while the bytes are being copied.
+        // The request is queued before its bytes are copied, so that the core wakes during the copy.
         let (copied, copy) = oneshot::channel();
         let answer = move |outcome: Result<u32, Errno>| match outcome {
             Ok(count) => reply.written(count),
@@ -490,17 +491,19 @@ impl<V: Vfs> Filesystem for Front<V> {
         };
         self.submit(request, answer, async move |it, _| {
             let data = copy.await.map_err(|_| Errno::EIO)?;
+            // A variable of its own ends the borrow before the await.
             let appends = it.open.borrow().appends(key.0);
-            let written = match appends {
-                true => it.append(key.0, offset, (data, len), stability).await?,
-                false => it.write(key.0, offset, data, len, stability).await?,
+            let written = if appends {
+                it.append(key.0, offset, (data, len), stability).await?
+            } else {
+                it.write(key.0, offset, data, len, stability).await?
             };
             if takes_set_id {
                 it.take_set_id(key.0).await?;
             }
             Ok(written)
         });
-        // Who was to write it may be gone.
+        // It fails if the core has dropped the request, at its deadline or at its end.
         let _ = copied.send(self.copy(data));
     }
 
@@ -516,7 +519,7 @@ impl<V: Vfs> Filesystem for Front<V> {
         self.submit_empty(request, reply, async move |it, _| {
             let synced = it.sync(number.0, key.0).await;
             if has_locks {
-                // fcntl(2)'s go with the first close of the process, whatever becomes of the data.
+                // fcntl(2)'s locks end with the first close of the process, also when the sync failed.
                 it.unlock_all(key.0, lock_owner.0).await?;
             }
             synced
@@ -550,7 +553,7 @@ impl<V: Vfs> Filesystem for Front<V> {
         self.send(Box::new(move |mounted| {
             Box::pin(async move {
                 if let Some(owner) = owner {
-                    // flock(2)'s go with the last close. What cannot be told now is told later.
+                    // flock(2)'s locks end with the last close. The store retries an unlock that fails here.
                     let _ = mounted.unlock_all(key.0, owner.0).await;
                 }
                 mounted.close(key.0).await;
@@ -630,7 +633,7 @@ impl<V: Vfs> Filesystem for Front<V> {
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
-        // Changes of names are durable when the server has answered them.
+        // Changes of names are durable before their replies.
         reply.ok();
     }
 

@@ -1,4 +1,4 @@
-//! A mounted store without a kernel: the same core, asked by a program.
+//! A mounted store without a kernel: the same core, with requests from a program.
 
 use crate::inodes::NOBODY;
 use crate::limits::KeptBounds;
@@ -25,14 +25,14 @@ pub struct Opened {
     pub key: u64,
 }
 
-/// A name in a directory, the number of what it stands for, and how long that is, unless nobody knows now.
+/// A name in a directory, the number of its object, and the size in bytes, if the listing had it.
 pub type Named = (Vec<u8>, u64, Option<u64>);
 
 /// A portion of a listing.
 struct Names {
-    /// So many more fit in.
+    /// How many more names fit.
     room: usize,
-    /// Behind the last.
+    /// The position behind the last name.
     position: u64,
     names: Vec<Named>,
 }
@@ -43,7 +43,7 @@ impl PortionPlus for Names {
             return true;
         }
         (self.room, self.position) = (self.room - 1, next);
-        // The kernel does not count these.
+        // The kernel counts no lookup for these.
         if !matches!(name, b"." | b"..") {
             let (number, size) = (entry.attr.ino.0, entry.attr.size);
             let size = (!is_unknown(number)).then_some(size);
@@ -53,18 +53,18 @@ impl PortionPlus for Names {
     }
 }
 
-/// What a mount does with the kernel's requests, for a simulator that has no kernel: each function is one request, has
-/// its deadline, and fails with the error number that a program would see. Whoever asks plays the kernel: an open that
-/// fails with `ESTALE` is repeated after a lookup, and an object is forgotten as often as it was looked up or made.
+/// The core of a mount for a simulation, which has no kernel. Each function is one request with the mount's deadline,
+/// and fails with the error number that a program would see. Its caller does the kernel's part: it repeats an open that
+/// fails with `ESTALE` after a lookup, and forgets an object as often as it was looked up or made.
 ///
-/// Everything is done for the caller of the options.
+/// All operations have the credentials of the options, or root's.
 pub struct Headless<V> {
     mounted: Rc<Mounted<V>>,
     caller: Credentials,
 }
 
 impl<V: Vfs> Headless<V> {
-    /// The core of a mount of the directory `root` of `vfs`, which keeps as much as `bounds` say.
+    /// The core of a mount of the directory `root` of `vfs`, with these bounds for kept writes.
     pub fn new(
         runtime: &Handle,
         (vfs, root): (V, FileHandle),
@@ -84,7 +84,7 @@ impl<V: Vfs> Headless<V> {
         done.map_err(|errno| io::Error::from_raw_os_error(errno.code()))
     }
 
-    /// The number and the size of what a name stands for, for the process with this number.
+    /// The number and the size of a name's object, for the process with this number.
     ///
     /// # Errors
     /// As stat(2).
@@ -94,7 +94,7 @@ impl<V: Vfs> Headless<V> {
         Ok((entry.attr.ino.0, entry.attr.size))
     }
 
-    /// So many lookups of an object count no more.
+    /// Takes back `lookups` of an object, as the kernel's FORGET does.
     pub fn forget(&self, number: u64, lookups: u64) {
         self.mounted.inodes.borrow_mut().forget(number, lookups);
     }
@@ -144,9 +144,10 @@ impl<V: Vfs> Headless<V> {
         let (data, len) = (Buffer::from_vec(bytes.to_vec()), bytes.len());
         let writing = self.mounted.write(file.key, offset, data, len, stability);
         let written = self.ask(writing).await?;
-        match written as usize == len {
-            true => Ok(()),
-            false => Err(io::Error::from(io::ErrorKind::WriteZero)),
+        if written as usize == len {
+            Ok(())
+        } else {
+            Err(io::Error::from(io::ErrorKind::WriteZero))
         }
     }
 
@@ -216,7 +217,7 @@ impl<V: Vfs> Headless<V> {
             };
             let done = self.ask(self.mounted.list_plus(key, position, &mut portion));
             let done = done.await;
-            // Also of a portion that was cut short: it is the kernel's.
+            // Also after an error: these names count as looked up, and the caller forgets them.
             listed.append(&mut portion.names);
             done?;
             if portion.room == portion_max {

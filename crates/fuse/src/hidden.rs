@@ -1,14 +1,15 @@
-//! Files that were removed while open: a store forgets what has no name, so they get one that nobody asks for.
+//! Files that were removed while open. A store deletes a file without names, so such a file gets a hidden name until
+//! its last close.
 
 use gannet_vfs::{Credentials, FileHandle};
 
-/// Where a removed file waits to be closed.
+/// The hidden name of a file, from its removal to its last close.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hidden {
     pub(crate) file: FileHandle,
     pub(crate) directory: FileHandle,
     pub(crate) name: Vec<u8>,
-    /// Who removed it.
+    /// The credentials of the removal, used again when the hidden name is removed.
     pub(crate) caller: Credentials,
 }
 

@@ -1,18 +1,18 @@
 //! The numbers by which the kernel knows objects, for as long as it does.
 //!
 //! An object's number is its fileid, which programs see as the inode number, so that it stays the same when the kernel
-//! forgets the object and asks again. Where two live objects would have the same (one was removed and its fileid given
-//! away again, or the export spans file systems), the later one gets a number of our own. Each time the table takes an
-//! object in, it has another generation.
+//! forgets the object and asks again. Two objects in use can have the same fileid: one was removed and its fileid used
+//! again, or the export spans file systems. The later one then gets a number of this table. Each entry of the table has
+//! a generation of its own.
 //!
-//! A kernel that caches writes believes itself about the size and times of a file, whatever we say. A file that
-//! somebody else has changed must therefore become another inode: a lookup that finds it changed while nobody has it
-//! open here gives it another number, and the one before is replaced: it cannot be opened any more. (Another generation
-//! of the same number would do, but whatever was still on its way with the one before would fail with EIO.) What the
-//! kernel believes is in `Inode::seen`. Programs go on seeing the number that the file had first.
+//! A kernel that caches writes ignores the sizes and times of files in replies. A file that another client has changed
+//! must therefore become another inode. A lookup that finds it changed, while it is not open here, gives it another
+//! number; the former number is replaced and cannot be opened. (Another generation of the same number would do, but
+//! requests under way for the former one would fail with EIO.) `Inode::seen` has the kernel's state of the file.
+//! Programs go on seeing the number that the file had first.
 //!
-//! Answers of the store overtake each other. Attributes that were asked for before something newer was learnt of an
-//! object (a write of our own, say) may be those from before it, and count for nothing: see [`Epoch`].
+//! Replies of the store overtake each other. Attributes that were asked for before a later event of the object, such as
+//! a write of this mount, may be older than it and are ignored: see [`Epoch`].
 
 use crate::hidden::Hidden;
 use crate::limits::{FORGOTTEN_MAX, KEPT_FOR_RETURN_AGE, REFUSAL_AGE, RETURN_AGE};
@@ -25,12 +25,12 @@ use std::time::Duration;
 
 /// The number of the directory that is mounted.
 pub(crate) const ROOT: u64 = 1;
-/// In place of a process, where none was refused anything.
+/// In place of a process, for requests after which no process comes back.
 pub(crate) const NOBODY: u32 = u32::MAX;
 /// Numbers of our own have this bit; fileids that have it are not used as numbers.
 pub(crate) const OWN: u64 = 1 << 63;
 
-/// What shows that the data of a file has changed.
+/// The attributes that show a change of a file's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Seen {
     size: u64,
@@ -46,59 +46,59 @@ impl Seen {
     }
 }
 
-/// The logical time at which the store was asked for attributes: facts of a later epoch may be newer than they are.
+/// The logical time at which the store was asked for attributes. Later events may be newer than these attributes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Epoch(u64);
 
 /// An object that the kernel knows.
 pub(crate) struct Inode {
     pub(crate) handle: FileHandle,
-    /// What programs see as its number.
+    /// The number that programs see.
     pub(crate) shown: u64,
     generation: u64,
     /// Another number stands for the object now.
     is_replaced: bool,
     /// It grew past the kernel's cache.
     is_appended: bool,
-    /// How often the kernel was told of it and has not forgotten it since.
+    /// Entries in replies that the kernel has not forgotten; at 0 the kernel does not use the number any more.
     lookups: u64,
-    /// How often it is open.
+    /// Open files of it.
     opens: u64,
-    /// How many opens of it are being done.
+    /// Opens of it under way.
     opening: u64,
-    /// How many last closes are being done: what is kept of it may be on its way.
+    /// Last closes under way: kept writes of it may be in transfer.
     closing: u64,
-    /// What the kernel believes of a regular file.
+    /// Size and time of a regular file as the kernel has them.
     seen: Option<Seen>,
-    /// When that was learnt.
+    /// The epoch of the last event of the object.
     seen_at: Epoch,
     /// Its only name, after it was removed while open.
     pub(crate) hidden: Option<Hidden>,
-    /// Who opened it last for writing.
+    /// The credentials of the last open for writing.
     pub(crate) writer: Option<Credentials>,
     pub(crate) unstable: Rc<Unstable>,
 }
 
-/// What is remembered of a file when it is opened.
+/// The state of the kernel's cache when a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opened {
-    /// What the kernel has cached of it is good.
+    /// Cached pages are valid.
     Unchanged,
-    /// What the kernel has cached of it is not.
+    /// Cached pages are invalid, and the kernel must drop them.
     Changed,
     /// The kernel must look it up again first.
     Outdated,
 }
 
-/// A hidden name that is to go.
+/// The hidden name of a file, where it is to be removed.
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant)] // It lives for as long as it takes to look at it.
+#[allow(clippy::large_enum_variant)] // It is matched at once, and never stored.
 pub(crate) enum TakenHidden {
-    /// There is none, or its file is open: the last close takes it.
+    /// There is none, or its file is open: the last close removes it.
     None,
-    /// Somebody is about to open the file.
+    /// A process is about to open the file.
     Awaited,
-    /// Nobody has the file in use.
+    /// The file is not in use.
     Free(Hidden),
 }
 
@@ -107,40 +107,42 @@ pub(crate) struct Inodes {
     /// In order, so that a run of the simulator can be repeated.
     by_number: BTreeMap<u64, Inode>,
     by_handle: HashMap<FileHandle, u64>,
-    /// The kernel believes itself about files.
+    /// The kernel caches writes, and ignores sizes and times in replies.
     kernel_caches: bool,
     own_made: u64,
     generations: u64,
     opens: u64,
-    /// Opens that are being done, of all files.
+    /// Opens under way, of all files.
     openings: u64,
     last: Epoch,
-    /// Objects that the kernel forgot lately, and when something was learnt of them last; the oldest first.
+    /// The objects that the kernel forgot last, with the epochs of their last events, oldest first. A lookup that was
+    /// sent before may still bring attributes from before such an event.
     forgotten: VecDeque<(FileHandle, Epoch)>,
-    /// Processes whose open was refused: the kernel will look the file up and come back.
+    /// Processes whose request got `ESTALE`: the kernel looks the path up and sends the request again.
     refused: BTreeMap<u32, Refused>,
-    /// What is kept of objects until COMMITs, whatever numbers they have.
+    /// Kept writes by object. A file that gets another number keeps them: with two lists, a resend from the older one
+    /// could overwrite writes of the newer.
     unstable: HashMap<FileHandle, Weak<Unstable>>,
 }
 
-/// A request of a process was refused with `ESTALE`, since the file has changed or is gone. The kernel looks the path
-/// up once more, and the process comes back; a second refusal would be the program's to handle.
+/// A request of a process that got `ESTALE`, since the file was changed or removed. The kernel looks the path up and
+/// repeats the request once; a second `ESTALE` would reach the program.
 struct Refused {
     /// The file, if it has changed.
     handle: Option<FileHandle>,
     since: Instant,
-    /// The number that a lookup has told it last, and when.
+    /// The number that its last lookup gave, and when.
     reported: Option<(u64, Instant)>,
 }
 
-/// What becomes of a file that lost its only name.
+/// The fate of a file that lost its only name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// It is open, and stays until its last close.
     Open,
     /// A process is about to open the file with this number.
     Awaited(u64),
-    /// Nobody asks for it any more.
+    /// It is not in use, and the store may delete it.
     No,
 }
 
@@ -163,7 +165,7 @@ impl Inodes {
         inodes
     }
 
-    /// From now on this number stands for the object, which programs see under the other one.
+    /// Enters an object under `number`, with the number `shown` for programs. Kept writes of the object go on.
     fn add(&mut self, number: u64, handle: FileHandle, shown: u64) {
         self.generations += 1;
         let known = self.unstable.get(&handle).and_then(Weak::upgrade);
@@ -210,7 +212,7 @@ impl Inodes {
             .map(|(number, inode)| (*number, inode))
     }
 
-    /// The same, to be changed.
+    /// As [`Inodes::all`], for changes.
     pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = (u64, &mut Inode)> {
         self.by_number
             .iter_mut()
@@ -226,12 +228,12 @@ impl Inodes {
         OWN | self.own_made
     }
 
-    /// The present: to be remembered before the store is asked for attributes.
+    /// The present epoch. Read it before the request: one read after the wait would make old attributes look new.
     pub(crate) fn epoch(&self) -> Epoch {
         self.last
     }
 
-    /// True when attributes of an object that were asked for at `asked` may be older than what is known of it.
+    /// True when attributes of an object that were asked for at `asked` may be older than its last event.
     pub(crate) fn knows_better(&self, handle: &FileHandle, asked: Epoch) -> bool {
         match self.number(handle).and_then(|number| self.inode(number)) {
             Some(inode) => inode.seen_at > asked,
@@ -242,7 +244,7 @@ impl Inodes {
         }
     }
 
-    /// A file has these attributes, by the store's own account.
+    /// Records attributes of a file that the store reported.
     fn learn(&mut self, number: u64, attributes: &Attributes) {
         let known = self.inode(number).and_then(|inode| inode.seen);
         // Attributes that repeat the reported ones are not newer: they must not overtake others.
@@ -251,7 +253,8 @@ impl Inodes {
         }
     }
 
-    /// The kernel is told of an object by its name, for a process: its number and generation. Counts as one lookup.
+    /// The number and generation of an object for a reply to a process. It counts as one lookup, as the kernel counts
+    /// the reply: a number that is not sent must be forgotten, or its entry stays for ever.
     pub(crate) fn report(
         &mut self,
         handle: &FileHandle,
@@ -268,9 +271,11 @@ impl Inodes {
         };
         let is_old = self.inode(number).is_some_and(|it| it.seen_at > asked);
         let is_outdated = !is_old && self.is_outdated(handle, attributes);
-        let number = match is_outdated && !self.is_awaited(number, now) {
-            true => self.replace(number, attributes),
-            false => number,
+        // An awaited number stays: the process that comes back with it would get `ESTALE` a second time.
+        let number = if is_outdated && !self.is_awaited(number, now) {
+            self.replace(number, attributes)
+        } else {
+            number
         };
         let is_new = self.inode(number).is_some_and(|it| it.seen.is_none());
         if is_new || !is_old && !self.kernel_caches {
@@ -301,12 +306,12 @@ impl Inodes {
         number
     }
 
-    /// Somebody who was refused has just been told this number, and is about to open it: he must not be refused again.
+    /// True if a process that got `ESTALE` has looked up this number and is about to open it.
     fn is_awaited(&self, number: u64, now: Instant) -> bool {
         self.is_awaited_for(number, now, RETURN_AGE)
     }
 
-    /// Somebody who was refused has been told this number less than `age` ago, and has not come back yet.
+    /// True if a process that got `ESTALE` looked up this number less than `age` ago, and has not come back.
     fn is_awaited_for(&self, number: u64, now: Instant, age: Duration) -> bool {
         let awaited = |refused: &Refused| {
             (refused.reported)
@@ -315,7 +320,7 @@ impl Inodes {
         self.refused.values().any(awaited)
     }
 
-    /// A process is refused with `ESTALE`: it will look the path up once more.
+    /// Records that a process gets `ESTALE`. Old records are dropped here, which bounds their number.
     pub(crate) fn refuse(&mut self, asker: u32, handle: Option<FileHandle>, now: Instant) {
         let refused = Refused {
             handle,
@@ -329,26 +334,25 @@ impl Inodes {
         self.refused.insert(asker, refused);
     }
 
-    /// Whether a process was refused just now and has not come back yet.
+    /// True if a process got `ESTALE` less than [`KEPT_FOR_RETURN_AGE`] ago and has not come back.
     pub(crate) fn is_returning(&self, asker: u32, now: Instant) -> bool {
         let since = self.refused.get(&asker).map(|refused| refused.since);
         since.is_some_and(|since| now < since + KEPT_FOR_RETURN_AGE)
     }
 
-    /// A process that may have been refused has learnt that what it looks up is not there.
+    /// Drops the record of a process whose lookup failed: it will not repeat its request.
     pub(crate) fn returned(&mut self, asker: u32) {
         self.refused.remove(&asker);
     }
 
-    /// True when the kernel would believe wrong things of an object that has these attributes now: a lookup by name
-    /// puts it right.
+    /// True when the kernel's state of an object differs from these attributes; a lookup by name replaces its number.
     pub(crate) fn is_outdated(&self, handle: &FileHandle, attributes: &Attributes) -> bool {
         let known = self.number(handle).and_then(|number| self.inode(number));
         self.kernel_caches && known.is_some_and(|inode| inode.is_outdated(attributes))
     }
 
-    /// True when a file that is to be opened and has these attributes is open, and the kernel believes something else
-    /// that is not of its own making.
+    /// True when a file is open here, and another client's change has given it these attributes. Kept writes of this
+    /// mount would explain a difference too, so a file with any is not reported.
     pub(crate) fn is_changed_while_open(&self, number: u64, attributes: &Attributes) -> bool {
         let differs = |inode: &Inode| inode.seen != Some(Seen::of(attributes));
         let open = self.inode(number).filter(|inode| inode.is_open());
@@ -356,7 +360,7 @@ impl Inodes {
         self.kernel_caches && others.is_some_and(differs)
     }
 
-    /// A file has these attributes after the kernel itself changed it.
+    /// Records attributes of a file after a change by this mount, as its latest event.
     pub(crate) fn changed(&mut self, number: u64, attributes: &Attributes) {
         self.last.0 += 1;
         let handle = self.inode(number).map(|inode| inode.handle);
@@ -364,7 +368,7 @@ impl Inodes {
             .and_then(|handle| self.number(&handle))
             .unwrap_or(number);
         if let Some(inode) = self.by_number.get_mut(&number) {
-            // The kernel believes an older time of an appended file: a lookup after its last close finds it changed.
+            // The kernel keeps an older time of an appended file: a lookup after its last close finds it changed.
             if !(inode.is_appended && self.kernel_caches) {
                 inode.seen = Some(Seen::of(attributes));
             }
@@ -372,14 +376,14 @@ impl Inodes {
         }
     }
 
-    /// A file grew past the kernel's cache.
+    /// Records that a file grew past the kernel's cache.
     pub(crate) fn appended(&mut self, number: u64) {
         if let Some(inode) = self.by_number.get_mut(&number) {
             inode.is_appended = true;
         }
     }
 
-    /// The kernel was told these attributes of an object by number.
+    /// Records attributes that a reply to GETATTR carries.
     pub(crate) fn reported(&mut self, number: u64, (attributes, asked): (&Attributes, Epoch)) {
         let is_old = self.inode(number).is_some_and(|it| it.seen_at > asked);
         if !self.kernel_caches && !is_old {
@@ -387,7 +391,7 @@ impl Inodes {
         }
     }
 
-    /// A file is to be opened; it keeps its number until [`Inodes::opening_ended`].
+    /// Begins an open of a file, whose entry and number stay until [`Inodes::opening_ended`].
     pub(crate) fn opening(&mut self, number: u64) {
         if let Some(inode) = self.by_number.get_mut(&number) {
             inode.opening += 1;
@@ -395,7 +399,7 @@ impl Inodes {
         }
     }
 
-    /// What [`Inodes::opening`] was called for is over.
+    /// Ends an open that [`Inodes::opening`] began, be it done or dropped.
     pub(crate) fn opening_ended(&mut self, number: u64) {
         if let Some(inode) = self.by_number.get_mut(&number) {
             self.openings = self.openings.saturating_sub(1);
@@ -404,8 +408,8 @@ impl Inodes {
         }
     }
 
-    /// A file that has these attributes is to be opened by `asker`. Counts as open unless it is outdated. Who was
-    /// refused once comes in: a file that changes all the time can be opened, too.
+    /// Opens a file that has these attributes for the process `asker`. It counts as open unless it is outdated. A
+    /// process that got `ESTALE` once is admitted, so that a file with constant changes can be opened.
     pub(crate) fn open(
         &mut self,
         number: u64,
@@ -438,7 +442,7 @@ impl Inodes {
         opened
     }
 
-    /// A file just made was opened with that.
+    /// Counts the open of a file that CREATE has just made.
     pub(crate) fn open_new(&mut self, number: u64) {
         if let Some(inode) = self.by_number.get_mut(&number) {
             inode.opens += 1;
@@ -446,8 +450,8 @@ impl Inodes {
         }
     }
 
-    /// An open file was closed; true when it was the last time. The object stays until [`Inodes::closed`] then: what
-    /// is still being written again of it must not meet what is written to another of the same handle.
+    /// Closes an open file; true for the last one. The object then stays until [`Inodes::closed`]: without it a new
+    /// entry of the same handle would have its own kept writes, and a resend under way could overwrite newer bytes.
     pub(crate) fn close(&mut self, number: u64) -> bool {
         self.opens = self.opens.saturating_sub(1);
         let Some(inode) = self.by_number.get_mut(&number) else {
@@ -459,7 +463,7 @@ impl Inodes {
         is_last
     }
 
-    /// What a last close has to do is done.
+    /// Ends a last close, after its commit.
     pub(crate) fn closed(&mut self, number: u64) {
         if let Some(inode) = self.by_number.get_mut(&number) {
             inode.closing = inode.closing.saturating_sub(1);
@@ -472,7 +476,7 @@ impl Inodes {
         self.opens > 0 || self.openings > 0 || !self.refused.is_empty()
     }
 
-    /// Whether a file that loses its only name must be kept.
+    /// Decides whether a file that loses its only name must be kept.
     pub(crate) fn is_kept(&self, handle: &FileHandle, now: Instant) -> Kept {
         let Some(number) = self.number(handle) else {
             return Kept::No;
@@ -483,13 +487,14 @@ impl Inodes {
         if open {
             return Kept::Open;
         }
-        match opening || self.is_awaited_for(number, now, KEPT_FOR_RETURN_AGE) {
-            true => Kept::Awaited(number),
-            false => Kept::No,
+        if opening || self.is_awaited_for(number, now, KEPT_FOR_RETURN_AGE) {
+            Kept::Awaited(number)
+        } else {
+            Kept::No
         }
     }
 
-    /// Takes the hidden name of a file, unless somebody has the file in use.
+    /// Takes the hidden name of a file that is not in use. Only one caller gets it, so the name is removed once.
     pub(crate) fn take_hidden(&mut self, number: u64, now: Instant) -> TakenHidden {
         let is_awaited = self.is_awaited_for(number, now, KEPT_FOR_RETURN_AGE);
         let Some(inode) = self.by_number.get_mut(&number) else {
@@ -505,7 +510,7 @@ impl Inodes {
         hidden.map_or(TakenHidden::None, TakenHidden::Free)
     }
 
-    /// What was left to do for a file whose hidden name was taken is done.
+    /// Drops the entry of a file whose hidden name was taken, if the kernel does not use it.
     pub(crate) fn unhidden(&mut self, number: u64) {
         self.drop_unused(number);
     }
@@ -518,7 +523,7 @@ impl Inodes {
             .then_some(number)
     }
 
-    /// The kernel has forgotten so many lookups of an object.
+    /// Takes back `lookups` of an object that the kernel has forgotten.
     pub(crate) fn forget(&mut self, number: u64, lookups: u64) {
         let Some(inode) = self.by_number.get_mut(&number) else {
             return;
@@ -554,7 +559,7 @@ impl Refused {
         now < self.since + REFUSAL_AGE
     }
 
-    /// Whether the process comes back for what it was refused, or for what a lookup told it since.
+    /// True if the process comes back for the file of its `ESTALE`, or for the number of its last lookup.
     fn is_about(&self, number: u64, handle: &FileHandle) -> bool {
         self.handle.as_ref() == Some(handle)
             || self
@@ -568,7 +573,7 @@ impl Inode {
         self.opens > 0
     }
 
-    /// True when another number stands for the object by now.
+    /// True when the object has another number now; this one cannot be opened.
     pub(crate) fn is_replaced(&self) -> bool {
         self.is_replaced
     }

@@ -1,15 +1,17 @@
-//! A file system of ours in the tree of this machine: any [`gannet_vfs::Vfs`], mounted through FUSE.
+//! Mounts any [`gannet_vfs::Vfs`] on a directory of this machine through FUSE.
 //!
 //! [`Mount::start`] mounts a store on a directory. The kernel's requests are read on a thread of their own (`front`),
 //! handed to the core of the store over a bounded queue, done there as one task each (`mounted`), and answered from
-//! there. What is here and not in the store is what a client owes the programs of its machine: the numbers by which the
-//! kernel knows objects (`inodes`), writes kept until the server has confirmed them (`unstable`), files that stay
-//! readable after they were removed while open (`hidden`), and consistency from close(2) to open(2) although the kernel
-//! caches ([`Caching`]).
+//! there. This crate has the duties of a client towards the programs of its machine:
 //!
-//! What this crate refuses: protocols and transports. It never asks what is behind the store.
+//! - the numbers by which the kernel knows objects (`inodes`),
+//! - writes kept until the server has confirmed them (`unstable`),
+//! - files that stay readable after they were removed while open (`hidden`),
+//! - consistency from close(2) to open(2) although the kernel caches ([`Caching`]).
 //!
-//! What needs no kernel stands behind [`headless::Headless`] too, for the simulator.
+//! It has no protocol and no transport, and treats all stores alike.
+//!
+//! [`headless::Headless`] gives a simulation the parts that need no kernel.
 //!
 //! First thing to read: [`Mount`].
 

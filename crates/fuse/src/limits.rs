@@ -16,13 +16,13 @@ pub(crate) const REQUEST_BYTES_MAX: u32 = TRANSFER_MAX;
 pub(crate) const MOVING_MAX: u32 = 2 * REQUEST_BYTES_MAX;
 /// Bytes up to which a READ or WRITE counts as short.
 pub(crate) const SHORT_MAX: usize = 64 << 10;
-/// Kibibytes that the kernel reads ahead, where it lets us say so: four requests.
+/// Kibibytes that the kernel reads ahead, where this user may set it: four requests.
 pub(crate) const READAHEAD_KIB: u32 = 4 * (REQUEST_BYTES_MAX >> 10);
 
-/// How much of what was written unstably is kept until COMMITs, in bytes.
+/// Bounds for unstable writes that are kept until COMMITs, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeptBounds {
-    /// Of one file, when a COMMIT is asked for beside the writes that follow.
+    /// Of one file, from which a COMMIT is sent beside the writes that follow.
     pub commit_ahead: u64,
     /// Of one file, before its writers wait for a COMMIT.
     pub file_max: u64,
@@ -55,32 +55,30 @@ pub(crate) const LISTING_NAMES_MAX: usize = 1024;
 
 /// Callers whose supplementary groups are remembered.
 pub(crate) const CALLERS_MAX: usize = 1024;
-/// For how long.
+/// How long they are remembered.
 pub(crate) const CALLER_AGE: Duration = Duration::from_secs(1);
-/// How long an operation may take once another one has waited in vain.
+/// How long an operation may take after another one ran into its deadline.
 pub(crate) const AWAY_DEADLINE: Duration = Duration::from_secs(2);
-/// How long a listing waits for what is not known of a name, the first time that it is in vain.
+/// How long a listing waits for the attributes of one name. After the first that takes longer it waits for no other.
 pub(crate) const LISTED_DEADLINE: Duration = Duration::from_secs(1);
-/// How long an open waits for closes that are on their way, if the file has changed. One that comes later leaves the
-/// kernel the length that it knew.
+/// How long an open of a changed file waits for closes under way. After a later close the kernel keeps the size that it
+/// had.
 pub(crate) const CLOSING_AGE: Duration = Duration::from_millis(20);
-/// How long it is remembered whose open was refused so that the kernel looks the file up: it comes back as soon as that
-/// is answered.
+/// How long a process that got `ESTALE` is remembered. The kernel repeats the request after its lookup is answered.
 pub(crate) const REFUSAL_AGE: Duration = Duration::from_secs(120);
-/// How long after that lookup it keeps its number, so that the kernel can come back with it.
+/// How long after that lookup the file keeps its number, so that the kernel can repeat the request with it.
 pub(crate) const RETURN_AGE: Duration = Duration::from_secs(1);
-/// How long a file that a process was told of, and that lost its name since, is kept for it to come back: beyond any
-/// pause of a busy machine.
+/// How long a file is kept that lost its name after such a lookup, for the repeated request: beyond any pause of a busy
+/// machine.
 pub(crate) const KEPT_FOR_RETURN_AGE: Duration = Duration::from_secs(10);
-/// How often a name is looked up again whose file has gone before its attributes were known.
+/// How often a name is looked up again whose file was removed before its attributes were read.
 pub(crate) const LOOKED_UP_AGAIN_MAX: u32 = 8;
-/// Objects of which is known, after the kernel forgot them, when something was learnt of them: lookups that were asked
-/// for before may be on their way.
+/// Forgotten objects whose last epochs are remembered, because earlier lookups of them may still be under way.
 pub(crate) const FORGOTTEN_MAX: usize = 256;
-/// How often attributes are asked for again that something has overtaken.
+/// How often overtaken attributes are asked for again.
 pub(crate) const ASKED_AGAIN_MAX: u32 = 4;
 
 const _: () = assert!(COMMIT_AHEAD < FILE_KEPT_MAX && FILE_KEPT_MAX <= KEPT_MAX);
 const _: () = assert!(REQUEST_BYTES_MAX as u64 <= FILE_KEPT_MAX);
-/// Programs of a mount that wait for file locks at a time; one more is told that there are too many.
+/// Requests of a mount that wait for file locks at a time; one more fails with `ENOLCK`.
 pub(crate) const LOCK_WAITS_MAX: usize = 1024;

@@ -13,11 +13,11 @@ use gannet_vfs::{
 };
 use std::time::Duration;
 
-/// The position behind `.` and `..`, which we make ourselves since not all stores list them. Any other is a cookie of
-/// the store; none that is known counts like this.
+/// The positions behind `.` and `..`, which are made here since not all stores list them. Any other position is a
+/// cookie of the store; no known store has cookies of these values.
 const BEHIND_DOTS: u64 = 0x6761_6e6e_6574_0002;
 const BEHIND_DOT: u64 = BEHIND_DOTS - 1;
-/// Numbers that stand for no object have both bits: so many were never made for objects.
+/// Numbers that stand for no object have both bits. Numbers of the inode table count up from [`OWN`] and stay below.
 const UNKNOWN: u64 = OWN | 1 << 62;
 
 /// A name in a directory.
@@ -29,7 +29,7 @@ struct Listed {
     object: Option<(FileHandle, Attributes)>,
 }
 
-/// Where a directory that is open is read.
+/// The page of an open directory that was read last.
 #[derive(Default)]
 pub(crate) struct Listing {
     verifier: Verifier,
@@ -39,9 +39,9 @@ pub(crate) struct Listing {
     asked: Epoch,
     /// The position that it starts at.
     start: u64,
-    /// Nothing comes behind it.
+    /// It is the last page.
     is_last: bool,
-    /// Names were looked up in vain: others are not waited for.
+    /// A lookup of a listed name ran into its deadline. Further ones are not tried: each would wait as long.
     gave_up: bool,
 }
 
@@ -59,7 +59,7 @@ impl Listing {
     }
 }
 
-/// Takes what a page of the store has.
+/// Collects a page of the store, at most [`LISTING_NAMES_MAX`] names.
 struct Page {
     names: Vec<Listed>,
 }
@@ -89,28 +89,28 @@ pub(crate) trait Portion {
     fn add(&mut self, number: u64, next: u64, kind: FileType, name: &[u8]) -> bool;
 }
 
-/// The same, with attributes. What was taken counts as looked up.
+/// As [`Portion`], with attributes. The kernel counts each name that was taken as looked up.
 pub(crate) trait PortionPlus {
     /// Takes a name, which is good for `age`; true when it does not fit, nor would any other.
     fn add(&mut self, entry: &Entry, next: u64, age: Duration, name: &[u8]) -> bool;
 }
 
-/// What a name stands for.
+/// The object of a listed name.
 enum What<'a> {
     /// The directory that is listed.
     Itself(&'a Entry),
-    /// With attributes that were asked for then.
+    /// An object with attributes that were asked for at that epoch.
     Object(&'a FileHandle, &'a Attributes, Epoch),
-    /// Nobody knows now: a file with this number, one of whose servers is away.
+    /// A file with this fileid whose attributes are not available, because one of its servers does not answer.
     Unknown(u64),
 }
 
-/// The kernel's number, until it looks the name up, for a file with this one of which nothing is known.
+/// The kernel's number, until it looks the name up, for a file with this fileid and without attributes.
 fn unknown_number(fileid: u64) -> u64 {
     fileid.max(ROOT) | UNKNOWN
 }
 
-/// Whether the kernel was told of a name alone.
+/// True for the number of a name that was listed without attributes.
 pub(crate) fn is_unknown(number: u64) -> bool {
     number & UNKNOWN == UNKNOWN
 }
@@ -159,21 +159,24 @@ impl<V: Vfs> Mounted<V> {
         let take = &mut |name: &[u8], next, what: What<'_>| match what {
             What::Itself(own) => portion.add(own, next, Duration::ZERO, name),
             What::Object(handle, attributes, asked) => {
-                // The kernel does not put right what it believes of a file by a listing: it must look it up.
+                // A listing does not replace an outdated number: with age 0 the kernel looks the name up before its
+                // use.
                 let is_outdated = self.inodes.borrow().is_outdated(handle, attributes);
-                let age = match is_outdated || self.knows_better(handle, asked) {
-                    true => Duration::ZERO,
-                    false => self.options.cache_age,
+                let age = if is_outdated || self.knows_better(handle, asked) {
+                    Duration::ZERO
+                } else {
+                    self.options.cache_age
                 };
                 let entry = self.report(handle, (attributes, asked), NOBODY);
                 let is_full = portion.add(&entry, next, entry.attr_age(age), name);
                 if is_full {
+                    // The kernel does not get this entry and will not forget it, so its lookup is taken back here.
                     self.inodes.borrow_mut().forget(entry.attr.ino.0, 1);
                 }
                 is_full
             }
             What::Unknown(fileid) => {
-                // Good for no time: whoever wants more than the name has it looked up, and hears why that fails.
+                // With age 0: a program that wants more than the name causes a lookup, and gets that lookup's error.
                 let entry = Entry {
                     attr: unknown_attr(unknown_number(fileid)),
                     generation: Generation(0),
@@ -185,8 +188,8 @@ impl<V: Vfs> Mounted<V> {
         self.each(key, position, take).await
     }
 
-    /// Hands what a directory lists from `position` on to `take`, with the position behind it, until that says that it
-    /// is full; at most to the end of a page.
+    /// Passes the entries of a directory from `position` on to `take`, each with the position behind it. It ends when
+    /// `take` returns true, or at the end of a page.
     async fn each(
         &self,
         key: u64,
@@ -194,6 +197,7 @@ impl<V: Vfs> Mounted<V> {
         take: &mut dyn FnMut(&[u8], u64, What<'_>) -> bool,
     ) -> Result<(), Errno> {
         let directory = self.open.borrow().directory(key).ok_or(Errno::EBADF)?;
+        // Held over the awaits below: another request would replace the page during a lookup.
         let mut listing = directory.listing.lock().await;
         let (mut position, mut any) = (position, false);
         if DOTS.iter().any(|(_, from, _)| *from == position) {
@@ -209,7 +213,7 @@ impl<V: Vfs> Mounted<V> {
         }
         loop {
             match self.turn_to(&directory, &mut listing, position).await {
-                // What was taken is the kernel's already; it will ask for the rest.
+                // Entries that were taken count in the kernel: an error would lose them. It will ask for the rest.
                 Err(_) if any => return Ok(()),
                 turned => turned?,
             }
@@ -231,7 +235,7 @@ impl<V: Vfs> Mounted<V> {
                         take(&listed.name, listed.next, object)
                     }
                     Ok(None) => continue,
-                    // It has a name all the same.
+                    // Its name is listed without attributes.
                     Err(errno) if errno == Errno::EIO => {
                         take(&listed.name, listed.next, What::Unknown(listed.fileid))
                     }
@@ -245,7 +249,7 @@ impl<V: Vfs> Mounted<V> {
                 any = true;
             }
             listing.gave_up = gave_up;
-            // What is there is enough for now; the next page may take long.
+            // The names so far are enough for a reply; the next page may take long.
             if listing.is_last || any {
                 return Ok(());
             }
@@ -253,7 +257,7 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    /// Has the listing hold the page that goes on at `position`.
+    /// Reads the page that goes on at `position`, unless the listing holds it.
     async fn turn_to(
         &self,
         directory: &OpenDirectory,
@@ -268,9 +272,10 @@ impl<V: Vfs> Mounted<V> {
             return Ok(());
         }
         let handle = self.handle(directory.number)?;
-        let (cookie, verifier) = match is_new {
-            true => (0, Verifier::default()),
-            false => (position, listing.verifier),
+        let (cookie, verifier) = if is_new {
+            (0, Verifier::default())
+        } else {
+            (position, listing.verifier)
         };
         let mut page = Page { names: Vec::new() };
         let (caller, asked) = (&directory.caller, self.epoch());
@@ -301,7 +306,7 @@ impl<V: Vfs> Mounted<V> {
         })
     }
 
-    /// The object of a name that the store did not tell of. `None` when it is gone by now.
+    /// The object of a name that the store listed without one. `None` if the name was removed since.
     async fn look_up(
         &self,
         directory: &OpenDirectory,

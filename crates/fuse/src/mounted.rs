@@ -42,27 +42,28 @@ pub(crate) struct Mounted<V> {
     pub(crate) open: OpenTable,
     callers: Callers,
     turns: Turns,
-    /// Held shared by whatever takes names away, and alone by the lookup of a process that was refused with `ESTALE`:
-    /// what it is told of is kept for it, also where its name is being taken away at this moment.
+    /// REMOVE and RENAME hold it shared; the lookup of a process whose open failed with `ESTALE` holds it alone.
+    /// Without it a removal under way could delete the file that this lookup reports, and the repeated open would fail
+    /// too.
     taking_names: tokio::sync::RwLock<()>,
     takings: Takings,
-    /// Tells the kernel of files that others have changed; none without a kernel.
+    /// Updates the kernel's page cache of appended files; `None` without a kernel.
     pub(crate) notifier: RefCell<Option<fuser::Notifier>>,
     /// Programs that wait for file locks.
     lock_waits: Cell<usize>,
-    /// A file was closed.
+    /// Wakes opens that wait for a close.
     closed: tokio::sync::Notify,
     bounds: KeptBounds,
     /// Bytes kept until a COMMIT, of all files.
     kept: Cell<u64>,
-    /// An operation has waited in vain, and none has ended well since.
+    /// An operation ran into its deadline, and none has ended in time since.
     is_away: Cell<bool>,
 }
 
-/// An object as the kernel is told of it.
+/// An object as a reply reports it to the kernel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
-    /// With the number that stands for it, whatever programs see.
+    /// Its `ino` is the kernel's number of the object, which may differ from the number that programs see.
     pub(crate) attr: FileAttr,
     pub(crate) generation: Generation,
     /// Programs see another number: the kernel must ask for the attributes once more, by the one that stands for it.
@@ -70,12 +71,9 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// How long the kernel may believe its attributes, if all others are good for `age`.
+    /// How long the kernel may cache its attributes, if other objects' attributes are valid for `age`.
     pub(crate) fn attr_age(&self, age: Duration) -> Duration {
-        match self.is_alias {
-            true => Duration::ZERO,
-            false => age,
-        }
+        if self.is_alias { Duration::ZERO } else { age }
     }
 }
 
@@ -105,7 +103,7 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    /// Keeps other amounts than usual.
+    /// The same mount with other bounds for kept writes.
     pub(crate) fn bounded(self, bounds: KeptBounds) -> Mounted<V> {
         Mounted { bounds, ..self }
     }
@@ -114,22 +112,25 @@ impl<V: Vfs> Mounted<V> {
     pub(crate) async fn serve(self: Rc<Self>, mut jobs: mpsc::Receiver<Job<V>>) {
         let places = Arc::new(Semaphore::new(REQUESTS_MAX));
         while let Some(job) = jobs.recv().await {
+            // The place is taken before the task starts, so tasks are bounded. Further requests wait in the queue,
+            // whose bound blocks the session's thread, and then in the kernel.
             let Ok(place) = Arc::clone(&places).acquire_owned().await else {
                 return;
             };
             let request = job(Rc::clone(&self));
             let answered = Box::pin(async move {
                 request.await;
+                // After the reply: `serve` takes all places back to learn that no request is unanswered.
                 drop(place);
             });
             self.runtime.spawn("fuse request", answered);
         }
-        // All places together: nothing is under way any more.
+        // Holding all places at once means that no request is under way.
         let all = u32::try_from(REQUESTS_MAX).unwrap_or(u32::MAX);
         let _ = places.acquire_many(all).await;
     }
 
-    /// Whom an operation is done for.
+    /// The credentials that an operation is sent with: the mount's own, or those of the asking process.
     pub(crate) fn caller(&self, asker: Asker) -> Credentials {
         match &self.options.caller {
             Some(caller) => caller.clone(),
@@ -137,14 +138,16 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    /// Lets `operation` take as long as the mount's deadline allows; less while the server seems to be away.
+    /// Bounds `operation` by the mount's deadline, or by [`AWAY_DEADLINE`] while the server does not answer. An
+    /// operation that runs out of time is dropped, so its guards release what they hold, and the result is `EIO`.
     pub(crate) async fn within<T>(
         &self,
         operation: impl Future<Output = Result<T, Errno>>,
     ) -> Result<T, Errno> {
-        let deadline = match self.is_away.get() {
-            true => self.options.deadline.min(AWAY_DEADLINE),
-            false => self.options.deadline,
+        let deadline = if self.is_away.get() {
+            self.options.deadline.min(AWAY_DEADLINE)
+        } else {
+            self.options.deadline
         };
         match timeout(&self.runtime, deadline, operation).await {
             Ok(outcome) => {
@@ -163,11 +166,16 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    /// The object that the kernel calls so.
+    /// The store's handle of the object with the kernel's number.
+    ///
+    /// # Errors
+    /// `ESTALE`: the kernel has forgotten the object.
     pub(crate) fn handle(&self, number: u64) -> Result<FileHandle, Errno> {
         self.with_inode(number, |inode| inode.handle)
     }
 
+    /// Runs `look` on an object of the table. It takes a closure and gives no reference, so that no borrow of the table
+    /// lasts across an await: another task that changes the table would panic.
     pub(crate) fn with_inode<T>(
         &self,
         number: u64,
@@ -177,7 +185,8 @@ impl<V: Vfs> Mounted<V> {
         inodes.inode(number).map(look).ok_or(Errno::ESTALE)
     }
 
-    /// Tells the kernel of an object that a process asked for by name, and that had these attributes.
+    /// The reply for an object that a process asked for by name. It counts as one lookup, so the caller must either
+    /// send it to the kernel or forget it.
     pub(crate) fn report(
         &self,
         handle: &FileHandle,
@@ -195,8 +204,8 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    /// As [`Mounted::tell`], with attributes that nothing has overtaken.
-    async fn tell_newest(
+    /// As [`Mounted::report`], with attributes that no later event of the object has overtaken.
+    async fn report_newest(
         &self,
         handle: &FileHandle,
         known: Option<(Attributes, Epoch)>,
@@ -206,8 +215,9 @@ impl<V: Vfs> Mounted<V> {
         Ok(self.report(handle, (&attributes, asked), process))
     }
 
-    /// The attributes of an object, if they are not known yet, or something has overtaken them. They may be old all the
-    /// same where it is written to all the time.
+    /// Attributes of an object: the known ones, or fetched ones if a later event has overtaken those. After
+    /// [`ASKED_AGAIN_MAX`] attempts it gives the last ones, which may be overtaken: a file with constant writes would
+    /// otherwise never be answered.
     async fn newest(
         &self,
         handle: &FileHandle,
@@ -218,23 +228,25 @@ impl<V: Vfs> Mounted<V> {
             if let Some(good) = good {
                 return Ok(good);
             }
+            // The epoch is read before the request: an event during the wait must count as later than the reply.
             let asked = self.epoch();
             known = Some((self.attributes(handle).await?, asked));
         }
         known.ok_or(Errno::EIO)
     }
 
-    /// See [`Inodes::knows_better`].
+    /// True when attributes asked for at `asked` may be older than the table's, as [`Inodes::knows_better`].
     pub(crate) fn knows_better(&self, handle: &FileHandle, asked: Epoch) -> bool {
         self.inodes.borrow().knows_better(handle, asked)
     }
 
-    /// See [`Inodes::epoch`].
+    /// The present epoch, to be read before a request for attributes is sent.
     pub(crate) fn epoch(&self) -> Epoch {
         self.inodes.borrow().epoch()
     }
 
-    /// Attributes as programs see them. A file that was removed while open has a name that does not count.
+    /// Attributes as programs see them. The link count leaves out the hidden name of a file that was removed while
+    /// open.
     pub(crate) fn attr(&self, number: u64, attributes: &Attributes) -> FileAttr {
         let inodes = self.inodes.borrow();
         let inode = inodes.inode(number);
@@ -255,7 +267,7 @@ pub(crate) fn write_arena() -> Arena {
     Arena::new(REQUEST_BYTES_MAX as usize, BUFFERS_MAX)
 }
 
-/// True when nothing but the caller's rights stands against it.
+/// True for a refusal because of the caller's rights.
 pub(crate) fn is_refused(status: Status) -> bool {
     matches!(status, Status::Perm | Status::Acces)
 }

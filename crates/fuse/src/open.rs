@@ -6,19 +6,19 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// An open file: its reads and writes are done for who opened it, whoever the kernel sends them for.
+/// An open file. Its reads and writes have the credentials of its open, also those that the kernel sends for others.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenFile {
     pub(crate) number: u64,
     pub(crate) caller: Credentials,
 }
 
-/// What an open file is written for.
+/// How an open file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteWay {
     /// At offsets, through the kernel's cache if the mount has one.
     AtOffsets,
-    /// Behind the end that all hosts agree on, past the kernel's cache.
+    /// At the end of the file, which the store decides for all hosts, past the kernel's cache.
     Appends,
 }
 
@@ -26,16 +26,16 @@ pub(crate) enum WriteWay {
 pub(crate) struct OpenDirectory {
     pub(crate) number: u64,
     pub(crate) caller: Credentials,
-    /// One reads at a time: the position is shared.
+    /// Held by one request at a time, since requests share the page.
     pub(crate) listing: tokio::sync::Mutex<Listing>,
 }
 
-/// All that is open.
+/// The open files and directories. Their keys share one sequence, and none is used twice.
 #[derive(Default)]
 pub(crate) struct Open {
     last: u64,
     files: HashMap<u64, OpenFile>,
-    /// Of those that are open for writing, by their keys.
+    /// Of the files that are open for writing, by key.
     write_ways: HashMap<u64, WriteWay>,
     directories: HashMap<u64, Rc<OpenDirectory>>,
 }

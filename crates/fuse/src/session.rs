@@ -14,13 +14,13 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
 
-/// Where data that was read and written lies meanwhile.
+/// Where the kernel keeps file data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caching {
-    /// In the kernel's page cache. Writes go to the server later, but before close(2) and fsync(2) return; a file that
-    /// others have changed is read anew when it is opened while nobody here has it open.
+    /// In the kernel's page cache. Writes go to the server later, but before close(2) and fsync(2) return. A file that
+    /// another client has changed is read again at an open while it is not open here.
     Writeback,
-    /// Nowhere: every read(2) and write(2) is the server's.
+    /// Nowhere: every read(2) and write(2) goes to the server.
     Direct,
 }
 
@@ -40,19 +40,19 @@ pub enum Locks {
 /// How a store is mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountOptions {
-    /// What the table of mounts says is mounted.
+    /// The source in the table of mounts (/proc/mounts).
     pub source: String,
-    /// Where data lies meanwhile.
+    /// Where the kernel keeps file data.
     pub caching: Caching,
-    /// Nothing can be changed through it.
+    /// The kernel refuses all changes.
     pub read_only: bool,
     /// The kernel refuses to run programs from it.
     pub no_exec: bool,
-    /// Other users than the one who mounts may use it.
+    /// Other users than the mounting one may use it.
     pub allow_other: bool,
-    /// Whom everything is done for; `None` for who asks.
+    /// The credentials of all operations; `None` for those of each calling process.
     pub caller: Option<Credentials>,
-    /// For how long names and attributes are believed without asking again.
+    /// How long the kernel may use names and attributes without asking again.
     pub cache_age: Duration,
     /// Where file locks hold.
     pub locks: Locks,
@@ -71,7 +71,7 @@ pub enum MountError {
     Closed,
 }
 
-/// A mounted store. It stays mounted until somebody unmounts the directory, or [`Mount::unmount`] does.
+/// A mounted store. It stays mounted until a user unmounts the directory, or [`Mount::unmount`] does.
 pub struct Mount<V> {
     mounted: Rc<Mounted<V>>,
     runtime: Handle,
@@ -79,11 +79,11 @@ pub struct Mount<V> {
     /// How long an operation may take.
     deadline: Duration,
     unmounter: Option<Unmounter>,
-    /// Says how the session with the kernel ended; `None` when it has said so.
+    /// Receives the end of the session with the kernel; `None` once received.
     ended: Option<oneshot::Receiver<io::Result<()>>>,
-    /// What it said.
+    /// The result of the session, kept here until [`Mount::ended`] returns it.
     outcome: io::Result<()>,
-    /// Says that everything that was asked is answered; `None` when it has said so.
+    /// Reports that every request is answered; `None` once received.
     served: Option<oneshot::Receiver<()>>,
 }
 
@@ -112,7 +112,7 @@ impl<V: Vfs> Mount<V> {
         });
         let (session, unmounter, directory) = starting.await.map_err(|_| MountError::Closed)??;
         mounted.notifier.replace(Some(session.notifier()));
-        // Before anybody can open a file, which reads ahead as was right when it was opened.
+        // Before requests are served: an open file keeps the readahead limit of its open.
         raise_limits(runtime, directory.clone()).await;
         let (all_answered, served) = oneshot::channel();
         let serving = Rc::clone(&mounted);
@@ -125,7 +125,7 @@ impl<V: Vfs> Mount<V> {
         std::thread::Builder::new()
             .name(String::from("fuse"))
             .spawn(move || {
-                // Who waits for it may be gone.
+                // It fails if the `Mount` was dropped.
                 let _ = ends.send(session.run());
             })?;
         Ok(Mount {
@@ -157,10 +157,10 @@ impl<V: Vfs> Mount<V> {
     pub async fn ended(&mut self) -> io::Result<()> {
         if let Some(ended) = &mut self.ended {
             let said = ended.await;
-            // A sender that is gone without a word took the session with it.
+            // The sender was dropped without a result: the session's thread panicked.
             let gone = |_| Err(io::Error::other("the FUSE session is gone"));
             self.outcome = match said.unwrap_or_else(gone) {
-                // The end of a mount that was taken out of the tree while somebody used it.
+                // The end of a mount that was detached while in use.
                 Err(error)
                     if self.unmounter.is_none()
                         && error.kind() == io::ErrorKind::ConnectionAborted =>
@@ -179,15 +179,14 @@ impl<V: Vfs> Mount<V> {
         std::mem::replace(&mut self.outcome, Ok(()))
     }
 
-    /// Unmounts the directory after the kernel has written back what it has. If somebody still uses it, it is taken out
-    /// of the tree, and whoever uses it is served until he has closed what he has open, for no longer than an operation
-    /// may take.
+    /// Unmounts the directory after the kernel has written its cache back. A mount in use is detached from the tree,
+    /// and its open files are served until they are closed, for at most the deadline of an operation.
     ///
-    /// Nothing here asks the mount itself for anything: a thread of this process that waits for it when the process is
-    /// killed keeps the kernel's device open, and with it waits for ever.
+    /// This function makes no system call on the mount itself. A thread of this process in such a call would keep the
+    /// kernel's device open when the process is killed, and both would wait for ever.
     ///
     /// # Errors
-    /// It cannot even be taken out of the tree.
+    /// Neither unmounting nor detaching succeeded.
     pub async fn unmount(&mut self) -> io::Result<()> {
         let Some(unmounter) = self.unmounter.take() else {
             return Ok(());
@@ -198,7 +197,7 @@ impl<V: Vfs> Mount<V> {
                 Ok(()) => return Ok(false),
                 Err(error) => error,
             };
-            // It is in use, mostly; the helper of users does not say.
+            // Mostly because it is in use; the helper for ordinary users does not report why.
             tracing::debug!(%error, "not simply unmounted");
             detach(&directory).map(|()| true)
         });
@@ -209,7 +208,7 @@ impl<V: Vfs> Mount<V> {
                 tracing::warn!(
                     directory = %self.directory.display(),
                     seconds,
-                    "taken out of the tree, and still in use: served so long, or until it is not"
+                    "detached while in use: served for these seconds, or until its last close"
                 );
                 let (runtime, max) = (Handle::clone(&self.runtime), self.deadline);
                 match timeout(&runtime, max, self.ended()).await {
@@ -228,7 +227,7 @@ impl<V: Vfs> Mount<V> {
     }
 }
 
-/// Takes what is mounted on a directory out of the tree, as root or by the helper that did it for others.
+/// Detaches the mount of a directory from the tree, as root or by the helper that mounts for ordinary users.
 fn detach(directory: &Path) -> io::Result<()> {
     let error = match rustix::mount::unmount(directory, rustix::mount::UnmountFlags::DETACH) {
         Ok(()) => return Ok(()),
@@ -240,16 +239,17 @@ fn detach(directory: &Path) -> io::Result<()> {
     let helper = std::env::var_os("FUSERMOUNT_PATH").unwrap_or_else(|| "fusermount3".into());
     let mut command = std::process::Command::new(helper);
     let status = command.args(["-u", "-z", "--"]).arg(directory).status()?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(error.into()),
+    if status.success() {
+        Ok(())
+    } else {
+        Err(error.into())
     }
 }
 
-/// Has the kernel read ahead more than the 128 KiB that it does by itself, and keep more of what was written than a
-/// hundredth of what it may of all file systems together, if it lets us.
+/// Raises two limits of the kernel where this user may: its readahead, by default 128 KiB, and its bound on dirty
+/// pages, by default a hundredth of the bound for all file systems.
 ///
-/// That hundredth is some 40 MB on a machine with 24 GiB; whoever writes sleeps beyond it, while both the network and
+/// That hundredth is some 40 MB on a machine with 24 GiB. A writing program sleeps beyond it, while the network and
 /// this process idle. Without the strict limit it holds only when memory gets scarce.
 async fn raise_limits(runtime: &Handle, directory: PathBuf) {
     let raising = run_blocking(runtime, move || {
@@ -263,12 +263,12 @@ async fn raise_limits(runtime: &Handle, directory: PathBuf) {
         readahead.and(strictness)
     });
     if let Ok(Err(error)) = raising.await {
-        tracing::info!(%error, "the kernel reads ahead, or keeps of what is written, less than is fast");
+        tracing::info!(%error, "cannot raise the kernel's readahead and dirty limits; transfers are slower");
     }
 }
 
-/// The device number, `MAJOR:MINOR`, of what is mounted on `directory`, in the text of `/proc/self/mountinfo`. The last
-/// one counts: it lies on top.
+/// The device number, `MAJOR:MINOR`, of the mount on `directory`, in the text of `/proc/self/mountinfo`. The last line
+/// counts: its mount lies on top.
 fn device_of(mounts: &[u8], directory: &Path) -> Option<String> {
     let lines = mounts.split(|byte| *byte == b'\n');
     let mut devices = lines.filter_map(|line| {

@@ -1,4 +1,4 @@
-//! From what a store says to what a system call returns.
+//! The error numbers of system calls for the statuses of a store.
 
 use fuser::Errno;
 use gannet_vfs::Status;
@@ -26,7 +26,7 @@ pub(crate) fn errno(status: Status) -> Errno {
         Status::Stale | Status::Badhandle => Errno::ESTALE,
         Status::Remote => Errno::EREMOTE,
         Status::Notsupp => Errno::EOPNOTSUPP,
-        // The store has been patient already; a caller who is told to try again would do so at once.
+        // The store has already waited and retried; `EAGAIN` would make the program retry at once.
         Status::Io
         | Status::Jukebox
         | Status::NotSync

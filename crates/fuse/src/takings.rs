@@ -1,31 +1,31 @@
-//! Names that are being taken away, of files that nobody here had in use when that was decided.
+//! Removals of names under way, of files that no program here had in use when the removal began.
 //!
-//! An open that begins in between must wait for them: the server may answer it before the file goes, and everything
-//! that is read afterwards would be stale. Names that are taken later find the open under way, and leave the file a
-//! hidden one.
+//! An open that begins meanwhile waits for them. The server may answer that open before it removes the file, and later
+//! reads would fail with `ESTALE`. A removal that begins after the open finds it under way, and keeps a hidden name.
 
 use gannet_vfs::FileHandle;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use tokio::sync::Notify;
 
-/// All that are under way.
+/// The removals under way. A removal lasts until its [`Taking`] is dropped.
 #[derive(Default)]
 pub(crate) struct Takings {
     last: Cell<u64>,
-    /// The file of each, if it was looked for.
+    /// The file of each; `None` if it is not known.
     under_way: RefCell<BTreeMap<u64, Option<FileHandle>>>,
     ended: Notify,
 }
 
-/// One of them, until it is dropped.
+/// A guard of one removal. Its drop ends the removal also when a deadline drops the request, so that opens do not wait
+/// for ever.
 pub(crate) struct Taking<'a> {
     takings: &'a Takings,
     number: u64,
 }
 
 impl Takings {
-    /// A name is about to be taken away, from this file; `None` where nobody knows which it is.
+    /// Begins the removal of a name of this file; `None` if it may be any file.
     pub(crate) fn begin(&self, handle: Option<FileHandle>) -> Taking<'_> {
         let number = self.last.get();
         self.last.set(number + 1);
@@ -36,12 +36,15 @@ impl Takings {
         }
     }
 
-    /// Waits until those are over that are under way now and may be of this file.
+    /// Waits until the removals are over that are under way now and may be of this file. Later ones do not count, or an
+    /// open beside constant removals would never end.
     pub(crate) async fn over(&self, handle: &FileHandle) {
         let end = self.last.get();
         loop {
-            // Before the look, or an end between the two would go unnoticed.
+            // The wake-up is registered before the look: an end between the two would be missed, and the open would
+            // wait for ever.
             let ended = self.ended.notified();
+            // The block ends the borrow before the await: `begin` and the drop of a guard borrow the map mutably.
             let is_awaited = {
                 let under_way = self.under_way.borrow();
                 let mut earlier = under_way.range(..end).map(|(_, taken)| taken);
@@ -57,6 +60,7 @@ impl Takings {
 
 impl Drop for Taking<'_> {
     fn drop(&mut self) {
+        // Removed before the wake-up, since the woken opens look at the map again.
         self.takings.under_way.borrow_mut().remove(&self.number);
         self.takings.ended.notify_waiters();
     }

@@ -1,15 +1,15 @@
 //! Turns of long transfers: few at a time, in the order in which the kernel asked.
 //!
-//! The kernel asks for its whole readahead at once, and for all that it writes back. Done at the same time, all of them
-//! end at the same time: whoever reads has nothing until then, and nothing is under way while he works it off.
+//! The kernel sends its whole readahead at once, and all of its write-back. Done at the same time, these requests end
+//! at the same time: the reading program waits for the last of them, and no request is under way while it works.
 
 use crate::limits::{MOVING_MAX, SHORT_MAX};
 use crate::session::Caching;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// See the module.
+/// The bytes of long transfers that may be under way, as permits of a fair semaphore.
 pub(crate) struct Turns {
-    /// Bytes that may still be under way; none where the kernel caches nothing: programs ask for what they want then.
+    /// Bytes that may still be under way. `None` where the kernel caches nothing: programs then choose their own order.
     room: Option<Semaphore>,
 }
 
@@ -21,14 +21,15 @@ impl Turns {
         }
     }
 
-    /// Waits for the turn of a transfer of `len` bytes, which lasts until what is given is dropped. Short ones take
-    /// none.
+    /// Waits for the turn of a transfer of `len` bytes, which lasts until the permit is dropped. Transfers of up to
+    /// [`SHORT_MAX`] bytes take none.
     pub(crate) async fn take(&self, len: usize) -> Option<SemaphorePermit<'_>> {
         if len <= SHORT_MAX {
             return None;
         }
+        // More permits than the semaphore has would wait for ever.
         let len = u32::try_from(len).unwrap_or(MOVING_MAX).min(MOVING_MAX);
-        // Nobody closes it.
+        // The semaphore is never closed, so this does not fail.
         self.room.as_ref()?.acquire_many(len).await.ok()
     }
 }
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_ask_for_themselves_waits_for_nothing() {
+    fn transfers_past_the_cache_wait_for_no_turn() {
         let turns = Turns::new(Caching::Direct);
         for _ in 0..8 {
             assert!(poll(pin!(turns.take(LONG))).is_ready());

@@ -1,4 +1,4 @@
-//! What was written unstably and is kept, in case the server forgets it, until a COMMIT has confirmed it.
+//! Unstable writes of a file, kept until a COMMIT confirms them: a server that restarts may have lost them.
 
 use fuser::Errno;
 use gannet_runtime::Buffer;
@@ -9,15 +9,16 @@ use tokio::sync::{Mutex, RwLock};
 /// The unconfirmed writes of one file.
 #[derive(Default)]
 pub(crate) struct Unstable {
-    /// Writers share it; whoever commits has it alone, so that nothing newer is overwritten by what is written again.
+    /// Writers hold it shared and a commit that may resend holds it alone: a resend beside a newer overlapping write
+    /// would overwrite that. It is taken before `committing`.
     pub(crate) turn: RwLock<()>,
-    /// One COMMIT at a time: none is taken to confirm what is written again while it is under way.
+    /// Held during each COMMIT: one that was sent before a resend must not confirm it.
     pub(crate) committing: Mutex<()>,
     /// In the order in which they were done, with numbers that grow.
     kept: RefCell<Vec<(u64, Kept)>>,
     kept_ever: Cell<u64>,
     bytes: Cell<u64>,
-    /// Why what was kept was given up when nobody was there to be told.
+    /// Why kept writes were dropped by a commit that no user of this file waited for. The next sync takes it.
     pub(crate) refused: Cell<Option<Errno>>,
 }
 
@@ -26,7 +27,8 @@ pub(crate) struct Kept {
     pub(crate) offset: u64,
     pub(crate) buffer: Buffer,
     pub(crate) len: usize,
-    /// Of the server's incarnation in which it was written; `None` if that were two.
+    /// Of the server's incarnation in which it was written. `None` if two incarnations have parts of it, or if a COMMIT
+    /// failed: no COMMIT then confirms it until it is resent.
     pub(crate) verifier: Option<Verifier>,
 }
 
@@ -36,7 +38,7 @@ impl Kept {
         self.offset <= other.offset && end(self) >= end(other)
     }
 
-    /// Its bytes.
+    /// The bytes to resend; the buffer may be longer.
     pub(crate) fn data(&self) -> &[u8] {
         self.buffer.get(..self.len).unwrap_or(&self.buffer)
     }
@@ -52,7 +54,8 @@ impl Unstable {
         self.kept.borrow().is_empty()
     }
 
-    /// Keeps a write that has been done, in place of those that it covers.
+    /// Keeps a finished write, in place of the ones that it covers. The order of the list is that of the replies, and a
+    /// resend repeats it, so that the newest bytes win again.
     pub(crate) fn keep(&self, write: Kept) {
         let mut kept = self.kept.borrow_mut();
         kept.retain(|(_, older)| !write.covers(older));
@@ -61,15 +64,17 @@ impl Unstable {
         self.count(&kept);
     }
 
-    /// How many writes were ever kept: what a COMMIT that is asked for now can confirm.
+    /// How many writes were ever kept. Read before a COMMIT is sent, it bounds the writes that this COMMIT covers.
     pub(crate) fn kept_ever(&self) -> u64 {
         self.kept_ever.get()
     }
 
-    /// A COMMIT that was asked for when `asked` writes had been kept has answered with `verifier`: drops what it
-    /// confirms, and gives the number of writes that it should have confirmed too. All of them are to be done again, in
-    /// order, even those with that verifier: they may lie over ones that were lost. None of them is confirmed before
-    /// that, also if whoever does it stops in between.
+    /// Handles the reply, with `verifier`, to a COMMIT that was sent after `asked` writes had been kept. It drops the
+    /// confirmed writes, and gives the number of those to resend.
+    ///
+    /// From the first write with another verifier on, all are resent in order, even those with this one: they may
+    /// overlap a lost write. Their verifiers are erased at once, so that a resend which is cut short confirms none of
+    /// them.
     pub(crate) fn confirm(&self, asked: u64, verifier: Verifier) -> usize {
         let mut kept = self.kept.borrow_mut();
         let older = kept.partition_point(|(number, _)| *number < asked);
@@ -83,27 +88,28 @@ impl Unstable {
         older - confirmed
     }
 
-    /// A COMMIT that was asked for when `asked` writes had been kept has failed: none of them is confirmed before it is
-    /// done again.
-    pub(crate) fn doubt(&self, asked: u64) {
+    /// Erases the verifiers of the first `asked` writes after their COMMIT failed: each is resent before a COMMIT may
+    /// confirm it.
+    pub(crate) fn commit_failed(&self, asked: u64) {
         let mut kept = self.kept.borrow_mut();
         let older = kept.iter_mut().filter(|(number, _)| *number < asked);
         older.for_each(|(_, write)| write.verifier = None);
     }
 
-    /// Looks at a kept write.
+    /// Runs `look` on the kept write at `index`, counted from the oldest; `None` behind the last. The borrow ends with
+    /// it.
     pub(crate) fn with<T>(&self, index: usize, look: impl FnOnce(&Kept) -> T) -> Option<T> {
         (self.kept.borrow().get(index)).map(|(_, write)| look(write))
     }
 
-    /// A kept write was done again, in the server's incarnation with this verifier.
+    /// Records that a kept write was resent, in the incarnation with this verifier.
     pub(crate) fn rewritten(&self, index: usize, verifier: Option<Verifier>) {
         if let Some((_, write)) = self.kept.borrow_mut().get_mut(index) {
             write.verifier = verifier;
         }
     }
 
-    /// Gives up on everything; how many bytes that were.
+    /// Drops all kept writes; gives their bytes.
     pub(crate) fn clear(&self) -> u64 {
         self.kept.borrow_mut().clear();
         self.bytes.take()
@@ -142,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_commit_confirms_is_kept_no_longer() {
+    fn a_commit_drops_the_writes_that_it_confirms() {
         let unstable = Unstable::default();
         unstable.keep(write(0, b"abcd", FIRST));
         unstable.keep(write(4, b"efgh", FIRST));
@@ -166,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_over_a_lost_write_is_not_confirmed_until_it_is_done_again_too() {
+    fn a_write_over_a_lost_one_is_not_confirmed_until_it_is_resent_too() {
         let unstable = Unstable::default();
         unstable.keep(write(0, b"lost", FIRST));
         unstable.keep(write(2, b"newer", SECOND));
@@ -178,10 +184,10 @@ mod tests {
     }
 
     #[test]
-    fn what_a_commit_failed_for_is_done_again() {
+    fn writes_of_a_failed_commit_are_resent() {
         let unstable = Unstable::default();
         unstable.keep(write(0, b"abcd", FIRST));
-        unstable.doubt(unstable.kept_ever());
+        unstable.commit_failed(unstable.kept_ever());
         unstable.keep(write(4, b"efgh", FIRST));
         assert_eq!(confirm(&unstable, FIRST), 2);
     }

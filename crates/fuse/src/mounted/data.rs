@@ -15,11 +15,11 @@ use gannet_vfs::{
 use std::io;
 use std::rc::Rc;
 
-/// What was read.
+/// The bytes of a reply to READ.
 pub(crate) enum Data {
-    /// It lies in memory already: `len` bytes from `offset` on.
+    /// `len` bytes from `offset` on of a file that lies in memory; the reference keeps them there until the reply.
     InMemory(FileRef, u64, usize),
-    /// A copy, of which the first `len` bytes are it.
+    /// A copy in its first `len` bytes.
     Copied(Vec<u8>, usize),
 }
 
@@ -95,12 +95,15 @@ impl<V: Vfs> Mounted<V> {
             self.commit(file.number, &file.caller).await?;
         }
         {
+            // Shared with other writes and exclusive to a resend, which would otherwise overwrite these bytes with
+            // older ones. It comes before the transfer's turn: a resend waits for all holders of it, and needs no turn
+            // itself.
             let _writing = unstable.turn.read().await;
             let _turn = self.turns.take(len).await;
             let range = (offset, len);
             let written = self.write_all(&file, &handle, range, data, stability);
             let (write, is_stable) = written.await?;
-            // A stable write beside one that is not must be done again after it, if that is.
+            // A stable write is kept too while unstable ones are: a resend of an older overlapping write would undo it.
             if !is_stable || !unstable.is_empty() {
                 self.keep(&unstable, |unstable| unstable.keep(write));
             }
@@ -109,7 +112,8 @@ impl<V: Vfs> Mounted<V> {
         u32::try_from(len).map_err(|_| Errno::EINVAL)
     }
 
-    /// Has what is kept made durable where it has become much.
+    /// Commits kept writes that exceed a bound of the mount's [`KeptBounds`](crate::limits::KeptBounds). The caller
+    /// must not hold the file's `turn`, which the commit takes exclusively.
     pub(super) async fn bound_kept(
         self: &Rc<Self>,
         file: &OpenFile,
@@ -127,8 +131,8 @@ impl<V: Vfs> Mounted<V> {
         Ok(())
     }
 
-    /// Writes the first `len` bytes of `data`; servers may take less at a time. Gives what is to be kept, and whether
-    /// it needs no COMMIT.
+    /// Writes the first `len` bytes of `data`; servers may take less at a time. Gives the write to keep, and true if it
+    /// needs no COMMIT.
     async fn write_all(
         &self,
         file: &OpenFile,
@@ -155,6 +159,7 @@ impl<V: Vfs> Mounted<V> {
             let rest = Buffer::from_vec(rest);
             let written = vfs.write(caller, handle, at, rest, range, stability).await;
             let outcome = self.written(file, &written)?;
+            // Parts with different verifiers were written in two incarnations: no COMMIT can confirm the whole.
             write.verifier = write.verifier.filter(|it| *it == outcome.verifier);
             is_stable &= outcome.committed != Stability::Unstable;
             done += outcome.count as usize;
@@ -162,7 +167,10 @@ impl<V: Vfs> Mounted<V> {
         Ok((write, is_stable))
     }
 
-    /// What a WRITE of more than nothing did.
+    /// The outcome of a WRITE of at least one byte, noted in the inode table.
+    ///
+    /// # Errors
+    /// The status of the reply, or `EIO` for a reply that no byte was written.
     fn written(&self, file: &OpenFile, written: &Changed<WriteDone>) -> Result<WriteDone, Errno> {
         let outcome = written.result.map_err(errno)?;
         if let Some(attributes) = &written.wcc.after {
@@ -174,7 +182,8 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    /// Changes what is kept of a file, and the sum over all.
+    /// Changes the kept writes of a file. Every change goes through here, since the sum over all files is updated by
+    /// the difference; a change past it would leave `kept` wrong for the life of the mount.
     pub(super) fn keep<T>(&self, unstable: &Unstable, change: impl FnOnce(&Unstable) -> T) -> T {
         let before = unstable.bytes();
         let changed = change(unstable);
@@ -182,20 +191,21 @@ impl<V: Vfs> Mounted<V> {
         changed
     }
 
-    /// Gives up what is kept of a file; how many bytes that were.
+    /// Drops the kept writes of a file; gives their bytes.
     pub(super) fn drop_kept(&self, number: u64) -> u64 {
         let unstable = self.with_inode(number, |inode| Rc::clone(&inode.unstable));
         unstable.map_or(0, |unstable| self.keep(&unstable, Unstable::clear))
     }
 
-    /// Makes everything durable that was written to a file, and writes again what the server lost in a restart.
+    /// Makes the writes of a file durable, and resends those that the server lost in a restart.
     ///
-    /// When the server refuses it for good (no space, no right any more) what is kept is given up, and that is said
-    /// once: to whoever waits here. When it does not answer, what is kept stays for the next attempt.
+    /// A refusal (no space, no right any more) drops the kept writes, and this call alone returns the error. When the
+    /// server does not answer, the caller's deadline drops this future, and the writes stay for the next attempt.
     async fn commit_kept(&self, number: u64, caller: &Credentials) -> Result<(), Errno> {
         let (handle, unstable) =
             self.with_inode(number, |inode| (inode.handle, Rc::clone(&inode.unstable)))?;
-        // A COMMIT beside the writes takes note of what they did before it is over.
+        // An empty list is not enough: a COMMIT ahead empties it, and then still has to note the file's attributes. An
+        // open in between would take our own writes for those of another client.
         if unstable.is_empty() && unstable.committing.try_lock().is_ok() {
             return Ok(());
         }
@@ -203,6 +213,7 @@ impl<V: Vfs> Mounted<V> {
             number,
             caller: caller.clone(),
         };
+        // Exclusive: a write during the resend could be overwritten by the older bytes that are sent again.
         let _turn = unstable.turn.write().await;
         let committed = self.commit_alone(&file, &handle, &unstable).await;
         if committed.is_err() {
@@ -211,7 +222,8 @@ impl<V: Vfs> Mounted<V> {
         committed
     }
 
-    /// As [`Mounted::commit_kept`]. Also tells what was refused when somebody else waited.
+    /// As [`Mounted::commit_kept`]. It also reports, once, an error that a writer of another file caused to be
+    /// recorded.
     ///
     /// # Errors
     /// As [`Mounted::commit_kept`].
@@ -221,13 +233,14 @@ impl<V: Vfs> Mounted<V> {
         refused.map_or(Ok(()), Err)
     }
 
-    /// As [`Mounted::commit`], for whoever has opened the file with `key`.
+    /// As [`Mounted::commit`], with the credentials of the open file `key`.
     pub(crate) async fn sync(&self, number: u64, key: u64) -> Result<(), Errno> {
         let caller = self.open_file(key)?.caller;
         self.commit(number, &caller).await
     }
 
-    /// Has what was written made durable beside the writes that follow, once that is much: the disks work meanwhile.
+    /// Starts a COMMIT beside the writes that follow, once [`KeptBounds::commit_ahead`](crate::limits::KeptBounds)
+    /// bytes are kept, so that the disks work meanwhile.
     fn commit_ahead(self: &Rc<Self>, file: &OpenFile, unstable: &Rc<Unstable>) {
         let is_much = unstable.bytes() >= self.bounds.commit_ahead;
         if !is_much || unstable.committing.try_lock().is_err() {
@@ -235,13 +248,14 @@ impl<V: Vfs> Mounted<V> {
         }
         let (mounted, file, unstable) = (Rc::clone(self), file.clone(), Rc::clone(unstable));
         let ahead = async move {
-            // What fails here is done again, and told, when somebody waits for it. It has the store's patience: what is
-            // written again must have ended before anything is written over it.
+            // A failure is reported by the next commit that a caller waits for, which tries again. No deadline applies:
+            // a resend that is cut short could still reach the server after newer bytes.
             let _ = mounted.commit_beside(&file, &unstable).await;
         };
         self.runtime.spawn("commit ahead", Box::pin(ahead));
     }
 
+    /// One COMMIT while writes go on; resends, if the server lost any, exclude writes.
     async fn commit_beside(&self, file: &OpenFile, unstable: &Unstable) -> Result<(), Errno> {
         let handle = self.handle(file.number)?;
         let lost = match unstable.committing.try_lock() {
@@ -249,24 +263,29 @@ impl<V: Vfs> Mounted<V> {
             Err(_) => return Ok(()),
         };
         if lost > 0 {
+            // `committing` is released by now. A task that holds `turn` waits for `committing` in `commit_alone`, so
+            // waiting here for `turn` with `committing` held would be a deadlock.
             let _turn = unstable.turn.write().await;
             self.commit_alone(file, &handle, unstable).await?;
         }
         Ok(())
     }
 
-    /// Asks for one COMMIT; how many writes are to be done again.
+    /// Sends one COMMIT; gives the number of writes to resend.
     async fn commit_once(
         &self,
         file: &OpenFile,
         handle: &FileHandle,
         unstable: &Unstable,
     ) -> Result<usize, Errno> {
+        // Both are read before the request is sent: the COMMIT may not cover writes that end while it is under way.
         let (asked, epoch) = (unstable.kept_ever(), self.epoch());
         let done = self.vfs.commit(&file.caller, handle, 0, 0).await;
         let answered = done.result.map_err(errno);
-        // A disk says once that it has lost something: the next COMMIT may succeed.
-        let verifier = answered.inspect_err(|_| unstable.doubt(asked))?.verifier;
+        // A file system reports a lost page once (fsync(2)), and the next COMMIT may succeed without it.
+        let verifier = answered
+            .inspect_err(|_| unstable.commit_failed(asked))?
+            .verifier;
         let lost = self.keep(unstable, |unstable| unstable.confirm(asked, verifier));
         if unstable.is_empty() {
             let reported = done.wcc.after.map(|attributes| (attributes, epoch));
@@ -275,13 +294,14 @@ impl<V: Vfs> Mounted<V> {
         Ok(lost)
     }
 
-    /// Commits everything, and writes again what was lost; nobody may write meanwhile.
+    /// Commits all kept writes, and resends lost ones. The caller holds `turn` exclusively.
     async fn commit_alone(
         &self,
         file: &OpenFile,
         handle: &FileHandle,
         unstable: &Unstable,
     ) -> Result<(), Errno> {
+        // A COMMIT ahead that is still under way must not confirm a write that is being resent.
         let _committing = unstable.committing.lock().await;
         let mut resends = 0;
         while !unstable.is_empty() {
@@ -306,20 +326,21 @@ impl<V: Vfs> Mounted<V> {
         Ok(())
     }
 
-    /// Remembers what a file is like after what was written here, so that nobody takes that for another's work. Some
-    /// stores do not tell by themselves: they are asked once for many writes.
+    /// Records the attributes of a file after this mount's own writes, so that the next open does not take them for a
+    /// change by another client. Stores that report none with the COMMIT are asked once for many writes.
     async fn note_own_writes(
         &self,
         number: u64,
         handle: &FileHandle,
         reported: Option<(Attributes, Epoch)>,
     ) {
-        // If it cannot be asked now, the next open finds the file changed, and reads it anew.
+        // After a failure the next open finds the file changed, and the kernel reads it again.
         if let Ok((attributes, _)) = self.newest(handle, reported).await {
             self.inodes.borrow_mut().changed(number, &attributes);
         }
     }
 
+    /// Resends one kept write; gives the verifier of the incarnation that took it.
     async fn rewrite(
         &self,
         file: &OpenFile,
@@ -335,11 +356,12 @@ impl<V: Vfs> Mounted<V> {
         Ok(write.verifier)
     }
 
-    /// Commits the file of which most is kept, for a writer of `file`; false if there is none.
+    /// Commits the file with the most kept bytes, for a writer of `file`; false if no file has any.
     ///
     /// # Errors
-    /// Those of `file` itself. What is refused of another is for its own users to hear.
+    /// Those of `file` itself. An error of another file is recorded there, and the next sync of that file reports it.
     async fn commit_fullest(&self, file: &OpenFile) -> Result<bool, Errno> {
+        // The block ends the borrow of the table before the commit awaits.
         let fullest = {
             let inodes = self.inodes.borrow();
             let kept = inodes.all().map(|(number, inode)| {
@@ -404,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_durable_at_once_is_not_kept() {
+    fn writes_that_are_durable_at_once_are_not_kept() {
         on_a_file(Caching::Direct, async |_, mounted, key| {
             let write = async |offset, stability| {
                 let data = Buffer::from_vec(vec![7; 5000]);
@@ -415,13 +437,13 @@ mod tests {
             assert_eq!(write(0, Stability::FileSync).await, 0);
             assert_eq!(write(100, Stability::Unstable).await, 5000);
             assert_eq!(write(5000, Stability::Unstable).await, 10_000);
-            // Those before may not be written again over it.
+            // It commits the earlier writes first: a resend of them would overwrite it.
             assert_eq!(write(3000, Stability::DataSync).await, 0);
         });
     }
 
     #[test]
-    fn what_was_refused_meanwhile_is_told_to_who_syncs_the_file() {
+    fn a_sync_reports_the_refusal_of_an_earlier_commit_once() {
         on_a_file(Caching::Direct, async |_, mounted, key| {
             let number = mounted.open_file(key).unwrap().number;
             let unstable = mounted.with_inode(number, |inode| Rc::clone(&inode.unstable));
@@ -429,7 +451,7 @@ mod tests {
             let data = Buffer::from_vec(vec![7; 5000]);
             let written = mounted.write(key, 0, data, 5000, Stability::Unstable);
             assert_eq!(written.await, Ok(5000));
-            // Whoever waits for another file is not told, and comes to an end.
+            // A writer of another file gets no error, and its loop ends.
             let file = OpenFile {
                 number: ROOT,
                 caller: mounted.open_file(key).unwrap().caller,
@@ -442,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn who_opens_waits_for_closes_that_are_on_their_way() {
+    fn an_open_waits_for_closes_that_are_under_way() {
         on_a_file(Caching::Writeback, async |share, mounted, key| {
             let file = mounted.open_file(key).unwrap();
             std::fs::write(share.join("file"), "changed by another").unwrap();
@@ -454,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn much_is_made_durable_although_nobody_asks_for_it() {
+    fn many_kept_bytes_are_committed_without_a_sync() {
         on_a_file(Caching::Direct, async |_, mounted, key| {
             const LEN: u64 = 1 << 20;
             for place in 0..COMMIT_AHEAD / LEN {

@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::SystemTime;
 
-/// What SETATTR sets.
+/// The changes of a SETATTR; `None` leaves an attribute as it is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setting {
     pub(crate) mode: Option<u32>,
@@ -25,13 +25,14 @@ pub(crate) struct Setting {
     pub(crate) access_time: Option<TimeOrNow>,
     pub(crate) modify_time: Option<TimeOrNow>,
     pub(crate) change_time: Option<SystemTime>,
-    /// The open file that it comes through.
+    /// The key of the open file, for ftruncate(2) and the like.
     pub(crate) open_file: Option<u64>,
 }
 
 impl Setting {
-    /// True where the modification time stands for a write, a cut or a touch: with its write-back cache the kernel says
-    /// its own time with each, for whoever may write. An explicit time of utimensat(2) gets here only from the owner.
+    /// True where the modification time is that of a write, a truncation or a touch. With its write-back cache the
+    /// kernel sends its own time with each, for any caller that may write. Only the owner sends explicit times of
+    /// utimensat(2).
     fn has_time_of_write(&self) -> bool {
         let is_explicit =
             |time: Option<TimeOrNow>| matches!(time, Some(TimeOrNow::SpecificTime(_)));
@@ -40,7 +41,7 @@ impl Setting {
         by_kernel && is_for_writers && !is_explicit(self.access_time)
     }
 
-    /// True for the times of writes that the kernel cached, which it sends after them for whoever comes along.
+    /// True for the times of cached writes, which the kernel sends after them with the credentials of any caller.
     fn is_times_of_writes(&self) -> bool {
         self.has_time_of_write() && self.size.is_none() && self.access_time.is_none()
     }
@@ -57,7 +58,8 @@ impl Setting {
     }
 }
 
-/// While it lives, an open of a file is being done.
+/// A guard of an open that is under way. Its drop ends the count also when a deadline drops the request: a count that
+/// stays would keep a removed file for ever.
 struct Opening<'a> {
     inodes: &'a RefCell<Inodes>,
     number: u64,
@@ -77,18 +79,19 @@ impl Drop for Opening<'_> {
 }
 
 impl<V: Vfs> Mounted<V> {
-    /// Attributes of an object, for a process.
+    /// Attributes of an object. A process that gets `ESTALE` is remembered, since it looks the path up again.
     pub(crate) async fn attr_of(&self, number: u64, process: u32) -> Result<FileAttr, Errno> {
         let (handle, asked) = (self.handle(number)?, self.epoch());
         let attributes = self.attributes(&handle).await;
-        let attributes = self.note_gone(process, attributes)?;
+        let attributes = self.note_stale(process, attributes)?;
         let known = (&attributes, asked);
         self.inodes.borrow_mut().reported(number, known);
         Ok(self.attr(number, &attributes))
     }
 
-    /// Remembers a process whose path led to a file that is gone: it will look that up once more. Gives `outcome`.
-    fn note_gone<T>(&self, process: u32, outcome: Result<T, Errno>) -> Result<T, Errno> {
+    /// Remembers a process that gets `ESTALE` for a removed file: the kernel looks its path up once more. Gives
+    /// `outcome`.
+    fn note_stale<T>(&self, process: u32, outcome: Result<T, Errno>) -> Result<T, Errno> {
         if outcome.as_ref().err() == Some(&Errno::ESTALE) {
             let now = self.runtime.now();
             self.inodes.borrow_mut().refuse(process, None, now);
@@ -104,7 +107,7 @@ impl<V: Vfs> Mounted<V> {
         setting: Setting,
     ) -> Result<FileAttr, Errno> {
         let set = self.set_all(caller, number, setting).await;
-        self.note_gone(process, set)
+        self.note_stale(process, set)
     }
 
     async fn set_all(
@@ -117,11 +120,11 @@ impl<V: Vfs> Mounted<V> {
         let asker = caller;
         let caller = self.setter(caller, number, &setting);
         if setting.size.is_some() && self.with_inode(number, Inode::is_replaced)? {
-            // The kernel would believe that size of what it does not use any more.
+            // The kernel would record that size for an inode that it replaced.
             return Err(Errno::ESTALE);
         }
         if setting.size.is_some() {
-            // What is written again after a server's restart must not make the file longer than it is cut to now.
+            // A resend after a server's restart would extend the file past its new size.
             self.commit(number, &caller).await?;
         }
         let mut done = self
@@ -141,7 +144,7 @@ impl<V: Vfs> Mounted<V> {
             }
         }
         if setting.is_times_of_writes() && done.result == Err(Status::Stale) {
-            // Of a file that is gone: nobody will see them, and who has all written back is not to fail for that.
+            // The file is removed, so its times are of no use. An error would fail a sync whose data are durable.
             return Ok(unknown_attr(number));
         }
         done.result.map_err(errno)?;
@@ -153,7 +156,7 @@ impl<V: Vfs> Mounted<V> {
         Ok(self.attr(number, &attributes))
     }
 
-    /// Takes the set-uid and set-gid bits from a file that a program without root's rights has written to or cut, by a
+    /// Clears the set-uid and set-gid bits of a file that a program without root's rights wrote to or truncated, by a
     /// descriptor that root opened. Servers do it by themselves for other callers.
     pub(super) async fn without_set_id(
         &self,
@@ -178,8 +181,8 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    /// Whom attributes are set for: who opened the file, if it comes through one; the last writer, for the times of
-    /// writes that the kernel sends by itself, as root.
+    /// The credentials for a SETATTR: those of the open file, if it names one; those of the last writer, for times of
+    /// writes that the kernel sends by itself as root; else the caller's.
     fn setter(&self, caller: &Credentials, number: u64, setting: &Setting) -> Credentials {
         let opener = setting
             .open_file
@@ -194,6 +197,7 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
+    /// The attributes after a change: those of the reply, or fetched ones if it had none.
     pub(super) async fn known(
         &self,
         after: Option<Attributes>,
@@ -205,8 +209,8 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    /// Opens a file for a process: its key, and whether what the kernel has cached of it is good. `ESTALE` has the
-    /// kernel look the name up once more, and come back.
+    /// Opens a file for a process. Gives its key, and true if the kernel's cached pages of it are valid. After `ESTALE`
+    /// the kernel looks the name up once more and opens again.
     pub(crate) async fn open(
         &self,
         (caller, process): (&Credentials, u32),
@@ -214,13 +218,17 @@ impl<V: Vfs> Mounted<V> {
         writes: bool,
     ) -> Result<(u64, bool), Errno> {
         let handle = self.handle(number)?;
-        // Also when the request ends before it is answered.
+        // It counts before the first await: a removal from here on finds the open, and keeps a hidden name for it.
         let _opening = Opening::new(&self.inodes, number);
+        // Removals that began earlier did not see this open. Attributes read before their end would be those of a file
+        // that is being deleted.
         self.takings.over(&handle).await;
         let mut attributes = self.newest_to_open(&handle, process).await?;
         if self.is_changed_while_open(number, &attributes) {
-            // Read-ahead holds a file open for a moment after its last close(2), if it ends then.
+            // Readahead holds a file open for a moment after its last close(2).
             let closed = async {
+                // No await between the look and `notified`, so no close is missed. The timeout bounds a file that stays
+                // open.
                 while self.is_changed_while_open(number, &attributes) {
                     self.closed.notified().await;
                 }
@@ -229,6 +237,7 @@ impl<V: Vfs> Mounted<V> {
             attributes = self.newest_to_open(&handle, process).await?;
         }
         let now = self.runtime.now();
+        // No await from here to the end: the open is counted before its `Opening` ends.
         let mut inodes = self.inodes.borrow_mut();
         let opened = inodes.open(number, &attributes, (process, now));
         if opened == Opened::Outdated {
@@ -245,20 +254,20 @@ impl<V: Vfs> Mounted<V> {
         Ok((key, opened == Opened::Unchanged))
     }
 
-    /// Attributes of a file that a process opens; when it is gone, the process will look its path up once more.
+    /// Attributes of a file that a process opens. If the file is removed, the kernel looks the path up once more.
     async fn newest_to_open(&self, handle: &FileHandle, process: u32) -> Result<Attributes, Errno> {
         let newest = self.newest(handle, None).await;
-        self.note_gone(process, newest)
+        self.note_stale(process, newest)
             .map(|(attributes, _)| attributes)
     }
 
-    /// See [`Inodes::is_changed_while_open`].
+    /// True if another client changed a file that is open here, as [`Inodes::is_changed_while_open`].
     fn is_changed_while_open(&self, number: u64, attributes: &Attributes) -> bool {
         let inodes = self.inodes.borrow();
         inodes.is_changed_while_open(number, attributes)
     }
 
-    /// Closes a file. After the last close nothing of it is kept, and what was removed meanwhile goes.
+    /// Closes a file. After the last close it has no kept writes, and a removed file loses its hidden name.
     pub(crate) async fn close(self: &Rc<Self>, key: u64) {
         let Some(file) = self.open.borrow_mut().remove_file(key) else {
             return;
@@ -267,6 +276,8 @@ impl<V: Vfs> Mounted<V> {
         let is_last = self.inodes.borrow_mut().close(number);
         self.closed.notify_waiters();
         if is_last {
+            // The object stays in the table until `closed`: a new entry of the same handle would not know of a resend
+            // under way.
             self.close_last(number, &file.caller).await;
             self.inodes.borrow_mut().closed(number);
         }
@@ -289,6 +300,7 @@ impl<V: Vfs> Mounted<V> {
                 let inodes = self.inodes.borrow();
                 let is_open = handle.is_some_and(|it| inodes.open_number(&it).is_some());
                 drop(inodes);
+                // A file that was opened again keeps its writes: its next sync commits or reports them.
                 if committed.is_err() && !is_open {
                     let bytes = self.drop_kept(number);
                     tracing::error!(bytes, "a file was closed before the server had kept it");
@@ -297,7 +309,8 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    /// What is left to do when the kernel is gone: commits what is kept, and removes what was removed while open.
+    /// Ends the mount after its session with the kernel: commits kept writes, and removes hidden names. Each file has
+    /// the deadline of an operation.
     pub(crate) async fn finish(&self) {
         let left: Vec<_> = {
             let mut inodes = self.inodes.borrow_mut();

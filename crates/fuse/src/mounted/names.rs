@@ -25,11 +25,11 @@ pub(crate) enum IfThere {
     Refuse,
 }
 
-/// What is taken away with a name.
+/// The effect of a name's removal on its file.
 enum Taken<'a> {
     /// The last name of a file that is open here, or about to be.
     InUse(FileHandle),
-    /// The last name of a file that nobody has in use, or that nobody knows.
+    /// The last name of a file that no program here has in use, or a name that was not looked up.
     Free(#[expect(dead_code, reason = "held until the name is taken")] Taking<'a>),
     /// Nothing, a file with other names, or no file.
     Nothing,
@@ -47,14 +47,17 @@ impl<V: Vfs> Mounted<V> {
     ) -> Result<Entry, Errno> {
         let directory = self.handle(parent)?;
         let is_returning = (self.inodes.borrow()).is_returning(process, self.runtime.now());
-        let _alone = match is_returning {
-            true => Some(self.taking_names.write().await),
-            false => None,
+        // A process that comes back after `ESTALE` waits for removals under way, and holds off others until its lookup
+        // is recorded: from then on a removal finds the file awaited, and keeps a hidden name for the open.
+        let _alone = if is_returning {
+            Some(self.taking_names.write().await)
+        } else {
+            None
         };
         let mut again = 0..LOOKED_UP_AGAIN_MAX;
         loop {
             let looked = self.look_up_once((caller, process), &directory, name).await;
-            // The file may have gone since the store found it, and its name stand for another.
+            // The file may have been removed since the store found it, and its name may stand for another now.
             if looked.as_ref().err() == Some(&Errno::ESTALE)
                 && again.next().is_some()
                 && self.attributes(&directory).await.is_ok()
@@ -78,14 +81,14 @@ impl<V: Vfs> Mounted<V> {
         let (found, _) = self.vfs.lookup(caller, directory, name).await;
         let (handle, attributes) = found.map_err(errno)?;
         let known = Some((attributes, asked));
-        self.tell_newest(&handle, known, process).await
+        self.report_newest(&handle, known, process).await
     }
 
-    /// Tells the kernel of what was made, by a request that was sent at `asked`.
+    /// The entry of an object that a request made which was sent at `asked`.
     async fn made(&self, changed: Changed<Created>, asked: Epoch) -> Result<Entry, Errno> {
         let created = changed.result.map_err(errno)?;
         let known = created.attributes.map(|attributes| (attributes, asked));
-        self.tell_newest(&created.handle, known, NOBODY).await
+        self.report_newest(&created.handle, known, NOBODY).await
     }
 
     pub(crate) async fn make_node(
@@ -166,6 +169,7 @@ impl<V: Vfs> Mounted<V> {
         };
         let entry = self.made(changed, asked).await?;
         let number = entry.attr.ino.0;
+        // No await between the report and this: a removal in between would find the file unused and delete it.
         let mut inodes = self.inodes.borrow_mut();
         inodes.open_new(number);
         if let Some(inode) = inodes.inode_mut(number) {
@@ -222,7 +226,7 @@ impl<V: Vfs> Mounted<V> {
         let (linked, known) = self.vfs.link(caller, &handle, &directory, name).await;
         linked.result.map_err(errno)?;
         let known = known.map(|attributes| (attributes, asked));
-        self.tell_newest(&handle, known, NOBODY).await
+        self.report_newest(&handle, known, NOBODY).await
     }
 
     /// Removes a name. A file that is open here and has no other name keeps a hidden one until it is closed.
@@ -234,6 +238,7 @@ impl<V: Vfs> Mounted<V> {
     ) -> Result<(), Errno> {
         let directory = self.handle(parent)?;
         let _taking = self.taking_names.read().await;
+        // It holds a guard until the store has replied, for which opens of the file wait.
         let taken = self.taken(caller, (&directory, name)).await?;
         if let Taken::InUse(handle) = taken {
             let hidden = self.hidden(handle, &directory, caller);
@@ -258,7 +263,7 @@ impl<V: Vfs> Mounted<V> {
         removed.result.map_err(errno)
     }
 
-    /// Moves a name. What it replaces, if it is open here and has no other name, gets a hidden one first.
+    /// Moves a name. A replaced file that is open here and has no other name gets a hidden one first.
     pub(crate) async fn rename(
         self: &Rc<Self>,
         caller: &Credentials,
@@ -273,11 +278,11 @@ impl<V: Vfs> Mounted<V> {
             return self.vfs.rename(caller, from, to).await.0.map_err(errno);
         };
         let hidden = self.hidden(handle, &new_directory, caller);
-        // A second name rather than another one: the target never goes missing for others.
+        // A link and no move: with a move the target's name would be missing for other clients until the rename.
         let linked = self.vfs.link(caller, &handle, &new_directory, &hidden.name);
         match linked.await.0.result {
             Ok(()) => {}
-            // Somebody elsewhere has replaced or removed it: there is nothing left to keep.
+            // Another client has replaced or removed it: no file is left to keep.
             Err(Status::Stale) => return self.vfs.rename(caller, from, to).await.0.map_err(errno),
             Err(status) => return Err(errno(status)),
         }
@@ -293,7 +298,7 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    /// What is taken away with a name.
+    /// Looks up the effect of a name's removal, and begins a [`Taking`] unless the file is in use here.
     async fn taken(
         &self,
         caller: &Credentials,
@@ -310,7 +315,7 @@ impl<V: Vfs> Mounted<V> {
         let Some(handle) = found else {
             return Ok(Taken::Nothing);
         };
-        // No other request comes between the answer and the beginning.
+        // No await between this decision and `begin`: an open in between would not wait for the removal.
         let now = self.runtime.now();
         match self.inodes.borrow().is_kept(&handle, now) {
             Kept::No => Ok(Taken::Free(self.takings.begin(Some(handle)))),
@@ -327,8 +332,8 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    /// A file has only its hidden name now; that of an earlier time is gone already. If nobody has it open any more,
-    /// and nobody comes back for it, the hidden name goes, too.
+    /// Records the hidden name of a file that has no other. If the file was closed meanwhile and no process is about to
+    /// open it, the hidden name is removed at once: its last close has passed, and no other would remove it.
     async fn hide(self: &Rc<Self>, hidden: Hidden) {
         let number = self.inodes.borrow().number(&hidden.file);
         match number {
@@ -342,7 +347,7 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    /// Removes a hidden file that nobody has in use. One that a process is about to open is looked at again later.
+    /// Removes a hidden file that is not in use. For one that a process is about to open, a task tries again later.
     pub(super) async fn remove_unused(self: &Rc<Self>, number: u64) {
         let now = self.runtime.now();
         let taken = self.inodes.borrow_mut().take_hidden(number, now);
@@ -360,12 +365,13 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    /// What is kept of a removed file is of no use any more.
+    /// Drops the kept writes of a removed file: a later commit would resend them to a deleted file and fail.
     fn drop_hidden(&self, number: u64) {
         self.drop_kept(number);
         self.inodes.borrow_mut().unhidden(number);
     }
 
+    /// Tries every [`KEPT_FOR_RETURN_AGE`] until the file is open, or not in use and its hidden name removed.
     async fn remove_when_unused(&self, number: u64) {
         let hidden = loop {
             sleep(&self.runtime, KEPT_FOR_RETURN_AGE).await;
@@ -382,11 +388,11 @@ impl<V: Vfs> Mounted<V> {
             self.remove_hidden(&hidden).await;
             Ok(())
         });
-        // When the server is away the file stays, as after a crash.
+        // When the server does not answer, the file keeps its hidden name, as after a crash.
         let _ = removed.await;
     }
 
-    /// Removes a file that waited to be closed.
+    /// Removes the hidden name of a file. An open of the file waits for it, as for any removal.
     pub(crate) async fn remove_hidden(&self, hidden: &Hidden) {
         let _taking = self.takings.begin(Some(hidden.file));
         let removed = self

@@ -1,4 +1,4 @@
-//! What hosts do in turn: locks that hold for all of them, and appending to the end that all agree on.
+//! Operations that the store coordinates between hosts: file locks, and appending at the common end of a file.
 
 use super::Mounted;
 use crate::callers::has_signal;
@@ -11,12 +11,12 @@ use gannet_runtime::{Buffer, Handle, run_blocking};
 use gannet_vfs::{ByteLock, LockRequest, Locked, Stability, Vfs};
 use std::rc::Rc;
 
-/// Bytes of the kernel's pages, for what is rounded down to their starts; larger pages lose nothing by it.
+/// Bytes of a page of the kernel, to which offsets are rounded down; the kernel rounds further where pages are larger.
 const PAGE_LEN: u64 = 4096;
 
 impl<V: Vfs> Mounted<V> {
-    /// Locks, unlocks or tests bytes of an open file, for all hosts. Waiting ends with the lock, or with a signal to
-    /// the thread that waits: the kernel then has it come back, or tells the program.
+    /// Locks, unlocks or tests bytes of an open file, for all hosts. A wait ends with the lock, or with a signal to the
+    /// waiting thread: the kernel then restarts the system call, or the program gets `EINTR`.
     pub(crate) async fn lock(
         &self,
         key: u64,
@@ -27,7 +27,8 @@ impl<V: Vfs> Mounted<V> {
         let file = self.open_file(key)?;
         let handle = self.handle(file.number)?;
         loop {
-            // The store waits for about a second; nothing else ends a wait, so `within` bounds each attempt alone.
+            // The store answers a wait after about a second. `within` bounds each attempt and not the whole wait, which
+            // may last as long as another host holds the lock.
             let asked = self.vfs.lock(&file.caller, &handle, &lock, request);
             let locked = self.within(async { asked.await.map_err(errno) }).await?;
             match (locked, request) {
@@ -40,8 +41,9 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    /// As [`Mounted::lock`], in a task of its own: requests that wait must not take the places of those that end the
-    /// wait. What comes of it goes to `reply`.
+    /// As [`Mounted::lock`], in a task of its own, with the result given to `reply`. A wait as an ordinary request
+    /// would hold one of the [`REQUESTS_MAX`](crate::limits::REQUESTS_MAX) places: enough of them would leave none for
+    /// the unlock that ends the wait.
     pub(crate) fn lock_in_time(
         self: Rc<Self>,
         key: u64,
@@ -62,7 +64,7 @@ impl<V: Vfs> Mounted<V> {
         runtime.spawn("file lock", Box::pin(task));
     }
 
-    /// Lets go of all that an owner has locked of a file: it is closed.
+    /// Releases all locks of an owner on a file, when it is closed.
     pub(crate) async fn unlock_all(&self, key: u64, owner: u64) -> Result<(), Errno> {
         let all = ByteLock {
             owner,
@@ -75,8 +77,8 @@ impl<V: Vfs> Mounted<V> {
         unlocked.map(|_| ())
     }
 
-    /// Writes the first `len` bytes of `data` behind the end of a file, wherever other hosts have moved that. The
-    /// kernel believes that it is at `believed`.
+    /// Writes the first `len` bytes of `data` at the end of a file, which the store decides. `believed` is the end in
+    /// the kernel's cache; other hosts may have moved it.
     pub(crate) async fn append(
         self: &Rc<Self>,
         key: u64,
@@ -91,12 +93,14 @@ impl<V: Vfs> Mounted<V> {
         if stability != Stability::Unstable {
             self.commit(file.number, &file.caller).await?;
         }
-        // Bytes that others here have written may lie in the kernel's cache alone, before this end.
+        // Other programs of this host may have bytes before `believed` in the kernel's cache alone. An append at the
+        // store's shorter end would be overwritten when the kernel writes them back.
         let is_cached = self.options.caching == Caching::Writeback
             && self.open.borrow().has_cached_writers(file.number);
         let at_least = if is_cached { believed } else { 0 };
         let last;
         let offset = {
+            // As in `write`: a resend must not run beside it.
             let _writing = unstable.turn.read().await;
             let _turn = self.turns.take(len).await;
             last = data.get(len.saturating_sub(1)).copied().unwrap_or(0);
@@ -117,7 +121,8 @@ impl<V: Vfs> Mounted<V> {
             offset
         };
         self.inodes.borrow_mut().appended(file.number);
-        // Not while a turn is held: the kernel may write back pages before it lets go of them.
+        // After both turns are released: the kernel may write pages back before it drops them, and those writes need
+        // turns. With a turn held here, neither would end.
         if offset != believed && self.options.caching == Caching::Writeback {
             let end = offset + len as u64;
             self.move_end(file.number, believed, (end, last)).await;
@@ -126,21 +131,22 @@ impl<V: Vfs> Mounted<V> {
         u32::try_from(len).map_err(|_| Errno::EINVAL)
     }
 
-    /// Tells the kernel, which takes the sizes of files from itself, that a file ends at `end`, and that pages from
-    /// `believed` on are not what it has in memory.
+    /// Moves the end of a file in the kernel's cache to `end`, and invalidates its pages from `believed` on. With its
+    /// write-back cache the kernel ignores the sizes in replies.
     async fn move_end(&self, number: u64, believed: u64, (end, last): (u64, u8)) {
         let Some(notifier) = self.notifier.borrow().clone() else {
             return;
         };
+        // On another thread: the kernel may block the notification until this core has answered a WRITE.
         let reported = run_blocking(&self.runtime, move || {
-            // The last byte moves the end.
+            // Storing the last byte moves the end.
             let at = end.saturating_sub(1);
             notifier.store(INodeNo(number), at, &[last])?;
             let start = believed.min(at) / PAGE_LEN * PAGE_LEN;
             let range = (start.cast_signed(), (end - start).cast_signed());
             notifier.inval_inode(INodeNo(number), range.0, range.1)
         });
-        // A kernel that forgets the file meanwhile has nothing wrong of it.
+        // An error is harmless if the kernel has forgotten the file: it caches nothing of it then.
         if let Ok(Err(error)) = reported.await {
             tracing::debug!(%error, "the kernel was not told of an appended file's end");
         }
