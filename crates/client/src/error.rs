@@ -1,4 +1,4 @@
-//! What can go wrong for a program that uses files.
+//! Errors of a program that uses files.
 
 use gannet_vfs::Status;
 use thiserror::Error;
@@ -9,18 +9,18 @@ pub enum Error {
     /// The file system refused it.
     #[error("{0}")]
     Status(Status),
-    /// The file system failed with it, and knows more than the status says: see [`gannet_vfs::Vfs::cause`].
+    /// The file system failed with a status, and gives a cause: see [`gannet_vfs::Vfs::cause`].
     #[error("{cause}")]
     Failed {
-        /// What it was answered with.
+        /// The status of the reply.
         status: Status,
-        /// For people: a lost connection, which server is away.
+        /// A text for people, such as a lost connection, or the server that does not answer.
         cause: String,
     },
-    /// An answer that contradicts itself; the file system is not to be trusted with more.
+    /// A reply that contradicts itself. Further replies of this file system may be wrong too.
     #[error("the server's reply makes no sense: {0}")]
     Malformed(&'static str),
-    /// Unstable data was lost again and again, faster than it could be written anew.
+    /// The server lost unstable data after each of [`crate::limits::RESENDS_MAX`] resends.
     #[error("the server keeps losing what was written")]
     DataLost,
     /// More symbolic links on the way than [`crate::limits::SYMLINKS_MAX`].
@@ -35,7 +35,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What the file system answered, if that is why.
+    /// The status of the file system's reply; `None` for errors that are found here.
     pub fn status(&self) -> Option<Status> {
         match self {
             Error::Status(status) | Error::Failed { status, .. } => Some(*status),

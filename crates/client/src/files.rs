@@ -1,4 +1,4 @@
-//! A file system, spoken to in paths.
+//! Operations of a file system by path.
 
 use super::walk::{split_last, twice_if_stale};
 use super::{Error, Follow, Item, Objects, Reader, Transfer, Writer, Zeros};
@@ -19,16 +19,16 @@ pub struct Node {
     pub attributes: Attributes,
 }
 
-/// What is in a directory.
+/// The entries of a directory.
 #[derive(Debug, Default)]
 pub struct Listed {
-    /// Names and what they stand for.
+    /// Names with their objects.
     pub known: Vec<(Item, Node)>,
-    /// Names of which that could not be found out, and why not of the last of them that was looked at.
+    /// Names whose objects are not available, with the error of the last of them that was looked up.
     pub unknown: Option<(Vec<Item>, Error)>,
 }
 
-/// What [`Files::create`] does about a file that is there already.
+/// How [`Files::create`] treats an existing file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
     /// Empties it.
@@ -39,8 +39,7 @@ pub enum Existing {
     Refuse,
 }
 
-/// A file system, spoken to in paths by one caller. Clones share it. Paths are taken from its root, with or without a
-/// slash in front.
+/// A file system for one caller, by path. Clones share it. Paths start at its root, with or without a leading slash.
 pub struct Files<V> {
     objects: Objects<V>,
     root: FileHandle,
@@ -57,7 +56,7 @@ impl<V> Clone for Files<V> {
 }
 
 impl<V: Vfs> Files<V> {
-    /// What `caller` has in `file_system`, on the core of `runtime`.
+    /// The files of `file_system` with the rights of `caller`, on the core of `runtime`.
     pub fn new(runtime: Handle, file_system: V, caller: Credentials) -> Files<V> {
         Files {
             root: file_system.root(),
@@ -66,7 +65,7 @@ impl<V: Vfs> Files<V> {
         }
     }
 
-    /// The operations below, by handles.
+    /// The same file system by handle.
     pub fn objects(&self) -> &Objects<V> {
         &self.objects
     }
@@ -109,7 +108,7 @@ impl<V: Vfs> Files<V> {
         }
     }
 
-    /// Everything in a directory, be it known what it is or not.
+    /// Everything in a directory, also the names whose objects are not available.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -124,14 +123,15 @@ impl<V: Vfs> Files<V> {
             if let Some((names, why)) = &mut listed.unknown
                 && !matches!(why, Error::Status(status) if *status != Status::Jukebox)
             {
-                // Who has waited for a server in vain does not do so for each name.
+                // One lookup has already waited for a server that does not answer: the rest of the names are not tried,
+                // as each would wait as long.
                 names.push(item);
                 continue;
             }
             let found = self.objects.lookup(directory, &item.name).await;
             match (found, &mut listed.unknown) {
                 (Ok(node), _) => listed.known.push((item, node)),
-                // Gone meanwhile.
+                // Removed since the listing.
                 (Err(Error::Status(Status::Noent | Status::Stale)), _) => {}
                 (Err(error), Some((names, why))) => {
                     names.push(item);
@@ -245,7 +245,7 @@ impl<V: Vfs> Files<V> {
                 Ok(node) => node,
                 Err(Error::Status(Status::Noent)) => {
                     match self.make_directory(so_far, mode).await {
-                        // Somebody else was faster.
+                        // Another client made it in between.
                         Err(Error::Status(Status::Exist)) => self.walk(so_far, Follow::Yes).await?,
                         made => made?,
                     }
@@ -338,9 +338,8 @@ impl<V: Vfs> Files<V> {
         Writer::new(self.objects.clone(), *file, zeros, block, depth)
     }
 
-    /// Writes the bytes of `from`, a file of `source`, to the same places of `to`, a file of this one, with several
-    /// reads and writes in flight; how many there were. They are durable when this returns; what `to` has behind them
-    /// stays.
+    /// Copies `from`, a file of `source`, to the same offsets of `to`, with several reads and writes in flight. Gives
+    /// the number of bytes, which are durable when this returns. Bytes of `to` behind them stay.
     pub async fn copy_from<S: Vfs>(
         &self,
         (source, from): (&Files<S>, &FileHandle),

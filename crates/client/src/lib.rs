@@ -1,13 +1,12 @@
-//! What programs do with a file system, whatever protocol reaches it: paths, listings, whole files.
+//! Paths, listings and whole files over any file system.
 //!
-//! [`Files`] is a file system spoken to in paths, for one caller; [`Objects`] below it speaks in handles. [`Reader`]
-//! and [`Writer`] move whole files with many operations in flight. All of them work over any [`gannet_vfs::Vfs`]: an
-//! export reached by NFS, a volume, a directory of this machine, the simulator's store. Nothing is cached.
+//! [`Files`] is a file system for one caller by path; [`Objects`] below it is the same by handle. [`Reader`] and
+//! [`Writer`] move whole files with many operations in flight. All of them work over any [`gannet_vfs::Vfs`]: an export
+//! reached by NFS, a volume, a directory of this machine, the simulator's store. This crate caches nothing.
 //!
-//! File systems are not believed: a listing that does not move on, or has a name twice or with a slash in it, is an
-//! error.
+//! Listings are checked. One that does not move on, or has a name twice or with a slash in it, is an error.
 //!
-//! This crate refuses protocols, transports, and local paths: where else a file's bytes go is its caller's business.
+//! This crate has no protocol, no transport and no local path: its caller decides where else a file's bytes go.
 //!
 //! Layers, top down: [`Files`] and its walk over symbolic links; [`Reader`] and [`Writer`] over a pipeline; listings;
 //! [`Objects`]. First type to read: [`Files`].

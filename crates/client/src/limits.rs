@@ -4,9 +4,9 @@
 pub const SYMLINKS_MAX: u32 = 40;
 /// Components of a path that is walked, those of symbolic links included.
 pub const WALK_COMPONENTS_MAX: usize = 4096;
-/// Reads or writes in flight per file, unless told otherwise.
+/// Reads or writes in flight per file by default.
 pub const PIPELINE_DEPTH: usize = 16;
-/// Most reads or writes in flight per file, whatever is asked.
+/// Upper bound of the reads or writes in flight per file.
 pub const PIPELINE_DEPTH_MAX: usize = 64;
 /// Bytes written unstably that are kept until a commit.
 pub const UNCOMMITTED_BYTES_MAX: u64 = 32 << 20;

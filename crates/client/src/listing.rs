@@ -11,24 +11,24 @@ pub struct Item {
     pub name: Vec<u8>,
     /// The object's number.
     pub fileid: u64,
-    /// What it stands for, if that came along.
+    /// The object, if the listing had it.
     pub node: Option<Node>,
 }
 
 impl<V: Vfs> Objects<V> {
-    /// Everything in a directory. Names whose objects the file system kept to itself come without.
+    /// Everything in a directory. Names whose objects the file system does not list come without.
     ///
-    /// When its cookies go stale on the way the listing starts over, a few times; so it does when a name comes twice,
-    /// as one may that is given anew meanwhile.
+    /// The listing starts over when its cookies become stale, and when a name comes twice, as a name can that is
+    /// removed and made again meanwhile. It does so [`LISTING_RESTARTS_MAX`] times.
     ///
     /// # Errors
-    /// See [`Error`]. A file system that says a name twice again and again is not believed: what the name stands for
-    /// would depend on who looks first, and the two would take each other's place in a copy.
+    /// See [`Error`]. [`Error::Malformed`] also if a name comes twice in every attempt: a copy of the directory would
+    /// write both objects to one file.
     pub async fn list(&self, directory: &FileHandle) -> Result<Vec<Item>, Error> {
         self.list_by(directory, true).await
     }
 
-    /// As [`Objects::list`], without objects, which may take less time: nobody who knows them is waited for.
+    /// As [`Objects::list`], without objects. It may take less time, since no server is asked for them.
     ///
     /// # Errors
     /// As [`Objects::list`].
@@ -83,7 +83,7 @@ impl<V: Vfs> Objects<V> {
     }
 }
 
-/// Keeps what a directory lists.
+/// Collects the entries of a directory, page by page.
 struct Taken {
     items: Vec<Item>,
     /// The position after the last of them.
@@ -121,14 +121,14 @@ impl Entries for Taken {
     }
 }
 
-/// Refuses a name that would not stay where it is put: what is listed may become a local path.
+/// Refuses a name that would leave its directory: a caller may use it as part of a local path.
 fn check_name(name: &[u8]) -> Result<(), Error> {
-    match name.is_empty() || name.contains(&b'/') || name.contains(&0) {
-        true => Err(Error::Malformed(
+    if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
+        return Err(Error::Malformed(
             "a name with a slash or a NUL in a directory",
-        )),
-        false => Ok(()),
+        ));
     }
+    Ok(())
 }
 
 /// Whether a name is there more than once.

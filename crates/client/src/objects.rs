@@ -1,4 +1,4 @@
-//! A file system spoken to in handles, by one caller.
+//! Operations of a file system by handle, for one caller.
 
 use super::{Error, Node};
 use gannet_runtime::{Buffer, Handle, Instant};
@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// The operations of a file system for one caller, with errors that say why. Clones share the file system.
+/// The operations of a file system for one caller, with errors that have a cause. Clones share the file system.
 pub struct Objects<V> {
     shared: Rc<Shared<V>>,
 }
@@ -22,14 +22,16 @@ struct Shared<V> {
     waits: Waits,
 }
 
-/// When operations that are under way began, oldest first. Kept without an allocation for each.
+/// The start times of operations under way, oldest first, without an allocation for each. Numbers grow, so that the end
+/// of one finds its entry by binary search.
 #[derive(Default)]
 struct Waits {
     since: RefCell<VecDeque<(u64, Instant)>>,
     begun: Cell<u64>,
 }
 
-/// An operation that is under way; when dropped, it is not any more.
+/// A guard of an operation under way. Its drop ends the wait also for a future that a deadline drops: an entry that
+/// stays would be reported as the oldest wait for ever.
 struct Wait<'a>(&'a Waits, u64);
 
 impl Waits {
@@ -59,7 +61,7 @@ impl<V> Clone for Objects<V> {
 }
 
 impl<V: Vfs> Objects<V> {
-    /// What `caller` may do with `file_system`, on the core of `runtime`.
+    /// The objects of `file_system` with the rights of `caller`, on the core of `runtime`.
     pub fn new(runtime: Handle, file_system: V, caller: Credentials) -> Objects<V> {
         Objects {
             shared: Rc::new(Shared {
@@ -81,7 +83,7 @@ impl<V: Vfs> Objects<V> {
         &self.shared.caller
     }
 
-    /// Since when the oldest operation has not been answered; `None` when none is under way.
+    /// The start of the oldest operation without a reply; `None` when none is under way.
     pub fn waits_since(&self) -> Option<Instant> {
         self.shared
             .waits
@@ -91,8 +93,8 @@ impl<V: Vfs> Objects<V> {
             .map(|(_, since)| *since)
     }
 
-    /// What a status means for this caller, with the cause if the file system knows one. Only for the status that the
-    /// last poll of an operation has given.
+    /// The error for a status, with the cause if the file system knows one. Call it before another operation is polled:
+    /// the file system keeps the cause of its last failure alone.
     pub fn error(&self, status: Status) -> Error {
         match self.file_system().cause(status) {
             Some(cause) => Error::Failed { status, cause },
@@ -100,7 +102,7 @@ impl<V: Vfs> Objects<V> {
         }
     }
 
-    /// Waits for `operation`, which counts as under way meanwhile.
+    /// Awaits `operation`, which counts as under way until then, or until this future is dropped.
     pub(crate) async fn wait<T>(&self, operation: impl Future<Output = T>) -> T {
         let _wait = self.shared.waits.begin(self.shared.runtime.now());
         operation.await
@@ -142,7 +144,7 @@ impl<V: Vfs> Objects<V> {
         Ok(changed.wcc.after)
     }
 
-    /// What a name in a directory stands for.
+    /// The object of a name in a directory.
     pub async fn lookup(&self, directory: &FileHandle, name: &[u8]) -> Result<Node, Error> {
         let (fs, caller) = (self.file_system(), self.caller());
         let (found, _) = self.wait(fs.lookup(caller, directory, name)).await;

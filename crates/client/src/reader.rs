@@ -18,18 +18,18 @@ pub struct Block {
 }
 
 impl Block {
-    /// Its bytes.
+    /// The bytes of the file, without the rest of the buffer.
     pub fn data(&self) -> &[u8] {
         self.buffer.get(..self.len).unwrap_or(&self.buffer)
     }
 
-    /// True when all of them are zero: a hole, as good as.
+    /// True when all bytes are zero, as in a hole.
     pub fn is_zero(&self) -> bool {
         is_zero(self.data())
     }
 }
 
-/// True when `data` is nothing but zeros: compares it with itself, one byte on.
+/// True when all bytes of `data` are zero. It compares `data` with itself, shifted by one byte, at memcmp's speed.
 pub(super) fn is_zero(data: &[u8]) -> bool {
     match data.split_first() {
         None => true,
@@ -44,12 +44,12 @@ pub(super) fn is_zero(data: &[u8]) -> bool {
 pub struct Reader<V> {
     objects: Objects<V>,
     file: FileHandle,
-    /// What has not been asked for yet.
+    /// The bytes that no read was sent for yet.
     ahead: Range<u64>,
     block: u32,
     depth: usize,
-    /// Reads that may be in flight now: doubles up to `depth` with each block, where the end of the file is not known
-    /// and most of them might ask for what does not exist.
+    /// Reads that may be in flight now. Where the end of the file is not known it doubles with each block, up to
+    /// `depth`: most reads of a full window could lie behind the end.
     window: usize,
     in_flight: InOrder<Result<(BytesRead, Block), Error>>,
     /// The file's length, as it was known last.
@@ -111,7 +111,7 @@ impl<V: Vfs> Reader<V> {
                 Err(error)
             }
             Some(Ok((read, block))) => {
-                // What lies behind the end was asked for in vain; those reads are left to end by themselves.
+                // Reads behind the end have no use; they end with this reader.
                 self.is_over = read.eof;
                 self.size = read.attributes.map(|it| it.size).or(self.size);
                 self.window = self.depth.min(2 * self.window);
@@ -120,13 +120,12 @@ impl<V: Vfs> Reader<V> {
         }
     }
 
-    /// Whether to ask for what comes next. Behind the end as it was known last, only the read that learns whether the
-    /// file has grown.
+    /// True if the next read may be sent. Behind the last known end only one is, to see whether the file has grown.
     fn may_be_there(&self) -> bool {
         self.in_flight.len() == 0 || self.size.is_none_or(|size| self.ahead.start < size)
     }
 
-    /// Gives a block's memory back for another one.
+    /// Takes a block's memory back for another read; at most `depth` buffers are kept.
     pub fn recycle(&mut self, buffer: Buffer) {
         if buffer.len() == self.block as usize && self.free.len() < self.depth {
             self.free.push(buffer);

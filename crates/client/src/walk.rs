@@ -17,8 +17,8 @@ pub enum Follow {
 impl<V: Vfs> Files<V> {
     /// The object at `path`, which is taken from the root, with or without a slash in front.
     ///
-    /// Symbolic links are followed here, not by the server: absolute ones from the root, `..` never above
-    /// it. If something on the way is gone in the middle of it, it is walked once more.
+    /// Symbolic links are followed here, not by the server: absolute ones from the root, `..` never above it. If a
+    /// handle on the way becomes stale, the path is walked once more.
     ///
     /// # Errors
     /// See [`Error`].
@@ -79,7 +79,8 @@ impl<V: Vfs> Files<V> {
     }
 }
 
-/// Does it once more from the start if a handle got useless on the way. The server has done nothing then.
+/// Makes a second attempt if a handle became stale in the first. A stale handle refuses a request before its effect, so
+/// no change is made twice.
 pub(super) async fn twice_if_stale<T>(
     mut attempt: impl AsyncFnMut() -> Result<T, Error>,
 ) -> Result<T, Error> {

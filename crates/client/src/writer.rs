@@ -1,4 +1,4 @@
-//! A file from its start to its end, with several writes in flight, durable when it is done.
+//! Writes a whole file with several writes in flight, durable at its end.
 
 use super::pipeline::InOrder;
 use super::reader::is_zero;
@@ -7,7 +7,7 @@ use crate::limits::{RESENDS_MAX, UNCOMMITTED_BYTES_MAX};
 use gannet_runtime::Buffer;
 use gannet_vfs::{FileHandle, SetAttributes, Stability, Verifier, Vfs};
 
-/// What a writer does with blocks of nothing but zeros.
+/// How a writer treats blocks of zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Zeros {
     /// Writes them like others.
@@ -16,20 +16,20 @@ pub enum Zeros {
     Skip,
 }
 
-/// What a writer has done.
+/// The totals of a writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Written {
-    /// Where the file's last byte came to lie, holes included.
+    /// The offset behind the last byte, holes included.
     pub end: u64,
-    /// Bytes sent to the server, those counted once that had to be sent again.
+    /// Bytes sent to the server; resent ones count once.
     pub sent: u64,
 }
 
 /// Writes a file with several unstable writes in flight, and makes it durable with a commit.
 ///
-/// Take memory from [`Writer::buffer`], fill it, hand it to [`Writer::write`]; end with [`Writer::finish`]. What was
-/// written unstably is kept until a commit has answered with the same verifier, and written again if the server
-/// restarted in between; when more than [`UNCOMMITTED_BYTES_MAX`] is kept there is a commit on the way.
+/// Take memory from [`Writer::buffer`], fill it, pass it to [`Writer::write`]; end with [`Writer::finish`]. Unstable
+/// blocks are kept until a commit replies with the same verifier, and resent if the server restarted in between. A
+/// commit is also made whenever [`UNCOMMITTED_BYTES_MAX`] bytes are kept.
 pub struct Writer<V> {
     objects: Objects<V>,
     file: FileHandle,
@@ -91,7 +91,7 @@ impl<V: Vfs> Writer<V> {
     /// in any order, but not twice. A block longer than those that [`Writer::buffer`] gives is copied into such.
     ///
     /// # Errors
-    /// This or an earlier write failed; the writer is of no use then.
+    /// This or an earlier write failed; the writer cannot be used further.
     pub async fn write(&mut self, offset: u64, buffer: Buffer, len: usize) -> Result<(), Error> {
         let data = buffer.get(..len).unwrap_or(&buffer);
         if data.len() <= self.block as usize {
@@ -170,6 +170,8 @@ impl<V: Vfs> Writer<V> {
 
     async fn commit(&mut self) -> Result<(), Error> {
         loop {
+            // All replies come before the COMMIT is sent: it need not cover a write that is still under way, which the
+            // same verifier would then confirm.
             while self.reap().await? {}
             if self.kept.is_empty() {
                 return Ok(());
@@ -195,12 +197,14 @@ impl<V: Vfs> Writer<V> {
                 blocks = lost.len(),
                 "server lost unstable data: writing it again"
             );
+            // Blocks do not overlap, so the order of resends does not matter, and the confirmed ones stay dropped.
             for kept in lost {
                 self.send(kept.offset, kept.buffer, kept.len).await?;
             }
         }
     }
 
+    /// Keeps a buffer for reuse, up to the memory that unconfirmed blocks take.
     fn recycle(&mut self, buffer: Buffer) {
         let kept_max = UNCOMMITTED_BYTES_MAX / u64::from(self.block);
         let wanted = self.free.len() < self.depth || (self.free.len() as u64) < kept_max;
@@ -241,6 +245,7 @@ async fn write_block<V: Vfs>(
         if more.count == 0 {
             return Err(Error::Malformed("a write of nothing"));
         }
+        // Parts from two incarnations: no commit can confirm the block, so it is resent.
         kept.verifier = kept.verifier.filter(|verifier| *verifier == more.verifier);
         kept.committed = kept.committed.min(more.committed);
         done += more.count;
