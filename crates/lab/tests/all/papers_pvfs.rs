@@ -200,7 +200,7 @@ fn bandwidth_grows_with_a_few_io_nodes() {
             on_testbed(&load).mib_per_s
         };
         let alone = rate(1);
-        // With more it falls behind: docs/performance.md.
+        // docs/measurements/2026-11-25.md has the shares of up to 64 nodes.
         for nodes in [2, 4, 8] {
             let share = rate(nodes) / (nodes as f64 * alone);
             assert!(

@@ -22,7 +22,7 @@ pub struct TransferPolicy {
 }
 
 impl Default for TransferPolicy {
-    /// The thresholds of Wu, Wyckoff and Panda; docs/performance.md has our figures for them.
+    /// The thresholds of Wu, Wyckoff and Panda; docs/measurements/2026-11-25.md has our figures for them.
     fn default() -> TransferPolicy {
         TransferPolicy {
             inline_max: INLINE_DATA_MAX as u32,
