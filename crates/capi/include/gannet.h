@@ -43,7 +43,7 @@ typedef enum {
    */
   GANNET_REMOTE_READ,
   /*
-   RDMA Write to it: what gannet_sendfile of the peer needs.
+   RDMA Write to it, as gannet_sendfile of the peer needs.
    */
   GANNET_REMOTE_WRITE,
   /*
@@ -63,7 +63,7 @@ typedef struct gannet_adapter gannet_adapter;
 typedef struct gannet_connection gannet_connection;
 
 /*
- Waits for peers.
+ A listening address, from which gannet_accept takes connections.
  */
 typedef struct gannet_listener gannet_listener;
 
@@ -107,7 +107,7 @@ typedef struct {
 } gannet_options;
 
 /*
- Where a peer finds memory: what it must be told, by a message of the program's own.
+ The address of registered memory, which the program sends to its peer in a message.
  */
 typedef struct {
   /*
@@ -119,7 +119,7 @@ typedef struct {
    */
   uint64_t offset;
   /*
-   Bytes.
+   Length in bytes.
    */
   uint64_t len;
 } gannet_segment;
@@ -155,11 +155,6 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Why the last call of this thread that failed did so. The text is there until the next one fails.
- */
-const char *gannet_error(void);
-
-/*
  Starts an adapter; options may be null. Null if there is no thread.
 
  # Safety
@@ -168,7 +163,7 @@ const char *gannet_error(void);
 gannet_adapter *gannet_adapter_start(const gannet_options *options);
 
 /*
- Lets go of an adapter; its listeners and connections go on.
+ Frees an adapter; its listeners and connections go on.
 
  # Safety
  `adapter` is null or of gannet_adapter_start, and not used any more.
@@ -192,7 +187,7 @@ gannet_listener *gannet_listen(const gannet_adapter *adapter, const char *addres
 int gannet_listener_port(const gannet_listener *listener);
 
 /*
- The next peer.
+ Waits for the next peer that connects; null if the listener has failed.
 
  # Safety
  `listener` is of gannet_listen.
@@ -200,7 +195,7 @@ int gannet_listener_port(const gannet_listener *listener);
 gannet_connection *gannet_accept(const gannet_listener *listener);
 
 /*
- Listens no more.
+ Ends a listener: it accepts no more peers.
 
  # Safety
  `listener` is null or of gannet_listen, and not used any more.
@@ -208,7 +203,7 @@ gannet_connection *gannet_accept(const gannet_listener *listener);
 void gannet_listener_free(gannet_listener *listener);
 
 /*
- Connects to an address, `host:port`. Who connected sends the first message.
+ Connects to an address, `host:port`. The connecting side sends the first message.
 
  # Safety
  `adapter` is of gannet_adapter_start, `address` a string that ends with a NUL.
@@ -265,9 +260,9 @@ int gannet_sendfile(const gannet_connection *connection,
 const char *gannet_error(void);
 
 /*
- Registers memory of the program for a connection's peer, without copying it; `access` is one of
- gannet_access. Until gannet_deregister the program
- neither writes nor frees nor unmaps it. No registration is kept for later: a key ends with its memory.
+ Registers memory of the program for a connection's peer, without copying it; `access` is one of gannet_access. Until
+ gannet_deregister the program neither writes nor frees nor unmaps it. Registrations are not cached: a key ends with
+ gannet_deregister.
 
  # Safety
  `connection` is of gannet_connect or gannet_accept, `memory` has `len` bytes, and the program keeps to the above.
@@ -295,45 +290,7 @@ int gannet_segment_of(const gannet_memory *memory, gannet_segment *segment);
 int gannet_deregister(gannet_memory *memory);
 
 /*
- Sets options to what is used where a program says nothing.
-
- # Safety
- `options` is null or has room.
- */
-void gannet_options_init(gannet_options *options);
-
-/*
- Registers memory of the program for a connection's peer, without copying it; `access` is one of
- gannet_access. Until gannet_deregister the program
- neither writes nor frees nor unmaps it. No registration is kept for later: a key ends with its memory.
-
- # Safety
- `connection` is of gannet_connect or gannet_accept, `memory` has `len` bytes, and the program keeps to the above.
- */
-gannet_memory *gannet_register(const gannet_connection *connection,
-                               void *memory,
-                               uintptr_t len,
-                               int access);
-
-/*
- Where the peer finds registered memory; 0, or -1.
-
- # Safety
- `memory` is of gannet_register, `segment` has room.
- */
-int gannet_segment_of(const gannet_memory *memory, gannet_segment *segment);
-
-/*
- Revokes the key of registered memory, and waits until the memory is the program's again; 0, or -1: then a peer may
- reach it for as long as this process lives.
-
- # Safety
- `memory` is of gannet_register, and not used any more.
- */
-int gannet_deregister(gannet_memory *memory);
-
-/*
- Sets options to what is used where a program says nothing.
+ Sets options to their defaults.
 
  # Safety
  `options` is null or has room.

@@ -1,4 +1,4 @@
-//! From results to what C understands, and from its pointers to references.
+//! Conversions from results to values of C, and from its pointers to references.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
@@ -17,7 +17,7 @@ pub extern "C" fn gannet_error() -> *const c_char {
     LAST.with_borrow(|text| text.as_ptr())
 }
 
-/// A failure, in words.
+/// A failure, as the text that `gannet_error` returns.
 #[derive(Debug)]
 pub(crate) struct Fault(String);
 
@@ -44,12 +44,12 @@ fn attempt<T>(work: impl FnOnce() -> Result<T, Fault>) -> Option<T> {
     .ok()
 }
 
-/// A new object for C to hold, or null.
+/// A new object that C owns until it is freed; null after a failure.
 pub(crate) fn pointer<T>(work: impl FnOnce() -> Result<T, Fault>) -> *mut T {
     attempt(work).map_or(std::ptr::null_mut(), |made| Box::into_raw(Box::new(made)))
 }
 
-/// A number, or -1.
+/// The number that `work` gives; -1 after a failure.
 pub(crate) fn answer<T: From<i8>>(work: impl FnOnce() -> Result<T, Fault>) -> T {
     attempt(work).unwrap_or_else(|| T::from(-1))
 }
@@ -69,7 +69,7 @@ pub(crate) fn wait<T, E: Into<Fault>>(
 /// `object` is null or of [`pointer`], and not used any more.
 pub(crate) unsafe fn free<T>(object: *mut T) {
     if !object.is_null() {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps this function's contract.
         let object = unsafe { Box::from_raw(object) };
         let _ = catch_unwind(AssertUnwindSafe(|| drop(object)));
     }
@@ -78,7 +78,7 @@ pub(crate) unsafe fn free<T>(object: *mut T) {
 /// # Safety
 /// `object` is null or points to one that lives for `'a`.
 pub(crate) unsafe fn reference<'a, T>(object: *const T) -> Result<&'a T, Fault> {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps this function's contract.
     unsafe { object.as_ref() }.ok_or_else(|| Fault::new("a null pointer"))
 }
 
@@ -88,18 +88,18 @@ pub(crate) unsafe fn slice<'a, T>(first: *const T, count: usize) -> Result<&'a [
     match (first.is_null(), count) {
         (true, 0) => Ok(&[]),
         (true, _) => Err(Fault::new("a null pointer")),
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps this function's contract.
         (false, _) => Ok(unsafe { std::slice::from_raw_parts(first, count) }),
     }
 }
 
 /// # Safety
-/// As [`slice`], and nobody else uses them.
+/// As [`slice`], and no other reference to them exists for `'a`.
 pub(crate) unsafe fn bytes_mut<'a>(first: *mut u8, count: usize) -> Result<&'a mut [u8], Fault> {
     match (first.is_null(), count) {
         (true, 0) => Ok(&mut []),
         (true, _) => Err(Fault::new("a null pointer")),
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps this function's contract.
         (false, _) => Ok(unsafe { std::slice::from_raw_parts_mut(first, count) }),
     }
 }
@@ -110,6 +110,6 @@ pub(crate) unsafe fn text<'a>(string: *const c_char) -> Result<&'a str, Fault> {
     if string.is_null() {
         return Err(Fault::new("a null pointer"));
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps this function's contract.
     Ok(unsafe { CStr::from_ptr(string) }.to_str()?)
 }

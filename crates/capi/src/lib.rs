@@ -1,10 +1,10 @@
 //! The C interface: messages, registered memory and files over RDMA, as [`gannet::rdma`] has them.
 //!
-//! Functions block, and may be called from any thread; a connection serves one caller after the other. What fails
-//! returns a null pointer or -1, and `gannet_error` says why, of this thread's last failure. `include/gannet.h` is
-//! written from this file.
+//! Functions block, and may be called from any thread; a connection serves one caller after the other. A function that
+//! fails returns a null pointer or -1, and `gannet_error` gives the reason of this thread's last failure. cbindgen
+//! writes `include/gannet.h` from this file and its modules.
 //!
-//! What belongs here: C's pointers, turned into values and back. What does not: anything else.
+//! This crate only converts C's pointers to values and back.
 
 #![allow(unsafe_code, non_camel_case_types)]
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -31,7 +31,7 @@ use std::sync::Arc;
 /// A software RNIC with a thread of its own.
 pub struct gannet_adapter(Adapter);
 
-/// Waits for peers.
+/// A listening address, from which gannet_accept takes connections.
 pub struct gannet_listener(RdmaListener);
 
 /// A connection to one peer.
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn gannet_adapter_start(
     options: *const gannet_options,
 ) -> *mut gannet_adapter {
     pointer(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps this function's contract.
         let options = unsafe { options.as_ref() };
         let options = options.copied().unwrap_or_default();
         let adapter = wait(Adapter::start(options.checked()?))?;
@@ -70,13 +70,13 @@ pub unsafe extern "C" fn gannet_adapter_start(
     })
 }
 
-/// Lets go of an adapter; its listeners and connections go on.
+/// Frees an adapter; its listeners and connections go on.
 ///
 /// # Safety
 /// `adapter` is null or of gannet_adapter_start, and not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gannet_adapter_free(adapter: *mut gannet_adapter) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps this function's contract.
     unsafe { error::free(adapter) }
 }
 
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn gannet_listen(
     address: *const c_char,
 ) -> *mut gannet_listener {
     pointer(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps this function's contract.
         let (adapter, address) = unsafe { (reference(adapter)?, text(address)?) };
         let listener = wait(adapter.0.listen(resolve(address)?))?;
         Ok(gannet_listener(listener))
@@ -104,36 +104,36 @@ pub unsafe extern "C" fn gannet_listen(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gannet_listener_port(listener: *const gannet_listener) -> c_int {
     answer(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps this function's contract.
         let listener = unsafe { reference(listener)? };
         Ok(c_int::from(listener.0.local_address().port()))
     })
 }
 
-/// The next peer.
+/// Waits for the next peer that connects; null if the listener has failed.
 ///
 /// # Safety
 /// `listener` is of gannet_listen.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gannet_accept(listener: *const gannet_listener) -> *mut gannet_connection {
     pointer(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps this function's contract.
         let listener = unsafe { reference(listener)? };
         Ok(gannet_connection(Arc::new(wait(listener.0.accept())?)))
     })
 }
 
-/// Listens no more.
+/// Ends a listener: it accepts no more peers.
 ///
 /// # Safety
 /// `listener` is null or of gannet_listen, and not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gannet_listener_free(listener: *mut gannet_listener) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps this function's contract.
     unsafe { error::free(listener) }
 }
 
-/// Connects to an address, `host:port`. Who connected sends the first message.
+/// Connects to an address, `host:port`. The connecting side sends the first message.
 ///
 /// # Safety
 /// `adapter` is of gannet_adapter_start, `address` a string that ends with a NUL.
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn gannet_connect(
     address: *const c_char,
 ) -> *mut gannet_connection {
     pointer(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps this function's contract.
         let (adapter, address) = unsafe { (reference(adapter)?, text(address)?) };
         let connection = wait(adapter.0.connect(resolve(address)?))?;
         Ok(gannet_connection(Arc::new(connection)))
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn gannet_connect(
 /// `connection` is null or of gannet_connect or gannet_accept, and not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gannet_connection_free(connection: *mut gannet_connection) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps this function's contract.
     unsafe { error::free(connection) }
 }
 
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn gannet_send(
     len: usize,
 ) -> c_int {
     answer(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps this function's contract.
         let (connection, message) = unsafe {
             (
                 reference(connection)?,
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn gannet_receive(
     capacity: usize,
 ) -> isize {
     answer(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps this function's contract.
         let (connection, target) = unsafe {
             (
                 reference(connection)?,
@@ -230,7 +230,7 @@ pub unsafe extern "C" fn gannet_sendfile(
         if file < 0 {
             return Err(Fault::new("a file descriptor is not negative"));
         }
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps this function's contract.
         let (connection, segments, file) = unsafe {
             (
                 reference(connection)?,
@@ -242,7 +242,7 @@ pub unsafe extern "C" fn gannet_sendfile(
         let segments = segments.iter().map(|segment| (*segment).into());
         let target = FileTarget::Memory(segments.collect());
         let done = wait(connection.0.send_file(&file, offset, len, target))?;
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps this function's contract.
         if let Some(counts) = unsafe { counts.as_mut() } {
             *counts = gannet_counts {
                 bytes: done.bytes,

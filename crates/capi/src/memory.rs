@@ -7,7 +7,7 @@ use gannet::rdma::{Access, RdmaConnection, RegisteredMemory, RemoteSegment};
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
-/// Where a peer finds memory: what it must be told, by a message of the program's own.
+/// The address of registered memory, which the program sends to its peer in a message.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct gannet_segment {
@@ -15,7 +15,7 @@ pub struct gannet_segment {
     pub key: u32,
     /// The first byte, in the offsets of that key.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
@@ -32,7 +32,7 @@ impl From<gannet_segment> for RemoteSegment {
 pub enum gannet_access {
     /// RDMA Read from it.
     GANNET_REMOTE_READ,
-    /// RDMA Write to it: what gannet_sendfile of the peer needs.
+    /// RDMA Write to it, as gannet_sendfile of the peer needs.
     GANNET_REMOTE_WRITE,
     /// Both.
     GANNET_REMOTE_READ_WRITE,
@@ -41,38 +41,38 @@ pub enum gannet_access {
 /// Memory that is registered for a connection's peer.
 pub struct gannet_memory {
     registered: RegisteredMemory,
-    /// The connection does not end before its memory is free.
+    /// Keeps the connection until the memory is deregistered: its adapter could reach the memory until then.
     connection: Arc<RdmaConnection>,
 }
 
-/// Memory of the program.
-struct Lent {
+/// Memory that the program owns, from gannet_register to gannet_deregister.
+struct ProgramMemory {
     first: *mut u8,
     len: usize,
 }
 
-// SAFETY: who registers memory promises to leave it alone until it is deregistered, whatever the thread.
-unsafe impl Send for Lent {}
+// SAFETY: by the contract of gannet_register no thread of the program writes, frees or unmaps it until deregistration.
+unsafe impl Send for ProgramMemory {}
 // SAFETY: as above; through a shared reference it is only read.
-unsafe impl Sync for Lent {}
+unsafe impl Sync for ProgramMemory {}
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for ProgramMemory {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: as who registers it promises.
+        // SAFETY: gannet_register's contract: `first` has `len` bytes until deregistration.
         unsafe { std::slice::from_raw_parts(self.first, self.len) }
     }
 }
 
-impl AsMut<[u8]> for Lent {
+impl AsMut<[u8]> for ProgramMemory {
     fn as_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as who registers it promises.
+        // SAFETY: as in `as_ref`.
         unsafe { std::slice::from_raw_parts_mut(self.first, self.len) }
     }
 }
 
-/// Registers memory of the program for a connection's peer, without copying it; `access` is one of
-/// gannet_access. Until gannet_deregister the program
-/// neither writes nor frees nor unmaps it. No registration is kept for later: a key ends with its memory.
+/// Registers memory of the program for a connection's peer, without copying it; `access` is one of gannet_access. Until
+/// gannet_deregister the program neither writes nor frees nor unmaps it. Registrations are not cached: a key ends with
+/// gannet_deregister.
 ///
 /// # Safety
 /// `connection` is of gannet_connect or gannet_accept, `memory` has `len` bytes, and the program keeps to the above.
@@ -84,13 +84,13 @@ pub unsafe extern "C" fn gannet_register(
     access: c_int,
 ) -> *mut gannet_memory {
     pointer(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps this function's contract.
         let connection = unsafe { reference(connection)? };
         let first = memory.cast::<u8>();
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps this function's contract.
         let lent = match unsafe { crate::error::bytes_mut(first, len)? } {
             [] => Buffer::zeroed(0),
-            _ => Buffer::from_lent(Lent { first, len }),
+            _ => Buffer::from_lent(ProgramMemory { first, len }),
         };
         let rights = [
             (gannet_access::GANNET_REMOTE_READ, Access::RemoteRead),
@@ -121,7 +121,7 @@ pub unsafe extern "C" fn gannet_segment_of(
     segment: *mut gannet_segment,
 ) -> c_int {
     answer(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps this function's contract.
         let (memory, target) = unsafe { (reference(memory)?, segment.as_mut()) };
         let target = target.ok_or_else(|| Fault::new("a null pointer"))?;
         let RemoteSegment { key, offset, len } = memory.registered.segment();
@@ -138,9 +138,9 @@ pub unsafe extern "C" fn gannet_segment_of(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gannet_deregister(memory: *mut gannet_memory) -> c_int {
     answer(|| {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps this function's contract.
         unsafe { reference(memory)? };
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller keeps this function's contract.
         let memory = unsafe { Box::from_raw(memory) };
         let gannet_memory {
             registered,

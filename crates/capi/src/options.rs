@@ -1,4 +1,4 @@
-//! What a program may choose.
+//! The options of an adapter.
 
 use crate::error::Fault;
 use gannet::rdma::{AdapterOptions, Engine, SenderOptions};
@@ -60,20 +60,23 @@ impl Default for gannet_options {
     }
 }
 
-/// Sets options to what is used where a program says nothing.
+/// Sets options to their defaults.
 ///
 /// # Safety
 /// `options` is null or has room.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn gannet_options_init(options: *mut gannet_options) {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller keeps this function's contract.
     if let Some(options) = unsafe { options.as_mut() } {
         *options = gannet_options::default();
     }
 }
 
 impl gannet_options {
-    /// What they stand for.
+    /// The adapter's options.
+    ///
+    /// # Errors
+    /// The engine is not one of [`gannet_engine`], or `receives` or `message_max` is 0.
     pub(crate) fn checked(&self) -> Result<AdapterOptions, Fault> {
         let options = self;
         let engines = [
