@@ -2,7 +2,7 @@
 # removes the package.
 # server: gannet --no-root-squash
 # package: yes
-# limit: 240
+# limit: 360
 
 # Processes of the installed program.
 processes() { cat /proc/[0-9]*/comm 2>/dev/null | grep -cx gannet; }
@@ -46,6 +46,9 @@ umount /mnt/tcp
 
 # One line, by its folder, and errors.
 mount /mnt/manual
+cmp /mnt/manual/in "$OUT/export/in"
+umount /mnt/manual
+mount -t fuse.gannet "nfs+rdma://10.0.2.2:$RDMA_PORT/" /mnt/manual
 cmp /mnt/manual/in "$OUT/export/in"
 umount /mnt/manual
 ! mount -t gannet -o nonsense "10.0.2.2:/" /mnt/manual 2>/tmp/error || fail 'an unknown option is accepted'
