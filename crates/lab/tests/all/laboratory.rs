@@ -93,14 +93,14 @@ fn the_same_matrix_runs_here_and_on_a_testbed() {
         }
         assert_eq!(breakdown["rest"].is_null(), is_simulated, "{row}");
     }
-    // Whatever the machine does beside: most of the time is known, and little is counted twice.
+    // Little is counted twice. How much is not known depends on what else the machine does.
     let sum = |of: fn(&Value) -> f64| rows.iter().map(of).sum::<f64>();
-    let unknown = sum(|row| row["breakdown_us"]["rest"].as_f64().unwrap_or(0.0).abs());
+    let counted_twice = sum(|row| -row["breakdown_us"]["rest"].as_f64().unwrap_or(0.0).min(0.0));
     let real = sum(|row| match row["simulated"] == true {
         true => 0.0,
         false => row["mean_us"].as_f64().unwrap(),
     });
-    assert!(unknown < real / 2.0, "{unknown} of {real} us");
+    assert!(counted_twice < real / 4.0, "{counted_twice} of {real} us");
     assert_well_formed(&fs::read_to_string(chart).unwrap());
     assert_eq!(fs::read_dir(scratch).unwrap().count(), 0, "it cleans up");
 }
