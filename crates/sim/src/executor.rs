@@ -2,8 +2,9 @@
 //!
 //! Events lie in an ordered map and not in a heap, because most timers (deadlines) are cancelled before they fire.
 //!
-//! What runs may be charged for time ([`Executor::spend_until`]): its own clock moves on, and whatever it causes from
-//! there on - tasks it spawns or wakes, events - happens no earlier. A task is not polled again before its own clock.
+//! A task or event may be charged for time ([`Executor::spend_until`]): its own clock moves on, and everything that it
+//! causes from there on (tasks it spawns or wakes, events) happens no earlier. A task is not polled again before its
+//! own clock.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -25,7 +26,7 @@ use gannet_runtime::LocalFuture;
 type TaskId = u64;
 type EventKey = (u64, u64);
 
-/// What a task waits for, as far as the simulator brings it.
+/// An event of the simulator that a task waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
     Sleep(u64),
@@ -68,7 +69,8 @@ struct Task {
 
 struct TaskWaker {
     id: TaskId,
-    /// When it will be polled next; [`NOT_QUEUED`] if nobody woke it.
+    /// When it will be polled next; [`NOT_QUEUED`] without a wake-up. A queue entry with another time is out of date
+    /// and skipped: an earlier wake-up has replaced it.
     queued_for: AtomicU64,
     ready: Arc<ReadyQueue>,
 }
@@ -78,7 +80,7 @@ const NOT_QUEUED: u64 = u64::MAX;
 /// Tasks to be polled, each with the time from which on.
 #[derive(Default)]
 struct ReadyQueue {
-    /// The clock of what runs now.
+    /// The clock of the running task or event.
     now: AtomicU64,
     queue: Mutex<VecDeque<(TaskId, u64)>>,
 }
@@ -106,6 +108,7 @@ impl Wake for TaskWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let now = self.ready.now();
+        // Queued again only for an earlier time, so that a task woken many times is polled once.
         if self.queued_for.fetch_min(now, Ordering::Relaxed) > now {
             self.ready.push(self.id, now);
         }
@@ -117,7 +120,7 @@ enum Event {
     /// A task may be polled that was woken, or ran, ahead of the clock.
     Ready(TaskId),
     Run {
-        /// Dies with this node.
+        /// A crash of this node drops the event.
         owner: Option<NodeId>,
         action: Box<dyn FnOnce()>,
     },
@@ -125,7 +128,7 @@ enum Event {
 
 #[derive(Default)]
 pub(crate) struct Executor {
-    /// The time of the event loop; the clock of what runs now may be ahead of it.
+    /// The time of the event loop; the clock of the running task or event may be ahead of it.
     clock: Cell<u64>,
     sequence: Cell<u64>,
     steps: Cell<u64>,
@@ -133,22 +136,22 @@ pub(crate) struct Executor {
     tasks: RefCell<BTreeMap<TaskId, Task>>,
     ready: Arc<ReadyQueue>,
     waits: RefCell<Vec<Wait>>,
-    /// Nodes that stand still, each with its tasks that were to be polled meanwhile.
+    /// Frozen nodes, each with its tasks that became due meanwhile.
     frozen: RefCell<BTreeMap<NodeId, Vec<(TaskId, u64)>>>,
 }
 
 impl Executor {
-    /// The clock of what runs now.
+    /// The clock of the running task or event, in nanoseconds.
     pub(crate) fn now(&self) -> u64 {
         self.ready.now()
     }
 
-    /// The time of the event loop: nothing will be asked for or happen before it.
+    /// The time of the event loop: no later event or poll happens before it.
     pub(crate) fn clock(&self) -> u64 {
         self.clock.get()
     }
 
-    /// What runs now is busy until `at`: see the module.
+    /// Charges the running task or event: it is busy until `at`.
     pub(crate) fn spend_until(&self, at: u64) {
         self.ready.now.fetch_max(at, Ordering::Relaxed);
     }
@@ -184,7 +187,8 @@ impl Executor {
         self.ready.push(id, self.now());
     }
 
-    /// Runs `action` at `at`, or never if `owner` crashes before.
+    /// Runs `action` at `at`, or never if `owner` crashes before. Events of one time run in the order of their numbers,
+    /// which makes the order a function of the seed.
     pub(crate) fn schedule(&self, at: u64, owner: Option<NodeId>, action: impl FnOnce() + 'static) {
         let key = (at.max(self.now()), self.next_sequence());
         let action = Box::new(action);
@@ -193,13 +197,12 @@ impl Executor {
             .insert(key, Event::Run { owner, action });
     }
 
-    /// Polls no task of a node from now on, until [`Executor::thaw`]. Events, which are its kernel's and its network's,
-    /// go on.
+    /// Polls no task of a node until [`Executor::thaw`]. Events, which belong to its kernel and network, go on.
     pub(crate) fn freeze(&self, node: NodeId) {
         self.frozen.borrow_mut().entry(node).or_default();
     }
 
-    /// Has a node go on that stood still.
+    /// Lets a frozen node go on: its due tasks are queued in the order in which they became due.
     pub(crate) fn thaw(&self, node: NodeId) {
         let due = self.frozen.borrow_mut().remove(&node);
         for (id, at) in due.unwrap_or_default() {
@@ -207,7 +210,7 @@ impl Executor {
         }
     }
 
-    /// Keeps a task that is to be polled until its node goes on; false if the node does not stand still.
+    /// Keeps a due task until its node goes on; false if the node is not frozen.
     fn hold_back(&self, id: TaskId, at: u64) -> bool {
         let mut frozen = self.frozen.borrow_mut();
         if frozen.is_empty() {
@@ -239,11 +242,12 @@ impl Executor {
             let keys: Vec<EventKey> = keys.map(|(key, _)| *key).collect();
             keys.iter().filter_map(|key| events.remove(key)).collect()
         };
-        // What they hold may reach back into the executor while it is dropped.
+        // Dropped after the borrows end: destructors of tasks cancel timers and wake others, which borrow these tables.
         drop((tasks, events));
     }
 
-    /// Drops everything, so that reference cycles through tasks end.
+    /// Drops all tasks and events, which ends reference cycles through them. It repeats, since destructors may spawn
+    /// tasks or schedule events.
     pub(crate) fn clear(&self) {
         loop {
             let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
@@ -268,7 +272,7 @@ impl Executor {
         }
     }
 
-    /// Runs until `done`; `observe` is told the id of each task before it is polled.
+    /// Runs until `done`; `observe` gets the id and the name of each task before its poll.
     pub(crate) fn run(
         &self,
         mut done: impl FnMut() -> bool,
@@ -306,7 +310,7 @@ impl Executor {
         }
     }
 
-    /// Has a task polled at `at` and not now.
+    /// Queues a task again at `at`.
     fn postpone(&self, id: TaskId, at: u64) {
         let key = (at, self.next_sequence());
         self.events.borrow_mut().insert(key, Event::Ready(id));
@@ -326,9 +330,10 @@ impl Executor {
         at: u64,
         observe: &mut impl FnMut(u64, &'static str),
     ) -> Result<(), Halt> {
+        // The future is taken out of the table for its poll: a poll that spawns or kills tasks borrows the table.
         let taken = self.tasks.borrow_mut().get_mut(&id).and_then(|task| {
             let queued_for = &task.waker.queued_for;
-            // It was polled meanwhile for an earlier reason.
+            // An earlier wake-up has already polled it.
             if queued_for.load(Ordering::Relaxed) != at {
                 return None;
             }
@@ -337,6 +342,7 @@ impl Executor {
                 self.postpone(id, task.busy_until);
                 return None;
             }
+            // Before the poll: a wake-up during the poll must queue the task again, or it would be lost.
             queued_for.store(NOT_QUEUED, Ordering::Relaxed);
             let future = task.future.take()?;
             Some((future, Waker::from(Arc::clone(&task.waker)), task.name))
@@ -360,9 +366,10 @@ impl Executor {
                 task.busy_until = busy_until;
                 task.waits.clone_from(&self.waits.borrow());
             }
-            // Otherwise it killed its own node.
+            // Without an entry, the task has killed its own node; its future is dropped at the end.
             None
         };
+        // Dropped here, after the borrow of the table, as in `kill`.
         drop(finished);
         self.set_clock(self.clock());
         Ok(())
@@ -422,6 +429,8 @@ impl Future for Sleep {
         self.executor.note_wait(Wait::Sleep(self.deadline));
         let executor = Rc::clone(&self.executor);
         let mut events = executor.events.borrow_mut();
+        // A second poll replaces the waker under the same key: another key would leave the old event, which wakes a
+        // task that may have ended.
         let key = match self.key {
             Some(key) => key,
             None => (self.deadline, executor.next_sequence()),
@@ -435,7 +444,8 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            // The waker it holds is dropped after the borrow ends.
+            // The event's waker is dropped after the borrow ends, since its destructor may be foreign code that uses
+            // the executor.
             let event = self.executor.events.borrow_mut().remove(&key);
             drop(event);
         }

@@ -12,7 +12,7 @@ pub const SEGMENT_MAX: usize = 64 << 10;
 pub const SEND_QUEUE_MAX: u32 = 256;
 /// Receives that a simulated endpoint holds.
 pub const RECEIVE_QUEUE_MAX: u32 = 1024;
-/// Bytes that a simulated disk holds unless told otherwise.
+/// Bytes that a simulated disk holds by default.
 pub const DISK_BYTES: u64 = 1 << 30;
 /// Inodes of a simulated disk.
 pub const DISK_INODES: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! What lies between nodes: channels that delay, hold and deliver; listeners; connection set-up.
+//! The network between nodes: channels that delay, hold and deliver; listeners; connection set-up.
 
 use crate::executor::Wait;
 use crate::limits::BACKLOG_MAX;
@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::task::Waker;
 
-/// How long a sender waits before it tries again what a partition held up.
+/// How long a sender waits before it retransmits segments that a partition held, in nanoseconds.
 const RETRANSMIT_NS: u64 = 200_000_000;
 
 /// How links behave.
@@ -105,7 +105,7 @@ impl Network {
         self.cut.borrow().contains(&pair) || !core.is_up(to)
     }
 
-    /// Makes what was held up come through where it can, after a retransmission time.
+    /// Schedules the delivery of held segments, within a retransmission time. Channels that are still cut keep theirs.
     pub(crate) fn drain_held(&self, core: &Rc<Core>) {
         let mut channels = self.channels.borrow_mut();
         channels.retain(|channel| channel.strong_count() > 0);
@@ -131,6 +131,7 @@ impl Network {
             .filter(|connection| connection.is_alive())
             .filter(|connection| connection.nodes().0 == node || connection.nodes().1 == node)
             .collect();
+        // Ends the borrow: breaking a connection drops its held segments, whose destructors may use the network.
         drop(connections);
         let Some(chosen) = alive.get(self.random.index(alive.len())) else {
             return false;
@@ -174,18 +175,19 @@ impl Network {
                 .map(|address| listeners.remove(address))
                 .collect()
         };
+        // After the borrow: waiting streams are dropped with their listeners, and send an end or a reset.
         drop(forgotten);
     }
 }
 
-/// One direction between two nodes: what is sent arrives later, in order, or is held while the way is cut.
+/// One direction between two nodes. Segments arrive later and in order, or are held while the nodes are partitioned.
 pub(crate) struct Channel {
     core: Weak<Core>,
     from: NodeId,
     to: NodeId,
     free_at: Cell<u64>,
     last_arrival: Cell<u64>,
-    /// The machines at both ends, whose ports take the place of the link's profile.
+    /// The machines at both ends; their ports then replace the link's profile.
     hosts: Option<(Rc<Host>, Rc<Host>)>,
     held: RefCell<VecDeque<Box<dyn FnOnce()>>>,
     closed: Cell<bool>,
@@ -210,7 +212,7 @@ impl Channel {
         channel
     }
 
-    /// Sends `len` bytes' worth of something whose arrival runs `deliver`; gives the time at which it has left.
+    /// Sends a segment of `len` bytes whose arrival runs `deliver`; gives the time at which it has left.
     pub(crate) fn send(self: &Rc<Self>, len: usize, deliver: impl FnOnce() + 'static) -> u64 {
         let Some(core) = self.core.upgrade() else {
             return 0;
@@ -222,6 +224,7 @@ impl Channel {
             Some((from, to)) => from.transfer(to, len),
             None => self.pass(&core, len),
         };
+        // Jitter must not reorder: a stream's bytes and its end would arrive out of order.
         let arrives_at = arrives_at.max(self.last_arrival.get() + 1);
         self.last_arrival.set(arrives_at);
         let channel = Rc::clone(self);
@@ -231,7 +234,7 @@ impl Channel {
         left_at
     }
 
-    /// The way of `len` bytes over a link.
+    /// The times of `len` bytes on a link by its profile.
     fn pass(&self, core: &Core, len: usize) -> Transfer {
         let profile = core.network.profile.get();
         let transmission = len as u64 * profile.kibibyte_ns / 1024;
@@ -244,7 +247,7 @@ impl Channel {
         }
     }
 
-    /// Nothing that is on the way will arrive any more.
+    /// Ends the channel: segments under way do not arrive.
     pub(crate) fn close(&self) {
         self.closed.set(true);
         let held = std::mem::take(&mut *self.held.borrow_mut());
@@ -258,6 +261,7 @@ impl Channel {
         if self.closed.get() {
             return;
         }
+        // Behind held segments it is held too, even on a healed link: it would overtake them.
         let waits =
             core.network.is_cut(&core, self.from, self.to) || !self.held.borrow().is_empty();
         if waits {
@@ -272,6 +276,7 @@ impl Channel {
             return;
         };
         while !core.network.is_cut(&core, self.from, self.to) {
+            // The borrow ends before `deliver` runs, which may close this channel or send on it.
             let Some(deliver) = self.held.borrow_mut().pop_front() else {
                 return;
             };
@@ -360,7 +365,7 @@ impl Drop for SimListener {
     }
 }
 
-/// Opens a stream from `node` to `address`; while the way is cut it keeps trying, so callers bound the wait.
+/// Opens a stream from `node` to `address`. During a partition it tries without end, so callers bound the wait.
 pub(crate) async fn connect(
     core: Rc<Core>,
     node: NodeId,
@@ -384,7 +389,7 @@ pub(crate) async fn connect(
     Ok(Rc::new(near))
 }
 
-/// Waits until `node` has heard from the node of `address`, and gives that node.
+/// Waits for a round trip from `node` to the node of `address`, and gives that node.
 pub(crate) async fn reach(
     core: &Rc<Core>,
     node: NodeId,

@@ -42,9 +42,9 @@ pub(crate) struct NodeState {
     next_port: u16,
     random: Rc<Random>,
     pool: Rc<Cell<PoolProfile>>,
-    /// What is added to its wall clock, in seconds.
+    /// The offset of its wall clock, in seconds.
     pub(crate) clock_offset_s: i64,
-    /// What it is charged to, if it is charged.
+    /// The machine that its time is charged to; `None` if its work takes no time.
     pub(crate) host: Option<Rc<Host>>,
 }
 
@@ -92,7 +92,7 @@ impl Node {
         self.core.with_node(self.id, |node| node.ip)
     }
 
-    /// The runtime of the node as it runs now. After a crash take a new one: the old one does nothing any more.
+    /// The runtime of the node's present incarnation. After a crash take a new one: the old one spawns no task.
     pub fn runtime(&self) -> Handle {
         let core = Rc::clone(&self.core);
         self.core.with_node(self.id, |node| {
@@ -165,6 +165,7 @@ impl Runtime for SimRuntime {
     }
 
     fn spawn(&self, name: &'static str, task: LocalFuture<()>) {
+        // A runtime of an earlier incarnation must not start tasks: a crashed server would go on.
         if self.is_current() {
             self.core.executor.spawn(self.node, name, task);
         }

@@ -58,7 +58,7 @@ impl Random {
         self.below(1000) < per_mille
     }
 
-    /// Bytes.
+    /// `len` random bytes, from one draw per eight.
     pub fn bytes(&self, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         for chunk in bytes.chunks_mut(8) {

@@ -1,4 +1,4 @@
-//! Simulated byte streams: reliable and ordered, with bounded buffers, cut wherever it hurts.
+//! Simulated byte streams: reliable and ordered, with bounded buffers, and reads and writes cut at arbitrary places.
 
 use crate::executor::Wait;
 use crate::limits::SEGMENT_MAX;
@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 
 /// Bytes of each direction of a connection that no fault changes.
 pub(crate) const SET_UP_LEN: u64 = 1024;
-/// Of a thousand reads and writes, how many say `WouldBlock` although there was something to do.
+/// Of a thousand reads and writes, how many give a spurious `WouldBlock`.
 const SPURIOUS_PER_MILLE: u64 = 10;
 
 /// One end of a simulated connection.
@@ -29,7 +29,7 @@ pub(crate) struct SimStream {
     connection: Rc<Connection>,
     outgoing: Rc<Half>,
     incoming: Rc<Half>,
-    /// Who pays for this end.
+    /// The machine that this end is charged to.
     host: Option<Rc<Host>>,
 }
 
@@ -42,7 +42,7 @@ struct Connection {
 /// One direction of a connection.
 struct Half {
     channel: Rc<Channel>,
-    /// Who pays for what arrives.
+    /// The machine that arriving bytes are charged to.
     receiver: Option<Rc<Host>>,
     state: RefCell<HalfState>,
     reader: RefCell<Option<Waker>>,
@@ -55,23 +55,24 @@ struct HalfState {
     written: u64,
     /// A bit of the next bytes behind the set-up flips; a random number says which.
     flip: Option<u64>,
-    /// Written and not yet read, on the way or arrived.
+    /// Bytes written and not yet read, under way or arrived; the window bounds them.
     outstanding: usize,
     arrived: VecDeque<u8>,
     /// The writer has ended its side.
     shut: bool,
     /// The end has arrived behind the bytes.
     finished: bool,
-    /// Nobody will read what arrives.
+    /// The reading end was dropped or aborted: bytes that arrive are answered by a reset.
     reader_gone: bool,
     read_error: Option<io::ErrorKind>,
     write_error: Option<io::ErrorKind>,
-    /// When the receiver is done with what has arrived on its wire.
+    /// When the receiver has processed the bytes that arrived, in nanoseconds.
     received_at: u64,
     /// The reader was asleep when it was woken, and has not read yet.
     woken: bool,
 }
 
+/// Takes and wakes a waker. It is taken first, so that the borrow ends before `wake`.
 pub(crate) fn wake(waker: &RefCell<Option<Waker>>) {
     let waker = waker.borrow_mut().take();
     if let Some(waker) = waker {
@@ -106,14 +107,14 @@ impl Half {
         })
     }
 
-    /// Has `take` run when the receiver is done with `len` bytes that have arrived: now, where nobody pays for that.
+    /// Runs `take` when the receiver has processed `len` arrived bytes: at once, if its time is not charged.
     fn receive(self: &Rc<Self>, len: usize, take: impl FnOnce(&Half) + 'static) {
         let Some(host) = &self.receiver else {
             return take(self);
         };
         let received_at = {
             let mut state = self.state.borrow_mut();
-            // A later packet may find a processor that is free earlier.
+            // The maximum keeps the order: a later packet may find a processor that is free earlier.
             state.received_at = state.received_at.max(host.receive_packets(len));
             state.received_at
         };
@@ -249,7 +250,7 @@ impl SimStream {
         })
     }
 
-    /// Puts bytes on the way.
+    /// Sends bytes to the peer; the caller has checked the room.
     fn transmit(&self, mut bytes: Vec<u8>) {
         let half = Rc::clone(&self.outgoing);
         half.state.borrow_mut().send(&mut bytes);
@@ -264,7 +265,7 @@ impl SimStream {
         let channel = Rc::clone(&half.channel);
         channel.send(bytes.len(), move || {
             if half.state.borrow().reader_gone {
-                // The receiving kernel knows no such connection.
+                // The receiving kernel has no such connection any more, and replies with a reset.
                 let back = Rc::clone(&connection.halves[1 - direction].channel);
                 back.send(0, move || connection.reset_arrives(1 - direction));
                 return;
@@ -375,7 +376,7 @@ impl ByteStream for SimStream {
             return Ok(0);
         }
         let mut bytes = vec![0; self.slice(len.min(room))?];
-        // As sendfile(2): what is not in the cache is waited for.
+        // As sendfile(2), it waits for pages that are not in the cache.
         let count = match file.try_read_at(offset, &mut bytes) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 file.read_at(offset, &mut bytes)?
@@ -424,7 +425,7 @@ impl ByteStream for SimStream {
 }
 
 impl Drop for SimStream {
-    /// What a kernel does when the last descriptor is closed: a reset if something was left unread, else an end.
+    /// Closes as a kernel does with the last descriptor: by a reset if bytes were left unread, else by an end.
     fn drop(&mut self) {
         let unread = {
             let mut state = self.incoming.state.borrow_mut();
@@ -432,7 +433,7 @@ impl Drop for SimStream {
             !std::mem::take(&mut state.arrived).is_empty()
         };
         if !self.core.is_up(self.local.0) {
-            // The power is off: nothing leaves. The peer finds out when it sends and the node is up again.
+            // Without power no segment leaves. The peer gets a reset when it sends and the node is up again.
             return;
         }
         if unread && self.outgoing.state.borrow().write_error.is_none() {

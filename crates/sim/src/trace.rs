@@ -1,4 +1,4 @@
-//! What happened, one line per event: always hashed, kept as text when asked.
+//! The trace of a world, one line per event: always hashed, and kept as text on request.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::{self, Write};
@@ -12,12 +12,12 @@ pub(crate) struct Trace {
     text: Option<RefCell<String>>,
 }
 
-/// A trace in two numbers: two runs of a seed agree on both, or something outside the seed had a say.
+/// A trace in two numbers. Two runs of a seed agree on both, unless an input outside the seed changed the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceDigest {
     /// FNV-1a over all the lines.
     pub hash: u64,
-    /// How many lines.
+    /// The number of lines.
     pub lines: u64,
 }
 

@@ -23,16 +23,16 @@ const OUTSIDE: NodeId = NodeId(0);
 /// How a node goes down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Crash {
-    /// The process is killed: its kernel closes the connections, peers hear of it at once.
+    /// The process is killed: its kernel closes the connections, and peers are notified at once.
     Process,
-    /// The power fails: peers hear nothing until the node is up again and refuses what they send.
+    /// The power fails: peers are not notified until the node is up again and refuses their segments.
     Power,
 }
 
 /// Why a world stopped before its main task ended.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub struct Stopped {
-    /// What happened.
+    /// The reason: a deadlock, a panic with its message, or a bound that was reached.
     pub why: String,
     /// The seed that makes it happen again.
     pub seed: u64,
@@ -213,7 +213,7 @@ impl Core {
         body(node)
     }
 
-    /// What a node is charged to, if it is charged.
+    /// The machine that a node's time is charged to; `None` for nodes whose work takes no time.
     pub(crate) fn host(&self, id: NodeId) -> Option<Rc<Host>> {
         self.with_node(id, |node| node.host.clone())
     }
@@ -229,7 +229,7 @@ impl Core {
     }
 }
 
-/// Makes things go wrong, and right again.
+/// Injects faults into a world, and ends them.
 #[derive(Clone)]
 pub struct Faults {
     core: Rc<Core>,
@@ -253,14 +253,14 @@ impl Faults {
         self.core.trace(event);
     }
 
-    /// Cuts the network between two nodes: nothing arrives, nothing is lost, until [`Faults::heal`].
+    /// Cuts the network between two nodes: segments are held, not lost, until [`Faults::heal`].
     pub fn partition(&self, one: NodeId, other: NodeId) {
         self.core
             .trace(format_args!("partition {} {}", one.0, other.0));
         self.core.network.partition(one, other);
     }
 
-    /// Joins two nodes again; what was on the way arrives after a retransmission time.
+    /// Joins two nodes again; held segments arrive within a retransmission time.
     pub fn heal(&self, one: NodeId, other: NodeId) {
         self.core.trace(format_args!("heal {} {}", one.0, other.0));
         self.core.network.heal(one, other);
@@ -272,15 +272,15 @@ impl Faults {
         self.core.network.reset_one(&self.core, node)
     }
 
-    /// Flips a bit of what next leaves on one stream of `node`, which the seed chooses among those of other ports than
-    /// `spared`; false when there is none. The first 1024 bytes of each direction stay as they are, because MPA's
-    /// set-up has no checksum.
+    /// Flips a bit of the next bytes that leave on one stream of `node`. The seed chooses it among the streams of other
+    /// ports than `spared`; false when there is none. The first 1024 bytes of each direction stay as they are, because
+    /// MPA's set-up has no checksum.
     pub fn flip_a_bit(&self, node: NodeId, spared: u16) -> bool {
         self.core.network.flip_one(&self.core, node, spared)
     }
 
-    /// Has the wall clock of a node jump: from now on it is `offset_s` seconds off, ahead if positive. The clock that
-    /// timers use goes on.
+    /// Makes the wall clock of a node jump: from now on it is `offset_s` seconds off, ahead if positive. The clock of
+    /// its timers does not change.
     pub fn set_clock(&self, node: NodeId, offset_s: i64) {
         self.core
             .trace(format_args!("clock of {} is {offset_s} s off", node.0));
@@ -288,25 +288,27 @@ impl Faults {
             .with_node(node, |node| node.clock_offset_s = offset_s);
     }
 
-    /// Takes a node down: its tasks, timers, connections and listeners are gone.
+    /// Takes a node down: its tasks, timers, connections and listeners are dropped.
     pub fn crash(&self, node: NodeId, how: Crash) {
         self.core.trace(format_args!("crash {} {how:?}", node.0));
         if how == Crash::Power {
+            // Before its tasks are dropped: a node without power sends no end or reset for its connections.
             self.core.with_node(node, |node| node.up = false);
         }
+        // Before `kill`: a destructor that spawns a task on the old runtime would put it into the new incarnation.
         self.core.with_node(node, |node| node.incarnation += 1);
         self.core.executor.kill(node);
         self.core.network.forget_listeners(&self.core, node);
     }
 
-    /// Has all tasks of a node stand still, as those of a stopped process or of a machine that is suspended, until
-    /// [`Faults::thaw`] or a crash. Its kernel goes on meanwhile: connections last, and so does its clock.
+    /// Stops all tasks of a node until [`Faults::thaw`] or a crash, as for a stopped process. Its kernel and its clock
+    /// go on meanwhile, and its connections last.
     pub fn freeze(&self, node: NodeId) {
         self.core.trace(format_args!("freeze {}", node.0));
         self.core.executor.freeze(node);
     }
 
-    /// Has a node go on, with all that was due meanwhile.
+    /// Lets a frozen node go on, with all tasks that became due meanwhile.
     pub fn thaw(&self, node: NodeId) {
         self.core.trace(format_args!("thaw {}", node.0));
         self.core.executor.thaw(node);

@@ -1,4 +1,4 @@
-//! What an endpoint does with a segment that arrives.
+//! The processing of segments that arrive at an endpoint.
 
 use super::endpoint::{Answer, End};
 use super::segment::{MessageEnd, Proof, Segment};
@@ -12,7 +12,7 @@ use std::io;
 use std::rc::Rc;
 
 impl End {
-    /// A segment of the peer is here.
+    /// Processes a segment of the peer; segments behind the connection's end are dropped.
     pub(super) fn arrived(self: &Rc<Self>, segment: Segment) {
         if self.state.borrow().ended.is_some() {
             return;
@@ -78,7 +78,7 @@ impl End {
             match table.check(self.id, key, 0, 0, AccessKind::Invalidate) {
                 Ok((region, _)) => {
                     drop(region.invalidate());
-                    // By the adapter alone.
+                    // The adapter alone invalidates, so the processor is not charged.
                     self.domain.forgive(1);
                 }
                 Err(error) => {
@@ -100,6 +100,7 @@ impl End {
             outcome: Ok(done),
             buffer: Some(buffer),
         });
+        // The wake-up comes after the completion is queued and the borrow has ended.
         drop(state);
         self.notify();
     }
@@ -109,7 +110,7 @@ impl End {
         let table = &self.domain.table;
         match table.check(self.id, key, offset, len, AccessKind::RemoteWrite) {
             Ok((region, at)) => {
-                // Checked just now, so that all of it is there.
+                // The table has just checked the range, so the bytes exist.
                 if let Some(mut place) = region.bytes_mut(at, bytes.len()) {
                     place.copy_from_slice(bytes);
                 }
@@ -190,7 +191,7 @@ impl End {
         }
     }
 
-    /// The oldest read is over, if it is this one.
+    /// Completes the oldest read, if it is this one. Reads complete in the order of their posting.
     fn complete_read(&self, read: u64, outcome: Result<Done, WorkError>) {
         let mut state = self.state.borrow_mut();
         if state

@@ -15,9 +15,9 @@ pub(super) struct SimDomain {
     pub(super) table: ProtectionTable,
     fabric: Rc<SimFabric>,
     host: Option<Rc<Host>>,
-    /// Registrations that have ended and were charged for it, or cost nothing to end.
+    /// Ended registrations that were charged, or whose end is free of charge.
     settled: Cell<u64>,
-    /// Registrations of files' pages whose work is done, and whose end was not charged yet.
+    /// Registrations of files' pages whose work is done, and whose end is not charged yet.
     let_go: Cell<u64>,
 }
 
@@ -68,12 +68,12 @@ impl SimDomain {
         Ok(region)
     }
 
-    /// A registration was, or will be, ended without anybody's doing here.
+    /// Counts registrations whose end is free of charge, because the adapter alone does it.
     pub(super) fn forgive(&self, registrations: u64) {
         self.settled.set(self.settled.get() + registrations);
     }
 
-    /// Charges for memory or pages of a file that an operation brings along: they are registered for this one use.
+    /// Charges for memory or a file's pages that are registered for one operation alone.
     pub(super) fn register_in_passing(&self, source: &Source) {
         let Some(host) = &self.host else {
             return;
@@ -84,8 +84,8 @@ impl SimDomain {
         }
     }
 
-    /// Charges for the end of that: of memory now; of a file's pages when their owner takes the completion, since it
-    /// asks the kernel to let go of them (004 section 3.3).
+    /// Charges for the end of such a registration: of memory now; of a file's pages when their owner takes the
+    /// completion, since the owner asks the kernel to release them (004 section 3.3).
     pub(super) fn deregister_in_passing(&self, source: &Source) {
         match (source, &self.host) {
             (Source::File { .. }, Some(_)) => self.let_go.set(self.let_go.get() + 1),

@@ -1,4 +1,4 @@
-//! A fabric in memory: the first provider, and the one that is wrong on purpose when its seed says so.
+//! A fabric in memory: a provider whose operations fail by chance, as its profile and seed decide.
 //!
 //! Work travels in segments over the world's channels, so that keys can be revoked in the middle of a transfer. Every
 //! segment that touches a peer's memory goes through the [`ProtectionTable`].
@@ -42,7 +42,7 @@ use verbs::SimEndpoint;
 /// How long connecting may take.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// What kind of fabric it is.
+/// The properties of a simulated fabric, and its rates of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FabricProfile {
     /// A refused access is an error of its operation alone.

@@ -1,4 +1,4 @@
-//! The endpoint as its owner sees it.
+//! The `Endpoint` of a simulated provider.
 
 use super::endpoint::{End, SILENCE_NS, WorkKind};
 use super::segment::{MessageEnd, Segment};
@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// The owner's hold on an end; letting go of it breaks the connection.
+/// The owner's handle of an end; its drop breaks the connection.
 pub(super) struct SimEndpoint {
     end: Rc<End>,
 }
@@ -186,14 +186,14 @@ impl Drop for SimEndpoint {
             if core.is_up(end.node) {
                 end.transmit(Segment::Reset);
             } else if let Some(peer) = end.peer.borrow().upgrade() {
-                // The power is off: nothing leaves, and the peer notices the silence.
+                // Without power no segment leaves; the peer times out after [`SILENCE_NS`].
                 let at = core.executor.now() + SILENCE_NS;
                 core.executor
                     .schedule(at, None, move || peer.finish(Disconnected::TimedOut));
             }
             end.finish(Disconnected::Local);
         }
-        // Nobody will fetch them; their memory goes home.
+        // No owner will poll for them. Cleared here, so that their buffers return to their pools now.
         end.state.borrow_mut().completions.clear();
     }
 }
@@ -212,7 +212,7 @@ fn check_source(source: &Source) -> Result<(), PostError> {
     }
 }
 
-/// The region of a span that is all there.
+/// The region of a span, checked to lie inside it.
 fn check_span(span: &Span) -> Result<&TableRegion, PostError> {
     let region =
         TableRegion::of(&*span.region).ok_or(PostError::Invalid("a region of another provider"))?;

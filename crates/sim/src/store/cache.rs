@@ -13,7 +13,7 @@ use std::rc::Rc;
 /// Which block of which file.
 type Place = (u64, u64);
 
-/// See the module.
+/// The page cache of one machine and its disk, in virtual time. It holds no bytes, only blocks with their times.
 pub(super) struct PageCache {
     host: Rc<Host>,
     costs: FileSystem,
@@ -28,7 +28,7 @@ struct State {
     by_age: BTreeMap<u64, Place>,
     uses: u64,
     disk: Calendar,
-    /// Behind what the disk moved last.
+    /// The block behind the last transfer: one that starts there needs no seek.
     head: Option<Place>,
     hits: u64,
     misses: u64,
@@ -36,7 +36,7 @@ struct State {
 
 struct Block {
     last_use: u64,
-    /// When the disk has brought it.
+    /// When the disk has read it, in nanoseconds.
     ready_at: u64,
     is_dirty: bool,
 }
@@ -80,7 +80,7 @@ impl PageCache {
                 continue;
             }
             is_hit = false;
-            // Up to the next block that is there, and some way ahead.
+            // Up to the next cached block, and the readahead at most.
             let reach = wanted.end.max(block + ahead).min(file_end.max(block + 1));
             let missing = |&at: &u64| !state.blocks.contains_key(&(inode, at));
             let end = block + (block..reach).take_while(missing).count() as u64;
@@ -178,7 +178,7 @@ impl State {
         self.uses
     }
 
-    /// A block that is there; it is the youngest now.
+    /// A cached block, which becomes the last used.
     fn touch(&mut self, place: Place) -> Option<&mut Block> {
         let last_use = self.next_use();
         let block = self.blocks.get_mut(&place)?;
