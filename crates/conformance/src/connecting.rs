@@ -125,16 +125,13 @@ pub(crate) async fn a_traffic_class_is_taken_or_refused_at_home(bed: &Bed<'_>) -
             .connect(listener.local_address(), options(near_class)?);
         let far_options = options(far_class)?;
         let accepting = async {
-            // When the near end refuses, nobody comes.
+            // When the near end refuses, no connection arrives.
             let incoming = timeout(&bed.runtime, NOBODY_COMES, listener.accept()).await;
             let incoming = incoming.map_err(|_| ConnectError::TimedOut)??;
             incoming.accept(far_options).await
         };
         let (near, far) = both(connecting, accepting).await;
-        let refused = match near_class == none {
-            true => &far,
-            false => &near,
-        };
+        let refused = if near_class == none { &far } else { &near };
         match refused {
             Err(ConnectError::Unsupported(_)) => {}
             _ => ping(&mut bed.near_peer(near?), &mut Peer::new(&bed.far, far?)).await?,

@@ -110,10 +110,8 @@ pub(crate) async fn abort_flushes(bed: &Bed<'_>) -> Outcome {
     });
     ensure(odd.is_none(), format!("neither done nor flushed: {odd:?}"))?;
     // A source that is registered comes back with its region.
-    let owned = match bed.near.capabilities().needs_local_registration {
-        true => 100,
-        false => 200,
-    };
+    let needs_registration = bed.near.capabilities().needs_local_registration;
+    let owned = if needs_registration { 100 } else { 200 };
     let without = completions
         .iter()
         .find(|completion| completion.id.0 < owned && completion.buffer.is_none());

@@ -152,9 +152,10 @@ pub(crate) async fn exceptions_are_agreed_when_both_ask(bed: &Bed<'_>) -> Outcom
         // An ordinary read that is refused ends the connection as ever, unless they agreed.
         near.read(WORK, &sink, reference.address)?;
         ensure_refused(&near.next().await?, WORK, AccessError::InvalidKey)?;
-        match agreed {
-            true => ping(&mut near, &mut far).await?,
-            false => aftermath(bed, &mut near, &mut far).await?,
+        if agreed {
+            ping(&mut near, &mut far).await?;
+        } else {
+            aftermath(bed, &mut near, &mut far).await?;
         }
     }
     Ok(())

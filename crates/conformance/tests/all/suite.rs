@@ -106,9 +106,10 @@ fn the_suite_holds_but_for_what_asks_for_files_and_exceptions() {
             ]
         );
         for (name, power) in report.left_out {
-            let expected = match name.starts_with("survivable_exceptions::") {
-                true => Power::OptimisticReads,
-                false => Power::FileRegions,
+            let expected = if name.starts_with("survivable_exceptions::") {
+                Power::OptimisticReads
+            } else {
+                Power::FileRegions
             };
             assert_eq!(power, expected, "{name}");
         }

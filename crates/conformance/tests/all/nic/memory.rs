@@ -135,9 +135,10 @@ impl NicDomain {
         let entry = Rc::clone(entry);
         let revoking = async move {
             sleep(&domain.runtime, takes).await;
-            match fails {
-                true => entry.end(State::Stuck),
-                false => domain.remove(&entry),
+            if fails {
+                entry.end(State::Stuck);
+            } else {
+                domain.remove(&entry);
             }
         };
         self.runtime.spawn("nic revocation", Box::pin(revoking));
