@@ -81,7 +81,8 @@ pub struct IoNode {
     ended: Rc<RefCell<Option<ClaimFailure<DiskError>>>>,
 }
 
-/// See the module.
+/// The servers of one volume in a world, with the means to start and stop each. Its disks and the manager's store last
+/// over crashes.
 pub struct Bed {
     carrier: Carrier,
     faults: Faults,

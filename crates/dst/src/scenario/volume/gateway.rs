@@ -1,4 +1,4 @@
-//! A machine that is a client of the volume, and serves it by NFS to those that know nothing of volumes.
+//! A machine that is a client of the volume, and serves it by NFS to clients without the volume's protocol.
 
 use super::Stage;
 use crate::scenario::server::{self, CLIENT_NAME};
@@ -12,12 +12,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whose clients do not know which of them answers.
+/// The cores that share its connections: any of them may serve a client.
 const CORES: u16 = 2;
-/// Between two attempts to mount what it serves.
+/// The pause between two attempts to mount its export.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// See the module.
+/// The machine of an NFS server over the volume; a crash ends its process, and the machine stays.
 pub(super) struct Gateway {
     pub(super) node: Node,
     /// Its clients come by RDMA, not by TCP.

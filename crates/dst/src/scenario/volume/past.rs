@@ -1,10 +1,10 @@
-//! What files held a while ago, which clients with a cache of data may still answer: not what they changed themselves.
+//! Former contents of files, which a client with a data cache may still read, except those from before its own changes.
 
 use super::NAMES;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// How long anything is kept: no cache's age is greater.
+/// How long a former content is kept, in nanoseconds: no cache's age is greater.
 pub(super) const AGE_MAX_NS: u64 = 3_000_000_000;
 
 /// What a change makes of a file's bytes.
@@ -16,7 +16,7 @@ struct Old {
     content: Rc<[u8]>,
 }
 
-/// See the module. Of each worker, and each name.
+/// Former contents by worker and name, each for at most [`AGE_MAX_NS`].
 pub(super) struct Past {
     of_workers: RefCell<Vec<[Vec<Old>; NAMES]>>,
 }

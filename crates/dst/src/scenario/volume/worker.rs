@@ -261,7 +261,7 @@ fn name_of(name: usize) -> [u8; 1] {
     [b'a' + name as u8]
 }
 
-/// See the module.
+/// One incarnation of a worker. It ends with a crash of its machine.
 pub(super) struct Worker {
     stage: Rc<Stage>,
     number: usize,

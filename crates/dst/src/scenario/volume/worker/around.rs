@@ -5,7 +5,7 @@ use super::{Mount, Worker, name_of};
 use gannet_sim::Random;
 use gannet_vfs::{Attributes, FileHandle, SetAttributes, Status, Vfs};
 
-/// See the module.
+/// One operation of a worker around a file, which it undoes at its end.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Around {
     Link,
@@ -14,13 +14,13 @@ pub(super) enum Around {
     Symlink([u8; 4]),
 }
 
-/// First letters of names that are there for a while.
+/// First letters of temporary names.
 const PREFIXES: [u8; 3] = [LINK, DIRECTORY, SYMLINK];
 const LINK: u8 = b'L';
 const DIRECTORY: u8 = b'D';
 const SYMLINK: u8 = b'S';
 
-/// What is left of an incarnation that ended.
+/// True for a temporary name that a worker's earlier incarnation left behind.
 pub(super) fn is_left_over(name: &[u8]) -> bool {
     matches!(name, [prefix, _] if PREFIXES.contains(prefix))
 }

@@ -6,7 +6,7 @@ use gannet_vfs::Stability;
 use gannet_volume::client::VolumeFs;
 use std::io;
 
-/// See the module. Its functions are those of [`Headless`].
+/// A mounted volume of a client's machine. Its functions are those of [`Headless`].
 pub(in super::super) enum Mount {
     /// By the volume's own protocol.
     Volume(Headless<VolumeFs>),
@@ -14,7 +14,7 @@ pub(in super::super) enum Mount {
     Export(Headless<NfsFs>),
 }
 
-/// Has whichever it is do something.
+/// Evaluates an expression for either kind of mount.
 macro_rules! either {
     ($mount:expr, $it:ident => $done:expr) => {
         match $mount {

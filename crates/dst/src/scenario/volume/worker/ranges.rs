@@ -27,7 +27,7 @@ enum Through {
     Cached,
 }
 
-/// See the module.
+/// One operation of a worker: the ranges to read, how often, and the change in between.
 #[derive(Debug, Clone)]
 pub(super) struct Ranges {
     pub(super) name: usize,
