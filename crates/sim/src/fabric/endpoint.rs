@@ -37,7 +37,7 @@ pub(super) struct End {
     pub(super) peer: RefCell<Weak<End>>,
     pub(super) state: RefCell<EndState>,
     pub(super) waker: RefCell<Option<Waker>>,
-    /// Its owner was woken by an interrupt and has not looked yet.
+    /// Its owner was woken by an interrupt and has not polled since.
     pub(super) interrupted: Cell<bool>,
     pub(super) next_read: Cell<u64>,
 }
@@ -50,9 +50,9 @@ pub(super) struct EndState {
     /// Reads that reached the head of the queue, in order; the first `reads_asked` are with the peer.
     pub(super) reads: VecDeque<PendingRead>,
     pub(super) reads_asked: u16,
-    /// Has left; the adapter waits for the peer's acknowledgement.
+    /// Work that has left; the adapter waits for the peer's acknowledgement.
     pub(super) unacknowledged: VecDeque<Work>,
-    /// Answers owed to the peer, in order.
+    /// Responses to the peer's reads that are not complete, in the order of its requests.
     pub(super) answers: VecDeque<Answer>,
     pub(super) authenticator: Authenticator,
     pub(super) receives: EndpointReceives,
@@ -61,9 +61,10 @@ pub(super) struct EndState {
     pub(super) completions: VecDeque<Completion>,
     /// Work accepted and not completed.
     pub(super) outstanding: u32,
-    /// A segment is leaving, or its bytes are awaited from the disk.
+    /// A segment is leaving, or waits for its bytes from the disk. No other segment starts meanwhile, or it would
+    /// overtake.
     pub(super) transmitting: bool,
-    /// What the disk brought for the segment that waited for it.
+    /// The disk's bytes for the segment that waits for them, taken by the next segment of that sender.
     pub(super) fetched: Option<(Sender, Result<Vec<u8>, io::ErrorKind>)>,
     pub(super) closing: bool,
     pub(super) ended: Option<Disconnected>,
@@ -108,16 +109,16 @@ pub(super) struct Answer {
     pub(super) source: RemoteAddress,
     pub(super) len: u32,
     pub(super) sent: u32,
-    /// When the adapter has its first byte.
+    /// When the adapter has its first byte, in nanoseconds.
     pub(super) ready_at: u64,
     pub(super) refused: Option<AccessError>,
     /// Of an optimistic read.
     pub(super) access_key: Option<AccessKey>,
-    /// All of its bytes, once they were taken.
+    /// All of its bytes, once they were copied.
     pub(super) taken: Option<Vec<u8>>,
 }
 
-/// Who has a segment to send.
+/// The queue that a segment comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sender {
     Work,
@@ -204,7 +205,7 @@ impl End {
                 Next::Send(Sender::Answer) => self.answer_segment().map(|segment| (segment, false)),
                 Next::Send(Sender::Work) => self.work_segment(),
             };
-            // Without a segment something failed, moved or waits for the disk: look again.
+            // Without a segment the head has failed, moved or waits for the disk: choose again.
             let Some((segment, completes)) = segment else {
                 continue;
             };
@@ -212,6 +213,7 @@ impl End {
                 self.break_now();
                 return;
             }
+            // Set before the segment is sent: the delivery may pump this end again.
             self.state.borrow_mut().transmitting = true;
             let left_at = self.transmit(segment);
             let end = Rc::clone(self);
@@ -393,7 +395,8 @@ impl End {
         }
     }
 
-    /// The next `len` bytes of an exported object, which are taken all at once when the first of them leave.
+    /// The next `len` bytes of an exported object. All are copied when the first of them leave, so that a change of the
+    /// object during the transfer cannot give the peer parts of two states.
     fn exported_segment(
         self: &Rc<Self>,
         mut state: RefMut<'_, EndState>,
@@ -414,7 +417,7 @@ impl End {
                 Ok(()) => answer.taken = Some(bytes),
                 Err(error) => answer.refused = Some(error),
             }
-            // Those that are there leave next, or the refusal.
+            // The next call sends the first of them, or the refusal.
             return None;
         }
         let at = answer.sent as usize;
@@ -434,13 +437,13 @@ impl End {
         })
     }
 
-    /// Has the disk bring a segment's bytes, and transmits nothing else meanwhile.
+    /// Reads a segment's bytes from the disk in a task; no other segment leaves meanwhile.
     fn bring(self: &Rc<Self>, sender: Sender, file: FileRef, offset: u64, len: usize) {
         self.state.borrow_mut().transmitting = true;
         let (end, runtime) = (Rc::clone(self), Rc::clone(&self.runtime));
         let task = async move {
             let brought = gannet_runtime::file::read_cold(&runtime, file, offset, vec![0; len]);
-            // What lies past the end of the file stays zero.
+            // Bytes past the end of the file stay zero.
             let brought = brought.await.map(|(bytes, _)| bytes);
             let mut state = end.state.borrow_mut();
             state.fetched = Some((sender, brought.map_err(|error| error.kind())));
@@ -454,7 +457,7 @@ impl End {
     /// The head of the queue has left.
     fn complete_head(self: &Rc<Self>) {
         let mut state = self.state.borrow_mut();
-        // Nothing is left of it when the connection ended meanwhile.
+        // The queue is empty if the connection ended meanwhile.
         let Some(work) = state.queue.pop_front() else {
             return;
         };
@@ -497,7 +500,7 @@ impl End {
         }
     }
 
-    /// The head of the queue failed here; what is behind it must not overtake it, so all is over.
+    /// The head of the queue failed here. Work behind it must not overtake it, so the connection ends.
     fn fail_head(&self, error: WorkError) {
         let mut state = self.state.borrow_mut();
         if let Some(work) = state.queue.pop_front() {
@@ -513,7 +516,7 @@ impl End {
         self.finish(Disconnected::Local);
     }
 
-    /// The peer broke a rule: tells it and ends.
+    /// Ends the connection after a protocol error of the peer, with a Terminate message.
     pub(super) fn terminate(&self, why: String, read: Option<(u64, AccessError)>) {
         self.transmit(Segment::Terminate {
             why: why.clone(),
@@ -532,7 +535,8 @@ impl End {
         }
     }
 
-    /// The connection is over here: everything comes back.
+    /// Ends the connection at this end: all posted work completes as flushed, with its buffers. Only the first call
+    /// counts.
     pub(super) fn finish(&self, reason: Disconnected) {
         let mut guard = self.state.borrow_mut();
         let state = &mut *guard;
@@ -570,7 +574,10 @@ impl End {
         self.notify();
     }
 
-    /// Takes a piece of work, if there is room for it.
+    /// Queues a piece of work until the next flush.
+    ///
+    /// # Errors
+    /// [`PostError::Closed`] after the end, [`PostError::QueueFull`] beyond the depth of the send queue.
     pub(super) fn post(&self, id: WorkId, signal: Signal, kind: WorkKind) -> Result<(), PostError> {
         let mut work = Work {
             posted_at: 0,
@@ -603,7 +610,7 @@ impl End {
         Ok(())
     }
 
-    /// Starts what is posted: now, or when its poster's clock says so.
+    /// Starts posted work: now, or at the clock of the posting task, if that is ahead.
     pub(super) fn flush(self: &Rc<Self>) {
         let executor = &self.fabric.core.executor;
         let at = executor.now();
@@ -632,7 +639,7 @@ impl End {
         if let Some(host) = &self.host {
             let profile = host.profile();
             let time = time(&profile.machine, &profile.adapter);
-            // What ended before this comes before it.
+            // Charges of earlier ends come first.
             host.settle();
             host.charge(Activity::Protocol, time);
         }
@@ -653,13 +660,14 @@ impl End {
             switch + taking + machine.receive_message_ns.value * messages
         });
         if let Some(host) = self.host.as_ref().filter(|_| messages > 0) {
-            // The adapter works on several at once: whoever takes them together has waited for one.
+            // The adapter works on several at once, so an owner that takes several waits only for one.
             let found_at = host.now() + host.profile().adapter.match_receive_ns.value;
             self.fabric.core.executor.spend_until(found_at);
         }
     }
 
-    /// Tells the owner of completions, if it waits for them: on a machine by an interrupt.
+    /// Wakes the owner if it waits for completions: on a machine of a testbed by an interrupt. The caller holds no
+    /// borrow of the state.
     pub(super) fn notify(&self) {
         let Some(waker) = self.waker.borrow_mut().take() else {
             return;
@@ -728,7 +736,7 @@ impl EndState {
 }
 
 impl Work {
-    /// The source of an RDMA Write that nobody registered: memory or a file. Messages have a pool of registered memory.
+    /// The source of an RDMA Write without a registration: memory or a file. Messages have a pool of registered memory.
     fn unregistered(&self) -> Option<&Source> {
         match &self.kind {
             WorkKind::Write { source, .. } if !matches!(source, Source::Span(_)) => Some(source),

@@ -225,7 +225,7 @@ impl Provider for SimProvider {
     }
 }
 
-/// What one end brings to a connection, apart from its options.
+/// The resources of one end of a connection, apart from its options.
 #[derive(Clone)]
 struct Side {
     fabric: Rc<SimFabric>,
@@ -237,7 +237,7 @@ struct Side {
     address: SocketAddr,
 }
 
-/// What travels to a listener.
+/// A connection request, as it arrives at a listener.
 struct Request {
     side: Side,
     options: ConnectOptions,
@@ -341,7 +341,7 @@ impl Drop for SimListener {
             .listeners
             .borrow_mut()
             .remove(&self.side.address);
-        // Those who wait hear that nobody will answer.
+        // Peers that wait for an accept get an error.
         let requests = std::mem::take(&mut *self.waiting.requests.borrow_mut());
         drop(requests);
     }

@@ -91,7 +91,7 @@ fn claim((source, len): (RemoteAddress, u32), access_key: AccessKey, timestamp: 
     claim
 }
 
-/// What the last segment of a message says.
+/// The flags of a message's last segment.
 #[derive(Clone, Copy)]
 pub(super) struct MessageEnd {
     pub(super) invalidate: Option<RemoteKey>,

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
-/// Work does not start on a processor that is free for less, in nanoseconds: nobody switches tasks for so little.
+/// Work does not start on a processor that is free for less, in nanoseconds: a switch of tasks would cost more.
 const SLICE_MIN_NS: u64 = 2_000;
 
 /// Times that a byte passes the memory's bus when a processor copies it: read, its target's line read, written back.
@@ -94,12 +94,12 @@ impl Host {
         &self.profile
     }
 
-    /// What it did so far. What was charged ahead of the clock is in it.
+    /// Its totals so far, including charges ahead of the clock.
     pub fn usage(&self) -> Usage {
         self.usage.get()
     }
 
-    /// The time before which nobody asks for anything any more.
+    /// The time before which no charge will be asked for, in nanoseconds.
     pub(crate) fn clock(&self) -> u64 {
         self.executor.clock()
     }
@@ -308,7 +308,7 @@ impl Host {
         self.dispatch_at(asked_at);
     }
 
-    /// Gives processors that are free now to those who have waited longest.
+    /// Gives the free processors to the work that has waited longest.
     fn dispatch(self: &Rc<Self>) {
         loop {
             let now = self.executor.now();
@@ -327,7 +327,7 @@ impl Host {
         }
     }
 
-    /// Looks again at `at`, unless somebody does so before.
+    /// Schedules another look at `at`, unless an earlier one is due.
     fn dispatch_at(self: &Rc<Self>, at: u64) {
         if self.next_dispatch.get().is_some_and(|next| next <= at) {
             return;
@@ -481,12 +481,12 @@ impl Host {
     }
 }
 
-/// Work under way; see [`Host::work`]. It goes on when nobody waits for it any more.
+/// Work under way; see [`Host::work`]. It goes on after this future is dropped.
 pub struct Work {
     job: Rc<Job>,
 }
 
-/// What a thread has still to do.
+/// The work that a thread has left.
 struct Job {
     activity: Activity,
     working: Cell<u64>,

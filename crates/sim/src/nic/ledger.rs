@@ -3,7 +3,7 @@
 use std::iter::Sum;
 use std::ops::{Add, Sub};
 
-/// What time is spent on, in the words of the NFS/RDMA paper's breakdown (section 7).
+/// The activities that take processor time, in the words of the NFS/RDMA paper's breakdown (section 7).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Activity {
     /// Making memory reachable by the adapter.
@@ -74,17 +74,17 @@ impl Sub for Spent {
     }
 }
 
-/// What a host did since its start; subtract an earlier one for a period.
+/// The totals of a host since its start; subtract an earlier one for a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     spent: [Spent; Activity::ALL.len()],
     /// Nanoseconds of processor time, of all processors together.
     pub cpu_ns: u64,
-    /// What its adapter did for it.
+    /// The totals of its adapter.
     pub events: Events,
 }
 
-/// What an adapter did for its host: counts, which no constant of a testbed moves.
+/// The totals of an adapter: counts, which do not depend on the constants of a testbed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Events {
     /// Messages sent.

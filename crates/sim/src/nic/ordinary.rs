@@ -1,4 +1,4 @@
-//! A machine that costs and is nobody's.
+//! A machine whose work takes time and that is modelled on no published testbed.
 
 use super::profile::assumed;
 use super::{Adapter, Constant, FileSystem, Link, Machine, Profile, Tcp};

@@ -41,7 +41,7 @@ pub const fn derived(value: u64, text: &'static str) -> Constant {
     Constant { value, source }
 }
 
-/// A constant that nobody gives.
+/// A constant that no source gives, with the reason for its value.
 pub const fn assumed(value: u64, text: &'static str) -> Constant {
     let source = Source::Assumed(text);
     Constant { value, source }
@@ -71,7 +71,7 @@ impl Constant {
 }
 
 impl Source {
-    /// What kind of source it is, in one word.
+    /// The kind of the source, in one word.
     pub fn label(&self) -> &'static str {
         match self {
             Source::Given(_) => "given",
@@ -134,7 +134,7 @@ constants! {
         cpus,
         /// Processors that a client works with: fewer, where its process and the kernel's work for it share one.
         client_cpus,
-        /// Processor time of an interrupt that tells of completions.
+        /// Processor time of an interrupt for completions.
         interrupt_ns,
         /// Processor time from the interrupt to the task that waited.
         context_switch_ns,

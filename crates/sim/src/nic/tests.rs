@@ -1,4 +1,4 @@
-//! What the module promises of charged time, on one machine and without a fabric.
+//! Tests of charged time, on one machine and without a fabric.
 
 use super::{Activity, Constant, Host, ORDINARY, Profile, Source, TIME_SLICE_NS};
 use crate::node::Node;

@@ -579,7 +579,7 @@ impl FileSystem {
     }
 }
 
-/// What [`FileSystem::make`] makes.
+/// The kind of object for [`FileSystem::make`].
 pub(super) enum Make<'a> {
     Directory,
     Symlink(&'a [u8]),

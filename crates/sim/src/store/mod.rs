@@ -107,7 +107,7 @@ pub struct SimStore {
 /// An operation takes more or less of a processor than its constants say by up to one part in so many.
 const WORK_SPREAD: u64 = 5;
 
-/// Who pays for a store.
+/// The machine that a store's work is charged to.
 struct Costs {
     host: Rc<Host>,
     /// `None` when all files fit into memory.
@@ -314,7 +314,7 @@ impl SimStore {
     }
 }
 
-/// What an operation takes from the disk.
+/// The disk time of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Needs {
     Nothing,
