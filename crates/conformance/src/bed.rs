@@ -279,7 +279,8 @@ impl Peer {
     }
 }
 
-/// Registers as often as it takes: an adapter may have no room for a moment, and then the memory is gone.
+/// Registers until it succeeds. An adapter may have no room for a moment; each attempt needs new memory, as a failed
+/// one drops it.
 pub(crate) fn persistently<T>(
     mut register: impl FnMut() -> Outcome<Result<T, RegisterError>>,
 ) -> Outcome<T> {
@@ -356,7 +357,7 @@ pub(crate) fn is_flushed(completion: &Completion) -> bool {
     completion.outcome == Err(WorkError::Flushed)
 }
 
-/// A file in memory without a descriptor: resident, cold until somebody waited for it, or failing.
+/// A file in memory without a descriptor: resident, cold until the first blocking read, or failing.
 pub struct MemoryFile {
     content: Vec<u8>,
     resident: AtomicBool,
@@ -422,7 +423,7 @@ impl FileSource for MemoryFile {
     }
 }
 
-/// A file in memory whose pages come and go, and which counts who would have had the disk read.
+/// A file in memory whose pages can be evicted. It counts the reads that would have gone to the disk.
 pub(crate) struct WatchedFile {
     content: Vec<u8>,
     len: AtomicUsize,
@@ -446,7 +447,7 @@ impl WatchedFile {
         file
     }
 
-    /// How often somebody tried to read what was not there.
+    /// The number of reads of pages that were not resident.
     pub(crate) fn disk_reads(&self) -> usize {
         self.reads.load(Ordering::Relaxed)
     }

@@ -1,13 +1,12 @@
 //! The suite every provider of the fabric seam must pass.
 //!
-//! What belongs here: demands that hold for every provider, and the beds they run on. What this crate refuses: the name
-//! of a provider, a protocol above the seam, and any use outside of tests.
+//! It holds requirements on every provider, and the beds they run on. It names no provider, has no protocol above the
+//! seam, and is used by tests alone.
 //!
-//! A provider's test implements [`Harness`] and calls [`run_all`]; what comes back is a [`Report`]: the cases that
-//! failed, each with the line that did, and those that were left out because they ask for a [`Power`] that the provider
-//! says it lacks. Cases are ordinary users of the seam: they see nothing of a provider but its
-//! traits, so what they demand is what protocols may rely on. After each case every buffer must be back in its
-//! arena and every region gone from both domains.
+//! A provider's test implements [`Harness`] and calls [`run_all`], which gives a [`Report`]: the failed cases, each
+//! with its line, and those left out because they need a [`Power`] that the provider lacks. Cases use a provider's
+//! traits alone, so protocols may rely on each requirement. After each case every buffer must be back in its arena, and
+//! both domains must have no region left.
 
 mod bed;
 mod connecting;
@@ -36,7 +35,7 @@ pub use bed::MemoryFile;
 /// How long one case may take on the harness's clock before it counts as hung.
 const CASE_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// What a provider's test brings.
+/// The providers under test, and their runtime.
 pub trait Harness {
     /// The runtime that the cases run on.
     fn runtime(&self) -> Handle;
@@ -50,8 +49,8 @@ pub trait Harness {
     /// Where the far provider can listen, port 0.
     fn address(&self) -> SocketAddr;
 
-    /// What lies in the memory of a region, as its owner sees it. A provider without
-    /// [`gannet_fabric::SoftwareRegion`]s must say how its test looks.
+    /// The bytes of a region, as its owner sees them. A provider without [`gannet_fabric::SoftwareRegion`]s must
+    /// implement it.
     fn look(&self, region: &Region) -> Option<Vec<u8>> {
         let len = usize::try_from(region.len()).ok()?;
         Some(region.software()?.bytes(0, len)?.to_vec())
@@ -63,17 +62,17 @@ pub trait Harness {
     }
 }
 
-/// One demand on a provider.
+/// One requirement on a provider.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// What is demanded, as `group::story`.
+    /// The requirement, as `group::story`.
     pub name: &'static str,
-    /// What both providers must be able to do for it.
+    /// The capability that it needs of both providers.
     pub needs: Option<Power>,
     body: for<'a> fn(&'a Bed<'a>) -> CaseFuture<'a>,
 }
 
-/// What a provider may lack.
+/// A capability that a provider may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Power {
     /// [`Capabilities::file_regions`]
@@ -97,21 +96,21 @@ impl Power {
     }
 }
 
-/// What became of a case that did not fail.
+/// The result of a case that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// It holds.
     Held,
-    /// It asks for this, which a provider lacks.
+    /// It needs this capability, which a provider lacks.
     LeftOut(Power),
 }
 
-/// What became of all cases; those that are not named here hold.
+/// The results of all cases; those that are not named here hold.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Those that do not hold.
+    /// The failed cases.
     pub failures: Vec<Failure>,
-    /// Those that ask for what a provider lacks.
+    /// The cases that need a capability which a provider lacks.
     pub left_out: Vec<(&'static str, Power)>,
 }
 
@@ -136,7 +135,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What was found, and by which line of the suite.
+/// A violated requirement, and the line of the suite that found it.
 #[derive(Debug)]
 struct Broken {
     what: String,
@@ -176,7 +175,7 @@ pub async fn run_all(harness: &dyn Harness) -> Report {
 /// Runs one case and checks that it left nothing behind; or leaves it out.
 ///
 /// # Errors
-/// What did not hold.
+/// The case failed; the error has the first violated requirement.
 pub async fn run_case(harness: &dyn Harness, case: &Case) -> Result<Verdict, Failure> {
     tracing::debug!(case = case.name, "conformance case");
     let ends = [harness.near().capabilities(), harness.far().capabilities()];

@@ -277,7 +277,7 @@ pub(crate) async fn both_directions_at_once(bed: &Bed<'_>) -> Outcome {
         Outcome::Ok(options)
     };
     let (mut near, mut far) = bed.pair_with(options()?, options()?).await?;
-    // More bytes than sockets buffer, posted by both before either looks: nobody may wait for the other to read.
+    // More bytes than sockets buffer, posted by both before either polls: neither may wait for the other to read.
     for peer in [&near, &far] {
         for index in 0..COUNT {
             peer.send_with(WORK, &pattern(index, 256 << 10), SendOptions::default())?;

@@ -1,4 +1,4 @@
-//! What a peer must not do, what it hears of it, and that nobody else notices.
+//! Forbidden operations of a peer: each is refused, reported to that peer, and without effect on others.
 
 use crate::bed::{
     Bed, Peer, WORK, address_of, ended_by_far, invalidating, pattern, persistently, ping,
@@ -354,7 +354,7 @@ pub(crate) async fn a_revocation_that_nobody_waits_for_goes_on(bed: &Bed<'_>) ->
         drop(region.deregister());
         ensure(!region.is_valid(), "valid while it is revoked")?;
     }
-    // That the slots and regions are gone in the end is what every case is asked.
+    // Every case is checked for slots and regions that it leaves.
     Ok(())
 }
 
@@ -414,7 +414,7 @@ pub(crate) async fn memory_of_another_provider_is_refused_at_home(bed: &Bed<'_>)
     ping(&mut near, &mut far).await
 }
 
-/// What a capability denies cannot be registered.
+/// Memory of a kind that the capabilities exclude cannot be registered.
 pub(crate) async fn kinds_of_memory_that_are_lacking_are_refused(bed: &Bed<'_>) -> Outcome {
     let (capabilities, domain) = (bed.far.capabilities(), bed.far.domain());
     ensure_eq(

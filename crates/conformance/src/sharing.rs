@@ -156,7 +156,7 @@ pub(crate) async fn an_empty_queue_ends_the_connection_that_needs_it(bed: &Bed<'
     send(&near, b"no receive is posted for this")?;
     ended_by_far(&mut near, &mut far).await?;
     ping(&mut own_near, &mut own_far).await?;
-    // The memory of the messages is back, and what is posted now is for all who were granted some.
+    // The memory of the messages is back, and receives posted now serve all endpoints with a grant.
     queue.post(8)?;
     send(&other_near, b"three")?;
     expect_shared(&mut other_far, b"three").await?;
@@ -175,7 +175,7 @@ pub(crate) async fn memory_of_an_aborted_endpoint_comes_back(bed: &Bed<'_>) -> O
         let first = expect_shared(&mut far, &pattern(0, SLOT_LEN)).await?;
         if aborted {
             far.endpoint.abort("the case says so");
-            // Messages that were complete may still be told of; no receive comes back that no message had taken.
+            // Complete messages may still be reported; receives that no message had taken do not come back.
             let (rest, _) = far.end().await;
             let strays = rest.iter().filter(|it| is_flushed(it)).count();
             ensure(

@@ -1,4 +1,4 @@
-//! Every registration strategy moves the bytes, gives the memory back, and lets nobody at it afterwards.
+//! Every registration strategy moves the bytes, returns the memory, and admits no later access to it.
 
 use crate::bed::{Bed, Peer, WORK, ended_by_far, pattern, persistently, ping};
 use crate::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
@@ -26,7 +26,7 @@ fn register(
     persistently(|| Ok(Rc::clone(strategy).register(make()?, access, scope)))
 }
 
-/// Nothing is in use; and nothing is kept once the strategy was told to give up what it can.
+/// Checks that no region is in use, and that the strategy keeps none after it was asked to release its cache.
 fn settled(strategy: &Rc<dyn Strategy>) -> Outcome {
     let kind = strategy.kind();
     ensure_eq(&format!("{kind}: in use"), strategy.counters().in_use, 0)?;

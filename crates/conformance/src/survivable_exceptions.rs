@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 const KEY: CapabilityKey = CapabilityKey([7; 32]);
 const FOREVER: Instant = Instant::from_nanos(u64::MAX);
-/// What an untouched sink is full of.
+/// The byte that fills an untouched sink.
 const UNTOUCHED: u8 = 0xee;
 const LEN: usize = 10_000;
 
@@ -44,7 +44,7 @@ async fn pair(bed: &Bed<'_>) -> Outcome<(Peer, Peer)> {
     Ok((near, far))
 }
 
-/// One more exporter of an end's domain, who opens nothing again.
+/// One more exporter of an end's domain, which opens no object again.
 fn exporter(peer: &Peer) -> Outcome<Rc<dyn ExportTable>> {
     let table = peer.endpoint.domain().exports(Rc::new(|_| None));
     table.ok_or_else(|| Broken::new("no table of exported objects"))
@@ -71,7 +71,7 @@ fn memory(owner: &Peer, bytes: Vec<u8>) -> Outcome<Exported> {
     })
 }
 
-/// A place for `len` bytes that nobody has written to yet.
+/// A region of `len` bytes, filled with [`UNTOUCHED`].
 fn sink(peer: &Peer, len: usize) -> Outcome<Region> {
     peer.expose(vec![UNTOUCHED; len], Access::Local)
 }
@@ -109,14 +109,14 @@ async fn expect_refusal(
 #[track_caller]
 fn ensure_refused(completion: &Completion, id: WorkId, why: AccessError) -> Outcome {
     let found = match completion.outcome {
-        Err(WorkError::Remote(error)) => Ok(told(error)),
+        Err(WorkError::Remote(error)) => Ok(reported(error)),
         other => Err(other),
     };
-    ensure_eq("refusal", (completion.id, found), (id, Ok(told(why))))
+    ensure_eq("refusal", (completion.id, found), (id, Ok(reported(why))))
 }
 
-/// What an exception tells of a refusal: it may be less than the end that refuses knows.
-fn told(error: AccessError) -> AccessError {
+/// The error that an exception reports for a refusal, which may be less exact than the refusing end knows.
+fn reported(error: AccessError) -> AccessError {
     match error {
         AccessError::WrongEndpoint => AccessError::Rights,
         AccessError::Wrap => AccessError::Bounds,
@@ -278,7 +278,7 @@ pub(crate) async fn every_size_is_read(bed: &Bed<'_>) -> Outcome {
 /// Work of every kind that one end does in [`many_are_in_flight_in_both_directions`].
 const ROUNDS: usize = 40;
 
-/// What one end reads there: an object of the peer's, one that is not at hand, and memory that the peer promised.
+/// The sources that one end reads there: an object of the peer in memory, a cold one, and an ordinary region.
 struct Sources {
     there: Reference,
     cold: Reference,
@@ -287,7 +287,7 @@ struct Sources {
 }
 
 impl Sources {
-    /// What `owner` gives to its peer.
+    /// The sources that `owner` exposes to its peer.
     fn of(owner: &Peer, table: &dyn ExportTable, bytes: &[u8]) -> Outcome<Sources> {
         let cold = Exported::File(WatchedFile::cold(bytes.to_vec()));
         Ok(Sources {
@@ -551,7 +551,7 @@ pub(crate) async fn a_reference_serves_its_connection_alone(bed: &Bed<'_>) -> Ou
     expect_bytes(bed, &mut by_near, theirs, &bytes).await?;
     expect_refusal(bed, &mut near, theirs, AccessError::WrongEndpoint).await?;
     expect_bytes(bed, &mut near, reference, &bytes).await?;
-    // Gone for one, gone for all.
+    // A removal from the table holds for every connection.
     table.remove(1);
     expect_refusal(bed, &mut near, reference, AccessError::InvalidKey).await?;
     expect_refusal(bed, &mut by_near, theirs, AccessError::InvalidKey).await

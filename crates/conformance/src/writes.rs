@@ -119,7 +119,7 @@ pub(crate) async fn a_failing_file_fails_the_work(bed: &Bed<'_>) -> Outcome {
         (completion.id, completion.outcome),
         (WORK, Err(WorkError::File(ErrorKind::InvalidData))),
     )?;
-    // What follows must not overtake work that failed, so the connection is over.
+    // Later work must not overtake work that failed, so the connection ends.
     near.end().await;
     far.end().await;
     Ok(())
@@ -149,7 +149,7 @@ pub(crate) async fn an_idle_application_is_written_to(bed: &Bed<'_>) -> Outcome 
     let bytes = pattern(9, 1 << 20);
     near.write(WORK, &bytes, address_of(&target, 0))?;
     near.expect(WORK, Done::Written).await?;
-    // A Read comes back only when what was before it on this connection is in place; nobody polls the far end.
+    // A Read completes only after earlier Writes of this connection are in place; the far end is not polled.
     let sink = near.sink(1)?;
     near.read(WORK, &sink, address_of(&target, 0))?;
     near.expect(WORK, Done::Read).await?;

@@ -168,7 +168,7 @@ fn a_peer_gets_in_until_the_revocation_is_done_and_not_after() {
                 let region = region.unwrap();
                 let mut returning = region.deregister().now().unwrap_err();
                 assert!(!region.is_valid());
-                // The key still works: nobody may have the memory yet.
+                // The key still works, so the memory must not be returned yet.
                 if !write(&near, &region, 7).await {
                     let (_, far) = pair(&bench).await;
                     drop(far);

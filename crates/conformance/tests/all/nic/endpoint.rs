@@ -405,7 +405,7 @@ impl Drop for NicEndpoint {
         self.0.finish(Disconnected::Local);
         self.0
             .finish_peer(Disconnected::Lost(ErrorKind::ConnectionReset));
-        // Nobody will fetch them; their memory goes home.
+        // No owner will poll for them. Cleared here, so that their buffers return to their pools now.
         self.0.state.borrow_mut().completions.clear();
     }
 }

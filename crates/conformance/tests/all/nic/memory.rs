@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-/// What the adapter does badly, and how long it takes.
+/// The faults of the adapter, and its delays.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct NicProfile {
     pub(crate) seed: u64,
@@ -31,7 +31,7 @@ pub(crate) struct NicDomain {
     profile: NicProfile,
     random: Cell<u64>,
     next: Cell<u32>,
-    /// What a peer can reach: valid regions, those that are being revoked, and those that could not be.
+    /// The regions that a peer can reach: valid regions, those that are being revoked, and those that could not be.
     entries: RefCell<BTreeMap<RemoteKey, Rc<Entry>>>,
     stats: Cell<RegionStats>,
     this: std::rc::Weak<NicDomain>,
@@ -90,7 +90,7 @@ impl Entry {
     }
 }
 
-/// What a peer wants.
+/// The kind of access that a peer asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     Read,

@@ -31,7 +31,7 @@ const SEND_QUEUE_MAX: u32 = 128;
 const RECEIVE_QUEUE_MAX: u32 = 512;
 const READ_DEPTH_MAX: u16 = 16;
 
-/// What connects the adapters of a process.
+/// The network between the adapters of a process.
 #[derive(Default)]
 pub(crate) struct NicNetwork {
     listeners: RefCell<BTreeMap<SocketAddr, Rc<Waiting>>>,
@@ -52,7 +52,7 @@ struct Request {
     answer: oneshot::Sender<Result<Connected, Vec<u8>>>,
 }
 
-/// What one adapter brings to a connection.
+/// The resources of one adapter for a connection.
 #[derive(Clone)]
 struct Side {
     network: Rc<NicNetwork>,
