@@ -1,12 +1,11 @@
-//! Whole systems in the simulator: servers, clients and mounts run as they are, while machines crash and networks fail,
-//! and what they answer is held against models.
+//! Simulations of whole systems: unchanged servers, clients and mounts run while machines crash and networks fail, and
+//! their replies are compared with models.
 //!
-//! A [`scenario`] is a world of a seed: a plan, machines, clients that work, and somebody who disturbs them; then
-//! faults end, and everything must be as the [`model`] says. [`volume`] is the volume of such a world, for other
-//! crates' tests too.
+//! A [`scenario`] is a simulation of one seed: a plan, machines, clients that work, and a nemesis that injects faults.
+//! Then the faults end, and the state must be that of the [`model`]. [`volume`] is the volume of a simulation, for
+//! other crates' tests too.
 //!
-//! What this crate refuses: code that serves, machines and faults themselves (they are `sim`), and tests of one part
-//! alone (they are with the part).
+//! Machines and faults are in `sim`, and tests of one part alone are with that part.
 //!
 //! First function to read: [`scenario::run`].
 

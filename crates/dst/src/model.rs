@@ -1,7 +1,7 @@
-//! What a file system must do: a reference model, and an oracle that compares answers with it.
+//! A reference model of a file system, and an oracle that compares replies with it.
 //!
-//! The model knows objects by keys that the one who asks gives out, and holds nothing but values. The oracle keeps
-//! every state the file system can be in: one, as long as all answers are known; more, once an answer was lost.
+//! The model names objects by keys that its caller chooses, and holds only values. The oracle keeps every state that
+//! the file system can be in: one, as long as all replies are known; more, once a reply was lost.
 
 mod file;
 mod oracle;
@@ -107,7 +107,7 @@ pub enum Create {
     Exclusive,
 }
 
-/// What came of an operation that succeeded.
+/// The reply to an operation that succeeded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // the fields are NFSv3's
 pub enum Answer {
@@ -165,7 +165,7 @@ impl fmt::Display for Answer {
 /// An operation's outcome.
 pub type Outcome = Result<Answer, Status>;
 
-/// What is known about how often an operation was executed.
+/// How often an operation was executed, as far as its caller knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Execution {
     /// Once.

@@ -43,7 +43,7 @@ const JOURNAL_HALF_BLOCKS: u32 = 16;
 /// After how long a process of an I/O server whose disk failed is started again, as a service manager does.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
-/// What the connections of a volume run over.
+/// The provider of a volume's connections.
 #[derive(Clone)]
 pub enum Carrier {
     /// The fabric in memory.
@@ -71,7 +71,7 @@ impl Carrier {
 pub struct IoNode {
     /// Where it runs.
     pub node: Node,
-    /// What it keeps.
+    /// Its disk, which lasts over crashes of its process.
     pub disk: Rc<Disk>,
     /// The machine of a testbed that it is, if it is one.
     pub host: Option<Rc<Host>>,
@@ -95,13 +95,13 @@ pub struct Bed {
     metadata: Metadata,
     /// Why the manager has ended by itself.
     ended: ManagerEnd,
-    /// What the manager that was started last sees.
+    /// The metadata store of the manager that was started last.
     seen: RefCell<Option<Arc<JournaledStore>>>,
     /// The I/O servers, by their numbers.
     pub io_servers: Vec<IoNode>,
 }
 
-/// What a manager keeps.
+/// The durable metadata of a manager.
 #[derive(Clone)]
 pub struct Metadata {
     base: Arc<MemoryStore>,
@@ -122,12 +122,12 @@ impl Metadata {
 /// Why a manager has ended by itself, if it has.
 pub type ManagerEnd = Rc<RefCell<Option<TermError>>>;
 
-/// What its servers know.
+/// The keys of the volume's servers.
 pub fn keys() -> ServerKeys {
     ServerKeys::new(Secret::new([5; 16]))
 }
 
-/// Who connects as `role`.
+/// The identity for connections as `role`.
 pub fn identity(role: Role) -> Identity {
     Identity {
         role,
@@ -151,7 +151,7 @@ fn address(node: &Node) -> SocketAddr {
     SocketAddr::new(node.ip(), PORT)
 }
 
-/// What the servers have in common on a machine.
+/// The settings that all servers on a machine share.
 fn host(node: &Node) -> host::Host {
     host::Host {
         runtime: node.runtime(),

@@ -29,12 +29,12 @@ const PROGRESS_TIME_MAX: Duration = Duration::from_secs(900);
 /// How long a side may take to give back memory after its connections are closed.
 const BALANCE_TIME_MAX: Duration = Duration::from_secs(300);
 
-/// What came of one seed.
+/// The result of one seed.
 #[derive(Debug)]
 pub struct Report {
     /// The plan that the seed drew, for people.
     pub plan: String,
-    /// What was done, or what went wrong.
+    /// The totals of the run, or the text of its failure.
     pub outcome: Result<Summary, String>,
     /// The trace in two numbers.
     pub digest: TraceDigest,
@@ -42,24 +42,24 @@ pub struct Report {
     pub trace: String,
 }
 
-/// What a run did.
+/// The totals of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Summary {
-    /// Operations whose answers were checked.
+    /// Operations whose replies were checked.
     pub operations: u64,
     /// Those that programs did through a mounted volume.
     pub mounted: u64,
-    /// Operations that had no answer.
+    /// Operations without a reply.
     pub unanswered: u64,
-    /// Faults.
+    /// Faults that were injected.
     pub faults: u64,
-    /// Virtual nanoseconds.
+    /// Virtual nanoseconds from the start to the end of the run.
     pub elapsed_ns: u64,
-    /// What clients of a volume read without asking.
+    /// Reads by clients of a volume without a request to a server.
     pub reads: ReadsSummary,
 }
 
-/// What clients of a volume read without asking.
+/// Totals of the reads by clients of a volume without a request to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadsSummary {
     /// Reads of bytes by references.
@@ -132,7 +132,7 @@ pub fn run(seed: u64, keep_trace: bool) -> Report {
     }
 }
 
-/// What the parts of a run share.
+/// The state that the tasks of a run share.
 struct Stage {
     plan: Plan,
     faults: Faults,

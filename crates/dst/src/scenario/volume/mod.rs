@@ -47,15 +47,15 @@ use worker::{Mount, Seat, Worker};
 const PROGRESS_TIME_MAX: Duration = Duration::from_secs(900);
 /// How long objects of removed files may stay: those that a late write made again are removed by the second removal.
 const REMOVAL_TIME_MAX: Duration = Duration::from_secs(240);
-/// How long those who mounted by NFS wait. A WRITE that was given up may be done later than what follows it: NFS knows
-/// no order, and whoever cannot live with that mounts `hard`.
+/// How long mounts by NFS wait for a reply. An abandoned WRITE may be done after later requests, since NFS has no order
+/// between requests. Only a mount that waits for every reply (`hard`) avoids that.
 const NFS_PATIENCE: Duration = PROGRESS_TIME_MAX;
 /// Names that files may have.
 const NAMES: usize = 6;
 /// Bytes of a stripe.
 const UNIT: u32 = 4096;
 
-/// What a seed decides before anything runs.
+/// The choices of a seed before the run.
 #[derive(Debug, Clone)]
 struct Plan {
     iwarp: bool,
@@ -92,7 +92,7 @@ struct Mounts {
     bounds: KeptBounds,
 }
 
-/// What a mount speaks.
+/// The protocol of a mount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Face {
     Volume,
@@ -205,21 +205,21 @@ impl Plan {
     }
 }
 
-/// What the parts of a run share.
+/// The state that the tasks of a run share.
 struct Stage {
     plan: Plan,
     faults: Faults,
     bed: Bed,
     clients: Vec<Node>,
-    /// Serves the volume by NFS, if somebody mounts it so.
+    /// The NFS server over the volume, if a client mounts it so.
     gateway: Option<Gateway>,
-    /// What the files of the root directory hold, by the numbers of their names.
+    /// The contents of the files of the root directory, by the numbers of their names.
     model: [RefCell<Option<Vec<u8>>>; NAMES],
-    /// Who has a name to itself.
+    /// True for a name that one worker uses alone.
     taken: [Cell<bool>; NAMES],
     /// How often each was taken.
     turns: [Cell<u64>; NAMES],
-    /// What files held a while ago.
+    /// Former contents of files.
     past: Past,
     /// The modes of files, where they are known.
     modes: [Cell<Option<u32>>; NAMES],

@@ -10,7 +10,7 @@ use gannet_volume::limits::CLOCK_SKEW_MAX;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How often it looks whether somebody wants something to go wrong.
+/// How often it looks for a worker that asks for a fault.
 const LOOK_OUT: Duration = Duration::from_millis(1);
 /// The first port that a system picks.
 const EPHEMERAL_PORT: u16 = 32_768;
@@ -116,7 +116,7 @@ async fn restart_gateway(stage: &Stage, random: &Random) {
     gateway.start(stage);
 }
 
-/// Waits until something is to go wrong; true if somebody wants an I/O server to die just now.
+/// Waits for the time of the next fault; true if a worker asks for a crash of an I/O server now.
 async fn lurk(stage: &Stage, random: &Random) -> bool {
     let Some(_) = &stage.plan.mounts else {
         pause(stage, random, 500_000_000).await;
@@ -254,7 +254,7 @@ fn set_disks(stage: &Stage, profile: DiskProfile) {
     }
 }
 
-/// From now on nothing goes wrong any more. All that was taken down has been brought up by who did it.
+/// Ends all faults. The tasks that took servers down have started them again before.
 pub(super) fn heal(stage: &Stage) {
     let profile = DiskProfile {
         slow_per_mille: stage.plan.disk.slow_per_mille,

@@ -7,10 +7,10 @@ use std::rc::Rc;
 /// How long a former content is kept, in nanoseconds: no cache's age is greater.
 pub(super) const AGE_MAX_NS: u64 = 3_000_000_000;
 
-/// What a change makes of a file's bytes.
+/// A change of a file, from its bytes before to those after.
 pub(super) type Apply<'a> = dyn Fn(&[u8]) -> Vec<u8> + 'a;
 
-/// What a file held until something else was acknowledged.
+/// A content of a file, until another one was acknowledged.
 struct Old {
     until: u64,
     content: Rc<[u8]>,

@@ -39,13 +39,13 @@ const OPERATION_TIME_MAX: Duration = OPERATION_DEADLINE
 /// Between two attempts at something that a fault prevents.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// What outlives a worker's machine: what it has still to do, and what it was doing.
+/// The state of a worker that lasts over crashes of its machine: the operations left, and the one under way.
 pub(super) struct Seat {
     pub(super) client: usize,
     random: Random,
     left: Cell<usize>,
     doing: RefCell<Option<Step>>,
-    /// How far it came in that.
+    /// The progress of that operation.
     reached: Reached,
 }
 
@@ -65,12 +65,12 @@ impl Seat {
     }
 }
 
-/// How far a worker came in what it was doing, whoever of its incarnations.
+/// The progress of an operation, over all incarnations of its worker.
 #[derive(Default)]
 struct Reached {
-    /// Its first parts, which were answered as durable: so many.
+    /// The number of its first parts whose replies said that they are durable.
     durable: Cell<usize>,
-    /// So many were begun.
+    /// The number of parts that were begun.
     begun: Cell<usize>,
 }
 
@@ -246,7 +246,7 @@ impl Write {
         }
     }
 
-    /// What the file holds behind it.
+    /// The content of the file after it.
     fn apply(&self, before: &[u8]) -> Vec<u8> {
         let mut after = before.to_vec();
         let start = self.offset as usize;

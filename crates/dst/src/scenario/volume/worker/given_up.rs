@@ -1,4 +1,4 @@
-//! Truncations that nobody waits for any more: they are done or not, but not later than what comes after them.
+//! Abandoned truncations: each takes effect or not, but never after a later change.
 
 use super::{FILE_MAX, Mount, Worker, Write, name_of, write_once};
 use gannet_runtime::timeout;

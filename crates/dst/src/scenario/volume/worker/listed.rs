@@ -1,4 +1,4 @@
-//! Listings, compared with the model where nobody changes it meanwhile.
+//! Listings, compared with the model for names without a change meanwhile.
 
 use super::mounted::status;
 use super::{Mount, Worker};
@@ -12,7 +12,7 @@ const PORTION_MAX: usize = 10;
 /// Names and how long their files are, as a listing has them; not every listing knows lengths.
 type Listed = Vec<(Vec<u8>, Option<u64>)>;
 
-/// Which names nobody had at some time, each with how often it had been taken by then.
+/// The names that no worker used at some time, each with how often it had been taken by then.
 pub(super) struct Quiet([Option<u64>; NAMES]);
 
 impl Quiet {
@@ -24,7 +24,7 @@ impl Quiet {
         Quiet(turns)
     }
 
-    /// The names that nobody had from then until now.
+    /// The names that no worker used from then until now.
     fn until_now(&self, stage: &Stage) -> impl Iterator<Item = usize> {
         let Quiet(now) = Quiet::now(stage);
         (0..NAMES).filter(move |name| self.0[*name].is_some() && self.0[*name] == now[*name])
