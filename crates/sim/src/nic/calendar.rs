@@ -1,11 +1,11 @@
-//! When a resource is taken: what makes users of a processor, an adapter or a link wait for each other.
+//! The times at which a processor, an adapter or a link is taken, for which its users wait.
 
 use std::collections::VecDeque;
 
 /// The times at which a resource that serves one user at a time is taken.
 ///
-/// Users ask ahead of the clock, each from its own time on, and not in the order of those times; so the free time
-/// between two of them must not be lost.
+/// Users ask ahead of the clock, each from its own time on, and not in the order of those times. So the free time
+/// between two of them must stay available.
 #[derive(Debug, Default)]
 pub(crate) struct Calendar {
     /// From and to, in order, not touching each other.
@@ -39,7 +39,7 @@ impl Calendar {
         Gap { start, len: most }
     }
 
-    /// Takes what [`Calendar::find`] found. Nobody asks for a time before `clock` any more.
+    /// Takes a gap that [`Calendar::find`] gave. Entries before `clock` are dropped, since no later call asks for them.
     pub(crate) fn take(&mut self, clock: u64, gap: Gap) {
         while self.taken.front().is_some_and(|&(_, ends)| ends <= clock) {
             self.taken.pop_front();

@@ -32,16 +32,16 @@ pub struct Host {
     bus: RefCell<Calendar>,
     /// The memory, which copies and transfers take turns at.
     memory: RefCell<Calendar>,
-    /// Work that waits for a processor, each with the time since when.
+    /// Work that waits for a processor, ordered by the time at which it was asked for.
     waiting: RefCell<VecDeque<(u64, Rc<Job>)>>,
-    /// When they are looked at next, if nothing happens before.
+    /// The time of the next dispatch that is scheduled; an event with another time is out of date.
     next_dispatch: Cell<Option<u64>>,
     usage: Cell<Usage>,
-    /// Those who owe for what ended silently.
+    /// Domains with ended registrations that are not charged yet.
     debtors: RefCell<Vec<Weak<dyn Debtor>>>,
 }
 
-/// Somebody who is charged late; see `Host::settle`.
+/// A source of late charges, which `Host::settle` asks for.
 pub trait Debtor {
     /// Charges what has not been charged yet.
     fn settle(&self);
@@ -104,12 +104,12 @@ impl Host {
         self.executor.clock()
     }
 
-    /// The time of what runs now.
+    /// The clock of the running task or event, in nanoseconds.
     pub fn now(&self) -> u64 {
         self.executor.now()
     }
 
-    /// Enters time that was spent elsewhere on the machine.
+    /// Adds busy and waiting time to the totals of an activity.
     pub(crate) fn enter(&self, activity: Activity, busy_ns: u64, waited_ns: u64) {
         let mut usage = self.usage.get();
         usage.enter(activity, busy_ns, waited_ns);
@@ -153,7 +153,7 @@ impl Host {
         gap
     }
 
-    /// Charges what runs now for `ns` of processor time.
+    /// Charges the running task or event for `ns` of processor time, and moves its clock on.
     pub fn charge(&self, activity: Activity, ns: u64) {
         if ns == 0 {
             return;
@@ -167,8 +167,8 @@ impl Host {
         self.executor.spend_until(gap.end());
     }
 
-    /// Takes a processor for a copy that takes `ns` with the memory to itself; it is held until the memory has let the
-    /// copy through.
+    /// Takes a processor for a copy that takes `ns` without other users of the memory. The processor is held until the
+    /// memory has done the copy.
     fn take_for_copy(&self, from: u64, ns: u64) -> Gap {
         let starts = self.find_processor(from, ns);
         let Machine {
@@ -189,7 +189,7 @@ impl Host {
         self.memory.borrow_mut().take_first(clock, from, ns)
     }
 
-    /// Has the adapter execute a command, for which what runs now waits.
+    /// Lets the adapter execute a command, for which the running task or event waits.
     fn command(&self, activity: Activity, ns: u64) {
         if ns == 0 {
             return;
@@ -207,8 +207,8 @@ impl Host {
         self.executor.spend_until(goes_on_at);
     }
 
-    /// An interrupt wakes who has slept for `ns`, and a processor must be found to go on with: when it has, and what
-    /// was done until then.
+    /// An interrupt at `at` wakes a task that has slept for `ns`, and the task takes a processor. Gives the time at
+    /// which it goes on, and the busy time until then.
     fn wake_sleeper(&self, at: u64, ns: u64) -> (u64, u64) {
         let Machine {
             interrupt_ns,
@@ -221,7 +221,7 @@ impl Host {
         (resumed.end(), ns + interrupt + switch)
     }
 
-    /// An interrupt tells of completions: gives the time at which the task that waits for them can be woken.
+    /// Charges an interrupt for completions; gives the time at which it wakes the task that waits for them.
     pub(crate) fn interrupt(&self) -> u64 {
         let ns = self.profile.machine.interrupt_ns.value;
         let now = self.executor.now();
@@ -232,7 +232,7 @@ impl Host {
         now + ns
     }
 
-    /// Charges what runs now for a system call that writes so many bytes to a stream, which lie in memory or a file.
+    /// Charges the running task for a system call that writes `len` bytes, from memory or a file, to a stream.
     pub(crate) fn write_stream(&self, len: usize, from: Bytes) {
         let Profile { tcp, .. } = &self.profile;
         let len = len as u64;
@@ -247,7 +247,7 @@ impl Host {
         self.executor.spend_until(built_at);
     }
 
-    /// Charges what runs now for a system call that reads so many bytes from a stream.
+    /// Charges the running task for a system call that reads `len` bytes from a stream.
     pub(crate) fn read_stream(&self, len: usize, was_asleep: bool) {
         let Profile { tcp, machine, .. } = &self.profile;
         let switch = machine.context_switch_ns.value * u64::from(was_asleep);
@@ -278,7 +278,7 @@ impl Host {
         gap.end()
     }
 
-    /// Has `action` run at `at`, unless the machine crashes before.
+    /// Runs `action` at `at`, unless the machine crashes before.
     pub(crate) fn schedule(&self, at: u64, action: impl FnOnce() + 'static) {
         self.executor.schedule(at, Some(self.node), action);
     }
@@ -298,7 +298,8 @@ impl Host {
         Work { job }
     }
 
-    /// Tasks ask ahead of the clock, and not in the order of their times.
+    /// Enters a job by its time: tasks ask ahead of the clock, and not in the order of their times, so that a push to
+    /// the end would let later jobs go first.
     fn queue_job(self: &Rc<Self>, job: Rc<Job>) {
         let asked_at = self.executor.now();
         let mut waiting = self.waiting.borrow_mut();
@@ -335,6 +336,7 @@ impl Host {
         self.next_dispatch.set(Some(at));
         let host = Rc::clone(self);
         self.schedule(at, move || {
+            // Another event may have been scheduled for an earlier time since; it does the dispatch.
             if host.next_dispatch.get() == Some(at) {
                 host.next_dispatch.set(None);
                 host.dispatch();
@@ -342,7 +344,7 @@ impl Host {
         });
     }
 
-    /// Lets a job have a processor, until it is done or others must have their turn.
+    /// Gives a job a processor, until it is done or its time slice ends.
     fn run_slice(self: &Rc<Self>, asked_at: u64, job: Rc<Job>) {
         let mut end = self.executor.now();
         let mut busy = 0;
@@ -374,7 +376,7 @@ impl Host {
         let (now, len) = (self.executor.now(), len as u64);
         let latency = self.profile.link.latency_ns.value;
         let (start, left_at) = self.pass(&self.outgoing, now, len);
-        // What arrives is not held up until all of it has left.
+        // Bytes arrive while later ones still leave.
         let (lands, in_memory) = to.pass(&to.incoming, start + latency, len);
         let arrives_at = in_memory.max(left_at + latency);
         let waited = (start - now) + (lands - start - latency);
@@ -391,7 +393,7 @@ impl Host {
         let adapter = &self.profile.adapter;
         let on_link = self.profile.link.bytes_per_s.time_for(len);
         let on_bus = adapter.dma_bytes_per_s.time_for(len);
-        // Adapters come before processors, which make up for it.
+        // Transfers take the memory before processors, whose copies then take longer.
         let memory_rate = self.profile.machine.memory_bytes_per_s;
         self.take_memory(from, memory_rate.time_for(len));
         if adapter.dma_shared.value == 0 {
@@ -404,12 +406,12 @@ impl Host {
         (port.start, port.end().max(bus.end()))
     }
 
-    /// Time until a sender knows that its last byte arrived.
+    /// Nanoseconds until a sender has the acknowledgement of its last byte.
     pub(crate) fn acknowledgement_ns(&self) -> u64 {
         2 * self.profile.link.latency_ns.value
     }
 
-    /// From an RDMA Read's request to the first byte of its answer.
+    /// Nanoseconds from an RDMA Read's request to the first byte of its response.
     pub(crate) fn read_turnaround_ns(&self) -> u64 {
         self.profile.adapter.read_turnaround_ns.value
     }
@@ -466,14 +468,14 @@ impl Host {
         );
     }
 
-    /// Has `debtor` asked whenever the clock is looked at.
+    /// Adds a source of late charges, asked whenever the clock is read. The reference is weak: it ends with its domain.
     pub fn add_debtor(&self, debtor: Weak<dyn Debtor>) {
         let mut debtors = self.debtors.borrow_mut();
         debtors.retain(|debtor| debtor.strong_count() > 0);
         debtors.push(debtor);
     }
 
-    /// Charges what has ended and could not say so.
+    /// Collects late charges, such as those for regions that were dropped.
     pub(crate) fn settle(&self) {
         for debtor in self.debtors.borrow().iter().filter_map(Weak::upgrade) {
             debtor.settle();

@@ -1,12 +1,13 @@
-//! Machines that cost: processors, adapters, links and file systems whose prices are those of a published testbed.
+//! Machines whose work takes time: processors, adapters, links and file systems with the constants of a published
+//! testbed.
 //!
-//! A [`Host`] is put on a [`crate::Node`]; from then on the simulated fabric and the simulated store charge it for what
-//! the protocol code on that node asks of them. A node without a host costs nothing.
+//! A [`Host`] is put on a [`crate::Node`]. From then on the simulated fabric and store charge it for each operation of
+//! the protocol code on that node. Operations of a node without a host take no time.
 //!
 //! # How time is charged
 //!
 //! A host has processors, an adapter that executes one command at a time, and a port with two directions. Each is a
-//! calendar: whoever needs it takes the first free time from its own time on.
+//! calendar: each user takes the first free time from its own time on.
 //!
 //! - What a task does *within a poll* (post, register, take completions) moves the task's own clock on: it takes the
 //!   processor that is free first, or waits for the adapter (asleep or spinning), and goes on from there. `now()` is
@@ -16,15 +17,15 @@
 //!   Threads wait for a processor in their order and keep it for [`TIME_SLICE_NS`]; a task that was woken goes before
 //!   those that wait, and behind those that run.
 //! - Copies take turns at the memory, and transfers before them: the processor that copies is held up meanwhile.
-//! - An interrupt comes at once, whoever runs; its time is taken from the processor that is free next.
+//! - An interrupt comes at once, also while all processors are busy; its time is taken from the one that is free next.
 //! - A transfer takes the sender's direction of its port and then the receiver's, and no processor. Byte streams take
 //!   processors besides: where a stream is written and read, for calls and copies; where packets arrive, for each.
 //!
 //! Time between asking and getting is *waiting*, the rest is *busy*; both are entered under what they were for
 //! ([`Usage`]). The order of everything follows from the world's event order: equal seeds give equal times.
 //!
-//! Some things are charged late: a region has no voice when it ends, so its deregistration is charged when the host's
-//! clock is next looked at, or the next work posted ([`Debtor`]). The strategies look at the clock right behind it.
+//! Some operations are charged late. The drop of a region cannot charge the host, so its deregistration is charged when
+//! the host's clock is next read, or the next work posted ([`Debtor`]). The strategies read the clock right after it.
 
 pub(crate) mod calendar;
 mod host;
