@@ -27,16 +27,16 @@ fn at(milliseconds: u64) -> Instant {
     Instant::default() + Duration::from_millis(milliseconds)
 }
 
-/// Whoever opens something.
+/// The process of the opens.
 const PROCESS: u32 = 11;
 
-/// The kernel is told of an object that was just asked for.
+/// Reports an object with attributes of the present epoch, for no process.
 fn report(inodes: &mut Inodes, name: u8, attributes: &Attributes) -> (u64, u64) {
-    tell_to(inodes, name, attributes, (NOBODY, at(0)))
+    report_to(inodes, name, attributes, (NOBODY, at(0)))
 }
 
-/// Of an object that this process asked for.
-fn tell_to(
+/// As [`report`], for the process `asker`.
+fn report_to(
     inodes: &mut Inodes,
     name: u8,
     attributes: &Attributes,
@@ -47,7 +47,7 @@ fn tell_to(
 }
 
 #[test]
-fn an_object_keeps_its_number_until_it_is_forgotten_as_often_as_it_was_told() {
+fn an_object_keeps_its_number_until_it_is_forgotten_as_often_as_it_was_reported() {
     let mut inodes = Inodes::new(handle(0), true);
     let first = report(&mut inodes, 1, &file(77, 0));
     assert_eq!(first.0, 77);
@@ -108,7 +108,7 @@ fn a_file_that_others_changed_becomes_another_inode_before_it_is_opened() {
     inodes.closed(number);
     assert_eq!(open(&mut inodes, number, 11, 5), Opened::Outdated);
     assert_eq!(inodes.is_kept(&handle(1), at(5)), Kept::No);
-    let reported = tell_to(&mut inodes, 1, &file(77, 11), (PROCESS, at(6)));
+    let reported = report_to(&mut inodes, 1, &file(77, 11), (PROCESS, at(6)));
     let (renewed, _) = reported;
     assert_ne!(renewed, number);
     // Programs see the same; and it is still only one object.
@@ -117,7 +117,7 @@ fn a_file_that_others_changed_becomes_another_inode_before_it_is_opened() {
     let unstable = |number| Rc::clone(&inodes.inode(number).unwrap().unstable);
     assert!(Rc::ptr_eq(&unstable(number), &unstable(renewed)));
     assert_eq!(report(&mut inodes, 1, &file(77, 11)), reported);
-    // Who comes with the number from before looks it up again, too.
+    // A process that opens the former number must look it up again, too.
     assert_eq!(open(&mut inodes, number, 11, 7), Opened::Outdated);
     assert_eq!(open(&mut inodes, renewed, 11, 7), Opened::Unchanged);
     inodes.close(renewed);
@@ -132,26 +132,26 @@ fn a_file_that_others_changed_becomes_another_inode_before_it_is_opened() {
 }
 
 #[test]
-fn who_is_about_to_open_a_file_finds_it_under_its_number() {
+fn a_file_keeps_its_number_for_a_process_that_is_about_to_open_it() {
     let mut inodes = Inodes::new(handle(0), true);
     let (number, _) = report(&mut inodes, 1, &file(77, 10));
-    // While one opens it, others may look it up.
+    // During an open, other processes may look it up.
     inodes.opening(number);
     assert_eq!(report(&mut inodes, 1, &file(77, 11)).0, number);
     let asker = (PROCESS, at(1));
     assert_eq!(inodes.open(number, &file(77, 11), asker), Opened::Outdated);
     inodes.opening_ended(number);
-    let (renewed, _) = tell_to(&mut inodes, 1, &file(77, 12), asker);
+    let (renewed, _) = report_to(&mut inodes, 1, &file(77, 12), asker);
     assert_ne!(renewed, number);
-    // He was told, and comes back.
+    // The process has looked it up, and comes back.
     assert_eq!(report(&mut inodes, 1, &file(77, 13)).0, renewed);
     assert_eq!(inodes.open(renewed, &file(77, 14), asker), Opened::Changed);
     inodes.close(renewed);
     inodes.closed(renewed);
-    // If he does not, it is nobody's any more.
+    // If it does not come back in time, the number is free to be replaced.
     assert_eq!(inodes.open(renewed, &file(77, 15), asker), Opened::Outdated);
-    tell_to(&mut inodes, 1, &file(77, 12), asker);
-    let (last, _) = tell_to(&mut inodes, 1, &file(77, 16), (NOBODY, at(3000)));
+    report_to(&mut inodes, 1, &file(77, 12), asker);
+    let (last, _) = report_to(&mut inodes, 1, &file(77, 16), (NOBODY, at(3000)));
     assert_ne!(last, renewed);
 }
 
@@ -163,10 +163,10 @@ fn a_file_that_changes_all_the_time_can_be_opened() {
     assert_eq!(inodes.open(number, &file(77, 11), asker), Opened::Outdated);
     // The kernel may forget it before it looks it up.
     inodes.forget(number, 1);
-    let (number, _) = tell_to(&mut inodes, 1, &file(77, 12), asker);
+    let (number, _) = report_to(&mut inodes, 1, &file(77, 12), asker);
     assert_eq!(inodes.open(number, &file(77, 13), asker), Opened::Changed);
     inodes.close(number);
-    // What the kernel was told last is known to be old.
+    // The kernel's last attributes are known to be old.
     assert_eq!(inodes.open(number, &file(77, 13), asker), Opened::Outdated);
 }
 
@@ -176,7 +176,7 @@ fn a_file_that_replaced_another_is_kept_for_the_process_that_comes_back_for_it()
         let mut inodes = Inodes::new(handle(0), kernel_caches);
         inodes.refuse(PROCESS, None, at(0));
         assert!(inodes.is_returning(PROCESS, at(1)));
-        let (number, _) = tell_to(&mut inodes, 2, &file(78, 10), (PROCESS, at(1)));
+        let (number, _) = report_to(&mut inodes, 2, &file(78, 10), (PROCESS, at(1)));
         assert_eq!(inodes.is_kept(&handle(2), at(900)), Kept::Awaited(number));
         let asker = (PROCESS, at(900));
         assert_eq!(inodes.open(number, &file(78, 11), asker), Opened::Changed);
@@ -198,7 +198,7 @@ fn of_several_who_open_such_a_file_each_comes_in_at_the_second_attempt() {
     }
     let reported: Vec<_> = (1..4)
         .zip(20..)
-        .map(|(process, size)| tell_to(&mut inodes, 1, &file(77, size), (process, at(2))).0)
+        .map(|(process, size)| report_to(&mut inodes, 1, &file(77, size), (process, at(2))).0)
         .collect();
     for (process, number) in (1..4).zip(reported) {
         let opened = inodes.open(number, &file(77, 30), (process, at(3)));
