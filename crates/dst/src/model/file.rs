@@ -1,4 +1,4 @@
-//! A regular file of the model: what is seen, and what a crash can leave of it.
+//! A regular file of the model: its visible content, and the contents that a crash can leave.
 
 use gannet_vfs::Stability;
 
@@ -9,7 +9,7 @@ pub(super) enum Loss {
     Possible,
 }
 
-/// A regular file: what is seen, and what a crash can leave of it.
+/// A regular file: its visible content, and the contents that a crash can leave.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct File {
     pub(super) data: Vec<u8>,
@@ -40,7 +40,7 @@ impl File {
         }
     }
 
-    /// What was written unstably between `start` and `end` cannot come back.
+    /// Unstable writes between `start` and `end` cannot come back.
     pub(super) fn forget_range(&mut self, start: usize, end: usize) {
         let writes = std::mem::take(&mut self.unsynced);
         for (at, bytes) in writes {

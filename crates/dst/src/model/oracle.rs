@@ -1,10 +1,10 @@
-//! What can have happened: every state the file system can be in, and whether one of them explains an answer.
+//! Every state that the file system can be in, and whether one of them explains a reply.
 
 use super::file::Loss;
 use super::{Answer, Execution, Key, Model, Operation, Outcome};
 use gannet_vfs::Status;
 
-/// Compares answers with the model.
+/// Compares replies with the model.
 #[derive(Debug, Default)]
 pub struct Oracle {
     states: Vec<Model>,
@@ -97,7 +97,7 @@ impl Oracle {
     /// A crash may have taken what was not synced; what was read back (all of it) is durable now.
     ///
     /// # Errors
-    /// The content contains what nobody wrote there.
+    /// The content has bytes that no operation wrote there.
     pub fn adopt(&mut self, file: Key, content: &[u8]) -> Result<(), String> {
         self.states.retain(|state| {
             state

@@ -1,4 +1,4 @@
-//! What goes wrong, and when.
+//! The faults of a run, and their times.
 
 use super::Stage;
 use super::plan::Crashes;
@@ -16,7 +16,7 @@ const OUTLASTING_PER_MILLE: u64 = 300;
 /// How far a wall clock jumps, in seconds.
 const CLOCK_JUMP_MAX_S: u64 = 86_400;
 
-/// Makes things go wrong until the plan's events are used up or the workers are through.
+/// Injects faults until the plan's events are used up or the workers are done.
 pub(super) async fn torment(stage: &Stage) {
     let random = Random::new(stage.plan.events).fork(&format!("nemesis {:?}", stage.plan.links));
     for _ in 0..stage.plan.events {
@@ -105,7 +105,7 @@ async fn crash(stage: &Stage, random: &Random) {
     } else {
         Crash::Power
     };
-    // Even: whoever asks now and is answered later knows that the server went down meanwhile.
+    // Even: a request sent now and answered later finds that the server went down meanwhile.
     stage.incarnation.set(stage.incarnation.get() + 1);
     stage.faults.crash(stage.server.id(), how);
     if how == Crash::Power {

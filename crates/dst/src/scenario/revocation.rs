@@ -1,8 +1,8 @@
 //! Memory is taken back at random moments while a peer reads and writes it, under every strategy, with connections cut
 //! now and then: no access after the revocation may succeed.
 //!
-//! The owner overwrites what it took back at once. A byte of its new content that reaches the peer was read too late; a
-//! byte that changes in it was written too late; and whatever the peer asks for by the old key afterwards is refused.
+//! The owner overwrites revoked memory at once. A byte of its new content that reaches the peer was read too late, and
+//! a byte that changes in it was written too late. Later requests of the peer by the old key must be refused.
 
 use gannet_fabric::registration::{Registration, Strategy, StrategyKind, Trust};
 use gannet_fabric::{
@@ -27,12 +27,12 @@ const LEN_MAX: u64 = 64 << 10;
 const ACCESSES_MAX: u64 = 6;
 /// By then every access is done or refused, and its connection perhaps over.
 const SETTLED: Duration = Duration::from_millis(50);
-/// What an owner's memory holds while it is exposed, what a peer writes, and what the owner writes when it is back.
+/// The bytes of an owner's memory while it is exposed, those that a peer writes, and those of the owner afterwards.
 const EXPOSED: u8 = 0x11;
 const WRITTEN: u8 = 0x22;
 const PRIVATE: u8 = 0xee;
 
-/// What happened.
+/// The totals of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Revocations {
     /// Accesses that were made in time.
@@ -44,7 +44,7 @@ pub struct Revocations {
 /// Runs the scenario of `seed`.
 ///
 /// # Errors
-/// What was accessed too late, or went wrong otherwise.
+/// An access that succeeded after its revocation, or another failure.
 pub fn run(seed: u64) -> Result<Revocations, String> {
     let world = World::new(seed);
     let random = world.random("revocation");
@@ -171,7 +171,7 @@ impl Bed {
     }
 }
 
-/// What the peer was told of.
+/// The address that the peer has received.
 struct Place {
     address: RemoteAddress,
     /// Bytes behind the address that are one segment under every strategy.
@@ -215,7 +215,7 @@ impl Place {
     }
 }
 
-/// What an endpoint has to tell by now.
+/// The completions of an endpoint so far.
 fn completions_of(endpoint: &Connected) -> Vec<Completion> {
     let mut completions = Vec::new();
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
@@ -225,7 +225,7 @@ fn completions_of(endpoint: &Connected) -> Vec<Completion> {
     completions
 }
 
-/// Holds what the peer got against what it may have got.
+/// Compares the peer's bytes with those that it may have read.
 fn judge(
     completions: &[Completion],
     sinks: &[Option<Region>],

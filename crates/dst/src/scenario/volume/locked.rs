@@ -1,15 +1,15 @@
-//! The file locks that workers hold, whatever goes wrong.
+//! The file locks that workers hold, under all faults.
 //!
-//! A lock that was granted belongs to its client for one lease at the least, which the client counts from before it
-//! asked: no other client may be told within that time that it has the lock. A worker keeps its locks when it goes on
-//! to other files, and the next worker on the file tries for the same bytes.
+//! A granted lock belongs to its client for one lease at least, which the client counts from before its request: no
+//! other client may be granted the lock within that time. A worker keeps its locks when it goes on to other files, and
+//! the next worker on the file tries for the same bytes.
 
 use gannet_vfs::FileHandle;
 use gannet_volume::limits::LOCK_LEASE;
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// What was granted, as far as those know who were told.
+/// The granted locks, as far as their holders have received the replies.
 #[derive(Default)]
 pub(super) struct LocksHeld {
     held: RefCell<Vec<Held>>,
@@ -22,10 +22,10 @@ struct Held {
 }
 
 impl LocksHeld {
-    /// A lock of all of `file` was granted to `holder`, who asked at `asked_ns` and hears of it now.
+    /// Records that `holder` now receives the grant of a lock of all of `file`, which it asked for at `asked_ns`.
     ///
     /// # Errors
-    /// Somebody else has it.
+    /// Another holder has the lock: two were granted it at a time.
     pub(super) fn granted(
         &self,
         file: &FileHandle,
@@ -56,7 +56,7 @@ impl LocksHeld {
         Ok(())
     }
 
-    /// `holder` is about to let go of `file`.
+    /// Records that `holder` is about to unlock `file`.
     pub(super) fn releasing(&self, file: &FileHandle, holder: u64) {
         let mut held = self.held.borrow_mut();
         held.retain(|it| it.file != *file || it.holder != holder);
@@ -79,7 +79,7 @@ mod tests {
         assert_eq!(locks.granted(&file(2), 2, (10, 20)), Ok(()));
         assert!(locks.granted(&file(1), 2, (20, 10 + lease - 1)).is_err());
         assert_eq!(locks.granted(&file(1), 2, (20, 10 + lease)), Ok(()));
-        // Renewed by its holder, and then let go.
+        // Its holder renews it, and then unlocks.
         assert_eq!(locks.granted(&file(1), 2, (lease, lease + 1)), Ok(()));
         assert!(
             locks

@@ -1,5 +1,5 @@
-//! What can be done around a file: another name for it, another mode, another directory, a symbolic link to it. All is
-//! as before when it is done.
+//! Operations around a file: another name, another mode, another directory, a symbolic link to it. Each restores the
+//! former state.
 
 use super::{Mount, Worker, name_of};
 use gannet_sim::Random;
@@ -79,7 +79,7 @@ impl Worker {
         }
     }
 
-    /// Tries until it is done, or was done before as `expected` tells.
+    /// Repeats an operation until it succeeds, or fails with `expected`, by which an earlier attempt has succeeded.
     async fn until<T>(
         &self,
         what: &str,

@@ -1,10 +1,10 @@
-//! Clients of a worker beside its own, and how often they read without asking.
+//! Further clients of a worker, and how often they read without a request to a server.
 
 use super::{Step, Worker};
 use gannet_volume::client::{AttributeCounters, OptimisticCounters, VolumeFs};
 use std::cell::Cell;
 
-/// What was counted before.
+/// The counts at the last look.
 #[derive(Default)]
 pub(super) struct Counted {
     data: Cell<OptimisticCounters>,
@@ -12,7 +12,7 @@ pub(super) struct Counted {
 }
 
 impl Worker {
-    /// Another client on the same machine, which does not ask for attributes that nobody wants.
+    /// Another client on the same machine, which requests no attributes beside its reads.
     pub(super) fn rival(&self) -> &VolumeFs {
         let (stage, client) = (&self.stage, self.seat().client);
         let connect = || stage.connect(client).without_attributes();
@@ -27,7 +27,7 @@ impl Worker {
         Some(self.cached.get_or_init(connect))
     }
 
-    /// The modes of these names are somebody else's business from now on.
+    /// Drops the known modes of a step's names, unless the step keeps them.
     pub(super) fn forget_modes(&self, step: &Step) {
         let keeps = matches!(
             step,
@@ -45,7 +45,7 @@ impl Worker {
         }
     }
 
-    /// Adds what this worker's clients have read without asking since the last time.
+    /// Adds the reads of this worker's clients without a request since the last call.
     pub(super) fn count_reads(&self) {
         let clients = [Some(&self.fs), self.rival.get(), self.cached.get()];
         let (mut data, mut attributes) = Default::default();

@@ -1,4 +1,4 @@
-//! A worker that works as a program does on a machine that has the volume mounted: through the core of the mount.
+//! Operations of a worker through the core of a mount, as a program on a machine with the volume mounted does them.
 
 use super::{Mount, Step, UNIT, Worker, compare, name_of};
 use gannet_fuse::headless::{Opened, ROOT};
@@ -12,12 +12,12 @@ use std::time::Duration;
 
 /// Where sessions write.
 const AREA: u64 = 60_000;
-/// How often an I/O server dies just when something has been answered.
+/// How often an I/O server crashes right after a reply.
 const STRIKES_PER_MILLE: u64 = 40;
 const STRIKE_TIME: Duration = Duration::from_millis(3);
 const ESTALE: i32 = 116;
 
-/// What a program does with one file from open(2) to close(2).
+/// The acts of a program with one file, from open(2) to close(2).
 #[derive(Debug, Clone)]
 pub(super) struct Session {
     pub(super) name: usize,
@@ -88,7 +88,8 @@ impl Session {
         format!("a session with file {}: {}", self.name, acts.join(", "))
     }
 
-    /// What the file holds, as a program sees it, before the act after the first `done` and after each that was begun.
+    /// The content of the file, as a program sees it, before the act after the first `done` and after each that was
+    /// begun.
     fn states(&self, content: Vec<u8>, done: usize, begun: usize) -> Vec<Vec<u8>> {
         let mut states = vec![content];
         for act in self.acts.iter().take(begun).skip(done) {
@@ -100,7 +101,7 @@ impl Session {
 }
 
 impl Act {
-    /// What the file holds behind it, if it changes that.
+    /// The content of the file after it, if it changes the file.
     fn apply(&self, before: &[u8]) -> Option<Vec<u8>> {
         let mut after = before.to_vec();
         match self {
@@ -127,7 +128,7 @@ impl Act {
 }
 
 impl Worker {
-    /// Does a step through the mount; `None` for one that mounts do not know.
+    /// Does a step through the mount; `None` for a step that mounts do not have.
     pub(super) async fn perform_mounted(
         &self,
         mount: &Rc<Mount>,
@@ -158,7 +159,7 @@ impl Worker {
                     break;
                 }
                 (Err(error), true) if status(&error) == Status::Exist => return Ok(()),
-                // An earlier attempt had no answer.
+                // An earlier attempt had no reply.
                 (Err(error), false) if status(&error) == Status::Exist => break,
                 (Err(error), _) => self.try_again("create", error).await?,
             }
@@ -201,7 +202,7 @@ impl Worker {
         }
     }
 
-    /// Lets go of a file. The kernel does not wait for that, and may forget the file at once.
+    /// Closes a file. The kernel does not wait for the release, and may forget the file at once.
     fn close(&self, mount: &Rc<Mount>, file: Opened) {
         let mount = Rc::clone(mount);
         let runtime = self.stage.clients[self.seat().client].runtime();
@@ -232,7 +233,7 @@ impl Worker {
                     self.is_durable(session, session.acts.len());
                     return Ok(());
                 }
-                // What was not durable may be lost now.
+                // Bytes that were not durable may be lost now.
                 Err(error) => self.try_again("session", error).await?,
             }
         }
@@ -289,7 +290,7 @@ impl Worker {
         reached.durable.set(acts);
     }
 
-    /// What is durable is there, under what was written since; servers may have forgotten of that.
+    /// Checks that durable bytes are there, below later writes, which servers may have lost.
     async fn read_between(
         &self,
         mount: &Rc<Mount>,
@@ -438,7 +439,7 @@ async fn read_all(mount: &Rc<Mount>, file: Opened, states: &[&[u8]]) -> io::Resu
     mount.read(file, 0, count).await
 }
 
-/// What the store had said, as far as that can be told.
+/// The store's status for an error number, as far as it is unambiguous.
 pub(super) fn status(error: &io::Error) -> Status {
     match error.raw_os_error() {
         Some(ESTALE) => Status::Stale,
