@@ -35,7 +35,7 @@ typedef enum {
 } gannet_engine;
 
 /*
- What a peer may do with memory.
+ The access that a peer has to memory.
  */
 typedef enum {
   /*
@@ -125,7 +125,7 @@ typedef struct {
 } gannet_segment;
 
 /*
- What a connection's calls of gannet_sendfile did so far.
+ The totals of a connection's calls of gannet_sendfile so far.
  */
 typedef struct {
   /*

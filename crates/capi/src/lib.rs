@@ -37,7 +37,7 @@ pub struct gannet_listener(RdmaListener);
 /// A connection to one peer.
 pub struct gannet_connection(Arc<RdmaConnection>);
 
-/// What a connection's calls of gannet_sendfile did so far.
+/// The totals of a connection's calls of gannet_sendfile so far.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
 pub struct gannet_counts {

@@ -26,7 +26,7 @@ impl From<gannet_segment> for RemoteSegment {
     }
 }
 
-/// What a peer may do with memory.
+/// The access that a peer has to memory.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum gannet_access {

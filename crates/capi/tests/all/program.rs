@@ -20,7 +20,8 @@ fn library() -> PathBuf {
     test.parent().unwrap().join("libgannet_capi.so")
 }
 
-/// What pkg-config says of the library. A machine without pkg-config gets what it would say, but not in CI.
+/// The flags that pkg-config gives for the library. Outside CI, a machine without pkg-config uses the same flags from
+/// here.
 fn flags(prefix: &Path) -> String {
     let mut pkg_config = Command::new("pkg-config");
     pkg_config
