@@ -227,7 +227,7 @@ impl<V: Vfs> Filesystem for Front<V> {
                 tracing::info!(?flag, "this kernel's FUSE does not have it");
             }
         }
-        // What is wanted is below what the library allows.
+        // Both values are below the limits of the library, so these calls do not fail.
         let _ = config.set_max_write(REQUEST_BYTES_MAX);
         let _ = config.set_max_background(BACKGROUND_MAX);
         Ok(())

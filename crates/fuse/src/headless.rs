@@ -160,7 +160,7 @@ impl<V: Vfs> Headless<V> {
         self.ask(syncing).await
     }
 
-    /// Lets go of an open file, of which close(2) has been told already.
+    /// Releases an open file after its last close(2), as the kernel does.
     pub async fn release(&self, file: Opened) {
         self.mounted.close(file.key).await;
     }

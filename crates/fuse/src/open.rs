@@ -1,4 +1,4 @@
-//! What is open: files and directories, by the numbers the kernel hands back.
+//! The open files and directories of a mount, by the keys that the kernel sends with each request.
 
 use crate::listing::Listing;
 use gannet_vfs::Credentials;

@@ -228,7 +228,7 @@ fn what_our_own_writes_have_overtaken_counts_for_nothing() {
         inodes.reported(number, old);
         let opened = inodes.open(number, &file(77, 20), (PROCESS, at(1)));
         assert_eq!(opened, Opened::Unchanged, "{kernel_caches}");
-        // Those who look at the same time overtake nobody with what is no news.
+        // Simultaneous lookups with equal attributes do not overtake each other.
         let asked = inodes.epoch();
         report(&mut inodes, 1, &file(77, 20));
         inodes.reported(number, (&file(77, 20), asked));

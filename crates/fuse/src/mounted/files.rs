@@ -132,7 +132,7 @@ impl<V: Vfs> Mounted<V> {
             .set_attributes(&caller, &handle, &change, None)
             .await;
         if setting.has_time_of_write() && done.result.is_err_and(is_refused) {
-            // Only the owner sets times at will. Others who may write get the server's time.
+            // Only the owner may set explicit times. Other writers get the server's time.
             let now = SetAttributes {
                 modify_time: SetTime::Now,
                 ..change
