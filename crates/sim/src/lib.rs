@@ -6,7 +6,7 @@
 //!
 //! Layers, bottom up: the executor (time and tasks), the network (channels that delay and hold), byte streams, nodes;
 //! then fabric and store. A node may be a machine whose time everything costs ([`nic`]).
-//! What this crate refuses: real time, real input and output, and knowledge of any protocol.
+//! This crate uses no real time and no real input or output, and contains no protocol.
 //!
 //! First type to read: [`World`].
 

@@ -125,7 +125,7 @@ pub(super) enum Sender {
     Answer,
 }
 
-/// What the transmitter does next.
+/// The transmitter's next step.
 enum Next {
     Nothing,
     ReadRequest,

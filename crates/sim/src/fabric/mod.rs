@@ -286,7 +286,7 @@ impl Side {
     }
 }
 
-/// Checks that an end can have what it asks for; `offers` says that it tells its peer of exceptions.
+/// Checks the options of an end; `offers` is true if it offers exceptions to its peer.
 fn check_options(options: &ConnectOptions, offers: bool) -> Result<(), ConnectError> {
     let private_data_max = match offers {
         true => PRIVATE_DATA_BESIDE_OFFER_MAX,

@@ -1,4 +1,4 @@
-//! What travels between two simulated endpoints, and where its bytes come from.
+//! The segments between two simulated endpoints, and the sources of their bytes.
 
 use gannet_fabric::{
     AccessError, AccessKey, RemoteAddress, RemoteKey, SoftwareRegion, Source, WorkError,
@@ -122,7 +122,7 @@ impl Segment {
     }
 }
 
-/// Bytes for a segment, or what stands between.
+/// The bytes of a segment, the place to read them from, or the error.
 pub(super) enum Fetched {
     Bytes(Vec<u8>),
     /// They must come from the disk first.

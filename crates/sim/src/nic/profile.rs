@@ -270,13 +270,13 @@ constants! {
 pub struct Profile {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it was, and in which paper.
+    /// The machines of the testbed, and the paper that describes it.
     pub about: &'static str,
     /// Its machines.
     pub machine: Machine,
     /// Their adapters.
     pub adapter: Adapter,
-    /// What connects them.
+    /// The network between the machines.
     pub link: Link,
     /// TCP over it.
     pub tcp: Tcp,

@@ -1,4 +1,4 @@
-//! The bytes of a simulated file: what programs see, what is durable, and what lies between.
+//! The bytes of a simulated file: the visible content, the durable content, and the unsynced writes between them.
 
 use crate::limits::FILE_MAX;
 use crate::random::Random;
@@ -23,7 +23,7 @@ pub(super) struct FileBytes {
 struct State {
     data: Vec<u8>,
     durable: Vec<u8>,
-    /// Written to `data` and not to `durable`, oldest first.
+    /// Writes that are in `data` and not in `durable`, oldest first, with their offsets. A crash keeps a subset.
     unsynced: Vec<(usize, Vec<u8>)>,
     /// Pages that are not in the page cache: a read of them must wait for the disk.
     cold: BTreeSet<usize>,

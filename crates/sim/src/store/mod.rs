@@ -1,10 +1,10 @@
 //! A simulated store: the [`Vfs`] seam over a disk in memory that is slow, fails, and forgets what was not synced.
 //!
-//! A [`Disk`] outlives the servers that run on it; each server opens it anew with [`SimStore::open`], under a new
-//! write verifier. Every caller may do everything: permissions are the local store's business.
+//! A [`Disk`] lasts over the incarnations of its servers; each opens it with [`SimStore::open`], under a new write
+//! verifier. It checks no permissions, which belong to the local store.
 //!
-//! A store that is [`SimStore::charged_to`] a machine costs what that machine's file system costs, behind a page cache
-//! of its size. That a page is not there is a matter of time alone: the bytes are in memory all the same.
+//! A store that is [`SimStore::charged_to`] a machine takes the time of that machine's file system, behind a page cache
+//! of its size. A page outside the cache costs time alone: its bytes are in memory all the same.
 
 mod cache;
 mod disk;
@@ -63,7 +63,7 @@ impl Disk {
         })
     }
 
-    /// How it behaves from now on.
+    /// Sets the delays and failures of its later operations.
     pub fn set_profile(&self, profile: DiskProfile) {
         self.profile.set(profile);
     }
@@ -73,19 +73,19 @@ impl Disk {
         self.system.borrow().files_in_folders()
     }
 
-    /// Its machine needs memory for something else: of a thousand pages in the page cache, so many leave it.
+    /// Evicts `per_mille` of a thousand pages from the page cache, as a machine that needs memory does.
     pub fn page_out(&self, per_mille: u64) {
         let system = self.system.borrow();
         system.evict_pages(&self.random, per_mille);
     }
 
-    /// It is another one, and empty.
+    /// Replaces it by an empty disk.
     pub fn replace(&self) {
         self.system.replace(FileSystem::new());
         self.replaced.set(self.replaced.get() + 1);
     }
 
-    /// How often it was replaced, by which a server tells that another disk is in its place.
+    /// How often it was replaced; a server compares it to find another disk in its place.
     pub fn times_replaced(&self) -> u64 {
         self.replaced.get()
     }
