@@ -123,7 +123,7 @@ pub const TARGETS: &[Target] = &[
     target("volume_shapes", shapes::volume_shapes),
     target("volume_journal", journal::volume_journal).holding(4 << 20),
     target("metadata_file", metadata::metadata_file).holding(8 << 20),
-    target("metadata_records", metadata::metadata_records).holding(1 << 20),
+    target("metadata_records", metadata::metadata_records),
     world("iwarp_initiator", initiator::iwarp_initiator),
     world("nfs_client_tcp", hostile::nfs_client_tcp),
     world("nfs_client_rdma", hostile::nfs_client_rdma),

@@ -275,9 +275,11 @@ pub fn paths_of(view: &dyn View, files: &BTreeSet<FileId>) -> Outcome<Vec<Vec<u8
         true
     })?;
     let paths = found.into_iter().map(|(mut inside, name)| {
-        let mut parts = vec![name];
+        let (mut parts, mut passed) = (vec![name], HashSet::new());
+        // In damaged metadata a directory may be its own ancestor: each counts once.
         while let Some((above, name)) = places.get(&inside)
             && parts.len() <= DEPTH_MAX
+            && passed.insert(inside)
         {
             parts.push(name.clone());
             inside = *above;
@@ -350,6 +352,20 @@ mod tests {
         paths.sort_unstable();
         assert_eq!(paths, [&b"d/f"[..], b"g"]);
         assert!(seen(&store, |view| paths_of(view, &BTreeSet::new()).unwrap()).is_empty());
+    }
+
+    #[test]
+    fn a_directory_within_itself_is_in_a_path_once() {
+        let store = store();
+        let directory = FileId(ROOT.0 + 1);
+        let own = listing_key(directory, 1);
+        let looped = name_key(directory, b"loop");
+        change(&store, |it| it.put(Table::Names, &looped, &own));
+        change(&store, |it| it.delete(Table::Names, &name_key(ROOT, b"d")));
+        let files = surveyed(&store).files.into_keys().collect();
+        let mut paths = seen(&store, |view| paths_of(view, &files).unwrap());
+        paths.sort_unstable();
+        assert_eq!(paths, [&b"g"[..], b"loop/f"]);
     }
 
     #[test]
