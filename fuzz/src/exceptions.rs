@@ -1,6 +1,7 @@
 //! Reads that may be refused (docs/formats/exceptions.md): their fields, and an end that has agreed on them, exports an
 //! object and reads optimistically itself, with hostile bytes for a peer.
 
+use crate::iwarp::check_line;
 use crate::server::{PATIENCE, read_to_end, write_all};
 use gannet_fabric::{
     Access, AccessKey, Backing, CapabilityKey, Completion, ConnectOptions, Connected, Done, Export,
@@ -42,7 +43,7 @@ pub(crate) fn rdmap_auth_read(data: &[u8]) {
         return;
     };
     let request = AuthenticatedReadRequest::from_bytes(bytes);
-    let _ = format!("{request:?}");
+    check_line(&request);
     let mut out = [0xa5; AUTHENTICATED_READ_REQUEST_LEN];
     request.emit(&mut out);
     assert_eq!(out, *bytes);
@@ -54,7 +55,7 @@ pub(crate) fn rdmap_auth_read(data: &[u8]) {
 pub(crate) fn rdmap_read_exception(data: &[u8]) {
     match ReadException::parse(data) {
         Ok(exception) => {
-            let _ = format!("{exception:?}");
+            check_line(&exception);
             let mut out = [0xa5; READ_EXCEPTION_LEN];
             exception.emit(&mut out);
             assert_eq!(data, out);

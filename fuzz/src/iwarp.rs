@@ -6,6 +6,13 @@ use gannet_wire::rdmap::{
     BitOrder, EXCEPTIONS_OFFER, Opcode, READ_REQUEST_LEN, ReadRequest, TERMINATE_LEN_MAX,
     Terminate, split_exceptions_offer,
 };
+use std::fmt::Display;
+
+/// Prints a value: on one line, without anything that could control a terminal. The printer visits every field.
+pub(crate) fn check_line(value: &impl Display) {
+    let line = value.to_string();
+    assert!(!line.chars().any(char::is_control), "{line:?}");
+}
 
 pub(crate) fn mpa_startup(data: &[u8]) {
     for kind in [FrameKind::Request, FrameKind::Reply] {
@@ -13,6 +20,7 @@ pub(crate) fn mpa_startup(data: &[u8]) {
             continue;
         };
         assert!(used <= data.len());
+        check_line(&frame);
         let (offers, private_data) = split_exceptions_offer(frame.private_data);
         let offer_len = frame.private_data.len() - private_data.len();
         assert_eq!(offer_len, if offers { EXCEPTIONS_OFFER.len() } else { 0 });
@@ -28,6 +36,7 @@ pub(crate) fn mpa_fpdu(data: &[u8]) {
     let mut rest = data;
     while let Ok(Some((fpdu, used))) = Fpdu::parse(rest) {
         assert!(used > 0 && fpdu.covered.len() + fpdu.crc.len() == used);
+        check_line(&fpdu);
         if let Ok((header, _)) = DdpHeader::parse(fpdu.ulpdu) {
             let _ = Opcode::parse(header.ulp_control());
         }
@@ -54,6 +63,7 @@ pub(crate) fn ddp(data: &[u8]) {
     let Ok((header, payload)) = DdpHeader::parse(data) else {
         return;
     };
+    check_line(&header);
     let mut out = [0xa5; UNTAGGED_HEADER_LEN];
     let length = header.emit(&mut out);
     assert_eq!(length, header.encoded_len());
@@ -66,7 +76,7 @@ pub(crate) fn rdmap_terminate(data: &[u8]) {
     let Ok((terminate, order)) = Terminate::parse(data) else {
         return;
     };
-    let _ = format!("{terminate:?}");
+    check_line(&terminate);
     // Without flags the order of bits is a guess, which what we send may answer differently.
     if order != BitOrder::Rfc || terminate.context.is_none() {
         return;
@@ -83,6 +93,7 @@ pub(crate) fn rdmap_read_request(data: &[u8]) {
         return;
     };
     let request = ReadRequest::from_bytes(bytes);
+    check_line(&request);
     let mut out = [0xa5; READ_REQUEST_LEN];
     request.emit(&mut out);
     assert_eq!(out, *bytes);

@@ -1,15 +1,17 @@
 //! NFSv3 and MOUNT messages behind their RPC headers.
 
+use crate::iwarp::check_line;
 use gannet_wire::mount3::{self, DirPath, DumpResult, ExportResult, MntResult};
 use gannet_wire::nfs3::*;
 use gannet_wire::nfsacl3;
 use gannet_wire::rpc::{AcceptStatus, CallHeader, ReplyHeader, ReplyOutcome};
-use gannet_wire::xdr::{Decoder, Encode, Encoder, from_bytes};
+use gannet_wire::xdr::{Decoder, Encode, Encoder, Printed, from_bytes};
 
 /// Decodes a value, encodes it, and decodes that: both must print the same. The printer visits every field.
 macro_rules! check {
     ($bytes:expr, $type:ty) => {
         if let Ok(value) = from_bytes::<$type>($bytes) {
+            check_line(&Printed(&value));
             let mut out = Vec::new();
             value.encode(&mut Encoder::new(&mut out));
             let again = from_bytes::<$type>(&out);

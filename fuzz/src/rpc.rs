@@ -1,5 +1,6 @@
 //! XDR, ONC RPC, record marks, RPC-over-RDMA.
 
+use crate::iwarp::check_line;
 use gannet_wire::rpc::{AuthFlavor, AuthSys, CallHeader, RecordEvent, RecordReader, ReplyHeader};
 use gannet_wire::rpcrdma::{ChunkLimits, ChunkLists, PrivateData, TransportHeader};
 use gannet_wire::xdr::{Decoder, Encoder};
@@ -82,10 +83,12 @@ pub(crate) fn rpc_call(data: &[u8]) {
     if header.credential.flavor == AuthFlavor::SYS
         && let Ok(caller) = AuthSys::parse(header.credential.body)
     {
+        check_line(&caller);
         let mut out = Vec::new();
         caller.emit(&mut Encoder::new(&mut out));
         assert_eq!(AuthSys::parse(&out), Ok(caller));
     }
+    check_line(&header);
     let mut out = Vec::new();
     header.emit(&mut Encoder::new(&mut out));
     assert_eq!(CallHeader::parse(&mut Decoder::new(&out)), Ok(header));
@@ -96,6 +99,7 @@ pub(crate) fn rpc_reply(data: &[u8]) {
     let Ok(header) = ReplyHeader::parse(&mut decoder) else {
         return;
     };
+    check_line(&header);
     let mut out = Vec::new();
     header.emit(&mut Encoder::new(&mut out));
     assert_eq!(ReplyHeader::parse(&mut Decoder::new(&out)), Ok(header));
@@ -109,6 +113,8 @@ pub(crate) fn rpcrdma(data: &[u8]) {
     };
     assert!(lists.reads().len() <= CHUNK_LIMITS.segments_max);
     assert!(lists.write_segments().len() <= CHUNK_LIMITS.segments_max);
+    check_line(&header);
+    check_line(&lists);
     let mut out = Vec::new();
     header.emit(&mut Encoder::new(&mut out), &lists);
     let mut again = ChunkLists::new();
@@ -124,6 +130,7 @@ pub(crate) fn rpcrdma(data: &[u8]) {
 
 pub(crate) fn private_data(data: &[u8]) {
     if let Some(found) = PrivateData::find(data) {
+        check_line(&found);
         assert!(found.threshold_to(&PrivateData::default()) >= 1024);
         assert!(found.threshold_to(&found) >= 1024);
         assert_eq!(PrivateData::find(&found.to_bytes()), Some(found));

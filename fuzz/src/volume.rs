@@ -1,5 +1,6 @@
 //! Messages of the volume protocol, and the records of its metadata store.
 
+use crate::iwarp::check_line;
 use gannet_meta::reply_cache::Done;
 use gannet_volume::layout::{Pairs, Step, own_len, pairs, pairs_together, parts};
 use gannet_wire::volume::{
@@ -9,11 +10,18 @@ use gannet_wire::volume::{
     OrphanStatuses, Page, Referenced, Shape, TermAnswer, TermCall, Transfer, TransferDone,
     version_in,
 };
-use gannet_wire::xdr::{Decode, Encode, Encoder, from_bytes};
+use gannet_wire::xdr::{Decode, Encode, Encoder, Print, Printed, from_bytes};
 use std::fmt::Debug;
 
+/// Decodes a value, prints it, encodes it, and decodes that: it must be the same.
+fn check<T: for<'a> Decode<'a> + Encode + Print + PartialEq + Debug>(bytes: &[u8]) -> Option<T> {
+    let value = check_record::<T>(bytes)?;
+    check_line(&Printed(&value));
+    Some(value)
+}
+
 /// Decodes a value, encodes it, and decodes that: it must be the same.
-fn check<T: for<'a> Decode<'a> + Encode + PartialEq + Debug>(bytes: &[u8]) -> Option<T> {
+fn check_record<T: for<'a> Decode<'a> + Encode + PartialEq + Debug>(bytes: &[u8]) -> Option<T> {
     let value = from_bytes::<T>(bytes).ok()?;
     let mut out = Vec::new();
     value.encode(&mut Encoder::new(&mut out));
@@ -26,9 +34,11 @@ pub(crate) fn volume_hello(data: &[u8]) {
     // Of any length.
     let _ = version_in(data);
     if let Some(hello) = Hello::from_bytes(data) {
+        check_line(&hello);
         assert_eq!(Hello::from_bytes(&hello.to_bytes()), Some(hello));
     }
     if let Some(accepted) = Accepted::from_bytes(data) {
+        check_line(&accepted);
         assert_eq!(Accepted::from_bytes(&accepted.to_bytes()), Some(accepted));
     }
 }
@@ -38,6 +48,7 @@ pub(crate) fn volume_message(data: &[u8]) {
     let Ok((header, body, _)) = MessageHeader::split(data) else {
         return;
     };
+    check_line(&header);
     let bytes = header.to_bytes();
     assert_eq!(
         data.get(..bytes.len()).map(|it| &it[..7]),
@@ -75,6 +86,7 @@ pub(crate) fn volume_message(data: &[u8]) {
         operation => {
             if let Ok((caller, slot_sequence, call)) = Call::from_body(operation, body) {
                 let again = Call::from_body(operation, &call.to_body(&caller, &slot_sequence));
+                check_line(&call);
                 assert_eq!(again, Ok((caller, slot_sequence, call)));
             }
             check::<Found>(body);
@@ -139,7 +151,7 @@ fn moved(mut pairs: Pairs<'_>) -> (u64, bool) {
 /// Records of the metadata store.
 pub(crate) fn volume_records(data: &[u8]) {
     check::<Inode>(data);
-    check::<Done>(data);
+    check_record::<Done>(data);
     check::<LayoutRecord>(data);
     check::<Shape>(data);
     if let Ok(record @ AttributeRecord::Of(..)) = AttributeRecord::from_bytes(data) {

@@ -160,7 +160,7 @@ impl fmt::Display for NfsProcedure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::xdr::{Decode, from_bytes};
+    use crate::xdr::{Decode, Printed, from_bytes};
     use alloc::string::{String, ToString};
     use alloc::vec::Vec;
 
@@ -238,5 +238,12 @@ mod tests {
             .unwrap()
             .unwrap_err();
         assert_eq!(failed.to_string(), "NOENT");
+        let result: LookupResult<'_> = Err(failed);
+        assert_eq!(Printed(&result).to_string(), "NOENT");
+        let result: WriteResult = Ok(from_bytes(&write).unwrap());
+        assert_eq!(
+            Printed(&result).to_string(),
+            "OK (count=5 committed=file_sync verf=47414e4e45543031)"
+        );
     }
 }

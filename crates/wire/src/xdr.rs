@@ -12,10 +12,10 @@ mod print;
 
 pub use codec::{Decode, Encode, from_bytes, to_bytes};
 pub(crate) use codec::{enumeration, record};
-pub use print::Print;
 pub(crate) use print::{
-    Count, Items, Length, Octal, Printed, Quoted, print_as_display, print_field, printed,
+    Count, Items, Length, Octal, Quoted, print_as_display, print_field, printed,
 };
+pub use print::{Print, Printed};
 
 use alloc::vec::Vec;
 

@@ -114,6 +114,12 @@ impl<'a, T: Decode<'a> + Copy + fmt::Debug> fmt::Debug for List<'a, T> {
     }
 }
 
+impl<'a, T: ListingEntry + Decode<'a> + Copy> Print for DirectoryListing<'a, T> {
+    fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
 impl<'a, T: Decode<'a> + Copy> Print for List<'a, T> {
     fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.iter().count())

@@ -185,6 +185,17 @@ impl<E: Print> fmt::Display for Failed<E> {
     }
 }
 
+/// Prints as `OK` and the results, or as [`Failed`] does.
+impl<T: Print, E: Print> Print for Result<T, Failed<E>> {
+    fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Ok(value) if value.is_absent() => f.write_str("OK"),
+            Ok(value) => write!(f, "OK {}", Printed(value)),
+            Err(failed) => write!(f, "{failed}"),
+        }
+    }
+}
+
 impl<T: Encode, E: Encode> Encode for Result<T, Failed<E>> {
     #[inline]
     fn encode(&self, encoder: &mut Encoder<'_>) {

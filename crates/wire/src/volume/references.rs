@@ -2,7 +2,8 @@
 
 use super::{Capability, OBJECTS_MAX, PAGE_ENTRIES_MAX, Status};
 use crate::xdr::{
-    Count, Decode, Decoder, Encode, Encoder, Items, Print, Printed, XdrError, printed, record,
+    Count, Decode, Decoder, Encode, Encoder, Items, Print, Printed, XdrError, print_field, printed,
+    record,
 };
 use alloc::vec::Vec;
 use core::fmt;
@@ -219,6 +220,13 @@ pub struct Referenced<T> {
     pub references: Option<AttributeReferences>,
 }
 
+impl<T: Print> Print for Referenced<T> {
+    fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.answer.print(f)?;
+        print_field(f, &mut " ", "references", &self.references)
+    }
+}
+
 impl<T: Encode> Encode for Referenced<T> {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         self.answer.encode(encoder);
@@ -309,6 +317,10 @@ mod tests {
         let bytes = to_bytes(&referenced);
         assert_eq!(bytes.len(), 8 + AttributeReferences::encoded_len(3));
         assert_eq!(from_bytes(&bytes), Ok(referenced.clone()));
+        assert_eq!(
+            Printed(&referenced).to_string(),
+            "7 references=(key=1 offset=2 slots=[0,-,4294967294])"
+        );
         let none = Referenced {
             references: None,
             ..referenced

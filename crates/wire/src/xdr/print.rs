@@ -21,8 +21,9 @@ pub trait Print {
     }
 }
 
-/// Prints as its content does, for `write!`.
-pub(crate) struct Printed<'a, T>(pub(crate) &'a T);
+/// Displays a value as [`Print`] writes it, for `write!` and for logs.
+#[derive(Debug, Clone, Copy)]
+pub struct Printed<'a, T>(pub &'a T);
 
 impl<T: Print> fmt::Display for Printed<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
