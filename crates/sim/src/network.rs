@@ -123,17 +123,26 @@ impl Network {
         connections.push(connection);
     }
 
-    pub(crate) fn reset_one(&self, core: &Core, node: NodeId) -> bool {
+    /// One of the living connections of `node` that are `fit`, which the seed chooses.
+    fn choose(
+        &self,
+        node: NodeId,
+        fit: impl Fn(&dyn Breakable) -> bool,
+    ) -> Option<Rc<dyn Breakable>> {
         let connections = self.connections.borrow();
         let alive: Vec<_> = connections
             .iter()
             .filter_map(Weak::upgrade)
-            .filter(|connection| connection.is_alive())
+            .filter(|connection| connection.is_alive() && fit(&**connection))
             .filter(|connection| connection.nodes().0 == node || connection.nodes().1 == node)
             .collect();
         // Ends the borrow: breaking a connection drops its held segments, whose destructors may use the network.
         drop(connections);
-        let Some(chosen) = alive.get(self.random.index(alive.len())) else {
+        alive.get(self.random.index(alive.len())).cloned()
+    }
+
+    pub(crate) fn reset_one(&self, core: &Core, node: NodeId) -> bool {
+        let Some(chosen) = self.choose(node, |_| true) else {
             return false;
         };
         core.trace(format_args!(
@@ -145,15 +154,7 @@ impl Network {
     }
 
     pub(crate) fn flip_one(&self, core: &Core, node: NodeId, spared: u16) -> bool {
-        let connections = self.connections.borrow();
-        let alive: Vec<_> = connections
-            .iter()
-            .filter_map(Weak::upgrade)
-            .filter(|connection| connection.is_alive() && connection.can_flip(spared))
-            .filter(|connection| connection.nodes().0 == node || connection.nodes().1 == node)
-            .collect();
-        drop(connections);
-        let Some(chosen) = alive.get(self.random.index(alive.len())) else {
+        let Some(chosen) = self.choose(node, |connection| connection.can_flip(spared)) else {
             return false;
         };
         core.trace(format_args!(
