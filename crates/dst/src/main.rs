@@ -15,7 +15,7 @@ const USAGE: &str = "usage: gannet-dst [SEED] [--volume] [--count N] [--trace FI
 /// Fresh seeds stay short enough to be typed.
 const FRESH_SEED_BITS: u32 = 40;
 
-/// In so many worlds, everything happens that can become of a read that asks nobody.
+/// This many simulations reach every outcome of a read that sends no request.
 const MANY: u64 = 100;
 
 struct Arguments {
@@ -97,7 +97,7 @@ fn write_trace(arguments: &Arguments, trace: &str) -> io::Result<()> {
     }
 }
 
-/// Prints what is worth it; true if the seed passed. `which` is the option that runs this scenario alone.
+/// Prints a seed's report; true if the seed passed. `which` is the option that runs this scenario alone.
 fn print(seed: u64, report: &Report, verbose: bool, which: &str) -> bool {
     if verbose {
         println!("{}", report.plan);
@@ -162,7 +162,7 @@ fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("{text:?} is no number"))
 }
 
-/// A seed nobody has seen yet: the standard library's hash keys are random.
+/// A new seed, from the random hash keys of the standard library.
 fn fresh_seed() -> u64 {
     RandomState::new().hash_one("seed") >> (u64::BITS - FRESH_SEED_BITS)
 }

@@ -176,7 +176,7 @@ pub enum Execution {
     Unknown,
 }
 
-/// A file system that is never wrong.
+/// A correct file system in memory: the reference for replies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Model {
     nodes: BTreeMap<Key, Node>,
@@ -186,7 +186,7 @@ pub struct Model {
 struct Node {
     mode: u32,
     links: u32,
-    /// Of the exclusive CREATE that made it.
+    /// True if an exclusive CREATE made it.
     exclusive: bool,
     content: Content,
 }

@@ -38,9 +38,9 @@ use std::time::Duration;
 /// The identity of every simulated volume.
 pub const VOLUME: Token = *b"a volume's token";
 const PORT: u16 = 20050;
-/// So few that a manager's halves fill up within a story.
+/// Blocks of each half of a manager's journal, so few that a half fills up within one simulation.
 const JOURNAL_HALF_BLOCKS: u32 = 16;
-/// After how long a process of an I/O server whose disk failed is started again, as a service manager does.
+/// The pause before the process of an I/O server whose disk failed starts again, as under a service manager.
 const RESTART_PAUSE: Duration = Duration::from_secs(1);
 
 /// The provider of a volume's connections.
@@ -139,7 +139,7 @@ pub fn identity(role: Role) -> Identity {
 
 /// Makes `node` a machine of a testbed.
 pub fn install(node: &Node, profile: &Profile) -> Rc<Host> {
-    // What threads of a pool do is charged for where they do it.
+    // Work of pool threads is charged where it is done, so the pool itself adds no delay.
     node.set_pool(PoolProfile {
         delay_min_ns: 0,
         delay_max_ns: 0,
@@ -162,7 +162,7 @@ fn host(node: &Node) -> host::Host {
     }
 }
 
-/// Machines of a world have addresses alone.
+/// A resolver without names: machines of a simulation have addresses alone.
 fn no_names() -> Resolver {
     Rc::new(|_, _| Box::pin(async { Err(io::Error::other("no names here")) }))
 }
@@ -323,7 +323,7 @@ impl Bed {
         store
     }
 
-    /// What connections of `node` run over. After a crash take a new one.
+    /// A provider for connections of `node`. After a crash take a new one.
     pub fn provider(&self, node: &Node) -> Rc<dyn Provider> {
         self.carrier.provider(node)
     }
@@ -379,12 +379,12 @@ impl Bed {
         link.expect("the manager runs")
     }
 
-    /// What can happen to its machines.
+    /// The faults that a scenario can inject into its machines.
     pub fn faults(&self) -> Faults {
         self.faults.clone()
     }
 
-    /// The disk of the metadata is full, or no more.
+    /// Makes the disk of the metadata full, or gives it room again.
     pub fn fill_metadata(&self, is_full: bool) {
         self.metadata.base.be_full(is_full);
     }
@@ -457,7 +457,7 @@ impl IoProcess {
         }
     }
 
-    /// Claims the disk and serves it; comes back if that cannot be.
+    /// Claims the disk and serves it; returns the reason if that cannot be.
     async fn serve(&self) -> ClaimFailure<DiskError> {
         let runtime = Handle::clone(&self.host.runtime);
         let provider = self.carrier.provider(&self.node);

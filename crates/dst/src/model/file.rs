@@ -26,7 +26,7 @@ impl File {
         match (stability, loss) {
             (Stability::Unstable, _) => {
                 let write = (start, bytes.to_vec());
-                // The same once more changes nothing.
+                // A repetition of the last write changes nothing.
                 if !bytes.is_empty() && self.unsynced.last() != Some(&write) {
                     self.unsynced.push(write);
                 }
@@ -56,7 +56,8 @@ impl File {
     }
 
     pub(super) fn commit(&mut self, loss: Loss) {
-        // What a crash took before is not made durable; what it left stays in doubt until it is read back.
+        // A COMMIT does not bring back the bytes that a crash took. The others stay uncertain until they are read
+        // back.
         if loss == Loss::None {
             self.sync();
         }

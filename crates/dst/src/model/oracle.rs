@@ -121,7 +121,7 @@ impl Oracle {
     }
 }
 
-/// What was seen, what was possible, and for bytes where they begin to differ.
+/// Describes the outcome and the possible ones, and for bytes the position of their first difference.
 fn contradiction(operation: &Operation, seen: Option<&Outcome>, possible: &[Outcome]) -> String {
     let text = |outcome: &Outcome| match outcome {
         Ok(answer) => answer.to_string(),

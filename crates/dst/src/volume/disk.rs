@@ -23,11 +23,11 @@ pub(super) struct SimDisk {
 /// Why a disk cannot be claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskError {
-    /// It fails.
+    /// An operation on the disk failed with this status.
     Status(Status),
-    /// It is that of the I/O server with this number.
+    /// The disk bears the mark of the I/O server with this number.
     OfAnother(u32),
-    /// Its mark is none.
+    /// The disk's mark cannot be read as one.
     Damaged,
 }
 
