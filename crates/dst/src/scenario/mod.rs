@@ -77,7 +77,7 @@ pub struct ReadsSummary {
 }
 
 impl ReadsSummary {
-    /// Adds what another world read.
+    /// Adds the totals of another simulation.
     pub fn add(&mut self, other: &ReadsSummary) {
         self.optimistic += other.optimistic;
         self.refused += other.refused;
@@ -87,7 +87,7 @@ impl ReadsSummary {
         self.stale_attributes += other.stale_attributes;
     }
 
-    /// Whether each way to end such a read was gone.
+    /// True if every outcome of such a read occurred.
     pub fn has_all(&self) -> bool {
         let ReadsSummary {
             optimistic,

@@ -67,7 +67,7 @@ async fn freeze(stage: &Stage, random: &Random) {
     stage.faults.thaw(node);
 }
 
-/// How long something is away: up to `longest_ns`, or longer than any reply is waited for.
+/// Waits while a fault lasts: up to `longest_ns`, or longer than a client waits for any reply.
 async fn outage(stage: &Stage, random: &Random, longest_ns: u64) {
     if !(stage.plan.long_faults && random.chance(OUTLASTING_PER_MILLE)) {
         return pause(stage, random, longest_ns).await;
@@ -105,7 +105,7 @@ async fn crash(stage: &Stage, random: &Random) {
     } else {
         Crash::Power
     };
-    // Even: a request sent now and answered later finds that the server went down meanwhile.
+    // The number is even now, so a request with a later reply sees that the server crashed meanwhile.
     stage.incarnation.set(stage.incarnation.get() + 1);
     stage.faults.crash(stage.server.id(), how);
     if how == Crash::Power {

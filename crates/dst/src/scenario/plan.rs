@@ -1,4 +1,4 @@
-//! What a seed decides before anything runs.
+//! The plan of a run: everything that its seed decides before the machines start.
 
 use gannet_fabric::registration::{Registration, StrategyKind, Trust};
 use gannet_rpc::Design;
@@ -25,13 +25,13 @@ pub(super) struct Plan {
     pub(super) ulpdu_max: usize,
     /// How both ends register memory.
     pub(super) registration: Registration,
-    /// What the server allows, and what the client wants.
+    /// The transfer designs that the server allows and that the client prefers.
     pub(super) designs: (Design, Design),
-    /// Some faults last longer than replies are waited for.
+    /// Some faults last longer than a client waits for a reply.
     pub(super) long_faults: bool,
 }
 
-/// How NFS travels.
+/// The transport of NFS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transport {
     Tcp,
@@ -41,7 +41,7 @@ pub(super) enum Transport {
     Mixed,
 }
 
-/// Whether the server goes down.
+/// Whether the server crashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Crashes {
     Never,

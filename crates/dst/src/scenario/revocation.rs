@@ -25,7 +25,7 @@ const ROUNDS: u64 = 12;
 const LEN_MAX: u64 = 64 << 10;
 /// Accesses under way at most.
 const ACCESSES_MAX: u64 = 6;
-/// By then every access is done or refused, and its connection perhaps over.
+/// The time after which every access is done or refused, and its connection perhaps closed.
 const SETTLED: Duration = Duration::from_millis(50);
 /// The bytes of an owner's memory while it is exposed, those that a peer writes, and those of the owner afterwards.
 const EXPOSED: u8 = 0x11;
@@ -133,7 +133,7 @@ impl Bed {
         }
         memory.fill(PRIVATE);
         let in_time = sinks.len() as u64;
-        // Refused, the connection may be over before this is posted.
+        // A refused access may close the connection before this one is posted.
         let late = place.access(&*self.near, &near, in_time, &mut sinks);
         self.faults.sleep(SETTLED).await;
         if memory.iter().any(|byte| *byte != PRIVATE) {

@@ -1,4 +1,4 @@
-//! A server machine: what runs on it after each start, and how clients call it.
+//! A server machine: its processes after each start, and how clients call it.
 
 use super::plan::{Plan, Transport};
 use gannet_fabric::Provider;
@@ -23,7 +23,7 @@ use std::time::Duration;
 /// Where NFS is served over TCP, which has no checksum of its own in a world.
 pub(super) const TCP_PORT: u16 = 2049;
 const RDMA_PORT: u16 = 20049;
-/// What clients say that their machine is called.
+/// The machine name in clients' credentials.
 pub(super) const CLIENT_NAME: &str = "client";
 
 /// The machine that serves.
@@ -146,7 +146,7 @@ fn address(node: &Node, port: u16, core: u16) -> SocketAddr {
     SocketAddr::new(node.ip(), port + core)
 }
 
-/// How clients call that never give up.
+/// The settings of clients that retry a call until it has a reply.
 pub(super) fn calling(uid: u32, gid: u32) -> ClientConfig {
     ClientConfig {
         credential: CallerCredential::Sys {

@@ -1,4 +1,4 @@
-//! A worker: random operations through an NFS client, each answer held against the oracle.
+//! A worker: random operations through an NFS client, each reply compared with the oracle.
 
 mod choose;
 mod perform;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How often an operation that a worker cannot do without is tried.
+/// The attempts at an operation that a worker depends on.
 const ATTEMPTS_MAX: usize = 100;
 /// Of a thousand operations, how many wait for the application, so that faults find idle connections too.
 const THINKING_PER_MILLE: u64 = 200;
@@ -30,7 +30,7 @@ pub(super) struct Worker {
     client: Client,
     random: Random,
     oracle: Oracle,
-    /// What the server calls the model's objects; those that are gone too.
+    /// The server's handles of the model's objects, removed ones included.
     handles: BTreeMap<Key, FileHandle>,
     next_key: Key,
     /// The server's incarnation in which this worker was in step with it.
@@ -133,7 +133,7 @@ impl Worker {
         self.check(operation).await
     }
 
-    /// Does an operation and holds its answer against the oracle.
+    /// Does an operation and compares its reply with the oracle.
     async fn check(&mut self, operation: Operation) -> Result<(), String> {
         let (before, healed) = (self.stage.incarnation.get(), self.stage.healed.get());
         let started = self.stage.faults.now_ns();
@@ -164,8 +164,8 @@ impl Worker {
             .learn(&operation, outcome.as_ref(), execution, excuses)
     }
 
-    /// After a restart of the server: what was not committed is read back, committed and held against what may be
-    /// left of it, until that was done within one incarnation of the server.
+    /// After a restart of the server, reads uncommitted data back, commits them and compares them with the model's
+    /// possible contents. Starts over until all of that is done within one incarnation of the server.
     async fn resynchronise(&mut self) -> Result<(), String> {
         loop {
             let incarnation = self.stage.incarnation.get();
@@ -233,7 +233,7 @@ impl Worker {
         Ok(content)
     }
 
-    /// Holds the whole tree against the model.
+    /// Compares the whole tree with the model.
     async fn verify(&mut self) -> Result<(), String> {
         if self.stage.incarnation.get() != self.incarnation {
             self.resynchronise().await?;
@@ -269,7 +269,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Looks an object up whose handle got lost with the answer that brought it.
+    /// Looks up an object whose handle was lost with a reply.
     async fn learn_handle(&mut self, key: Key) -> Result<(), String> {
         if self.handles.contains_key(&key) {
             return Ok(());

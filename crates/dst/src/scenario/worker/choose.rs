@@ -69,7 +69,7 @@ impl Worker {
         }
     }
 
-    /// An object of a kind that this worker has a handle of; now and then one that is gone.
+    /// An object of a kind that this worker has a handle of; now and then a removed one.
     fn pick(&self, kind: FileKind) -> Option<Key> {
         if kind == FileKind::Regular && self.random.chance(20) {
             let keys: Vec<Key> = self

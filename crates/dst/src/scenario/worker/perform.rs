@@ -101,8 +101,7 @@ impl Worker {
         }
     }
 
-    /// What is in a directory, sorted. A name that was given anew meanwhile may come twice: the listing starts over
-    /// then.
+    /// The names in a directory, sorted. A name that is reused meanwhile may come twice; the listing starts over then.
     async fn names(&self, directory: &FileHandle) -> Result<Vec<Vec<u8>>, Error> {
         loop {
             let (mut names, mut position) = (Vec::new(), Some(Position::default()));
@@ -135,7 +134,7 @@ impl Worker {
                     .client
                     .create(&self.handle(*directory)?, name, &how)
                     .await?;
-                // An object whose handle got lost with the answer to an earlier CREATE may be found again by this one.
+                // A handle that was lost with the reply to an earlier CREATE may come with this reply.
                 let expected = self.oracle.named(*directory, name).unwrap_or(*key);
                 self.identify(&found, Some(expected))
             }
@@ -278,7 +277,7 @@ impl Worker {
     }
 }
 
-/// Nothing but permission bits.
+/// Attributes to set that are permission bits alone.
 fn mode(mode: u32) -> SetAttributes {
     SetAttributes {
         mode: Some(mode),
