@@ -43,7 +43,7 @@ impl Gateway {
         self.rdma.then(|| stage.bed.provider(node))
     }
 
-    /// What it serves, and its root directory, as `client` has it; however long that takes.
+    /// Mounts its export on `client`, with as many attempts as that takes; returns the store and its root directory.
     pub(super) async fn mount(&self, stage: &Stage, client: &Node) -> (NfsFs, FileHandle) {
         loop {
             match self.try_mount(stage, client).await {

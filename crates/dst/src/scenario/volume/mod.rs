@@ -1,18 +1,18 @@
-//! Many clients on a volume, compared with a model after each operation, while every role of it dies at any moment,
+//! Many clients on a volume, compared with a model after each operation, while every role of it crashes at any moment,
 //! connections and networks break, and disks are full and slow.
 //!
-//! A name belongs to one worker at a time, which says what must come of it: what others find there later is what the
-//! last one left, through whichever client they look. A client that dies leaves its operation half done; its next
-//! incarnation does it again. In the end all is healed, everybody must come to an end, every client must find the same,
-//! and removed files must leave nothing behind. Servers start in any order, and I/O servers come back at other ports.
+//! A name belongs to one worker at a time, which decides its content: any later client must find what the last worker
+//! left. A client that crashes leaves its operation half done; its next incarnation repeats it. In the end all faults
+//! are healed. Every worker must finish, every client must find the same contents, and removed files must leave no
+//! objects behind. Servers start in any order, and I/O servers come back at other ports.
 //!
-//! In some worlds faults last longer than anything that ends by itself: leases of locks, capabilities, deadlines of
-//! operations and calls. Machines are cut off from all others then, or stand still for a while and go on. No operation
-//! takes longer than a client tries it, no lock is granted to two clients, and nothing that was answered is lost.
+//! In some simulations faults last longer than leases of locks, capabilities, and deadlines of operations and calls.
+//! Machines are then cut off from all others, or stand still for a while and go on. No operation takes longer than a
+//! client tries it, no lock is granted to two clients, and no acknowledged change is lost.
 //!
 //! On some machines the volume is mounted: workers there are programs, which open, write, sync and close files through
-//! the mount's core (`gannet_fuse::headless`). What was answered as durable must be there whatever happens then. Some
-//! of them mount it from a server that is a client of the volume and speaks NFS, which dies now and then, too.
+//! the mount's core (`gannet_fuse::headless`). Changes that a reply reported as durable must survive every fault.
+//! Other machines mount it from an NFS server that is a client of the volume and crashes now and then, too.
 
 mod gateway;
 mod locked;
@@ -83,9 +83,9 @@ struct Plan {
 /// How some clients have the volume mounted.
 #[derive(Debug, Clone)]
 struct Mounts {
-    /// Which of the clients do, and how.
+    /// The protocol of each client's mount, if it has one.
     clients: Vec<Option<Face>>,
-    /// Those that do by NFS do so over RDMA.
+    /// Mounts by NFS use RDMA.
     export_rdma: bool,
     caching: Caching,
     deadline: Duration,
@@ -100,7 +100,7 @@ enum Face {
 }
 
 impl Mounts {
-    /// For so many clients. Bounds are so small that single files reach them.
+    /// Draws the mounts of `clients` clients. Bounds are so small that single files reach them.
     fn draw(random: &Random, clients: usize) -> Mounts {
         let commit_ahead = random.between(1, 60_000);
         let file_max = commit_ahead + random.below(100_000);
@@ -139,7 +139,7 @@ impl Mounts {
 }
 
 impl Face {
-    /// Of a client, if it has the volume mounted.
+    /// Draws the protocol of a client's mount, if it has the volume mounted.
     fn draw(random: &Random) -> Option<Face> {
         let is_mounted = random.chance(600);
         is_mounted.then(|| match random.chance(400) {
@@ -217,7 +217,7 @@ struct Stage {
     model: [RefCell<Option<Vec<u8>>>; NAMES],
     /// True for a name that one worker uses alone.
     taken: [Cell<bool>; NAMES],
-    /// How often each was taken.
+    /// How often a worker took each name.
     turns: [Cell<u64>; NAMES],
     /// Former contents of files.
     past: Past,
@@ -324,7 +324,7 @@ impl Stage {
         self.summary.set(summary);
     }
 
-    /// Sits the workers of a client down, at its start and after a crash.
+    /// Starts the workers of a client, at its start and after a crash.
     fn start_client(self: &Rc<Self>, client: usize) {
         let stage = Rc::clone(self);
         let sit = async move {
@@ -358,7 +358,7 @@ impl Stage {
         fs.with_reads(self.plan.reads.options(client))
     }
 
-    /// What a client's workers share, if it has the volume mounted.
+    /// The mount that a client's workers share, if it has the volume mounted.
     async fn mount(&self, client: usize) -> Option<Rc<Mount>> {
         let mounts = self.plan.mounts.as_ref()?;
         let face = mounts.clients.get(client).copied().flatten()?;
@@ -379,7 +379,7 @@ impl Stage {
     }
 }
 
-/// The main task: safety, then progress, then what is left.
+/// The main task: safety, then progress, then the check for left-over objects.
 async fn play(stage: Rc<Stage>, random: Random) -> Result<(), String> {
     stage.gateway.iter().for_each(|it| it.start(&stage));
     (0..stage.clients.len()).for_each(|client| stage.start_client(client));

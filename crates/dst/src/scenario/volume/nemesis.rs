@@ -1,4 +1,4 @@
-//! What goes wrong with a volume, and when.
+//! The faults of a volume, and their times.
 
 use super::Stage;
 use crate::scenario::server::TCP_PORT;
@@ -10,13 +10,13 @@ use gannet_volume::limits::CLOCK_SKEW_MAX;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How often it looks for a worker that asks for a fault.
+/// The interval between two looks for a worker that asks for a fault.
 const LOOK_OUT: Duration = Duration::from_millis(1);
 /// The first port that a system picks.
 const EPHEMERAL_PORT: u16 = 32_768;
 /// The longest pause between the starts of two servers.
 const START_PAUSE_NS: u64 = 1_000_000_000;
-/// One of the numbers of that event.
+/// The first of the numbers that select a crash of an I/O server.
 const IO_SERVER_DIES: u64 = 2;
 /// How long a fault lasts that is to outlast what ends by itself: longer than [`gannet_volume::limits::LOCK_LEASE`],
 /// and up to twice [`gannet_volume::limits::CAPABILITY_AGE`].
@@ -41,7 +41,7 @@ pub(super) async fn start(stage: &Rc<Stage>, random: &Random) {
     }
 }
 
-/// Makes things go wrong until the plan's events are used up or all is done.
+/// Injects faults until the plan's events are used up or all workers are done.
 pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
     for _ in 0..stage.plan.events {
         let strikes = lurk(stage, random).await;
@@ -73,7 +73,7 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
             5 => {
                 let number = random.index(stage.clients.len());
                 stage.faults.crash(stage.clients[number].id(), how(random));
-                // Of what it had sent, anything may be under way still when it is back.
+                // Messages that it sent before may still be under way when it is back.
                 outage(stage, random, 3_000_000_000).await;
                 stage.faults.restart(stage.clients[number].id());
                 stage.start_client(number);
@@ -100,12 +100,12 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
     }
 }
 
-/// The system picks a port for a server that asks for none.
+/// A port as the system picks it for a server that asks for none.
 fn another_port(random: &Random) -> u16 {
     EPHEMERAL_PORT + random.index(1 << 12) as u16
 }
 
-/// An NFS server dies: its power makes no difference, it keeps nothing.
+/// Crashes the NFS server and starts it again. A power failure makes no difference, since it keeps no data.
 async fn restart_gateway(stage: &Stage, random: &Random) {
     let Some(gateway) = &stage.gateway else {
         return;
@@ -137,7 +137,7 @@ async fn pause(stage: &Stage, random: &Random, longest_ns: u64) {
     stage.faults.sleep(Duration::from_nanos(wait)).await;
 }
 
-/// How long something is away: up to `longest_ns`, or longer than anybody waits for it.
+/// Waits while a fault lasts: up to `longest_ns`, or longer than every lease and deadline.
 async fn outage(stage: &Stage, random: &Random, longest_ns: u64) {
     if !(stage.plan.long_faults && random.chance(OUTLASTING_PER_MILLE)) {
         return pause(stage, random, longest_ns).await;
@@ -182,7 +182,7 @@ async fn isolate(stage: &Stage, random: &Random) {
         .for_each(|other| stage.faults.heal(one, *other));
 }
 
-/// I/O servers have to give all of their page caches away, or some pages; perhaps again and again for a while.
+/// Takes all page cache, or some pages, from I/O servers; perhaps again and again for a while.
 async fn page_out(stage: &Stage, random: &Random) {
     for _ in 0..[1, 1, 20][random.index(3)] {
         let all = random.chance(300);
@@ -194,7 +194,7 @@ async fn page_out(stage: &Stage, random: &Random) {
     }
 }
 
-/// Has a machine stand still and go on.
+/// Freezes a machine for a while and lets it go on.
 async fn freeze(stage: &Stage, random: &Random) {
     let node = a_node(stage, random).id();
     stage.freezes.set(stage.freezes.get() + 1);
@@ -211,7 +211,7 @@ async fn partition(stage: &Stage, random: &Random) {
     stage.faults.heal(one, other);
 }
 
-/// A disk behaves badly from now on, beside whatever else goes wrong, until it is mended.
+/// Gives a disk a faulty profile, beside all other faults, until disks are set back.
 fn spoil_a_disk(stage: &Stage, random: &Random, how: fn(&Random, DiskProfile) -> DiskProfile) {
     let number = random.index(stage.bed.io_servers.len());
     let disk = &stage.bed.io_servers[number].disk;

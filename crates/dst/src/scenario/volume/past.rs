@@ -56,21 +56,21 @@ impl Past {
         }
     }
 
-    /// The name stands for another file now.
+    /// Drops a name's former contents, since the name stands for another file now.
     pub(super) fn forget(&self, name: usize) {
         for names in self.of_workers.borrow_mut().iter_mut() {
             names[name].clear();
         }
     }
 
-    /// One name was given to what another one stood for.
+    /// Moves the former contents of `from` to `to`, as a rename does.
     pub(super) fn moved(&self, from: usize, to: usize) {
         for names in self.of_workers.borrow_mut().iter_mut() {
             names[to] = std::mem::take(&mut names[from]);
         }
     }
 
-    /// What the cached client of a worker may have seen at `since` or later.
+    /// The contents that the cached client of a worker may have seen at `since` or later.
     pub(super) fn states(&self, worker: usize, name: usize, since: u64) -> Vec<Rc<[u8]>> {
         let of_workers = self.of_workers.borrow();
         let olds = of_workers[worker][name].iter();

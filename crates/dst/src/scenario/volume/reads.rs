@@ -1,4 +1,4 @@
-//! How the clients of a world read: by asking, or out of servers' memory, or out of their own.
+//! How the clients of a simulation read: by requests, from servers' memory, or from their own caches.
 
 use super::past::AGE_MAX_NS;
 use super::{Plan, Stage};
@@ -13,9 +13,9 @@ pub(super) struct Reads {
     pub(super) exceptions: bool,
     /// Of a thousand registrations of memory, how many are refused.
     pub(super) registration_failures_per_mille: u64,
-    /// Of each client.
+    /// The optimistic mode of each client.
     clients: Vec<Optimistic>,
-    /// Clients that keep what they have read have so much room for it, and for so long.
+    /// The size in bytes and the greatest age of the cache of clients that keep the data they read.
     cache: Option<(u64, Duration)>,
 }
 
@@ -45,7 +45,7 @@ impl Reads {
         self.registration_failures_per_mille > 0
     }
 
-    /// Of a client: strictly.
+    /// The read options of a client without a data cache.
     pub(super) fn options(&self, client: usize) -> ReadOptions {
         ReadOptions {
             optimistic: self.clients[client],
@@ -55,7 +55,7 @@ impl Reads {
 }
 
 impl Plan {
-    /// How a client reads that keeps what it has read.
+    /// The read options of a client with a data cache, if this simulation has such clients.
     pub(super) fn cached_reads(&self, client: usize) -> Option<ReadOptions> {
         let (cache_len, cache_age) = self.reads.cache?;
         Some(ReadOptions {
@@ -67,7 +67,7 @@ impl Plan {
 }
 
 impl Stage {
-    /// How old what such a client answers may be.
+    /// The greatest age of data that a client with a data cache returns.
     pub(super) fn cache_age(&self, client: usize) -> Option<Duration> {
         let options = self.plan.cached_reads(client);
         options.map(|options| options.cache_age)

@@ -81,19 +81,19 @@ impl Reached {
     }
 }
 
-/// An operation: doing it twice comes to the same.
+/// An operation; to do it twice has the same effect as once.
 #[derive(Debug, Clone)]
 enum Step {
     Create {
         name: usize,
         attempt: [u8; 8],
     },
-    /// On these servers.
+    /// Creates a file on these servers.
     CreateOn {
         name: usize,
         stripes: Stripes,
     },
-    /// New files, of whatever name, are striped so from now on.
+    /// Sets the stripes of new files of any name.
     Stripe {
         name: usize,
         stripes: Option<Stripes>,
@@ -101,7 +101,7 @@ enum Step {
     Write(Write),
     /// Two writes of one file at the same time, by two clients.
     Contest([Write; 2]),
-    /// Through a mount.
+    /// A program's work on one file through a mount.
     Session(Session),
     Truncate {
         name: usize,
@@ -112,7 +112,7 @@ enum Step {
         name: usize,
         around: Around,
     },
-    /// All of the file, for this client; or no longer.
+    /// Locks all of the file for this client, or unlocks it.
     Lock {
         name: usize,
         wanted: bool,
@@ -136,12 +136,12 @@ struct Write {
     name: usize,
     offset: u64,
     bytes: Vec<u8>,
-    /// Unstable, and then committed.
+    /// True if the WRITE is unstable and a COMMIT follows.
     commits: bool,
 }
 
 impl Step {
-    /// On a volume with so many I/O servers, through a mount or not.
+    /// Draws an operation on a volume with `servers` I/O servers, through a mount or not.
     fn draw(random: &Random, servers: usize, mounted: bool) -> Step {
         let name = random.index(NAMES);
         match random.below(26) {
@@ -266,18 +266,18 @@ pub(super) struct Worker {
     stage: Rc<Stage>,
     number: usize,
     fs: VolumeFs,
-    /// Another client, on the same machine, when it is needed.
+    /// Another client on the same machine, connected at its first use.
     rival: OnceCell<VolumeFs>,
-    /// Another one, which keeps what it has read.
+    /// A client with a data cache, connected at its first use.
     cached: OnceCell<VolumeFs>,
     counted: Counted,
-    /// What it does most things through, if its machine has the volume mounted.
+    /// The mount that it uses for most operations, if its machine has the volume mounted.
     mount: Option<Rc<Mount>>,
-    /// Tells its client from all others, also of its earlier incarnations.
+    /// A number that differs for each client and each incarnation of one.
     client: u64,
-    /// Who may do everything.
+    /// The credentials of root.
     caller: Credentials,
-    /// Where all files are.
+    /// The directory of all files.
     directory: FileHandle,
 }
 
@@ -297,7 +297,7 @@ impl Worker {
         }
     }
 
-    /// Has it do what it can through `mount`.
+    /// Makes the worker use `mount` for all operations that a mount has.
     pub(super) fn through(self, mount: Option<Rc<Mount>>) -> Worker {
         Worker { mount, ..self }
     }
@@ -306,7 +306,7 @@ impl Worker {
         &self.stage.seats[self.number]
     }
 
-    /// Goes on until nothing is left to do.
+    /// Does operations until none is left.
     pub(super) async fn run(self) -> Result<(), String> {
         while !self.seat().is_done() {
             let step = self.next_step().await;
@@ -333,7 +333,7 @@ impl Worker {
         Ok(())
     }
 
-    /// What was being done when the machine died, or something new; its names are taken.
+    /// The operation that a crash interrupted, or a new one, whose names it takes.
     async fn next_step(&self) -> Step {
         if let Some(step) = self.seat().doing.borrow().clone() {
             return step;
@@ -378,14 +378,14 @@ impl Worker {
         }
     }
 
-    /// Servers are away and disks are full now and then; other errors are none of ours.
+    /// Waits after an error that the plan's faults explain; any other error fails the run.
     async fn try_later(&self, what: &str, error: Status) -> Result<(), String> {
         self.stage
             .faults
             .note(format_args!("worker {}: {what}: {error}", self.number));
         self.stage.count(|summary| summary.unanswered += 1);
         let is_full = error == Status::Nospc && self.stage.plan.full;
-        // Of memory that could not be registered.
+        // A client gets this status if its own memory cannot be registered.
         let is_own = error == Status::Serverfault && self.stage.plan.reads.fails_to_register();
         let expected = matches!(error, Status::Jukebox | Status::Io) || is_full || is_own;
         match expected {
@@ -397,7 +397,7 @@ impl Worker {
         }
     }
 
-    /// Does one operation, which must be answered, or given up, while a client tries it.
+    /// Does one operation, which must end within [`OPERATION_TIME_MAX`], by a reply or by giving up.
     async fn in_time<T>(
         &self,
         what: &str,
@@ -406,7 +406,8 @@ impl Worker {
         self.all_in_time(what, 1, operation).await
     }
 
-    /// As [`Worker::in_time`], so many one after the other. Machines that stand still take longer.
+    /// Does `count` operations one after the other, within `count` times the bound of [`Worker::in_time`]. A machine
+    /// that stood still excuses any delay.
     async fn all_in_time<T>(
         &self,
         what: &str,
@@ -438,7 +439,7 @@ impl Worker {
         }
     }
 
-    /// The file of a name, if there is one, and how long it is.
+    /// The file of a name, if there is one, and its length in bytes.
     async fn look_up(&self, name: usize) -> Result<Option<(FileHandle, u64)>, String> {
         loop {
             let own_name = name_of(name);
@@ -451,7 +452,7 @@ impl Worker {
         }
     }
 
-    /// As [`Worker::look_up`], where the model says whether there is one.
+    /// Looks a name up as [`Worker::look_up`] does, and compares its existence with the model.
     async fn find(&self, name: usize) -> Result<Option<FileHandle>, String> {
         let found = self.look_up(name).await?;
         match (&found, self.content(name).is_some()) {
@@ -492,7 +493,8 @@ impl Worker {
                 .create_striped(&self.caller, place, &plain, stripes.clone());
             match (making.await, self.content(name).is_some()) {
                 (Err(Status::Exist), true) => return Ok(()),
-                // The second where the machine died before it heard the answer: then the file is as was asked for.
+                // An earlier incarnation may have made the file and not received the reply: the file is as requested
+                // then.
                 (Ok(_) | Err(Status::Exist), false) => break,
                 (Ok(_), true) => return Err(format!("file {name} is made twice")),
                 (Err(error), _) => self.try_later("create", error).await?,
@@ -563,7 +565,7 @@ impl Worker {
         self.all_in_time("a write", count, writing).await
     }
 
-    /// Two clients write at the same time. Of what both write, each byte is either's from then on.
+    /// Two clients write at the same time. Each byte that both write is from either of them afterwards.
     async fn contest(&self, writes: &[Write; 2]) -> Result<(), String> {
         let name = writes[0].name;
         let Some(file) = self.find(name).await? else {
@@ -610,7 +612,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Tries once for a lock of all of a file, or lets go of it until that is answered.
+    /// Tries once for a lock of all of a file, or unlocks it until there is a reply.
     async fn lock(&self, name: usize, wanted: bool) -> Result<(), String> {
         let Some(file) = self.find(name).await? else {
             return Ok(());
@@ -647,13 +649,13 @@ impl Worker {
         }
     }
 
-    /// Also of a file that is not there.
+    /// Removes a name; success too if no file has it.
     pub(super) async fn remove(&self, name: usize) -> Result<(), String> {
         let own_name = name_of(name);
         loop {
             let removing = self.fs.remove(&self.caller, &self.directory, &own_name);
             match self.in_time("a remove", removing).await?.result {
-                // The second is right also when an answer was lost before.
+                // An earlier attempt without a reply may have removed the name.
                 Ok(()) | Err(Status::Noent) => break,
                 Err(error) => self.try_later("remove", error).await?,
             }
@@ -679,7 +681,7 @@ impl Worker {
         Ok(())
     }
 
-    /// One name was given to what another one stood for.
+    /// Moves the model's content of `from` to `to`.
     fn moved(&self, from: usize, to: usize) {
         if from != to
             && let Some(content) = self.content(from)
@@ -690,7 +692,7 @@ impl Worker {
         }
     }
 
-    /// Removes what incarnations that ended have left behind: files that were removed while open in a mount, other
+    /// Removes files that ended incarnations left behind: files that were removed while open in a mount, and temporary
     /// names.
     pub(super) async fn sweep(&self) -> Result<(), String> {
         let listed = match self.list_all(usize::MAX).await {
@@ -700,7 +702,7 @@ impl Worker {
         let names = listed.iter().map(|(name, _)| name);
         let left_over = |name: &&Vec<u8>| name.starts_with(b".gannet-") || is_left_over(name);
         for name in names.filter(left_over) {
-            // Who left it may be removing it, and otherwise there is another sweep.
+            // Its owner may remove it at the same time. After any other error another sweep follows.
             let _ = self.fs.remove(&self.caller, &self.directory, name).await;
         }
         Ok(())
@@ -717,8 +719,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Every byte of a file must be what it was `before` a change or what it is `after` it; its length must lie
-    /// between theirs. What it holds.
+    /// Compares every byte of a file with its content `before` or `after` a change; its length must lie between
+    /// theirs. Returns the content.
     async fn read_and_compare(
         &self,
         file: &FileHandle,

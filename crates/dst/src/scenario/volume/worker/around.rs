@@ -43,7 +43,7 @@ struct View<'a, V> {
 }
 
 impl Worker {
-    /// By NFS, if that is how the volume is mounted here.
+    /// Does the operation by NFS if the machine mounts the volume so, otherwise by the worker's client.
     pub(super) async fn go_around(&self, name: usize, around: Around) -> Result<(), String> {
         let (stage, client) = (&self.stage, self.seat().client);
         match (self.mount.as_deref(), &stage.gateway) {
@@ -68,7 +68,7 @@ impl Worker {
         if self.content(name).is_none() {
             return Ok(());
         }
-        // Another incarnation may be in the midst of it.
+        // An earlier incarnation may have begun it.
         let is_first = self.seat().reached.begun.replace(1) == 0;
         let own_name = name_of(name);
         match around {
@@ -79,7 +79,8 @@ impl Worker {
         }
     }
 
-    /// Repeats an operation until it succeeds, or fails with `expected`, by which an earlier attempt has succeeded.
+    /// Repeats an operation until it succeeds, or fails with `expected`, which shows that an earlier attempt
+    /// succeeded.
     async fn until<T>(
         &self,
         what: &str,
@@ -119,7 +120,7 @@ impl Worker {
         is_first: bool,
     ) -> Result<(), String> {
         let other = [LINK, name[0]];
-        // A mount may have one more name for it, and take that away meanwhile.
+        // A mount may give the file one more name, and remove it meanwhile.
         let (file, before) = self.see(view, view.root, name).await?;
         if is_first {
             let link = async || {

@@ -1,10 +1,10 @@
-//! Bytes that are written, and held against what they must be.
+//! Writes of bytes, and their comparison with possible contents.
 
 use super::Write;
 use gannet_runtime::Buffer;
 use gannet_vfs::{Credentials, FileHandle, Stability, Status, Vfs};
 
-/// Writes once, with a COMMIT behind it if it is to have one.
+/// Writes once, followed by a COMMIT if the write asks for one.
 pub(super) async fn write_once<V: Vfs>(
     fs: &V,
     caller: &Credentials,
@@ -24,14 +24,14 @@ pub(super) async fn write_once<V: Vfs>(
     if write.commits {
         let committed = fs.commit(caller, file, 0, 0).await.result?;
         if committed.verifier != written.verifier {
-            // A server has restarted in between: what it had is to be written again.
+            // A server has restarted in between and may have lost the bytes, so they must be written again.
             return Err(Status::Jukebox);
         }
     }
     Ok(())
 }
 
-/// Every byte of a file must be what it is in one of these states of it, and its length must lie between theirs.
+/// Compares every byte with those of the possible states of a file; the length must lie between the states' lengths.
 pub(super) fn compare(bytes: &[u8], states: &[&[u8]]) -> Result<(), String> {
     let lengths = || states.iter().map(|state| state.len());
     let (least, most) = (lengths().min().unwrap_or(0), lengths().max().unwrap_or(0));

@@ -19,7 +19,7 @@ impl Worker {
         self.rival.get_or_init(connect)
     }
 
-    /// A client that keeps what it has read, if there are such in this world.
+    /// A client with a data cache, if this simulation has such clients.
     pub(super) fn cached(&self) -> Option<&VolumeFs> {
         let client = self.seat().client;
         let options = self.stage.plan.cached_reads(client)?;

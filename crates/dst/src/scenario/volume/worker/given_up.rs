@@ -34,7 +34,7 @@ impl GivenUp {
 }
 
 impl Worker {
-    /// By NFS, if that is how the volume is mounted here.
+    /// Does the operation by NFS if the machine mounts the volume so, otherwise by the worker's client.
     pub(super) async fn give_up(&self, given_up: &GivenUp) -> Result<(), String> {
         let (stage, client) = (&self.stage, self.seat().client);
         match (self.mount.as_deref(), &stage.gateway) {

@@ -48,7 +48,7 @@ impl Worker {
         }
     }
 
-    /// Names that others have may be anywhere, or in two places.
+    /// Compares a listing with the model, for unused names alone: others may be renamed meanwhile.
     fn compare_names(&self, quiet: &Quiet, listed: &Listed) -> Result<(), String> {
         for name in quiet.until_now(&self.stage) {
             let own_name = super::name_of(name);
@@ -69,7 +69,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Everything, by pages of so many names.
+    /// Lists the whole directory, by pages of at most `page_max` names.
     pub(super) async fn list_all(&self, page_max: usize) -> Result<Listed, gannet_vfs::Status> {
         let (mut all, mut cookie, mut verifier) = (Vec::new(), 0, Verifier::default());
         loop {
@@ -92,7 +92,7 @@ impl Worker {
     }
 }
 
-/// As the kernel lists for a program.
+/// Lists the root of a mount as the kernel does for a program.
 async fn list_mounted(mount: &Mount, portion: usize) -> Result<Listed, gannet_vfs::Status> {
     let listed = mount.list(ROOT, portion).await;
     let listed = listed.map_err(|error| status(&error))?;
@@ -106,14 +106,14 @@ async fn list_mounted(mount: &Mount, portion: usize) -> Result<Listed, gannet_vf
 /// A page of a listing.
 struct Page {
     room: usize,
-    /// Behind the last name.
+    /// The position after the last name.
     cookie: u64,
     listed: Listed,
 }
 
 impl Entries for Page {
     fn wants_objects(&self) -> bool {
-        // Some ask for that, others do not.
+        // Pages of an even size ask for attributes, others do not.
         self.room.is_multiple_of(2)
     }
 

@@ -1,4 +1,4 @@
-//! The volume in the tree of a client's machine, whichever way it got there.
+//! A volume that a client's machine has mounted, by either protocol.
 
 use gannet_fuse::headless::{Headless, Named, Opened};
 use gannet_nfs::client::NfsFs;

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// Where sessions write.
+/// Sessions write at offsets below this, in bytes.
 const AREA: u64 = 60_000;
 /// How often an I/O server crashes right after a reply.
 const STRIKES_PER_MILLE: u64 = 40;
@@ -29,7 +29,7 @@ enum Act {
     Write {
         offset: u64,
         bytes: Vec<u8>,
-        /// So many WRITEs at the same time, as the kernel writes back what it has cached.
+        /// The number of WRITEs at the same time, as the kernel writes back cached pages.
         parts: usize,
         stability: Stability,
     },
@@ -117,7 +117,7 @@ impl Act {
         Some(after)
     }
 
-    /// All that was done before it, and itself, is durable when it has been answered.
+    /// True if its success makes it and all acts before it durable.
     fn is_durable(&self) -> bool {
         match self {
             Act::Write { stability, .. } => *stability != Stability::Unstable,
@@ -194,7 +194,7 @@ impl Worker {
                         was_stale = false;
                         self.try_again("open", error).await?;
                     } else if std::mem::replace(&mut was_stale, true) {
-                        // Others have changed it: the kernel looks it up again, but once.
+                        // Another client changed the name: the kernel looks it up again once.
                         return Err(format!("a program sees file {name} as stale"));
                     }
                 }
@@ -208,7 +208,7 @@ impl Worker {
         let runtime = self.stage.clients[self.seat().client].runtime();
         let release = Box::pin(async move {
             let mut release = std::pin::pin!(mount.release(file));
-            // Released first, forgotten while that is being done.
+            // The release begins first, and the forget comes while it is under way.
             let released = std::future::poll_fn(|context| {
                 Poll::Ready(release.as_mut().poll(context).is_ready())
             });
@@ -249,7 +249,7 @@ impl Worker {
     ) -> Result<io::Result<()>, String> {
         let reached = &self.seat().reached;
         let durable = reached.durable.get();
-        // First what an earlier attempt left, or an earlier incarnation.
+        // First checks the content that an earlier attempt or incarnation left.
         if let Err(error) = self.read_between(mount, file, session).await? {
             return Ok(Err(error));
         }
@@ -268,7 +268,7 @@ impl Worker {
             };
             if self.seat().random.chance(STRIKES_PER_MILLE) {
                 self.stage.strike.set(true);
-                // Until it has come to that.
+                // The pause gives the nemesis time for the crash.
                 self.stage.faults.sleep(STRIKE_TIME).await;
             }
             if done.is_err() {
@@ -281,7 +281,7 @@ impl Worker {
         Ok(Ok(()))
     }
 
-    /// The first acts of a session, so many, were answered as durable.
+    /// Records that the first `acts` acts of a session are durable.
     fn is_durable(&self, session: &Session, acts: usize) {
         let reached = &self.seat().reached;
         let content = self.content(session.name).unwrap_or_default();
@@ -322,7 +322,7 @@ impl Worker {
         Ok(())
     }
 
-    /// An open file holds what the model says of a name; the inner error is a program's.
+    /// Compares an open file with the model's content of a name; the inner error is a program's.
     async fn look_through(
         &self,
         mount: &Rc<Mount>,
@@ -340,8 +340,8 @@ impl Worker {
         }
     }
 
-    /// Opens, now and then, a file that is going to lose its name. Not in another incarnation: it may have lost it
-    /// already.
+    /// Opens, now and then, a file that is about to lose its name. Only the first incarnation does, since an earlier
+    /// one may have removed the name.
     async fn keep_open(&self, mount: &Rc<Mount>, name: usize) -> Option<Opened> {
         let is_first = self.seat().reached.begun.replace(1) == 0;
         if !is_first || !self.seat().random.chance(500) {
@@ -355,7 +355,7 @@ impl Worker {
         file
     }
 
-    /// A file that was kept open has what it had, without a name.
+    /// Checks that a file that was kept open has its content without a name, and closes it.
     async fn let_go(&self, mount: &Rc<Mount>, file: Opened, name: usize) -> Result<(), String> {
         let seen = loop {
             match self.look_through(mount, file, name).await {
@@ -368,7 +368,7 @@ impl Worker {
         seen
     }
 
-    /// Also of a file that is not there.
+    /// Removes a name; success too if no file has it.
     async fn unlink(&self, mount: &Rc<Mount>, name: usize) -> Result<(), String> {
         let own_name = name_of(name);
         let removed = self.replace(mount, ("unlink", name), async || {
@@ -389,7 +389,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Has `change` take a name away from its file, if there is one, which may be open meanwhile.
+    /// Removes a name from its file by `change`; the file, if there is one, may be open meanwhile.
     async fn replace(
         &self,
         mount: &Rc<Mount>,
@@ -401,7 +401,7 @@ impl Worker {
             if status(&error) == Status::Noent {
                 break;
             }
-            // Whether it still has its name is not known.
+            // The file may have lost its name already, so it is closed.
             kept.take().into_iter().for_each(|it| self.close(mount, it));
             self.try_again(what, error).await?;
         }

@@ -21,9 +21,9 @@ const PAUSE_MAX_NS: u64 = 50_000_000;
 enum Through {
     /// The worker's own.
     Own,
-    /// Another one on its machine, which asks for no attributes.
+    /// Another client on its machine, which requests no attributes.
     Rival,
-    /// One that keeps what it has read, if there are such in this world.
+    /// A client with a data cache, if this simulation has such clients.
     Cached,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Ranges {
     reads: Vec<(u64, u32)>,
     rounds: usize,
     pause: Duration,
-    /// Into memory of the worker's, in place of the client's.
+    /// Read into memory of the worker, in place of the client's.
     into: bool,
 }
 
@@ -82,7 +82,7 @@ impl Ranges {
     }
 }
 
-/// Mostly some blocks, and sometimes any bytes.
+/// A range: mostly whole blocks, and sometimes any bytes.
 fn draw_range(random: &Random) -> (u64, u32) {
     match random.chance(700) {
         true => {
@@ -108,7 +108,7 @@ impl Worker {
             (Through::Cached, Some(cached)) => (cached, Through::Cached),
             (Through::Rival | Through::Cached, _) => (self.rival(), Through::Rival),
         };
-        // Between two reads, unless it may have been made by an incarnation that ended.
+        // The change comes between two reads, unless an earlier incarnation may have made it.
         let begun = &self.seat().reached.begun;
         let change_at = usize::from(begun.get() == 0 && ranges.rounds > 1);
         for round in 0..ranges.rounds {
@@ -190,7 +190,8 @@ impl Worker {
         }
     }
 
-    /// Reads a range until it is answered, and compares it with what the file holds, or held within a cache's age.
+    /// Reads a range until there is a reply, and compares it with the file's content, or a content within the cache's
+    /// age.
     async fn read_range(
         &self,
         fs: &VolumeFs,
@@ -270,7 +271,7 @@ impl Worker {
         Ok(Ok((bytes.to_vec(), read.eof)))
     }
 
-    /// Attributes are never old, with a cache of data or not.
+    /// Compares attributes with the model: they are current, with a data cache or without.
     async fn see_attributes(
         &self,
         fs: &VolumeFs,
@@ -296,7 +297,7 @@ impl Worker {
     }
 }
 
-/// What a file that holds `state` has of a range.
+/// The bytes of a range in a file that holds `state`.
 fn part(state: &[u8], offset: u64, count: u32) -> &[u8] {
     let start = (offset as usize).min(state.len());
     let end = start.saturating_add(count as usize).min(state.len());
