@@ -1,4 +1,4 @@
-//! The oracle catches what must not happen, and believes what may.
+//! The oracle refuses replies that no state explains, and accepts those that one explains.
 
 #![allow(clippy::unwrap_used)]
 

@@ -37,7 +37,7 @@ fn clients_of_a_volume_find_what_they_left() {
         operations > 2000 && mounted > 1000 && faults > 200,
         "{operations} operations, {mounted} of them mounted, {faults} faults"
     );
-    // By references, by references that are good no more, and out of their own memory.
+    // Clients read by references, by references that are not valid any more, and from their caches.
     assert!(reads.has_all(), "{reads:?}");
     assert!(
         reads.optimistic > 500 && reads.attributes > 500 && reads.cached > 200,
@@ -78,7 +78,7 @@ fn no_access_succeeds_after_its_memory_was_taken_back() {
         done += seen.done;
         refused += seen.refused;
     }
-    // Moments were early and late enough to matter.
+    // The revocations came before some accesses and after others.
     assert!(
         done > 1000 && refused > 1000,
         "{done} done, {refused} refused"

@@ -16,7 +16,7 @@ use std::time::Duration;
 const UNIT: u32 = 4096;
 /// Bytes of a file that lies on all I/O servers.
 const LEN: usize = 10 * UNIT as usize;
-/// Long enough for a claim to come to its end.
+/// Long enough for a claim to end.
 const A_WHILE: Duration = Duration::from_secs(10);
 
 /// A volume none of whose servers runs, and the machine of a client.
@@ -110,12 +110,12 @@ fn servers_start_in_any_order() {
                     2 => story.bed.start_manager(),
                     number => story.bed.start_io_server(number),
                 }
-                // Longer than a process waits for the manager before it says that it listens.
+                // Longer than a process waits for the manager before it reports that it listens.
                 story.wait(Duration::from_secs(5)).await;
             }
             let fs = story.mount();
             write(&fs, "file", 1).await;
-            // So they do when all know their disks.
+            // The orders work as well when all servers know their disks.
             story.kill_manager();
             (0..2).for_each(|number| story.kill(number));
             for server in order {
@@ -143,11 +143,11 @@ fn a_server_that_comes_back_at_another_address_registers_there() {
         assert_eq!(fs.volume().await.unwrap().servers[1].port, 20050);
         story.kill(1);
         story.bed.start_io_server_at(1, 30_001);
-        // A client that knew the old address, and the manager, which asks all for sizes.
+        // A client with the old address finds the server, and so does the manager, which asks all servers for sizes.
         assert!(read(&fs, "file").await.unwrap() == noise(1));
         write(&fs, "file", 2).await;
         assert_eq!(fs.volume().await.unwrap().servers[1].port, 30_001);
-        // A manager that has forgotten hears of it again.
+        // A new manager process learns the address again by a registration.
         story.kill_manager();
         story.bed.start_manager();
         assert!(read(&story.mount(), "file").await.unwrap() == noise(2));
@@ -169,7 +169,7 @@ fn an_empty_disk_of_a_server_that_was_served_is_refused() {
         story.bed.start_io_server(1);
         story.wait(A_WHILE).await;
         assert!(story.was_served_before(1));
-        // Nor does it help to start everything again.
+        // A restart of all servers does not help.
         story.kill(1);
         story.kill_manager();
         story.bed.start_io_server(1);
@@ -192,7 +192,7 @@ fn a_server_that_was_never_served_has_a_first_disk_whenever_it_comes() {
         story.bed.start_io_server(0);
         story.bed.start_io_server(1);
         let fs = story.mount();
-        // Files are made to lie on all three.
+        // The new file has stripes on all three servers.
         let mode = CreateMode::Guarded(SetAttributes::default());
         let made = fs.create(&root(), &fs.root(), b"file", &mode).await;
         made.result.unwrap();
@@ -211,19 +211,19 @@ fn a_new_disk_in_place_of_a_lost_one_answers_for_what_was_lost() {
         write(&fs, "lost", 1).await;
         story.kill(1);
         story.kill_manager();
-        // It asks until the manager answers.
+        // The I/O server asks until the manager replies.
         story.bed.start_on_a_new_disk(1);
         story.wait(A_WHILE).await;
         story.bed.start_manager();
         assert_eq!(read(&fs, "lost").await.err(), Some(Status::Io));
         write(&fs, "new", 2).await;
         assert!(read(&story.mount(), "new").await.unwrap() == noise(2));
-        // It knows its disk from now on, and what was lost with the other.
+        // The server knows its new disk after a restart, and which files lost objects with the old one.
         story.kill(1);
         story.bed.start_io_server(1);
         assert!(read(&fs, "new").await.unwrap() == noise(2));
         assert_eq!(read(&fs, "lost").await.err(), Some(Status::Io));
-        // Which is not said twice.
+        // A second report of a lost disk is refused.
         story.kill(1);
         story.bed.start_having_lost_a_disk(1);
         story.wait(A_WHILE).await;
@@ -287,7 +287,7 @@ fn a_disk_that_cannot_be_marked_yet_is_served_once_it_can() {
     });
 }
 
-/// What a disk is marked with goes through a crash at any moment of its first start.
+/// The claim of an empty disk survives a crash of its server at any moment of the first start.
 #[test]
 fn a_server_that_dies_while_it_claims_its_disk_claims_it_again() {
     for ms in (0..40).chain((40..2000).step_by(97)) {
