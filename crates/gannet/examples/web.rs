@@ -66,7 +66,7 @@ async fn main() -> Outcome<()> {
     }
 }
 
-/// Serves what is below `directory` for as long as the process lives.
+/// Serves the files below `directory` until the process ends.
 async fn serve(
     directory: &Path,
     address: SocketAddr,
@@ -100,7 +100,7 @@ async fn serve(
     }
 }
 
-/// Does what a request asks for; what to tell the client.
+/// Does the work of a request, and returns the answer to the client.
 async fn answer(connection: &RdmaConnection, root: &OwnedFd, request: &[u8]) -> String {
     let text = String::from_utf8_lossy(request);
     let words: Vec<&str> = text.split(' ').collect();
@@ -191,7 +191,7 @@ pub(crate) async fn demonstrate() -> Outcome<()> {
         let serving = tokio::spawn(async move {
             let address = SocketAddr::from(([127, 0, 0, 1], 0));
             let tell = move |address| {
-                // Who wants to know waits below.
+                // The caller waits for it below.
                 let _ = ready.send(address);
             };
             serve(&path, address, Some(engine), tell).await

@@ -35,13 +35,13 @@ pub struct Client {
     base: Arc<[u8]>,
 }
 
-/// What a directory lists.
+/// One name in a directory's listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
     /// Its name: bytes, in no particular encoding, without a slash or a NUL.
     pub name: Vec<u8>,
-    /// What it stands for.
+    /// The attributes of the object that the name refers to.
     pub attributes: Attributes,
 }
 
@@ -104,7 +104,7 @@ impl Client {
         Ok(node.await?.attributes)
     }
 
-    /// What is in the directory at `path`; names that vanish meanwhile are left out.
+    /// Lists the directory at `path`; names that vanish meanwhile are left out.
     pub async fn list(&self, path: impl AsRef<[u8]>) -> Result<Vec<Entry>, Error> {
         let path = self.at(path);
         let listed = self

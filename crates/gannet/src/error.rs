@@ -20,7 +20,7 @@ pub enum ConnectError {
     Host {
         /// As the URL has it.
         host: String,
-        /// What the system says.
+        /// The system's reason.
         why: io::Error,
     },
     /// The name service does not answer.
@@ -64,7 +64,7 @@ pub enum Error {
     /// The file system could not be asked, or gave nonsense.
     #[error("{0}")]
     Files(gannet_client::Error),
-    /// The thread that serves the connection is gone.
+    /// The thread that serves the connection has ended.
     #[error("the connection's thread has ended")]
     Ended,
 }

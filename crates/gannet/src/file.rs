@@ -218,7 +218,7 @@ impl FileWriter {
                 permit.send(std::mem::take(&mut self.collected));
                 Poll::Ready(Ok(()))
             }
-            // The other end is gone, and says why.
+            // The other end has stopped, and `ended` holds its reason.
             Err(()) => self
                 .poll_ended(context)
                 .map(|ended| ended.and_then(|()| Err(io::ErrorKind::BrokenPipe.into()))),

@@ -20,8 +20,9 @@ const CACHE_AGE: Duration = Duration::from_secs(1);
 /// How long operations wait for a silent server unless the options say otherwise.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// How a directory is mounted. The default: writable, through the kernel's cache, for this user alone, each operation
-/// done for who asks; attributes are believed for a second, and an operation may take a minute.
+/// How a directory is mounted. By default it is writable, through the kernel's cache, and for this user alone. Each
+/// operation has the rights of its caller. Attributes are believed for a second, and an operation may take a
+/// minute.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
     caching: Caching,
@@ -183,9 +184,9 @@ pub async fn mount(
 /// unmounts it some time later.
 pub struct Mount {
     directory: PathBuf,
-    /// Unmounts when it is used, or gone.
+    /// Unmounts when it is sent to or dropped.
     stop: Option<oneshot::Sender<()>>,
-    /// `None` when it has said how the mount ended.
+    /// `None` once it has reported how the mount ended.
     ended: Option<oneshot::Receiver<io::Result<()>>>,
 }
 
@@ -228,7 +229,7 @@ impl Mount {
                 let opened = open(&runtime, &url, &directory, (&connect, &options)).await;
                 serve(opened, started, stopped).await
             });
-            // The caller may be gone.
+            // The caller may have dropped the mount.
             let _ = ends.send(served.flatten());
         };
         let thread = std::thread::Builder::new().name(String::from("gannet-mount"));
@@ -301,12 +302,12 @@ async fn serve(
     let (connection, mut mounted) = match opened {
         Ok(opened) => opened,
         Err(error) => {
-            // The caller may be gone.
+            // The caller may have stopped waiting.
             let _ = started.send(Err(error));
             return Ok(());
         }
     };
-    // If the receiver is gone, `stopped` is closed, and the mount ends at once.
+    // If the receiver was dropped, `stopped` is closed, and the mount ends at once.
     let _ = started.send(Ok(mounted.directory().to_path_buf()));
     let ended = tokio::select! {
         ended = mounted.ended() => Some(ended),

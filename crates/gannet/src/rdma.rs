@@ -95,7 +95,7 @@ pub enum RdmaError {
     /// The memory cannot be registered.
     #[error("cannot register memory: {0}")]
     Register(#[from] RegisterError),
-    /// The memory is gone: the adapter could not take its registration back.
+    /// The memory is lost: the adapter could not take its registration back.
     #[error("the adapter has kept the memory")]
     Lost,
     /// A file was not sent, or not to its end.
@@ -177,7 +177,7 @@ impl Adapter {
         Ok(Adapter { core, options })
     }
 
-    /// Connects to who listens at `address`.
+    /// Connects to the listener at `address`.
     ///
     /// # Errors
     /// [`RdmaError::Connect`], [`RdmaError::Engine`].

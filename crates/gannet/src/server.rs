@@ -26,7 +26,7 @@ use tokio::sync::watch;
 /// How long calls under way may take to end after a stop.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
-/// What is exported.
+/// The file systems that a server exports.
 pub enum Content {
     /// Directories of this machine.
     Directories(Vec<(Export, Arc<LocalTree>)>),
@@ -44,7 +44,7 @@ pub type VolumeClients =
 
 /// All that a server is made of, settled.
 pub struct Parts {
-    /// What is exported.
+    /// The exported file systems.
     pub content: Content,
     /// Threads that serve; the listeners are for as many.
     pub cores: usize,
@@ -52,11 +52,11 @@ pub struct Parts {
     pub tcp: Option<SharedListener>,
     /// Where NFS over RDMA listens, if it does.
     pub rdma: Option<SharedListener>,
-    /// What peers may make this process hold.
+    /// The bound of the memory that peers may make this process hold.
     pub budget: Budget,
-    /// MPA CRCs are asked for, whatever the client wants.
+    /// MPA CRCs are requested even if the client does not ask for them.
     pub crc: bool,
-    /// For each core.
+    /// Limits of the connections of each core.
     pub connections: ConnectionLimits,
     /// How memory is registered, and which end moves bulk results.
     pub rdma_options: RdmaOptions,
@@ -72,13 +72,13 @@ pub fn default_budget() -> Budget {
     Budget::new(usize::try_from(bytes).unwrap_or(usize::MAX))
 }
 
-/// What all cores share.
+/// The state that all cores share.
 struct Shared {
     parts: Parts,
     cache: Arc<ReplyCache>,
     counters: Arc<Counters>,
     mounts: Arc<MountList>,
-    /// What the cores' registration strategies did, once they have ended.
+    /// The work of the cores' registration strategies, from each core when it ends.
     registrations: Mutex<registration::Counters>,
     /// Counts the times at which memory was short.
     pressure: watch::Receiver<u64>,
@@ -86,7 +86,7 @@ struct Shared {
     stop: watch::Receiver<bool>,
 }
 
-/// What a server did; complete when it has ended.
+/// The counters of a server; complete when it has ended.
 #[derive(Clone)]
 pub struct Tally(Arc<Shared>);
 
@@ -101,7 +101,7 @@ pub struct Serving {
 pub struct Stop(watch::Sender<bool>);
 
 impl Serving {
-    /// Starts the cores. The sockets listen already: who knows the addresses can connect.
+    /// Starts the cores. The sockets listen already, so clients that know the addresses can connect.
     ///
     /// # Errors
     /// The operating system refuses a thread.
@@ -140,12 +140,12 @@ impl Serving {
         listener.map(SharedListener::local_address)
     }
 
-    /// What it does.
+    /// The server's counters, which stay usable after its end.
     pub fn tally(&self) -> Tally {
         Tally(Arc::clone(&self.shared))
     }
 
-    /// What ends it, and the wait for its end, which blocks.
+    /// Returns the handle that ends the server, and a function that blocks until it has ended.
     pub fn split(self) -> (Stop, impl FnOnce() -> io::Result<()> + Send + 'static) {
         let Serving { cores, stop, .. } = self;
         (Stop(stop), move || cores.join())
@@ -171,7 +171,7 @@ impl Tally {
         &self.0.counters
     }
 
-    /// What registering memory came to, over the cores that have ended.
+    /// The sum of the memory registrations of all cores that have ended.
     pub fn registrations(&self) -> registration::Counters {
         let all = self.0.registrations.lock();
         *all.unwrap_or_else(PoisonError::into_inner)
@@ -179,7 +179,7 @@ impl Tally {
 }
 
 impl Shared {
-    /// A core has ended, whose strategies did this.
+    /// Adds the counters of the strategies of a core that has ended.
     fn note_registrations(&self, counters: impl Iterator<Item = registration::Counters>) {
         let all = self.registrations.lock();
         let mut all = all.unwrap_or_else(PoisonError::into_inner);

@@ -74,9 +74,9 @@ const DESCRIPTION_MAX: u64 = 1 << 20;
 /// The folder of a volume, opened.
 #[derive(Debug)]
 pub struct Volume {
-    /// Where it is.
+    /// The path of the folder.
     pub path: PathBuf,
-    /// What it says of itself.
+    /// The contents of `volume.toml`.
     pub description: Description,
 }
 
@@ -123,7 +123,7 @@ impl Volume {
         ClientKey::load(&self.path.join(CLIENT_KEY_FILE))
     }
 
-    /// What is in the file of the secret: that, and what the clients' key depends on too.
+    /// Reads the file of the secret: the secret, and the second value on which the clients' key depends.
     fn secret(&self) -> Result<(Token, Option<Token>), VolumeError> {
         let file = self.path.join(SECRET_FILE);
         read_secret(&file).map_err(|why| VolumeError::Secret { file, why })

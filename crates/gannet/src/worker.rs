@@ -9,9 +9,10 @@ use tokio::sync::{mpsc, oneshot};
 /// Something to do on the core.
 type Job<C> = Box<dyn FnOnce(Rc<C>) -> LocalFuture<()> + Send>;
 
-/// What a thread has for its jobs.
+/// The state of a thread, to which its jobs have access.
 pub(crate) trait Core: 'static {
-    /// All senders of jobs are gone: does the work that must end before the thread does. Bounds its own time.
+    /// Runs when all senders of jobs are dropped: does the work that must end before the thread does. Bounds its
+    /// own time.
     fn finish(self: Rc<Self>) -> LocalFuture<()> {
         Box::pin(std::future::ready(()))
     }
@@ -113,7 +114,7 @@ async fn serve<C: Core, X, E, F>(
             Rc::new(core)
         }
         Err(error) => {
-            // The caller may be gone.
+            // The caller may have stopped waiting.
             let _ = started.send(Err(error));
             return;
         }

@@ -58,7 +58,7 @@ impl Connection {
         Rc::clone(&self.contact) as Handle
     }
 
-    /// What it is to, for a front end that is asked for objects by their handles.
+    /// The connected file system, for a front end that requests objects by their handles.
     ///
     /// # Errors
     /// The server does not answer.

@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// Linux knfsd forgets what comes over RDMA when ten others wait to be accepted (its backlog), and with siw never
 /// answers again after it has.
 pub(super) const CONNECTS_MAX: usize = 8;
-/// What all sessions of this process share.
+/// Bounds the connects that all sessions of this process have under way together.
 pub(super) static CONNECTS: Semaphore = Semaphore::const_new(CONNECTS_MAX);
 
 /// A runtime that counts the byte streams it opened, and opens a bounded number at a time.

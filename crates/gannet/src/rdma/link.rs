@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 /// The work of messages that leave.
 const MESSAGE: WorkId = WorkId(1 << 62);
 
-/// A file to be sent, and who waits for that.
+/// A file to be sent, and the channel to the caller that waits for it.
 pub(super) struct FileJob {
     pub(super) range: FileRange,
     pub(super) target: FileTarget,
@@ -26,7 +26,7 @@ pub(super) struct FileJob {
 /// Callers that wait for a message.
 type Receiver = oneshot::Sender<Result<Vec<u8>, RdmaError>>;
 
-/// See the module.
+/// A connection of an adapter's core.
 pub(super) struct Link {
     endpoint: Connected,
     strategy: Rc<dyn Strategy>,
@@ -106,12 +106,12 @@ impl Link {
         };
         if let Some(job) = refused {
             let error = self.check().err().unwrap_or(RdmaError::Ended);
-            // The caller may be gone.
+            // The caller may have stopped waiting.
             let _ = job.done.send(Err(error));
         }
     }
 
-    /// Registers memory for the peer; its name here, and where the peer finds it.
+    /// Registers memory for the peer. Returns its name here, and its address for the peer.
     pub(super) fn register(
         &self,
         buffer: Buffer,
@@ -146,13 +146,13 @@ impl Link {
         drop(registered);
     }
 
-    /// Why it can do no more, if so.
+    /// Refuses work on a connection that has ended, with the reason of its end.
     fn check(&self) -> Result<(), RdmaError> {
         let ended = self.state.borrow().ended.clone();
         ended.map_or(Ok(()), |reason| Err(reason.into()))
     }
 
-    /// Gives messages to those who wait; their receives are posted again.
+    /// Gives messages to waiting callers, and posts their receives again.
     fn deliver(&self) {
         loop {
             let mut state = self.state.borrow_mut();
@@ -236,7 +236,7 @@ async fn drive(link: Rc<Link>, mut sender: FileSender, mut jobs: mpsc::Unbounded
         };
         let sent = sender.send(&range, destination, &mut completions).await;
         link.complete(&mut completions);
-        // The caller may be gone.
+        // The caller may have stopped waiting.
         let _ = done.send(sent.map(|()| sender.counts()).map_err(RdmaError::from));
     }
 }

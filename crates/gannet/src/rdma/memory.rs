@@ -68,7 +68,7 @@ impl Drop for RegisteredMemory {
             return;
         }
         let (link, name) = (self.link, self.name);
-        // Where the thread has ended, the memory is gone with it.
+        // If the thread has ended, it has dropped the memory already.
         let _ = self.core.begin(async move |device| {
             if let Ok(link) = device.find(link) {
                 link.forget(name);

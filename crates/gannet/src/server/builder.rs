@@ -38,7 +38,7 @@ pub enum ServerError {
     /// The directory cannot be served.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// Rules for clients make no sense.
+    /// The export cannot be made, for instance because one client network is listed twice.
     #[error(transparent)]
     Export(#[from] ExportError),
     /// Other machines can reach an address, and no clients are named.
@@ -47,9 +47,9 @@ pub enum ServerError {
     /// An address cannot be listened at.
     #[error("cannot listen at {address}: {why}")]
     Listen {
-        /// Which.
+        /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's reason.
         why: io::Error,
     },
     /// The system refuses threads.
@@ -109,7 +109,8 @@ impl Builder {
         Builder { rdma, ..self }
     }
 
-    /// Lets clients of this network use it; without any, who can reach it may, which must be this machine alone.
+    /// Lets clients of this network use the export. Without any network, every peer that reaches an address is
+    /// admitted; starting then fails with [`ServerError::Exposed`] unless all addresses are loopback addresses.
     pub fn allow(mut self, network: Network) -> Builder {
         self.clients.push(network);
         self

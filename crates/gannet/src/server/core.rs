@@ -1,4 +1,4 @@
-//! What one core runs: a service over its own fronts of the stores, the transports, and their end.
+//! One core of a server: a service over its own fronts of the stores, the transports, and their end.
 
 use super::{Content, DRAIN_MAX, Shared, pressure};
 use crate::provider::provider;
@@ -32,7 +32,7 @@ pub(super) async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>) {
             serve_stores(index, &runtime, &shared, stores).await;
         }
         Content::Nothing => {
-            // An error means that the sender is gone, which ends the server as well.
+            // An error means that the sender was dropped, which ends the server as well.
             let _ = shared.stop.clone().wait_for(|stop| *stop).await;
         }
     }
@@ -73,7 +73,7 @@ async fn serve_stores<V: Vfs>(
     let (pressure, stopping) = (shared.pressure.clone(), stop.clone());
     let reclaiming = pressure::reclaim_when_short(pressure, stopping, reclaim);
     runtime.spawn("reclaim when memory is short", Box::pin(reclaiming));
-    // An error means that the sender is gone, which ends the server as well.
+    // An error means that the sender was dropped, which ends the server as well.
     let _ = stop.wait_for(|stop| *stop).await;
     rpc.stop();
     if timeout(runtime, DRAIN_MAX, rpc.drained()).await.is_err() {

@@ -68,7 +68,7 @@ fn candidates(groups: &str) -> Vec<PathBuf> {
     of_own.chain([PathBuf::from(MACHINE)]).collect()
 }
 
-/// Reports when memory is short, until the receiver is gone.
+/// Reports when memory is short, until the receiver is dropped.
 fn observe(mut source: Source, short: &watch::Sender<u64>) {
     while !short.is_closed() {
         match source.wait(WINDOW) {

@@ -171,7 +171,7 @@ fn check_options(options: &CreateOptions, servers: usize) -> Result<(), VolumeEr
     Ok(())
 }
 
-/// An empty root directory, which belongs to who makes the volume; its I/O servers are new.
+/// Makes an empty root directory, which belongs to the user of this process; its I/O servers are new.
 fn make_metadata(path: &Path, servers: usize, made: &mut Made) -> Result<(), VolumeError> {
     made.file(path, b"")?;
     fill_metadata(path, servers).map_err(|why| VolumeError::MakeMetadata {

@@ -1,4 +1,4 @@
-//! Errors of volumes. Programs add what users can do.
+//! Errors of volumes. Programs add advice for their users.
 
 use super::owner::Owner;
 use gannet_localfs::OpenError;
@@ -20,11 +20,11 @@ pub enum VolumeError {
     /// Something cannot be done with a file or a folder.
     #[error("cannot {work} {}: {why}", path.display())]
     File {
-        /// What was to be done.
+        /// The work that failed.
         work: FileWork,
-        /// With which file.
+        /// The path of the file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system's reason.
         why: io::Error,
     },
     /// A folder that is to become a volume's, or an I/O server's, holds something.
@@ -51,9 +51,9 @@ pub enum VolumeError {
     /// The metadata of a new volume cannot be made.
     #[error("cannot make the metadata {}: {why}", path.display())]
     MakeMetadata {
-        /// Where.
+        /// The path of the metadata.
         path: PathBuf,
-        /// What the store says.
+        /// The store's reason.
         why: Failure,
     },
     /// The description of a volume, `volume.toml`, cannot be read.
@@ -61,15 +61,15 @@ pub enum VolumeError {
     Unreadable {
         /// The description.
         file: PathBuf,
-        /// What the system says.
+        /// The system's reason.
         why: io::Error,
     },
-    /// The description makes no sense to this program.
+    /// The description has a fault.
     #[error("{}: {why}", file.display())]
     Description {
         /// The description.
         file: PathBuf,
-        /// What is wrong.
+        /// The fault.
         why: DescriptionError,
     },
     /// The volume's secret cannot be used.
@@ -77,7 +77,7 @@ pub enum VolumeError {
     Secret {
         /// The secret's file.
         file: PathBuf,
-        /// What is wrong.
+        /// The fault.
         why: SecretError,
     },
     /// The volume's metadata is not there: its manager runs on another host, or its file was lost.
@@ -89,15 +89,15 @@ pub enum VolumeError {
     /// The metadata cannot be used.
     #[error("cannot use the metadata: {0}")]
     Metadata(StoreError),
-    /// The metadata cannot take a note of the volume's I/O servers.
+    /// The number of I/O servers cannot be recorded in the metadata.
     #[error("cannot record the I/O servers: {0}")]
     Note(StoreError),
     /// The description names fewer I/O servers than the volume ever had: files lie on all of them.
     #[error("the volume has had {noted} I/O servers, and {named} are named")]
     FewerIoServers {
-        /// As many it has had.
+        /// The largest number that the volume has had.
         noted: u32,
-        /// As many are named.
+        /// The number that the description names.
         named: u32,
     },
     /// The volume has no I/O server of this number.
@@ -105,16 +105,16 @@ pub enum VolumeError {
     NoSuchIoServer {
         /// The number.
         number: usize,
-        /// As many it has.
+        /// The number of I/O servers that the volume has.
         count: usize,
     },
-    /// A disk is said to be lost of an I/O server that this process does not run.
+    /// The options mark the disk of an I/O server as lost, and this process does not run that server.
     #[error("cannot mark the disk of I/O server {0} as lost: this process does not run the server")]
     LostElsewhere(usize),
     /// I/O servers are to run without the manager, and its address is not known.
     #[error("the address of the manager is not known")]
     NoManagerAddress,
-    /// Files may not be kept open in sufficient number.
+    /// The process may not keep enough files open.
     #[error(transparent)]
     Descriptors(OpenError),
     /// Another process serves the folder of an I/O server.
@@ -132,7 +132,7 @@ pub enum VolumeError {
         number: usize,
         /// Its folder.
         folder: PathBuf,
-        /// What the system says.
+        /// The system's reason.
         why: io::Error,
     },
     /// The folder of an I/O server cannot be served.
@@ -140,7 +140,7 @@ pub enum VolumeError {
     Tree {
         /// The server's number.
         number: usize,
-        /// Why.
+        /// The reason.
         why: OpenError,
     },
     /// A folder is that of another I/O server.
@@ -148,7 +148,7 @@ pub enum VolumeError {
     OfAnother {
         /// The folder.
         folder: PathBuf,
-        /// Whose it is.
+        /// The owner of the folder.
         owner: Owner,
     },
     /// An I/O server may not serve its folder.
@@ -158,7 +158,7 @@ pub enum VolumeError {
         number: usize,
         /// Its folder.
         folder: PathBuf,
-        /// Why.
+        /// The reason.
         why: Box<ClaimFailure<VolumeError>>,
     },
     /// The manager cannot be asked about empty folders.
@@ -167,11 +167,11 @@ pub enum VolumeError {
     /// An address cannot be listened at.
     #[error("cannot listen for {role} at {address}: {why}")]
     Listen {
-        /// Which server was to listen.
+        /// The server that was to listen.
         role: super::VolumeRole,
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's reason.
         why: io::Error,
     },
     /// The servers cannot be started.
@@ -183,7 +183,7 @@ pub enum VolumeError {
     /// The manager's term is over: it may not serve any more.
     #[error("the manager of the volume stopped: {0}")]
     TermEnded(TermError),
-    /// A thread of a server ended, for one because it panicked.
+    /// A thread of a server ended, for instance because it panicked.
     #[error("a server of the volume ended: {0}")]
     Ended(io::Error),
 }
@@ -204,10 +204,10 @@ pub enum ManagerError {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DescriptionError {
-    /// It is not as such texts are written.
+    /// The text is not TOML, or lacks a key, or has an unknown one.
     #[error("{0}")]
     Text(String),
-    /// It is that of another version of volumes.
+    /// The description is of another version of the format.
     #[error(transparent)]
     Format(#[from] OtherFormat),
     /// It has no I/O servers, or too many.
@@ -245,7 +245,7 @@ pub enum SecretError {
     Length,
 }
 
-/// What can be done with a file or a folder.
+/// Work with a file or a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileWork {

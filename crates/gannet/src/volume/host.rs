@@ -85,7 +85,7 @@ pub struct HostOptions {
     pub crc: bool,
     /// Have the manager serve its metadata though I/O servers know of newer ones, or do not answer.
     pub force_term: bool,
-    /// What peers may make this process hold.
+    /// The bound of the memory that peers may make this process hold.
     pub budget: Budget,
 }
 
@@ -174,7 +174,7 @@ pub struct Front {
     crc: bool,
 }
 
-/// What the threads run.
+/// The servers that the threads run, and their settings.
 struct Roles {
     identity: Token,
     keys: ServerKeys,
@@ -313,7 +313,7 @@ impl Host {
     /// # Errors
     /// One of them had failed.
     pub fn stop(self) -> Result<(), VolumeError> {
-        // Receivers are gone when all threads have ended by themselves.
+        // Receivers are dropped when all threads have ended by themselves.
         let _ = self.stop.send(true);
         self.threads.join().map_err(VolumeError::Ended)
     }

@@ -150,7 +150,7 @@ fn a_stream_that_is_dropped_or_refused_ends() {
         drop(reader);
         drop(file.writer(0).unwrap());
 
-        // The file is gone: the stream says so.
+        // The file is removed, which the stream reports.
         let mut writer = file.writer(0).unwrap();
         client.remove("file").await.unwrap();
         writer.write_all(&noise(3_000_000)).await.ok();

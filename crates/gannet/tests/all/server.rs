@@ -1,4 +1,4 @@
-//! What a server refuses before it serves, and what it keeps others from.
+//! Configurations that a server refuses to start with, and changes that a read-only server refuses.
 
 use gannet::server::ServerError;
 use gannet::{Client, Error, Server, Status};

@@ -26,7 +26,7 @@ pub(super) fn run(roles: Roles) -> Result<Cores, VolumeError> {
         serve(index, runtime, Arc::clone(&roles), sender.clone())
     });
     let threads = threads.map_err(VolumeError::Start)?;
-    // The first thread says one word, or is gone.
+    // The first thread sends one report, or ends without one.
     let gone = |error| VolumeError::Start(io::Error::other(error));
     let word = started.recv().map_err(gone)?;
     word.map_err(VolumeError::Manager)?;
@@ -53,14 +53,14 @@ async fn serve(
             Err(why) => Err(why),
         };
         let failed = outcome.is_err();
-        // Who started the threads waits for this.
+        // The caller that started the threads waits for this.
         let _ = started.send(outcome);
         if failed {
             return;
         }
     }
     drop(started);
-    // An error means that the sender is gone, which ends the servers as well.
+    // An error means that the sender was dropped, which ends the servers as well.
     let _ = roles.stop.clone().wait_for(|stop| *stop).await;
 }
 
@@ -93,7 +93,7 @@ impl IoServerSeat {
 }
 
 impl Roles {
-    /// What the servers have in common on the core of `runtime`.
+    /// The state that all servers on the core of `runtime` share.
     fn host(&self, runtime: &Handle) -> host::Host {
         host::Host {
             runtime: Handle::clone(runtime),
