@@ -1,4 +1,4 @@
-//! What the cases share: a connected pair, its completions, patterns, a file in memory.
+//! The parts that cases share: a connected pair, its completions, patterns, a file in memory.
 
 use crate::{Broken, Harness, Outcome, ensure_eq};
 use gannet_fabric::{
@@ -118,7 +118,7 @@ impl Bed<'_> {
         bytes.ok_or_else(|| Broken::new("the region has no memory"))
     }
 
-    /// Everything the case used came back: slots to the arena, regions out of the domains.
+    /// Waits until all that the case used is back: slots in the arena, regions out of the domains.
     pub(crate) async fn balanced(&self) -> Outcome {
         let deadline = self.runtime.now() + BALANCE_TIME_MAX;
         loop {
@@ -184,7 +184,7 @@ impl Peer {
         Ok((completion.id, completion.outcome?, completion.buffer))
     }
 
-    /// The next completion, which must be this one.
+    /// The next completion, which must be `done` for the work `id`; returns its memory.
     pub(crate) async fn expect(&mut self, id: WorkId, done: Done) -> Outcome<Option<Buffer>> {
         let completion = self.next().await?;
         ensure_eq(
@@ -248,7 +248,7 @@ impl Peer {
         Ok(())
     }
 
-    /// Memory of its own with these bytes, as a source of an RDMA Write.
+    /// New memory with these bytes, as a source of an RDMA Write.
     pub(crate) fn write_source(&self, bytes: &[u8]) -> Outcome<Source> {
         if self.registers {
             let region = self.expose(bytes.to_vec(), Access::Local)?;
@@ -293,7 +293,7 @@ pub(crate) fn persistently<T>(
     Ok(register()??)
 }
 
-/// A message there and one back: both ends are in good health.
+/// Sends a message there and one back, which shows that both ends still work.
 pub(crate) async fn ping(near: &mut Peer, far: &mut Peer) -> Outcome {
     for (from, to, text) in [(0, 1, "there"), (1, 0, "back")] {
         let ends = [&mut *near, &mut *far];
@@ -307,7 +307,7 @@ pub(crate) async fn ping(near: &mut Peer, far: &mut Peer) -> Outcome {
     Ok(())
 }
 
-/// The connection ended because the near end did what it must not; both ends say so.
+/// Checks that the far end ended the connection for a violation by the near end, and that both ends report so.
 pub(crate) async fn ended_by_far(near: &mut Peer, far: &mut Peer) -> Outcome<Vec<Completion>> {
     let (_, far_reason) = far.end().await;
     if !matches!(far_reason, Disconnected::PeerMisbehaved(_)) {
@@ -320,7 +320,7 @@ pub(crate) async fn ended_by_far(near: &mut Peer, far: &mut Peer) -> Outcome<Vec
     Ok(completions)
 }
 
-/// Memory of its own with these bytes, as a source of a Send.
+/// New memory with these bytes, as a source of a Send.
 pub(crate) fn source(bytes: &[u8]) -> Outcome<Source> {
     Ok(Source::Buffer {
         len: u32::try_from(bytes.len())?,
@@ -423,7 +423,7 @@ impl FileSource for MemoryFile {
     }
 }
 
-/// A file in memory whose pages can be evicted. It counts the reads that would have gone to the disk.
+/// A file in memory whose pages can be evicted. It counts the attempts to read pages that are not resident.
 pub(crate) struct WatchedFile {
     content: Vec<u8>,
     len: AtomicUsize,
@@ -476,7 +476,7 @@ impl FileSource for WatchedFile {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         if !self.resident.load(Ordering::Relaxed) {
-            // Even to try it would have the kernel read from the disk.
+            // The kernel would read from the disk even for an attempt.
             self.reads.fetch_add(1, Ordering::Relaxed);
             return Err(io::ErrorKind::WouldBlock.into());
         }

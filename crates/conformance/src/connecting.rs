@@ -7,7 +7,7 @@ use gannet_fabric::{ConnectError, ConnectOptions};
 use gannet_runtime::{Dscp, both, timeout};
 use std::time::Duration;
 
-/// After which a peer that has given up will not ask any more.
+/// The time after which no connection of a failed connect arrives any more.
 const NOBODY_COMES: Duration = Duration::from_secs(2);
 
 pub(crate) async fn private_data_goes_both_ways(bed: &Bed<'_>) -> Outcome {

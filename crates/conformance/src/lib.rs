@@ -99,7 +99,7 @@ impl Power {
 /// The result of a case that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It holds.
+    /// The requirement holds.
     Held,
     /// It needs this capability, which a provider lacks.
     LeftOut(Power),

@@ -5,7 +5,7 @@ use crate::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
 use gannet_fabric::{Access, Done, PostError, SendOptions, Signal, Source, Span, WorkId};
 use gannet_runtime::{Buffer, both};
 
-/// Lengths around what packets, pads and segments are made of.
+/// Lengths around the boundaries of packets, padding and segments.
 const SIZES: [usize; 14] = [
     0, 1, 2, 3, 4, 5, 1447, 1448, 4096, 8191, 65_000, 65_536, 262_147, 1_048_576,
 ];
@@ -38,7 +38,7 @@ pub(crate) async fn many_arrive_in_order(bed: &Bed<'_>) -> Outcome {
     let (mut near, mut far) = bed.pair().await?;
     let mut sent = 0u32;
     for received in 0..500u32 {
-        // As many on the way as there are receives, posted in uneven batches.
+        // As many messages are under way as there are receives, posted in uneven batches.
         while sent < 500 && sent < received + RECEIVES as u32 {
             let options = SendOptions::default();
             near.endpoint.post_send(

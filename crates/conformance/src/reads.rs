@@ -78,7 +78,7 @@ pub(crate) async fn reads_beyond_the_depth_wait_their_turn(bed: &Bed<'_>) -> Out
             address_of(&origin, index as u64 * 2000),
         )?;
     }
-    // A Send behind them goes its own way, and the Reads all come.
+    // A Send posted after them does not wait for them, and all Reads complete.
     near.send_with(WORK, b"meanwhile", SendOptions::default())?;
     far.expect_message().await?;
     for (index, sink) in sinks.iter().enumerate() {

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 const LEN: usize = 1000;
 
-/// Ways to reach for memory that one was not granted.
+/// Accesses to memory beyond a peer's grant.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Trespass {
     UnknownKey,
@@ -55,7 +55,7 @@ impl Trespass {
         }
     }
 
-    /// Registers the region that is reached for and gives the address that 100 bytes are asked of.
+    /// Registers the region under attack and returns an address for an access of 100 bytes.
     pub(crate) async fn prepare(
         self,
         far: &Peer,
@@ -139,7 +139,8 @@ pub(crate) async fn writes_outside_the_grant(bed: &Bed<'_>) -> Outcome {
     Ok(())
 }
 
-/// After a refused access the connection goes on or is ended by the far end, as the provider says.
+/// Checks that a refused access leaves the connection up, or that the far end has ended it, as the provider's
+/// capabilities say.
 pub(crate) async fn aftermath(bed: &Bed<'_>, near: &mut Peer, far: &mut Peer) -> Outcome {
     if bed.far.capabilities().survivable_exceptions {
         return ping(near, far).await;
@@ -268,7 +269,7 @@ pub(crate) async fn nothing_lands_after_deregister(bed: &Bed<'_>) -> Outcome {
     let scope = Scope::Endpoint(far.endpoint.id());
     let mut memory = Some(memory);
     let reused = persistently(|| {
-        // The same memory, if the adapter has room for it.
+        // The new registration uses the same memory, unless a failed attempt dropped it.
         let memory = (memory.take()).unwrap_or_else(|| Buffer::from_vec(vec![0x11; AREA]));
         let backing = Backing::Buffer(memory);
         Ok((bed.far.domain()).register(backing, Access::RemoteWrite, scope))
@@ -308,7 +309,7 @@ pub(crate) async fn nothing_is_read_after_deregister(bed: &Bed<'_>) -> Outcome {
         }
     };
     match outcome {
-        // All had been answered before; what came is what was there then.
+        // All responses were under way before the deregistration, so their bytes are the former ones.
         Ok(_) => ensure_eq("last read", last, WorkId(3))?,
         Err(WorkError::Remote(refusal)) => {
             ensure_eq("refusal", refusal, AccessError::InvalidKey)?;
@@ -334,7 +335,7 @@ pub(crate) async fn a_sink_taken_away_fails_the_read(bed: &Bed<'_>) -> Outcome {
     ensure(
         match completion.outcome {
             Err(WorkError::Local(_) | WorkError::Flushed) => true,
-            // Where revoking takes time the read may be done before.
+            // Where a revocation takes time, the read may be done before.
             Ok(_) => !bed.near.capabilities().software_regions && *memory == *pattern(5, 1 << 20),
             Err(_) => false,
         },
@@ -354,7 +355,7 @@ pub(crate) async fn a_revocation_that_nobody_waits_for_goes_on(bed: &Bed<'_>) ->
         drop(region.deregister());
         ensure(!region.is_valid(), "valid while it is revoked")?;
     }
-    // Every case is checked for slots and regions that it leaves.
+    // The check after every case finds slots and regions that it leaves.
     Ok(())
 }
 

@@ -15,7 +15,7 @@ const SHARED: WorkId = WorkId(77);
 
 type Queue = Rc<dyn SharedReceiveQueue>;
 
-/// A queue of the far provider with this bound, and so many receives posted; `None` where receives cannot be shared.
+/// A queue of the far provider with `posted` receives; `None` where receives cannot be shared.
 fn queue(bed: &Bed<'_>, receives_max: u32, posted: u32) -> Outcome<Option<Queue>> {
     let queue = bed.far.shared_receives(SharedReceives {
         id: SHARED,
@@ -30,7 +30,7 @@ fn queue(bed: &Bed<'_>, receives_max: u32, posted: u32) -> Outcome<Option<Queue>
     Ok(queue)
 }
 
-/// A pair whose far end has so many receives of the queue to begin with.
+/// A pair whose far end has `granted` receives of the queue.
 async fn pair(bed: &Bed<'_>, queue: &Queue, granted: u32) -> Outcome<(Peer, Peer)> {
     let far = ConnectOptions {
         receives: Receives::Shared {
@@ -58,7 +58,7 @@ async fn expect_shared(peer: &mut Peer, bytes: &[u8]) -> Outcome<Buffer> {
     Ok(buffer)
 }
 
-/// All memory of the queue is back.
+/// Waits until all memory of the queue is back.
 async fn idle(bed: &Bed<'_>, queue: &Queue) -> Outcome {
     for _ in 0..1000 {
         if queue.in_use() == 0 {

@@ -45,7 +45,7 @@ pub(crate) async fn bytes_are_written_under_each(bed: &Bed<'_>) -> Outcome {
     for kind in StrategyKind::ALL {
         let (mut near, mut far) = bed.pair().await?;
         let strategy = over(bed, &far, kind)?;
-        // More than once, so that what is kept is used again.
+        // Three rounds, so that cached registrations are used again.
         for (round, size) in (0..3).flat_map(|round| SIZES.map(|size| (round, size))) {
             let target = register(
                 &strategy,
@@ -114,7 +114,7 @@ pub(crate) async fn slots_serve_our_own_reads_under_each(bed: &Bed<'_>) -> Outco
         }
         let counters = strategy.counters();
         if !bed.near.capabilities().software_regions && kind != StrategyKind::Dynamic {
-            // Never silently.
+            // The counters show each fallback.
             ensure_eq("fallbacks", counters.fallbacks, ROUNDS as u64)?;
         } else if kind == StrategyKind::ServerCache {
             ensure_eq("registrations", counters.registrations, 1)?;
@@ -141,7 +141,7 @@ pub(crate) async fn nothing_lands_after_release(bed: &Bed<'_>) -> Outcome {
         for id in 0..writes {
             near.write(WorkId(id), &vec![0xee; AREA], address)?;
         }
-        // At some moment, with some of the writes placed and one perhaps half placed, the memory is taken back.
+        // The owner takes the memory back at a random moment: some writes are placed, and one perhaps in part.
         for _ in 0..bed.runtime.random() % writes {
             near.next().await?;
         }
@@ -202,7 +202,7 @@ pub(crate) async fn nothing_is_read_after_release(bed: &Bed<'_>) -> Outcome {
     Ok(())
 }
 
-/// Memory that stays registered serves one connection after the other, and each sees its own use only.
+/// Memory that stays registered serves one connection after the other, and each reaches only its own use.
 pub(crate) async fn a_key_serves_one_connection_at_a_time(bed: &Bed<'_>) -> Outcome {
     for kind in [
         StrategyKind::Dynamic,
@@ -220,7 +220,7 @@ pub(crate) async fn a_key_serves_one_connection_at_a_time(bed: &Bed<'_>) -> Outc
             } else {
                 (&mut other, &other_far)
             };
-            // The same memory goes around.
+            // The connections use the same memory in turn.
             drop(told.take());
             let slot = || {
                 let mut slot = bed.slot()?;
@@ -234,7 +234,7 @@ pub(crate) async fn a_key_serves_one_connection_at_a_time(bed: &Bed<'_>) -> Outc
             ensure_bytes(kind.name(), &bed.bytes_of(&sink)?, &[round; 8000])?;
             told = Some((exposed.address(), exposed));
         }
-        // The last use was for the other connection: its key says nothing to this one.
+        // The last use was for the other connection, so its key must not admit this one.
         let Some((address, exposed)) = told.take() else {
             return Err(Broken::new("no key"));
         };

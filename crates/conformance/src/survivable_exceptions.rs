@@ -1,4 +1,4 @@
-//! Optimistic reads: what a peer exports is read by references that may be stale, and a refusal fails its read alone.
+//! Optimistic reads: a peer reads exports by references that may be stale, and a refusal fails its read alone.
 
 use crate::bed::{Bed, Peer, READ_DEPTH, SLOT_LEN, WORK, WatchedFile, address_of, pattern, ping};
 use crate::refusals::{Trespass, aftermath};
@@ -50,7 +50,7 @@ fn exporter(peer: &Peer) -> Outcome<Rc<dyn ExportTable>> {
     table.ok_or_else(|| Broken::new("no table of exported objects"))
 }
 
-/// Objects in the order in which a case enters them.
+/// Enters an object into the table for the connection of `owner`, without an end.
 fn enter(table: &dyn ExportTable, object: u64, owner: &Peer, bytes: Exported) -> Reference {
     table.enter(Export {
         object,
@@ -92,7 +92,7 @@ async fn expect_bytes(bed: &Bed<'_>, peer: &mut Peer, from: Reference, bytes: &[
     ensure_bytes("read", &bed.bytes_of(&sink)?, bytes)
 }
 
-/// Reads, which must be refused for this reason, and touch nothing.
+/// Reads, and checks that the read is refused for this reason and leaves the sink untouched.
 async fn expect_refusal(
     bed: &Bed<'_>,
     peer: &mut Peer,
@@ -105,7 +105,7 @@ async fn expect_refusal(
     ensure_bytes("the sink", &bed.bytes_of(&sink)?, &[UNTOUCHED; 100])
 }
 
-/// The next completion is the refusal of this read.
+/// Checks that a completion is the refusal of this read.
 #[track_caller]
 fn ensure_refused(completion: &Completion, id: WorkId, why: AccessError) -> Outcome {
     let found = match completion.outcome {
@@ -149,7 +149,7 @@ pub(crate) async fn exceptions_are_agreed_when_both_ask(bed: &Bed<'_>) -> Outcom
             let refused = matches!(posted, Err(PostError::Invalid(_)));
             ensure(refused, format!("a read without agreement: {posted:?}"))?;
         }
-        // An ordinary read that is refused ends the connection as ever, unless they agreed.
+        // A refused ordinary read ends the connection, unless both ends agreed on exceptions.
         near.read(WORK, &sink, reference.address)?;
         ensure_refused(&near.next().await?, WORK, AccessError::InvalidKey)?;
         if agreed {
@@ -239,7 +239,7 @@ pub(crate) async fn every_size_is_read(bed: &Bed<'_>) -> Outcome {
         Exported::File(bed.file(bytes.clone())),
         memory(&far, bytes.clone())?,
     ];
-    // A file that is never said to be at hand is an exception.
+    // An optimistic read of a file that never reports resident pages must be refused.
     let is_there = |object: &Exported| match object {
         Exported::File(file) => {
             file.is_resident(0, 1) && file.try_read_at(0, &mut [0]).is_ok_and(|count| count > 0)
@@ -376,7 +376,7 @@ async fn mix(bed: &Bed<'_>, peer: &mut Peer, from: &Sources, bytes: &[u8]) -> Ou
     Ok(())
 }
 
-/// Why a reference may be of no use.
+/// Reasons why a reference is stale.
 #[derive(Debug, Clone, Copy)]
 enum Stale {
     UnknownKey,
@@ -434,7 +434,7 @@ impl Stale {
         }
     }
 
-    /// A reference to 100 bytes of `far` that are not to be had, and what must be kept until it was used.
+    /// A reference to 100 bytes of `far` that must be refused, and the table to keep until it was used.
     fn prepare(
         self,
         bed: &Bed<'_>,
@@ -558,7 +558,7 @@ pub(crate) async fn a_reference_serves_its_connection_alone(bed: &Bed<'_>) -> Ou
 }
 
 pub(crate) async fn who_has_another_key_reads_nothing(bed: &Bed<'_>) -> Outcome {
-    // The far end has not heard of a key yet, or has another one.
+    // The far end has no key yet, and then another one.
     let (mut near, mut far) = bed.pair_with(asking(bed)?, asking(bed)?).await?;
     near.endpoint.authenticate(KEY);
     let bytes = pattern(5, 100);
@@ -567,7 +567,7 @@ pub(crate) async fn who_has_another_key_reads_nothing(bed: &Bed<'_>) -> Outcome 
     expect_refusal(bed, &mut near, reference, AccessError::Capability).await?;
     far.endpoint.authenticate(CapabilityKey([8; 32]));
     expect_refusal(bed, &mut near, reference, AccessError::Capability).await?;
-    // The table was not even asked.
+    // The refusal comes before any look into the table.
     ensure_eq("counters", table.stats().refused, 0)?;
     far.endpoint.authenticate(KEY);
     expect_bytes(bed, &mut near, reference, &bytes).await?;
@@ -595,7 +595,7 @@ pub(crate) async fn what_is_removed_meanwhile_is_read_whole_or_not_at_all(
         read(&near, WorkId(id), sink, reference)?;
     }
     near.expect(WorkId(0), Done::Read).await?;
-    // Some are on their way, some have not been asked for.
+    // Some reads are under way then, and some have not been sent.
     table.remove(1);
     if let Some(software) = region.software()
         && let Some(mut memory) = software.bytes_mut(0, AREA)
@@ -734,7 +734,7 @@ pub(crate) async fn reads_beyond_the_depth_wait_their_turn(bed: &Bed<'_>) -> Out
     let sinks: Outcome<Vec<Region>> = (0..count).map(|_| sink(&near, 4096)).collect();
     let sinks = sinks?;
     for (id, sink) in (0..).zip(&sinks) {
-        // Refusals give their place free like answers.
+        // A refusal frees its place in the read depth as a response does.
         let reference = if id % 2 == 0 { there } else { stale };
         read(&near, WorkId(id), sink, reference)?;
     }
@@ -763,7 +763,7 @@ pub(crate) async fn a_write_seen_by_its_writer_is_seen_by_readers(bed: &Bed<'_>)
     };
     let reference = enter(&*table, 1, &far, object);
     for round in 1..20u8 {
-        // A read behind a write on one connection begins after it.
+        // A read that follows a write on one connection begins after it.
         let source = near.write_source(&[round; 100])?;
         near.endpoint
             .post_write(WORK, source, address_of(&region, 0), Signal::OnError)?;
