@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const PROGRAM: u32 = 400_200;
-/// Gives its opaque argument back inside the results.
+/// Returns its opaque argument inside the results.
 const ECHO: u32 = 1;
-/// Arguments: length. Results: so many bytes, as a payload in memory.
+/// Arguments: length. Results: that many bytes, as a payload in memory.
 const READ: u32 = 2;
 /// The same, as a payload in a file.
 const READ_FILE: u32 = 3;
@@ -260,13 +260,13 @@ fn calls_of_every_form_by_every_strategy() {
                 assert!(uses > 0, "{kind} {design}: {counters:?}");
                 let expected = match kind {
                     StrategyKind::Dynamic => 0,
-                    // What it cannot do without power over registered memory.
+                    // Each use is a fallback, since the strategy needs power over registered memory.
                     _ => uses,
                 };
                 assert_eq!(counters.fallbacks, expected, "{kind} {design}");
                 assert_eq!(counters.lost, 0);
             }
-            // Nothing stays exposed, and nothing registered.
+            // No memory stays exposed or registered.
             let rest = async move {
                 sleep(&runtime, Duration::from_millis(1)).await;
                 for provider in &providers {
@@ -295,7 +295,7 @@ fn files_leave_by_the_engine_that_was_asked_for() {
         let [counters] = pair.server.registrations()[..] else {
             panic!("one listener");
         };
-        // What fits into a message is in it.
+        // A file that fits into a message needs no registration, so only the three long ones have one.
         assert_eq!(counters.registrations, 3, "{engine}");
         assert_eq!(counters.bytes, 0);
     }

@@ -112,7 +112,7 @@ impl Ends {
             .unwrap()
     }
 
-    /// What is in it now.
+    /// The content of the client's memory.
     fn look(&self, sink: &Region) -> Vec<u8> {
         match self.kind {
             Kind::Nic => NicRegion::look(sink).unwrap(),
@@ -124,7 +124,7 @@ impl Ends {
         }
     }
 
-    /// Everything that the server wrote is in place: a message behind it has arrived.
+    /// Waits until all writes of the server are in place, by a message that follows them.
     async fn settle(&self) {
         let options = gannet_fabric::SendOptions::default();
         let buffer = Buffer::zeroed(1);
@@ -139,7 +139,7 @@ impl Ends {
         self.messages(1).await.pop().unwrap()
     }
 
-    /// The next so many messages.
+    /// The next `count` messages.
     async fn messages(&self, count: usize) -> Vec<Vec<u8>> {
         let (mut completions, mut messages) = (Vec::new(), Vec::new());
         while messages.len() < count {
@@ -196,7 +196,7 @@ fn every_engine_fills_the_peers_memory_and_counts_what_it_took() {
                     offset: 99,
                     len: LEN,
                 };
-                // Not from the start of the memory, and not to its end.
+                // The segments neither begin at the start of the memory nor end at its end.
                 let segments = [at(&sink, 1, 199_999), at(&rest, 0, 140_000)];
                 let destination = Destination::Memory(&segments);
                 let mut others = Vec::new();
@@ -257,7 +257,7 @@ fn messages_bring_a_file_in_order_whether_it_is_in_the_cache_or_not() {
                     let range = FileRange {
                         file: file(pattern(LEN)),
                         offset: 0,
-                        // What was promised beyond its end comes as zeros.
+                        // Bytes past the end of the file arrive as zeros.
                         len: LEN + 500,
                     };
                     let count = (LEN + 500).div_ceil(16 << 10);
@@ -383,7 +383,7 @@ fn memory_bounds_the_pipes_and_a_missing_engine_is_said_at_once() {
             ..SenderOptions::default()
         };
         assert_eq!(ends.sender(none).err(), Some(EngineError::NoMemory));
-        // Chosen by provider and length.
+        // The engine depends on the provider and the length.
         let sender = ends.sender(SenderOptions::default()).unwrap();
         assert_eq!(sender.engine(64 << 10), Engine::Static);
         assert_eq!(sender.engine(65 << 10), Engine::Pipelined);
@@ -395,7 +395,7 @@ fn memory_bounds_the_pipes_and_a_missing_engine_is_said_at_once() {
     });
 }
 
-/// Connections of the next story.
+/// The idle connections of the next test.
 const IDLERS: usize = 1000;
 
 #[test]
@@ -417,7 +417,7 @@ fn a_thousand_peers_that_take_nothing_cost_no_more_than_their_bound() {
             let (server, client) = both(connecting, accepting).await;
             pairs.push((server.unwrap(), client.unwrap()));
         }
-        // From now on nobody takes a byte.
+        // From now on no peer receives a byte.
         faults.partition(near.id(), far.id());
         let memory_max = 128 << 10;
         let sending = pairs.iter().zip(Engine::ALL.into_iter().cycle());

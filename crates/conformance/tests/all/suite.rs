@@ -1,4 +1,4 @@
-//! The suite on a provider as a NIC would be; and what only such a provider does.
+//! The suite on a provider like a NIC, and requirements on such a provider alone.
 
 #![allow(clippy::unwrap_used)]
 
@@ -129,7 +129,7 @@ async fn pair(bench: &Bench) -> (Connected, Connected) {
     (near.unwrap(), far.unwrap())
 }
 
-/// Writes `byte` to the start of `target`; whether that was let in.
+/// Writes `byte` to the start of `target`; true if the write was admitted.
 async fn write(near: &Connected, target: &Region, byte: u8) -> bool {
     let backing = Backing::Buffer(Buffer::from_vec(vec![byte; 8]));
     let scope = Scope::Endpoint(near.id());
@@ -210,7 +210,7 @@ fn memory_that_cannot_be_deregistered_goes_to_nobody() {
             let region = region.unwrap();
             let lost = region.deregister().await;
             assert!(matches!(lost, Err(DeregisterError::Adapter)));
-            // The key may live for ever; so does the memory, with the adapter.
+            // The key may stay valid for ever, so the adapter keeps the memory for ever too.
             assert!(write(&near, &region, 7).await);
             drop(region);
             for kind in StrategyKind::ALL {

@@ -53,7 +53,7 @@ enum Kind {
     Read(Span, RemoteAddress),
 }
 
-/// Why work failed, and whose end of the connection has broken a rule.
+/// The reason why work failed, and the end of the connection that broke a rule.
 enum Failed {
     Here(WorkError),
     There(WorkError, String),
@@ -207,7 +207,7 @@ impl End {
         }
     }
 
-    /// A message of the peer is here.
+    /// Takes a message of the peer into the next receive.
     fn take_message(&self, bytes: &[u8], options: SendOptions) -> Result<(), String> {
         let mut state = self.state.borrow_mut();
         let taken = state.receives.take();
@@ -294,7 +294,7 @@ fn region_of(span: &Span) -> Option<&NicRegion> {
     region.downcast_ref()
 }
 
-/// The owner's hold on an end; letting go of it breaks the connection.
+/// The owner's handle of an end; its drop breaks the connection.
 pub(crate) struct NicEndpoint(pub(crate) Rc<End>);
 
 impl Endpoint for NicEndpoint {

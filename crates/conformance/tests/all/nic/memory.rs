@@ -1,4 +1,4 @@
-//! The adapter's memory: keys it chose, revocations that take time, failures by seed.
+//! The adapter's memory: keys that it chooses, revocations that take time, failures by seed.
 
 use gannet_fabric::{
     Access, AccessError, Backing, DeregisterError, Domain, EndpointId, LocalKey, MemoryRegion,
@@ -40,7 +40,7 @@ pub(crate) struct NicDomain {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Valid,
-    /// A peer still gets at it.
+    /// A peer can still access it.
     Revoking,
     Gone,
     /// Its deregistration has failed.
@@ -120,7 +120,7 @@ impl NicDomain {
         (mixed ^ (mixed >> 31)) % bound.max(1)
     }
 
-    /// Starts a revocation; says later when it is done.
+    /// Starts a revocation, which ends after a random time and wakes its waiters.
     fn revoke(&self, entry: &Rc<Entry>, can_fail: bool) {
         if entry.state.get() != State::Valid {
             return;
@@ -277,14 +277,14 @@ impl Domain for NicDomain {
     }
 }
 
-/// A registration, in the hands of its users.
+/// A registration that its users hold.
 pub(crate) struct NicRegion {
     entry: Rc<Entry>,
     domain: Rc<NicDomain>,
 }
 
 impl NicRegion {
-    /// The region behind a span, when `domain` has made it and its bytes are there.
+    /// The region of a span, if `domain` has made it and it is valid.
     pub(crate) fn of<'a>(span: &'a Span, domain: &NicDomain) -> Option<&'a NicRegion> {
         let region: &dyn Any = &*span.region;
         let region: &NicRegion = region.downcast_ref()?;
@@ -294,12 +294,12 @@ impl NicRegion {
         holds.then_some(region)
     }
 
-    /// Bytes for work of our own.
+    /// Reads bytes for local work.
     pub(crate) fn read(&self, offset: u64, len: u32) -> Result<Vec<u8>, AccessError> {
         self.reachable()?.read(offset, len)
     }
 
-    /// Bytes of work of our own.
+    /// Writes bytes of local work.
     pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
         self.reachable()?.write(offset, bytes)
     }
@@ -311,7 +311,7 @@ impl NicRegion {
         }
     }
 
-    /// What lies in the memory, as its owner would see it.
+    /// The content of the memory, as its owner would see it.
     pub(crate) fn look(region: &Region) -> Option<Vec<u8>> {
         let region: &dyn Any = &**region;
         let memory = region.downcast_ref::<NicRegion>()?.entry.memory.borrow();

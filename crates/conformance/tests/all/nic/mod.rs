@@ -1,8 +1,8 @@
 //! A provider as a NIC would be: loop-back inside one process.
 //!
-//! It shows what the protection table in software hides. It chooses keys and addresses; its revocations take time, and
-//! until they are done a peer still gets in; registrations and deregistrations fail by seed; sources and sinks of RDMA
-//! must be registered; a refused access is the end of the connection. It has no power over registered memory and knows
+//! It shows properties that the protection table in software hides. It chooses keys and addresses. A peer has access
+//! until a revocation is done, which takes time. Registrations and deregistrations fail by seed. Sources and sinks of
+//! RDMA must be registered, and a refused access ends the connection. It has no power over registered memory and knows
 //! no files.
 
 mod endpoint;
