@@ -1,9 +1,9 @@
-//! Objects that clients read without asking (paper 003): what is exported to whom, and until when.
+//! Exports: objects that clients read without a call (paper 003), for one client each and for a limited time.
 //!
-//! A reference is given for a capability, and lasts as long as that: whoever has one could have read by a call as well.
-//! It names an open file. Bytes are taken from the page cache at the moment of the access, so that a read which begins
-//! after a WRITE or TRUNCATE was answered sees it. UNLINK and a new term of the manager remove references before they
-//! are answered.
+//! The server gives a reference for a capability. The reference ends with the capability, so its holder could have
+//! read by a call as well. It names an open file. The bytes come from the page cache at the moment of the access. A
+//! read that begins after the reply to a WRITE or TRUNCATE therefore sees the change. The server removes references
+//! before it answers UNLINK or accepts a new term.
 
 use super::{IoServer, parse};
 use crate::limits::{RESIDENT_PROBES_MAX, RESIDENT_STEP_MIN};
@@ -22,16 +22,16 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Files that are open somewhere on this core, by their objects: the table finds them again that has let go of them.
+/// Files that are open on this core, by object. The export table finds a file here after it has let go of it.
 type OpenFiles = Rc<RefCell<HashMap<u64, Weak<dyn FileSource>>>>;
 
-/// What an I/O server exports.
+/// The exports of an I/O server.
 pub(super) struct Exports {
     runtime: Handle,
-    /// In the domain of its connections, once one of them survives exceptions.
+    /// The export table in the domain of the connections, made for the first connection that survives exceptions.
     table: OnceCell<Option<Rc<dyn ExportTable>>>,
     open: OpenFiles,
-    /// Of a thousand READs lately, how many found their bytes in memory.
+    /// READs of a thousand whose bytes were in memory, as a moving average.
     cached: Cell<u32>,
 }
 
@@ -66,7 +66,7 @@ impl Exports {
         self.table.get().and_then(Option::as_ref)
     }
 
-    /// Lets the peer of `link` read an open object for as long as `capability` is good.
+    /// Lets the peer of `link` read an open object until `capability` ends.
     fn enter(
         &self,
         link: &Link,
@@ -91,8 +91,8 @@ impl Exports {
         })
     }
 
-    /// The store has the object open: references to it find it there. The table keeps no file open, for descriptors are
-    /// short and the store's to share out.
+    /// Notes that the store has the object open, so that references find it. The table keeps no file open, because
+    /// descriptors are scarce and the store shares them out.
     fn note_open(&self, object: u64, file: &FileRef) {
         let mut open = self.open.borrow_mut();
         if open.len() >= super::OBJECTS_MAX {
@@ -101,7 +101,7 @@ impl Exports {
         open.insert(object, Arc::downgrade(file));
     }
 
-    /// No reference to the object is good any more.
+    /// Removes all references to an object.
     pub(super) fn remove(&self, file: u64) {
         self.open.borrow_mut().remove(&file);
         if let Some(table) = self.known() {
@@ -109,7 +109,7 @@ impl Exports {
         }
     }
 
-    /// No reference is good any more.
+    /// Removes all references.
     pub(super) fn remove_all(&self) {
         if let Some(table) = self.known() {
             table.remove_all();
@@ -120,7 +120,7 @@ impl Exports {
         self.known().map(|table| table.stats()).unwrap_or_default()
     }
 
-    /// Takes note of whether a READ found its bytes in memory: the last hundred or so count.
+    /// Notes whether a READ found its bytes in memory; the average covers about the last hundred READs.
     fn note_read(&self, was_cached: bool) {
         let target = if was_cached { 1000 } else { 0 };
         self.cached
@@ -129,13 +129,13 @@ impl Exports {
 }
 
 impl<V: Vfs> IoServer<V> {
-    /// What was exported and read by references.
+    /// Counters of exports and of reads by references.
     pub fn export_stats(&self) -> ExportStats {
         self.exports.stats()
     }
 
-    /// A reference for the bearer of `capability`, which was checked, to an object of which it is about to read
-    /// `first`.
+    /// A reference to an object for the holder of `capability`, which the caller has checked. The holder is about to
+    /// read the range `first` (offset and length).
     pub(super) async fn reference(
         &self,
         link: &Link,
@@ -152,7 +152,8 @@ impl<V: Vfs> IoServer<V> {
         Ok(self.export(link, capability, &file))
     }
 
-    /// Nothing is waited for from here on: what was removed or revoked meanwhile gets no reference.
+    /// Exports a file. The function has no await: an object that was removed, or a term that began, since the checks
+    /// would else get a reference.
     fn export(
         &self,
         link: &Link,
@@ -169,7 +170,7 @@ impl<V: Vfs> IoServer<V> {
         self.exports.enter(link, capability, file)
     }
 
-    /// References to objects, and what of them is in memory.
+    /// Answers a request for references to objects, with their runs that are in memory.
     pub(super) async fn references(&self, link: &Link, body: &[u8]) -> Result<Vec<u8>, Status> {
         let ReferenceRequest { capabilities } = parse(body)?;
         let mut answers = Vec::with_capacity(capabilities.len().min(OBJECTS_MAX));
@@ -208,14 +209,14 @@ impl<V: Vfs> IoServer<V> {
     }
 }
 
-/// What an answer may still tell of and cost, over all its objects.
+/// The runs and probes that an answer may still spend, over all its objects.
 struct Left {
     runs: usize,
     probes: u32,
 }
 
-/// Runs of the first `size` bytes that are in memory, found by halving what is not, as far as what is `left` goes: of
-/// a long object of which little is in memory, some is not told.
+/// Runs of the first `size` bytes that are in memory, within the budget `left`. The search halves ranges that are not
+/// in memory. It reports only a part of a long object of which little is in memory.
 fn resident_runs(file: &dyn FileSource, size: u64, left: &mut Left) -> Vec<ResidentRun> {
     let mut runs: Vec<ResidentRun> = Vec::new();
     let mut parts = vec![(0, size)];

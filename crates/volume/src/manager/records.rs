@@ -1,13 +1,15 @@
-//! Attribute records: what the manager knows of files, in memory that its clients read without asking (paper 003,
-//! section III-B).
+//! Attribute records: attributes of files in memory that the manager's clients read without a call (paper 003, section
+//! III-B).
 //!
-//! A record is there only while the manager could answer GETATTR from what it knows, and says what it would answer.
-//! So it goes before that changes: before a transaction begins that may change the inode ([`Records::begin_changes`]),
-//! and with what is known of the sizes of objects ([`Records::remove`] from [`super::sizes`]). A grant to write, a cut
-//! and a removal make that unknown.
+//! A file has a record only while the manager could answer GETATTR from its own knowledge. The record equals that
+//! answer. The manager removes a record before its content may change:
 //!
-//! Records are in slots of one table, whose use by calls decides which goes for another one: reads without asking are
-//! not seen here.
+//! - before a transaction that may change the inode ([`Records::begin_changes`]);
+//! - with its knowledge of the sizes of objects ([`Records::remove`] from [`super::sizes`]), which a grant to write, a
+//!   truncation and a removal end.
+//!
+//! Records lie in the slots of one table. The use by calls decides which record makes room for another, because the
+//! manager does not see reads without a call.
 
 use super::{Manager, look};
 use crate::convert::{record_of, whole_of};
@@ -27,57 +29,57 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-/// The table's name among what its core exports.
+/// The table's object number in the export table.
 const TABLE: u64 = 0;
-/// Of a record.
+/// Bytes of a record.
 const LEN: u64 = ATTRIBUTE_RECORD_LEN as u64;
 
-/// See the module.
+/// The attribute records of a manager, and the files of the transaction under way.
 pub(super) struct Records {
     runtime: Handle,
     slots_max: usize,
-    /// Made for the first client that wants references.
+    /// `None` until the first client wants references.
     table: RefCell<Option<Table>>,
     changing: RefCell<Changing>,
     removals: Cell<u64>,
 }
 
-/// Files that a transaction under way may change.
+/// The files that a transaction under way may change.
 #[derive(Default)]
 enum Changing {
     #[default]
     None,
     These(BTreeSet<FileId>),
-    /// It is not known which.
+    /// Any file: the transaction does not say which.
     All,
 }
 
-/// The records, and where they lie.
+/// The records and their exported memory.
 struct Table {
     domain: Rc<dyn Domain>,
     exports: Rc<dyn ExportTable>,
     region: Region,
     slots: Vec<Slot>,
-    /// Slots of before, which are free.
+    /// Slots that had a record once and have none now.
     free: Vec<u32>,
     by_file: HashMap<FileId, u32>,
-    /// Where the next slot is looked for that makes room.
+    /// The slot at which the next search for room begins.
     hand: usize,
 }
 
-/// What is in a slot.
+/// The manager's view of one slot.
 struct Slot {
     file: Option<FileId>,
-    /// Of the record: even, and greater with each change of it.
+    /// The version in the record: even, and greater with each change of the slot.
     version: u64,
-    /// When it goes by itself.
+    /// The end of the record; `None`: it ends only with a change.
     until: Option<Instant>,
-    /// A call has told of it since the hand came by.
+    /// A call has reported the record since the hand last passed.
     used: bool,
 }
 
 impl Records {
-    /// None yet, and at most so many.
+    /// An empty table of at most `slots_max` records, allocated when a client first wants references.
     pub(super) fn new(runtime: Handle, slots_max: usize) -> Rc<Records> {
         Rc::new(Records {
             runtime,
@@ -88,7 +90,7 @@ impl Records {
         })
     }
 
-    /// Whether the peer of `link` can read the table, which is made if there is none.
+    /// Whether the peer of `link` can read the table; allocates the table if there is none.
     fn are_for(&self, link: &Link) -> bool {
         if !link.has_exceptions() {
             return false;
@@ -97,12 +99,12 @@ impl Records {
         if table.is_none() {
             *table = Table::new(Rc::clone(&domain), self.slots_max);
         }
-        // Another adapter's connection cannot reach it.
+        // A connection of another adapter cannot reach the table's memory.
         let is_same = |it: &Table| std::ptr::addr_eq(Rc::as_ptr(&it.domain), Rc::as_ptr(&domain));
         table.as_ref().is_some_and(is_same)
     }
 
-    /// What the peer of `link` reads the table by.
+    /// A reference to the table for the peer of `link`, valid for [`ATTRIBUTES_EXPORTED_FOR`].
     fn reference(&self, link: &Link) -> Option<Reference> {
         let table = self.table.borrow();
         let table = table.as_ref()?;
@@ -114,7 +116,7 @@ impl Records {
         }))
     }
 
-    /// The slot of a file that has a record.
+    /// The slot of a file's record; marks the slot as used.
     fn slot(&self, file: FileId) -> Option<u32> {
         let mut table = self.table.borrow_mut();
         let table = table.as_mut()?;
@@ -123,12 +125,14 @@ impl Records {
         Some(number)
     }
 
-    /// Gives a file a record, which holds until something is heard of the file, or until then.
+    /// Gives a file a record that ends at `until`, or earlier with a change. Returns its slot, or `None` if it gets
+    /// none.
     fn put(
         &self,
         (file, attributes): (FileId, FileAttributes),
         until: Option<Instant>,
     ) -> Option<u32> {
+        // Attributes from before the transaction would be readable after its commit.
         if self.may_change(file) {
             return None;
         }
@@ -147,8 +151,7 @@ impl Records {
         }
     }
 
-    /// What was known of a file does not hold any more: once this returns, nobody reads it.
-    /// Whether there was a record.
+    /// Removes the record of a file: no read that begins after the return sees it. Returns whether there was one.
     pub(super) fn remove(&self, file: FileId) -> bool {
         let mut table = self.table.borrow_mut();
         let had_record = table.as_mut().is_some_and(|table| table.remove(file));
@@ -157,7 +160,7 @@ impl Records {
         had_record
     }
 
-    /// Nothing that was known holds any more.
+    /// Removes all records.
     pub(super) fn remove_all(&self) {
         if let Some(table) = self.table.borrow_mut().as_mut() {
             let files: Vec<FileId> = table.by_file.keys().copied().collect();
@@ -165,7 +168,8 @@ impl Records {
         }
     }
 
-    /// A transaction begins that may change these files, or any: they have no records until it has ended.
+    /// Removes the records of these files, or of all, before a transaction that may change them. The files get no new
+    /// record until [`Records::end_changes`].
     pub(super) fn begin_changes(&self, files: Option<BTreeSet<FileId>>) {
         match &files {
             Some(files) => files.iter().for_each(|file| _ = self.remove(*file)),
@@ -175,17 +179,17 @@ impl Records {
             .replace(files.map_or(Changing::All, Changing::These));
     }
 
-    /// It has ended, and has changed these.
+    /// Allows records again after the transaction, which has changed these files.
     pub(super) fn end_changes(&self, changed: &BTreeSet<FileId>) {
         for file in changed {
-            // Files that are new have none yet.
+            // New files have no record yet.
             let had_record = self.remove(*file);
             debug_assert!(!had_record, "a change of {file:?} was not foreseen");
         }
         self.changing.take();
     }
 
-    /// Records go that would end before they are looked for the next time.
+    /// Removes the records that would end before the next sweep.
     fn expire(&self, now: Instant) {
         let mut table = self.table.borrow_mut();
         let Some(table) = table.as_mut() else {
@@ -211,14 +215,14 @@ impl Records {
 }
 
 impl Table {
-    /// In memory that the adapter of `domain` can reach, if it exports any.
+    /// A table in memory that the adapter of `domain` can reach; `None` if the adapter exports none.
     fn new(domain: Rc<dyn Domain>, slots_max: usize) -> Option<Table> {
         let memory = Buffer::zeroed(slots_max * ATTRIBUTE_RECORD_LEN);
-        // By the table's own keys alone, and by no Read that is not authenticated.
+        // `Local`: peers reach the region only by the keys of the export table, which authenticates each Read.
         let region = domain
             .register(Backing::Buffer(memory), Access::Local, Scope::Domain)
             .ok()?;
-        // Records are written while clients read them.
+        // The manager writes records while clients read them, which only a region in software allows.
         region.software()?;
         let found = Region::clone(&region);
         let exports = domain.exports(Rc::new(move |_| Some(exported(&found))))?;
@@ -256,7 +260,7 @@ impl Table {
         Some(number)
     }
 
-    /// A free slot, perhaps that of a file which no call has told of for long.
+    /// A free slot, or the slot of a file that no call has reported since the hand last passed.
     fn take_slot(&mut self, slots_max: usize) -> Option<u32> {
         if let Some(number) = self.free.pop() {
             return Some(number);
@@ -270,6 +274,7 @@ impl Table {
             });
             return u32::try_from(self.slots.len() - 1).ok();
         }
+        // The first round may do no more than clear the marks of use; the second one finds a slot.
         for _ in 0..=2 * self.slots.len() {
             let at = self.hand;
             self.hand = (at + 1) % self.slots.len().max(1);
@@ -297,7 +302,7 @@ impl Table {
         true
     }
 
-    /// Writes a slot so that an adapter that reads it meanwhile shows a torn record.
+    /// Writes a slot: the odd version first, the even one last. An adapter that reads meanwhile sees a torn record.
     fn write(&self, number: u32, record: &AttributeRecord, version: u64) {
         let memory = self.region.software();
         let slot = memory.and_then(|it| it.bytes_mut(u64::from(number) * LEN, LEN as usize));
@@ -331,19 +336,19 @@ fn exported(region: &Region) -> Exported {
 pub struct RecordStats {
     /// Records now.
     pub records: u64,
-    /// Records that went because something was about to change.
+    /// Records that the manager removed because their content was about to change.
     pub removals: u64,
     /// Reads of the table.
     pub exports: ExportStats,
 }
 
 impl Manager {
-    /// What was kept of attributes for clients to read, and how often they did.
+    /// Counters of attribute records and of the reads of their table.
     pub fn attribute_stats(&self) -> RecordStats {
         self.records.stats()
     }
 
-    /// The body of an answer that tells of files, with references to their records if the peer wants some.
+    /// The body of an answer that reports files, with references to their records if the peer wants some.
     pub(super) fn referenced<T: Encode>(
         &self,
         (link, wants): (&Link, bool),
@@ -358,16 +363,18 @@ impl Manager {
         to_bytes(&Referenced { answer, references })
     }
 
-    /// References to the records of files, made for those that have none where the manager knows enough.
+    /// References to the records of files. A file without a record gets one if the manager knows all of its
+    /// attributes.
     fn references(&self, link: &Link, files: &[&Found]) -> Option<AttributeReferences> {
         let slot = |file: &&Found| self.records.slot(file.id);
         let lacks = |file: &&&Found| slot(file).is_none() && self.is_settled(file);
         let lack: Vec<FileId> = files.iter().filter(lacks).map(|file| file.id).collect();
         if !lack.is_empty() {
-            // Nothing is waited for from here on: what is put is what is true, be the answer's part of it older.
+            // No await from here on: a change in between would leave a record of the state before it. The answer's own
+            // attributes may be older.
             let looked = look(&*self.store, |view| {
                 for file in &lack {
-                    // One that is gone, or damaged, has none.
+                    // A file that was removed, or whose inode is damaged, gets no record.
                     let inode = namespace::inode(view, *file).ok();
                     inode.and_then(|inode| self.put_record(*file, inode));
                 }
@@ -391,7 +398,7 @@ impl Manager {
         })
     }
 
-    /// Whether nothing of a file has to be asked for.
+    /// Whether the manager knows the attributes of a file without asking an I/O server.
     fn is_settled(&self, file: &Found) -> bool {
         match &file.inode.body {
             Body::Regular { layout, .. } => self.sizes.known_until(file.id, layout).is_some(),
@@ -413,7 +420,7 @@ impl Manager {
         self.records.put((id, attributes), until)
     }
 
-    /// Has records go that nothing is heard of, now and then, until the runtime ends.
+    /// Removes records that are about to end, at intervals, until the runtime ends.
     pub(super) async fn expire_records(self: Rc<Self>) {
         loop {
             sleep(&self.runtime, RECORDS_SWEEP).await;
@@ -470,7 +477,7 @@ mod tests {
         records.put((FileId(file), sized(file * 10)), None)
     }
 
-    /// What a client reads of a slot, and the record's version.
+    /// The record that a client reads from a slot, and its version.
     fn seen(records: &Records, slot: u32) -> (AttributeRecord, u64) {
         let table = records.table.borrow();
         let memory = table.as_ref().unwrap().region.software().unwrap();
@@ -503,7 +510,7 @@ mod tests {
         run(|records| {
             let slots = [1, 2, 3].map(|file| put(&records, file).unwrap());
             assert_eq!(slots, [0, 1, 2]);
-            // All were used: the hand comes by once, and takes the first one the next time.
+            // All slots were used: the first round clears their marks, and the second one takes the first slot.
             assert_eq!(put(&records, 4), Some(0));
             assert_eq!(records.slot(FileId(1)), None);
             assert_eq!(records.slot(FileId(2)), Some(1));
@@ -511,7 +518,7 @@ mod tests {
             let (record, version) = seen(&records, 2);
             assert_eq!(record, AttributeRecord::Of(FileId(5), sized(50)));
             assert_eq!(version, 4);
-            // A free one is taken before any.
+            // A free slot is taken before any other.
             records.remove(FileId(2));
             assert_eq!(put(&records, 6), Some(1));
             assert_eq!(records.stats().records, 3);
