@@ -1,4 +1,4 @@
-//! The times at which a processor, an adapter or a link is taken, for which its users wait.
+//! The times at which users occupy a processor, an adapter or a link, and for which others wait.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ pub(crate) struct Calendar {
     taken: VecDeque<(u64, u64)>,
 }
 
-/// Some nanoseconds of a calendar.
+/// A span of nanoseconds in a calendar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gap {
     pub(crate) start: u64,
@@ -26,7 +26,7 @@ impl Gap {
 }
 
 impl Calendar {
-    /// The first free time of `least` nanoseconds or more from `from` on, and of it no more than `most`.
+    /// The first gap of at least `least` free nanoseconds from `from` on, cut to `most`.
     pub(crate) fn find(&self, from: u64, least: u64, most: u64) -> Gap {
         let mut start = from;
         for &(begins, ends) in &self.taken {

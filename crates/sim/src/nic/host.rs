@@ -1,4 +1,4 @@
-//! A machine that is charged: see the module above.
+//! A machine whose work takes processor, adapter and link time; the module above has the rules.
 
 use super::calendar::{Calendar, Gap};
 use super::{Activity, Constant, Events, Machine, PAGE_LEN, Profile, TIME_SLICE_NS, Usage};
@@ -47,7 +47,7 @@ pub trait Debtor {
     fn settle(&self);
 }
 
-/// Where the bytes come from that are written to a stream.
+/// The source of bytes that are written to a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bytes {
     /// Memory of the writer.
@@ -56,12 +56,12 @@ pub(crate) enum Bytes {
     OfFile,
 }
 
-/// When a transfer happens.
+/// The times of a transfer, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Transfer {
-    /// Its last byte leaves the sender's memory.
+    /// The time at which its last byte leaves the sender's memory.
     pub(crate) left_at: u64,
-    /// Its last byte is in the receiver's.
+    /// The time at which its last byte is in the receiver's memory.
     pub(crate) arrives_at: u64,
 }
 
@@ -116,14 +116,14 @@ impl Host {
         self.usage.set(usage);
     }
 
-    /// Counts what the adapter does.
+    /// Changes the counts of the adapter.
     pub(crate) fn count(&self, change: impl FnOnce(&mut Events)) {
         let mut usage = self.usage.get();
         change(&mut usage.events);
         self.usage.set(usage);
     }
 
-    /// When a processor is free for `ns`.
+    /// The first time from `from` on at which a processor is free for `ns`.
     fn find_processor(&self, from: u64, ns: u64) -> u64 {
         let processors = self.processors.borrow();
         let starts = processors.iter().map(|it| it.find(from, ns, ns).start);
@@ -207,8 +207,8 @@ impl Host {
         self.executor.spend_until(goes_on_at);
     }
 
-    /// An interrupt at `at` wakes a task that has slept for `ns`, and the task takes a processor. Gives the time at
-    /// which it goes on, and the busy time until then.
+    /// Charges for an interrupt at `at` and the switch to the task that it wakes, which has slept for `ns`. Gives the
+    /// time at which the task goes on, and the busy time until then.
     fn wake_sleeper(&self, at: u64, ns: u64) -> (u64, u64) {
         let Machine {
             interrupt_ns,
@@ -256,7 +256,7 @@ impl Host {
         self.charge(Activity::Copy, rate.time_for(len as u64));
     }
 
-    /// Packets of a stream arrive: gives the time at which they are in their socket.
+    /// Charges for packets of a stream that arrive; gives the time at which they are in their socket.
     pub(crate) fn receive_packets(&self, len: usize) -> u64 {
         let Profile { tcp, machine, .. } = &self.profile;
         let len = len as u64;
@@ -283,7 +283,7 @@ impl Host {
         self.executor.schedule(at, Some(self.node), action);
     }
 
-    /// A thread works for `working` nanoseconds and then copies for `copying`, while the caller sleeps.
+    /// Has a thread work for `working` nanoseconds and then copy for `copying`, while the caller sleeps.
     pub fn work(self: &Rc<Self>, activity: Activity, working: u64, copying: u64) -> Work {
         let job = Rc::new(Job {
             activity,
@@ -488,7 +488,7 @@ pub struct Work {
     job: Rc<Job>,
 }
 
-/// The work that a thread has left.
+/// The rest of a thread's work.
 struct Job {
     activity: Activity,
     working: Cell<u64>,

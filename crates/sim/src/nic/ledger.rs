@@ -1,4 +1,4 @@
-//! Where a host's time went.
+//! The totals of a host's time, by activity.
 
 use std::iter::Sum;
 use std::ops::{Add, Sub};
@@ -8,7 +8,7 @@ use std::ops::{Add, Sub};
 pub enum Activity {
     /// Making memory reachable by the adapter.
     Registration,
-    /// Taking it back.
+    /// The end of a registration.
     Deregistration,
     /// The file system: finding, copying to and from its memory, allocating memory for a call.
     FileSystem,
@@ -48,7 +48,7 @@ impl Activity {
     }
 }
 
-/// What one activity took.
+/// The time of one activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Spent {
     /// Nanoseconds of work.
@@ -112,7 +112,7 @@ impl Events {
 }
 
 impl Usage {
-    /// What one activity took.
+    /// The time of one activity so far.
     pub fn of(&self, activity: Activity) -> Spent {
         self.spent[activity as usize]
     }

@@ -9,11 +9,11 @@
 //! A host has processors, an adapter that executes one command at a time, and a port with two directions. Each is a
 //! calendar: each user takes the first free time from its own time on.
 //!
-//! - What a task does *within a poll* (post, register, take completions) moves the task's own clock on: it takes the
-//!   processor that is free first, or waits for the adapter (asleep or spinning), and goes on from there. `now()` is
-//!   that clock, so that protocol code measures what it is charged; whatever the task posts, wakes, spawns or answers
-//!   happens no earlier; and it is not polled again before. So a task is a thread: its charges never overlap.
-//! - What takes long and waits anyway (the file system) is work of a thread of its own, while its caller sleeps.
+//! - Operations of a task *within a poll* (post, register, take completions) move the task's own clock on. The task
+//!   takes the processor that is free first, or waits for the adapter (asleep or spinning), and goes on from there.
+//!   `now()` is that clock, so that protocol code measures its own charges. The task's posts, wake-ups, spawns and
+//!   replies happen no earlier, and it is not polled again before. So a task is a thread: its charges never overlap.
+//! - Long operations that wait anyway (the file system) are work of a thread of their own, while their caller sleeps.
 //!   Threads wait for a processor in their order and keep it for [`TIME_SLICE_NS`]; a task that was woken goes before
 //!   those that wait, and behind those that run.
 //! - Copies take turns at the memory, and transfers before them: the processor that copies is held up meanwhile.
@@ -21,8 +21,9 @@
 //! - A transfer takes the sender's direction of its port and then the receiver's, and no processor. Byte streams take
 //!   processors besides: where a stream is written and read, for calls and copies; where packets arrive, for each.
 //!
-//! Time between asking and getting is *waiting*, the rest is *busy*; both are entered under what they were for
-//! ([`Usage`]). The order of everything follows from the world's event order: equal seeds give equal times.
+//! The time from a request to its grant is *waiting*, the rest is *busy*; both are entered under their activity
+//! ([`Usage`]). The order of everything follows from the order of the simulation's events: equal seeds give equal
+//! times.
 //!
 //! Some operations are charged late. The drop of a region cannot charge the host, so its deregistration is charged when
 //! the host's clock is next read, or the next work posted ([`Debtor`]). The strategies read the clock right after it.

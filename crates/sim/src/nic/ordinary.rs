@@ -3,8 +3,8 @@
 use super::profile::assumed;
 use super::{Adapter, Constant, FileSystem, Link, Machine, Profile, Tcp};
 
-/// Two processors and an adapter as they were bought in 2006, files in memory: of no paper, for tests of what must hold
-/// wherever things cost.
+/// A machine of 2006 from no paper, with two processors and files in memory, for tests of rules that hold on every
+/// machine with costs.
 pub const ORDINARY: Profile = Profile {
     name: "ordinary",
     about: "a machine of 2006: two processors, 900 MB/s, files in memory",

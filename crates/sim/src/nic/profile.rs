@@ -1,4 +1,4 @@
-//! A testbed as data: what its machines, adapters and network cost, each constant with its unit and its source.
+//! A testbed as data: the costs of its machines, adapters and network, each constant with its unit and its source.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use std::fmt;
 pub struct Constant {
     /// In the unit that the field's name ends with.
     pub value: u64,
-    /// Why it is this.
+    /// The source of the value.
     pub source: Source,
 }
 
 /// Where a constant is from. Papers are named by their seed: `000 section 3.2`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// A paper says so.
+    /// A paper gives the value.
     Given(&'static str),
-    /// It follows from what papers say about primitive operations, as is written here.
+    /// It follows from a paper's values of primitive operations, as the text shows.
     Derived(&'static str),
-    /// No paper says it: what such hardware and systems are known for. Nothing measured depends on it by much, or the
-    /// text says what does.
+    /// No paper gives it: the value is common for such hardware and systems. No measurement depends on it by much, or
+    /// the text names those that do.
     Assumed(&'static str),
-    /// Chosen so that this system row of a paper comes out; the row proves nothing any more. At most
+    /// Chosen so that the simulation gives this system row of a paper, which then is no evidence. At most
     /// [`FITTED_MAX`] of a testbed.
     Fitted(&'static str),
 }
@@ -54,7 +54,7 @@ pub const fn fitted(value: u64, row: &'static str) -> Constant {
 }
 
 impl Constant {
-    /// A rate at which nothing takes time.
+    /// A rate or time of zero, which costs no time.
     pub const FREE: Constant = assumed(0, "costs nothing");
 
     /// As a size or a count in memory.
@@ -216,7 +216,7 @@ constants! {
 }
 
 constants! {
-    /// TCP between two machines. What RPC does above it is in the calls.
+    /// TCP between two machines. The work of RPC above it is charged with the calls.
     Tcp {
         /// Processor time of one system call that writes.
         write_call_ns,
