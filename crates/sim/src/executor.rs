@@ -48,7 +48,7 @@ impl fmt::Display for Wait {
     }
 }
 
-/// Why a world stopped before its main task ended.
+/// The reason why a world stopped before its main task ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Halt {
     Deadlock,

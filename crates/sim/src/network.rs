@@ -17,7 +17,7 @@ use std::task::Waker;
 /// How long a sender waits before it retransmits segments that a partition held, in nanoseconds.
 const RETRANSMIT_NS: u64 = 200_000_000;
 
-/// How links behave.
+/// The times and limits of links.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkProfile {
     /// Least time from departure to arrival, in nanoseconds.
@@ -123,7 +123,7 @@ impl Network {
         connections.push(connection);
     }
 
-    /// One of the living connections of `node` that are `fit`, which the seed chooses.
+    /// One of the open connections of `node` that are `fit`, which the seed chooses.
     fn choose(
         &self,
         node: NodeId,
@@ -136,7 +136,8 @@ impl Network {
             .filter(|connection| connection.is_alive() && fit(&**connection))
             .filter(|connection| connection.nodes().0 == node || connection.nodes().1 == node)
             .collect();
-        // Ends the borrow: breaking a connection drops its held segments, whose destructors may use the network.
+        // The drop ends the borrow: a connection that breaks drops its held segments, whose destructors may use the
+        // network.
         drop(connections);
         alive.get(self.random.index(alive.len())).cloned()
     }
@@ -176,7 +177,8 @@ impl Network {
                 .map(|address| listeners.remove(address))
                 .collect()
         };
-        // After the borrow: waiting streams are dropped with their listeners, and send an end or a reset.
+        // The drop comes after the borrow: waiting streams are dropped with their listeners, and send an end or a
+        // reset.
         drop(forgotten);
     }
 }
@@ -262,7 +264,7 @@ impl Channel {
         if self.closed.get() {
             return;
         }
-        // Behind held segments it is held too, even on a healed link: it would overtake them.
+        // A segment after held ones is held too, even on a healed link: it would overtake them.
         let waits =
             core.network.is_cut(&core, self.from, self.to) || !self.held.borrow().is_empty();
         if waits {

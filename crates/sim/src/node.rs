@@ -12,11 +12,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Where simulated wall clocks start: some day in 2023.
+/// The start of simulated wall clocks, since 1970: a day in 2023.
 const EPOCH: Duration = Duration::from_secs(1_700_000_000);
 const EPHEMERAL_PORT_FIRST: u16 = 32_768;
 
-/// How long jobs of a node's blocking pool take.
+/// The time that jobs of a node's blocking pool take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolProfile {
     /// Shortest, in nanoseconds.
@@ -108,7 +108,7 @@ impl Node {
         })
     }
 
-    /// How long jobs of the blocking pool take from now on.
+    /// Sets the time that later jobs of the blocking pool take.
     pub fn set_pool(&self, profile: PoolProfile) {
         self.core.with_node(self.id, |node| node.pool.set(profile));
     }

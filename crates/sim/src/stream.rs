@@ -134,7 +134,7 @@ impl Half {
 }
 
 impl Connection {
-    /// A reset arrives at the reader of `halves[direction]`; the other direction is over for it as well.
+    /// Handles a reset at the reader of `halves[direction]`; it ends the other direction as well.
     fn reset_arrives(&self, direction: usize) {
         let (towards, back) = (&self.halves[direction], &self.halves[1 - direction]);
         towards.fail_reader(io::ErrorKind::ConnectionReset);
@@ -225,7 +225,7 @@ impl SimStream {
         {
             return Ok(available);
         }
-        // Mostly packets' worth, now and then a few bytes.
+        // A call moves some packets' bytes at most, now and then a few bytes.
         let most = if network.random.chance(50) { 8 } else { 6000 };
         let most = available.min(most);
         Ok(usize::try_from(network.random.between(1, most as u64)).unwrap_or(most))
@@ -242,7 +242,7 @@ impl SimStream {
         }
         let window = self.core.network.profile.get().window;
         let room = window.saturating_sub(state.outstanding);
-        // As kernels do: a nearly full buffer is full, or streams decay into segments of a byte.
+        // A nearly full buffer counts as full, as in kernels; otherwise streams would decay into segments of a byte.
         Ok(if room < window / 4 {
             0
         } else {
@@ -280,7 +280,7 @@ impl SimStream {
         });
     }
 
-    /// Makes the peer read a reset behind what is on the way.
+    /// Makes the peer read a reset after the bytes that are under way.
     fn send_reset(&self) {
         let (connection, direction) = (Rc::clone(&self.connection), self.direction());
         self.outgoing

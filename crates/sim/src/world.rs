@@ -20,7 +20,7 @@ pub struct NodeId(pub(crate) u32);
 /// The node that the world's own main task runs on; it has no network.
 const OUTSIDE: NodeId = NodeId(0);
 
-/// How a node goes down.
+/// The kind of a node's crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Crash {
     /// The process is killed: its kernel closes the connections, and peers are notified at once.
@@ -29,7 +29,7 @@ pub enum Crash {
     Power,
 }
 
-/// Why a world stopped before its main task ended.
+/// The report of a world that stopped before its main task ended.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub struct Stopped {
     /// The reason: a deadlock, a panic with its message, or a bound that was reached.
@@ -110,13 +110,13 @@ impl World {
         Node::new(Rc::clone(&self.core), id)
     }
 
-    /// How all links behave from now on; connections made before keep to it too.
+    /// Sets the profile of all links, those of earlier connections included.
     pub fn set_links(&self, profile: LinkProfile) {
         self.core.trace(format_args!("links {profile:?}"));
         self.core.network.profile.set(profile);
     }
 
-    /// How all links behave.
+    /// The profile of all links.
     pub fn links(&self) -> LinkProfile {
         self.core.network.profile.get()
     }

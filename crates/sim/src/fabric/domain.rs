@@ -10,7 +10,7 @@ use gannet_softrdma::ProtectionTable;
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The protection table, refusing registrations now and then.
+/// A protection table that refuses registrations now and then.
 pub(super) struct SimDomain {
     pub(super) table: ProtectionTable,
     fabric: Rc<SimFabric>,
@@ -41,8 +41,8 @@ impl SimDomain {
         domain
     }
 
-    /// Registers, unless the seed wants it refused or the adapter has no room, and has `pay` charge for the bytes
-    /// that the adapter translates.
+    /// Registers, unless the seed refuses it or the adapter has no room. `pay` charges for the bytes that the adapter
+    /// translates.
     fn enter(
         &self,
         backing: Backing,

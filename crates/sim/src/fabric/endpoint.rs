@@ -258,7 +258,8 @@ impl End {
         }
     }
 
-    /// Hardware takes work strictly in order: a Read beyond the depth holds up what is behind it.
+    /// True if a Read beyond the depth is at the head and holds up the work after it, since hardware takes work in
+    /// order.
     fn is_head_held_up(&self, state: &EndState) -> bool {
         let is_read = |work: &Work| matches!(work.kind, WorkKind::Read { .. });
         self.host.is_some()
@@ -454,7 +455,7 @@ impl End {
         self.runtime.spawn("fabric disk", Box::pin(task));
     }
 
-    /// The head of the queue has left.
+    /// Moves the head of the queue to the unacknowledged work, since its last byte has left.
     fn complete_head(self: &Rc<Self>) {
         let mut state = self.state.borrow_mut();
         // The queue is empty if the connection ended meanwhile.
@@ -474,7 +475,7 @@ impl End {
         });
     }
 
-    /// The oldest work that has left is done.
+    /// Completes the oldest work that has left.
     fn acknowledged(&self) {
         let mut state = self.state.borrow_mut();
         let Some(work) = state.unacknowledged.pop_front() else {
@@ -500,7 +501,7 @@ impl End {
         }
     }
 
-    /// The head of the queue failed here. Work behind it must not overtake it, so the connection ends.
+    /// Fails the head of the queue at this end. Later work must not overtake it, so the connection ends.
     fn fail_head(&self, error: WorkError) {
         let mut state = self.state.borrow_mut();
         if let Some(work) = state.queue.pop_front() {

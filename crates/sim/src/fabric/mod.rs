@@ -101,7 +101,7 @@ impl SimFabric {
         })
     }
 
-    /// From now on no registration, connection or segment fails by chance.
+    /// Ends all failures by chance of registrations, connections and segments.
     pub fn heal(&self) {
         self.profile.set(FabricProfile {
             registration_failures_per_mille: 0,
@@ -272,7 +272,7 @@ impl Side {
         drop(waiting);
         match answered.await {
             Ok(Ok(end)) => {
-                // Made first, so that giving up from here on ends the connection.
+                // The endpoint is made first, so that a caller that gives up from here on ends the connection.
                 let endpoint = Rc::new(SimEndpoint::new(end));
                 network::reach(&core, node, address).await?;
                 Ok(endpoint)

@@ -7,7 +7,7 @@ use gannet_runtime::FileRef;
 use gannet_softrdma::{Authenticator, MAC_LEN, TableRegion};
 use std::io;
 
-/// One segment on its way.
+/// A segment under way.
 pub(super) enum Segment {
     /// Part of a message.
     Message {
@@ -20,31 +20,31 @@ pub(super) enum Segment {
         target: RemoteAddress,
         bytes: Vec<u8>,
     },
-    /// An RDMA Read is asked for.
+    /// The request of an RDMA Read.
     ReadRequest {
         read: u64,
         source: RemoteAddress,
         len: u32,
-        /// Of an optimistic one.
+        /// The proof of an optimistic read.
         proof: Option<Proof>,
     },
-    /// Part of the answer to one.
+    /// Part of the response to a Read.
     ReadResponse {
         read: u64,
         offset: u64,
         bytes: Vec<u8>,
         last: bool,
     },
-    /// The answer is no, and the connection goes on.
+    /// The refusal of a Read; the connection goes on.
     ReadRefused { read: u64, why: AccessError },
-    /// The connection is over because of the receiver; the read that did it, if one did.
+    /// The end of the connection for an error of the receiver, with the refused Read if there is one.
     Terminate {
         why: String,
         read: Option<(u64, AccessError)>,
     },
-    /// The connection is over in good order.
+    /// The orderly end of the connection.
     End,
-    /// The connection is broken.
+    /// The break of the connection.
     Reset,
 }
 
@@ -125,7 +125,7 @@ impl Segment {
 /// The bytes of a segment, the place to read them from, or the error.
 pub(super) enum Fetched {
     Bytes(Vec<u8>),
-    /// They must come from the disk first.
+    /// The bytes must come from the disk first.
     Cold {
         file: FileRef,
         offset: u64,
@@ -141,12 +141,12 @@ pub(super) fn fetch(source: &Source, at: u64, len: usize) -> Fetched {
             let bytes = start
                 .checked_add(len)
                 .and_then(|end| buffer.get(start..end));
-            // Posting has checked the length.
+            // The post has checked the length.
             Fetched::Bytes(bytes.unwrap_or_default().to_vec())
         }
         Source::Span(span) => match TableRegion::of(&*span.region) {
             Some(region) => fetch_region(region, span.offset + at, len),
-            // Posting has refused it.
+            // A post refuses a region of another provider, so this does not happen.
             None => Fetched::Failed(WorkError::Local(AccessError::InvalidKey)),
         },
         Source::File { file, offset, .. } => fetch_file(file, offset + at, len),

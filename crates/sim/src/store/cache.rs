@@ -1,4 +1,4 @@
-//! The page cache of a machine and the disk behind it, as far as they take time.
+//! The time that the page cache of a machine and its disk take.
 //!
 //! Blocks of a fixed length enter when they are read or written and leave in the order of their last use; a dirty one
 //! is written back first. The disk does one thing at a time: a seek, unless it goes on where it is, and a transfer.
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Which block of which file.
+/// A block: its file's inode and its index.
 type Place = (u64, u64);
 
 /// The page cache of one machine and its disk, in virtual time. It holds no bytes, only blocks with their times.
@@ -80,7 +80,7 @@ impl PageCache {
                 continue;
             }
             is_hit = false;
-            // Up to the next cached block, and the readahead at most.
+            // The read ends at the next cached block, and after the readahead at most.
             let reach = wanted.end.max(block + ahead).min(file_end.max(block + 1));
             let missing = |&at: &u64| !state.blocks.contains_key(&(inode, at));
             let end = block + (block..reach).take_while(missing).count() as u64;

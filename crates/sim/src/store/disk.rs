@@ -17,7 +17,7 @@ pub(super) const ROOT: u64 = 1;
 const COOKIE_SELF: u64 = 1;
 const COOKIE_PARENT: u64 = 2;
 
-/// All that a simulated disk holds.
+/// The content of a simulated disk.
 pub(super) struct FileSystem {
     inodes: BTreeMap<u64, Inode>,
     next_inode: u64,
@@ -35,7 +35,7 @@ struct Inode {
     access_time: Time,
     modify_time: Time,
     change_time: Time,
-    /// Of the exclusive CREATE that made it.
+    /// The verifier of the exclusive CREATE that made it.
     verifier: Option<Verifier>,
     content: Content,
 }
@@ -514,8 +514,7 @@ impl FileSystem {
             .collect())
     }
 
-    /// How many regular files there are.
-    /// Regular files that are not in the root directory.
+    /// The number of regular files that are not in the root directory.
     pub(super) fn files_in_folders(&self) -> usize {
         let is_file = |inode: &&Inode| matches!(inode.content, Content::File(_));
         let all = self.inodes.values().filter(is_file).count();
@@ -549,7 +548,7 @@ impl FileSystem {
         }
     }
 
-    /// The machine goes down: see [`FileBytes::crash`]. Names and attributes were durable before they were answered.
+    /// Loses unsynced bytes as [`FileBytes::crash`] does. Names and attributes were durable before the reply.
     pub(super) fn crash(&self, random: &Random) {
         for inode in self.inodes.values() {
             if let Content::File(bytes) = &inode.content {
@@ -558,7 +557,7 @@ impl FileSystem {
         }
     }
 
-    /// Some pages of each file leave the page cache.
+    /// Evicts `per_mille` of a thousand pages of each file from the page cache, as the seed says.
     pub(super) fn evict_pages(&self, random: &Random, per_mille: u64) {
         for inode in self.inodes.values() {
             if let Content::File(bytes) = &inode.content {
@@ -567,7 +566,7 @@ impl FileSystem {
         }
     }
 
-    /// Some files leave the page cache.
+    /// Evicts `per_mille` of a thousand files from the page cache, as the seed says.
     pub(super) fn evict(&self, random: &Random, per_mille: u64) {
         for inode in self.inodes.values() {
             if let Content::File(bytes) = &inode.content

@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Bytes of a page.
 const PAGE: usize = 4096;
 
-/// A simulated file's content. A lock because transports read it through [`FileSource`], which is `Sync`.
+/// A simulated file's content. It has a lock because transports read it through [`FileSource`], which is `Sync`.
 #[derive(Default)]
 pub(super) struct FileBytes {
     state: Mutex<State>,
@@ -75,12 +75,12 @@ impl FileBytes {
         self.state().drop_pages(|| true);
     }
 
-    /// Drops so many of a thousand of its pages from the page cache.
+    /// Drops `per_mille` of a thousand of its pages from the page cache.
     pub(super) fn evict_pages(&self, random: &Random, per_mille: u64) {
         self.state().drop_pages(|| random.chance(per_mille));
     }
 
-    /// The power fails: of what was not synced, each write is lost or was written back already, as the seed says.
+    /// Loses or keeps each unsynced write, as the seed says, as a power failure does.
     pub(super) fn crash(&self, random: &Random) {
         let mut state = self.state();
         for (start, bytes) in std::mem::take(&mut state.unsynced) {
@@ -122,7 +122,7 @@ impl State {
         self.cold.extend(dropped);
     }
 
-    /// These bytes are in the page cache now.
+    /// Enters these bytes into the page cache.
     fn bring(&mut self, bytes: Range<usize>) {
         if !self.cold.is_empty() {
             pages(bytes).for_each(|page| {

@@ -1,4 +1,4 @@
-//! A simulated store: the [`Vfs`] seam over a disk in memory that is slow, fails, and forgets what was not synced.
+//! A simulated store: the [`Vfs`] seam over a disk in memory that is slow, fails, and loses unsynced data in a crash.
 //!
 //! A [`Disk`] lasts over the incarnations of its servers; each opens it with [`SimStore::open`], under a new write
 //! verifier. It checks no permissions, which belong to the local store.
@@ -90,7 +90,7 @@ impl Disk {
         self.replaced.get()
     }
 
-    /// The machine loses its power: each write that was not synced is lost or not, as the seed says.
+    /// Loses or keeps each unsynced write, as the seed says, as a power failure does.
     pub fn crash(&self) {
         self.system.borrow().crash(&self.random);
     }
@@ -104,7 +104,7 @@ pub struct SimStore {
     costs: Option<Costs>,
 }
 
-/// An operation takes more or less of a processor than its constants say by up to one part in so many.
+/// The processor time of an operation differs from its constant by up to one part in this many.
 const WORK_SPREAD: u64 = 5;
 
 /// The machine that a store's work is charged to.
@@ -114,12 +114,12 @@ struct Costs {
     cache: Option<PageCache>,
     /// Threads of the server that are free to enter the file system, if they are counted.
     threads: Option<Semaphore>,
-    /// No operation takes exactly as long as another; if it did, calls would fall into step.
+    /// Randomness for operation times: equal times would make calls run in step.
     random: Random,
 }
 
 impl Costs {
-    /// A thread of the server, which is held for as long as what is given lives: it waits for the disk as well.
+    /// Takes a thread of the server until the permit is dropped, since a thread waits for the disk as well.
     async fn thread(&self) -> Option<SemaphorePermit<'_>> {
         match &self.threads {
             Some(threads) => threads.acquire().await.ok(),
@@ -127,7 +127,7 @@ impl Costs {
         }
     }
 
-    /// One operation, by a thread of its own: what it does, and the copy of `len` bytes at `rate`.
+    /// Pays for one operation by a thread of its own: its work, and the copy of `len` bytes at `rate`.
     async fn pay(&self, len: u64, rate: Constant) {
         let profile = self.host.profile();
         let working = profile.file_system.operation_ns.value;
@@ -149,7 +149,7 @@ impl SimStore {
         }
     }
 
-    /// Has `host` pay, at the prices of its testbed's file system.
+    /// Charges its work to `host`, at the costs of that testbed's file system.
     pub fn charged_to(mut self, host: &Rc<Host>) -> SimStore {
         self.costs = Some(Costs {
             host: Rc::clone(host),
@@ -163,13 +163,13 @@ impl SimStore {
         self
     }
 
-    /// Reads that found all they wanted in the page cache, and those that did not.
+    /// The numbers of reads with all bytes in the page cache, and of the others.
     pub fn cache_hits_and_misses(&self) -> (u64, u64) {
         let cache = self.costs.as_ref().and_then(|costs| costs.cache.as_ref());
         cache.map_or((0, 0), PageCache::hits_and_misses)
     }
 
-    /// Spends what one operation costs that moves no data.
+    /// Pays for an operation that moves no data.
     async fn pay_operation(&self) {
         if let Some(costs) = &self.costs {
             let _thread = costs.thread().await;
@@ -177,7 +177,7 @@ impl SimStore {
         }
     }
 
-    /// Spends what reading costs: the disk's time, then the operation with its copy.
+    /// Pays for a read: the disk's time, then the operation with its copy.
     async fn pay_read(&self, inode: u64, range: Range<u64>, file_len: u64) {
         let Some(costs) = &self.costs else {
             return;
@@ -194,7 +194,7 @@ impl SimStore {
         costs.pay(len, rate).await;
     }
 
-    /// Spends what writing costs: the operation with its copy, and what the page cache has to write back to make room.
+    /// Pays for a write: the operation with its copy, and the pages that the cache must write back to make room.
     async fn pay_write(&self, inode: Result<u64, Status>, range: Range<u64>) {
         let Some(costs) = &self.costs else {
             return;
@@ -210,7 +210,7 @@ impl SimStore {
         }
     }
 
-    /// Spends what it costs to bring all of a file to the disk.
+    /// Pays for a sync of all of a file to the disk.
     async fn pay_sync(&self, inode: Result<u64, Status>) {
         let Some(costs) = &self.costs else {
             return;
@@ -239,7 +239,8 @@ impl SimStore {
         self.act(operation).await
     }
 
-    /// Does an operation in one step, between two waits: what is answered late was done early, or the other way round.
+    /// Does an operation in one step between two waits, so that it comes early or late in the time that its caller
+    /// sees.
     async fn act<T>(&self, operation: impl FnOnce(&mut FileSystem) -> T) -> T {
         self.wait().await;
         let done = {
@@ -255,7 +256,7 @@ impl SimStore {
         done
     }
 
-    /// An error of the disk, if it is time for one.
+    /// Fails with an error of the disk, at the rates of its profile.
     fn fault(&self, needs: Needs) -> Result<(), Status> {
         let profile = self.disk.profile.get();
         if self.disk.random.chance(profile.io_errors_per_mille) {
