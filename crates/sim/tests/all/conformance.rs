@@ -101,11 +101,11 @@ fn iwarp_config(random: &Random) -> IwarpConfig {
     }
 }
 
-/// What cases may be left out for.
+/// The capabilities whose cases may be left out.
 fn lacks(kind: Kind) -> &'static [Power] {
     match kind {
         Kind::Memory | Kind::MemorySurvivable | Kind::Iwarp => &[],
-        // The adapters of 2007.
+        // The adapters of 2007 have neither.
         Kind::Testbed => &[Power::FileRegions, Power::RemoteInvalidation],
     }
 }

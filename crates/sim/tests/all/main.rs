@@ -1,4 +1,4 @@
-//! The simulator against its promises, and its fabric and streams against what every provider promises. One program,
+//! Tests of the simulator, and of its fabric and streams against the requirements on every provider. One program,
 //! since each costs a link.
 
 #![allow(clippy::unwrap_used)]

@@ -1,4 +1,4 @@
-//! The simulated store against the model, directly: what it does, what a crash leaves, what its faults are.
+//! The simulated store against the model: its operations, its content after a crash, and its faults.
 
 #![allow(clippy::unwrap_used)]
 

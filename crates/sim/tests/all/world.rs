@@ -1,4 +1,4 @@
-//! Worlds replay, time is exact, and streams behave like the kernel's on a bad day.
+//! Tests that worlds replay, that time is exact, and that streams are cut and fail as the kernel's may.
 #![allow(clippy::unwrap_used)]
 
 use gannet_runtime::stream::{Follow, readable, writable};
@@ -295,7 +295,7 @@ fn a_node_that_stands_still_goes_on_where_it_was() {
     world.run(alive).unwrap();
 }
 
-/// What the client of an echo server that crashes in this way reads, and when, in virtual seconds.
+/// The error that the client of an echo server reads after such a crash, and its time in virtual seconds.
 fn crash_seen(how: Crash) -> (Option<ErrorKind>, u64) {
     let world = World::new(8);
     let (near, far) = (world.add_node("near"), world.add_node("far"));
@@ -379,7 +379,7 @@ fn one_bit_flips_behind_the_set_up() {
             let one = runtime.connect(target).await.unwrap();
             let other = listener.accept().await.unwrap();
             assert!(!faults.flip_a_bit(near.id(), target.port()), "it is spared");
-            // Each draws a direction.
+            // Each call draws a direction.
             (0..20).for_each(|_| assert!(faults.flip_a_bit(near.id(), 1)));
             for (from, to) in [(&one, &other), (&other, &one)] {
                 write_all(from, &[0; LEN]).await.unwrap();
