@@ -120,7 +120,7 @@ struct Moving<'a> {
 }
 
 impl Moving<'_> {
-    /// What one operation takes, on average of many.
+    /// The average duration of one operation, over many.
     async fn round(
         &self,
         runtime: &Handle,

@@ -68,7 +68,7 @@ pub(crate) async fn create(fs: &Rc<VolumeFs>, name: &str) -> Result<File, Box<dy
 pub(crate) fn run(address: SocketAddr, key: &Path) -> Result<(), Box<dyn Error>> {
     block_on(|runtime| async move {
         let fs = Rc::new(connect(&runtime, address, key)?);
-        // Says at once when nobody is there; what follows would wait for a server that is away.
+        // Fails at once when there is no server; the calls below would wait for a server that is away.
         fs.volume().await?;
         contiguous(&fs).await?;
         tile(&fs).await?;

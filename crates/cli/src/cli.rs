@@ -285,7 +285,7 @@ pub struct DoctorOptions {
 /// `gannet generate`.
 #[derive(Debug, Args)]
 pub struct GenerateOptions {
-    /// What to generate.
+    /// The files to generate.
     #[command(subcommand)]
     pub what: GenerateWhat,
 }

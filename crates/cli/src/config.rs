@@ -27,7 +27,7 @@ pub struct Config {
     /// The process.
     #[serde(default)]
     pub server: ServerConfig,
-    /// What to serve.
+    /// The exports.
     #[serde(default)]
     pub export: Vec<ExportConfig>,
 }
@@ -82,7 +82,7 @@ pub struct ExportConfig {
     /// The directory on this machine; empty for the volume.
     #[serde(default)]
     pub path: PathBuf,
-    /// What clients mount.
+    /// The path that clients mount.
     #[serde(default = "root_name")]
     pub name: String,
     /// Refuse everything that changes files.
@@ -147,14 +147,14 @@ impl ExportConfig {
     }
 }
 
-/// What is served beside, or in, the exports of a file.
+/// The export that a server has beside those of a file, or the volume that holds them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Root<'a> {
     /// Directories alone, which the file names.
     None,
     /// This directory is exported as `/` besides.
     Directory(&'a Path),
-    /// This volume is what all exports are of; it is exported as `/` where the file has none.
+    /// This volume holds all exports; it is exported as `/` if the file has none.
     Volume(&'a Path),
 }
 
@@ -350,7 +350,7 @@ fn is_export_name(name: &str) -> bool {
             }))
 }
 
-/// What is wrong with a configuration, and where.
+/// A fault of a configuration, and its line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct ConfigError {

@@ -254,7 +254,7 @@ async fn mv_all(session: &Session, sources: &[Url], target: &Url) -> Result<(), 
     .await
 }
 
-/// What `gannet df --json` prints.
+/// The output of `gannet df --json`.
 #[derive(Serialize)]
 struct Usage {
     url: String,

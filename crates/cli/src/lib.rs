@@ -1,8 +1,8 @@
-//! Gannet's commands as a library: what `gannet serve`, `gannet cp` and the others do, callable from Rust.
+//! Gannet's commands as a library: the work of `gannet serve`, `gannet cp` and the others, callable from Rust.
 //!
-//! This crate puts the pieces together and owns nothing of their working: it names the providers, opens the real
-//! directories and sockets, reads the command line and the configuration, and says in one line what went wrong. What it
-//! refuses: protocol decisions (they are `nfs`, `rpc` and `iwarp`), and file semantics (they are `vfs`).
+//! This crate puts the pieces together: it names the providers, opens the real directories and sockets, and reads
+//! the command line and the configuration. It reports an error in one line. Protocol decisions belong to `nfs`,
+//! `rpc` and `iwarp`, and file semantics to `vfs`.
 //!
 //! Layers, top down: [`cli`] (one definition of every option), the commands, [`failure`].
 //!
@@ -39,10 +39,10 @@ use failure::Failure;
 use gannet_runtime::tokio_plug::set_busy_poll;
 use logs::LogSink;
 
-/// Does what the command line says, to its end.
+/// Runs the command that the arguments name, to its end.
 ///
 /// # Errors
-/// What failed, why, and what to do about it.
+/// The failure names the object, the reason, and a remedy if there is one.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let default_level = match arguments.command {
         Command::Serve(_) | Command::Cp(_) | Command::Mount(_) => LogLevel::Info,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// How often the drawing changes while nothing happens.
 const TICK: Duration = Duration::from_millis(200);
 
-/// What is done with files.
+/// The kind of work with files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     /// Bytes are moved.

@@ -34,7 +34,7 @@ pub struct Session {
     mounted: Rc<Connection>,
 }
 
-/// What a command does when the server falls silent.
+/// The reaction of a command to a silent server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patience {
     /// Fails after a while.
@@ -58,9 +58,9 @@ impl Session {
 
     /// Connects to the server of `url` and mounts the export that holds its path.
     ///
-    /// What is waited for: a server that was reached once, and then breaks or refuses connections, as it does while it
-    /// restarts. What is not: one that cannot be reached at all, and one that was reached some times and never
-    /// answered a call.
+    /// The call waits for a server that was reached once, and then breaks or refuses connections, as it does while
+    /// it restarts. It fails for a server that cannot be reached at all. It also fails for one that was reached
+    /// some times and never answered a call.
     ///
     /// # Errors
     /// Not reachable, not a server, nothing exported there, or silent for longer than `patience` and `--timeout`
@@ -188,7 +188,7 @@ impl Session {
         url.path.starts_with(export)
     }
 
-    /// What `url` names.
+    /// Finds the object that `url` names.
     ///
     /// # Errors
     /// Nothing is there, or it cannot be reached.
@@ -291,7 +291,7 @@ pub(crate) async fn volume_of(
     volume.map_err(|error| unreachable::failure(url, error))
 }
 
-/// What the options come to, for the server of `url`. Operations on a volume are tried for as long as `silence` says.
+/// The connection options for the server of `url`. Operations on a volume are tried for as long as `silence` says.
 ///
 /// # Errors
 /// The key of the volume cannot be used, or the way to register memory makes no sense.

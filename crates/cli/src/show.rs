@@ -22,7 +22,7 @@ pub(crate) struct Shown {
     pub(crate) node: Node,
 }
 
-/// What `--json` prints of an object.
+/// The output of `--json` for an object.
 #[derive(Serialize)]
 struct ObjectJson {
     name: String,
@@ -45,10 +45,10 @@ struct ObjectJson {
     target: Option<String>,
 }
 
-/// What is in a directory, sorted.
+/// The entries of a directory, sorted.
 ///
 /// # Errors
-/// It cannot be listed, or something in it not be looked at.
+/// The directory cannot be listed, or the attributes of an entry cannot be read.
 pub(crate) async fn list(session: &Session, url: &Url, node: &Node) -> Result<Vec<Shown>, Failure> {
     let found = session.files().list_directory(&node.handle).await;
     let found = found.explain(|| format!("cannot list {url}"))?;
@@ -127,8 +127,8 @@ pub(crate) fn sort(entries: &mut [Shown], options: &LsOptions) {
     }
 }
 
-/// Prints a directory's entries as `ls` does: those of `known`, then the `unknown` names. JSON has no unknown names,
-/// since it promises all of its fields.
+/// Prints a directory's entries as `ls` does: those of `known`, then the `unknown` names. JSON omits unknown names,
+/// since each of its objects has all fields.
 ///
 /// # Errors
 /// A link cannot be read, or the output not be written.

@@ -1,5 +1,5 @@
-//! Work on a whole tree: a bounded number of objects under way, directories left after what is in them, and on past
-//! what fails.
+//! Work on a whole tree, with a bounded number of objects under way. A directory is left after all objects in it. A
+//! failure does not end the walk.
 
 use crate::failure::Failure;
 use crate::output;
@@ -15,7 +15,7 @@ const AHEAD_MAX: usize = 50_000;
 /// Failures that are printed one by one.
 const FAILURES_MAX: usize = 1000;
 
-/// What is done with the objects of a tree.
+/// The work on the objects of a tree.
 pub(crate) trait Visitor: 'static {
     /// Something in a directory.
     type Object: 'static;
@@ -25,13 +25,13 @@ pub(crate) trait Visitor: 'static {
     /// Whether an object is a directory that is to be entered.
     fn is_directory(&self, object: &Self::Object) -> bool;
 
-    /// What messages call an object.
+    /// The name of an object in messages.
     fn name(&self, object: &Self::Object) -> String;
 
-    /// Does what is to be done with anything else.
+    /// Does the work on an object that is not a directory to be entered.
     async fn visit(&self, object: Self::Object) -> Result<(), Failure>;
 
-    /// Enters a directory; what is in it.
+    /// Enters a directory, and returns its objects.
     async fn enter(
         &self,
         object: Self::Object,
@@ -61,9 +61,9 @@ struct Waiting<V: Visitor> {
     depth: usize,
 }
 
-/// What has come of a task.
+/// The outcome of a task.
 enum Done<V: Visitor> {
-    /// An object or a directory is done, and what it was in.
+    /// An object or a directory is done; the first field is its directory.
     Over(Option<Rc<Open<V>>>, Result<bool, Failure>),
     Entered {
         above: Option<Rc<Open<V>>>,

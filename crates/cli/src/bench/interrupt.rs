@@ -29,7 +29,7 @@ impl Interrupt {
                     .and_then(|interrupt| Ok((interrupt, signal(SignalKind::terminate())?)));
                 let mut both = match both {
                     Ok(both) => {
-                        // The receiver is gone when the benchmark has ended already.
+                        // The receiver is dropped when the benchmark has ended already.
                         let _ = installed.send(Ok(()));
                         both
                     }

@@ -26,7 +26,7 @@ pub(super) fn small_file(number: u64) -> String {
     format!("file-{number}")
 }
 
-/// What is done, by how many, for how long.
+/// One measurement: the operation, the number of streams, and the time.
 pub(super) struct Load {
     pub(super) folder: Url,
     pub(super) op: BenchOp,
@@ -45,7 +45,7 @@ pub(super) struct Load {
     pub(super) interrupt: Interrupt,
 }
 
-/// What came of it.
+/// The result of a measurement.
 pub(super) struct Measured {
     pub(super) latency_ns: Histogram<u64>,
     pub(super) seconds: f64,
@@ -55,15 +55,15 @@ pub(super) struct Measured {
     pub(super) credit_starved: Duration,
     /// Connections that were lost and made anew.
     pub(super) reconnects: u64,
-    /// What the streams' registration strategies did; `None` on TCP.
+    /// The counters of the streams' registration strategies; `None` on TCP.
     pub(super) registration: Option<Counters>,
-    /// What the servers agreed to.
+    /// The design that the servers agreed to.
     pub(super) design: Design,
-    /// Of volumes: what reading without asking came to.
+    /// The counters of optimistic reads, for volumes.
     pub(super) reads: Option<(OptimisticCounters, AttributeCounters)>,
 }
 
-/// What the streams share.
+/// The state that the streams share.
 struct Shared {
     load: Load,
     start: Barrier,
@@ -86,7 +86,7 @@ struct Stream {
 }
 
 impl Load {
-    /// What did not work.
+    /// The description of a failure.
     fn what(&self) -> String {
         format!("{:?} failed in {}", self.op, self.folder)
     }

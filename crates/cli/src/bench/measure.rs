@@ -1,4 +1,5 @@
-//! What benchmarks of servers have in common: a folder of their own that goes again, signals, clocks, and what counts.
+//! Common parts of the benchmarks of servers: a folder of their own that is removed at the end, signals, clocks,
+//! and counters.
 
 pub use super::interrupt::Interrupt;
 use crate::cli::ClientOptions;

@@ -58,7 +58,7 @@ struct Row {
     reads: Option<Reads>,
 }
 
-/// What reading without asking came to, over all streams of a row.
+/// The counters of optimistic reads, over all streams of a row.
 #[derive(Debug, Serialize)]
 struct Reads {
     client_cache_hits: u64,
@@ -89,11 +89,11 @@ impl Reads {
     }
 }
 
-/// What registering memory came to, over all streams of a row.
+/// The counters of memory registration, over all streams of a row.
 #[derive(Debug, Serialize)]
 struct Memory {
     registration: &'static str,
-    /// What the server agreed to.
+    /// The design that the server agreed to.
     design: &'static str,
     registrations: u64,
     registration_hits: u64,
@@ -189,7 +189,7 @@ fn measure_all(
     Ok(rows)
 }
 
-/// What a row is measured with.
+/// The variables of a row.
 #[derive(Debug, Clone, Copy)]
 struct RowKey {
     op: BenchOp,

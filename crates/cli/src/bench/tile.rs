@@ -59,14 +59,14 @@ struct Row {
     of_apart: Option<f64>,
 }
 
-/// What is measured at a time.
+/// One combination that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Cell {
     way: Way,
     layout: Layout,
 }
 
-/// What is done with tiles, and how.
+/// An operation on tiles, and the way it is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Way {
     op: TileOp,
@@ -83,7 +83,7 @@ struct Part {
     hits: u64,
 }
 
-/// What the ranks share.
+/// The state that the ranks share.
 struct Shared {
     folder: Url,
     options: TileOptions,

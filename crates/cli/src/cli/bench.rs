@@ -181,7 +181,7 @@ pub enum TileHow {
     Sieve,
 }
 
-/// What the client of `gannet bench tile` knows of the memory of a tile.
+/// The knowledge that the client of `gannet bench tile` has of the memory of a tile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TileHints {
@@ -201,7 +201,7 @@ impl TileHints {
     }
 }
 
-/// What `gannet bench tile` does with tiles.
+/// The operation of `gannet bench tile` on tiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TileOp {
@@ -233,7 +233,7 @@ impl TileHow {
     }
 }
 
-/// What `gannet bench` measures.
+/// The operation that `gannet bench` measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BenchOp {
     /// Sequential READ

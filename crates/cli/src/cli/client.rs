@@ -114,7 +114,7 @@ pub struct MemoryOptions {
 }
 
 impl MemoryOptions {
-    /// What the options come to.
+    /// The registration that the options select.
     ///
     /// # Errors
     /// All-physical registration without trust.

@@ -76,7 +76,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// What is there, links not followed; `None` if nothing is.
+    /// The attributes of the object at this name, links not followed; `None` if there is none.
     pub(super) fn look(&self) -> io::Result<Option<rustix::fs::Stat>> {
         let found = statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW);
         match found {
@@ -85,7 +85,7 @@ impl Entry {
         }
     }
 
-    /// What kind of file is there.
+    /// The type of the file at this name.
     pub(super) fn kind(&self) -> io::Result<Option<FileType>> {
         let found = self.look()?;
         Ok(found.map(|found| FileType::from_raw_mode(found.st_mode)))

@@ -17,14 +17,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes that all files under way may keep in memory together.
 const MEMORY_MAX: u64 = 256 << 20;
-/// What a large file keeps: blocks in flight, and blocks written that are not durable yet.
+/// Bytes that a large file keeps: blocks in flight, and blocks written that are not durable yet.
 const FILE_MEMORY_MAX: u64 = 64 << 20;
 /// Memory is counted in units of this.
 const MEMORY_UNIT: u64 = 64 << 10;
 /// Bytes of a block of a file with holes on a server. NFS does not report holes, so a block of zeros becomes a hole.
 const SPARSE_BLOCK_LEN: u32 = 128 << 10;
 
-/// What a copy reports to, and what is left when it ends early.
+/// The progress and failures of a copy, and the files that remain when it ends early.
 #[derive(Clone)]
 pub(crate) struct Report {
     pub(crate) progress: Rc<Progress>,
@@ -96,7 +96,7 @@ impl Engine {
     }
 }
 
-/// What is copied, and where to.
+/// The source of a copy, and its target.
 struct Object {
     source: Place,
     node: Node,
@@ -229,7 +229,7 @@ impl Copier {
         made.set_attributes(node).await
     }
 
-    /// The right to use memory for a file like `node`; `None` when the engine is gone.
+    /// The right to use memory for a file like `node`; `None` when the engine has ended.
     async fn memory(&self, node: &Node) -> Option<OwnedSemaphorePermit> {
         let units = node.size.min(FILE_MEMORY_MAX).div_ceil(MEMORY_UNIT).max(1);
         let units = u32::try_from(units).ok()?;

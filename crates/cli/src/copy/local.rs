@@ -26,7 +26,7 @@ const FILE_MODE: u32 = 0o600;
 /// Names that are drawn before it is given up to find a free one.
 const NAMES_DRAWN_MAX: usize = 16;
 
-/// What the user's own path names, symbolic links followed, and where that is.
+/// Finds the object at the user's own path, symbolic links followed, and its location.
 pub(super) fn find(path: &Path) -> io::Result<(At, Node)> {
     let node = Node::of_stat(&rustix::fs::stat(path)?);
     if node.kind == Kind::Directory {
@@ -68,10 +68,10 @@ pub(super) fn identity(at: &At) -> io::Result<Option<Identity>> {
     }))
 }
 
-/// What statfs(2) calls file systems in which another machine's files may be seen: FUSE and NFS.
+/// The statfs(2) types of file systems that may show another machine's files: FUSE and NFS.
 const MOUNTS: [rustix::fs::FsWord; 2] = [0x6573_5546, 0x6969];
 
-/// The names in a directory, sorted, with what they are; names that vanish meanwhile are left out.
+/// The names in a directory, sorted, with their objects; names that vanish meanwhile are left out.
 pub(super) fn list(at: &At) -> io::Result<Vec<(OsString, Node)>> {
     let directory = at.open_directory(OFlags::RDONLY)?;
     let mut entries = Vec::new();
@@ -168,7 +168,7 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if !self.is_complete.load(Ordering::Relaxed) {
-            // It may be gone with its directory.
+            // It may have been removed with its directory.
             let _ = rustix::fs::unlinkat(&self.entry.directory, &self.temporary, AtFlags::empty());
         }
     }

@@ -60,7 +60,7 @@ pub fn run(options: &CpOptions) -> Result<(), Failure> {
             copied = sessions.watch(copy.all(sources, target)) => copied,
             signal = signals.next() => Err(interrupted(signal)),
         };
-        // What the copy had under way is dropped by now. Another signal ends the wait for this, too.
+        // The work of the copy is dropped by now. Another signal also ends the wait for the removals.
         tokio::select! {
             () = report.temporaries.remove_all(&runtime) => {}
             _ = signals.next() => {}
@@ -175,7 +175,7 @@ impl<'a> Sessions<'a> {
     }
 }
 
-/// What stands at a location, if anything; symbolic links are followed.
+/// The object at a location, if there is one; symbolic links are followed.
 async fn look(
     runtime: &Handle,
     sessions: &Sessions<'_>,

@@ -20,7 +20,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// What a name is.
+/// The type of the object that a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,
@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     Special(NodeKind),
 }
 
-/// What a copy keeps of an object.
+/// The properties of an object that a copy keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) kind: Kind,
@@ -44,7 +44,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// What a local file system says.
+    /// Reads the properties from a local file system's.
     pub(crate) fn of_stat(stat: &rustix::fs::Stat) -> Node {
         let device = (
             rustix::fs::major(stat.st_rdev),
@@ -101,8 +101,9 @@ impl Node {
         }
     }
 
-    /// The permission bits of a copy. It belongs to the user who copies, so the bits that lend the rights of a file's
-    /// owner and group would lend that user's. A device stays its owner's: a server says which device it is.
+    /// The permission bits of a copy. It belongs to the user who copies, so set-user-ID and set-group-ID bits would
+    /// give away that user's rights. A device keeps the bits of its owner alone, since a server chooses the device
+    /// that it names.
     pub(crate) fn copied_mode(&self) -> u32 {
         match self.kind {
             Kind::Special(NodeKind::BlockDevice(..) | NodeKind::CharacterDevice(..)) => {
@@ -117,7 +118,7 @@ impl Node {
 pub(super) const NO_REGULAR_FILE: &str =
     "it is there, and no regular file (`gannet cat` writes to a pipe)";
 
-/// What files are called until they are complete.
+/// The name of a file until it is complete.
 pub(super) fn temporary_name(random: u64) -> Vec<u8> {
     format!(".gannet-cp-{random:016x}").into_bytes()
 }
@@ -188,7 +189,7 @@ pub(crate) struct Made {
 const DIRECTORY_MODE: u32 = 0o700;
 pub(super) const FILE_MODE: u32 = 0o600;
 
-/// What a name in a directory of a server stands for, if it is there.
+/// The object that a name in a directory of a server stands for, if there is one.
 pub(super) async fn lookup(
     session: &Session,
     directory: &FileHandle,
@@ -200,8 +201,9 @@ pub(super) async fn lookup(
     }
 }
 
-/// Whether a local path may name the file of a server that `look` finds: servers know files by the numbers that local
-/// file systems give them. Where the numbers are equal, only times that stand still tell them apart.
+/// Whether a local path may name the file of a server that `look` finds. Servers identify files by the numbers that
+/// local file systems give them. Where the numbers are equal, the files differ only if their times differ and stand
+/// still.
 async fn is_seen_at(
     local: &Local,
     look: impl AsyncFn() -> Result<Option<Attributes>, Error>,
@@ -232,7 +234,7 @@ pub(super) async fn locally<T: Send + 'static>(
 }
 
 impl Place {
-    /// What the user's own path names, if anything; symbolic links are followed.
+    /// The object at the user's own path, symbolic links followed.
     pub(crate) async fn local(runtime: &Handle, path: &Path) -> io::Result<(Place, Node)> {
         let looked = path.to_path_buf();
         let (at, node) = locally(runtime, move || local::find(&looked)).await?;
@@ -244,7 +246,7 @@ impl Place {
         Ok((place, node))
     }
 
-    /// What is in a directory, sorted by name.
+    /// The entries of a directory, sorted by name.
     pub(crate) async fn list(&self) -> Result<Vec<Entry>, Failure> {
         let what = || format!("cannot list {self}");
         match self {

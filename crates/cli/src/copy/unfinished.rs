@@ -78,10 +78,10 @@ impl Temporaries {
     }
 }
 
-/// See the module.
+/// A file that is being copied, under its temporary name.
 pub(crate) struct Unfinished {
     file: UnfinishedFile,
-    /// What it will be called.
+    /// The name of the target, for messages.
     shown: String,
 }
 

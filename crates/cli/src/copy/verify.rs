@@ -91,7 +91,7 @@ impl Cursor {
         }
     }
 
-    /// What is there to compare; nothing only at the end of the file, after [`Cursor::fill`].
+    /// The bytes left to compare; after [`Cursor::fill`], there are none only at the end of the file.
     fn rest(&self) -> &[u8] {
         let data = self.block.as_ref().map_or(&[][..], Block::data);
         data.get(self.used..).unwrap_or_default()

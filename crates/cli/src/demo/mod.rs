@@ -26,7 +26,7 @@ use tree::Totals;
 
 /// Files under way at a time.
 const JOBS: u16 = 16;
-/// What counts as one operation on the large file.
+/// Bytes that count as one operation on the large file.
 const BLOCK_LEN: u64 = 1 << 20;
 
 /// One line of the result.
@@ -34,7 +34,7 @@ const BLOCK_LEN: u64 = 1 << 20;
 struct Row {
     /// `nfs+rdma` or `nfs`.
     path: &'static str,
-    /// What was copied, and which way.
+    /// The copied object, and the direction.
     step: &'static str,
     bytes: u64,
     /// Objects of the tree, or blocks of 1 MiB of the large file.
@@ -103,7 +103,7 @@ fn parse(scheme: Scheme, address: &str) -> Result<Url, Failure> {
     Url::parse(&text).explain(|| format!("cannot use {text}"))
 }
 
-/// What is copied.
+/// The objects to copy.
 struct Sources {
     tree: PathBuf,
     large: PathBuf,

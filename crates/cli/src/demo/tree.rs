@@ -43,7 +43,7 @@ impl Random {
     }
 }
 
-/// What a tree holds.
+/// The totals of a tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Totals {
     /// Files, directories and links.

@@ -1,4 +1,4 @@
-//! What of this machine matters to Gannet.
+//! Checks of this machine: the settings that matter to Gannet.
 
 use super::Finding;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
@@ -134,7 +134,7 @@ fn kernel() -> Finding {
     }
 }
 
-/// preadv2(2) with RWF_NOWAIT tells cached data from data on the disk.
+/// preadv2(2) with RWF_NOWAIT distinguishes cached data from data on the disk.
 fn cached_reads() -> Finding {
     const WHAT: &str = "cached reads";
     let path = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
@@ -258,7 +258,7 @@ fn devices() -> Finding {
     )
 }
 
-/// What this machine's own kernel has for mounting over RDMA.
+/// Support of this machine's own kernel for mounting over RDMA.
 fn modules() -> Finding {
     const WHAT: &str = "kernel client";
     let release = rustix::system::uname();

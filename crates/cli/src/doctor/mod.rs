@@ -27,7 +27,7 @@ enum Verdict {
 /// Columns of a terminal before what was found.
 const INDENT: usize = 19;
 
-/// What one check found.
+/// The result of one check.
 #[derive(Debug, Serialize)]
 struct Finding {
     verdict: Verdict,

@@ -1,4 +1,4 @@
-//! What of a server matters to its clients.
+//! Checks of a server: the properties that matter to its clients.
 
 use super::{Finding, Verdict};
 use crate::cli::ClientOptions;

@@ -133,7 +133,7 @@ fn words(asked: &HelperOptions, is_root: bool) -> Result<Vec<OsString>, Failure>
     let flags = [
         (settled.read_only, "--read-only"),
         (settled.no_exec, "--noexec"),
-        // What root mounts for a machine is for its users, as with other file systems of mount(8).
+        // A mount that root makes is for all users of the machine, as with other file systems of mount(8).
         (settled.allow_other.unwrap_or(is_root), "--allow-other"),
     ];
     let set = flags.iter().filter(|(is_set, _)| *is_set);
@@ -141,7 +141,7 @@ fn words(asked: &HelperOptions, is_root: bool) -> Result<Vec<OsString>, Failure>
     Ok(words)
 }
 
-/// What the options come to.
+/// The settings that result from the options.
 #[derive(Default)]
 struct Settled {
     read_only: bool,

@@ -1,4 +1,4 @@
-//! Telling systemd that the server is ready, for units of `Type=notify` (sd_notify(3)).
+//! Notifies systemd that the server is ready, for units of `Type=notify` (sd_notify(3)).
 
 use crate::failure::{Explain, Failure};
 use std::ffi::{OsStr, OsString};
@@ -10,10 +10,10 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 /// Where systemd listens, in the environment of services that it waits for.
 const VARIABLE: &str = "NOTIFY_SOCKET";
 
-/// Tells systemd, if it waits, that clients can connect.
+/// Notifies systemd, if it waits, that clients can connect.
 ///
 /// # Errors
-/// systemd waits, and cannot be told.
+/// systemd waits, and cannot be notified.
 pub(super) fn ready() -> Result<(), Failure> {
     let Some(socket) = std::env::var_os(VARIABLE) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What a serving process may do beyond any user: as little as serving takes.
+//! The privileges of a serving process beyond those of any user: as few as serving takes.
 //!
 //! Capabilities belong to threads, and new threads inherit those of the thread that starts them. So the main thread
 //! gives them up before it starts another one.
@@ -12,8 +12,8 @@ use rustix::thread::{
 
 /// To become the caller of an operation, and the server again.
 const IDENTITY: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet::SETGID);
-/// What root may do to files, as whom a trusted client's root is served; the kernel takes these from a thread that has
-/// become another user. DAC_READ_SEARCH also opens files by their handles.
+/// The privileges of root over files, since root of a trusted client is served as root. The kernel takes these from
+/// a thread that has become another user. DAC_READ_SEARCH also opens files by their handles.
 const FILES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::DAC_READ_SEARCH)

@@ -1,4 +1,4 @@
-//! What the command line and the configuration file come to.
+//! The settings of a server, from the command line and the configuration file.
 
 use crate::cli::{Listen, ServeOptions};
 use crate::config::{Config, ExportConfig, Root, RuleConfig, ServerConfig, SquashConfig};
@@ -37,9 +37,9 @@ pub(super) struct Settings {
     pub(super) cores: usize,
     pub(super) crc: bool,
     pub(super) ready_file: Option<PathBuf>,
-    /// For each core.
+    /// Limits of the connections of each core.
     pub(super) connections: ConnectionLimits,
-    /// What peers may make this process hold.
+    /// The bound of the memory that peers may make this process hold.
     pub(super) budget: Budget,
     pub(super) rdma: RdmaOptions,
     /// Look groups of callers up here.
@@ -308,8 +308,8 @@ fn squash_of(config: SquashConfig) -> Squash {
     }
 }
 
-/// What the command line says holds for every export and every rule, whatever the file says of it. But for
-/// `--read-only` and `--secure` that can also widen who may do what.
+/// Applies the command line to every export and every rule, over the values of the file. Apart from `--read-only`
+/// and `--secure`, that can also widen the access of clients.
 fn restrict(mut export: ExportConfig, options: &ServeOptions) -> Result<ExportConfig, Failure> {
     if !options.allow.is_empty() {
         if !export.rule.is_empty() {

@@ -1,4 +1,4 @@
-//! What commands do with the file system of a session beyond [`gannet_vfs::Vfs`].
+//! Calls of commands to the file system of a session beyond [`gannet_vfs::Vfs`].
 
 use crate::failure::{Explain, Failure};
 use gannet::local::Remote;
@@ -7,10 +7,10 @@ use gannet_volume::client::{Striping, VolumeFs};
 use gannet_wire::volume::{Chosen, Stripes};
 use std::time::Duration;
 
-/// Asks the server, or a volume's manager, whether it is there.
+/// Asks the server, or a volume's manager, for a reply.
 ///
 /// # Errors
-/// It does not say so.
+/// There is no reply, or it is an error.
 pub(super) async fn ping(remote: &Remote) -> Result<(), Failure> {
     let what = || String::from("a null call failed");
     match remote {

@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap};
 /// Directories below each other that are looked into.
 const DEPTH_MAX: usize = 1024;
 
-/// What was seen so far.
+/// The findings and counts so far.
 #[derive(Default)]
 struct Seen {
     findings: Vec<String>,

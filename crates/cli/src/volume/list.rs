@@ -7,7 +7,7 @@ use gannet::volume::{DESCRIPTION_FILE, identity_text};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// What `--json` prints of a volume.
+/// The output of `--json` for a volume.
 #[derive(Serialize)]
 struct ListedJson {
     name: String,

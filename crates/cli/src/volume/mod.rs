@@ -1,6 +1,6 @@
 //! `gannet volume`, and the volume that `gannet serve --volume` serves.
 //!
-//! What a volume is, and how it is made and served, is `gannet::volume`'s; here are arguments, and words for people.
+//! `gannet::volume` defines, makes and serves volumes; this module has the arguments, and messages for users.
 
 mod check;
 mod check_objects;

@@ -1,4 +1,4 @@
-//! What a `gannet://` URL is reached with.
+//! The options of a connection to a `gannet://` URL.
 
 use super::key;
 use crate::cli::{ClientOptions, OptimisticSwitch, TransferOptions};

@@ -13,7 +13,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct VolumeJson {
     name: String,

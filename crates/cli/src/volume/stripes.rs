@@ -10,7 +10,7 @@ use gannet_volume::client::{Striping, VolumeFs};
 use gannet_wire::volume::{Chosen, Stripes, VolumeRecord};
 use serde::Serialize;
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct StripesJson {
     url: String,
@@ -117,7 +117,7 @@ async fn set(
 }
 
 impl StripesOptions {
-    /// What was asked for, and the rest as `before`.
+    /// The striping that the options ask for, with the rest as `before`.
     fn choose(&self, before: Stripes) -> Stripes {
         let unit = self.unit.unwrap_or(before.unit);
         let width = self.width.unwrap_or(before.width());

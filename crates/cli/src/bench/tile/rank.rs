@@ -41,7 +41,7 @@ pub(super) fn tile_len(options: &TileOptions) -> usize {
     options.rows as usize * options.row as usize
 }
 
-/// What a rank writes, byte by byte.
+/// The byte that a rank writes at a position.
 fn byte_of(rank: u64, at: usize) -> u8 {
     let mixed = (rank << 40 | at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed >> 56) as u8
@@ -111,7 +111,7 @@ impl Rank {
         Ok(rank)
     }
 
-    /// What registering memory has come to for its client.
+    /// The counters of its client's memory registration.
     pub(super) fn counters(&self) -> PinDownCounters {
         self.fs.pin_down_counters()
     }
@@ -255,8 +255,8 @@ impl Rank {
         Ok(())
     }
 
-    /// Reads windows, patches the rows into them, and writes them back. Each is locked meanwhile: what lies between the
-    /// rows is other ranks', who write it too.
+    /// Reads windows, patches the rows into them, and writes them back. A window is locked meanwhile, since the
+    /// bytes between its rows belong to other ranks, which write them too.
     async fn sieve_in(&mut self, extent: Extent) -> Result<(), Failure> {
         for window in extent.windows(u64::from(self.options.sieve_buffer)) {
             self.lock(&window, LockRequest::Wait).await?;

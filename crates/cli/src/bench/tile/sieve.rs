@@ -57,7 +57,7 @@ impl Extent {
         })
     }
 
-    /// What of the tile lies in a window.
+    /// The parts of the tile's rows that lie in a window.
     pub(super) fn common(self, window: &Range<u64>) -> impl Iterator<Item = Common> + use<> {
         let Range { start, end } = *window;
         let first = start.saturating_sub(self.first) / self.stride;
