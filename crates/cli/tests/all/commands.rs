@@ -443,7 +443,7 @@ fn a_removal_goes_on_past_what_cannot_be_removed() {
         let output = run(&["rm", "-r", "--uid", "1000", &format!("{url}/tree")]);
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{said}");
-        // What holds the rest in its place, and nothing about what is above it.
+        // The objects that keep the rest in place are reported, and no directory above them.
         for name in ["locked/one: ", "locked/two: ", "locked/open: "] {
             assert!(said.contains(name), "{said}");
         }
@@ -647,7 +647,7 @@ fn doctor_says_why_a_caller_cannot_write() {
     };
     let lines = doctor(&[&read_only.urls()[0]]);
     assert!(lines.contains("exports it read-only"), "{lines}");
-    // Whoever runs this is not that user, and nobody else may write there.
+    // The user of this test is not user 12345, and no other user may write there.
     let server = Server::of(&place.path("share"), &place.path("state"));
     if !rustix::process::geteuid().is_root() {
         return;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 use support::{Place, Server, assert_same, bytes, limited, succeed};
 
-/// What a process may have open here: less than there are files in a tree.
+/// The number of files that a process may have open here: fewer than a tree has.
 const FILES: u32 = 700;
 
 /// More files than that, each on two I/O servers of a volume.

@@ -22,7 +22,7 @@ use support::{Place, Server, bytes, succeed};
 struct End {
     here: SocketAddr,
     there: SocketAddr,
-    /// What the packets that it sends are marked with.
+    /// The mark of the packets that it sends.
     dscp: u8,
 }
 
@@ -95,7 +95,7 @@ fn links_to_the_manager_and_those_with_data_are_marked_at_both_ends() {
     let place = Place::new();
     let (volume, file) = (place.text("volume"), place.text("file"));
     succeed(&["volume", "create", &volume]);
-    // Servers go by the volume's description, unless they are told otherwise.
+    // Servers use the marks of the volume's description, unless options override them.
     let description = place.path("volume/volume.toml");
     let said = fs::read_to_string(&description).unwrap();
     let marked = said.replace("[stripes]", "dscp = \"metadata=12,data=10\"\n[stripes]");

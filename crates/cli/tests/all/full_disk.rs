@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use support::{Place, Server, assert_same, bytes, run, succeed};
 
-/// A small disk, gone when dropped.
+/// A small disk, unmounted when dropped.
 struct Disk(PathBuf);
 
 impl Disk {

@@ -62,7 +62,7 @@ fn in_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
-/// What waits behind removed files.
+/// Counts the files that are hidden because they were removed while open.
 fn hidden_files(directory: &Path) -> usize {
     let entries = fs::read_dir(directory).unwrap();
     let hidden = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with(".gannet-");
@@ -396,7 +396,7 @@ fn a_copy_outlives_restarts_of_the_server() {
     }
 }
 
-/// Waits until a file has grown so far, or whoever writes it is done.
+/// Waits until a file has grown so far, or its writer has ended.
 fn wait_for_size(path: &Path, size: u64, writer: &mut Child) {
     wait_until(writer, || {
         fs::metadata(path).is_ok_and(|metadata| metadata.len() >= size)
@@ -606,7 +606,7 @@ fn a_copy_into_a_mounted_volume_outlives_crashes_of_its_io_servers() {
             bed.io_servers[victim] = bed.io_server(victim);
         }
         assert!(writer.wait().unwrap().success());
-        // What is on the servers now is what another mount reads, also while they crash.
+        // Another mount reads the data from the servers, also while they crash.
         mount.unmount();
         let mount = Mount::of(&url, &bed.place.path("mnt"), &options);
         let back = bed.place.path("back");

@@ -1,6 +1,6 @@
-//! `gannet mount` by a user who is not root: fusermount3 mounts for him.
+//! `gannet mount` by a user other than root: fusermount3 makes the mount.
 //!
-//! Where that cannot be tried the test says why and does nothing, unless `GANNET_REQUIRE_FUSERMOUNT=1`.
+//! If that cannot be tried, the test prints the reason and does nothing, unless `GANNET_REQUIRE_FUSERMOUNT=1`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,15 +14,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use support::{Place, Server};
 
-/// Called nobody on most systems.
+/// The number of the user `nobody` on most systems.
 const USER: u32 = 65534;
 
-/// Whether the test runs as root, which can be anybody.
+/// Whether the test runs as root, which can become any user.
 fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// A program that a user who is not root runs.
+/// A program that runs as another user than root.
 fn by_user(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::null()).current_dir("/");

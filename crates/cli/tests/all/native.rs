@@ -120,11 +120,11 @@ fn size_below(path: &std::path::Path) -> u64 {
     };
     let sizes = entries.flatten().map(|entry| match entry.metadata() {
         Ok(found) if found.is_dir() => size_below(&entry.path()),
-        // They say whose the folder is, and who its manager.
+        // These files name the owner of the folder, and its manager.
         Ok(_) if entry.file_name() == "io-server.toml" => 0,
         Ok(_) if entry.file_name() == "manager-term" => 0,
         Ok(found) => found.len(),
-        // It is gone.
+        // It was removed meanwhile.
         Err(_) => 0,
     });
     sizes.sum()
@@ -510,7 +510,7 @@ fn a_check_of_a_served_volume_sees_the_objects_of_all_its_servers() {
     let (code, text) = check(&[]);
     assert!(code == Some(0) && text.contains(" 0 findings"), "{text}");
 
-    // An object that is gone, and then a whole disk.
+    // The test removes an object, and then a whole disk.
     let largest = objects_below(&io(0)).into_iter();
     let largest = largest.max_by_key(|path| path.metadata().unwrap().len());
     let largest = largest.unwrap();
@@ -529,7 +529,7 @@ fn a_check_of_a_served_volume_sees_the_objects_of_all_its_servers() {
         text.contains("I/O server 0 has no objects at all"),
         "{text}"
     );
-    // Of a server that is away, that is all that is told.
+    // For a server that is away, the check reports that alone.
     bed.io_servers[0].take().unwrap().kill();
     let (code, text) = check(&[]);
     assert_eq!(code, Some(1));
@@ -606,7 +606,7 @@ fn older_metadata_that_is_put_back_gives_no_file_the_bytes_of_another() {
     assert_eq!(bed.succeed(&["cat", &bed.url("/after")]), "short");
     assert_eq!(bed.succeed(&["cat", &bed.url("/before")]), "kept");
     assert!(!bed.succeed(&["ls", &bed.url("/")]).contains("lost"));
-    // What is left of the file is told, and not taken away: the metadata may be the wrong one.
+    // The check reports the rest of the file and keeps it: the metadata may be the wrong one.
     let url = bed.url("/");
     let words = [
         "volume",
@@ -697,7 +697,7 @@ fn servers_of_a_new_volume_start_in_any_order_and_ask_nobody_for_leave() {
     // Files may be made to lie on a server that was never there.
     bed.start_manager();
     let there = bed.url("/file");
-    // It is made; how long it is, nobody can tell yet.
+    // The file is made; its length is not known yet.
     let stripes = ["volume", "stripes", &there, "--servers", "2"];
     bed.fail(&[&stripes[..], &["--timeout", "1", "--log", "error"]].concat());
     bed.manager = None;

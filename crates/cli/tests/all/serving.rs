@@ -152,7 +152,7 @@ fn nothing_but_loopback_is_served_unless_clients_are_named() {
     let ipv6 = ["--nfs-tcp", "off", "--nfs-rdma", "[::]:0"];
     fail(&[&serve[..], &[&share], &ipv6].concat(), 2);
 
-    // An export that names nobody beside one that does.
+    // An export without clients beside one that has some.
     let config = format!(
         "[[export]]\npath = \"{share}\"\nclients = [\"127.0.0.1\"]\n\
          [[export]]\npath = \"{share}\"\nname = \"/open\"\n"
@@ -343,7 +343,7 @@ fn a_server_killed_during_the_first_connect_is_waited_for() {
         let (mut peer, _) = dying.accept().unwrap();
         assert!(peer.read(&mut [0; 1000]).unwrap() > 0, "nothing was asked");
         drop((peer, dying));
-        // It is gone, and that was noticed.
+        // The client has noticed that the server ended.
         let mut said = BufReader::new(copy.stderr.take().unwrap()).lines();
         assert!(said.any(|line| line.unwrap().contains("refused")));
         let ports = match way {

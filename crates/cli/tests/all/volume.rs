@@ -40,7 +40,7 @@ fn objects(volume: &Path) -> usize {
         .sum()
 }
 
-/// Waits until something happened that nobody waits for.
+/// Waits until an event of which the server sends no report.
 fn wait_until(what: &str, happened: impl Fn() -> bool) {
     let start = Instant::now();
     while !happened() {
@@ -172,7 +172,7 @@ fn exports_of_a_volume_keep_their_rules() {
     let server = Server::start(&place.path("state"), &arguments);
     fail(&["ls", &server.urls()[0]], 1);
     drop(server);
-    // Whoever made the volume owns its root; a client's root is nobody here.
+    // The user who made the volume owns its root; a client's root is squashed here.
     let arguments = [&["--volume", volume.as_str()], &NATIVE[..]].concat();
     let server = Server::start(&place.path("state"), &arguments);
     for url in server.urls() {
@@ -258,7 +258,7 @@ fn a_volume_is_made_in_an_empty_place_or_not_at_all() {
     assert_eq!(fs::read(place.path("volume/secret")).unwrap().len(), 16);
     let error = fail(&["volume", "create", &volume], 1);
     assert!(error.contains("not empty"), "{error}");
-    // The second I/O server's folder is in use: the first one's, and the volume's, are gone again.
+    // The second I/O server's folder is in use: the folders of the first one and of the volume are removed again.
     fs::write(place.path("out/file"), b"").unwrap();
     let (other, first, second) = (place.text("other"), place.text("disk"), place.text("out"));
     let words = ["volume", "create", &other, "--io-server", &first];
@@ -348,7 +348,7 @@ fn a_check_finds_what_was_damaged_and_repairs_orphans() {
         object.set_modified(written).unwrap();
         path
     };
-    // The root directory's number: nothing else tells whether a file had it.
+    // The root directory's number: no other record shows whether a file had it.
     let orphan = left("01/0000000000000001", 3600);
     let ahead = left("77/0000000000099977", 3600);
     let notes = left("77/notes", 3600);
@@ -368,7 +368,7 @@ fn a_check_finds_what_was_damaged_and_repairs_orphans() {
     assert!(!orphan.exists() && ahead.exists() && notes.exists());
     fs::remove_file(notes).unwrap();
     fs::remove_file(ahead).unwrap();
-    // Whoever wrote to it a minute ago may still have had the right to.
+    // The client that wrote to it a minute ago may still have had the right to.
     let recent = left("01/0000000000000001", 60);
     let text = succeed(&[&check[..], &["--repair"]].concat());
     assert!(text.contains("less than five minutes ago"), "{text}");
@@ -415,7 +415,7 @@ fn a_flipped_bit_in_an_inode_is_never_served_and_the_check_names_it() {
     let server = serve(&place, &volume);
     succeed(&["cp", &file, &format!("{}/file", server.urls()[0])]);
     drop(server);
-    // What the journal has goes into the metadata.
+    // The check moves the journal's contents into the metadata.
     succeed(&["volume", "check", &volume]);
     let path = place.path("volume/metadata");
     let sound = fs::read(&path).unwrap();
@@ -485,7 +485,7 @@ fn an_old_copy_of_the_metadata_costs_no_object() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("may be an old copy"), "{text}");
     assert!(text.contains(": 2 findings, 0 repaired"), "{text}");
-    // Nobody serves it by mistake: the I/O servers know better.
+    // It is not served by mistake, since the I/O servers know the newer term.
     let serve_it = ["serve", "--volume", &volume, "--log", "error"];
     let refused = fail_at_length(&[&serve_it[..], &NATIVE].concat(), 1);
     assert!(
@@ -602,7 +602,7 @@ fn a_disk_that_is_not_mounted_or_lost_is_not_read_as_zeros() {
     assert!(fs::read(&back).unwrap() == bytes(1, 200_000));
     drop(server);
 
-    // The disk dies, and who says so is believed, once.
+    // The disk is lost, and the option that says so is accepted once.
     let lost = |number: &str, code| {
         let option = ["--lost-disk", number];
         fail(&[&serve_it[..], &NATIVE, &option].concat(), code)

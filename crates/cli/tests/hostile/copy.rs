@@ -41,7 +41,7 @@ fn links_of_an_earlier_copy_are_replaced_and_not_followed() {
         succeed(&["cp", "-r", &there, &here]);
         assert!(target.join("folder").is_symlink());
 
-        // Then he makes files and directories of them, and the victim copies again.
+        // Then the user makes files and directories of them, and the victim copies again.
         for name in ["file", "dangling", "folder", "link"] {
             fs::remove_file(tree.join(name)).unwrap();
         }

@@ -1,5 +1,5 @@
-//! Peers and users who mean harm, against the whole binary: what it holds for them stays bounded, others are served,
-//! and nothing outside the paths that were named is touched. A module for each thing that they attack.
+//! Hostile peers and users against the whole binary. Its memory for them stays bounded, other clients are served,
+//! and no file outside the named paths is touched. Each target of an attack has a module.
 //!
 //! Attacks with traffic last a few seconds. `GANNET_HOSTILE_SECONDS=60` makes them last that long, and then latencies
 //! are compared as well, which a busy machine cannot do in seconds.

@@ -1,4 +1,4 @@
-//! What a process holds, and how long others wait, while something goes on.
+//! The memory of a process, and the latencies of other clients, during an attack.
 
 use crate::peer::{Peer, getattr};
 use crate::support::Server;
@@ -30,7 +30,7 @@ pub(crate) fn resident(server: &Server) -> usize {
     kib.parse::<usize>().unwrap() << 10
 }
 
-/// What was seen of a server while an attack went on.
+/// The observations of a server while an attack went on.
 #[derive(Debug)]
 pub(crate) struct Seen {
     /// The most bytes that it held beyond those before.

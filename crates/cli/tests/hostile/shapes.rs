@@ -29,7 +29,7 @@ fn million() -> Shape {
     Shape::nested(first, vec![Level { count, stride: 2 }]).unwrap()
 }
 
-/// What a client does again and again, until the test is over.
+/// The work that a client repeats until the test is over.
 type Work = LocalFuture<()>;
 
 async fn write(file: Rc<File>, mut buffer: Buffer) {

@@ -56,7 +56,7 @@ fn a_file_locked_on_one_host_is_locked_on_the_other() {
         there.try_lock_shared().unwrap();
         here.try_lock_shared().unwrap();
         assert!(here.try_lock().is_err(), "the other still shares it");
-        // The last close ends a lock, also when nobody unlocks.
+        // The last close ends a lock, also without an unlock.
         drop(there);
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| open(other).lock());

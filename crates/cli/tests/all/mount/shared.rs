@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Some user who is not root, and owns nothing.
+/// A user other than root, who owns no file.
 const USER: u32 = 54_321;
 /// A group of that user.
 const TEAM: u32 = 54_400;
@@ -61,7 +61,7 @@ impl Shares {
     }
 }
 
-/// Has a member of the team, who is not root, run a script in the mounted directory.
+/// Has a member of the team, not root, run a script in the mounted directory.
 fn by_member(mount: &Mount, script: &str) -> Output {
     let mut shell = Command::new("sh");
     shell.args(["-ec", script]).current_dir(mount.path(""));

@@ -1,4 +1,4 @@
-//! Who has the key of a volume, and what a new one changes.
+//! Access to a volume by its key, and the effect of a new key.
 
 use super::*;
 use gannet::url::Url;

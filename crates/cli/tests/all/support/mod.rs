@@ -1,4 +1,4 @@
-//! What the end-to-end tests share: the built binary as server and as client, trees, comparisons.
+//! Common parts of the end-to-end tests: the built binary as server and as client, trees, comparisons.
 
 #![allow(dead_code)] // each test file uses its part
 

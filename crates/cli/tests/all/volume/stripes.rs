@@ -145,7 +145,7 @@ fn a_single_file_is_made_with_stripes_of_its_own_and_keeps_them() {
             .count(),
         1
     );
-    // What is written into it lies so.
+    // Data that are written into it have its stripes.
     let local = place.text("local");
     fs::write(&local, bytes(1, 100_000)).unwrap();
     with_key(&["cp", "--verify", &local, &file]);
@@ -160,7 +160,7 @@ fn a_single_file_is_made_with_stripes_of_its_own_and_keeps_them() {
         error.contains("keeps the stripes it was made with"),
         "{error}"
     );
-    // What is not said is as the directory says.
+    // The directory's stripes hold for each value that the options leave out.
     with_key(&["mkdir", &url("d")]);
     with_key(&["volume", "stripes", &url("d"), "--unit", "4K"]);
     let shown = with_key(&["volume", "stripes", &url("d/one"), "--width", "1"]);
