@@ -1,10 +1,14 @@
-//! Reads without a call: from the client's own blocks, or by RDMA Reads of what I/O servers export (paper 003).
+//! Reads without a call: from the client's own blocks, or by RDMA Reads of the objects that I/O servers export (paper
+//! 003).
 //!
-//! The guarantee to a reader: without a cache of data, a read that begins after a write was acknowledged to any client
-//! sees it, as a call does. A server takes the bytes from its page cache, where a WRITE puts them before its reply.
-//! Bytes past the end of an object are refused, and a call finds the size; so all bytes of a read are in the file. A
-//! read over several servers is several reads, as it is by calls. With a cache of data, a read may miss writes of
-//! others that are younger than the cache's age. It never misses writes of this client.
+//! Without a cache of data, a read that begins after the acknowledgement of a write, to any client, sees that write as
+//! a call does. A server takes the bytes from its page cache, where a WRITE puts them before its reply.
+//!
+//! A Read past the end of an object is refused, and a call finds the size. All bytes of a successful read are
+//! therefore in the file. A read over several servers is several reads, as it is by calls.
+//!
+//! With a cache of data, a read may miss writes of other clients that are younger than the cache's age. It never
+//! misses writes of this client.
 
 use super::VolumeFs;
 use super::bytes::ByteRange;
@@ -20,7 +24,7 @@ use gannet_runtime::{Buffer, Instant, LocalFuture, all};
 use gannet_vfs::Status;
 use gannet_wire::volume::{FileId, INLINE_DATA_MAX};
 
-/// An extent, the connection to its server, and where it is there.
+/// An extent with the connection to its server and its reference there.
 struct Known {
     extent: Extent,
     link: Link,
@@ -33,11 +37,11 @@ impl VolumeFs {
         self.references.counters()
     }
 
-    /// Reads a range without a call, if all of it is believed to be in reach. False: a call must read it, and the
-    /// buffer's content is unknown.
+    /// Reads a range without a call, if all of it is believed to be in reach. Returns false if a call must read it;
+    /// the content of the buffer is then unknown.
     ///
     /// # Errors
-    /// Memory could not be registered, and is gone.
+    /// The buffer could not be registered, and its memory is lost.
     pub(super) async fn read_optimistically(
         &self,
         lease: &Lease,
@@ -68,7 +72,7 @@ impl VolumeFs {
         Ok(whole)
     }
 
-    /// The references for all bytes of a range, if they are known and reading pays.
+    /// The references for all bytes of a range, if all are known and reading by them pays.
     async fn known(
         &self,
         lease: &Lease,
@@ -92,8 +96,8 @@ impl VolumeFs {
         Some(known)
     }
 
-    /// Reads extents to where they belong in `buffer`, which begins at `offset` of the file. False if one was refused,
-    /// or its connection ended.
+    /// Reads extents to their places in `buffer`, which begins at `offset` of the file. Returns false if a Read was
+    /// refused or its connection ended.
     async fn read_known(
         &self,
         id: FileId,
@@ -134,7 +138,7 @@ impl VolumeFs {
         Ok(whole)
     }
 
-    /// Reads each extent to its span; whether all came.
+    /// Reads each extent to its span; returns whether all succeeded.
     async fn read_spans(
         &self,
         id: FileId,
@@ -174,7 +178,7 @@ impl VolumeFs {
         since: Instant,
         read: Result<Result<(), AccessError>, LinkError>,
     ) -> bool {
-        // The connection has ended: the call makes another.
+        // The connection has ended: the call makes another one.
         let Ok(outcome) = read else {
             return false;
         };
@@ -184,8 +188,8 @@ impl VolumeFs {
         outcome.is_ok()
     }
 
-    /// Notes that a call that began at `since` has read a range: it is in the servers' memory now. Asks for more where
-    /// that is due.
+    /// Notes that a call that began at `since` has read a range, which is now in the servers' memory. Starts a
+    /// prefetch of references where one is due.
     pub(super) fn note_call_read(
         &self,
         lease: &Lease,
@@ -222,7 +226,7 @@ fn copy_out(sink: &Region, buffer: &mut Buffer, len: usize) -> bool {
     }
 }
 
-/// The way by which a call would read so many bytes.
+/// The way by which a call would read `len` bytes.
 fn way_of(len: u32) -> CallWay {
     if len as usize <= INLINE_DATA_MAX {
         CallWay::Inline

@@ -1,9 +1,9 @@
-//! References that are asked for ahead of the reads that need them, for many objects with one request.
+//! Requests for references ahead of the reads that need them, for many objects in one request.
 //!
-//! A READ brings the reference of its own object. Two things it does not bring: which other bytes of a long object are
-//! in memory, and the references of objects that were known on a connection that has ended. The first is asked for
-//! when an object is read a second time by a call, the second when the first object is read on the new connection, so
-//! that a client of many small files does not pay a call for each of them again.
+//! A READ brings the reference of its own object. It does not report the other bytes of a long object that are in
+//! memory, nor the references of objects known on a connection that has ended. The client requests the former when a
+//! call reads an object a second time. It requests the latter when it reads the first object on a new connection, so a
+//! client of many small files does not make a call for each.
 
 use super::VolumeFs;
 use crate::client::references::{ObjectName, PrefetchReason, References};
@@ -16,18 +16,18 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// An object, and the right to read it.
+/// An object and the capability to read it.
 type Wanted = (ObjectName, Capability);
 
-/// Objects whose references are to be asked for, by server. A server has an entry while a task asks it, so that it
-/// serves one such request of this client at a time.
+/// Objects whose references are to be requested, by server. A server has an entry while a task requests them. Without
+/// this rule, several such requests of one client would occupy the server.
 #[derive(Default)]
 pub(super) struct PrefetchQueue {
     servers: RefCell<HashMap<u32, Vec<Wanted>>>,
 }
 
 impl PrefetchQueue {
-    /// Adds objects; true if no task asks the server, so that one must be started.
+    /// Adds objects. Returns true if no task serves the server's queue, so that the caller must start one.
     fn add(&self, server: u32, wanted: impl Iterator<Item = Wanted>) -> bool {
         let mut servers = self.servers.borrow_mut();
         let is_idle = !servers.contains_key(&server);
@@ -37,7 +37,7 @@ impl PrefetchQueue {
         is_idle
     }
 
-    /// What the next request names, at most [`OBJECTS_MAX`] objects; with `None` the server's task ends.
+    /// The objects of the next request, at most [`OBJECTS_MAX`]. `None` ends the server's task: the queue is empty.
     fn take(&self, server: u32) -> Option<Vec<Wanted>> {
         let mut servers = self.servers.borrow_mut();
         let queue = servers.get_mut(&server)?;
@@ -49,12 +49,12 @@ impl PrefetchQueue {
     }
 }
 
-/// Most objects that wait for one server; the references of others come with their own READs.
+/// Most objects that wait for one server. The others' references come with their own READs.
 const PREFETCH_MAX: usize = 16 * OBJECTS_MAX;
 
 impl VolumeFs {
-    /// Asks a server in the background for the reference of one object or, on a new connection, of all objects that
-    /// this client knew on an earlier one and may still read.
+    /// Requests references from a server in the background: that of one object, and on a new connection those of all
+    /// objects known on an earlier one.
     pub(super) fn prefetch(&self, server: u32, wanted: Wanted, why: PrefetchReason) {
         let known = match why {
             PrefetchReason::ReadAgain => Vec::new(),
@@ -69,7 +69,7 @@ impl VolumeFs {
         }
     }
 
-    /// Objects on `server` besides `object` whose references ended with a connection, and that leases allow to read.
+    /// Objects on `server` besides `object` whose references ended with a connection and that leases allow to read.
     fn known_before(&self, server: u32, object: ObjectName) -> Vec<Wanted> {
         let readable = self.leases.readable();
         let mut known: Vec<Wanted> = readable
@@ -83,17 +83,17 @@ impl VolumeFs {
             .map(|(_, wanted)| wanted)
             .filter(|(name, _)| *name != object && self.references.awaits_prefetch(*name, object))
             .collect();
-        // In an order that the simulator can repeat.
+        // The map's order differs from run to run, and the simulator must repeat the requests.
         known.sort_unstable_by_key(|(name, _)| *name);
         known.dedup_by_key(|(name, _)| *name);
         known
     }
 }
 
-/// Asks `server` until the queue has nothing more for it.
+/// Sends requests to `server` until its queue is empty.
 async fn ask_all(queue: &PrefetchQueue, servers: &Servers, references: &References, server: u32) {
     while let Some(wanted) = queue.take(server) {
-        // What was not answered is asked for by the objects' own READs.
+        // A failed request is dropped: the objects' own READs bring their references.
         let _ = ask(servers, references, server, &wanted).await;
     }
 }
