@@ -1,8 +1,8 @@
-//! References: which objects of I/O servers a client may read without a call, and whether it does.
+//! References: the objects of I/O servers that a client may read without a call, and the decision whether it does.
 //!
-//! A reference names an object on one connection, and is dropped with it. Which blocks of the object are in the
-//! server's memory is a guess, from READs that were answered and from runs that the server reported. A wrong guess
-//! costs an exception, and then the call that the client would have made at once.
+//! A reference names an object on one connection and is dropped with it. The client guesses the blocks of the object
+//! that are in the server's memory, from answered READs and from runs that the server reported. A wrong guess costs an
+//! exception and then the call that the client would have made anyway.
 
 use super::file_system::bytes::ByteRange;
 use super::optimistic::{
@@ -23,13 +23,13 @@ use std::ops::Add;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Whether a client reads by references where it may.
+/// Whether a client reads by references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Optimistic {
-    /// Where the connection survives exceptions, and as long as it pays.
+    /// Where the connection survives exceptions, while reading by references pays.
     #[default]
     Auto,
-    /// Where the connection survives exceptions, whether it pays or not.
+    /// Where the connection survives exceptions, whether reading by references pays or not.
     On,
     /// Never.
     Off,
@@ -40,14 +40,14 @@ pub enum Optimistic {
 pub struct ReadOptions {
     /// Whether it reads by references.
     pub optimistic: Optimistic,
-    /// Bytes for blocks that it has read and for references together; 0: no blocks, and some room for references.
+    /// Bytes for cached blocks and for references together; 0: no blocks, and a fixed room for references.
     pub cache_len: u64,
-    /// How long a block that was read may answer later reads. Until then a read may miss what others have written.
+    /// The time for which a cached block may answer reads. A read may miss writes of others that are younger.
     pub cache_age: Duration,
 }
 
 impl Default for ReadOptions {
-    /// References alone: every read sees what was written before.
+    /// References alone: every read sees the writes that were acknowledged before it.
     fn default() -> ReadOptions {
         ReadOptions {
             optimistic: Optimistic::default(),
@@ -57,18 +57,18 @@ impl Default for ReadOptions {
     }
 }
 
-/// What optimistic reads have come to.
+/// Counters of optimistic reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OptimisticCounters {
-    /// Blocks and references.
+    /// Counters of cached blocks and of references.
     pub memory: ClientMemoryCounters,
     /// Decisions of the policies.
     pub policy: PolicyCounters,
-    /// Reads that references answered.
+    /// Reads that succeeded by references.
     pub reads: u64,
-    /// Reads that were refused, and then made by calls.
+    /// Reads that a server refused; calls followed.
     pub refused: u64,
-    /// Those of them whose key was not good any more.
+    /// Refused reads whose key was not valid any more.
     pub refused_keys: u64,
     /// Objects whose references are known.
     pub objects: u64,
@@ -89,31 +89,32 @@ impl Add for OptimisticCounters {
     }
 }
 
-/// An object of a file: the file, and which of its servers.
+/// An object of a file: the file, and the index of the server in its layout.
 pub(super) type ObjectName = (FileId, u32);
 
-/// Why references are asked for ahead of the reads that need them.
+/// The reason of a request for references ahead of the reads that need them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PrefetchReason {
-    /// The object was read by a call although its reference is known: other bytes than expected are in memory.
+    /// A call read the object although its reference is known: other bytes than expected are in memory.
     ReadAgain,
     /// The object is the first one read on a new connection, which has no references of the objects known before.
     NewConnection,
 }
 
-/// The reference to an object, and what the server has reported of it.
+/// The reference to an object, and the server's reports about the object.
 struct Known {
     endpoint: EndpointId,
     reference: Reference,
-    /// Runs that are in memory, as its server reported.
+    /// Runs that are in memory by the server's report.
     runs: Vec<ResidentRun>,
     /// Whether runs were asked for.
     is_asked: bool,
-    /// It was known on an earlier connection, whose other objects were not asked for on this one.
+    /// The object was known on an earlier connection, and the others of that connection were not requested on this
+    /// one.
     is_renewed: bool,
-    /// It waits to be asked for on a new connection.
+    /// The object waits for a request on a new connection.
     is_queued: bool,
-    /// A read was refused as not resident: the server may have closed the file, and opens it with the next reply.
+    /// A server refused a read as not resident. It may have closed the file, and opens it with the next READ.
     is_doubtful: bool,
 }
 
@@ -135,7 +136,7 @@ pub(super) struct References {
     objects: RefCell<HashMap<ObjectName, Known>>,
     memory: RefCell<ClientMemory<Box<[u8]>>>,
     policies: RefCell<AdaptivePolicies>,
-    /// Registered memory that no read uses, [`OPTIMISTIC_LEN_MAX`] bytes each.
+    /// Registered memory that no read uses at present, [`OPTIMISTIC_LEN_MAX`] bytes each.
     sinks: RefCell<Vec<Region>>,
     has_said: Cell<bool>,
     reads: Cell<u64>,
@@ -146,12 +147,12 @@ pub(super) struct References {
 /// The part of a read that lies in one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// Which of the file's servers, and its number in the volume.
+    /// The index of the server in the file's layout, and the server's number in the volume.
     pub(super) index: u32,
     pub(super) server: u32,
-    /// In the object.
+    /// The position in the object.
     pub(super) offset: u64,
-    /// In the file.
+    /// The position in the file.
     pub(super) file_offset: u64,
     pub(super) len: u32,
 }
@@ -160,7 +161,7 @@ fn add(counter: &Cell<u64>) {
     counter.set(counter.get() + 1);
 }
 
-/// After so many reads the balance between data and references gets the durations of calls and reads.
+/// Reads between two reports of the durations of calls and reads to the balance of data and references.
 const COSTS_EVERY: u64 = 1024;
 
 /// Servers have numbers below 2^16.
@@ -217,7 +218,7 @@ impl References {
         }
     }
 
-    /// Registered memory for one read; `None` where there is none, or where its bytes cannot be read while registered.
+    /// Registered memory for one read. `None`: none can be registered, or its bytes cannot be read while it is.
     pub(super) fn take_sink(&self, link: Option<&Link>) -> Option<Region> {
         if let Some(sink) = self.sinks.borrow_mut().pop() {
             return Some(sink);
@@ -228,7 +229,7 @@ impl References {
         sink.software().is_some().then_some(sink)
     }
 
-    /// Takes a sink back, into which no read is under way any more.
+    /// Takes a sink back. No read may be under way into it: the next read's bytes would mix with that one's.
     pub(super) fn give_sink(&self, sink: Region) {
         let mut sinks = self.sinks.borrow_mut();
         if sinks.len() < SINKS_MAX {
@@ -236,7 +237,7 @@ impl References {
         }
     }
 
-    /// Whether a READ of an object should ask for a reference: there is none for this connection.
+    /// Whether a READ of an object should request a reference, because there is no valid one for this connection.
     pub(super) fn wants(&self, name: ObjectName, link: &Link) -> bool {
         if !self.is_on() {
             return false;
@@ -250,7 +251,7 @@ impl References {
         known.is_none_or(|known| known.is_doubtful || known.endpoint != link.endpoint().id())
     }
 
-    /// Logs once that connections do not survive exceptions; as a warning if optimistic reads were asked for.
+    /// Logs once that connections do not survive exceptions, as a warning if the options demand optimistic reads.
     fn log_that_calls_are_used(&self) {
         const WHY: &str =
             "reads use calls: the connection to a server does not survive a refused Read";
@@ -263,7 +264,7 @@ impl References {
         }
     }
 
-    /// Notes a reference that a server has reported, and perhaps the runs that are in its memory.
+    /// Notes a reference that a server has reported, and the runs in its memory if it reported some.
     pub(super) fn note_reference(
         &self,
         name: ObjectName,
@@ -277,8 +278,8 @@ impl References {
             .server_hit_rate(short(server), cached.min(1000));
         let mut objects = self.objects.borrow_mut();
         if objects.len() >= REFERENCES_MAX && !objects.contains_key(&name) {
-            // All of them, for one chosen by the map's order would differ from run to run of a seed. The next READ of
-            // each brings its reference again.
+            // All are dropped: the map's order would choose another one in each run of a seed. The next READ of each
+            // object brings its reference again.
             objects.clear();
         }
         let endpoint = link.endpoint().id();
@@ -306,7 +307,7 @@ impl References {
         objects.insert(name, known);
     }
 
-    /// Why a server should be asked for references, now that an object was read by a call; a reason counts once.
+    /// The reason to request references from a server after a call has read an object; each reason counts once.
     pub(super) fn prefetch_reason(&self, name: ObjectName) -> Option<PrefetchReason> {
         let mut objects = self.objects.borrow_mut();
         let known = objects.get_mut(&name)?;
@@ -317,7 +318,7 @@ impl References {
         (!is_asked).then_some(PrefetchReason::ReadAgain)
     }
 
-    /// True once for an object that is known on an earlier connection than `renewed` is.
+    /// True once for an object whose reference is of another connection than that of `renewed`.
     pub(super) fn awaits_prefetch(&self, name: ObjectName, renewed: ObjectName) -> bool {
         let mut objects = self.objects.borrow_mut();
         let endpoint = objects.get(&renewed).map(|known| known.endpoint);
@@ -327,7 +328,7 @@ impl References {
         })
     }
 
-    /// The reference for an extent, if its server is believed to have all of it in memory and reading it pays.
+    /// The reference for an extent, if its server is believed to have all of it in memory and reading by it pays.
     pub(super) fn reference(
         &self,
         file: FileId,
@@ -402,7 +403,7 @@ impl References {
                     known.is_doubtful = true;
                 }
             }
-            // The object is shorter than the file was believed to be: the call finds the size.
+            // The object is shorter than the client believes the file to be: the call finds the size.
             AccessError::Bounds => {}
             _ => {
                 add(&self.refused_keys);
@@ -411,7 +412,7 @@ impl References {
         }
     }
 
-    /// Notes that a call has read an extent, which is in the server's memory now.
+    /// Notes that a call has read an extent, which is now in the server's memory.
     pub(super) fn note_call(&self, file: FileId, extent: &Extent, way: CallWay, took: Duration) {
         let mut policies = self.policies.borrow_mut();
         policies.of(short(extent.server), way).call_took(took);
@@ -420,7 +421,7 @@ impl References {
         memory.note_reference(file.0, blocks, short(extent.server), false);
     }
 
-    /// Fills `target` from the client's own blocks, if all are there and young enough.
+    /// Fills `target` from the client's own blocks, if all of them are there and young enough.
     pub(super) fn fill_from_cache(&self, file: FileId, offset: u64, target: &mut [u8]) -> bool {
         if !self.has_cache() {
             return false;
@@ -437,7 +438,7 @@ impl References {
             else {
                 return false;
             };
-            // Shorter than a block.
+            // The block may be shorter than the block length.
             let start = (at % block_len) as usize;
             let Some(bytes) = data.get(start..) else {
                 return false;
@@ -449,13 +450,14 @@ impl References {
         true
     }
 
-    /// Must be taken before a read whose bytes may be kept.
+    /// The start of a read whose bytes may be kept; to be taken before the read. A change after it keeps the bytes
+    /// out.
     pub(super) fn read_starts(&self, file: FileId) -> Option<ReadStart> {
         let starts = || self.memory.borrow().read_starts(file.0, self.runtime.now());
         self.has_cache().then(starts)
     }
 
-    /// Keeps the whole blocks of what was read.
+    /// Keeps the whole blocks of the bytes that were read.
     pub(super) fn keep(&self, start: Option<ReadStart>, offset: u64, bytes: &[u8]) {
         let Some(start) = start else {
             return;
@@ -464,7 +466,7 @@ impl References {
         let block_len = memory.block_len();
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         for block in whole_blocks(block_len, offset, len) {
-            // Within `bytes`, as it is whole.
+            // The block is whole, so it lies within `bytes`.
             let from = (block * u64::from(block_len) - offset) as usize;
             let Some(data) = bytes.get(from..from + block_len as usize) else {
                 continue;
@@ -473,8 +475,8 @@ impl References {
         }
     }
 
-    /// Drops the blocks of a range that this client is about to change, and once more when the guard is dropped. Blocks
-    /// that a read brings meanwhile may be from before the change.
+    /// Drops the blocks of a range before this client changes it, and again when the guard is dropped. A read during
+    /// the change may bring blocks from before it: later reads would miss the client's own write.
     pub(super) fn changing(self: &Rc<Self>, file: FileId, bytes: std::ops::Range<u64>) -> Changing {
         self.changes(file, bytes.clone());
         Changing {
@@ -496,7 +498,7 @@ impl References {
     }
 }
 
-/// The guard of a change of a file.
+/// The guard of a change of a file: it drops the changed blocks once more at its end.
 pub(super) struct Changing {
     references: Rc<References>,
     file: FileId,
@@ -509,7 +511,7 @@ impl Drop for Changing {
     }
 }
 
-/// Numbers of the blocks that have bytes of a range.
+/// Numbers of the blocks that overlap a range.
 fn blocks(block_len: u32, offset: u64, len: u32) -> std::ops::Range<u64> {
     let block_len = u64::from(block_len);
     offset / block_len..(offset + u64::from(len)).div_ceil(block_len)
@@ -522,7 +524,7 @@ fn whole_blocks(block_len: u32, offset: u64, len: u32) -> std::ops::Range<u64> {
     first..((offset + u64::from(len)) / block_len).max(first)
 }
 
-/// The parts of a range of a file, each on one server; `None` where blocks are cut by stripes, or more than `max`.
+/// The parts of a range of a file, each on one server. `None`: stripes cut blocks, or there are more than `max` parts.
 pub(super) fn extents_of(
     layout: &LayoutRecord,
     block_len: u32,

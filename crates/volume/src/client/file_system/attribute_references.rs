@@ -1,9 +1,9 @@
 //! Attribute references: attributes that a client reads from the manager's memory without a call (paper 003).
 //!
-//! Replies of the manager report the slots of attribute records. By the time of the read, a slot may have another
-//! file's record, or none. A record names its file, and the manager removes it before any of its content changes. So a
-//! record that is read equals the reply of a GETATTR at that moment; otherwise the client sends a GETATTR. Attributes
-//! are for every user of the volume, by either way.
+//! Replies of the manager report the slots of attribute records. By the time of the read, a slot may have no record or
+//! that of another file. A record names its file, and the manager removes it before any of its content changes. A
+//! record therefore equals the reply of a GETATTR at that moment. The client sends a GETATTR if the slot has no record
+//! of the file. Every user of the volume may read attributes, by either way.
 
 use super::VolumeFs;
 use crate::convert::attributes_in;
@@ -25,11 +25,11 @@ use std::collections::HashMap;
 /// Counters of attribute references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AttributeCounters {
-    /// Attributes that were read.
+    /// Reads of a record that returned the file's attributes.
     pub hits: u64,
-    /// References that were not good any more: the manager was asked instead.
+    /// References that were not valid any more; a call to the manager followed.
     pub stale: u64,
-    /// Records that were being written when they were read.
+    /// Records that the manager was writing during the read.
     pub torn: u64,
 }
 
@@ -52,20 +52,21 @@ pub(super) struct ReferencedAttributes {
     counters: Cell<AttributeCounters>,
 }
 
-/// The manager's records, as one connection reaches them.
+/// The manager's table of records as one connection reaches it.
 struct Table {
     link: Link,
     /// The manager's term that reported them.
     term: u64,
     start: Reference,
     slots: Slots,
-    /// Memory for records that no read uses.
+    /// Memory for records; no read uses it at present.
     sinks: Vec<Region>,
 }
 
-/// The slots of files' records, as reported: one file for each slot, so that the last report replaces one that is
-/// certainly old. At most 55 bytes for each: a pair of 16 bytes and a byte in a hash table
-/// that is 7/16 full or more, and a number in a vector that may have twice the length.
+/// The reported slots of files' records. A slot has one file, because a later report shows that an earlier one is old.
+///
+/// An entry takes at most 55 bytes. The hash table is 7/16 full or more, and takes 16 bytes and one byte for a pair.
+/// The vector takes a number for each slot, and may have twice its length.
 #[derive(Default)]
 struct Slots {
     by_file: HashMap<FileId, u32>,
@@ -98,7 +99,7 @@ impl Slots {
         }
     }
 
-    /// Forgets the slot of a file, which turned out to be old; unless another slot has been reported since.
+    /// Forgets the slot of a file, which turned out to be old, unless a reply has reported another slot since.
     fn forget(&mut self, file: FileId, slot: u32) {
         if self.by_file.get(&file) == Some(&slot) {
             self.by_file.remove(&file);
@@ -118,13 +119,13 @@ struct Reading {
     sink: Region,
 }
 
-/// The outcome of reading a record.
+/// The outcome of a read of a record.
 enum Seen {
     Whole(FileAttributes),
     Torn,
     /// The slot has no record of the file.
     Stale,
-    /// The table cannot be read any more.
+    /// The table cannot be read by this reference any more.
     Gone,
 }
 
@@ -137,7 +138,7 @@ impl ReferencedAttributes {
         }
     }
 
-    /// Whether replies should report records.
+    /// Whether replies should report the slots of records.
     pub(super) fn are_wanted(&self) -> bool {
         self.is_on
     }
@@ -148,8 +149,8 @@ impl ReferencedAttributes {
         self.counters.set(counters);
     }
 
-    /// Notes the slots that a reply of the manager reports for these files, on the present connection. If the reply
-    /// came by an earlier one, its key is not good on this one, and the first use shows that.
+    /// Notes the slots that a reply reports for these files, on the present connection. The key of a reply that came
+    /// by an earlier connection is not valid on this one; its first use shows that.
     fn learn(
         &self,
         (link, term): (&Link, u64),
@@ -183,7 +184,7 @@ impl ReferencedAttributes {
         }
     }
 
-    /// Prepares to read a file's record, if it may have one.
+    /// Prepares a read of a file's record, if a slot is known.
     fn begin(&self, file: FileId) -> Option<Reading> {
         let mut known = self.table.borrow_mut();
         let table = known.as_mut().filter(|_| self.is_on)?;
@@ -218,8 +219,8 @@ impl ReferencedAttributes {
         }
     }
 
-    /// Notes the outcome. An abandoned reading never gets here: its sink stays with the Read that is under way, so no
-    /// other record is read into it.
+    /// Notes the outcome. An abandoned read never gets here: its sink stays with the RDMA Read under way. A reused
+    /// sink would mix that Read's bytes with another record.
     fn end(&self, file: FileId, reading: Reading, seen: Seen) -> Seen {
         self.count(|counters| match seen {
             Seen::Whole(_) => counters.hits += 1,
@@ -232,7 +233,7 @@ impl ReferencedAttributes {
         };
         match seen {
             Seen::Stale => table.slots.forget(file, reading.slot),
-            // Unless a later reply has reported another table since.
+            // A later reply may have reported another table since; that one stays.
             Seen::Gone if table.is_at(&reading) => {
                 *known = None;
                 return seen;
@@ -254,13 +255,13 @@ impl Table {
     }
 }
 
-/// Memory for one record, which only our own Reads reach.
+/// Memory for one record, which only this client's own Reads reach.
 fn sink(link: &Link) -> Option<Region> {
     let memory = Backing::Buffer(Buffer::from_vec(vec![0; ATTRIBUTE_RECORD_LEN]));
     let endpoint = link.endpoint();
     let scope = Scope::Endpoint(endpoint.id());
     let region = endpoint.domain().register(memory, Access::Local, scope);
-    // Its bytes are read while it stays registered, which only a provider in software allows.
+    // The bytes are read while the memory stays registered, which only a provider in software allows.
     region.ok().filter(|region| region.software().is_some())
 }
 
@@ -278,7 +279,8 @@ impl Reading {
             Ok(Ok(())) => {}
             Ok(Err(_)) | Err(_) => return Seen::Gone,
         }
-        // A reply of that manager would not count either: it may have been paused, and its record may be old.
+        // The manager of an earlier term may have been paused, so its record may be old. Its replies would not count
+        // either.
         if self.link.is_of_earlier_term(self.term) {
             return Seen::Gone;
         }
@@ -293,8 +295,8 @@ impl Reading {
 }
 
 impl VolumeFs {
-    /// The same, with attributes read by references where the manager has reported them, or always by calls. The
-    /// default is to read them.
+    /// The same client with attributes read by references where the manager has reported them, or always by calls.
+    /// References are on by default.
     #[must_use]
     pub fn with_attribute_references(self, is_on: bool) -> VolumeFs {
         VolumeFs {
@@ -308,20 +310,20 @@ impl VolumeFs {
         self.referenced.counters.get()
     }
 
-    /// Attributes of a file as they are now.
+    /// The attributes of a file at this moment, by its record or else by a GETATTR.
     pub(super) async fn stat(&self, id: FileId) -> Result<Attributes, Status> {
         if let Some(found) = self.referenced.read(id).await {
             let attributes = attributes_in(&found, id, self.fsid);
             self.note_seen(&attributes);
             return Ok(attributes);
         }
-        // Every caller may have them.
+        // Attributes are readable for every user, so the call needs no particular caller.
         let anyone = Credentials::new(0, 0, &[]);
         let [found] = self.get_attributes(&anyone, id).await?;
         self.all_attributes_of(&found)
     }
 
-    /// Asks for a file.
+    /// Sends a GETATTR.
     pub(super) async fn get_attributes(
         &self,
         caller: &Credentials,
@@ -334,7 +336,7 @@ impl VolumeFs {
         self.find_referenced(caller, call).await
     }
 
-    /// As [`VolumeFs::find`], for a reply that may report records.
+    /// As [`VolumeFs::find`], for a reply that may report slots of records.
     pub(super) async fn find_referenced<const N: usize>(
         &self,
         caller: &Credentials,
@@ -351,7 +353,7 @@ impl VolumeFs {
         found.files.try_into().map_err(|_| Status::Serverfault)
     }
 
-    /// The page in a reply that may report records.
+    /// The page of a READDIRPLUS reply, which may report slots of records.
     pub(super) fn page_in(&self, answer: &Message) -> Result<Page, Status> {
         let page: Option<Referenced<Page>> = from_bytes(answer.body()).ok();
         let Referenced {
@@ -395,7 +397,7 @@ mod tests {
         slots.learn(FileId(3), 7);
         slots.learn(FileId(4), 5);
         assert_eq!((known(&slots, 3), known(&slots, 4)), (Some(7), Some(5)));
-        // It is somewhere else by now.
+        // The file has another slot by now.
         slots.forget(FileId(3), 5);
         assert_eq!((known(&slots, 3), known(&slots, 4)), (Some(7), Some(5)));
         slots.forget(FileId(3), 7);

@@ -1,9 +1,10 @@
 //! Requests for references ahead of the reads that need them, for many objects in one request.
 //!
-//! A READ brings the reference of its own object. It does not report the other bytes of a long object that are in
-//! memory, nor the references of objects known on a connection that has ended. The client requests the former when a
-//! call reads an object a second time. It requests the latter when it reads the first object on a new connection, so a
-//! client of many small files does not make a call for each.
+//! A READ brings the reference of its own object. Two requests bring more:
+//!
+//! - The runs of a long object that are in memory, when a call reads the object a second time.
+//! - The references of objects known on a connection that has ended, when the first object is read on a new connection.
+//!   Without it, a client of many small files makes a call for each of them again.
 
 use super::VolumeFs;
 use crate::client::references::{ObjectName, PrefetchReason, References};

@@ -1,17 +1,17 @@
 //! A hash index from names to slots of a [`super::table::Table`]: open addressing, four bytes for a place.
 //!
-//! The names lie in the table; the index asks for their hashes. Its places never show in any order that a caller sees.
+//! The names lie in the table, and the index asks for their hashes. Its order of places never shows to a caller.
 
-/// No slot.
+/// The number of no slot.
 pub(super) const NONE: u32 = u32::MAX;
-/// Places of an index that holds anything.
+/// Places of the smallest index that is not empty.
 const PLACES_MIN: usize = 16;
-/// Of so many places at most seven eighths are taken, so that a search ends soon.
+/// At most this share of the places is taken, so that a search ends soon.
 const LOAD: (usize, usize) = (7, 8);
 
 /// The hash index of a table.
 pub(super) struct SlotIndex {
-    /// Slots, or [`NONE`]; the length is a power of two, or 0.
+    /// Slots or [`NONE`]; the length is 0 or a power of two.
     places: Vec<u32>,
     taken: usize,
 }
@@ -35,18 +35,18 @@ impl SlotIndex {
         }
     }
 
-    /// Bytes that it occupies.
+    /// Bytes that the index occupies.
     pub(super) fn memory_len(&self) -> usize {
         self.places.capacity() * size_of::<u32>()
     }
 
-    /// The slot with this hash that `is_it` recognizes.
+    /// The slot with this hash for which `is_it` is true.
     pub(super) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let place = self.place_of(hash, is_it)?;
         self.places.get(place).copied()
     }
 
-    /// Adds a slot that is not there; `hash_of` gives the hashes of those that are.
+    /// Adds a slot that is not in the index; `hash_of` gives the hashes of the slots in it.
     pub(super) fn insert(&mut self, hash: u64, slot: u32, hash_of: impl Fn(u32) -> u64) {
         if (self.taken + 1) * LOAD.1 > self.places.len() * LOAD.0 {
             self.grow(hash_of);
@@ -55,7 +55,7 @@ impl SlotIndex {
         self.taken += 1;
     }
 
-    /// Puts `new` where `old` is; both have this hash.
+    /// Replaces slot `old` by `new`; both have this hash.
     pub(super) fn replace(&mut self, hash: u64, old: u32, new: u32) {
         let place = self.place_of(hash, |slot| slot == old);
         if let Some(place) = place.and_then(|place| self.places.get_mut(place)) {
@@ -63,14 +63,14 @@ impl SlotIndex {
         }
     }
 
-    /// Takes a slot out.
+    /// Removes a slot.
     pub(super) fn remove(&mut self, hash: u64, slot: u32, hash_of: impl Fn(u32) -> u64) {
         let Some(mut hole) = self.place_of(hash, |it| it == slot) else {
             return;
         };
         self.taken -= 1;
-        // What follows moves back over the hole as far as its own hash allows, so that no mark of a removed slot is
-        // left and searches stay as short as the load says.
+        // The slots behind the hole move back over it as far as their hashes allow. Otherwise a search would end at
+        // the hole and miss them.
         let mut place = hole;
         loop {
             place = self.next(place);
@@ -110,7 +110,7 @@ impl SlotIndex {
         }
     }
 
-    /// Some place is free: see [`LOAD`].
+    /// Puts a slot at a free place, of which [`LOAD`] leaves some.
     fn put(&mut self, hash: u64, slot: u32) {
         let mut place = self.home(hash);
         while self.at(place) != NONE {
