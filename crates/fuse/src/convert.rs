@@ -70,7 +70,7 @@ fn system_time(time: Time) -> SystemTime {
     };
     let nanoseconds = Duration::from_nanos(time.nanoseconds.into());
     let exact = second.and_then(|second| second.checked_add(nanoseconds));
-    // The kernel's clock has all moments that a store can have.
+    // The kernel's times include every time that a store can have.
     exact.unwrap_or(UNIX_EPOCH)
 }
 
@@ -151,7 +151,7 @@ mod tests {
                     seconds,
                     nanoseconds,
                 };
-                // As fuser makes it of what the kernel says.
+                // The time as fuser converts it from the kernel's seconds and nanoseconds.
                 let reported = match u64::try_from(seconds) {
                     Ok(seconds) => UNIX_EPOCH + Duration::new(seconds, nanoseconds),
                     Err(_) => UNIX_EPOCH - Duration::new(seconds.unsigned_abs(), nanoseconds),

@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 const DEVICE: &str = "/dev/fuse";
-/// The type of our mounts in /proc/mounts and for `df -t`.
+/// The type of Gannet's mounts in /proc/mounts and for `df -t`.
 const FILE_SYSTEM: &str = "fuse.gannet";
 
 /// The way to unmount, by the way in which it was mounted.

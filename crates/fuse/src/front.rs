@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Bytes in which space is counted.
 const BLOCK_BYTES: u64 = 4096;
-/// open(2)'s flags, as Linux numbers them on the machines we run on.
+/// The flags of open(2), as Linux numbers them on the machines that Gannet supports.
 const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
 const O_APPEND: i32 = 0o2000;
@@ -374,7 +374,7 @@ impl<V: Vfs> Filesystem for Front<V> {
         reply: ReplyEmpty,
     ) {
         if !flags.is_empty() {
-            // Neither "only if the target is missing" nor an exchange can be asked of a server.
+            // Servers have no rename that fails if the target exists, and no exchange of two names.
             reply.error(Errno::EINVAL);
             return;
         }
@@ -729,14 +729,15 @@ impl<V: Vfs> Filesystem for Front<V> {
                     it.lock(key.0, lock, asked, thread).await
                 });
             }
-            // Asked only of a mount without locks: there is nothing to unlock.
+            // The kernel sends this only to a mount without locks, which has none to release.
             (Some(lock), _) if kind == F_UNLCK => answer(Ok(Locked::Denied(lock))),
             _ => answer(Err(Errno::ENOLCK)),
         }
     }
 
     fn access(&self, _request: &Request, _number: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
-        // Not asked: the kernel decides by owner and mode (default_permissions), and the server at every operation.
+        // The kernel does not send this: it decides by owner and mode (default_permissions), and the server at every
+        // operation.
         reply.ok();
     }
 }

@@ -114,7 +114,7 @@ impl<V: Vfs> Headless<V> {
     /// Opens a file for reading and writing, for the process with this number.
     ///
     /// # Errors
-    /// As open(2); `ESTALE` wants another lookup first.
+    /// As open(2); `ESTALE` requires another lookup first.
     pub async fn open(&self, number: u64, process: u32) -> io::Result<Opened> {
         let opening = self.mounted.open((&self.caller, process), number, true);
         let (key, _) = self.ask(opening).await?;
@@ -151,7 +151,7 @@ impl<V: Vfs> Headless<V> {
         }
     }
 
-    /// Makes durable what was written: what fsync(2), and close(2) before it returns, ask for.
+    /// Makes all writes durable, as fsync(2) does, and close(2) before it returns.
     ///
     /// # Errors
     /// As fsync(2).

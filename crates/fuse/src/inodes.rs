@@ -27,7 +27,7 @@ use std::time::Duration;
 pub(crate) const ROOT: u64 = 1;
 /// In place of a process, for requests after which no process comes back.
 pub(crate) const NOBODY: u32 = u32::MAX;
-/// Numbers of our own have this bit; fileids that have it are not used as numbers.
+/// Numbers of the table's own have this bit; fileids that have it are not used as numbers.
 pub(crate) const OWN: u64 = 1 << 63;
 
 /// The attributes that show a change of a file's data.

@@ -1,4 +1,4 @@
-//! A mounted store on its core: what all requests share.
+//! A mounted store on its core: the state that all requests share.
 
 mod data;
 mod files;
@@ -33,7 +33,7 @@ pub(crate) use names::IfThere;
 /// A request of the kernel, ready to be done on the core.
 pub(crate) type Job<V> = Box<dyn FnOnce(Rc<Mounted<V>>) -> LocalFuture<()> + Send>;
 
-/// A mounted store. Lives on one core.
+/// A mounted store, which stays on one core.
 pub(crate) struct Mounted<V> {
     pub(crate) vfs: Rc<V>,
     pub(crate) runtime: Handle,

@@ -35,7 +35,7 @@ pub(crate) struct OpenDirectory {
 pub(crate) struct Open {
     last: u64,
     files: HashMap<u64, OpenFile>,
-    /// Of the files that are open for writing, by key.
+    /// The write way of each file that is open for writing, by key.
     write_ways: HashMap<u64, WriteWay>,
     directories: HashMap<u64, Rc<OpenDirectory>>,
 }
@@ -58,7 +58,7 @@ impl Open {
         key
     }
 
-    /// How a file that was opened just now is written.
+    /// Records how a file that was just opened is written.
     pub(crate) fn note_write_way(&mut self, key: u64, way: Option<WriteWay>) {
         if let Some(way) = way {
             self.write_ways.insert(key, way);
@@ -95,5 +95,5 @@ impl Open {
     }
 }
 
-/// Shared by the requests of a mount.
+/// The open files and directories of a mount, which all its requests share.
 pub(crate) type OpenTable = RefCell<Open>;

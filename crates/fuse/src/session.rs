@@ -1,4 +1,4 @@
-//! Mounting, and the end of it.
+//! Mounts and unmounts a store.
 
 use crate::device::{self, Unmounter};
 use crate::front::Front;

@@ -22,13 +22,13 @@ pub(crate) struct Unstable {
     pub(crate) refused: Cell<Option<Errno>>,
 }
 
-/// One write.
+/// A write that no COMMIT has confirmed.
 pub(crate) struct Kept {
     pub(crate) offset: u64,
     pub(crate) buffer: Buffer,
     pub(crate) len: usize,
-    /// Of the server's incarnation in which it was written. `None` if two incarnations have parts of it, or if a COMMIT
-    /// failed: no COMMIT then confirms it until it is resent.
+    /// The verifier of the server's incarnation that took it. `None` if two incarnations have parts of it, or if a
+    /// COMMIT failed: no COMMIT then confirms it until it is resent.
     pub(crate) verifier: Option<Verifier>,
 }
 
@@ -162,7 +162,7 @@ mod tests {
         let unstable = Unstable::default();
         unstable.keep(write(0, b"abcd", SECOND));
         unstable.keep(write(8, b"lost", FIRST));
-        // Lies over the lost one: writing only that again would undo this.
+        // It overlaps the lost write: a resend of that alone would undo it.
         unstable.keep(write(10, b"newer", SECOND));
         assert_eq!(confirm(&unstable, SECOND), 2);
         assert_eq!(offsets(&unstable), [8, 10]);
@@ -177,7 +177,7 @@ mod tests {
         unstable.keep(write(0, b"lost", FIRST));
         unstable.keep(write(2, b"newer", SECOND));
         assert_eq!(confirm(&unstable, SECOND), 2);
-        // Time is up when the first has been written again, over the second.
+        // The deadline ends the resends after the first write, which now lies over the second.
         unstable.rewritten(0, Some(SECOND));
         assert_eq!(confirm(&unstable, SECOND), 1);
         assert_eq!(offsets(&unstable), [2]);
@@ -200,7 +200,7 @@ mod tests {
         unstable.keep(write(4, b"efgh", FIRST));
         assert_eq!(unstable.confirm(asked, FIRST), 0);
         assert_eq!(offsets(&unstable), [4]);
-        // In its own place, but newer than the COMMIT.
+        // It replaces a kept write, but is newer than the COMMIT.
         let asked = unstable.kept_ever();
         unstable.keep(write(4, b"EFGH", FIRST));
         assert_eq!(unstable.confirm(asked, FIRST), 0);

@@ -1,6 +1,6 @@
 //! A directory of this machine mounted again on this machine: the adapter without any protocol below.
 //!
-//! Mounts for real where FUSE may be used, and says that it was left out elsewhere.
+//! It mounts where this user may use FUSE, and reports elsewhere that the tests were left out.
 
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Containers may have the device and root, and still not the right.
+/// A container may have the device and root, and still not the right to mount.
 fn may_mount() -> bool {
     let place = tempfile::tempdir().unwrap();
     let run = |command: &mut Command| {
@@ -28,7 +28,7 @@ fn may_mount() -> bool {
     mounted && run(&mut Command::new("umount"))
 }
 
-/// Runs `story` with a directory and where it is mounted, cached and not.
+/// Runs `story` with a directory and its mount point, cached and not.
 fn mounted(story: fn(&Path, &Path)) {
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
     if device.is_err() || !may_mount() {
@@ -165,7 +165,7 @@ fn a_file_removed_while_open_waits_to_be_closed() {
         assert_eq!(text, "text");
         assert_eq!(fs::read_dir(share).unwrap().count(), 1);
         drop(open);
-        // The kernel does not wait for the last close to be done: the next operation comes behind it.
+        // The kernel does not wait for the end of the last close; the next operation comes after it.
         while fs::read_dir(share).unwrap().count() > 0 {
             fs::metadata(mnt).unwrap();
         }

@@ -91,7 +91,7 @@ impl<V: Vfs> Mounted<V> {
             (inode.handle, Rc::clone(&inode.unstable))
         })?;
         if stability != Stability::Unstable {
-            // Nothing that was written before may have to be written again over it.
+            // Earlier writes are committed first: a resend of them would overwrite this one.
             self.commit(file.number, &file.caller).await?;
         }
         {
@@ -183,7 +183,7 @@ impl<V: Vfs> Mounted<V> {
     }
 
     /// Changes the kept writes of a file. Every change goes through here, since the sum over all files is updated by
-    /// the difference; a change past it would leave `kept` wrong for the life of the mount.
+    /// the difference. A change past it would leave `kept` wrong until the mount ends.
     pub(super) fn keep<T>(&self, unstable: &Unstable, change: impl FnOnce(&Unstable) -> T) -> T {
         let before = unstable.bytes();
         let changed = change(unstable);
