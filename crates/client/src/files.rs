@@ -276,7 +276,7 @@ impl<V: Vfs> Files<V> {
         .await
     }
 
-    /// Removes what is at `path`: a file, a link (not what it points at), or an empty directory.
+    /// Removes the object at `path`: a file, a symbolic link (not its target), or an empty directory.
     pub async fn remove(&self, path: &[u8]) -> Result<(), Error> {
         split_last(path)?;
         twice_if_stale(async || self.remove_once(path).await).await
@@ -292,7 +292,8 @@ impl<V: Vfs> Files<V> {
         }
     }
 
-    /// Moves what is at `from` to `to`, in place of what is there. If `to` is a directory, into it.
+    /// Moves the object at `from` to `to`, and replaces the object there. If `to` is a directory, the object moves
+    /// into it.
     pub async fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), Error> {
         twice_if_stale(async || {
             let (source, name) = self.walk_to_parent(from).await?;

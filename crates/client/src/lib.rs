@@ -31,10 +31,10 @@ pub use writer::{Writer, Written, Zeros};
 
 use limits::PIPELINE_DEPTH;
 
-/// How a file is moved.
+/// The size and the number of a file's reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transfer {
-    /// Bytes per read or write; `None` for what the file system prefers. Never more than it takes.
+    /// Bytes per read or write; `None` for the file system's preferred size. Its greatest size is the bound.
     pub block: Option<u32>,
     /// Reads or writes in flight; at least 1, at most [`limits::PIPELINE_DEPTH_MAX`].
     pub depth: usize,

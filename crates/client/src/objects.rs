@@ -78,7 +78,7 @@ impl<V: Vfs> Objects<V> {
         &self.shared.file_system
     }
 
-    /// On whose behalf it is used.
+    /// The credentials of all operations.
     pub fn caller(&self) -> &Credentials {
         &self.shared.caller
     }
@@ -264,7 +264,7 @@ impl<V: Vfs> Objects<V> {
         self.done(removed.result)
     }
 
-    /// Moves a name from directory to directory, in place of what is there.
+    /// Moves a name from directory to directory, and replaces the object that has the new name.
     pub async fn rename(
         &self,
         from: (&FileHandle, &[u8]),

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 /// Whether the last name of a path is followed if it is a symbolic link. Those before it always are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Follow {
-    /// To what it points at.
+    /// The path names the target of the link.
     Yes,
-    /// The link itself is meant.
+    /// The path names the link itself.
     No,
 }
 

@@ -80,7 +80,7 @@ impl<V: Vfs> Writer<V> {
         }
     }
 
-    /// Memory of one block, with whatever bytes its last use left.
+    /// Memory of one block, with the bytes of its last use.
     pub fn buffer(&mut self) -> Buffer {
         self.free
             .pop()
@@ -128,10 +128,10 @@ impl<V: Vfs> Writer<V> {
         Ok(())
     }
 
-    /// Waits for what is in flight, makes everything durable, and sets the length if the file ends in a hole.
+    /// Waits for the writes in flight, makes everything durable, and sets the length if the file ends in a hole.
     ///
     /// # Errors
-    /// A write or the commit failed, or the server keeps restarting; what is in the file is unknown then.
+    /// A write or the commit failed, or the server keeps restarting; the content of the file is unknown then.
     pub async fn finish(mut self) -> Result<Written, Error> {
         self.commit().await?;
         if self.written.end > self.data_end {

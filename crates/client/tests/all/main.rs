@@ -1,5 +1,5 @@
-//! Paths, listings and transfers over file systems that no protocol is needed for: a directory of this machine, and the
-//! simulator's store when it fails. What they do over NFS and on volumes is tested there.
+//! Paths, listings and transfers over file systems without a protocol: a directory of this machine, and the
+//! simulator's store when it fails. The crates of NFS and of volumes test them over those protocols.
 
 #![allow(clippy::unwrap_used)]
 
