@@ -20,7 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-/// Longer than any machine takes; a test that waits so long has failed.
+/// Longer than any machine takes: a test that waits this long has failed.
 const HANGS: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
@@ -435,7 +435,8 @@ fn many_creations_in_one_directory_share_syncs() {
             let both = gannet_runtime::both(gannet_runtime::all(creating), releasing);
             let (created, ()) = bench.within(both).await;
             assert!(created.iter().all(Result::is_ok));
-            // One was held; the others share the next, and whatever was still on its way to the core the one after.
+            // The first sync was held. The other files share the next, and those that reached the core late share the
+            // one after.
             let syncs = bench.disk.begun().len();
             assert!((2..FILES / 16).contains(&syncs), "{way:?}: {syncs} syncs");
         });
@@ -501,8 +502,8 @@ fn a_client_that_syncs_many_files_delays_another_clients_sync_by_a_turn() {
         let begun = bench.disk.begun();
         assert_eq!(begun.len(), FILES + 1);
         let at = begun.iter().position(|inode| *inode == bench.inode("mine"));
-        // Those under way, and one that the greedy client's turn may have come for. The threads say by themselves when
-        // they begin, so a slow one may come some places later; in the order of the calls it would be the last.
+        // The syncs under way come first, and perhaps one of the greedy client. Threads report their own starts, so a
+        // slow one may come some places later. In the order of the calls this sync would be the last.
         assert!(at.unwrap() < FILES / 4, "{at:?}");
     });
 }

@@ -44,9 +44,9 @@ fn written_bytes_are_read_in_order_and_up_to_the_end() {
     });
 }
 
-/// Whether `holds` soon after the file was read. What is cached is the kernel's to say and to change: it may evict a
-/// page at any moment, and a cachestat(2) that begins inside a large folio and is interrupted leaves out pages (once
-/// in 60,000 calls, seen on Linux 6.18).
+/// True if `holds` soon after the file was read. The kernel decides which pages are cached, and may evict one at any
+/// moment. An interrupted cachestat(2) that begins inside a large folio leaves out pages (once in 60,000 calls, seen
+/// on Linux 6.18).
 fn within_a_few_tries(file: &FileRef, mut holds: impl FnMut() -> bool) -> bool {
     (0..10).any(|_| {
         file.read_at(0, &mut [0; 100_000]).unwrap();
@@ -229,7 +229,7 @@ fn attributes_are_set_together_and_guarded() {
             assert_eq!(new.access_time.seconds, 1_000_000);
             assert_eq!(new.modify_time.seconds, 4_000_000_000);
             assert_eq!(read(&store, &file, 0, 1000).await, vec![0; 1000]);
-            // The owner may write what it made read-only.
+            // The owner may write to a file that it made read-only.
             let cut = SetAttributes {
                 size: Some(2),
                 ..nothing()

@@ -20,14 +20,14 @@ fn a_handle_survives_restart_and_rename() {
             write(&store, &file, 0, b"still here").await;
             file
         });
-        // Moved by a local program while no server runs.
+        // A local program moves the objects while no server runs.
         std::fs::create_dir(world.path().join("b")).unwrap();
         std::fs::rename(world.path().join("a/before"), world.path().join("b/after")).unwrap();
         world.serve(|store| async move {
             assert_eq!(read(&store, &file, 0, 100).await, b"still here");
             let b = lookup(&store, &store.root(), b"b").await.unwrap();
             assert_eq!(lookup(&store, &b, b"after").await.unwrap(), file);
-            // And again through this server, while the handle is in use.
+            // This server moves the file again while the handle is in use.
             let (result, _, _) = store
                 .rename(&me(), (&b, b"after"), (&store.root(), b"top"))
                 .await;
@@ -87,7 +87,7 @@ fn all_names_of_an_object_have_one_handle() {
             linked.result.unwrap();
             assert_eq!(attributes.unwrap().link_count, 2);
             assert_eq!(lookup(&store, &root, b"two").await.unwrap(), file);
-            // The name under which it was first seen goes; the object does not.
+            // The first name is removed, and the object stays.
             store.remove(&me(), &root, b"one").await.result.unwrap();
             assert_eq!(store.attributes(&file).await.unwrap().link_count, 1);
             file
@@ -128,7 +128,7 @@ fn an_object_whose_number_is_being_made_anew_is_stale() {
     let makers = 4;
     with_each_scheme(|world| {
         let finished = Arc::new(AtomicBool::new(false));
-        // They take each number as soon as it is free.
+        // The threads take each inode number as soon as it is free.
         let others: Vec<_> = (0..makers)
             .map(|maker| {
                 let (path, finished) = (world.path(), Arc::clone(&finished));
@@ -178,7 +178,7 @@ fn an_object_too_deep_to_be_searched_for_is_not_called_stale() {
     });
     world.serve(|store| async move {
         store.attributes(&middle).await.unwrap();
-        // The second time out of what the first search left behind.
+        // The second reply comes from the records of the first search.
         for _ in 0..2 {
             let unknown = store.attributes(&deepest).await;
             assert_eq!(
@@ -221,7 +221,7 @@ fn a_reused_inode_is_another_object() {
             let file = create(&store, &store.root(), b"file").await;
             (file, store.attributes(&file).await.unwrap().fileid)
         });
-        // File systems hand the number out again at once, or later, or never: try some.
+        // File systems reuse a number at once, later or never, so the test tries many times.
         let mut reused = false;
         for _ in 0..2000 {
             std::fs::remove_file(&path).unwrap();
@@ -248,7 +248,7 @@ fn forged_and_foreign_handles_are_refused() {
     with_each_scheme(|world| {
         let other = World::new(world.options.handles);
         let mut options = other.options.clone();
-        // The same key, another export.
+        // The other export has the same key.
         options.state_dir.clone_from(&world.options.state_dir);
         let other = World { options, ..other };
         let foreign = other.serve(|store| async move { create(&store, &store.root(), b"f").await });
@@ -396,7 +396,7 @@ fn a_mount_below_the_root_is_not_entered() {
     }
     let world = World::new(HandleScheme::Automatic);
     let at = world.path();
-    // /proc is a file system that is there everywhere; serving / must not lead into it.
+    // Every machine has /proc, which is another file system: an export of / must not lead into it.
     let options = LocalOptions {
         state_dir: Some(at),
         ..LocalOptions::default()
@@ -478,7 +478,7 @@ fn few_descriptors_are_enough() {
                 assert_eq!(data, index.to_string().as_bytes());
             }
             let open = std::fs::read_dir("/proc/self/fd").unwrap().count();
-            // Other tests of this program have theirs open at the same time.
+            // Other tests of this program have descriptors open at the same time.
             assert!(open < 4000, "{open} descriptors");
         })
         .unwrap();
@@ -515,7 +515,7 @@ fn data_descriptors_count_against_the_budget() {
                 assert_eq!(read(&store, handle, 0, 1).await, b"x");
                 write(&store, handle, 0, b"x").await;
             }
-            // Beside the budget: the root, and what has left and waits to be closed.
+            // Beyond the budget are the root, and evicted descriptors that wait to be closed.
             let open = descriptors_below(&world.path());
             assert!(open <= 256 + 40, "{open} descriptors");
         })

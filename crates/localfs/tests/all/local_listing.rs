@@ -251,7 +251,7 @@ fn a_directory_larger_than_a_window_is_listed_in_several() {
     with_each_scheme(|world| {
         fill(&world.path(), 3_500);
         let mut options = world.options.clone();
-        // Three whole windows and one that is not; and windows that end with the directory.
+        // The last window is partial for some sizes, and ends with the directory for others.
         for window in [1_000, 1_751, 3_502, 60] {
             options.listing_entries_max = Some(window);
             let tree = LocalTree::open(&world.path(), &options).unwrap();

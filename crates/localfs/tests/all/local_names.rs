@@ -139,7 +139,7 @@ fn a_lookup_sees_each_change_at_once() {
                 let file = create(&store, &root, b"f").await;
                 assert_eq!(lookup(&store, &root, b"f").await.unwrap(), file);
                 assert_eq!(lookup(&store, &root, b"f").await.unwrap(), file);
-                // By a local program and by a client in turn.
+                // A local program and a client rename the file in turn.
                 if round % 2 == 0 {
                     std::fs::rename(path.join("f"), path.join("g")).unwrap();
                 } else {
@@ -182,7 +182,7 @@ fn a_settled_name_notices_a_local_replacement() {
         let path = world.path();
         std::fs::write(path.join("f"), "one").unwrap();
         std::fs::write(path.join("other"), "two").unwrap();
-        // Long ago, so that the directory's time stamp can validate names.
+        // The directory changed long ago, so that its time stamp can validate names.
         let past = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
         std::fs::File::open(&path)
             .unwrap()
@@ -241,7 +241,7 @@ fn a_rename_replaces_and_refuses_as_the_kernel_does() {
             assert_eq!(to.after, store.attributes(&e).await.ok());
             assert_eq!(store.attributes(&two).await, Err(Status::Stale));
             assert_eq!(lookup(&store, &e, b"two").await.unwrap(), one);
-            // The other way round takes the locks in the same order.
+            // The opposite rename takes the locks in the same order.
             let (result, _, _) = store.rename(&me(), (&e, b"two"), (&d, b"one")).await;
             result.unwrap();
             for ((from, old), (to, new), reason) in [

@@ -109,7 +109,7 @@ fn modes_hold_for_data() {
         ] {
             let name = format!("{bits:o}");
             let file = create(&store, &alice(), &root, name.as_bytes(), bits).await;
-            // Twice: the second answer comes from memory.
+            // The second reply comes from memory.
             for _ in 0..2 {
                 assert_eq!(
                     read(&store, &bob(), &file).await.is_ok(),
@@ -242,7 +242,7 @@ fn directories_hold_what_they_hide() {
             Err(Status::Acces),
             "though the listing is in memory"
         );
-        // Listing without searching: names, but nothing about the objects.
+        // The right to list without the right to search gives names without objects.
         let set = store.set_attributes(&alice(), &d, &mode(0o744), None).await;
         set.result.unwrap();
         page.taken.clear();

@@ -1,6 +1,6 @@
 //! The local store as a file system. One program, since each costs a link.
 //!
-//! `local_file_size` are programs of their own: they look at, or limit, what a whole process has.
+//! `local_file_size` is a program of its own, since its limit holds for a whole process.
 
 #![allow(clippy::unwrap_used)]
 
