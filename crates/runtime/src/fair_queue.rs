@@ -64,7 +64,7 @@ impl<K: Copy + Eq + Hash, T> FairQueue<K, T> {
         }
     }
 
-    /// Whether nothing waits.
+    /// True if no item waits.
     pub fn is_empty(&self) -> bool {
         self.turns.is_empty()
     }

@@ -1,4 +1,4 @@
-//! A readable range of a file as transports see it: the source of an RDMA Write, of a READ reply.
+//! Open files as transports read them: the source of an RDMA Write or of a READ reply.
 
 use std::io;
 use std::os::fd::BorrowedFd;

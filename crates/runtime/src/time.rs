@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// A point in time of one runtime, in nanoseconds since its start.
 ///
-/// Not the system's `Instant`: the simulator makes its own, and two runtimes' values do not compare.
+/// It is not the system's `Instant`, since the simulator makes its own. Values of two runtimes do not compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 

@@ -1,4 +1,4 @@
-//! Waiting for several futures at once.
+//! Functions that wait for several futures at once.
 
 use std::future::Future;
 use std::pin::pin;

@@ -133,7 +133,7 @@ struct Holding {
     taken: Cell<usize>,
     /// Bytes charged.
     used: Cell<usize>,
-    /// Counted in `Whole::waiting`.
+    /// True if the account is counted in `Whole::waiting`.
     waits: Cell<bool>,
 }
 
@@ -195,7 +195,7 @@ impl Holding {
             return true;
         }
         let more = used.saturating_sub(self.taken.get());
-        // Other cores change these meanwhile: the bound holds but for their requests of this moment.
+        // Other cores change these meanwhile, so their requests of this moment may exceed the bound.
         let whole = self.whole.taken.load(Ordering::Relaxed);
         let part = self.part.taken.load(Ordering::Relaxed);
         let others = whole.saturating_sub(part);

@@ -40,20 +40,20 @@ impl Overdue {
     }
 }
 
-/// What a connection waits for when it has nothing to do.
+/// The state of a connection that decides which deadlines its peer has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Waits {
     /// A valid call came.
     pub established: bool,
     /// The peer owes the rest of a record, or the answers to RDMA Reads.
     pub in_record: bool,
-    /// The peer has something to take.
+    /// Bytes wait for the peer to take them.
     pub to_send: bool,
-    /// Something is to be done on this side: silence is not the peer's.
+    /// This side has work to do: silence is not the peer's fault.
     pub busy: bool,
     /// Memory is missing, and no wake-up comes when it is free again.
     pub short_of_memory: bool,
-    /// Since when the peer has had a reply to read.
+    /// The time since which the peer has had an exposed reply.
     pub exposed_since: Option<Instant>,
     /// Others wait for memory.
     pub scarce: bool,
@@ -63,12 +63,12 @@ pub struct Waits {
 
 /// Wakes a connection when its peer is late.
 ///
-/// Deadlines that move away leave the timer alone: it goes off too early then and is set again, which is cheaper than
-/// to set it with every call.
+/// A deadline that moves away does not set the timer again. The timer then goes off too early and is set, which costs
+/// less than to set it with every call.
 pub struct Timer {
     sleep: LocalFuture<()>,
     at: Instant,
-    /// How long to wait until memory is looked for again.
+    /// The pause before the next look for memory.
     pause: Duration,
 }
 
@@ -119,8 +119,8 @@ impl Timer {
             let grown = waits.grown && !rests;
             self.set(runtime, deadlines.next(Waits { grown, ..waits }));
             if waits.short_of_memory {
-                // Thousands of connections may wait, and each look costs time: the pauses grow so that the core does
-                // not spend itself on looks.
+                // Thousands of connections may wait, and each look costs time. The pauses grow, so that looks do not
+                // use up the core's time.
                 self.pause = MEMORY_RETRY_MAX.min(2 * self.pause);
             }
             if waits.short_of_memory || rests {
@@ -247,7 +247,7 @@ impl Deadlines {
         self.moved + REST_AFTER <= self.now
     }
 
-    /// Forgives a silence that is not the peer's.
+    /// Begins the deadlines of silence anew when the silence is not the peer's fault.
     fn excuse(&mut self) {
         self.moved = self.now;
         self.opened = self.now;
