@@ -26,7 +26,7 @@ use std::time::Duration;
 )]
 #[command(after_help = "Exit status: 0 done, 1 failed, 2 wrong usage.")]
 pub struct Arguments {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
     /// Log lines.
@@ -37,7 +37,7 @@ pub struct Arguments {
     pub poll: PollOptions,
 }
 
-/// What to do.
+/// The commands of `gannet-lab`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Measure the fabric itself, strategies of registration, or servers and simulated testbeds as IOzone does
@@ -51,7 +51,7 @@ pub enum Command {
 /// `gannet-lab bench`.
 #[derive(Debug, Args)]
 pub struct BenchOptions {
-    /// What to measure.
+    /// The benchmark.
     #[command(subcommand)]
     pub what: BenchWhat,
 }
@@ -223,7 +223,7 @@ pub struct IozoneOptions {
     pub call: CallOptions,
 }
 
-/// What `gannet-lab bench iozone` measures, in the order in which it does.
+/// The operations that `gannet-lab bench iozone` measures, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum IozoneOp {
     /// Write a new file from its start to its end.
@@ -267,7 +267,7 @@ impl IozoneOp {
     }
 }
 
-/// What `gannet-lab bench iozone` measures on.
+/// A target of `gannet-lab bench iozone`.
 #[derive(Debug, Clone)]
 pub enum BenchTarget {
     /// A directory of a server.
@@ -279,7 +279,7 @@ pub enum BenchTarget {
 }
 
 impl BenchTarget {
-    /// What carries the calls.
+    /// The transport of the calls.
     pub fn scheme(&self) -> Scheme {
         match self {
             BenchTarget::Url(url) => url.scheme,

@@ -1,8 +1,8 @@
 //! The laboratory: published experiments, run again on simulated machines that cost what those of the papers did.
 //!
-//! The code that serves real files runs here on a simulated fabric; what is of a paper's is in this crate: its testbeds
-//! ([`profiles`]), its workloads ([`experiment`]), and its sentences, each with what came out beside it ([`papers`]).
-//! What this crate refuses: code that serves, and what every simulated machine has (that is `sim`).
+//! The code that serves real files runs here on a simulated fabric. This crate has the parts of the papers:
+//! testbeds ([`profiles`]), workloads ([`experiment`]), and sentences, each with its simulated number ([`papers`]).
+//! Code that serves does not belong here. The properties of every simulated machine belong to `sim`.
 //!
 //! First function to read: [`papers::Paper::run`].
 
@@ -20,13 +20,13 @@ use gannet_cli::failure::Failure;
 use gannet_cli::logs::{self, LogSink};
 use gannet_runtime::tokio_plug::set_busy_poll;
 
-/// Does what the command line says, to its end.
+/// Runs the command that the arguments name, to its end.
 ///
 /// # Errors
-/// What failed, why, and what to do about it.
+/// The failure names the object, the reason, and a remedy if there is one.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let level = match arguments.command {
-        // Simulated servers start thousands of times, and say each time for whom they wait.
+        // Simulated servers start thousands of times, and each start logs a line.
         Command::Papers(_) => LogLevel::Error,
         Command::Bench(_) => LogLevel::Warn,
     };

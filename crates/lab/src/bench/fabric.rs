@@ -40,7 +40,7 @@ const MESSAGE: usize = 64;
 const DEPTH: usize = 16;
 /// Rounds per row; the median counts.
 const ROUNDS: usize = 9;
-/// What a row moves per second of its time, at a guess: half of what plain TCP does on the smallest
+/// The bytes that a row moves per second of its time, as a guess: half of the rate of plain TCP on the smallest
 /// machine.
 const BULK_PER_SECOND: usize = 2 << 30;
 const TRIPS_PER_SECOND: usize = 20_000;
@@ -55,7 +55,7 @@ pub(crate) struct Settings {
 /// One line of the result. Bulk rows have rates, round-trip rows have times.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Row {
-    /// What was done.
+    /// The operation.
     pub(crate) op: &'static str,
     /// Bytes per operation.
     pub(crate) size: usize,
@@ -145,7 +145,7 @@ fn measure(settings: Settings) -> anyhow::Result<Vec<Row>> {
         .name("bench-target".into())
         .spawn(move || {
             let measured = on_core(|runtime| target(runtime, settings, address_sender));
-            // The receiver is gone only when the initiator failed first and reports that.
+            // The receiver is dropped only when the initiator failed first and reports that.
             let _ = target_sender.send(measured);
         })?;
     let initiator = std::thread::Builder::new()
@@ -180,7 +180,7 @@ where
     block_on(main)?
 }
 
-/// What one row measures.
+/// The operation of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Op {
     Write,
@@ -237,7 +237,7 @@ const CASES: [Case; 9] = [
     },
 ];
 
-/// What one side saw of one phase.
+/// The measurements of one side in one phase.
 #[derive(Debug, Clone, Default)]
 struct Phase {
     elapsed: Duration,
@@ -477,7 +477,7 @@ struct FabricEnd {
     endpoint: Connected,
     /// This side's working set.
     memory: Region,
-    /// The peer's, once it told.
+    /// The peer's memory, once the peer has sent its address.
     remote: Option<RemoteAddress>,
     arena: Arena,
     ready: VecDeque<Completion>,
@@ -529,7 +529,7 @@ impl FabricEnd {
             }
             return Ok(Vec::new());
         }
-        // The last message says that all is done; the answer tells that it was all in place.
+        // The last message says that all operations are done; the answer confirms that all bytes are in place.
         self.receive().await?;
         self.send_text(b"done")?;
         Ok(Vec::new())
@@ -665,7 +665,7 @@ impl FabricEnd {
     }
 }
 
-/// A file that lives in the page cache only.
+/// A file in the page cache only.
 pub(super) struct MemoryFile {
     descriptor: OwnedFd,
 }

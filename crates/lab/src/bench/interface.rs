@@ -1,5 +1,5 @@
-//! What the public interface costs: the same operations through `gannet::Client`, whose connection has a thread of its
-//! own, and on the core of the connection itself.
+//! The cost of the public interface: the same operations through `gannet::Client`, whose connection has a thread of
+//! its own, and on the core of the connection itself.
 //!
 //! Samples come in threes: inner, public, inner. The second is compared with the mean of its neighbours, and the third
 //! with the first, as the control.
@@ -31,7 +31,7 @@ const FILE_LEN: u64 = 64 << 20;
 const STREAM_LEN: usize = 256 << 10;
 const NAME: &str = "file";
 
-/// What is done again and again.
+/// The operation that is repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
     Stat,
@@ -119,7 +119,7 @@ fn measure(
                 let (sender, done) = oneshot::channel();
                 let (files, sample) = (connection.files.clone(), Arc::clone(&sample));
                 let task = async move {
-                    // An error says that nobody waits any more.
+                    // An error means that no receiver waits any more.
                     let _ = sender.send(inner(&files, &node, work, &sample, number).await);
                 };
                 runtime.spawn("bench", Box::pin(task));
@@ -166,14 +166,14 @@ impl Program {
         let (runtime, (sender, done)) = (Arc::clone(&self.0), oneshot::channel());
         let thread = std::thread::Builder::new().name(String::from("program"));
         thread.spawn(move || {
-            // An error says that nobody waits any more.
+            // An error means that no receiver waits any more.
             let _ = sender.send(runtime.block_on(work));
         })?;
         done.await.map_err(io::Error::other)
     }
 }
 
-/// What was done since it began.
+/// Counts operations since its start.
 struct Sample {
     began: Instant,
     max: Duration,
@@ -318,7 +318,7 @@ async fn public_one(
     Ok(())
 }
 
-/// What a program takes out of a stream: the next bytes, none at its end.
+/// Copies the next bytes out of a stream as a program does; returns 0 at its end.
 async fn take_out(reader: &mut FileReader, own: &mut [u8]) -> io::Result<usize> {
     std::future::poll_fn(|context| {
         let mut room = ReadBuf::new(own);

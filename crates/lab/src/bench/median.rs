@@ -1,4 +1,4 @@
-//! What repeated samples say: their median, and how far they lie apart.
+//! Statistics of repeated samples: their median, and how far they lie apart.
 
 /// Of sorted values; 0 of none.
 pub(super) fn median(sorted: &[f64]) -> f64 {

@@ -12,10 +12,10 @@ mod serving;
 use crate::cli::BenchWhat;
 use gannet_cli::failure::Failure;
 
-/// Measures what the command line says.
+/// Runs the benchmark that the arguments name.
 ///
 /// # Errors
-/// What failed, why, and what to do about it.
+/// The failure names the object, the reason, and a remedy if there is one.
 pub(crate) fn run(what: &BenchWhat) -> Result<(), Failure> {
     match what {
         BenchWhat::Fabric(options) => fabric::run(options),

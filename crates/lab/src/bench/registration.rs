@@ -1,8 +1,8 @@
-//! What registering memory costs on the software RNIC, by strategy, and what the kernel's mlock costs beside it.
+//! The costs of registering memory on the software RNIC, by strategy, and of the kernel's mlock beside it.
 //!
-//! The software RNIC registers by a table entry: it pins nothing, since no hardware looks at the memory behind the
-//! kernel's back. A provider with hardware has to pin as well, which mlock(2) and munlock(2) of the same length stand
-//! for here. (Walking the pages and telling the adapter comes on top.)
+//! The software RNIC registers by a table entry. It pins nothing, since no hardware accesses the memory without the
+//! kernel. A provider with hardware has to pin as well; mlock(2) and munlock(2) of the same length stand for that
+//! here. The costs of walking the pages and of commands to the adapter come on top.
 
 use crate::cli::RegistrationOptions;
 use gannet_cli::bench::measure::{histogram, rounded};

@@ -19,7 +19,7 @@ const BARS_MAX: usize = 40;
 /// A panel with stacked bars.
 #[derive(Debug, Clone)]
 pub(crate) struct Bars {
-    /// What is shown.
+    /// The title.
     pub(crate) title: String,
     /// Name and unit of the values; starts at 0.
     pub(crate) x: String,
@@ -32,7 +32,7 @@ pub(crate) struct Bars {
 /// One bar.
 #[derive(Debug, Clone)]
 pub(crate) struct Bar {
-    /// What stands before it.
+    /// The label before the bar.
     pub(crate) label: String,
     /// A value for each part.
     pub(crate) parts: Vec<f64>,

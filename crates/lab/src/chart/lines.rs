@@ -13,9 +13,9 @@ const BOTTOM: i32 = 318;
 /// A panel with lines.
 #[derive(Debug, Clone)]
 pub(crate) struct Lines {
-    /// What is shown.
+    /// The title.
     pub(crate) title: String,
-    /// Name and unit of what grows. Its values stand at equal distances, as the field draws 1, 2, 4 and 8 threads.
+    /// Name and unit of the variable. Its values stand at equal distances, as the field draws 1, 2, 4 and 8 threads.
     pub(crate) x: String,
     /// Name and unit of what is measured; starts at 0.
     pub(crate) y: String,
@@ -28,7 +28,7 @@ pub(crate) struct Lines {
 pub(crate) struct Series {
     /// Its name in the legend.
     pub(crate) name: String,
-    /// What grows, and what was measured there.
+    /// The values of the variable, and the measurement at each.
     pub(crate) points: Vec<(f64, f64)>,
 }
 

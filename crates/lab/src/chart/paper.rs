@@ -1,4 +1,4 @@
-//! What all panels share: places, colours, text, axes.
+//! Common parts of all panels: places, colours, text, axes.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -11,7 +11,7 @@ pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 /// Drawn, or why not.
 pub(super) type Drawn = Result<(), Box<dyn Error>>;
 
-/// The colours of Okabe and Ito, which the colour-blind can tell apart; grey takes the place of their black.
+/// The colours of Okabe and Ito, which are distinct to the colour-blind; grey takes the place of their black.
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),

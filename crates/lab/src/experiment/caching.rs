@@ -33,7 +33,7 @@ pub enum Attributes {
     ByReference,
 }
 
-/// What is there at the beginning.
+/// The contents of the caches at the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     /// Nothing.
@@ -44,7 +44,7 @@ pub enum Start {
     References,
 }
 
-/// What clients do, and with what.
+/// The accesses of clients, and the sizes of the caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CachingLoad {
     /// Clients, which take turns.
@@ -61,16 +61,16 @@ pub struct CachingLoad {
     pub memory: ClientMemoryOptions,
     /// Which blocks are accessed.
     pub pattern: Pattern,
-    /// What is there at the beginning.
+    /// The contents of the caches at the beginning.
     pub start: Start,
     /// References to so many blocks behind the one that was asked for come with a call's reply, of those that are in
     /// the server's memory.
     pub prefetch: u64,
-    /// The server tells clients which blocks left its memory, so many in a message; 0: it does not.
+    /// The server reports the blocks that left its memory, so many in a message; 0: it does not.
     pub invalidations: u64,
     /// How clients have attributes.
     pub attributes: Attributes,
-    /// What a call and an optimistic read take: an adaptive balance weighs with them.
+    /// The durations of a call and an optimistic read: an adaptive balance weighs with them.
     pub costs: (Duration, Duration),
     /// Accesses of all clients that are counted.
     pub accesses: u64,
@@ -78,7 +78,7 @@ pub struct CachingLoad {
     pub warm_up: u64,
 }
 
-/// What became of the accesses.
+/// The counts of the accesses, by their outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CachingOutcome {
     /// Accesses to blocks.
@@ -202,7 +202,7 @@ pub fn run(load: &CachingLoad) -> CachingOutcome {
 struct Client {
     memory: ClientMemory<()>,
     accesses: Accesses,
-    /// Blocks that left the server's memory, of which it is told with the next message.
+    /// Blocks that left the server's memory, which the next message to the client reports.
     untold: Vec<u32>,
 }
 
@@ -342,7 +342,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Brings a block into the server's memory; the one that leaves for it is reported to those who hold references.
+    /// Brings a block into the server's memory; the one that leaves for it is reported to clients with a reference
+    /// to it.
     fn bring(&mut self, block: u64) {
         let Some(left) = self.pages.insert(id(block)) else {
             return;
@@ -368,7 +369,7 @@ impl<'a> Bench<'a> {
         }
         self.counts.messages += 1;
         for block in client.untold.drain(..) {
-            // What came back meanwhile is none.
+            // A block that came back meanwhile is not reported.
             if !self.pages.has(block) {
                 let place = Place::of(u64::from(block), self.load.file_blocks);
                 let blocks = place.block..place.block + 1;

@@ -1,12 +1,12 @@
-//! What copies of a machine's processor cost it: those that serving code counts and nobody sees in a fabric.
+//! The processor costs of copies: those that serving code counts and that no fabric sees.
 
 use gannet_sim::nic::{Activity, Debtor, Host};
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
-/// Charges a machine for bytes that are copied in place of registering memory, as somebody counts them. They are paid
-/// when the machine's clock is next looked at, or the next work posted, by whoever does that: a strategy, to know how
-/// long its copy took.
+/// Charges a machine for bytes that serving code copies in place of registering memory. The machine pays when its
+/// clock is next read, or the next work posted. So a strategy, which reads the clock, learns how long its copy
+/// took.
 pub(super) struct Copies {
     host: Rc<Host>,
     /// Bytes so far.
@@ -15,7 +15,7 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    /// From now on, `host` pays for as long as what is given lives.
+    /// Makes `host` pay from now on, until the returned value is dropped.
     pub(super) fn charge(host: &Rc<Host>, counted: impl Fn() -> u64 + 'static) -> Rc<Copies> {
         let copies = Rc::new(Copies {
             host: Rc::clone(host),

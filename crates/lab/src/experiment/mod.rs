@@ -12,7 +12,7 @@ pub mod volume;
 use gannet_nfs::client;
 use thiserror::Error;
 
-/// What carries the calls.
+/// The transport of the calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Transport {
     /// The adapter's RDMA. I/O nodes of a volume poll.
@@ -25,10 +25,10 @@ pub enum Transport {
 /// Why there is no outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Failure {
-    /// Nobody could do it.
+    /// No machine could do it.
     #[error("the workload makes no sense: {0}")]
     Workload(&'static str),
-    /// The world came to a halt.
+    /// The simulation came to a halt.
     #[error("the simulation stopped: {0}")]
     Stopped(#[from] gannet_sim::Stopped),
     /// An operation failed.

@@ -17,7 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What each thread does with its file.
+/// The operation of each thread on its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     /// Reads it from its start to its end.
@@ -40,9 +40,9 @@ impl Operation {
 /// A load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workload {
-    /// What is done.
+    /// The operation of each thread.
     pub operation: Operation,
-    /// What carries it.
+    /// The transport of the calls.
     pub transport: Transport,
     /// Client machines; the threads of one share its mount.
     pub clients: usize,
@@ -54,7 +54,7 @@ pub struct Workload {
     pub file_len: u64,
     /// Copies that a client makes of each record between the memory of its transfers and the application's.
     pub copies: u32,
-    /// Who moves the data of READ.
+    /// The end that moves the data of READ.
     pub design: Design,
     /// How the server makes the memory of its transfers reachable.
     pub server: Registration,
@@ -113,7 +113,7 @@ impl Workload {
     }
 }
 
-/// What came of it.
+/// The result of a workload.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
     /// Records that were read or written in the time measured.
@@ -132,13 +132,13 @@ pub struct Outcome {
     pub client_cpu: f64,
     /// The same of the server.
     pub server_cpu: f64,
-    /// What the strategy of the first client did since its mount; nothing over TCP.
+    /// The counters of the first client's strategy since its mount; 0 over TCP.
     pub client_registration: Counters,
-    /// What the server's did.
+    /// The counters of the server's strategy.
     pub server_registration: Counters,
-    /// What the clients' time went into, all of them together.
+    /// The parts of the clients' time, all of them together.
     pub client_usage: Usage,
-    /// What the server's time went into.
+    /// The parts of the server's time.
     pub server_usage: Usage,
 }
 
@@ -168,7 +168,7 @@ pub fn run(profile: &Profile, workload: &Workload) -> Result<Outcome, Failure> {
     world.run(async move { play(&testbed, &workload, &random).await })?
 }
 
-/// What the threads of a run share.
+/// The state that the threads of a run share.
 struct Stage {
     workload: Workload,
     counted: Cell<Counted>,
@@ -375,7 +375,7 @@ async fn call(
     Ok(memory)
 }
 
-/// What was counted up to some moment.
+/// The counts up to some moment.
 struct Sample {
     at_ns: u64,
     counted: Counted,

@@ -82,7 +82,7 @@ fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::Operation(error.to_string())
 }
 
-/// What one access takes on `profile`'s machines, one at a time.
+/// The duration of one access on `profile`'s machines, one at a time.
 ///
 /// # Errors
 /// See [`Failure`].

@@ -35,7 +35,7 @@ pub enum FileAccess {
     Writable,
 }
 
-/// What is sent how.
+/// The files that are sent, and the way of sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServingLoad {
     /// The engine.
@@ -91,7 +91,7 @@ impl ServingLoad {
     }
 }
 
-/// What came of it.
+/// The result of a load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ServingOutcome {
     /// Megabytes (10^6) per second of all connections together.
@@ -106,7 +106,7 @@ pub struct ServingOutcome {
     pub memory_peak: usize,
     /// Work requests.
     pub work: u64,
-    /// What the server's time went into; its registrations are in the events.
+    /// The parts of the server's time; its registrations are in the events.
     pub server: Usage,
 }
 
@@ -229,7 +229,7 @@ async fn send_all(pair: &Pair, load: &ServingLoad) -> Result<ServingOutcome, Fai
         let (done, waiting) = oneshot::channel();
         let start = Rc::clone(&start);
         let task = async move {
-            // Nobody waits any more when another thread has failed.
+            // No receiver waits after another thread has failed.
             let _ = done.send(thread.run(&start).await);
         };
         runtime.spawn("serving thread", Box::pin(task));
@@ -303,7 +303,7 @@ struct Thread {
 }
 
 impl Thread {
-    /// What its sender counted from `start` on, and when it was done.
+    /// Returns the counts of its sender from `start` on, and the time of its end.
     async fn run(mut self, start: &Barrier) -> Result<(SendCounts, Instant), Failure> {
         // A program registers its static memory before it serves.
         if self.load.engine == Engine::Static {
@@ -337,7 +337,7 @@ impl Thread {
     }
 }
 
-/// What a registration is of.
+/// The kind of memory that is registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Registered {
     /// A program's memory.

@@ -120,7 +120,7 @@ impl Machine {
     ) -> Machine {
         let node = world.add_node(name);
         let host = Host::install(&node, profile);
-        // What such threads do is charged for where they do it.
+        // The work of such threads is charged where it is done.
         node.set_pool(PoolProfile {
             delay_min_ns: 0,
             delay_max_ns: 0,

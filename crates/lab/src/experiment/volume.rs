@@ -31,7 +31,7 @@ const LISTS: u64 = 6;
 /// Allocations of a tile that lies in several.
 const PARENTS: u64 = 3;
 
-/// What a process moves at a time.
+/// The data that a process moves at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// So many bytes that lie together.
@@ -75,7 +75,7 @@ pub enum Rows {
 /// A load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Load {
-    /// What carries it.
+    /// The transport of the load.
     pub transport: Transport,
     /// I/O nodes.
     pub io_nodes: usize,
@@ -83,7 +83,7 @@ pub struct Load {
     pub compute_nodes: usize,
     /// Data goes to the I/O nodes.
     pub writes: bool,
-    /// What is moved at a time.
+    /// The data that is moved at a time.
     pub access: Access,
     /// How clients move it.
     pub policy: TransferPolicy,
@@ -99,7 +99,7 @@ pub struct Load {
     pub processes: usize,
     /// Virtual time that is measured.
     pub time: Duration,
-    /// What is measured beyond it.
+    /// The measurement beyond that time.
     pub end: End,
 }
 
@@ -133,7 +133,7 @@ impl Default for Load {
     }
 }
 
-/// What came of it.
+/// The result of a load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct VolumeOutcome {
     /// Operations in the time measured.
@@ -157,7 +157,7 @@ struct Machine {
     host: Rc<Host>,
 }
 
-/// What the processes share.
+/// The state that the processes share.
 #[derive(Default)]
 struct Stage {
     ready: Cell<usize>,

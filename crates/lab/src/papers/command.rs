@@ -37,7 +37,7 @@ struct Row<'a> {
     excluded: Option<&'a str>,
     /// The assumed constant that moves it most, halved or doubled, and by what share.
     sensitivity: Option<Sensitivity<'a>>,
-    /// What it is without some cost; measured shorter than `simulated`, as `with all` is.
+    /// Its value without some cost; measured shorter than `simulated`, as `with all` is.
     ablations: BTreeMap<&'static str, f64>,
     of_paper: bool,
     note: &'a str,

@@ -1,4 +1,5 @@
-//! What a page that is kept says of single constants: read back, so that a quick check need not vary each of them.
+//! The statements of a kept page about single constants. They are read back, so that a quick check need not vary
+//! each of them.
 
 use super::Move;
 
@@ -13,7 +14,7 @@ impl Kept {
         Kept { page }
     }
 
-    /// What moves a row most, and why it does not count.
+    /// The constant that moves a row most, and the reason why the row does not count.
     pub(super) fn of(&self, row: &str) -> (Option<Move>, Option<String>) {
         let (mut moved, mut excluded) = (None, None);
         for line in self.page.lines() {

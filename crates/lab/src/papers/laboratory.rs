@@ -1,5 +1,5 @@
-//! Runs experiments, each once, and tells which: on a paper's machines, or on machines that differ from them in one
-//! thing.
+//! Runs experiments, each once, and reports them: on a paper's machines, or on machines that differ from them in
+//! one constant or group of costs.
 
 use super::{Failure, Series};
 use crate::experiment::Transport;
@@ -83,7 +83,7 @@ impl Change {
         changed.unwrap_or(*profile)
     }
 
-    /// What a constant of a study is then.
+    /// The value of a study's own constant under this change.
     fn value_of(self, name: &str, constant: &Constant) -> u64 {
         match self {
             Change::Scaled(scaled, factor, origin)
@@ -120,7 +120,7 @@ pub(super) struct Used {
 /// A constant of a study that is no part of a testbed: the size of a cache, a length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OwnConstant {
-    /// What the study calls its machines.
+    /// The study's name for its machines.
     pub(super) testbed: &'static str,
     pub(super) name: &'static str,
     pub(super) constant: Constant,
@@ -222,7 +222,7 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// What comes of `workload` on `profile`'s machines.
+    /// The result of `workload` on `profile`'s machines.
     pub(super) fn run(
         &mut self,
         profile: &Profile,
@@ -246,7 +246,7 @@ impl<'a> Laboratory<'a> {
         Ok(outcome)
     }
 
-    /// What comes of a volume under `load` on `profile`'s machines.
+    /// The result of a volume under `load` on `profile`'s machines.
     pub(super) fn run_volume(
         &mut self,
         profile: &Profile,
@@ -273,7 +273,7 @@ impl<'a> Laboratory<'a> {
         Ok(outcome)
     }
 
-    /// What comes of files that are sent by one call as `load` says, on `profile`'s machines.
+    /// The result of sending files by one call as `load` says, on `profile`'s machines.
     pub(super) fn serve(
         &mut self,
         profile: &Profile,
@@ -300,7 +300,7 @@ impl<'a> Laboratory<'a> {
         Ok(outcome)
     }
 
-    /// What registering `len` bytes on `profile`'s machines takes, and deregistering them.
+    /// The durations of registering `len` bytes on `profile`'s machines, and of deregistering them.
     pub(super) fn registration(
         &mut self,
         profile: &Profile,
@@ -311,7 +311,7 @@ impl<'a> Laboratory<'a> {
         serving::registration(&self.change.of(profile), what, len)
     }
 
-    /// What becomes of accesses by clients with caches.
+    /// The counts of accesses by clients with caches.
     pub(super) fn cache(&mut self, load: &CachingLoad) -> CachingOutcome {
         if let Some((_, outcome)) = self.done.cached.iter().find(|done| done.0 == *load) {
             return *outcome;
@@ -325,7 +325,7 @@ impl<'a> Laboratory<'a> {
         outcome
     }
 
-    /// What an access to a block in a server's memory takes.
+    /// The duration of an access to a block in a server's memory.
     pub(super) fn access(
         &mut self,
         profile: &Profile,

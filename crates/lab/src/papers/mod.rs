@@ -41,7 +41,7 @@ pub enum Paper {
     Odafs,
 }
 
-/// What came of a paper's experiments.
+/// The results of a paper's experiments.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     /// Its sentences, in its order.
@@ -50,7 +50,7 @@ pub struct Report {
     pub figures: Vec<Figure>,
 }
 
-/// What a laboratory leaves behind.
+/// The results of a laboratory, and the machines and constants that it used.
 struct Ran {
     report: Report,
     used: Vec<Used>,
@@ -63,11 +63,11 @@ struct Ran {
 pub struct Figure {
     /// A name for its file, without an ending.
     pub file: &'static str,
-    /// What it shows, and which figure of the paper that is.
+    /// The title, with the number of the paper's figure.
     pub title: String,
-    /// What its horizontal axis counts, with the unit.
+    /// The name of the horizontal axis, with the unit.
     pub x: &'static str,
-    /// What its vertical axis measures, with the unit.
+    /// The name of the vertical axis, with the unit.
     pub y: &'static str,
     /// Its lines.
     pub series: Vec<Series>,
@@ -119,7 +119,7 @@ impl Paper {
         }
     }
 
-    /// Runs its experiments, and tells `progress` what comes next.
+    /// Runs its experiments, and reports each one to `progress` before it starts.
     ///
     /// # Errors
     /// See [`Failure`].

@@ -15,25 +15,25 @@ const EXACT: f64 = 0.01;
 pub struct Row {
     /// The paper's name, as [`super::Paper::name`] has it.
     pub paper: &'static str,
-    /// What is claimed of what, and where the paper says so.
+    /// The claim, its subject, and its place in the paper.
     pub row: String,
-    /// Unit of both numbers; of an order, what the simulated number is.
+    /// The unit of both numbers; of an order, the meaning of the simulated number.
     pub unit: &'static str,
-    /// What the paper says.
+    /// The paper's number or words.
     pub published: Published,
-    /// What the simulation gives.
+    /// The simulation's number.
     pub simulated: f64,
     /// Whether the two agree.
     pub within: Verdict,
-    /// Why they do not, or what one must know to judge that they do; may be empty.
+    /// The reason why they do not agree, or a fact needed to judge that they do; may be empty.
     pub note: String,
-    /// Why the number follows from what the paper gives, if it does: it proves nothing.
+    /// The reason why the number follows from the paper's constants, if it does: it proves nothing.
     pub put_in: Option<&'static str>,
-    /// The claim is the paper's; what is not stands in a table of its own and counts nowhere.
+    /// The claim is the paper's. Other claims stand in a table of their own and count nowhere.
     pub of_paper: bool,
 }
 
-/// What a paper says.
+/// A published number, or an order in words.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Published {
     /// A number of some unit.
@@ -73,7 +73,7 @@ impl Published {
         }
     }
 
-    /// What kind of claim it is, in one word.
+    /// The kind of the claim, in one word.
     pub fn kind(&self) -> &'static str {
         match self {
             Published::Level { .. } | Published::Between(..) | Published::Below(_) => "level",
@@ -88,7 +88,7 @@ impl Published {
         self.kind() == "level"
     }
 
-    /// What `simulated` is worth beside it. An order is judged where it is measured.
+    /// Judges `simulated` beside it. An order is judged where it is measured.
     pub(super) fn judge(&self, simulated: f64) -> Verdict {
         let holds = match *self {
             Published::Level { value, tolerance } => {

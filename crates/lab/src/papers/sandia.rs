@@ -19,7 +19,7 @@ const CLIENTS: [usize; 4] = [1, 2, 3, 4];
 /// Records under way at each client.
 const RECORDS_AHEAD: usize = 4;
 
-/// What the figures compare, each a line.
+/// The series that the figures compare, each a line.
 struct Lines {
     rdma: Series,
     connected: Series,

@@ -1,7 +1,8 @@
-//! What decides a paper's rows: its experiments again with one constant halved or doubled, and with whole groups of
-//! costs at nothing.
+//! The constants that decide a paper's rows: its experiments again with one constant halved or doubled, and with
+//! whole groups of costs at nothing.
 //!
-//! All of it follows from the constants' list ([`Profile::constants`]) and their labels; nothing is said row by row:
+//! All of it follows from the constants' list ([`Profile::constants`]) and their labels; no row has a rule of its
+//! own:
 //!
 //! - *Sensitivity*: each assumed constant is halved and doubled; the largest move of a row, and by which.
 //! - *Exclusion*: a row whose number follows from what its paper gives ([`Row::put_in`]) proves nothing, and neither
@@ -63,7 +64,7 @@ const OF_CALLS: [&str; 22] = [
 /// Constants of files that are sent without a call; they matter where that is done.
 const OF_FILES: [&str; 1] = ["register_file_page_ns"];
 
-/// What is left out, in words, and which constants are 0 then.
+/// The group of costs that is left out, in words, and the constants that are 0 then.
 pub(super) const ABLATIONS: [(&str, &[&str]); 5] = [
     (
         "registration cost 0",
@@ -113,20 +114,20 @@ pub struct Study {
     pub paper: Paper,
     /// Its rows and figures.
     pub report: Report,
-    /// What is known of each row, in their order.
+    /// The judgement of each row, in their order.
     pub judged: Vec<Judged>,
-    /// Its figures, each with what they are without some cost.
+    /// Its figures, each with its means without some cost.
     pub ablated: Vec<Ablated>,
     /// The constants of its testbeds: of which, the name, what it is.
     pub constants: Vec<(&'static str, &'static str, Constant)>,
 }
 
-/// What is known of a row beside its number.
+/// The judgement of a row beside its number.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Judged {
-    /// What moves it most among what was assumed.
+    /// The assumed constant that moves it most.
     pub sensitivity: Option<Move>,
-    /// Why it does not count, if it does not.
+    /// The reason why it does not count, if it does not.
     pub excluded: Option<String>,
     /// The row without some cost, in the order of [`Study::ablations`]; the first is with all.
     pub ablated: Vec<f64>,
@@ -153,7 +154,7 @@ pub struct Ablated {
 }
 
 impl Study {
-    /// What is left out one after the other.
+    /// The groups of costs that are left out one after the other.
     pub fn ablations() -> impl Iterator<Item = &'static str> {
         ABLATIONS.iter().map(|(name, _)| *name)
     }
@@ -184,7 +185,7 @@ impl Study {
             Some(_) => Vec::new(),
             None => variations(&used, &own),
         };
-        // The longest comes first, so that nobody waits for it at the end.
+        // The longest comes first, so that no thread waits for it at the end.
         let mut runs = vec![(Change::Nothing, Extent::Full)];
         runs.extend(ABLATIONS.map(|(_, names)| (Change::Free(names), Extent::Ends)));
         runs.extend(variations.iter().map(|it| (it.change(), Extent::Ends)));
@@ -193,7 +194,7 @@ impl Study {
         let (short, first_variation) = (done, 1 + ABLATIONS.len());
         let base = &short[0];
         let judged = report.rows.iter().map(|row| {
-            // What is measured in full only is in none of the short runs.
+            // A row that is measured in full only is in none of the short runs.
             let number_of = |report: &Report| {
                 let same = report.rows.iter().find(|it| it.row == row.row);
                 same.map_or(f64::NAN, |it| it.simulated)
@@ -291,7 +292,7 @@ fn variations(used: &[Used], own: &[OwnConstant]) -> Vec<Variation> {
     variations
 }
 
-/// What comes of each of `runs`, in their order.
+/// The results of `runs`, in their order.
 fn run_all(
     paper: Paper,
     runs: &[(Change, Extent)],

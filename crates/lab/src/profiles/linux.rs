@@ -1,9 +1,9 @@
 //! Paper 000: NFS/RDMA on Linux, on the same hardware as OpenSolaris.
 //!
-//! The client registers for every transfer; the server does not, since a kernel may use the adapter's key for all its
-//! memory locally, and takes what is read from the pages of its cache. A call moves 32 KiB, and its client's commands
-//! to the adapter take some 60 us with their interrupts: that is the bottleneck of READ. What makes WRITE slow nobody
-//! says.
+//! The client registers for every transfer. The server does not: a kernel may use the adapter's key for all its
+//! memory locally, and takes the data of READ from the pages of its cache. A call moves 32 KiB, and its client's
+//! commands to the adapter take some 60 us with their interrupts: that is the bottleneck of READ. No paper explains
+//! the slowness of WRITE.
 
 use super::opensolaris::OPENSOLARIS;
 use super::tcp;

@@ -1,9 +1,10 @@
 //! Paper 003: a DAFS server, a client, and a prototype adapter with a processor of 66 MHz.
 //!
-//! Table II and the text beside it are the constants. A call without its data: 12 us until the request is in memory, 15
-//! until the host has been told, 10 to switch to a thread, 25 in the file system, 8 to post the reply; so T_NullRPC is
-//! 45 and a call 70. An optimistic read is two interactions of adapter and host of 15 us. All else, the network and the
-//! client that polls, is 50 to 100 us, and is charged as the link's latency: half of it each way.
+//! Table II and the text beside it are the constants. A call without its data takes 12 us until the request is in
+//! memory, and 15 until the host is notified. It takes 10 to switch to a thread, 25 in the file system, and 8 to
+//! post the reply; so T_NullRPC is 45 and a call 70. An optimistic read is two interactions of adapter and host of
+//! 15 us. The rest, the network and the client that polls, is 50 to 100 us. It is charged as the link's latency,
+//! half of it each way.
 
 use gannet_sim::nic::{Adapter, Constant, FileSystem, Link, Machine, Profile, Tcp};
 use gannet_sim::nic::{assumed, derived, given};

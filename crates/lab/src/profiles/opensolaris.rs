@@ -1,13 +1,14 @@
 //! Paper 000: NFS/RDMA on OpenSolaris build 33.
 //!
-//! What the constants mean together, for one READ of 128 KiB. Copying it out of tmpfs takes 124 us of a processor, and
+//! The constants together have these effects, for one READ of 128 KiB. Copying it out of tmpfs takes 124 us of a
+//! processor, and
 //! with the adapter's own traffic 165 us of the memory: so 794 MB/s, and the memory is the bottleneck. Registering it
 //! and taking it back takes 52 us of the adapter, one command after the other, while the driver sleeps, and 11 us of a
 //! processor. Each call's memory is registered and revoked for itself: its pages are the kernel's and lie anywhere, so
 //! the adapter stores a translation for each.
 //!
-//! The paper's server also gets that memory for each call (section 8), unless it has the cache of registrations, which
-//! gets it from a slab. Neither this paper nor another says what that costs, so it costs nothing here.
+//! The paper's server also gets that memory for each call (section 8), unless it has the cache of registrations,
+//! which gets it from a slab. No paper gives the cost of that, so it costs nothing here.
 
 use super::tcp;
 use gannet_sim::nic::{Adapter, FileSystem, Link, Machine, Profile};

@@ -1,8 +1,8 @@
 //! Paper 001: PVFS over InfiniBand, eight machines.
 //!
-//! Its MB are 2^20 bytes. All constants here follow from its tables 2 and 3, from section 5's two registrations, from
-//! section 6.1's list of parts, or are assumed; none was chosen by what its system rows come out as. What TCP costs
-//! was cut so that a stream carries what ttcp measured, and one byte takes as long.
+//! Its MB are 2^20 bytes. All constants here follow from its tables 2 and 3, from section 5's two registrations,
+//! from section 6.1's list of parts, or are assumed. No constant was chosen by the results of its system rows. The
+//! costs of TCP were cut so that a stream carries the rate that ttcp measured, and one byte takes as long.
 
 use gannet_sim::nic::{Adapter, FileSystem, Link, Machine, Profile, Tcp};
 use gannet_sim::nic::{assumed, derived, given};

@@ -1,8 +1,9 @@
 //! TCP as paper 002 had it: over IPoIB in two modes, over 10 GbE by the host's stack and by the adapter's.
 //!
-//! The paper gives packet lengths and who does the work. What a packet costs follows the rule of the time that TCP
-//! takes one hertz for each bit: 300 MB/s of packets of 2 KiB for 2.4 GHz, 6.8 us each, of which the copy takes 1.9 us,
-//! the sum over its bytes 1.7 us, its share of an interrupt 0.6 us, and what is left, 2.5 us, does not grow with it.
+//! The paper gives packet lengths, and the machine that does the work. The costs of a packet follow a rule of the
+//! time: TCP takes one hertz for each bit. So 300 MB/s of packets of 2 KiB take 2.4 GHz, or 6.8 us each. Of these,
+//! the copy takes 1.9 us, the sum over its bytes 1.7 us, and its share of an interrupt 0.6 us. The rest, 2.5 us,
+//! does not grow with the packet.
 
 use gannet_sim::nic::Tcp;
 use gannet_sim::nic::{Constant, assumed, derived};

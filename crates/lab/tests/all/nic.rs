@@ -24,7 +24,7 @@ fn constant(value: u64) -> Constant {
     Constant { value, source }
 }
 
-/// What waking costs who slept until a command was done.
+/// The cost of waking a thread that slept until a command was done.
 fn waking(profile: &Profile) -> u64 {
     profile.machine.interrupt_ns.value + profile.machine.context_switch_ns.value
 }
@@ -267,7 +267,7 @@ fn an_outcome_adds_up() {
                 outcome.per_operation(&outcome.server_usage, Activity::FileSystem);
             assert!(file_system > 0.0);
         }
-        // One thread waits for nobody; eight wait for the server's processor.
+        // One thread never waits for another; eight wait for the server's processor.
         let mean = alone.mean_latency_ns * alone.operations_per_s / 1e9;
         assert!((0.95..=1.05).contains(&mean), "{operation:?}: {mean}");
         assert!(busy.mb_per_s > alone.mb_per_s, "{operation:?}");

@@ -1,5 +1,5 @@
-//! What the papers found, in a coarse form: who is ahead of whom, and where that changes. The numbers are in
-//! `gannet papers`.
+//! The findings of the papers, in a coarse form: their orders, and the points where these change. The numbers are
+//! in `gannet papers`.
 #![allow(clippy::unwrap_used)]
 
 use gannet_fabric::registration::{Registration, StrategyKind, Trust};

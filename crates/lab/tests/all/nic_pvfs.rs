@@ -49,7 +49,7 @@ fn messages_writes_and_reads_take_what_table_2_says() {
             .unwrap();
         near.endpoint.flush();
         near.completions().await;
-        // Its completion is told when the acknowledgement is back.
+        // Its completion is reported when the acknowledgement is back.
         let taking = polled.adapter.completion_ns.value;
         near.now() - starts - polled.link.latency_ns.value - taking
     });

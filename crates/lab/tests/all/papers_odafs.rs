@@ -1,4 +1,4 @@
-//! What Optimistic DAFS found, in a coarse form. The numbers are in `gannet-lab papers odafs`.
+//! The findings of Optimistic DAFS, in a coarse form. The numbers are in `gannet-lab papers odafs`.
 #![allow(clippy::unwrap_used)]
 
 use gannet_lab::experiment::caching::{

@@ -61,7 +61,7 @@ impl Place {
     }
 }
 
-/// What the server's process is told to do, a word a line.
+/// The commands to the server's process, a word a line.
 const SERVE: &str = "GANNET_LAB_TEST_SERVE";
 
 /// `gannet` with these words. The binary of another crate is not built with this test, but all of it is in here.
@@ -78,7 +78,7 @@ fn gannet(words: &[&str]) -> Command {
 /// `gannet serve` as a process of its own, killed when dropped.
 pub(crate) struct Server {
     child: Child,
-    /// What it says when it is ready.
+    /// The line that it prints when it is ready.
     line: String,
 }
 

@@ -88,7 +88,7 @@ fn breakdown(rows: &[Row], threads: u16) -> Option<Panel> {
     })
 }
 
-/// What a line of a chart is called.
+/// The name of a line of a chart.
 fn name_of(row: &Row) -> String {
     match row.strategies() {
         none if none.is_empty() => row.target.clone(),

@@ -27,10 +27,10 @@ const OURS: [(&str, bool); 5] = [
     ("--json", false),
 ];
 
-/// Says that an operation could start, and waits until it may.
+/// Reports that an operation could start, and waits until it may.
 ///
 /// # Errors
-/// Whoever started this program is gone.
+/// The program that started this one has ended.
 pub(super) fn wait_at_gate() -> Result<(), Failure> {
     let what = || String::from("cannot wait for the other machines");
     let mut output = std::io::stdout().lock();
@@ -113,7 +113,7 @@ impl<'a> Machines<'a> {
             let (sender, lines) = mpsc::channel();
             std::thread::spawn(move || {
                 let lines = BufReader::new(output).lines().map_while(Result::ok);
-                // Ends with the program, or when nobody listens.
+                // Ends with the program, or when the receiver is dropped.
                 lines
                     .take_while(|line| sender.send(line.clone()).is_ok())
                     .for_each(drop);
@@ -202,8 +202,8 @@ fn of_machines(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     kept
 }
 
-/// What several machines did at the same time, as one row: rates and processor time are summed up, times are means, and
-/// of the slowest machine at the far end.
+/// Sums up the measurements of several machines at the same time as one row. Rates and processor time are added;
+/// times are means, and at the far end those of the slowest machine.
 #[allow(clippy::cast_precision_loss)] // means
 fn together(rows: Vec<Row>, server: Option<(Duration, Duration)>) -> Result<Row, Failure> {
     let mut rows = rows.into_iter();

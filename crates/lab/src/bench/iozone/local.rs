@@ -38,7 +38,7 @@ pub(super) struct LocalServer {
     _scratch: Scratch,
 }
 
-/// What all cores share.
+/// The state that all cores share.
 struct Shared {
     scheme: Scheme,
     rdma: RdmaOptions,
@@ -123,7 +123,7 @@ impl LocalServer {
         &self.url
     }
 
-    /// What its cores have spent their time on, summed up; nothing when one of them does not answer.
+    /// The time that its cores have spent, summed up; `None` when one of them does not answer.
     pub(super) fn spent(&self) -> Option<Spent> {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         self.questions.send_modify(|number| *number += 1);
@@ -143,7 +143,7 @@ impl LocalServer {
 
 impl Drop for LocalServer {
     fn drop(&mut self) {
-        // Nobody is told when all cores have ended by themselves.
+        // An error means that all cores have ended by themselves.
         let _ = self.stop.send(true);
         if let Some(Err(error)) = self.cores.take().map(Cores::join) {
             tracing::warn!(%error, "the server did not end well");
@@ -192,7 +192,7 @@ async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>, mut wires: Wi
                     break;
                 }
             }
-            // An error means that the server is gone, which ends the core as well.
+            // An error means that the sender was dropped, which ends the core as well.
             _ = wires.stop.wait_for(|stop| *stop) => break,
         }
     }
@@ -222,7 +222,7 @@ fn rpc_server(runtime: &Handle, shared: &Shared) -> Result<Rpc, Failure> {
     ))
 }
 
-/// What this core's strategies have spent.
+/// The time that this core's strategies have spent.
 fn spent(rpc: &Rpc) -> Spent {
     let each = |counters| Spent::of(counters, Duration::ZERO);
     rpc.registrations()

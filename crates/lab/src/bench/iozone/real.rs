@@ -138,7 +138,7 @@ fn measure(
 /// Takes down what all threads did.
 struct Recorder {
     server: Server,
-    /// Operations start when whoever started this program says so.
+    /// Operations start when the program that started this one says so.
     is_gated: bool,
     moments: Mutex<Moments>,
 }
@@ -150,18 +150,18 @@ struct Moments {
     measured: Vec<Measured>,
 }
 
-/// What is known at a moment.
+/// The measurements at one moment.
 #[derive(Default)]
 struct Known {
     /// Processor time of this process.
     own_cpu: Duration,
     /// Of the server's, where that is another one.
     server_cpu: Option<Duration>,
-    /// What our own server spent its time on.
+    /// The time that our own server has spent.
     server_spent: Option<Spent>,
 }
 
-/// What came of one operation of a cell.
+/// The measurements of one operation of a cell.
 struct Measured {
     op: IozoneOp,
     latency_ns: Histogram<u64>,
@@ -172,7 +172,7 @@ struct Measured {
     all_ops: u64,
     client_spent: Spent,
     server_spent: Option<Spent>,
-    /// What the server agreed to.
+    /// The design that the server agreed to.
     design: Design,
 }
 
@@ -263,7 +263,7 @@ impl Observer for Recorder {
     }
 }
 
-/// What all rows of a cell have in common.
+/// The values that all rows of a cell have in common.
 struct Shape<'a> {
     target: &'a str,
     variant: &'a Variant,
@@ -318,7 +318,7 @@ fn breakdown(measured: &Measured, is_rdma: bool, mean_us: f64) -> Breakdown {
             spent.as_nanos() as f64 / measured.all_ops.max(1) as f64,
         ))
     };
-    // Over TCP there are no credits to wait for, and of bytes from elsewhere nobody knows how long they waited.
+    // TCP has no credits to wait for, and the waits of bytes that come from another process are unknown.
     let is_here = measured.server_spent.is_some();
     let side = |spent: &Spent| {
         let of_memory = [spent.registration, spent.deregistration, spent.copy];

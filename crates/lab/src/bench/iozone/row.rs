@@ -26,7 +26,7 @@ pub(super) struct Row {
     pub(super) registration: Option<Cow<'static, str>>,
     /// How the server did; null on TCP, and where that is not known.
     pub(super) server_registration: Option<Cow<'static, str>>,
-    /// Who moves the bulk data; null on TCP.
+    /// The end that moves the bulk data; null on TCP.
     pub(super) design: Option<Cow<'static, str>>,
     /// Operations that count.
     pub(super) ops: u64,
@@ -206,7 +206,7 @@ fn cells(row: &Row) -> [String; 15] {
 }
 
 impl Row {
-    /// What it measures: rows that agree in this can be put together.
+    /// The identity of its measurement: rows with the same one can be put together.
     pub(super) fn is_about(&self) -> (&str, &str, u16, u32, u64, String) {
         let Row {
             target,

@@ -1,10 +1,10 @@
-//! Where a real core's time goes, told from outside of the code that serves: its runtime and its byte streams are those
-//! of production with clocks around them.
+//! The parts of a real core's time, measured from outside of the code that serves: its runtime and its byte streams
+//! are those of production with clocks around them.
 //!
 //! A core works while it polls a task, which is a turn; part of that is spent in calls of its sockets. Bytes wait from
 //! the end of the call that sent them until the turn begins in which they are read: for a thread to wake, for a
-//! processor, or for the core's work on other connections. What their own connection did meanwhile is no wait. Both
-//! ends must be in this process for that.
+//! processor, or for the core's work on other connections. The work of their own connection meanwhile does not
+//! count as a wait. Both ends must be in this process for that.
 
 use gannet_runtime::stream::Follow;
 use gannet_runtime::{
@@ -22,7 +22,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// What the clock of this process counts from.
+/// The start of this process's clock.
 static EPOCH: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
 
 /// Nanoseconds, never 0.
@@ -64,14 +64,14 @@ impl Sum {
     }
 }
 
-/// What the cores of one side have spent.
+/// The time that the cores of one side have spent.
 #[derive(Default)]
 pub(super) struct Totals {
     /// Polling tasks.
     pub(super) busy: Sum,
     /// Of that, in calls of sockets.
     pub(super) wire: Sum,
-    /// For how long bytes had arrived, and nobody worked on their connection.
+    /// The time between the arrival of bytes and the start of work on their connection.
     pub(super) queueing: Sum,
 }
 
@@ -298,7 +298,7 @@ impl TimedStream {
         if is_oldest {
             let is_sent = count.as_ref().is_ok_and(|count| *count > 0);
             let sent = if is_sent { ended << 1 } else { 0 };
-            // Who has read them meanwhile has not waited.
+            // If the bytes were read meanwhile, they have not waited.
             let _ = self.sent.compare_exchange(mark, sent, set, read);
         }
         count

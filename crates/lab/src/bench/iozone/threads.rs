@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Barrier;
 
-/// What all bytes written are.
+/// The value of each byte written.
 const CONTENT: u8 = 0xa5;
 
 /// A cell of the matrix: all operations with one record size by so many threads.
@@ -39,7 +39,7 @@ pub(super) struct Cell {
     pub(super) deliveries: Deliveries,
 }
 
-/// What one thread did during one operation of the matrix.
+/// The measurements of one thread during one operation of the matrix.
 pub(super) struct Part {
     pub(super) began: Instant,
     /// It was through with its file, or saw that another one was.
@@ -52,11 +52,11 @@ pub(super) struct Part {
     pub(super) all_ops: u64,
     /// Time spent over all of those.
     pub(super) spent: Spent,
-    /// What the server agreed to.
+    /// The design that the server agreed to.
     pub(super) design: Design,
 }
 
-/// What is known of a side's time, summed up.
+/// The parts of a side's time, summed up.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Spent {
     pub(super) registration: Duration,
@@ -75,7 +75,7 @@ pub(super) struct Spent {
 }
 
 impl Spent {
-    /// What a strategy's counters say.
+    /// The times in a strategy's counters.
     pub(super) fn of(counters: &Counters, queueing: Duration) -> Spent {
         Spent {
             registration: counters.register_time,
@@ -124,18 +124,18 @@ pub(super) trait Observer: Send + Sync {
     /// All threads are about to start, and do so when this returns.
     ///
     /// # Errors
-    /// They shall not.
+    /// The threads must not start.
     fn starts(&self) -> Result<(), Failure>;
     /// The first thread has finished, just now.
     fn first_finished(&self);
-    /// All have.
+    /// All threads have finished.
     ///
     /// # Errors
-    /// What they did cannot be added up.
+    /// The parts cannot be added up.
     fn finished(&self, op: IozoneOp, parts: Vec<Part>) -> Result<(), Failure>;
 }
 
-/// What the threads share.
+/// The state that the threads share.
 struct Shared {
     cell: Cell,
     observer: Arc<dyn Observer>,
@@ -211,7 +211,7 @@ impl Shared {
         }
     }
 
-    /// The value, or nothing after the failure has been noted; nobody goes on after one.
+    /// Returns the value, or notes the failure and returns `None`; no thread continues after a failure.
     fn keep<T>(&self, outcome: Result<T, Failure>) -> Option<T> {
         outcome
             .map_err(|failure| {
@@ -347,7 +347,7 @@ impl<'a> Worker<'a> {
         Ok(part)
     }
 
-    /// What this connection has spent its time on so far, as far as it knows.
+    /// The time that this connection has spent so far, as far as it is known.
     fn spent(&self) -> Spent {
         let rpc = self.session.rpc();
         Spent::of(

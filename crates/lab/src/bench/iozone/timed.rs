@@ -16,7 +16,7 @@ pub(super) struct Timed<V> {
     clocks: Arc<StoreClocks>,
 }
 
-/// What the stores of all cores take.
+/// The time spent in the stores of all cores.
 #[derive(Default)]
 pub(super) struct StoreClocks {
     /// From call to answer.

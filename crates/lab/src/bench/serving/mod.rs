@@ -12,7 +12,7 @@ use gannet_cli::{output, size};
 use gannet_datapath::Engine;
 use row::Row;
 
-/// What a row measures, beside where.
+/// The variables of a row, apart from its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Case {
     engine: Engine,

@@ -302,7 +302,7 @@ async fn send_all(
         let (done, waiting) = oneshot::channel();
         let task = async move {
             let outcome = sending.send(rounds).await;
-            // Nobody waits any more when another one has failed.
+            // No receiver waits after another connection has failed.
             let _ = done.send(outcome.map(|()| sending));
         };
         runtime.spawn("serving", Box::pin(task));

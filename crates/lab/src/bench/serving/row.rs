@@ -43,7 +43,7 @@ pub(super) struct Row {
     work: f64,
 }
 
-/// What all samples of a case were.
+/// The samples of a case.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Samples {
     /// 10^6 bytes per second.
@@ -98,7 +98,7 @@ impl Row {
 /// Prints rows as a table.
 ///
 /// # Errors
-/// Standard output is gone.
+/// Standard output is closed.
 pub(super) fn show(rows: &[Row]) -> Result<(), Failure> {
     let header = [
         "target", "engine", "open", "conns", "pipes", "depth", "MB/s", "low-high", "CPU s/GB",

@@ -40,7 +40,7 @@ pub(super) struct Accesses {
     file_blocks: u64,
     /// Sums of the weights of the most popular ones: of blocks, or of files.
     weights: Rc<Vec<u64>>,
-    /// What is read next of a file.
+    /// The block of a file that is read next.
     reading: Option<Place>,
 }
 

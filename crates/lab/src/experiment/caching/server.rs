@@ -10,7 +10,7 @@ struct Links {
     is_in: bool,
 }
 
-/// See the module. Blocks have numbers from 0 on.
+/// The page cache of a server. Blocks have numbers from 0 on.
 pub(super) struct PageCache {
     links: Vec<Links>,
     newest: u32,

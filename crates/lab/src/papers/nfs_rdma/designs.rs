@@ -165,7 +165,7 @@ fn bandwidth(table: &mut Table, small: &Pair, large: &Pair) {
     );
 }
 
-/// What no constant decides: messages and completions.
+/// Counts that do not depend on any constant: messages and completions.
 fn counts(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failure> {
     for (design, name, messages, completions) in [
         (Design::ReadRead, "Read-Read", 3.0, 3.0),

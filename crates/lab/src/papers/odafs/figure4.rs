@@ -12,7 +12,7 @@ const SIZES: [u64; 9] = [256, 384, 512, 640, 768, 896, 1024, 1100, 1177];
 /// Of a hundred accesses, what is seldom.
 const SELDOM: f64 = 1.0;
 
-/// What a directory takes.
+/// The memory of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Entries {
     /// So little that it counts for nothing: beside the 200 MB.

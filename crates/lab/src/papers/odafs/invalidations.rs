@@ -1,4 +1,4 @@
-//! Section III-A, question 4: a server that tells clients what left its memory.
+//! Section III-A, question 4: a server that reports to clients the blocks that leave its memory.
 
 use super::super::Figure;
 use super::super::laboratory::Laboratory;
@@ -6,7 +6,7 @@ use super::super::row::Table;
 use super::{Bench, CLIENTS, SCALE, figure, line, number};
 use crate::experiment::caching::{CachingLoad, CachingOutcome};
 
-/// Blocks of which a message tells.
+/// Blocks that a message reports.
 const BATCHES: [u64; 8] = [1, 4, 16, 64, 256, 1024, 4096, 8192];
 
 fn at(

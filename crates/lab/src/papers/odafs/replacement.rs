@@ -10,7 +10,8 @@ use gannet_volume::client::optimistic::{ClientMemoryOptions, ReplacementOrder};
 /// References that the directory holds, of a hundred blocks of the file; the server's memory is 77 of them.
 const SHARES: [u64; 7] = [10, 25, 40, 55, 70, 85, 100];
 
-/// A policy: its name, the order, whether the server tells what left its memory, and whether stale ones leave first.
+/// A policy: its name, its order, whether the server reports blocks that leave its memory, and whether stale ones
+/// leave first.
 struct Policy {
     name: &'static str,
     order: ReplacementOrder,

@@ -160,7 +160,7 @@ fn rates(table: &mut Table, compute: &[Series], io: &[Series]) {
     gains(table, [read, write, tcp_read, tcp_write]);
 }
 
-/// What RDMA gains over TCP.
+/// The gains of RDMA over TCP.
 fn gains(table: &mut Table, [read, write, tcp_read, tcp_write]: [&Series; 4]) {
     let gain = last(read).max(last(write)) / last(tcp_read).max(last(tcp_write)).max(1.0);
     table.ratio(

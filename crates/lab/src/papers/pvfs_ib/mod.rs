@@ -60,7 +60,7 @@ fn transport_name(transport: Transport) -> &'static str {
     }
 }
 
-/// What a line gains for each step of its axis, on the whole.
+/// The gain of a line for each step of its axis, on the whole.
 fn slope(line: &Series) -> f64 {
     match (line.points.first(), line.points.last()) {
         (Some(first), Some(last)) => (last.1 - first.1) / (last.0 - first.0).max(1.0),

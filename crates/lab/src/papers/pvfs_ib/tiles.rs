@@ -109,7 +109,7 @@ pub(super) fn run(
     }])
 }
 
-/// What RDMA gains over TCP with list I/O and without, and list I/O with RDMA.
+/// The gains of RDMA over TCP with list I/O and without, and of list I/O with RDMA.
 fn gains(
     table: &mut Table,
     name: &str,

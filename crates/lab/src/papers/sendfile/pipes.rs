@@ -223,7 +223,7 @@ fn memory(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Fail
     Ok(())
 }
 
-/// What no constant decides: a file of 16 MiB in 256 pieces of 16 pages.
+/// Counts that do not depend on any constant: a file of 16 MiB in 256 pieces of 16 pages.
 fn counts(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failure> {
     for (engine, registrations, copies) in [
         (Engine::Static, 0.0, 1.0),

@@ -204,7 +204,7 @@ fn links(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<Figure, F
     ))
 }
 
-/// What the experiments leave out: files that are open for reading only, and static memory in pipes.
+/// Cases that the experiments leave out: files that are open for reading only, and static memory in pipes.
 fn read_only(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failure> {
     let sent = rate(laboratory, &sendfile(FILE_LEN))?;
     for (row, load) in [
