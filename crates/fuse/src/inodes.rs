@@ -1,9 +1,9 @@
 //! The numbers by which the kernel knows objects, for as long as it does.
 //!
-//! An object's number is its fileid, which programs see as the inode number, so that it stays the same when the kernel
-//! forgets the object and asks again. Two objects in use can have the same fileid: one was removed and its fileid used
-//! again, or the export spans file systems. The later one then gets a number of this table. Each entry of the table has
-//! a generation of its own.
+//! An object's number is its fileid, which programs see as the inode number. It stays the same when the kernel forgets
+//! the object and asks again. Two objects in use can have the same fileid: one was removed and its fileid used again,
+//! or the export spans file systems. The later one then gets a number of this table. Each entry of the table has a
+//! generation of its own.
 //!
 //! A kernel that caches writes ignores the sizes and times of files in replies. A file that another client has changed
 //! must therefore become another inode. A lookup that finds it changed, while it is not open here, gives it another
@@ -11,8 +11,8 @@
 //! requests under way for the former one would fail with EIO.) `Inode::seen` has the kernel's state of the file.
 //! Programs go on seeing the number that the file had first.
 //!
-//! Replies of the store overtake each other. Attributes that were asked for before a later event of the object, such as
-//! a write of this mount, may be older than it and are ignored: see [`Epoch`].
+//! Replies of the store overtake each other. Attributes of a request from before a later event of the object, such as
+//! a write of this mount, may be older than that event. They are ignored: see [`Epoch`].
 
 use crate::hidden::Hidden;
 use crate::limits::{FORGOTTEN_MAX, KEPT_FOR_RETURN_AGE, REFUSAL_AGE, RETURN_AGE};

@@ -1,8 +1,8 @@
 //! Mounts any [`gannet_vfs::Vfs`] on a directory of this machine through FUSE.
 //!
-//! [`Mount::start`] mounts a store on a directory. The kernel's requests are read on a thread of their own (`front`),
-//! handed to the core of the store over a bounded queue, done there as one task each (`mounted`), and answered from
-//! there. This crate has the duties of a client towards the programs of its machine:
+//! [`Mount::start`] mounts a store on a directory. A thread of its own reads the kernel's requests (`front`) and hands
+//! them to the core of the store over a bounded queue. The core does each request as a task and answers it
+//! (`mounted`). This crate has the duties of a client towards the programs of its machine:
 //!
 //! - the numbers by which the kernel knows objects (`inodes`),
 //! - writes kept until the server has confirmed them (`unstable`),

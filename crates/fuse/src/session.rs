@@ -179,11 +179,11 @@ impl<V: Vfs> Mount<V> {
         std::mem::replace(&mut self.outcome, Ok(()))
     }
 
-    /// Unmounts the directory after the kernel has written its cache back. A mount in use is detached from the tree,
-    /// and its open files are served until they are closed, for at most the deadline of an operation.
+    /// Unmounts the directory after the kernel has written its cache back. A mount in use is detached from the tree.
+    /// Its open files are served until they are closed, for at most the deadline of an operation.
     ///
-    /// This function makes no system call on the mount itself. A thread of this process in such a call would keep the
-    /// kernel's device open when the process is killed, and both would wait for ever.
+    /// This function makes no system call on the mount itself. A thread of this process in such a call keeps the
+    /// kernel's device open when the process is killed. Both would then wait for ever.
     ///
     /// # Errors
     /// Neither unmounting nor detaching succeeded.

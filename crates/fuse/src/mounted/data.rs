@@ -326,7 +326,7 @@ impl<V: Vfs> Mounted<V> {
         Ok(())
     }
 
-    /// Records the attributes of a file after this mount's own writes, so that the next open does not take them for a
+    /// Records the attributes of a file after this mount's own writes. Otherwise the next open would take them for a
     /// change by another client. Stores that report none with the COMMIT are asked once for many writes.
     async fn note_own_writes(
         &self,
