@@ -111,11 +111,11 @@ pub enum Create {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // the fields are NFSv3's
 pub enum Answer {
-    /// It is done.
+    /// The operation is done, without a further result.
     Done,
-    /// This object was found or made.
+    /// The object that was found or made.
     Object(Key),
-    /// These bytes were read, up to the end or not.
+    /// The bytes that were read, and whether they reach the end of the file.
     Bytes { bytes: Vec<u8>, eof: bool },
     /// A symbolic link's text.
     Text(Vec<u8>),

@@ -69,7 +69,7 @@ impl Carrier {
 
 /// The machine of an I/O server.
 pub struct IoNode {
-    /// Where it runs.
+    /// The machine of its process.
     pub node: Node,
     /// Its disk, which lasts over crashes of its process.
     pub disk: Rc<Disk>,
@@ -90,7 +90,7 @@ pub struct Bed {
     unit: u32,
     /// How I/O servers move bytes.
     policy: ServerPolicy,
-    /// Where the manager runs.
+    /// The machine of the manager.
     pub manager: Node,
     metadata: Metadata,
     /// Why the manager has ended by itself.
@@ -233,13 +233,12 @@ impl Bed {
         self.run_io_server(number, false);
     }
 
-    /// Starts an I/O server, which must not run, whose operator says that the disk before its present one is lost.
+    /// Starts an I/O server, which must not run. Its operator reports the disk before the present one as lost.
     pub fn start_having_lost_a_disk(&self, number: usize) {
         self.run_io_server(number, true);
     }
 
-    /// Starts an I/O server, which must not run, on an empty disk in place of the one that it had, which its operator
-    /// says is lost.
+    /// Starts an I/O server, which must not run, on an empty disk. Its operator reports the former disk as lost.
     pub fn start_on_a_new_disk(&self, number: usize) {
         self.io_servers[number].disk.replace();
         self.start_having_lost_a_disk(number);
@@ -432,7 +431,7 @@ impl Bed {
 /// The process of an I/O server.
 struct IoProcess {
     number: u32,
-    /// Its operator says that the disk before this one is lost.
+    /// True if its operator reports the disk before this one as lost.
     is_lost: bool,
     host: host::Host,
     carrier: Carrier,

@@ -28,7 +28,7 @@ pub struct LinkProfile {
     pub kibibyte_ns: u64,
     /// Bytes that a stream takes before its reader has read them.
     pub window: usize,
-    /// Of a thousand reads and writes, how many are cut at an arbitrary place.
+    /// The number of reads and writes, of a thousand, that are cut at an arbitrary place.
     pub reslice_per_mille: u64,
 }
 

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 
 /// Bytes of each direction of a connection that no fault changes.
 pub(crate) const SET_UP_LEN: u64 = 1024;
-/// Of a thousand reads and writes, how many give a spurious `WouldBlock`.
+/// The number of reads and writes, of a thousand, that give a spurious `WouldBlock`.
 const SPURIOUS_PER_MILLE: u64 = 10;
 
 /// One end of a simulated connection.

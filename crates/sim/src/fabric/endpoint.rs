@@ -91,7 +91,7 @@ pub(super) enum WorkKind {
     Read {
         sink: Span,
         source: RemoteAddress,
-        /// Of an optimistic one.
+        /// The access key of an optimistic read.
         access_key: Option<AccessKey>,
     },
 }
@@ -112,7 +112,7 @@ pub(super) struct Answer {
     /// When the adapter has its first byte, in nanoseconds.
     pub(super) ready_at: u64,
     pub(super) refused: Option<AccessError>,
-    /// Of an optimistic read.
+    /// The access key of an optimistic read.
     pub(super) access_key: Option<AccessKey>,
     /// All of its bytes, once they were copied.
     pub(super) taken: Option<Vec<u8>>,
@@ -396,8 +396,8 @@ impl End {
         }
     }
 
-    /// The next `len` bytes of an exported object. All are copied when the first of them leave, so that a change of the
-    /// object during the transfer cannot give the peer parts of two states.
+    /// The next `len` bytes of an exported object. All bytes are copied when the first ones leave. Otherwise a change
+    /// of the object during the transfer could give the peer parts of two states.
     fn exported_segment(
         self: &Rc<Self>,
         mut state: RefMut<'_, EndState>,

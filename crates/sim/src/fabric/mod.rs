@@ -53,11 +53,11 @@ pub struct FabricProfile {
     pub read_depth_max: u16,
     /// Bytes of a page, where a key to all memory names nothing but pages.
     pub physical_segment_len: Option<u32>,
-    /// Of a thousand registrations, how many are refused.
+    /// The number of registrations, of a thousand, that are refused.
     pub registration_failures_per_mille: u64,
-    /// Of a thousand connections, how many are refused.
+    /// The number of connections, of a thousand, that are refused.
     pub connect_failures_per_mille: u64,
-    /// Of a million segments, how many break their connection.
+    /// The number of segments, of a million, that break their connection.
     pub resets_per_million: u64,
 }
 

@@ -89,7 +89,7 @@ impl Host {
         host
     }
 
-    /// The testbed it is from.
+    /// The profile of its testbed.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
@@ -298,8 +298,8 @@ impl Host {
         Work { job }
     }
 
-    /// Enters a job by its time: tasks ask ahead of the clock, and not in the order of their times, so that a push to
-    /// the end would let later jobs go first.
+    /// Enters a job by its time. Tasks ask ahead of the clock, and not in the order of their times. A push to the end
+    /// would let later jobs run first.
     fn queue_job(self: &Rc<Self>, job: Rc<Job>) {
         let asked_at = self.executor.now();
         let mut waiting = self.waiting.borrow_mut();

@@ -25,7 +25,7 @@
 //! ([`Usage`]). The order of everything follows from the order of the simulation's events: equal seeds give equal
 //! times.
 //!
-//! Some operations are charged late. The drop of a region cannot charge the host, so its deregistration is charged when
+//! Some operations are charged late. The drop of a region cannot charge the host. Its deregistration is charged when
 //! the host's clock is next read, or the next work posted ([`Debtor`]). The strategies read the clock right after it.
 
 pub(crate) mod calendar;

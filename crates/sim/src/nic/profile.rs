@@ -5,7 +5,7 @@ use std::fmt;
 /// A number of a testbed and where it is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Constant {
-    /// In the unit that the field's name ends with.
+    /// The value, in the unit that the field's name ends with.
     pub value: u64,
     /// The source of the value.
     pub source: Source,
@@ -57,12 +57,12 @@ impl Constant {
     /// A rate or time of zero, which costs no time.
     pub const FREE: Constant = assumed(0, "costs nothing");
 
-    /// As a size or a count in memory.
+    /// The value as a size or a count in memory.
     pub fn as_usize(self) -> usize {
         usize::try_from(self.value).unwrap_or(usize::MAX)
     }
 
-    /// As a rate in bytes per second: nanoseconds that `len` bytes take. A rate of 0 costs nothing.
+    /// The nanoseconds that `len` bytes take at this rate in bytes per second. A rate of 0 costs nothing.
     pub fn time_for(self, len: u64) -> u64 {
         let time = u128::from(len) * 1_000_000_000;
         let time = time.checked_div(u128::from(self.value)).unwrap_or(0);

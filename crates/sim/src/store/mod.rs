@@ -30,17 +30,17 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// How a simulated disk behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DiskProfile {
-    /// Of a thousand operations, how many wait for the disk; the others are answered at once.
+    /// The number of operations, of a thousand, that wait for the disk; the others have a reply at once.
     pub slow_per_mille: u64,
     /// Longest wait, in nanoseconds.
     pub delay_max_ns: u64,
-    /// Of a thousand operations, how many fail with EIO and do nothing.
+    /// The number of operations, of a thousand, that fail with EIO and do nothing.
     pub io_errors_per_mille: u64,
-    /// Of a thousand operations that need space, how many fail with ENOSPC and do nothing.
+    /// The number of operations, of a thousand that need space, that fail with ENOSPC and do nothing.
     pub no_space_per_mille: u64,
-    /// Of a thousand writes, how many take only a part.
+    /// The number of writes, of a thousand, that take only a part.
     pub short_writes_per_mille: u64,
-    /// Of a thousand files, how many leave the page cache at every operation.
+    /// The number of files, of a thousand, that leave the page cache at every operation.
     pub evictions_per_mille: u64,
 }
 

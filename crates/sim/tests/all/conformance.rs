@@ -1,6 +1,6 @@
-//! The conformance suite in virtual time, over many seeds: on the fabric in memory with both ways to refuse an
-//! access, on the same fabric between machines where everything costs time, and on the software RNIC over simulated
-//! byte streams that are cut anywhere.
+//! The conformance suite in virtual time, over many seeds. It runs on the fabric in memory with both ways to refuse an
+//! access, and on the same fabric between machines where everything costs time. It also runs on the software RNIC over
+//! simulated byte streams that are cut anywhere.
 
 #![allow(clippy::unwrap_used)]
 

@@ -17,9 +17,9 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct NicProfile {
     pub(crate) seed: u64,
-    /// Of a thousand registrations, how many are refused.
+    /// The number of registrations, of a thousand, that are refused.
     pub(crate) registration_failures_per_mille: u64,
-    /// Of a thousand deregistrations, how many fail: their memory is lost.
+    /// The number of deregistrations, of a thousand, that fail: their memory is lost.
     pub(crate) deregistration_failures_per_mille: u64,
     /// The longest revocation, in microseconds; the shortest is one.
     pub(crate) revocation_us_max: u64,

@@ -1,5 +1,5 @@
-//! Many clients on a volume, compared with a model after each operation, while every role of it crashes at any moment,
-//! connections and networks break, and disks are full and slow.
+//! Many clients on a volume, compared with a model after each operation. Meanwhile every role of the volume crashes at
+//! any moment, connections and networks break, and disks are full and slow.
 //!
 //! A name belongs to one worker at a time, which decides its content: any later client must find what the last worker
 //! left. A client that crashes leaves its operation half done; its next incarnation repeats it. In the end all faults
@@ -50,7 +50,7 @@ const REMOVAL_TIME_MAX: Duration = Duration::from_secs(240);
 /// How long mounts by NFS wait for a reply. An abandoned WRITE may be done after later requests, since NFS has no order
 /// between requests. Only a mount that waits for every reply (`hard`) avoids that.
 const NFS_PATIENCE: Duration = PROGRESS_TIME_MAX;
-/// Names that files may have.
+/// The number of names that files may have.
 const NAMES: usize = 6;
 /// Bytes of a stripe.
 const UNIT: u32 = 4096;
@@ -62,9 +62,9 @@ struct Plan {
     servers: usize,
     clients: usize,
     workers: usize,
-    /// Of each worker.
+    /// Operations of each worker.
     operations: usize,
-    /// Faults.
+    /// Faults that the nemesis injects.
     events: u64,
     links: LinkProfile,
     disk: DiskProfile,

@@ -8,9 +8,9 @@ use std::io;
 
 /// A mounted volume of a client's machine. Its functions are those of [`Headless`].
 pub(in super::super) enum Mount {
-    /// By the volume's own protocol.
+    /// A mount by the volume's own protocol.
     Volume(Headless<VolumeFs>),
-    /// By NFS, from a server that is a client of the volume.
+    /// A mount by NFS, from a server that is a client of the volume.
     Export(Headless<NfsFs>),
 }
 

@@ -1,5 +1,5 @@
-//! Short ranges of a file that are read again and again, by clients that know where they are in servers' memory, and
-//! its attributes with them; perhaps with a change by the same client in between.
+//! Reads of short ranges of a file, again and again, by clients that hold references to servers' memory. The file's
+//! attributes are read too, and the same client may change the file in between.
 
 use super::super::past::Apply;
 use super::bytes::{compare, write_once};
