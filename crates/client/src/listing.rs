@@ -18,8 +18,8 @@ pub struct Item {
 impl<V: Vfs> Objects<V> {
     /// Everything in a directory. Names whose objects the file system does not list come without.
     ///
-    /// The listing starts over when its cookies become stale, and when a name comes twice, as a name can that is
-    /// removed and made again meanwhile. It does so [`LISTING_RESTARTS_MAX`] times.
+    /// The listing starts over when its cookies become stale. It also does when a name comes twice, as a name can that
+    /// is removed and made again meanwhile. It starts over [`LISTING_RESTARTS_MAX`] times.
     ///
     /// # Errors
     /// See [`Error`]. [`Error::Malformed`] also if a name comes twice in every attempt: a copy of the directory would

@@ -32,9 +32,9 @@ pub trait FileSource: Send + Sync {
     /// As read(2).
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
 
-    /// True when the whole range (clipped to the file) is in the page cache, so that sendfile(2), or a copy from a
-    /// mapping, will not wait for the disk. A hint: pages may be evicted a moment later, and now and then a kernel
-    /// misses pages that are there.
+    /// True when the whole range (clipped to the file) is in the page cache. Then sendfile(2), or a copy from a
+    /// mapping, does not wait for the disk. It is a hint: pages may be evicted a moment later, and now and then a
+    /// kernel misses pages that are there.
     fn is_resident(&self, offset: u64, len: u64) -> bool;
 }
 

@@ -1,10 +1,9 @@
 //! One bound for the bytes that peers can make a process hold.
 //!
-//! No origin has a fixed share. An origin may hold as much as it leaves free for all others, and each of its
-//! connections as much as that leaves free for the others of its origin (dynamic thresholds: Choudhury and Hahne 1998).
-//! So a lone connection may hold a quarter, each further one half of what is left, and their parts become equal as they
-//! give back what they hold. A connection that gives nothing back is ended while others wait: see
-//! [`Account::is_scarce`].
+//! No origin has a fixed share. An origin may hold as much as it leaves free for all others. Each of its connections
+//! may hold as much as that leaves free for the others of its origin. (These are dynamic thresholds: Choudhury and
+//! Hahne 1998.) So a lone connection may hold a quarter, and each further one half of the rest. Their parts become
+//! equal as they return memory. A connection that returns none is ended while others wait: see [`Account::is_scarce`].
 //!
 //! A bound is checked before a request is begun ([`Account::has_room_for`]) or memory is taken
 //! ([`Account::try_charge`]); memory that is there already is counted whatever the bound ([`Account::charge`]). So the

@@ -33,7 +33,7 @@ fn mode(mode: u32) -> SetAttributes {
     }
 }
 
-/// Runs a story in a directory that any user may write to, once with each kind of handle. Only root can.
+/// Runs a story in a directory that any user may write to, once with each kind of handle. It runs for root alone.
 fn with_users<F: Future<Output = ()>>(story: impl Fn(LocalStore) -> F) {
     if !is_root() {
         return;
