@@ -1,53 +1,58 @@
-//! How much of a client's memory is for references, and how much for data (paper 003, section III, question 2).
+//! The division of a client's memory between references and data (paper 003, section III, question 2).
 //!
-//! The adaptive balance compares what the last bytes of each side are worth. Each side's list of use has a tail, at
-//! most a quarter of the side. A hit in a tail is one that a somewhat smaller side would not have had: of data it saves
-//! an optimistic read, of a reference what a call costs beyond an optimistic read; a reference that is refused loses
-//! about an optimistic read. The saving for each byte of the two tails is the marginal benefit, and memory goes where
-//! that is higher, in steps, between two bounds. So references that are mostly stale lose their memory, and where the
-//! server replaces its pages by use, the directory ends at about as many references as the server has pages.
+//! The adaptive balance compares the value of the last bytes of each side. The list of use of each side has a tail, at
+//! most a quarter of the side. A hit in a tail is one that a somewhat smaller side would have missed:
 //!
-//! A reference of a block whose data are here is worth nothing until they leave, and the first references in the list
-//! are of such blocks. Only beyond them is there something to measure, so the bound stays a quarter above them.
+//! - A hit of data saves an optimistic read.
+//! - A hit of a reference saves the difference between a call and an optimistic read.
+//! - A refused reference loses about an optimistic read.
 //!
-//! What this does not see: a loop over more blocks than fit has no hits in any tail, so memory that would help only
-//! once it is enough for the whole loop is not found.
+//! The saving for each byte of a tail is the marginal benefit. Memory moves to the side where it is higher, in steps,
+//! between two bounds. References that are mostly stale therefore lose their memory. If the server replaces its pages
+//! by use, the directory ends at about as many references as the server has pages.
+//!
+//! A reference to a block is worth nothing while the block's data are here, and the first references in the list are
+//! of such blocks. A measurement is possible only beyond them, so the bound stays a quarter above them.
+//!
+//! The balance has a limit: a loop over more blocks than fit has no hits in any tail. It does not find memory that
+//! would help only when it is enough for the whole loop.
 
 use std::time::Duration;
 
 /// Lookups between two decisions.
 const EPOCH: u32 = 1024;
-/// One marginal benefit must be so many quarters of the other before memory moves: what is nearly equal stays.
+/// Quarters of one marginal benefit that the other must exceed before memory moves, so that near equality moves
+/// nothing.
 const CLEAR_QUARTERS: i128 = 5;
-/// Hits in both tails together below which nothing is decided: they would be chance.
+/// Hits in both tails below which there is no decision: they would be chance.
 const HITS_MIN: u64 = 8;
-/// The share of the directory that a step moves, one over.
+/// The divisor of the directory's share that a step moves.
 const STEP: u64 = 8;
-/// The adaptive balance's directory before anything is known, one over of the budget.
+/// The divisor of the budget that gives the first directory of an adaptive balance.
 const FIRST: u64 = 32;
-/// The part of a side that its tail is at most, one over.
+/// A tail is at most this part of its side, as a divisor.
 pub(super) const TAIL: u64 = 4;
-/// A tail is at most this part of the budget, one over.
+/// A tail is at most this part of the budget, as a divisor.
 const TAIL_OF_BUDGET: u64 = 32;
-/// Costs until the caller knows its own: what a volume's calls and its floor were measured at in November 2026.
+/// Durations until the caller reports its own: a volume's call and optimistic read as measured in November 2026.
 const CALL: Duration = Duration::from_micros(33);
 const OPTIMISTIC: Duration = Duration::from_micros(10);
 
 /// The bound between references and data in one budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Balance {
-    /// References take at most so much of the budget, and data at most the rest. Neither lends the other what it does
-    /// not use.
+    /// References take at most this part of the budget, and data at most the rest. Neither side uses room of the
+    /// other.
     Fixed {
-        /// Bytes for references; more than the budget count as the budget.
+        /// Bytes for references, at most the whole budget.
         directory: u64,
     },
-    /// The bound moves to where a byte saves more time. Either side uses what the other leaves free.
+    /// The bound moves to where a byte saves more time. Either side uses room that the other leaves free.
     Adaptive {
-        /// Thousandths of the budget that references may have at least; 0 counts as 1, for without a reference nothing
-        /// would say that references are worth something.
+        /// The least part for references in thousandths of the budget. 0 counts as 1: without references the balance
+        /// could not measure their worth.
         least_permille: u16,
-        /// Thousandths of the budget that references may have at most.
+        /// The greatest part for references in thousandths of the budget.
         most_permille: u16,
     },
 }
@@ -62,7 +67,7 @@ impl Default for Balance {
     }
 }
 
-/// What moves the bound. All sizes are bytes.
+/// The state of the bound. All sizes are in bytes.
 pub(super) struct Balancer {
     budget: u64,
     balance: Balance,
@@ -70,11 +75,11 @@ pub(super) struct Balancer {
     most: u64,
     directory: u64,
     lookups: u32,
-    /// Something left for want of room since the last decision.
+    /// An entry was evicted to make room since the last decision.
     is_full: bool,
     data_hits: u64,
     reference_hits: u64,
-    /// Of these, those that were refused.
+    /// Hits of references that were refused.
     stale_hits: u64,
     call: Duration,
     optimistic: Duration,
@@ -84,7 +89,7 @@ pub(super) struct Balancer {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sides {
     pub(super) references: u64,
-    /// What references to all blocks with data would take.
+    /// Bytes that references to all blocks with data would take.
     pub(super) references_of_data: u64,
     pub(super) data_tail: u64,
     pub(super) reference_tail: u64,
@@ -127,17 +132,17 @@ impl Balancer {
         matches!(self.balance, Balance::Fixed { .. })
     }
 
-    /// What references may have, or should have where the balance adapts.
+    /// Bytes that references may have, or should have under an adaptive balance.
     pub(super) fn directory(&self) -> u64 {
         self.directory
     }
 
-    /// What a call and an optimistic read take.
+    /// Sets the durations of a call and of an optimistic read.
     pub(super) fn set_costs(&mut self, call: Duration, optimistic: Duration) {
         (self.call, self.optimistic) = (call, optimistic);
     }
 
-    /// The length of the tail of a side that has `bytes`.
+    /// Bytes of the tail of a side that has `bytes`.
     pub(super) fn tail_of(&self, bytes: u64) -> u64 {
         match self.balance {
             Balance::Fixed { .. } => 0,
@@ -153,17 +158,17 @@ impl Balancer {
         self.reference_hits += 1;
     }
 
-    /// The reference of such a hit was stale.
+    /// Notes that the reference of such a hit was stale.
     pub(super) fn reference_was_stale(&mut self) {
         self.stale_hits += 1;
     }
 
-    /// Something left for want of room: while nothing does, there is nothing to decide.
+    /// Notes an eviction: without any there is nothing to decide.
     pub(super) fn evicted(&mut self) {
         self.is_full = true;
     }
 
-    /// A lookup was made; decides after every [`EPOCH`] of them.
+    /// Notes a lookup; decides after every [`EPOCH`] of them.
     pub(super) fn looked_up(&mut self, sides: Sides) {
         self.lookups += 1;
         if self.is_fixed() || self.lookups < EPOCH {
@@ -174,14 +179,14 @@ impl Balancer {
         if was_full && self.data_hits + self.reference_hits >= HITS_MIN {
             self.decide(sides);
         }
-        // The past counts for half, so that few hits in an epoch add up.
+        // Half of the past counts, so that few hits in an epoch add up.
         self.data_hits /= 2;
         self.reference_hits /= 2;
         self.stale_hits /= 2;
     }
 
     fn decide(&mut self, sides: Sides) {
-        // Nanoseconds that a million bytes of a tail have saved; negative where stale references cost more.
+        // Nanoseconds that a million bytes of a tail have saved; negative where stale references lose more.
         let worth = |hits: u64, each: Duration, tail: u64| {
             let saved = u128::from(hits) * each.as_nanos() * 1_000_000 / u128::from(tail.max(1));
             i128::try_from(saved).unwrap_or(i128::MAX)
@@ -195,7 +200,7 @@ impl Balancer {
             more > less && more.saturating_mul(4) > less.saturating_mul(CLEAR_QUARTERS)
         };
         let step = (self.directory / STEP).max(1);
-        // Beyond what references use a larger bound says nothing: it follows them at a step's distance.
+        // The bound stays within a step above the references in use: a larger one would measure nothing.
         let used = sides.references + sides.references / STEP;
         let wanted = if is_clear(references, data) {
             (self.directory + step).min(used.max(self.directory.saturating_sub(step)))

@@ -12,53 +12,53 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-/// Bytes of a block unless the owner wants others.
+/// The default length of a block in bytes.
 const BLOCK_LEN: u32 = 4096;
-/// Bytes that an entry really takes at most, its share of the indexes included: a test measures it.
+/// Most bytes that an entry takes with its share of the indexes; a test measures it.
 const ENTRY_COST: u32 = 64;
-/// Counters of changed files; files share them by chance, and then one's write keeps the other's block out once.
+/// Counters of changed files. Several files may share one: a write to one file then keeps a block of another out once.
 const CHANGE_COUNTERS: usize = 256;
-/// Random slots that are looked at for an entry to evict before the oldest is taken.
+/// Random slots to try for an eviction before the oldest entry is taken.
 const RANDOM_TRIES: u32 = 32;
 
-/// The number of the block under which a file's attributes can be kept, as data and as a reference.
+/// The block number under which a file's attributes can be kept, as data and as a reference.
 pub const ATTRIBUTE_BLOCK: u64 = u64::MAX - 1;
 
-/// Which reference leaves when there is no room. Data leave in the order of their last use.
+/// The order in which references are evicted. Data are evicted in the order of their last use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplacementOrder {
-    /// The least recently used one. Only uses that reach the server count, so that the order is that of the server's
-    /// pages: a hit in the own cache of data is none.
+    /// The least recently used one. Only uses that reach the server count, not hits in the client's own cache, so that
+    /// the order is that of the server's pages.
     LeastRecentlyUsed,
-    /// The oldest one that was not used since it was last spared.
+    /// The oldest one that was not used since it was last passed over.
     SecondChance,
-    /// Any.
+    /// A random one.
     Random {
-        /// Where the sequence of choices starts.
+        /// The start of the sequence of choices.
         seed: u64,
     },
 }
 
-/// Of what size a client's memory is, and how it is used.
+/// The size of a client's memory, and its use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClientMemoryOptions {
     /// Bytes for all entries, of data and of references.
     pub budget: u64,
     /// Bytes of a block.
     pub block_len: u32,
-    /// Bytes that an entry is charged: of a reference all, of data in addition to their length. 64 is what an entry
-    /// takes at most; other values are for studies.
+    /// Bytes that an entry is charged: all that a reference is charged, and an addition to the length of data. An
+    /// entry takes at most 64 bytes; other values serve studies.
     pub entry_cost: u32,
-    /// Which reference leaves.
+    /// The order in which references are evicted.
     pub order: ReplacementOrder,
-    /// References that are known to be stale leave before all others.
+    /// Whether references known to be stale are evicted before all others.
     pub stale_first: bool,
-    /// How much of the budget is for references.
+    /// The division of the budget between references and data.
     pub balance: Balance,
 }
 
 impl ClientMemoryOptions {
-    /// The default way to use `budget` bytes.
+    /// The default options for `budget` bytes.
     pub fn new(budget: u64) -> ClientMemoryOptions {
         ClientMemoryOptions {
             budget,
@@ -71,32 +71,32 @@ impl ClientMemoryOptions {
     }
 }
 
-/// A block that a server has in its memory, as far as is known.
+/// A block that a server is believed to have in its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemoteReference {
     /// The index of the server in the volume.
     pub server: u16,
-    /// It came ahead of any use, and was not used so far.
+    /// The reference was added ahead of any use, and is not used yet.
     pub prefetched: bool,
 }
 
-/// What a lookup found.
+/// The result of a lookup.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BlockLookup<'a, D> {
     /// The block's bytes.
     Data {
-        /// The bytes, as [`ClientMemory::insert_data`] was given them.
+        /// The bytes as passed to [`ClientMemory::insert_data`].
         data: &'a D,
-        /// When the read began that brought them: they hold every write that was acknowledged before.
+        /// The begin of the read that brought the bytes: they include every write acknowledged before.
         read_at: Instant,
     },
-    /// No bytes, and a reference.
+    /// A reference and no bytes.
     Reference(RemoteReference),
-    /// Neither, or a stale reference.
+    /// Neither bytes nor a valid reference.
     Missing,
 }
 
-/// When a read began: [`ClientMemory::insert_data`] compares it with changes of the file.
+/// The begin of a read, which [`ClientMemory::insert_data`] compares with changes of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReadStart {
     file: u64,
@@ -104,39 +104,39 @@ pub struct ReadStart {
     changes: u64,
 }
 
-/// What happened in a [`ClientMemory`].
+/// Counters of a [`ClientMemory`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ClientMemoryCounters {
     /// Lookups that found data (the paper's cache hits).
     pub cache_hits: u64,
-    /// Lookups that found a reference; see [`ClientMemoryCounters::directory_hits`].
+    /// Lookups that found a reference and no data; see [`ClientMemoryCounters::directory_hits`].
     pub references_found: u64,
     /// References that a server refused (the paper's stale directory hits).
     pub stale_hits: u64,
     /// Lookups that found neither.
     pub misses: u64,
-    /// Data that a lookup dropped because they were too old for it.
+    /// Data that a lookup dropped because they were too old.
     pub expired: u64,
-    /// Blocks that were dropped for want of room.
+    /// Blocks that were evicted to make room.
     pub data_evictions: u64,
-    /// References that were dropped for want of room, stale ones included.
+    /// References that were evicted to make room, stale ones included.
     pub reference_evictions: u64,
-    /// Of these, those that were known to be stale.
+    /// Evicted references that were known to be stale.
     pub stale_evictions: u64,
-    /// References that a server took back before they were used ([`ClientMemory::note_invalidated`]).
+    /// References that a server withdrew before a use found them stale ([`ClientMemory::note_invalidated`]).
     pub invalidations: u64,
     /// References that were added ahead of any use.
     pub prefetched: u64,
-    /// Of these, those that a lookup found.
+    /// Prefetched references that a lookup found.
     pub prefetched_used: u64,
-    /// Bytes that data are charged now.
+    /// Bytes that data are charged at present.
     pub data_bytes: u64,
-    /// Bytes that references are charged now.
+    /// Bytes that references are charged at present.
     pub reference_bytes: u64,
 }
 
 impl ClientMemoryCounters {
-    /// References that were found and not refused (the paper's directory hits). Reads that are under way count as such.
+    /// References that were found and not refused (the paper's directory hits). Reads under way count as hits.
     pub fn directory_hits(&self) -> u64 {
         self.references_found.saturating_sub(self.stale_hits)
     }
@@ -177,14 +177,14 @@ impl<D> Charged for Held<D> {
     }
 }
 
-/// A reference; its table counts entries.
+/// A reference. Its charge is 1, so that its table counts entries.
 struct Known {
     server: u16,
     is_stale: bool,
     is_prefetched: bool,
-    /// Used since its last chance.
+    /// Used since it was last passed over.
     is_used: bool,
-    /// The last lookup found it in the tail.
+    /// The last lookup found the reference in the tail of its list.
     hit_in_tail: bool,
 }
 
@@ -194,14 +194,16 @@ impl Charged for Known {
     }
 }
 
-/// What a client keeps of its volume's files: a cache of data, and a directory of references.
+/// A client's memory for the files of its volume: a cache of data and a directory of references.
 ///
-/// A block is named by its file and its number. Its data and its reference are two entries with lives of their own:
-/// data that are evicted leave the reference behind. `D` is what the owner keeps of a block, which is charged with the
-/// length that the owner says.
+/// A block is named by its file and its number. Its data and its reference are two separate entries: the eviction of
+/// data leaves the reference. `D` is the owner's form of a block's data, which is charged with the length that the
+/// owner passes.
 ///
-/// The owner looks up, reads as it is told, and reports: [`ClientMemory::insert_data`] and
-/// [`ClientMemory::note_reference`] for what came, [`ClientMemory::note_stale`] for what was refused.
+/// The owner looks a block up, reads it by the result, and reports the outcome:
+///
+/// - [`ClientMemory::insert_data`] and [`ClientMemory::note_reference`] after a success;
+/// - [`ClientMemory::note_stale`] after a refusal.
 pub struct ClientMemory<D> {
     options: ClientMemoryOptions,
     data: Table<Held<D>>,
@@ -213,7 +215,7 @@ pub struct ClientMemory<D> {
 }
 
 impl<D> ClientMemory<D> {
-    /// An empty one.
+    /// An empty memory.
     pub fn new(options: ClientMemoryOptions) -> ClientMemory<D> {
         let options = ClientMemoryOptions {
             block_len: options.block_len.max(1),
@@ -240,7 +242,7 @@ impl<D> ClientMemory<D> {
         self.options.block_len
     }
 
-    /// What happened so far, and how much memory is charged.
+    /// The counters, with the bytes that are charged at present.
     pub fn counters(&self) -> ClientMemoryCounters {
         ClientMemoryCounters {
             data_bytes: self.data.charge(),
@@ -259,27 +261,27 @@ impl<D> ClientMemory<D> {
         self.references.len()
     }
 
-    /// Bytes of references beyond which they leave before data do.
+    /// Bytes of references beyond which references are evicted before data.
     pub fn directory_limit(&self) -> u64 {
         self.balancer.directory()
     }
 
-    /// Bytes that the directory really occupies.
+    /// Bytes that the directory occupies.
     pub fn directory_memory_len(&self) -> usize {
         self.references.memory_len()
     }
 
-    /// Says what a call and an optimistic read take now: that weighs data against references.
+    /// Sets the present durations of a call and of an optimistic read, which weigh data against references.
     pub fn set_costs(&mut self, call: Duration, optimistic: Duration) {
         self.balancer.set_costs(call, optimistic);
     }
 
-    /// What is known of a block. Counts as a use.
+    /// Looks a block up, which counts as a use.
     pub fn lookup(&mut self, file: u64, block: u64) -> BlockLookup<'_, D> {
         self.lookup_since(file, block, Instant::START)
     }
 
-    /// The same, but data of a read that began before `oldest` are dropped.
+    /// As [`ClientMemory::lookup`], but drops data of a read that began before `oldest`.
     pub fn lookup_since(&mut self, file: u64, block: u64, oldest: Instant) -> BlockLookup<'_, D> {
         let cost = u64::from(self.options.entry_cost);
         self.balancer.looked_up(Sides {
@@ -321,7 +323,7 @@ impl<D> ClientMemory<D> {
         }
     }
 
-    /// What is known of a block's place at its server, without a use.
+    /// The valid reference of a block, without a use.
     pub fn reference(&self, file: u64, block: u64) -> Option<RemoteReference> {
         let slot = self.references.find(BlockName { file, block })?;
         let known = self.references.value(slot).filter(|it| !it.is_stale)?;
@@ -331,14 +333,14 @@ impl<D> ClientMemory<D> {
         })
     }
 
-    /// True where the last reference to a block was refused, and none has come since.
+    /// Whether the last reference to a block was refused and no other one has come since.
     pub fn is_stale(&self, file: u64, block: u64) -> bool {
         let slot = self.references.find(BlockName { file, block });
         let known = slot.and_then(|slot| self.references.value(slot));
         known.is_some_and(|known| known.is_stale)
     }
 
-    /// Must be taken before a read is sent whose bytes shall be kept.
+    /// The start of a read whose bytes may be kept; to be taken before the read is sent.
     pub fn read_starts(&self, file: u64, now: Instant) -> ReadStart {
         ReadStart {
             file,
@@ -347,10 +349,14 @@ impl<D> ClientMemory<D> {
         }
     }
 
-    /// Keeps the bytes of a block, `len` of them. False: they are not kept, because the file was changed or forgotten
-    /// since the read began, because a later read's are there, or because they do not fit.
+    /// Keeps the `len` bytes of a block. Returns false if they are not kept:
+    ///
+    /// - the file was changed or forgotten since the read began;
+    /// - a later read's bytes are there;
+    /// - they do not fit.
     pub fn insert_data(&mut self, read: ReadStart, block: u64, data: D, len: u32) -> bool {
         let ReadStart { file, at, changes } = read;
+        // Bytes from before a change would hide it from later reads.
         if self.read_starts(file, at).changes != changes {
             return false;
         }
@@ -372,8 +378,8 @@ impl<D> ClientMemory<D> {
         is_in && self.data.find(name).is_some()
     }
 
-    /// A server said that it has these blocks in memory: with an answer, or `prefetched`, ahead of any use. Of more
-    /// blocks than the directory can hold the first are noted. Returns for how many there is a reference now.
+    /// Notes that a server has these blocks in memory: after a read, or ahead of any use if `prefetched`. Notes the
+    /// first blocks if the directory cannot hold all. Returns the number of blocks that were noted.
     pub fn note_reference(
         &mut self,
         file: u64,
@@ -389,7 +395,7 @@ impl<D> ClientMemory<D> {
         end.saturating_sub(blocks.start)
     }
 
-    /// The server refused the reference of a block that a lookup had found.
+    /// Notes that the server refused the reference which a lookup had found.
     pub fn note_stale(&mut self, file: u64, block: u64) {
         self.counters.stale_hits += 1;
         let Some(slot) = self.references.find(BlockName { file, block }) else {
@@ -403,7 +409,8 @@ impl<D> ClientMemory<D> {
         self.make_stale(slot);
     }
 
-    /// The server took these blocks out of its memory, and said so by itself. Data stay: they are no older for it.
+    /// Notes that the server reported the removal of these blocks from its memory. Data stay, because they are no
+    /// older.
     pub fn note_invalidated(&mut self, file: u64, blocks: Range<u64>) {
         for slot in slots_in(&self.references, file, &blocks) {
             if self.references.value(slot).is_some_and(|it| !it.is_stale) {
@@ -413,9 +420,9 @@ impl<D> ClientMemory<D> {
         }
     }
 
-    /// The owner changes these blocks: their data are dropped, and those of reads that are under way are not kept.
-    /// References stay, for what was written is in the server's memory. To be called before the change is sent, and
-    /// again when it is acknowledged.
+    /// Drops the data of blocks that the owner changes, and keeps data of reads under way out. References stay,
+    /// because the written bytes are in the server's memory. The owner calls this before it sends the change, and
+    /// again after the acknowledgement.
     pub fn invalidate(&mut self, file: u64, blocks: Range<u64>) {
         self.note_change(file);
         for slot in slots_in(&self.data, file, &blocks) {
@@ -423,7 +430,7 @@ impl<D> ClientMemory<D> {
         }
     }
 
-    /// Drops all that is known of a file.
+    /// Drops all data and references of a file.
     pub fn forget(&mut self, file: u64) {
         self.note_change(file);
         while let Some(slot) = self.data.first_of_file(file) {
@@ -434,7 +441,7 @@ impl<D> ClientMemory<D> {
         }
     }
 
-    /// Drops all references to a server: it started anew, or its key is another. Takes time for each reference.
+    /// Drops all references to a server that has restarted or has another key. Takes time for each reference.
     pub fn forget_server(&mut self, server: u16) {
         for list in [Use::Recent, Use::Tail, Use::Stale] {
             let mut next = self.references.front(list);
@@ -452,7 +459,7 @@ impl<D> ClientMemory<D> {
         u64::from(self.references.len()) * u64::from(self.options.entry_cost)
     }
 
-    /// Bytes that references can have at most.
+    /// Most bytes that references can have.
     fn directory_most(&self) -> u64 {
         if self.balancer.is_fixed() {
             self.balancer.directory()
@@ -521,7 +528,7 @@ impl<D> ClientMemory<D> {
             is_used: false,
             hit_in_tail: false,
         };
-        // Room is made before, so that no order chooses the new one.
+        // Room is made before the insertion, so that no order evicts the new entry.
         if self.references.len() >= ENTRIES_MAX {
             self.evict_reference();
         }
@@ -533,7 +540,7 @@ impl<D> ClientMemory<D> {
     }
 
     fn make_stale(&mut self, slot: u32) {
-        // One that is stale already keeps its place among the stale ones.
+        // An entry that is stale already keeps its place among the stale ones.
         if let Some(known) = self.references.value_mut(slot).filter(|it| !it.is_stale) {
             known.is_stale = true;
             if self.options.stale_first {
@@ -553,7 +560,7 @@ impl<D> ClientMemory<D> {
         self.references.settle_tail(tail);
     }
 
-    /// Evicts until both sides are within their bounds with `more` bytes of references.
+    /// Evicts entries until both sides are within their bounds with `more` bytes of references.
     fn make_room(&mut self, more: u64) {
         loop {
             let (references, data) = (self.reference_bytes() + more, self.data.charge());
@@ -623,7 +630,7 @@ impl<D> ClientMemory<D> {
         last.or_else(|| self.references.back(Use::Recent))
     }
 
-    /// Each entry is passed over once at most, for passing over takes its mark.
+    /// Passes each entry over at most once, because that clears its mark of use.
     fn last_unused_reference(&mut self) -> Option<u32> {
         loop {
             let slot = self.last_reference()?;
@@ -644,12 +651,12 @@ impl<D> ClientMemory<D> {
                 return Some(slot);
             }
         }
-        // Few of the slots are taken: after much was forgotten.
+        // Few slots are taken, for example after a file or server was forgotten.
         self.last_reference()
     }
 }
 
-/// The entries of a file within a range, in no order; takes time for the shorter of the range and the file's entries.
+/// The entries of a file within a range, in no order. Takes time for the smaller of the range and the file's entries.
 fn slots_in<V: Charged>(table: &Table<V>, file: u64, blocks: &Range<u64>) -> Vec<u32> {
     let len = blocks.end.saturating_sub(blocks.start);
     let mut of_file = Vec::new();

@@ -1,19 +1,19 @@
-//! A policy for each server and each way of a call.
+//! The adaptive policies of a client: one for each server and each way of a call.
 
 use super::policy::{AdaptivePolicy, PolicyCounters, PolicyOptions};
 use std::collections::BTreeMap;
 use std::ops::Add;
 
-/// How a call brings its bytes: what an optimistic read is compared with.
+/// The way by which a call brings its bytes: an optimistic read is compared with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CallWay {
     /// In the message.
     Inline,
-    /// By RDMA of its own.
+    /// By an RDMA operation of its own.
     Direct,
 }
 
-/// The policies of a client. Its servers are those of a volume, so that their number bounds it.
+/// The policies of a client. The number of I/O servers in the volume bounds theirs.
 #[derive(Debug, Clone, Default)]
 pub struct AdaptivePolicies {
     options: PolicyOptions,
@@ -21,7 +21,7 @@ pub struct AdaptivePolicies {
 }
 
 impl AdaptivePolicies {
-    /// Policies that know nothing yet.
+    /// Policies without any measurement.
     pub fn new(options: PolicyOptions) -> AdaptivePolicies {
         AdaptivePolicies {
             options,
@@ -35,21 +35,21 @@ impl AdaptivePolicies {
         self.by_server.entry((server, way)).or_insert_with(new)
     }
 
-    /// A reply of the server said how many of a thousand reads it answers from its cache: both ways hear it.
+    /// Notes, for both ways, that a server answers `permille` of a thousand reads from its cache.
     pub fn server_hit_rate(&mut self, server: u16, permille: u16) {
         for way in [CallWay::Inline, CallWay::Direct] {
             self.of(server, way).server_hit_rate(permille);
         }
     }
 
-    /// A server started anew: what was known of it no longer holds.
+    /// Drops the policies of a server that has restarted.
     pub fn forget_server(&mut self, server: u16) {
         for way in [CallWay::Inline, CallWay::Direct] {
             self.by_server.remove(&(server, way));
         }
     }
 
-    /// The sums of all.
+    /// The sums of all policies' counters.
     pub fn counters(&self) -> PolicyCounters {
         let each = self.by_server.values().map(AdaptivePolicy::counters);
         each.fold(PolicyCounters::default(), PolicyCounters::add)

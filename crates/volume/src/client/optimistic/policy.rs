@@ -6,31 +6,33 @@
 //!  cost      N_DirHitStale * T_Stale
 //! ```
 //!
-//! Below 1 the policy makes calls. Then the formula has no more numbers, so the policy comes back by itself after a
-//! time that doubles up to a bound, or earlier when the server says that its cache serves nearly all; it comes back
-//! with a few accesses, and stays if they were worth it.
+//! Below 1 the policy makes calls, and the formula has no new numbers. The policy therefore probes again after a time
+//! that doubles up to a bound. It probes earlier if the server reports that its cache serves nearly all reads. It
+//! probes with a few accesses, and stays on if they were worth it.
 //!
-//! **What it can cost.** Stale accesses are a debt, which accesses that succeed pay off, down to 0. While the policy
-//! makes calls, their durations pay [`REPAY`] times the debt before anything is tried again. So over any run the time
-//! lost is at most 1/32 of the time of the calls, and what was lost since the last switch: a window of stale accesses
-//! and those that were under way.
+//! **The bound of its cost.** Stale accesses are a debt in time, which successful ones pay off, down to 0. While the
+//! policy makes calls, their durations must pay [`REPAY`] times the debt before it probes again. Over any run, the
+//! lost time is at most the sum of two parts:
+//!
+//! - 1/32 of the time of the calls;
+//! - the loss since the last switch: a window of stale accesses and those that were under way.
 
 use gannet_runtime::Instant;
 use std::ops::Add;
 use std::time::Duration;
 
-/// Outcomes in the window at most: a word of bits.
+/// Most outcomes in the window: the bits of a word.
 const WINDOW_MAX: u32 = u64::BITS;
-/// Durations of calls that pay for a lost duration.
+/// The durations of calls that pay for one lost duration.
 const REPAY: u64 = 32;
-/// The share of a new duration in a mean, one over.
+/// The divisor of the share that a new duration has in a mean.
 const WEIGHT: u64 = 8;
-/// Of a hit rate in thousandths, all.
+/// The whole of a hit rate in thousandths.
 const ALL: u64 = 1000;
-/// A hit rate that is high where durations are not known.
+/// A hit rate that counts as high where durations are not known, in thousandths.
 const HIGH_PERMILLE: u64 = 900;
 
-/// How an access is made.
+/// The way of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadPath {
     /// By a one-sided read with a reference, if there is one.
@@ -39,18 +41,18 @@ pub enum ReadPath {
     Call,
 }
 
-/// What a policy goes by.
+/// Settings of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicyOptions {
-    /// Outcomes that count, the last ones; at most 64.
+    /// The last outcomes that count; at most 64.
     pub window: u32,
-    /// Outcomes before anything is decided.
+    /// Outcomes before the first decision.
     pub outcomes_min: u32,
-    /// Accesses that are tried after a time of calls.
+    /// Accesses of a probe after a time of calls.
     pub probes: u32,
-    /// The first time of calls.
+    /// The first time of calls before a probe.
     pub interval_min: Duration,
-    /// The longest one.
+    /// The longest time of calls before a probe.
     pub interval_max: Duration,
 }
 
@@ -66,16 +68,16 @@ impl Default for PolicyOptions {
     }
 }
 
-/// What a policy did.
+/// Counters of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PolicyCounters {
-    /// It gave up optimistic accesses.
+    /// Switches from optimistic accesses to calls.
     pub switches_off: u64,
-    /// It took them up again for good, after probes.
+    /// Switches back to optimistic accesses after successful probes.
     pub switches_on: u64,
-    /// Times that it probed.
+    /// Probes.
     pub probings: u64,
-    /// Of these, those that a server's hit rate brought about.
+    /// Probes that a server's hit rate caused.
     pub probings_by_hit_rate: u64,
 }
 
@@ -92,7 +94,7 @@ impl Add for PolicyCounters {
     }
 }
 
-/// A mean of durations, in which the last ones weigh more.
+/// A mean of durations in which later ones weigh more.
 #[derive(Debug, Clone, Copy, Default)]
 struct Mean {
     nanos: Option<u64>,
@@ -139,21 +141,21 @@ impl Outcomes {
 #[derive(Debug, Clone, Copy)]
 enum State {
     On,
-    /// Calls until `until`, and until the debt is paid.
+    /// Calls until `until`, and until the debt is paid off.
     Off {
         until: Instant,
     },
-    /// A few accesses are tried; when their outcomes have not come by `until`, some are tried again.
+    /// A few accesses are tried. If their outcomes have not come by `until`, some are tried again.
     Probing {
         left: u32,
         until: Instant,
     },
 }
 
-/// Decides for one server and one way of its calls.
+/// The policy for one server and one way of its calls.
 ///
-/// The caller asks [`AdaptivePolicy::decide`] before each access for which it has a reference, and reports how long
-/// each access took, whoever decided it.
+/// The caller asks [`AdaptivePolicy::decide`] before each access for which it has a reference. It reports the duration
+/// of every access, even if it did not follow the decision.
 #[derive(Debug, Clone)]
 pub struct AdaptivePolicy {
     options: PolicyOptions,
@@ -163,7 +165,7 @@ pub struct AdaptivePolicy {
     call: Mean,
     optimistic: Mean,
     stale: Mean,
-    /// Nanoseconds lost and not won back or paid for; in units of calls' durations while off.
+    /// Nanoseconds lost, and neither won back nor paid for. While off, in nanoseconds of calls.
     debt: u64,
     /// The last hit rate that the server reported since the policy went off.
     hit_permille: Option<u16>,
@@ -177,7 +179,7 @@ impl Default for AdaptivePolicy {
 }
 
 impl AdaptivePolicy {
-    /// A policy that knows nothing, and is optimistic.
+    /// A policy without measurements, which is optimistic.
     pub fn new(options: PolicyOptions) -> AdaptivePolicy {
         let window = options.window.clamp(1, WINDOW_MAX);
         AdaptivePolicy {
@@ -199,8 +201,8 @@ impl AdaptivePolicy {
         }
     }
 
-    /// The way of the next access. [`ReadPath::Optimistic`] must be followed by such an access while the policy is
-    /// probing: it counts them.
+    /// The way of the next access. While the policy probes, the caller must follow [`ReadPath::Optimistic`], because
+    /// the policy counts those accesses.
     pub fn decide(&mut self, now: Instant) -> ReadPath {
         match &mut self.state {
             State::On => ReadPath::Optimistic,
@@ -224,13 +226,13 @@ impl AdaptivePolicy {
         }
     }
 
-    /// True while optimistic accesses are the rule.
+    /// Whether optimistic accesses are the rule.
     pub fn is_on(&self) -> bool {
         matches!(self.state, State::On)
     }
 
-    /// A call took so long (T1). Calls that a disk made wait should be left out where the server says so: a reference
-    /// would not have spared them.
+    /// Notes the duration of a call (T1). Calls that waited for a disk should be left out where the server reports
+    /// that: a reference would not have avoided the wait.
     pub fn call_took(&mut self, duration: Duration) {
         self.call.add(duration);
         if let State::Off { .. } = self.state {
@@ -238,7 +240,7 @@ impl AdaptivePolicy {
         }
     }
 
-    /// An optimistic read brought its bytes in so long (T2).
+    /// Notes the duration of a successful optimistic read (T2).
     pub fn optimistic_took(&mut self, duration: Duration, now: Instant) {
         self.optimistic.add(duration);
         if let Some(call) = self.call.get() {
@@ -249,20 +251,20 @@ impl AdaptivePolicy {
         self.outcome(false, now);
     }
 
-    /// An optimistic read was refused after so long (T_Stale); the call that follows is reported as any other.
+    /// Notes the duration of a refused optimistic read (T_Stale). The call that follows is reported as any other.
     pub fn stale_took(&mut self, duration: Duration, now: Instant) {
         self.stale.add(duration);
         self.debt = self.debt.saturating_add(nanos(duration));
         self.outcome(true, now);
     }
 
-    /// A reply said how many of a thousand reads the server has answered from its cache of late.
+    /// Notes that the server has lately answered `permille` of a thousand reads from its cache.
     pub fn server_hit_rate(&mut self, permille: u16) {
         self.hit_permille = Some(permille);
     }
 
-    /// The paper's benefit over cost for the accesses in the window. Infinite where nothing was stale; `None` while
-    /// too little is known, which is no reason to stop.
+    /// The paper's ratio of benefit to cost for the accesses in the window. It is infinite if none was stale, and
+    /// `None` while too little is known, which is no reason to stop.
     pub fn benefit_over_cost(&self) -> Option<f64> {
         let Outcomes { len, .. } = self.outcomes;
         if len == 0 || (self.outcomes.valid() > 0 && self.saved().is_none()) {
@@ -281,17 +283,17 @@ impl AdaptivePolicy {
         })
     }
 
-    /// What calls, optimistic reads and refused ones take (T1, T2, T_Stale), as far as they were measured.
+    /// The durations of calls, optimistic reads and refused ones (T1, T2, T_Stale), as far as they were measured.
     pub fn durations(&self) -> [Option<Duration>; 3] {
         [self.call.get(), self.optimistic.get(), self.stale.get()]
     }
 
-    /// What it did so far.
+    /// The counters so far.
     pub fn counters(&self) -> PolicyCounters {
         self.counters
     }
 
-    /// Seconds that an optimistic read saves; negative where it costs more than a call.
+    /// Seconds that an optimistic read saves; negative where it takes longer than a call.
     fn saved(&self) -> Option<f64> {
         Some(self.call.get()?.as_secs_f64() - self.optimistic.get()?.as_secs_f64())
     }
@@ -308,7 +310,7 @@ impl AdaptivePolicy {
 
     fn outcome(&mut self, is_stale: bool, now: Instant) {
         if let State::Off { .. } = self.state {
-            // Of an access that was under way when the policy went off: it is paid for as the others are.
+            // The access was under way when the policy went off: the debt grows as for the earlier ones.
             if is_stale {
                 let last = self.stale.get().map_or(0, nanos);
                 self.debt = self.debt.saturating_add(last.saturating_mul(REPAY - 1));
@@ -344,7 +346,7 @@ impl AdaptivePolicy {
         };
     }
 
-    /// True where references to all that the server has in its cache would be worth more than they cost.
+    /// Whether references to all blocks in the server's cache would save more time than they lose.
     fn hit_rate_is_high(&self) -> bool {
         let Some(hits) = self.hit_permille.map(u64::from) else {
             return false;

@@ -1,15 +1,15 @@
 //! Entries by the name of a block, in lists of their use and in one list for each file.
 //!
-//! All operations are O(1), those that make the index grow on average. Entries lie in chunks that never move, so that
-//! a table grows without a copy and without memory for twice its entries.
+//! All operations are O(1); those that make the index grow are O(1) on average. Entries lie in chunks that never move.
+//! A table therefore grows without a copy, and without memory for twice its entries.
 
 use super::slots::{NONE, SlotIndex, spread};
 
 /// Entries of a chunk; a power of two.
 const CHUNK_LEN: u32 = 256;
-/// Lists of use that a table has.
+/// The number of a table's lists of use.
 const LISTS: usize = 3;
-/// Entries of a table; the number of a slot has four bytes.
+/// Most entries of a table: the number of a slot has four bytes.
 pub(super) const ENTRIES_MAX: u32 = NONE - CHUNK_LEN;
 
 /// A block of a file.
@@ -19,9 +19,10 @@ pub(super) struct BlockName {
     pub(super) block: u64,
 }
 
-/// What a table keeps.
+/// A value of a table.
 pub(super) trait Charged {
-    /// What an entry counts for in the sum of its list; does not change while it is there.
+    /// The entry's part in the sum of its list. It must not change while the entry is in a table: the sum would be
+    /// wrong.
     fn charge(&self) -> u64;
 }
 
@@ -30,9 +31,9 @@ pub(super) trait Charged {
 pub(super) enum Use {
     /// The first part of the list.
     Recent,
-    /// The last part: what would leave if the list were somewhat shorter.
+    /// The last part: the entries that a somewhat shorter list would evict.
     Tail,
-    /// Entries that are known to be worthless.
+    /// Entries that are known to be stale.
     Stale,
 }
 
@@ -71,7 +72,7 @@ struct List {
     charge: u64,
 }
 
-/// See the module.
+/// A table of entries by the name of a block, with its lists and indexes.
 pub(super) struct Table<V> {
     chunks: Vec<Vec<Entry<V>>>,
     /// Slots that were made, free ones included.
@@ -102,17 +103,17 @@ impl<V: Charged> Table<V> {
         }
     }
 
-    /// Entries that are there.
+    /// The number of entries.
     pub(super) fn len(&self) -> u32 {
         self.len
     }
 
-    /// Slots that were made: [`Table::slot_if_taken`] knows no others.
+    /// Slots in use and free; [`Table::slot_if_taken`] knows no others.
     pub(super) fn slots_made(&self) -> u32 {
         self.made
     }
 
-    /// Bytes that the table occupies, without what its values point to.
+    /// Bytes that the table occupies, without those that its values point to.
     pub(super) fn memory_len(&self) -> usize {
         let entries = self.chunks.iter().map(Vec::capacity).sum::<usize>() * size_of::<Entry<V>>();
         let chunks = self.chunks.capacity() * size_of::<Vec<Entry<V>>>();
@@ -167,24 +168,25 @@ impl<V: Charged> Table<V> {
         Some(after).filter(|slot| *slot != NONE)
     }
 
-    /// `slot`, if an entry is there.
+    /// `slot`, if it has an entry.
     pub(super) fn slot_if_taken(&self, slot: u32) -> Option<u32> {
         self.value(slot).map(|_| slot)
     }
 
-    /// Some entry of a file.
+    /// An entry of a file, if it has any.
     pub(super) fn first_of_file(&self, file: u64) -> Option<u32> {
         let is_it = |slot| self.entry(slot).is_some_and(|it| it.name.file == file);
         self.by_file.find(hash_of_file(file), is_it)
     }
 
-    /// The next entry of the same file; its entries have no order that means anything.
+    /// The next entry of the same file, in no meaningful order.
     pub(super) fn next_of_file(&self, slot: u32) -> Option<u32> {
         let after = self.entry(slot)?.of_file.after;
         Some(after).filter(|slot| *slot != NONE)
     }
 
-    /// Adds an entry that is not there, as the most recently used one. False: no more slots.
+    /// Adds an entry that is not in the table, as the most recently used one. Returns false if there are no more
+    /// slots.
     pub(super) fn insert(&mut self, name: BlockName, value: V) -> bool {
         let Some(slot) = self.take_slot(name, value) else {
             return false;
@@ -199,7 +201,7 @@ impl<V: Charged> Table<V> {
         true
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub(super) fn remove(&mut self, slot: u32) -> Option<V> {
         let name = self.name(slot).filter(|_| self.value(slot).is_some())?;
         self.unlink(slot);
