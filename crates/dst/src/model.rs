@@ -16,7 +16,7 @@ use std::fmt;
 /// An object of the model.
 pub type Key = u32;
 
-/// The directory everything lies in.
+/// The root directory of the model.
 pub const TOP: Key = 0;
 
 /// One operation, in the model's terms.
@@ -170,9 +170,9 @@ pub type Outcome = Result<Answer, Status>;
 pub enum Execution {
     /// Once.
     Once,
-    /// The server restarted or dropped the reply from its cache: once, or more often with the last answer seen.
+    /// The server restarted or dropped the reply from its cache: once, or more often with the last outcome seen.
     OnceOrMore,
-    /// No answer came: once, more often, or not at all.
+    /// No reply came: once, more often, or not at all.
     Unknown,
 }
 
@@ -225,7 +225,7 @@ impl Model {
         self.nodes.iter().map(|(key, node)| (*key, node.kind()))
     }
 
-    /// The names of a directory and what they name; empty for anything else.
+    /// The names of a directory with their objects; empty for anything else.
     pub fn entries(&self, directory: Key) -> Vec<(Vec<u8>, Key)> {
         match self.nodes.get(&directory).map(|node| &node.content) {
             Some(Content::Directory { names, .. }) => names
@@ -534,7 +534,7 @@ impl Model {
         Ok(Answer::Done)
     }
 
-    /// True if the answer may be given while a crash can have taken what was not synced.
+    /// True if a reply may have this outcome after a crash that took unsynced bytes.
     fn permits_after_crash(&self, operation: &Operation, outcome: &Outcome) -> bool {
         match (operation, outcome) {
             (Operation::Read { file, offset, .. }, Ok(Answer::Bytes { bytes, eof })) => {

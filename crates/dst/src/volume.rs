@@ -203,8 +203,7 @@ impl Bed {
         }
     }
 
-    /// Makes all its machines those of a testbed, before anything is started, and has I/O servers move bytes as
-    /// `policy` says.
+    /// Makes all its machines those of a testbed, before anything is started. I/O servers move bytes by `policy`.
     #[must_use]
     pub fn charged(mut self, profile: &Profile, policy: ServerPolicy) -> Bed {
         install(&self.manager, profile);
@@ -221,8 +220,8 @@ impl Bed {
         self.start_manager();
     }
 
-    /// Starts the process of an I/O server. There must be one of this number, and it must not run. It serves once it
-    /// knows that it may: the manager must have said so if its disk is empty.
+    /// Starts the process of the I/O server `number`, which must not run. It serves once its claim of the disk is
+    /// admitted: for an empty disk by the manager.
     pub fn start_io_server(&self, number: usize) {
         self.run_io_server(number, false);
     }
@@ -327,13 +326,13 @@ impl Bed {
         self.carrier.provider(node)
     }
 
-    /// Takes the manager down, and with it what its journal had not synced.
+    /// Takes the manager down; the unsynced part of its journal is lost.
     pub fn kill_manager(&self, how: Crash) {
         self.faults.crash(self.manager.id(), how);
         self.metadata.journal.crash(&mut || false);
     }
 
-    /// Takes an I/O server down, and with it what it had not synced.
+    /// Takes an I/O server down; its unsynced data may be lost.
     pub fn kill_io_server(&self, number: usize, how: Crash) {
         let IoNode { node, disk, .. } = &self.io_servers[number];
         self.faults.crash(node.id(), how);

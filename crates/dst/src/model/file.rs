@@ -2,7 +2,7 @@
 
 use gannet_vfs::Stability;
 
-/// Whether what was not synced can have been lost before an operation was executed.
+/// Whether a crash may have taken unsynced bytes before an operation was executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loss {
     None,

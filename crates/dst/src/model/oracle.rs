@@ -12,7 +12,7 @@ pub struct Oracle {
 
 /// Most states that are followed at once.
 const STATES_MAX: usize = 64;
-/// How often an operation is taken to have been executed at most: a third time changes nothing that a second did not.
+/// The most executions of one operation that are followed: a third changes nothing that a second did not.
 const EXECUTIONS_MAX: usize = 2;
 
 impl Oracle {
@@ -42,11 +42,11 @@ impl Oracle {
         self.states.iter().any(|state| state.is_unsynced(file))
     }
 
-    /// Learns the outcome of an operation; `None` when no answer came. `may_fail` says which errors of the disk
-    /// are excused, as operations that did nothing.
+    /// Learns the outcome of an operation; `None` without a reply. `may_fail` is true for errors of the disk that are
+    /// excused, as operations that did nothing.
     ///
     /// # Errors
-    /// No state the file system can be in explains the outcome; the text says what was expected.
+    /// No possible state of the file system explains the outcome; the text has the expected outcomes.
     pub fn learn(
         &mut self,
         operation: &Operation,
@@ -94,7 +94,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// A crash may have taken what was not synced; what was read back (all of it) is durable now.
+    /// Adopts the content of a file that was read back whole after a crash, which may have taken unsynced bytes. That
+    /// content is durable now.
     ///
     /// # Errors
     /// The content has bytes that no operation wrote there.

@@ -1,8 +1,8 @@
 //! One client and one server over everything: NFS on RPC over simulated TCP, software iWARP or the fabric in memory,
 //! with faults on, compared with the model after each operation.
 //!
-//! Safety first: workers do random operations while things break. Then everything is healed, and every worker must
-//! come to its end in bounded time and find exactly what the model says.
+//! Safety first: workers do random operations under faults. Then all faults end, and every worker must end in bounded
+//! time and find exactly the model's content.
 
 mod nemesis;
 mod plan;
@@ -64,7 +64,7 @@ pub struct Summary {
 pub struct ReadsSummary {
     /// Reads of bytes by references.
     pub optimistic: u64,
-    /// Those that were refused, for whatever reason.
+    /// Those that were refused, for any reason.
     pub refused: u64,
     /// Those that were refused because the key was not good any more.
     pub refused_keys: u64,

@@ -8,9 +8,10 @@ use gannet_sim::Random;
 use gannet_sim::store::DiskProfile;
 use std::time::Duration;
 
-/// How long a fault lasts that is to outlast every deadline of a connection, and often the reply cache.
+/// The duration of a long fault, in nanoseconds: beyond every deadline of a connection, and often beyond the reply
+/// cache.
 const OUTLASTING_NS: (u64, u64) = (50_000_000_000, 150_000_000_000);
-/// Of a thousand faults of a world that has such faults, so many are.
+/// The number of long faults, of a thousand, in a simulation that has some.
 const OUTLASTING_PER_MILLE: u64 = 300;
 
 /// How far a wall clock jumps, in seconds.

@@ -54,7 +54,7 @@ impl Machine {
         }
     }
 
-    /// Ends what fails by chance in its fabric.
+    /// Ends the failures by chance of its fabric.
     pub(super) fn heal_fabric(&self) {
         self.fabric.heal();
     }

@@ -2,8 +2,8 @@
 
 use gannet_dst::scenario::{self, ReadsSummary, revocation, volume};
 
-/// A MKDIR that is answered after its reply left the server's cache; a CREATE that a crash interrupts and a full disk
-/// refuses the second time, whose file is found later.
+/// Seeds that once failed. The first has a MKDIR whose reply comes after it left the server's cache. The second has a
+/// CREATE that a crash interrupts and a full disk then refuses, and whose file is found later.
 const FAILED_ONCE: [u64; 2] = [760764877436, 760764877511];
 
 #[test]

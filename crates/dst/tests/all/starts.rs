@@ -84,7 +84,7 @@ impl Story {
         self.bed.faults().restart(self.bed.manager.id());
     }
 
-    /// Whether an I/O server was refused because it had a disk with data before.
+    /// True if an I/O server was refused because it had a disk with data before.
     fn was_served_before(&self, number: usize) -> bool {
         let error = self.bed.io_server_error(number);
         let error = error.as_deref();

@@ -408,7 +408,7 @@ fn after(stage: &Stage, time: Duration) -> u64 {
     stage.faults.now_ns().saturating_add(time)
 }
 
-/// Every client sees what the model says.
+/// Checks that every client reads the model's contents.
 async fn find_the_same(stage: &Rc<Stage>) -> Result<(), String> {
     for (client, node) in stage.clients.iter().enumerate() {
         let last = Worker::new(Rc::clone(stage), 0, stage.bed.mount(node));
@@ -420,7 +420,7 @@ async fn find_the_same(stage: &Rc<Stage>) -> Result<(), String> {
     Ok(())
 }
 
-/// Removed files leave no objects behind: the folders that objects lie in may stay.
+/// Checks that removed files leave no objects; the folders of objects may stay.
 async fn leave_nothing(stage: &Rc<Stage>) -> Result<(), String> {
     let node = &stage.clients[0];
     let last = Worker::new(Rc::clone(stage), 0, stage.bed.mount(node));

@@ -18,16 +18,16 @@ const EPHEMERAL_PORT: u16 = 32_768;
 const START_PAUSE_NS: u64 = 1_000_000_000;
 /// The first of the numbers that select a crash of an I/O server.
 const IO_SERVER_DIES: u64 = 2;
-/// How long a fault lasts that is to outlast what ends by itself: longer than [`gannet_volume::limits::LOCK_LEASE`],
-/// and up to twice [`gannet_volume::limits::CAPABILITY_AGE`].
+/// The duration of a long fault, in nanoseconds: longer than [`gannet_volume::limits::LOCK_LEASE`], and up to twice
+/// [`gannet_volume::limits::CAPABILITY_AGE`].
 const OUTLASTING_NS: (u64, u64) = (50_000_000_000, 120_000_000_000);
-/// Of a thousand faults of a world that has such faults, so many are.
+/// The number of long faults, of a thousand, in a simulation that has some.
 const OUTLASTING_PER_MILLE: u64 = 250;
 
 /// Starts the servers in some order, perhaps with pauses.
 pub(super) async fn start(stage: &Rc<Stage>, random: &Random) {
     let count = stage.bed.io_servers.len();
-    // The number behind the last I/O server's is the manager's.
+    // The number after the last I/O server's is the manager's.
     let mut left: Vec<usize> = (0..=count).collect();
     let with_pauses = random.chance(500);
     while !left.is_empty() {

@@ -6,7 +6,7 @@ use gannet_sim::Random;
 use gannet_volume::client::{Optimistic, ReadOptions};
 use std::time::Duration;
 
-/// How each client of a world reads, and what it caches.
+/// The way in which each client of a simulation reads, and its cache.
 #[derive(Debug, Clone)]
 pub(super) struct Reads {
     /// Connections of the fabric in memory survive exceptions, as those of the software RNIC do.

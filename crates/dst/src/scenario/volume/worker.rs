@@ -553,7 +553,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Writes once; a COMMIT behind that has its own time.
+    /// Writes once; a COMMIT after it has its own time.
     async fn write_in_time(
         &self,
         fs: &VolumeFs,

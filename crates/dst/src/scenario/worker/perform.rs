@@ -1,4 +1,4 @@
-//! Operations of the model as calls of the NFS client, and the replies as answers of the model.
+//! Operations of the model as calls of the NFS client, and the replies as outcomes of the model.
 
 use super::Worker;
 use crate::model::{Answer, Create, Key, Operation, Outcome};
@@ -9,14 +9,14 @@ use gannet_vfs::{
     Attributes, CreateMode, FileHandle, FileKind, SetAttributes, Stability, Verifier,
 };
 
-/// An operation as it was executed, and its outcome, if an answer came.
+/// An operation as it was executed, and its outcome, if a reply came.
 type Performed = Result<(Operation, Option<Outcome>), String>;
 
 impl Worker {
     /// Makes the call.
     ///
     /// # Errors
-    /// The server broke the protocol, or answered in a way that no state explains.
+    /// The server broke the protocol, or sent a reply that no state explains.
     pub(super) async fn perform(&mut self, mut operation: Operation) -> Performed {
         let incarnation = self.stage.incarnation.get();
         let outcome = match self.call(&mut operation, incarnation).await {
@@ -201,7 +201,7 @@ impl Worker {
         })
     }
 
-    /// Gives how many bytes were taken.
+    /// Makes the WRITE call; gives the number of bytes that the server took.
     async fn write_call(
         &self,
         file: Key,
@@ -294,7 +294,7 @@ fn attributes(found: &Attributes) -> Answer {
     }
 }
 
-/// Why there is no answer to compare.
+/// The reason why there is no outcome to compare.
 enum PerformError {
     Nfs(Error),
     Wrong(String),

@@ -144,7 +144,7 @@ impl Worker {
         })
     }
 
-    /// Waits before another attempt at what failed, if it may fail.
+    /// Waits before another attempt, if the failure is one that the plan explains.
     async fn try_again(&self, what: &str, error: io::Error) -> Result<(), String> {
         self.try_later(what, status(&error)).await
     }
@@ -168,7 +168,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Opens a file as the kernel does it, if the model says that there is one.
+    /// Opens a file as the kernel does, if the model has one of this name.
     async fn open(&self, mount: &Rc<Mount>, name: usize) -> Result<Option<Opened>, String> {
         let mut was_stale = false;
         loop {
@@ -240,7 +240,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Does what is left of a session; the inner error is a program's.
+    /// Does the rest of a session; the inner error is a program's.
     async fn acts(
         &self,
         mount: &Rc<Mount>,
