@@ -259,7 +259,7 @@ impl Executor {
         }
     }
 
-    /// Notes what the running task waits for, for the report of a deadlock.
+    /// Notes an event that the running task waits for, for the report of a deadlock.
     pub(crate) fn note_wait(&self, wait: Wait) {
         self.waits.borrow_mut().push(wait);
     }
@@ -375,7 +375,7 @@ impl Executor {
         Ok(())
     }
 
-    /// Every task and what it waits for.
+    /// Every task with the events that it waits for.
     pub(crate) fn report(&self, node_name: impl Fn(NodeId) -> String) -> String {
         let mut report = String::new();
         for (id, task) in &*self.tasks.borrow() {

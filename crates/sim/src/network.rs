@@ -50,7 +50,7 @@ pub(crate) trait Breakable {
     fn nodes(&self) -> (NodeId, NodeId);
     fn is_alive(&self) -> bool;
     fn break_now(&self);
-    /// Whether it is a stream and none of its ends has the port `spared`.
+    /// True if it is a stream and none of its ends has the port `spared`.
     fn can_flip(&self, _spared: u16) -> bool {
         false
     }

@@ -53,16 +53,16 @@ struct Half {
 struct HalfState {
     /// Bytes written so far.
     written: u64,
-    /// A bit of the next bytes behind the set-up flips; a random number says which.
+    /// If set, a bit of the next bytes after the set-up flips; the random number chooses it.
     flip: Option<u64>,
     /// Bytes written and not yet read, under way or arrived; the window bounds them.
     outstanding: usize,
     arrived: VecDeque<u8>,
     /// The writer has ended its side.
     shut: bool,
-    /// The end has arrived behind the bytes.
+    /// The end has arrived after the bytes.
     finished: bool,
-    /// The reading end was dropped or aborted: bytes that arrive are answered by a reset.
+    /// The reading end was dropped or aborted: bytes that arrive get a reset as their reply.
     reader_gone: bool,
     read_error: Option<io::ErrorKind>,
     write_error: Option<io::ErrorKind>,

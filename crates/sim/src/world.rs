@@ -121,7 +121,7 @@ impl World {
         self.core.network.profile.get()
     }
 
-    /// Runs `main` and all nodes' tasks until `main` ends. Call it as often as wanted; time goes on.
+    /// Runs `main` and all nodes' tasks until `main` ends. A test may call it several times; time goes on.
     ///
     /// # Errors
     /// A panic anywhere, nothing left to happen, or no end in sight: see [`Stopped`].

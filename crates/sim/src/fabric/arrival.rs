@@ -12,7 +12,7 @@ use std::io;
 use std::rc::Rc;
 
 impl End {
-    /// Processes a segment of the peer; segments behind the connection's end are dropped.
+    /// Processes a segment of the peer; segments after the connection's end are dropped.
     pub(super) fn arrived(self: &Rc<Self>, segment: Segment) {
         if self.state.borrow().ended.is_some() {
             return;

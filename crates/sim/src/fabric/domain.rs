@@ -1,4 +1,4 @@
-//! The memory of a simulated provider: the protection table, its refusals, and what registering costs.
+//! The memory of a simulated provider: the protection table, its refusals, and the costs of registrations.
 
 use super::SimFabric;
 use crate::nic::{Debtor, Host, PAGE_LEN};

@@ -338,7 +338,7 @@ impl End {
         Some((segment, last))
     }
 
-    /// The next segment of the answer to the peer's oldest read.
+    /// The next segment of the response to the peer's oldest read.
     fn answer_segment(self: &Rc<Self>) -> Option<Segment> {
         let mut guard = self.state.borrow_mut();
         let state = &mut *guard;

@@ -3,9 +3,9 @@
 //! Work travels in segments over the world's channels, so that keys can be revoked in the middle of a transfer. Every
 //! segment that touches a peer's memory goes through the [`ProtectionTable`].
 //!
-//! On nodes that are machines of a testbed ([`crate::nic`]) it is that testbed's adapter: everything costs, memory of
-//! our own operations must be registered, and a connection has as many RDMA Reads outstanding as the hardware had. A
-//! source that is not registered all the same is charged as one that is registered for this use.
+//! On nodes that are machines of a testbed ([`crate::nic`]) it is that testbed's adapter. Everything costs, memory of
+//! local operations must be registered, and a connection has as many RDMA Reads outstanding as the hardware had. A
+//! source without a registration is charged as one that is registered for this use.
 
 mod arrival;
 mod domain;

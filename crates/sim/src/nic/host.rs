@@ -43,7 +43,7 @@ pub struct Host {
 
 /// A source of late charges, which `Host::settle` asks for.
 pub trait Debtor {
-    /// Charges what has not been charged yet.
+    /// Charges the costs that have not been charged yet.
     fn settle(&self);
 }
 
@@ -66,8 +66,8 @@ pub(crate) struct Transfer {
 }
 
 impl Host {
-    /// Makes `node` a machine of `profile`'s testbed: what is taken from it afterwards (runtimes, providers) is charged
-    /// to the host.
+    /// Makes `node` a machine of `profile`'s testbed. Runtimes and providers that are taken from it afterwards are
+    /// charged to the host.
     pub fn install(node: &Node, profile: &Profile) -> Rc<Host> {
         let cpus = profile.machine.cpus.as_usize().max(1);
         let host = Rc::new(Host {
@@ -387,7 +387,8 @@ impl Host {
         }
     }
 
-    /// One direction of the port and the way to memory behind it: begin and end of `len` bytes' passage.
+    /// Takes one direction of the port, and the way between port and memory; gives begin and end of the passage of
+    /// `len` bytes.
     fn pass(&self, direction: &RefCell<Calendar>, from: u64, len: u64) -> (u64, u64) {
         let clock = self.executor.clock();
         let adapter = &self.profile.adapter;

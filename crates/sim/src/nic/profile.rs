@@ -165,7 +165,7 @@ constants! {
         match_receive_ns,
         /// RDMA Reads that one connection may have outstanding (IRD and ORD).
         read_depth,
-        /// From the arrival of an RDMA Read's request to the first byte of its answer.
+        /// Time from the arrival of an RDMA Read's request to the first byte of its response.
         read_turnaround_ns,
         /// Bytes between memory and adapter per second.
         dma_bytes_per_s,
@@ -175,7 +175,7 @@ constants! {
         file_pages,
         /// 1 where a Send can revoke a key of the peer.
         remote_invalidation,
-        /// Processor time of registering, whatever the size.
+        /// Processor time of a registration, apart from its pages.
         register_ns,
         /// Processor time of registering one page of 4096 bytes: pinning and translating.
         register_page_ns,
@@ -243,7 +243,7 @@ constants! {
 constants! {
     /// The server's file system.
     FileSystem {
-        /// Processor time of one operation, whatever it moves: NFS server, vnode layer, the file system itself.
+        /// Processor time of one operation, apart from its bytes: NFS server, vnode layer, the file system itself.
         operation_ns,
         /// Copying out of the file system's memory, by one processor; 0: nothing is copied. The memory is as busy as
         /// with any copy of that time.

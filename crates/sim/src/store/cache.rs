@@ -1,6 +1,6 @@
 //! The time that the page cache of a machine and its disk take.
 //!
-//! Blocks of a fixed length enter when they are read or written and leave in the order of their last use; a dirty one
+//! Blocks of a fixed length enter when they are read or written and leave in the order of their last use. A dirty one
 //! is written back first. The disk does one thing at a time: a seek, unless it goes on where it is, and a transfer.
 
 use crate::nic::calendar::Calendar;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 pub(super) const FSID: u64 = 0x5e_ed;
 pub(super) const ROOT: u64 = 1;
-/// Cookies of `.` and `..`; names come behind them.
+/// Cookies of `.` and `..`; names come after them.
 const COOKIE_SELF: u64 = 1;
 const COOKIE_PARENT: u64 = 2;
 

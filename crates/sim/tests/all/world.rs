@@ -38,7 +38,7 @@ async fn write_all(stream: &Stream, bytes: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Everything up to the end of the stream, or the error and what came before it.
+/// All bytes up to the end of the stream, or the error and the bytes before it.
 async fn read_all(stream: &Stream) -> (Vec<u8>, Option<ErrorKind>) {
     let (mut all, mut buffer) = (Vec::new(), vec![0; 5000]);
     loop {
@@ -54,7 +54,7 @@ async fn read_all(stream: &Stream) -> (Vec<u8>, Option<ErrorKind>) {
     }
 }
 
-/// Serves one connection: sends back what it reads, then ends.
+/// Serves one connection: sends all bytes back, then ends.
 fn echo(runtime: &Handle, at: SocketAddr) {
     let mut listener = runtime.listen(at).unwrap();
     runtime.spawn(
