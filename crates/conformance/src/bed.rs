@@ -26,7 +26,7 @@ pub(crate) const RECEIVES: usize = 8;
 pub(crate) const READ_DEPTH: u16 = 8;
 /// Registrations that may fail one after the other.
 const REGISTER_TRIES: usize = 20;
-/// How long a provider may take to give back what a finished case used.
+/// The longest time that a provider may take to return the memory of a finished case.
 const BALANCE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Ids for work that is not a default receive (those count from 0).

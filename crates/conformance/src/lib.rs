@@ -172,7 +172,7 @@ pub async fn run_all(harness: &dyn Harness) -> Report {
     report
 }
 
-/// Runs one case and checks that it left nothing behind; or leaves it out.
+/// Runs one case and checks that it left no memory or region in use; or leaves it out.
 ///
 /// # Errors
 /// The case failed; the error has the first violated requirement.
@@ -198,7 +198,7 @@ pub async fn run_case(harness: &dyn Harness, case: &Case) -> Result<Verdict, Fai
 
 macro_rules! cases {
     ($($group:ident { $($story:ident $(: $power:ident)?),* $(,)? })*) => {
-        /// All cases, in the order in which a provider under construction comes to pass them.
+        /// All cases, in the order in which a new provider comes to pass them.
         pub fn cases() -> Vec<Case> {
             vec![$($(Case {
                 name: concat!(stringify!($group), "::", stringify!($story)),

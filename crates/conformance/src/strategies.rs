@@ -157,7 +157,8 @@ pub(crate) async fn nothing_lands_after_release(bed: &Bed<'_>) -> Outcome {
     Ok(())
 }
 
-/// One more write by the key of released memory, and what follows.
+/// Posts one more write by the key of released memory. The connection survives, or the far end ends it, as its
+/// capabilities say.
 async fn late(bed: &Bed<'_>, near: &mut Peer, far: &mut Peer, address: RemoteAddress) -> Outcome {
     let posted = near.endpoint.post_write(
         WORK,

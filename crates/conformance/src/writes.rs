@@ -157,7 +157,7 @@ pub(crate) async fn an_idle_application_is_written_to(bed: &Bed<'_>) -> Outcome 
     ensure(target.is_valid(), "the region was revoked")
 }
 
-/// Writes part of a file into a fresh region of the far end and gives what arrived.
+/// Writes part of a file into a fresh region of the far end; gives the region's bytes.
 async fn write_file(
     bed: &Bed<'_>,
     (mut near, mut far): (Peer, Peer),

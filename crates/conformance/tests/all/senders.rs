@@ -230,7 +230,7 @@ fn every_engine_fills_the_peers_memory_and_counts_what_it_took() {
                 let registered = match engine {
                     Engine::Sendfile => 0,
                     Engine::Static if !needs => 0,
-                    // A NIC cannot lend what it has registered.
+                    // A NIC cannot reuse registered memory, so the static engine registers each piece too.
                     Engine::Static | Engine::Dynamic | Engine::Pipelined => 20,
                 };
                 let registrations = counts.registrations;
