@@ -131,7 +131,7 @@ fn check_name(name: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a name is there more than once.
+/// True if a name is there more than once.
 fn has_twins(items: &[Item]) -> bool {
     let mut names: Vec<&[u8]> = items.iter().map(|item| &item.name[..]).collect();
     names.sort_unstable();

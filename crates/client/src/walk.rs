@@ -90,7 +90,7 @@ pub(super) async fn twice_if_stale<T>(
     }
 }
 
-/// Puts the names of `path` in front of what is still to be walked.
+/// Puts the names of `path` before the names that are still to be walked.
 fn push_front(ahead: &mut VecDeque<Vec<u8>>, path: &[u8]) -> Result<(), Error> {
     if path.contains(&0) {
         return Err(Error::Path("a NUL in it"));

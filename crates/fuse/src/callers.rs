@@ -44,14 +44,14 @@ impl Callers {
     }
 }
 
-/// Whether a thread has a signal to handle, so that its system call must end.
+/// True if a thread has a signal to handle, so that its system call must end.
 pub(crate) fn has_signal(thread: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status"));
     // A thread that has ended waits no longer.
     status.map_or(true, |status| is_signalled(&status))
 }
 
-/// Whether a signal is pending that is not blocked, by the text of `/proc/PID/status`.
+/// True if a signal is pending that is not blocked, by the text of `/proc/PID/status`.
 fn is_signalled(status: &str) -> bool {
     let set = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));

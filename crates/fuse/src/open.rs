@@ -69,7 +69,7 @@ impl Open {
         self.write_ways.get(&key) == Some(&WriteWay::Appends)
     }
 
-    /// Whether a file is open for writes that the kernel may have cached.
+    /// True if a file is open for writes that the kernel may have cached.
     pub(crate) fn has_cached_writers(&self, number: u64) -> bool {
         self.write_ways.iter().any(|(key, way)| {
             let file = self.files.get(key);

@@ -6,7 +6,7 @@
 //! equal as they return memory. A connection that returns none is ended while others wait: see [`Account::is_scarce`].
 //!
 //! A bound is checked before a request is begun ([`Account::has_room_for`]) or memory is taken
-//! ([`Account::try_charge`]); memory that is there already is counted whatever the bound ([`Account::charge`]). So the
+//! ([`Account::try_charge`]). Memory that is there already is counted without a check ([`Account::charge`]). So the
 //! bound is exceeded by one request of a core at most.
 
 use crate::Origin;
@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes that the peers of a process may make it hold. Clones share everything, over all cores.
+/// The bytes that the peers of a process may make it hold. Clones are the same budget, over all cores.
 #[derive(Clone)]
 pub struct Budget {
     whole: Arc<Whole>,
@@ -142,12 +142,12 @@ impl Account {
         self.holding.used.get()
     }
 
-    /// Whether the connection holds more than [`CONNECTION_BYTES`], which every connection may hold.
+    /// True if the connection holds more than [`CONNECTION_BYTES`], which every connection may hold.
     pub fn is_large(&self) -> bool {
         self.used() > CONNECTION_BYTES
     }
 
-    /// Whether `bytes` more are within the bound.
+    /// True if `bytes` more are within the bound.
     pub fn has_room_for(&self, bytes: usize) -> bool {
         self.holding.has_room_for(bytes)
     }
@@ -172,7 +172,7 @@ impl Account {
         self.holding.set_waiting(waits && !self.is_large());
     }
 
-    /// Whether any connection that holds little waits for room: the bytes of slow peers are wanted by others.
+    /// True if any connection that holds little waits for room: the bytes of slow peers are wanted by others.
     pub fn is_scarce(&self) -> bool {
         self.holding.whole.waiting.load(Ordering::Relaxed) > 0
     }

@@ -1,4 +1,4 @@
-//! Reading and writing, and making durable what was written.
+//! Reads, writes and commits of file data.
 
 use super::Mounted;
 use crate::inodes::Epoch;
