@@ -1,8 +1,8 @@
 //! Calls that wait for their replies, and the memory that they offered.
 //!
-//! A reply does not say which procedure it answers; and of a long message the transport header tells only where it
-//! lies. So the Read chunk at position zero and the Reply chunk of a call are filled here while the capture shows the
-//! RDMA operations that fill them.
+//! A reply does not name the procedure that it answers, and the transport header gives only the location of a long
+//! message. So this module fills the Read chunk at position zero and the Reply chunk of a call. It does so while the
+//! capture shows the RDMA operations that fill them.
 
 use crate::limits::{CALLS_MAX, MESSAGE_KEPT_MAX};
 use gannet_wire::ddp::TaggedLocation;

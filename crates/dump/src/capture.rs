@@ -321,7 +321,7 @@ fn pcap_record(header: &PcapHeader, bytes: &[u8], start: usize) -> Option<Found>
     let seconds = u64::from(record.ts_sec) * NANOSECONDS as u64;
     Some(Found {
         time: Some(seconds + u64::from(record.ts_usec) * unit),
-        // The upper bits may tell the length of a frame check sequence.
+        // The upper bits may give the length of a frame check sequence.
         link: Linktype(header.network.0 & 0xffff),
         data: range(start + head, record.data.len()),
         original_len: record.origlen as usize,

@@ -30,7 +30,7 @@ pub(crate) trait Framing {
     /// [`FrameError`]: no frame of the protocol starts there.
     fn frame_len(&self, bytes: &[u8]) -> Result<Option<usize>, FrameError>;
 
-    /// True if `bytes` look like frames from their very front; `None` when more bytes are needed to tell.
+    /// True if `bytes` look like frames from their very front; `None` when more bytes are needed to decide.
     fn starts_frame(&self, bytes: &[u8]) -> Option<bool>;
 }
 

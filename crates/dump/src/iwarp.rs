@@ -56,7 +56,7 @@ pub(crate) struct Iwarp {
 }
 
 impl Iwarp {
-    /// A connection; `from_start` tells whether the capture has its beginning.
+    /// A connection; `from_start` is true if the capture has its beginning.
     pub(crate) fn new(from_start: bool, verbose: bool) -> Iwarp {
         let stream = || Stream {
             startup: from_start.then(Vec::new),

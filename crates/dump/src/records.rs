@@ -86,7 +86,7 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// A connection; `from_start` tells whether the capture has its beginning.
+    /// A connection; `from_start` is true if the capture has its beginning.
     pub(crate) fn new(from_start: bool, verbose: bool) -> Records {
         let cutter = || {
             if from_start {

@@ -34,7 +34,7 @@ pub(crate) struct Message<'a> {
 }
 
 impl Message<'_> {
-    /// True for a reply. Messages that are neither call nor reply, or too short to tell, count as calls.
+    /// True for a reply. Messages that are neither call nor reply, or too short to classify, count as calls.
     pub(crate) fn is_reply(&self) -> bool {
         let front = MessageFront::of(self.bytes);
         front.is_some_and(|front| front.message_type == MESSAGE_REPLY)
@@ -80,7 +80,7 @@ impl Described {
     }
 }
 
-/// What a call is known by.
+/// The identity of a call.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CallIdentity {
     xid: u32,

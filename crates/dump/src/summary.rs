@@ -1,4 +1,4 @@
-//! What stands around the lines: when the capture began, and what it holds besides them.
+//! The lines around the others: the start of the capture, and the counts of its other contents.
 
 use crate::connection::ConnectionErrors;
 use crate::line::Part;
@@ -50,7 +50,7 @@ impl Summary {
     /// The line before the others.
     pub(crate) fn heading(&self) -> String {
         let (seconds, rest) = (self.start / 1_000_000_000, self.start % 1_000_000_000);
-        // What is beyond its years is shown as the epoch.
+        // A time beyond the years of `Timestamp` is shown as the epoch.
         let seconds = i64::try_from(seconds).unwrap_or(0);
         let first = Timestamp::from_second(seconds).unwrap_or_default();
         let shown = first.strftime("%Y-%m-%d %H:%M:%S");

@@ -22,7 +22,7 @@ pub(super) struct Segment<'a> {
 impl Segment<'_> {
     /// The message it begins, or continues without the beginning.
     pub(super) fn begin(&self) -> Assembly {
-        // What came before it is missing if it does not start its message.
+        // If the segment does not start its message, the bytes before it are missing.
         let is_first = match self.header {
             DdpHeader::Tagged(_) => true,
             DdpHeader::Untagged(header) => header.offset.0 == 0,

@@ -38,7 +38,7 @@ impl Framing for Fpdus {
 }
 
 impl Fpdus {
-    /// Checks the CRC of a frame; `is_marked` tells whether its stream has markers.
+    /// Checks the CRC of a frame; `is_marked` is true if its stream has markers.
     pub(crate) fn check(&self, frame: &Frame<'_>, is_marked: bool) -> Crc {
         let stored = match frame.bytes.split_last_chunk::<CRC_LEN>() {
             Some((_, stored)) if frame.is_whole => *stored,

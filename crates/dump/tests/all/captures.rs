@@ -1,4 +1,4 @@
-//! What the dump's tests share: captures taken apart and put together again in other ways.
+//! Common parts of the dump's tests: captures taken apart and put together again in other ways.
 
 #![allow(dead_code)] // each test file uses its part
 
@@ -31,7 +31,7 @@ impl Packet {
         self.ip.len() - self.payload_at()
     }
 
-    /// Addresses and ports, which tell connection and direction.
+    /// Addresses and ports, which identify connection and direction.
     pub(crate) fn flow(&self) -> Vec<u8> {
         let ip = usize::from(self.ip[0] & 15) * 4;
         [&self.ip[12..20], &self.ip[ip..ip + 4]].concat()
@@ -104,7 +104,7 @@ impl Packet {
     }
 }
 
-/// What stands in front of the IP header.
+/// The header in front of the IP header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Link {
     Ethernet,
@@ -362,14 +362,14 @@ pub(crate) fn packets(name: &str) -> Vec<Packet> {
     packets
 }
 
-/// What `gannet dump` prints, and why it ended early.
+/// The output of `gannet dump`, and the reason why it ended early.
 pub(crate) fn shown(capture: &[u8], style: Style) -> (String, Result<(), DumpError>) {
     let mut output = Vec::new();
     let ended = decode(capture, style, &mut output);
     (String::from_utf8(output).unwrap(), ended)
 }
 
-/// What `gannet dump` prints of a good capture.
+/// The output of `gannet dump` for a good capture.
 pub(crate) fn text(capture: &[u8]) -> String {
     let (text, ended) = shown(capture, Style::default());
     ended.unwrap();
