@@ -274,7 +274,7 @@ impl fmt::Display for Untagged {
     }
 }
 
-/// The header of a segment, of either kind. The T bit tells them apart.
+/// The header of a segment, of either kind. The T bit distinguishes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DdpHeader {
     /// T is 1: the segment names its memory.

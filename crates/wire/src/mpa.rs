@@ -38,7 +38,7 @@ pub const fn fpdu_len(ulpdu_len: usize) -> usize {
 }
 
 /// Bytes of the largest ULPDU whose FPDU fits one TCP segment of `emss` bytes (MULPDU, RFC 5044 section 4.5); from
-/// [`MULPDU_MIN`] to [`ULPDU_MAX`]. `markers` tells whether the receiver asked for markers.
+/// [`MULPDU_MIN`] to [`ULPDU_MAX`]. `markers` is true if the receiver asked for markers.
 pub fn mulpdu(emss: usize, markers: bool) -> usize {
     let marker_bytes = if markers {
         MARKER_LEN * emss.div_ceil(MARKER_INTERVAL)

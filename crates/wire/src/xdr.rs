@@ -202,7 +202,7 @@ impl<'a> Decoder<'a> {
         self.bytes(length)
     }
 
-    /// Takes a string of at most `max` bytes (RFC 4506 section 4.11). The result is bytes, because XDR promises no
+    /// Takes a string of at most `max` bytes (RFC 4506 section 4.11). The result is bytes, because XDR guarantees no
     /// encoding.
     ///
     /// # Errors

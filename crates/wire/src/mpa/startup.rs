@@ -53,7 +53,7 @@ const WORD_FLAG_HIGH: u16 = 0x8000;
 const WORD_FLAG_LOW: u16 = 0x4000;
 const DEPTH_MASK: u16 = 0x3fff;
 
-/// The kind of a startup frame. The key tells it.
+/// The kind of a startup frame, given by its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FrameKind {
     /// The frame of the initiator.
@@ -219,7 +219,7 @@ pub struct StartupFrame<'a> {
     pub reserved: u8,
     /// Rev: the revision.
     pub revision: Revision,
-    /// The enhanced block; S tells whether it is there.
+    /// The enhanced block, if S is set.
     pub enhanced: Option<Enhanced>,
     /// The upper layer's private data, without the enhanced block. Both together have at most [`PRIVATE_DATA_MAX`]
     /// bytes.

@@ -73,7 +73,7 @@ const CLAIM_LEN: usize = field::CODE.start;
 pub struct AuthenticatedReadRequest {
     /// The range to read, at most 65,536 bytes, and its destination.
     pub read: ReadRequest,
-    /// The number that the exporter told its peers of the memory besides the STag.
+    /// The number that the exporter gives its peers with the STag of the memory.
     pub access_key: u64,
     /// Greater than that of every request before it in this direction of the connection. Gannet counts from 1.
     pub timestamp: u64,

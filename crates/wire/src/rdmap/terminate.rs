@@ -110,7 +110,7 @@ terminate_codes! {
     UNTAGGED_TOO_LONG = 1/2/0x05, "DDP untagged: message too long for its buffer";
     /// An untagged segment of another DDP version.
     UNTAGGED_VERSION = 1/2/0x06, "DDP untagged: bad version";
-    /// The TCP connection is gone.
+    /// The TCP connection has ended.
     MPA_CONNECTION_LOST = 2/0/0x01, "MPA: connection closed or lost";
     /// A CRC does not match.
     MPA_CRC = 2/0/0x02, "MPA: CRC mismatch";
@@ -154,8 +154,8 @@ impl fmt::Display for TerminateCode {
 /// The headers of the offending segment that a Terminate quotes. A Read Request is quoted with its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TerminateContext {
-    /// DDP Segment Length, in bytes; `None` when M is 0. A hint: RFC 5040 does not tell whether it counts the DDP
-    /// header, and Linux siw counts the payload only.
+    /// DDP Segment Length, in bytes; `None` when M is 0. It is a hint: RFC 5040 does not say whether it includes the
+    /// DDP header, and Linux siw counts the payload only.
     pub segment_len: Option<u16>,
     /// Terminated DDP Header.
     pub header: ddp::DdpHeader,

@@ -43,7 +43,7 @@ impl fmt::Display for AuthFlavor {
 /// The printer leaves the body out: a log must not carry rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpaqueAuth<'a> {
-    /// The kind, which tells how to read the body.
+    /// The kind, which determines the format of the body.
     pub flavor: AuthFlavor,
     /// At most [`AUTH_BODY_MAX`] bytes.
     pub body: &'a [u8],

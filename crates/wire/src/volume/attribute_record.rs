@@ -19,13 +19,13 @@ const ATTRIBUTES_LEN: usize = 88;
 const END_AT: usize = ATTRIBUTE_RECORD_LEN - 8;
 
 record! {
-    /// What a file is like, as GETATTR's answer has it when inode and objects are taken together.
+    /// The attributes of a file, as the reply to GETATTR has them when inode and objects are combined.
     FileAttributes {
-        /// What it is.
+        /// Its type.
         kind: FileKind,
         /// Permission bits, 0o7777.
         mode: u32,
-        /// Names it has.
+        /// Number of its names.
         links: u32,
         /// Owner.
         uid: u32,
@@ -50,10 +50,10 @@ record! {
     }
 }
 
-/// What a slot was when it was read.
+/// The state of a slot when it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttributeRecord {
-    /// It was being written: what was read is no moment of it.
+    /// It was being written: the bytes are of no single moment.
     Torn,
     /// No file's attributes are in it.
     Free,
@@ -77,10 +77,10 @@ impl AttributeRecord {
         bytes
     }
 
-    /// What the bytes of one Read are.
+    /// Decodes the bytes of one Read.
     ///
     /// # Errors
-    /// They are whole, and no record.
+    /// The bytes are whole, and not a record.
     pub fn from_bytes(bytes: &[u8]) -> Result<AttributeRecord, XdrError> {
         let bytes: &[u8; ATTRIBUTE_RECORD_LEN] = bytes.try_into().map_err(|_| XdrError::Short)?;
         let word = |at: usize| Decoder::new(bytes.get(at..).unwrap_or_default()).u64();

@@ -251,7 +251,7 @@ mod memory {
 }
 
 impl Memory {
-    /// Bytes of the stream; `None` where the memory does not tell them.
+    /// Bytes of the stream; `None` if the memory does not give the length.
     fn stream_len(&self) -> Option<u64> {
         match self {
             Memory::Region { shape, .. } => Some(shape.len()),
@@ -398,7 +398,7 @@ record! {
         used: u64,
         /// The time of the last write; the epoch when there was none.
         modified: Timestamp as "written",
-        /// A number that grows with each change that the I/O server's store tells apart; 0 of an object that does not
+        /// A number that grows with each change that the I/O server's store distinguishes; 0 of an object that does not
         /// exist.
         version: u64,
         /// The write verifier: another one after data that was not durable may have been lost.

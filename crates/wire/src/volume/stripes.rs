@@ -160,7 +160,7 @@ impl Stripes {
     }
 }
 
-/// The numbers of [`Chosen`]. The first two were once a boolean that told whether a first server follows.
+/// The numbers of [`Chosen`]. The first two were once a boolean that said whether a first server follows.
 const IN_TURN: u32 = 0;
 const FROM: u32 = 1;
 const LISTED: u32 = 2;

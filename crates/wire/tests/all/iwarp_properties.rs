@@ -50,7 +50,7 @@ proptest! {
             let len = terminate.emit(&mut out);
             let (again, order) = Terminate::parse(&out[..len]).unwrap();
             prop_assert_eq!(again.context, terminate.context);
-            // Flags that promise nothing are dropped, and then nothing tells the order any more.
+            // Flags that have no meaning are dropped, and then the bit order cannot be recognised any more.
             if order == BitOrder::Rfc {
                 prop_assert_eq!(again.code, terminate.code);
             }

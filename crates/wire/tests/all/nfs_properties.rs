@@ -180,7 +180,7 @@ fn any_word() -> impl Strategy<Value = [u8; 4]> {
     ]
 }
 
-/// What was accepted is written, and read again as the same value.
+/// A value that was accepted is written, and read again as the same value.
 macro_rules! reread {
     ($bytes:expr, $type:ty) => {
         let mut decoder = Decoder::new($bytes);

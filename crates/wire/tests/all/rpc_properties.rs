@@ -145,7 +145,7 @@ proptest! {
         }
     }
 
-    /// What was parsed from any bytes is emitted as the bytes it was parsed from (except XDR pads).
+    /// A value that was parsed from any bytes is emitted as these bytes (except XDR pads).
     #[test]
     fn arbitrary_bytes_parse_to_what_emits_them(
         bytes in vec(0u8..4, 0..200),

@@ -1,8 +1,8 @@
-//! What the native protocol of volumes says by number: peers of other builds say the same.
+//! The numbers of the native protocol of volumes, which peers of other builds use too.
 
 use gannet_wire::volume::{Operation, VERSION};
 
-/// By hand, and not from the declaration: who renumbers an operation there breaks all peers that run.
+/// By hand, and not from the declaration: a renumbered operation breaks all peers that run.
 const OPERATIONS: &[(u16, Operation)] = &[
     (0x0001, Operation::Hello),
     (0x0002, Operation::Buffers),

@@ -1,4 +1,4 @@
-//! What the iWARP tests share: hexadecimal text, and CRC-32C the slow way.
+//! Common parts of the iWARP tests: hexadecimal text, and CRC-32C the slow way.
 
 /// The bytes of `text`; white space between digits is ignored, `NN*K` repeats a byte K times.
 pub(crate) fn bytes_of(text: &str) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! What the NFS tests share: words in hexadecimal, and any value of each type.
+//! Common parts of the NFS tests: words in hexadecimal, and any value of each type.
 #![allow(dead_code, clippy::unwrap_used)] // every test program uses its own part
 
 use gannet_wire::nfs3::*;
@@ -43,7 +43,7 @@ where
     }
 }
 
-/// What is written is read back as it was, and takes all its bytes.
+/// A value that is written is read back as the same, and takes all its bytes.
 pub(crate) fn identity<'a, T>(value: &T, buffer: &'a mut Vec<u8>)
 where
     T: Encode + Decode<'a> + PartialEq + std::fmt::Debug,
