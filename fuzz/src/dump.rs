@@ -20,9 +20,9 @@ pub(crate) fn dump_capture(data: &[u8]) {
     }
 }
 
-/// Segments of a stream in which each byte tells its own position, as the input cuts and mixes them. What comes out
-/// must be that stream, in order, with holes of the right lengths. Four bytes of input make a segment: where it starts,
-/// how long it is, how much of it is missing, and what the other end acknowledges.
+/// Segments of a stream in which each byte depends on its own position, as the input cuts and mixes them. The output
+/// must be that stream, in order, with holes of the right lengths. Four bytes of input make a segment: its start, its
+/// length, its missing part, and the other end's acknowledgement.
 pub(crate) fn tcp_reassembly(data: &[u8]) {
     let (steps, _) = data.as_chunks::<4>();
     let first = u32::MAX - 300;

@@ -28,7 +28,7 @@ const KEY: CapabilityKey = CapabilityKey([5; 32]);
 /// Bytes of the exported object, and of each sink.
 const OBJECT_LEN: usize = 3000;
 pub(crate) const SINK_LEN: usize = 100;
-/// What the object is full of.
+/// The value of each byte of the object.
 const CONTENT: u8 = 0x5a;
 /// Reads that the attacked end has under way, of which the first are optimistic.
 const READS: u64 = 4;
@@ -74,16 +74,16 @@ pub(crate) fn refusable_reads(data: &[u8]) {
     }
 }
 
-/// What the attacked end tells the first peer that connects, which is the same in every run.
+/// The memory that the attacked end offers to the first peer that connects, which is the same in every run.
 pub(crate) struct Setting {
     pub(crate) reference: Reference,
     pub(crate) sinks: Vec<RemoteAddress>,
     pub(crate) exporter: Rc<dyn ExportTable>,
-    /// What became of its Reads, in order.
+    /// The outcomes of its Reads, in order.
     pub(crate) outcomes: Rc<RefCell<Vec<Result<Done, WorkError>>>>,
 }
 
-/// One run; nothing when the hostile peer does not get as far as to be told anything.
+/// One run; `None` when the hostile peer ends before it receives the reference.
 pub(crate) fn attack(data: &[u8]) -> Option<Setting> {
     let world = World::new(1);
     let [hostile, honest, attacked] =
@@ -155,7 +155,7 @@ async fn accept(listener: &mut dyn Listener) -> io::Result<Option<Connected>> {
     Ok(incoming.accept(options()).await.ok())
 }
 
-/// Exports the object to one peer, tells it so, and reads from it. Each Read must be done once, whatever the peer does.
+/// Exports the object to one peer, sends it the reference, and reads from it. Each Read must be done once, even so.
 async fn serve(
     endpoint: Connected,
     exporter: Rc<dyn ExportTable>,
@@ -251,7 +251,7 @@ fn address_of(region: &Region) -> RemoteAddress {
     }
 }
 
-/// A reference as it is told to a peer.
+/// A reference as a peer receives it.
 fn told(reference: Reference) -> Vec<u8> {
     let Reference {
         address,
@@ -275,7 +275,7 @@ fn heard(bytes: &[u8]) -> Option<Reference> {
     })
 }
 
-/// An honest peer: is told of the object and reads all of it.
+/// An honest peer: receives the reference and reads all of the object.
 async fn ask(node: &Node, address: SocketAddr) -> bool {
     let provider = provider(node);
     let Ok(endpoint) = provider.connect(address, options()).await else {

@@ -1,4 +1,4 @@
-//! What people write: configuration files and URLs.
+//! Texts that users write: configuration files and URLs.
 
 use gannet::ClientKey;
 use gannet::url::Url;

@@ -71,7 +71,7 @@ async fn talk(runtime: &Handle, address: SocketAddr) {
         return;
     };
     let sink = region(&endpoint, Access::Local);
-    // What the peer may reach, if it guesses the key.
+    // The memory that the peer may reach, if it guesses the key.
     let open = region(&endpoint, Access::RemoteReadWrite);
     let posted = post(&endpoint, &sink, open.remote_key());
     let (mut completions, mut done) = (Vec::new(), Vec::new());

@@ -48,7 +48,7 @@ pub(crate) fn volume_journal(data: &[u8]) {
     }
     // After the last epoch there is none.
     let is_last = base.mark().starts_with(&[0xff; 8]);
-    // What was brought down is not brought again.
+    // A second open moves no value down that the first one has moved.
     let brought = std::mem::take(&mut base.pairs().changed);
     let again = open(&base, &journal, identity);
     assert!(
@@ -165,7 +165,7 @@ fn check(identity: &[u8; 16], bytes: &[u8]) -> [u8; 8] {
     hasher.finish().to_be_bytes()
 }
 
-/// A file that is asked for no more than it has, so that nobody makes room for more, and does not grow.
+/// A file that is asked for no more than it has, and does not grow: so the journal allocates no room beyond it.
 struct Bounded(JournalMemory);
 
 impl JournalFile for Bounded {
@@ -196,7 +196,7 @@ impl JournalFile for Bounded {
 
 type Changed = BTreeMap<(Table, Vec<u8>), Option<Vec<u8>>>;
 
-/// A store below a journal that has nothing but its mark, and remembers what it was told.
+/// A store below a journal that has nothing but its mark, and records the changes that it receives.
 pub(crate) struct Witness(Mutex<Pairs>);
 
 struct Pairs {

@@ -30,7 +30,7 @@ pub(crate) fn metadata_file(data: &[u8]) {
     let bytes = changed(template(), data);
     let place = Place::new();
     place.write(&bytes);
-    // What can be said of a file that cannot be opened.
+    // The report on damage in a file, also in one that cannot be opened.
     let _ = RedbStore::damaged_values(&place.0, CACHE_LEN);
     place.write(&bytes);
     let opened = RedbStore::open(&place.0, CACHE_LEN);
@@ -80,7 +80,7 @@ pub(crate) fn metadata_records(data: &[u8]) {
     let _ = store.read(&mut look_at_all);
 }
 
-/// What a check and a manager look at.
+/// The reads of a check and of a manager.
 fn look_at_all(view: &dyn View) {
     let survey = survey(view).unwrap_or_default();
     let Survey { files, .. } = &survey;
@@ -111,7 +111,7 @@ fn look_at_all(view: &dyn View) {
     }
 }
 
-/// What a manager does first.
+/// The first changes of a manager.
 fn begin(store: &dyn MetaStore) -> Result<(), StoreError> {
     store.commit(&mut |transaction| {
         let now = Timestamp::default();

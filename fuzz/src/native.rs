@@ -128,7 +128,7 @@ struct Attacker {
     /// By [`Peer`].
     links: Vec<Link>,
     files: Vec<FileId>,
-    /// What servers may reach over each connection.
+    /// The memory that servers may reach over each connection.
     memory: Vec<Region>,
 }
 

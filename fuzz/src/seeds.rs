@@ -37,9 +37,9 @@ struct Seeds {
     found: BTreeMap<(&'static str, String), Vec<Vec<u8>>>,
     /// The handle of the simulated servers' root.
     root: Vec<u8>,
-    /// What the initiator sent so far, by connection.
+    /// The bytes that the initiator sent so far, by connection.
     initiators: BTreeMap<String, Vec<u8>>,
-    /// What both ends sent so far, as the target `dump_stream` reads it, by connection.
+    /// The bytes that both ends sent so far, as the target `dump_stream` reads them, by connection.
     streams: BTreeMap<String, Vec<u8>>,
     /// Procedures of calls, by connection and xid, to know what replies answer.
     procedures: BTreeMap<(String, u32), (u32, u32)>,

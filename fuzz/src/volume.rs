@@ -106,7 +106,7 @@ pub(crate) fn volume_message(data: &[u8]) {
 /// Steps of a walk: a million pieces take their time, and the later ones show nothing new.
 const STEPS: usize = 1024;
 
-/// What a server makes of a transfer: its own bytes, each once, in the order of the stream, a bounded step at a time.
+/// A server's share of a transfer: its own bytes, each once, in the order of the stream, a bounded step at a time.
 fn shares(transfer: &Transfer) {
     let (file, placement) = (&transfer.file, transfer.placement);
     let mut walk = parts(file, placement);

@@ -49,7 +49,7 @@ const GREEDY: Target = Target {
 #[test]
 fn a_target_that_holds_too_much_memory_fails() {
     let word = |len: u32| len.to_be_bytes();
-    // What it may hold for four bytes of input.
+    // The bytes that it may hold for four bytes of input.
     let most = 4096 + 4 * 16;
     assert_eq!(GREEDY.check(&word(most)), most as usize);
     let failure = catch_unwind(|| GREEDY.check(&word(most + 1))).unwrap_err();

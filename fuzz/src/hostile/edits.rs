@@ -1,6 +1,7 @@
-//! What a lying server changes in what it sends, as an input says it.
+//! Edits of a lying server's messages, as an input says them.
 //!
-//! Each edit is two bytes and its operands: how many units pass unchanged before it, and what is done to the next one.
+//! Each edit is two bytes and its operands: the number of units that pass unchanged before it, and its effect on the
+//! next.
 //! When the input is over, all units pass.
 
 /// Of an edit's second byte: it is of the same unit as the one before.
@@ -16,16 +17,16 @@ pub(crate) const REPEAT: u8 = 5;
 pub(crate) const CLOSE: u8 = 6;
 pub(crate) const REPLACE: u8 = 7;
 
-/// What is left of an input.
+/// The rest of an input.
 pub(crate) struct Edits {
     rest: Vec<u8>,
     /// Units that pass before the next edit, once that is known.
     skip: Option<u8>,
 }
 
-/// What becomes of a unit.
+/// The result of an edit.
 pub(crate) struct Edited {
-    /// What is sent in its place, one after the other.
+    /// The units that are sent in place of the edited one, in order.
     pub(crate) units: Vec<Vec<u8>>,
     /// Whether the lengths within them are to be put right.
     pub(crate) mend: bool,

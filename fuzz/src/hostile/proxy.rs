@@ -12,7 +12,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-/// What the units of a stream are.
+/// The units of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     /// Records of RPC over TCP.

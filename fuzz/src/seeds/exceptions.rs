@@ -83,7 +83,7 @@ fn fields() -> Vec<Seed> {
     ]
 }
 
-/// What comes behind the handshake.
+/// The bytes after the handshake.
 fn streams(setting: &Setting) -> Vec<Seed> {
     let object = setting.reference;
     let requests: Vec<Vec<u8>> = (1..=4)

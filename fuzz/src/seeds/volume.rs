@@ -374,7 +374,7 @@ fn client_driven(transfer: &Transfer, done: TransferDone, range: &ObjectRange) -
     ]
 }
 
-/// What a manager and its I/O servers say of each other's past.
+/// Messages of a manager and its I/O servers about earlier terms.
 fn terms() -> Vec<Seed> {
     let claim = ClaimRecord {
         number: 3,
