@@ -13,7 +13,7 @@ const FUZZ_SECONDS: u32 = 20;
 
 type Check = Box<dyn Fn(&Path) -> Result<()>>;
 
-/// Runs everything that `.ci/run` does after the tests, and tells how long each step took.
+/// Runs everything that `.ci/run` does after the tests, and prints the duration of each step.
 ///
 /// # Errors
 /// The first step that failed.

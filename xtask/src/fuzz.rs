@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What libFuzzer is guided by: a counter per edge, and the operands of comparisons. cargo-fuzz passes the same.
+/// The counters that guide libFuzzer: one per edge, and the operands of comparisons. cargo-fuzz passes the same flags.
 const INSTRUMENTATION: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing";

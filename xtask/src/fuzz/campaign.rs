@@ -16,7 +16,7 @@ const PROCESS_MIB_MAX: u32 = 2048;
 /// Lines of a failed driver's log that are shown.
 const LOG_LINES: usize = 60;
 
-/// What came of fuzzing a target.
+/// The outcome of fuzzing a target.
 struct Outcome {
     took: Duration,
     log: String,

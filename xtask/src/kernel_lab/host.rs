@@ -1,8 +1,8 @@
-//! The host's side of a running scenario: what its guests can ask for.
+//! The host's side of a running scenario: the services for its guests.
 //!
-//! A guest sends a line and gets one back, an exit status and a text: `server start|stop|kill`, `memory`,
-//! `gannet ARGUMENTS`, `proxy [no-invalidation]`, `mute`, `cut`, `doom COUNT`, `replies`, `meet`, `note TEXT`,
-//! `unpack FILE FOLDER`. What they do is told in kernel-lab/README.md.
+//! A guest sends a line and gets one back, an exit status and a text: `server start|stop|kill`, `memory`, `gannet
+//! ARGUMENTS`, `proxy [no-invalidation]`, `mute`, `cut`, `doom COUNT`, `replies`, `meet`, `note TEXT`, `unpack FILE
+//! FOLDER`. Their effects are in kernel-lab/README.md.
 
 use super::machine::Machine;
 use super::process::{output, tied_for, tied_to_us};
@@ -17,7 +17,7 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What the lab tries.
+/// The programs under test.
 pub(super) struct Tested {
     /// The built binary.
     pub(super) gannet: PathBuf,
@@ -31,7 +31,7 @@ pub(super) struct Host<'a> {
     gannet: &'a Path,
     /// The scenario's folder, seen by host and guests.
     folder: PathBuf,
-    /// What was asked for, and when.
+    /// The requests, and their times.
     log: File,
     started: Instant,
     limit: Duration,
@@ -256,7 +256,7 @@ fn file_name(file: &Path) -> String {
         .into_owned()
 }
 
-/// What a shell would say.
+/// The exit status as a shell would give it.
 fn exit_status(mut child: Child) -> u8 {
     let code = child.wait().ok().and_then(|status| status.code());
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(255)

@@ -23,7 +23,7 @@ const FORWARDED_PORTS: RangeInclusive<u16> = 22_000..=32_000;
 /// Bytes of a capture file before its first packet.
 const CAPTURE_HEADER: u64 = 24;
 
-/// What all guests are started from.
+/// The files that all guests are started from.
 pub(super) struct Recipe {
     pub(super) kit: Kit,
     /// The first file system.
@@ -65,7 +65,7 @@ pub(super) struct Machine {
     pub(super) number: usize,
     /// Ports of 127.0.0.1 that lead to a server in the guest: NFS over TCP, over RDMA, MOUNT.
     pub(super) nfs: [u16; 3],
-    /// A port that has the same number in the guest, for servers that tell others where they are.
+    /// A port that has the same number in the guest, for servers that announce their address to others.
     pub(super) same: u16,
     /// Whether its network is captured.
     pub(super) captures: bool,
@@ -103,7 +103,7 @@ impl Machine {
         thread::spawn(move || {
             let lines = lines.map_while(Result::ok).map(Some).chain([None]);
             for line in lines {
-                // Nobody listens any more when the lab has ended.
+                // No receiver waits after the lab has ended.
                 let _ = events.send(Event {
                     machine: number,
                     line,
@@ -140,12 +140,12 @@ impl Machine {
             .try_clone()
             .context("cannot share the control channel")?;
         Ok(move |status, text: &str| {
-            // A guest that has ended is seen by who waits for its lines.
+            // If the guest has ended, the reader of its lines notices it.
             let _ = answer(&control, status, text);
         })
     }
 
-    /// What the kernel printed, and QEMU's own complaints.
+    /// The kernel's output, and QEMU's own complaints.
     pub(super) fn logs(&self) -> [PathBuf; 2] {
         ["console.log", "qemu.log"].map(|name| self.folder.join(name))
     }

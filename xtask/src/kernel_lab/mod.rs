@@ -1,7 +1,7 @@
 //! `cargo xtask kernel-lab`: scenarios with a real Linux kernel as NFS/RDMA client and server, in QEMU on this machine.
 //!
-//! [`prepare`] makes what a guest is booted from; [`machine`] is a guest, [`host`] what its scenario can ask of this
-//! side. kernel-lab/README.md tells how to write a scenario.
+//! [`prepare`] makes the files that a guest is booted from. [`machine`] is a guest, and [`host`] has the services of
+//! this side for its scenario. kernel-lab/README.md explains how to write a scenario.
 
 mod host;
 mod initramfs;
@@ -43,7 +43,7 @@ pub(crate) struct Options {
     prepare: bool,
 }
 
-/// Runs scenarios and tells how they ended.
+/// Runs scenarios and prints how they ended.
 ///
 /// # Errors
 /// A scenario failed, or the lab cannot be prepared.

@@ -1,5 +1,5 @@
-//! What a guest needs, made once from Debian's packages and kept in a cache folder: QEMU, a kernel with its modules and
-//! `siw.ko`, and the programs that the guest runs.
+//! The files that a guest needs, made once from Debian's packages and kept in a cache folder: QEMU, a kernel with its
+//! modules and `siw.ko`, and the programs that the guest runs.
 //!
 //! Nothing is installed: the packages that this machine lacks are unpacked into a folder of the cache, so no root is
 //! needed and the machine stays as it is.
@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Instant;
 
 /// Packages whose programs run on the host (emulator, build of `siw.ko`) or in the guest (NFS, `rdma`, modules,
-/// scenarios in Python). What they depend on comes along where the machine does not have it.
+/// scenarios in Python). Their dependencies are unpacked too, if the machine lacks them.
 const PROGRAMS: &[&str] = &[
     "qemu-system-x86",
     "busybox-static",
@@ -28,7 +28,7 @@ const PROGRAMS: &[&str] = &[
     "iproute2",
     "python3",
 ];
-/// What is taken of the kernel package: the rest is drivers of hardware that the guest does not have.
+/// The unpacked part of the kernel package: the rest is drivers of hardware that the guest does not have.
 const KERNEL_PARTS: &str = "./boot/vmlinuz-* ./lib/modules/*/modules.* ./lib/modules/*/kernel/arch \
      ./lib/modules/*/kernel/crypto ./lib/modules/*/kernel/fs ./lib/modules/*/kernel/lib \
      ./lib/modules/*/kernel/net ./lib/modules/*/kernel/drivers/infiniband \
@@ -349,7 +349,7 @@ impl Maker {
         command
     }
 
-    /// Does one step and tells how long it took.
+    /// Does one step and prints its duration.
     fn step(&self, what: &str, work: impl FnOnce() -> Result<String>) -> Result<String> {
         let started = Instant::now();
         let done = work().with_context(|| format!("{what}: failed"))?;

@@ -70,10 +70,10 @@ fn prepended(folders: &[impl AsRef<OsStr>], variable: &str) -> OsString {
     list
 }
 
-/// What a program is started with to be killed by the kernel when who started it ends.
+/// The command that starts a program so that the kernel kills it when the starting thread ends.
 const TIE: [&str; 4] = ["setpriv", "--pdeathsig", "KILL", "--"];
 
-/// A program that the kernel kills when the thread that started it ends, however that comes about.
+/// A program that the kernel kills when the thread that started it ends, for any reason.
 pub(super) fn tied_to_us(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(TIE[0]);
     command.args(&TIE[1..]).arg(program);

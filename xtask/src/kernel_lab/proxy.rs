@@ -34,7 +34,7 @@ pub(super) fn forbid_invalidation(request: &mut [u8]) {
 
 /// Passes connections on to a port of this machine.
 ///
-/// Its threads live until the program ends; they do nothing without connections.
+/// Its threads run until the program ends; they do nothing without connections.
 pub(super) struct Proxy {
     /// Where it listens, on 127.0.0.1.
     pub(super) port: u16,
@@ -147,7 +147,7 @@ fn pass_on(
     Ok(())
 }
 
-/// What becomes of a piece.
+/// The fate of a piece.
 enum Fate {
     GoesOn,
     Lost,

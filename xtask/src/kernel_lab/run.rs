@@ -1,5 +1,5 @@
-//! Running scenarios in guests that live as long as nothing fails in them, in two lanes at the same time: most of a
-//! scenario's time is waited for something.
+//! Runs scenarios in guests that are replaced when a scenario fails in them. Two lanes run at the same time, because a
+//! scenario waits for most of its time.
 
 use super::host::{Host, Tested};
 use super::machine::{Event, Machine, Recipe};
@@ -28,7 +28,7 @@ enum End {
     Back,
 }
 
-/// What the lanes share.
+/// The state that the lanes share.
 struct Lab<'a> {
     recipe: Recipe,
     tested: &'a Tested,

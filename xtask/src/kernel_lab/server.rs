@@ -108,8 +108,9 @@ impl GannetServer {
         Ok(kib.context("the server has ended")?.to_owned())
     }
 
-    /// Sets up RDMA connections, which ends well if each reply to an MPA request comes in one piece: a connection of
-    /// Linux siw blocks on one that dribbles in. A guest cannot tell: its network joins what comes close together.
+    /// Sets up RDMA connections, and succeeds if each reply to an MPA request comes in one piece: a connection of Linux
+    /// siw blocks on one that dribbles in. A guest cannot notice that: its network joins pieces that come close
+    /// together.
     ///
     /// # Errors
     /// A reply comes in several pieces, or none does.

@@ -1,7 +1,7 @@
-//! The copy of the tree in which mutants live, and its builds.
+//! The copy of the tree in which mutants are built and tested.
 //!
-//! Its builds are its own, without optimizations: mutants change crates that many others are built on, and that costs a
-//! third of what builds for the tree would, whose features are those of the whole workspace besides.
+//! It has a target folder of its own, without optimizations. Mutants change crates that many others depend on. Such
+//! builds take a third of the time of builds for the tree, which have the features of the whole workspace besides.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;

@@ -20,13 +20,13 @@ struct List {
 #[serde(deny_unknown_fields)]
 pub(super) struct Mutant {
     pub(super) name: String,
-    /// What it breaks, in one sentence.
+    /// The rule that it breaks, in one sentence.
     pub(super) rule: String,
     /// The file that it changes, below the root.
     pub(super) file: String,
-    /// What stands there exactly once.
+    /// A text that the file has exactly once.
     from: String,
-    /// What stands there instead.
+    /// The text in its place.
     to: String,
     /// The package whose tests must fail.
     package: String,
@@ -45,7 +45,7 @@ impl Mutant {
     /// The file with the fault in it.
     ///
     /// # Errors
-    /// What it changes is not there, or more than once.
+    /// The file does not have the text, or has it more than once.
     pub(super) fn applied_to(&self, text: &str) -> Result<String> {
         match text.matches(&self.from).count() {
             1 => Ok(text.replacen(&self.from, &self.to, 1)),

@@ -17,7 +17,7 @@ const TEST_TIME_MAX: Duration = Duration::from_secs(30);
 /// Lines of output that an error shows.
 const TAIL_LINES: usize = 30;
 
-/// What became of a mutant.
+/// The outcome of a mutant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// A test failed.
@@ -152,7 +152,7 @@ fn wait(mut child: Child) -> Result<Option<Output>> {
     let reader = thread::spawn(move || {
         let mut bytes = Vec::new();
         let read = output.read_to_end(&mut bytes);
-        // Nobody waits for it any more once it was killed.
+        // No receiver waits for it after the program was killed.
         let _ = sender.send(());
         read.map(|_| bytes)
     });

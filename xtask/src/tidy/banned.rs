@@ -1,4 +1,4 @@
-//! Calls that break the simulator's promise, memory safety, or a reader's trust.
+//! Calls that break the determinism of the simulator, memory safety, or a reader's trust.
 
 use super::Finding;
 use super::source::Source;
@@ -12,7 +12,7 @@ struct Ban {
     instead: &'static str,
 }
 
-/// The plug of the runtime seam, the binary and the tools of the developer live in the real world.
+/// The plug of the runtime seam, the binary and the developer's tools run outside the simulator.
 const OUTSIDE: &[&str] = &[
     "crates/runtime/src/tokio_plug/",
     "crates/gannet/",

@@ -36,7 +36,7 @@ pub(super) fn check(root: &Path, findings: &mut Vec<Finding>) -> Result<()> {
     Ok(())
 }
 
-/// What git prints; `None` if it fails.
+/// The output of git; `None` if it fails.
 fn git(root: &Path, arguments: &[&str]) -> Result<Option<String>> {
     let mut command = Command::new("git");
     let output = command.current_dir(root).args(arguments).output();
@@ -45,7 +45,7 @@ fn git(root: &Path, arguments: &[&str]) -> Result<Option<String>> {
     Ok(output.status.success().then_some(text))
 }
 
-/// What is wrong with a subject, if anything.
+/// The fault of a subject, if it has one.
 fn fault_of(subject: &str) -> Option<String> {
     let count = subject.chars().count();
     if count > SUBJECT_LEN_MAX {

@@ -128,7 +128,7 @@ fn commands(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// What is wrong with a command of a document, if anything.
+/// The fault of a command in a document, if it has one.
 pub(super) fn check_command(command: &str, subcommands: &[String]) -> Option<String> {
     let mut words = command.split_whitespace();
     let program = words.next()?;

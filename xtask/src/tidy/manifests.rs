@@ -1,4 +1,4 @@
-//! What the manifests say besides their dependencies: the oldest Rust, and what a registry shows of a crate.
+//! The keys of manifests besides their dependencies: the oldest Rust, and the entries that a registry shows of a crate.
 
 use super::{Finding, read};
 use anyhow::{Context, Result};
@@ -7,9 +7,9 @@ use toml::{Table, Value};
 
 const WORKSPACE: &str = "Cargo.toml";
 const TOOLCHAIN: &str = "rust-toolchain.toml";
-/// What every manifest says.
+/// The keys of every manifest.
 const EVERYWHERE: &[&str] = &["description", "license", "repository", "rust-version"];
-/// What manifests of crates that can be published say besides.
+/// The further keys of crates that can be published.
 const PUBLISHED: &[&str] = &["readme", "keywords", "categories"];
 
 pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Vec<Finding>) -> Result<()> {
@@ -60,7 +60,7 @@ pub(super) fn check_versions(workspace: &Table, toolchain: &Table) -> Option<Str
         .then(|| format!("rust-version is {promised:?}, and {TOOLCHAIN} pins {pinned:?}"))
 }
 
-/// What a crate's manifest leaves out.
+/// The keys that a crate's manifest leaves out.
 pub(super) fn missing_keys(manifest: &Table) -> impl Iterator<Item = &'static str> {
     let package = manifest.get("package").and_then(Value::as_table);
     let is_published =

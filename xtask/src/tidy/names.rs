@@ -1,4 +1,4 @@
-//! One public type of a name in a crate: who reads the name knows which it is.
+//! One public type of a name in a crate, so that the name identifies it.
 
 use super::Finding;
 use super::source::Source;
@@ -62,7 +62,7 @@ fn defined_at(source: &Source, at: usize) -> Option<String> {
     // A type within an implementation is its trait's.
     let rest = KINDS.iter().find_map(|kind| rest.strip_prefix(kind))?;
     let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_')?;
-    // A macro's has its name from who calls it.
+    // A type of a macro has its name from the macro's caller.
     rest.get(..end)
         .filter(|name| !name.is_empty())
         .map(String::from)

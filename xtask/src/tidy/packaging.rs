@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 /// The manifest that lists what is in the Debian package.
 const MANIFEST: &str = "crates/cli/Cargo.toml";
-/// What `cargo xtask package` makes.
+/// The folder of the output of `cargo xtask package`.
 const MADE: &str = "../../target/deb/";
 const CONTAINER: &str = "packaging/Containerfile";
 

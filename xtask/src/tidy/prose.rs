@@ -117,7 +117,7 @@ fn ends_sentence(word: &str) -> bool {
     bare.ends_with(['.', '?', '!', ':']) && !matches!(bare, "e.g." | "i.e." | "vs." | "cf.")
 }
 
-/// What is wrong with a sentence, if anything.
+/// The fault of a sentence, if it has one.
 fn fault_of(sentence: &[String]) -> Option<String> {
     let first = sentence.iter().find(|word| is_word(word))?;
     let last = sentence.last()?;
