@@ -82,11 +82,12 @@ impl VolumeFs {
             })
             .filter(|(on, _)| *on == server)
             .map(|(_, wanted)| wanted)
-            .filter(|(name, _)| *name != object && self.references.awaits_prefetch(*name, object))
             .collect();
-        // The map's order differs from run to run, and the simulator must repeat the requests.
-        known.sort_unstable_by_key(|(name, _)| *name);
+        // Leases come in no order, and an object may have several: the simulator must be able to repeat the choice.
+        known.sort_unstable_by_key(|(name, capability)| (*name, capability.proof));
         known.dedup_by_key(|(name, _)| *name);
+        let references = &self.references;
+        known.retain(|(name, _)| *name != object && references.awaits_prefetch(*name, object));
         known
     }
 }
