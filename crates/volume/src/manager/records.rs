@@ -163,7 +163,9 @@ impl Records {
     /// Removes all records.
     pub(super) fn remove_all(&self) {
         if let Some(table) = self.table.borrow_mut().as_mut() {
-            let files: Vec<FileId> = table.by_file.keys().copied().collect();
+            // Slots become free in this order and are given away again in it: the simulator must be able to repeat it.
+            let mut files: Vec<FileId> = table.by_file.keys().copied().collect();
+            files.sort_unstable();
             files.into_iter().for_each(|file| _ = table.remove(file));
         }
     }
