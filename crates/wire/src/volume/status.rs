@@ -74,7 +74,7 @@ pub(super) const fn outcome_from(number: u32) -> Result<(), Status> {
     }
 }
 
-/// Encoded as [`outcome_number`] has it.
+/// Encoded as one number: 0 for success, otherwise that of the status.
 impl Encode for Result<(), Status> {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         encoder.u32(outcome_number(*self));
