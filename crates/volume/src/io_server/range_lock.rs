@@ -1,18 +1,17 @@
-//! Range locks: writes and truncations of one object, in the order in which they came.
+//! Range locks: writes and truncations of one object run in the order in which they came.
 //!
-//! A write may be under way for long: its bytes must be fetched, or the disk is slow. Meanwhile its client may die or
-//! give up, and other clients write the same bytes, or cut the file and get its new size. A write that was stored after
-//! that would bring old bytes back, or make the file longer again. So:
+//! A write may be under way for long, because its bytes must be fetched or the disk is slow. Meanwhile its client may
+//! crash or abandon it. Other clients may write the same bytes, or truncate the file and read its new size. A store of
+//! the old write after that would bring old bytes back or make the file longer again. Therefore:
 //!
 //! - A range that is being stored is locked: no other write stores any of its bytes meanwhile.
-//! - Bytes that a later write has stored are left out of the earlier ones, which are then as if they had been stored
-//!   just before it. An interval map has the version that stored each range last, for ranges that an earlier write may
-//!   still bring.
-//! - A truncation waits for ranges that are being stored. The rest of the earlier writes is refused: a client that
-//!   still waits for one tries again. Later writes wait for the truncation.
+//! - Earlier writes leave out the bytes that a later write has stored, as if they had been stored just before it. An
+//!   interval map has the version that stored each range last, for ranges that an earlier write may still store.
+//! - A truncation waits for ranges that are being stored. It refuses the rest of the earlier writes, and a client that
+//!   still waits for one retries it. Later writes wait for the truncation.
 //!
-//! A write that waits for a range waits for nothing but the disk, and for no memory, permit or peer of another request:
-//! so two writes never wait for each other.
+//! A write that waits for a range waits only for the disk. It does not wait for memory, a permit or a peer of another
+//! request, so two writes never wait for each other.
 
 mod changes;
 mod overlap;
@@ -29,18 +28,18 @@ use std::ops::Range;
 use std::rc::Rc;
 use tokio::sync::Notify;
 
-/// The version of an object that a change makes: a number that rises with each change which the server accepts, of
-/// whatever object, and in its memory alone.
+/// The version of an object after a change. It rises with each change that the server accepts, of any object, and
+/// exists in the server's memory alone.
 ///
 /// Bytes of an object never go back to an older version: a write leaves out the bytes that a newer version has stored.
-/// It is safe to take two writes for overlapping that are not: then more is noted than any write needs.
+/// A false overlap of two writes is safe, because the map then only notes more than any write needs.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Version(u64);
 
-/// The objects that are being written or truncated.
+/// The objects that writes or truncations are changing.
 #[derive(Default)]
 pub(super) struct RangeLocks {
-    /// By file.
+    /// Objects by the numbers of their files.
     objects: RefCell<BTreeMap<u64, Rc<Object>>>,
     newest: Cell<Version>,
     /// The number of ranges in the interval maps of all objects.
@@ -51,11 +50,11 @@ pub(super) struct RangeLocks {
 #[derive(Default)]
 struct Object {
     changes: RefCell<Changes>,
-    /// A range is unlocked, a change refused, or a truncation over.
+    /// A range was unlocked, a change was refused, or a truncation ended.
     wake_up: Notify,
 }
 
-/// A change that was accepted, until it is dropped.
+/// A change that was accepted; its drop ends it.
 struct Accepted<'a> {
     locks: &'a RangeLocks,
     file: u64,
@@ -63,19 +62,19 @@ struct Accepted<'a> {
     version: Version,
 }
 
-/// A write that was accepted. It is over when this is dropped.
+/// A write that was accepted; its drop ends it.
 pub(super) struct Write<'a>(Accepted<'a>);
 
-/// A truncation that was accepted. It is over, done or not, when this is dropped.
+/// A truncation that was accepted; its drop ends it, done or not.
 pub(super) struct Truncation<'a>(Accepted<'a>);
 
-/// A range of an object is locked for a write, until this is dropped.
+/// The lock of a range of an object for a write.
 pub(super) struct RangeGuard<'a> {
     write: &'a Accepted<'a>,
     bytes: Range<u64>,
 }
 
-/// All of an object is locked for a truncation, until this is dropped.
+/// The lock of a whole object for a truncation.
 pub(super) struct ObjectGuard<'a> {
     truncation: &'a Accepted<'a>,
 }
@@ -104,7 +103,7 @@ impl RangeLocks {
         self.change(&truncation.object, |changes| {
             changes.accept_truncation(truncation.version);
         });
-        // Writes that wait are refused at once: they have permits and memory.
+        // Waiting writes are refused at once: they would else keep their permits and memory during the truncation.
         truncation.object.wake_up.notify_waiters();
         Truncation(truncation)
     }
@@ -121,7 +120,7 @@ impl RangeLocks {
         }
     }
 
-    /// Changes the state of an object, and counts the ranges in its interval map.
+    /// Changes the state of an object, and adjusts the total of ranges in interval maps.
     fn change<T>(&self, object: &Object, change: impl FnOnce(&mut Changes) -> T) -> T {
         let mut changes = object.changes.borrow_mut();
         let before = changes.noted();
@@ -130,7 +129,7 @@ impl RangeLocks {
         changed
     }
 
-    /// Bounds the interval maps: the largest one is cleared, and the writes that need it are refused.
+    /// Bounds the interval maps: clears the largest one, which refuses the writes that need it.
     fn bound_noted(&self) {
         if self.noted.get() <= NOTED_RANGES_MAX {
             return;
@@ -147,12 +146,12 @@ impl RangeLocks {
 }
 
 impl Write<'_> {
-    /// Waits until these bytes can be stored, of which none are locked by this write. `None`: it is refused, because
-    /// the object has been cut since it came or for want of memory.
+    /// Waits until these bytes can be stored; this write must not have locked any of them. Returns `None` if the write
+    /// is refused, after a truncation or because its interval map was cleared.
     pub(super) async fn lock(&self, bytes: Range<u64>) -> Option<RangeGuard<'_>> {
         let Write(write) = self;
         loop {
-            // Registered before the look: a wake-up between the two would otherwise be missed, and the write wait for
+            // Registered before the check: a wake-up between the two would be missed, and the write would wait for
             // ever.
             let wake_up = write.object.wake_up.notified();
             let lock = (write.object.changes.borrow_mut()).lock(write.version, &bytes);
@@ -166,7 +165,7 @@ impl Write<'_> {
 }
 
 impl Truncation<'_> {
-    /// Waits until the object can be cut: for what is being stored, and for earlier truncations.
+    /// Waits until the object can be truncated: for ranges that are being stored, and for earlier truncations.
     pub(super) async fn lock(&self) -> ObjectGuard<'_> {
         let Truncation(truncation) = self;
         loop {
@@ -180,13 +179,13 @@ impl Truncation<'_> {
 }
 
 impl RangeGuard<'_> {
-    /// Those of the bytes that no later write has stored.
+    /// The parts of the range that no later write has stored.
     pub(super) fn left(&self) -> Vec<Range<u64>> {
         let changes = self.write.object.changes.borrow();
         changes.left(self.write.version, &self.bytes)
     }
 
-    /// The bytes are stored, or were by later writes.
+    /// Notes that the object has the bytes of the range, or those of later writes.
     pub(super) fn stored(self) {
         let Accepted {
             locks,

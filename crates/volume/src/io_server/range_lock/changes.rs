@@ -1,4 +1,4 @@
-//! The changes of one object that are under way: what each may do next. No waiting here: [`super`] does that.
+//! The changes of one object that are under way, and the next steps each may take. Nothing waits here: [`super`] does.
 
 use super::Version;
 use super::overlap::WriteSet;
@@ -7,7 +7,7 @@ use crate::limits::{CHANGES_OF_OBJECT_MAX, OVERLAP_STEPS_MAX};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Where a change is.
+/// The state of a change.
 ///
 /// | state        | event                                                       | next state   |
 /// |--------------|-------------------------------------------------------------|--------------|
@@ -26,25 +26,25 @@ enum Change {
     /// A write that may lock ranges.
     Writing {
         set: WriteSet,
-        /// It may overlap an older write: what it stores is noted, to be left out of that.
+        /// The write may overlap an older one, which must leave out the bytes stored by it.
         is_noted: bool,
     },
-    /// A write that locks nothing more.
+    /// A write that may lock no more ranges.
     Refused,
-    /// A truncation that is to be done: writes after it wait.
+    /// A truncation that is not done yet: later writes wait for it.
     Truncating,
-    /// A truncation that is done, or given up.
+    /// A truncation that is done or abandoned.
     Truncated,
 }
 
-/// The answer to a write that wants to store a range.
+/// The answer to a write that asks for the lock of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lock {
-    /// The range is its own until it unlocks it.
+    /// The write has the range until it unlocks it.
     Granted,
-    /// Another one stores some of it, or an older truncation is to be done: ask again after the next wake-up.
+    /// Another write is storing some of the range, or an older truncation is not done. Retry after the next wake-up.
     Wait,
-    /// It stores nothing more.
+    /// The write must store nothing more.
     Refused,
 }
 
@@ -55,18 +55,18 @@ pub(super) struct TooMany;
 /// The changes of one object that are under way, in the order of their versions.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// By version: in the order in which they came.
+    /// Changes by version, which is the order in which they came.
     changes: BTreeMap<Version, Change>,
-    /// Of them, those in [`Change::Truncating`].
+    /// The number of changes in [`Change::Truncating`].
     truncating: usize,
-    /// Ends of ranges that are being stored, by starts. No two overlap.
+    /// Ends of ranges that are being stored, by starts. No two of them overlap: two stores would race on the disk.
     locked: BTreeMap<u64, u64>,
-    /// What was stored while an older write was under way that may have bytes of it.
+    /// Ranges stored while an older write was under way that may have some of their bytes.
     stored: RangeMap,
 }
 
 impl Changes {
-    /// A write comes, the newest change so far.
+    /// Accepts a write, the newest change so far.
     pub(super) fn accept_write(&mut self, version: Version, set: WriteSet) -> Result<(), TooMany> {
         if self.changes.len() >= CHANGES_OF_OBJECT_MAX {
             return Err(TooMany);
@@ -81,7 +81,7 @@ impl Changes {
         Ok(())
     }
 
-    /// A truncation comes, the newest change so far: no older write locks anything from now on.
+    /// Accepts a truncation, the newest change so far: older writes lock nothing from now on.
     pub(super) fn accept_truncation(&mut self, version: Version) {
         self.refuse_before(version);
         self.changes.insert(version, Change::Truncating);
@@ -97,7 +97,7 @@ impl Changes {
         self.stored.clear();
     }
 
-    /// A write wants to store `bytes`, of which it has locked none.
+    /// Locks `bytes` for a write, which has locked none of them.
     pub(super) fn lock(&mut self, version: Version, bytes: &Range<u64>) -> Lock {
         if !matches!(self.changes.get(&version), Some(Change::Writing { .. })) {
             return Lock::Refused;
@@ -111,12 +111,12 @@ impl Changes {
         Lock::Granted
     }
 
-    /// Those of `bytes`, which are locked, that no newer write has stored.
+    /// The parts of the locked range `bytes` that no newer write has stored.
     pub(super) fn left(&self, version: Version, bytes: &Range<u64>) -> Vec<Range<u64>> {
         self.stored.without_newer(bytes, version)
     }
 
-    /// The bytes of a locked range are in the object: this write's, or those of newer ones.
+    /// Notes that the object has the bytes of a locked range: those of this write or of newer ones.
     pub(super) fn note_stored(&mut self, version: Version, bytes: &Range<u64>) {
         let is_noted = matches!(
             self.changes.get(&version),
@@ -127,17 +127,17 @@ impl Changes {
         }
     }
 
-    /// Gives a locked range back.
+    /// Unlocks a range.
     pub(super) fn unlock(&mut self, bytes: &Range<u64>) {
         self.locked.remove(&bytes.start);
     }
 
-    /// Whether a truncation may be done now. Writes after it wait for it, so nothing can be locked before it is done.
+    /// Whether a truncation may run now. Later writes wait for it, so no range can be locked before its end.
     pub(super) fn may_truncate(&self, version: Version) -> bool {
         self.locked.is_empty() && !self.is_truncated_before(version)
     }
 
-    /// A truncation is done, or given up.
+    /// Ends a truncation, done or abandoned.
     pub(super) fn end_truncation(&mut self, version: Version) {
         if let Some(change) = self.changes.get_mut(&version)
             && matches!(change, Change::Truncating)
@@ -147,23 +147,23 @@ impl Changes {
         }
     }
 
-    /// A change is over; its ranges are unlocked.
+    /// Ends a change, whose ranges are unlocked.
     pub(super) fn end(&mut self, version: Version) {
         self.end_truncation(version);
         self.changes.remove(&version);
-        // An older write alone can need what is noted.
+        // Only an older write can need the noted ranges.
         let newest = self.stored.newest();
         if !self.stored.is_empty() && self.oldest_write().is_none_or(|oldest| oldest >= newest) {
             self.stored.clear();
         }
     }
 
-    /// Forgets what was stored. The writes that had to leave it out are refused: their clients send them again.
+    /// Forgets the stored ranges, and refuses the older writes that had to leave them out. Their clients retry.
     pub(super) fn forget_stored(&mut self) {
         self.refuse_before(self.stored.newest());
     }
 
-    /// Ranges that are remembered.
+    /// The number of noted ranges.
     pub(super) fn noted(&self) -> usize {
         self.stored.len()
     }

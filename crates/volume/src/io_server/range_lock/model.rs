@@ -1,4 +1,4 @@
-//! The changes of an object against a model of its bytes, each of which knows which version it is.
+//! The changes of an object against a model of its bytes, each of which has its version.
 
 use super::Version;
 use super::changes::{Changes, Lock};
@@ -12,9 +12,9 @@ const LEN: u64 = 48;
 /// One write that is under way.
 struct Write {
     version: Version,
-    /// What it still has to store, the next one first.
+    /// The ranges that it has yet to store, the next one first.
     ranges: Vec<Range<u64>>,
-    /// What it is storing, and what of it was left out.
+    /// The range that it is storing, and the parts that are left of it.
     storing: Option<(Range<u64>, Vec<Range<u64>>)>,
     is_refused: bool,
 }
@@ -26,10 +26,10 @@ struct Model {
     newest: u64,
     writes: Vec<Write>,
     truncation: Option<Version>,
-    /// The version of the truncation that was done last.
+    /// The version of the last truncation that was done.
     cut_at: Version,
     bytes: Vec<Version>,
-    /// What the bytes must be at the end: the newest version that has stored each, or had it left out.
+    /// The expected bytes at the end: the newest version that stored each or left it out.
     expected: Vec<Version>,
 }
 
@@ -38,7 +38,7 @@ enum Step {
     Accept(Vec<(u64, u32)>),
     /// The write of this number locks its next range.
     Lock(usize),
-    /// What the write of this number is storing gets to the object, or does not.
+    /// The range that the write of this number is storing gets to the object, or does not.
     Store(usize, bool),
     Abandon(usize),
     Truncate,
@@ -171,7 +171,7 @@ impl Model {
         let is_stored = self.writes.iter().any(|it| it.storing.is_some());
         assert_eq!(self.changes.may_truncate(version), !is_stored);
         if !is_stored {
-            // All bytes are cut off.
+            // The truncation removes all bytes.
             self.bytes.fill(version);
             self.expected.fill(version);
             self.cut_at = version;
@@ -187,7 +187,7 @@ impl Model {
         }
         self.changes.forget_stored();
         assert_eq!(self.changes.noted(), 0);
-        // Which ones are refused is told by the next look; none but those that can have needed it.
+        // The next lock shows which writes are refused; only writes that can have needed the map may be.
         for write in self.writes.iter_mut().filter(|it| !it.is_refused) {
             write.is_refused = self.changes.lock(write.version, &(LEN..LEN + 1)) == Lock::Refused;
             if !write.is_refused {
@@ -208,7 +208,7 @@ impl Model {
         }
     }
 
-    /// Has everything come to its end, in whatever order it may.
+    /// Ends all writes and the truncation, in any order that the locks allow.
     fn finish(&mut self) {
         while !self.writes.is_empty() || self.truncation.is_some() {
             for at in (0..self.writes.len()).rev() {
@@ -227,8 +227,8 @@ impl Model {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// No byte ever goes back to an older version, or to one of before a truncation; at the end each is of the newest
-    /// write that has stored it; everything comes to an end, and nothing is left behind.
+    /// No byte goes back to an older version or to one from before a truncation. At the end each has the newest write
+    /// that stored it, and no change is left.
     #[test]
     fn bytes_never_go_back_in_time(steps in steps()) {
         let mut model = Model {

@@ -1,17 +1,19 @@
-//! Whether two writes have a byte in common, from their descriptions alone.
+//! Whether two writes have a byte in common, by their descriptions alone.
 //!
-//! A description of a hundred bytes may stand for 2^20 pieces, so no piece is looked at. Two nested ones overlap
-//! if the distance between their first bytes is a sum of multiples of their strides, give or take the lengths of their
-//! pieces. That is found exactly for the regular cases: equal strides, or strides that each cover what repeats inside.
-//! Where it would take long, the answer is "they may overlap", which is always safe: see [`super::Version`].
+//! A description of a hundred bytes may stand for 2^20 pieces, so the check looks at no single piece. Two nested
+//! descriptions overlap under one condition: the distance between their first bytes is a sum of multiples of their
+//! strides, give or take the lengths of their pieces.
+//!
+//! The check is exact for the regular cases: equal strides, or strides that each cover the repetition inside. Where
+//! the search would take long, the answer is "they may overlap", which is always safe: see [`super::Version`].
 
 use gannet_wire::volume::{Description, LEVELS_MAX, Piece, Placement, Shape};
 
-/// The bytes of an object that a write has, as it describes them.
+/// The bytes of an object that a write stores, in the form of its description.
 #[derive(Debug)]
 pub(super) struct WriteSet {
     placement: Placement,
-    /// Of the file.
+    /// The position in the file.
     start: i128,
     end: i128,
     form: Form,
@@ -19,7 +21,7 @@ pub(super) struct WriteSet {
 
 #[derive(Debug)]
 enum Form {
-    /// Starts and ends, in order, without overlaps.
+    /// Starts and ends in order, without overlaps.
     Ranges(Vec<(i128, i128)>),
     Nested(Nested),
 }
@@ -28,11 +30,11 @@ enum Form {
 struct Nested {
     start: i128,
     len: i128,
-    /// Strides and counts.
+    /// Strides and counts by level.
     levels: [(i128, i128); LEVELS_MAX],
 }
 
-/// Multiples of a stride, from so many to so many.
+/// Multiples of a stride, from `least` to `most`.
 #[derive(Debug, Clone, Copy)]
 struct Multiples {
     stride: i128,
@@ -40,7 +42,7 @@ struct Multiples {
     most: i128,
 }
 
-/// Terms of two shapes at most.
+/// Most terms of two shapes together.
 const TERMS_MAX: usize = 2 * LEVELS_MAX;
 
 impl WriteSet {
@@ -66,9 +68,10 @@ impl WriteSet {
         }
     }
 
-    /// Whether both may write the same byte of the object. Takes what it costs from `steps`; true without any.
+    /// Whether both writes may store the same byte of the object. Spends `steps` for the search; returns true without
+    /// any.
     ///
-    /// Compares bytes of the file, so that bytes which only other servers have count too.
+    /// The check compares bytes of the file, so bytes that lie on other servers alone count too.
     pub(super) fn may_overlap(&self, other: &WriteSet, steps: &mut u32) -> bool {
         if self.placement != other.placement {
             return true;
@@ -89,18 +92,18 @@ impl WriteSet {
             }
             (Form::Ranges(one), Form::Ranges(another)) => ranges_overlap(one, another, steps),
         };
-        // Out of steps.
+        // The steps ran out.
         overlap.unwrap_or(true)
     }
 }
 
-/// One step less; `None` when there is none.
+/// Takes one step; `None` when there is none left.
 fn spend(steps: &mut u32) -> Option<()> {
     *steps = steps.checked_sub(1)?;
     Some(())
 }
 
-/// Whether one of them is such; `None` if that is not known of one, and of none before it that it is.
+/// Whether `is_such` holds for one of the items. `None` if it is unknown for an item, and holds for none before it.
 fn any<T>(
     items: impl IntoIterator<Item = T>,
     mut is_such: impl FnMut(T) -> Option<bool>,
@@ -146,10 +149,10 @@ fn ranges_overlap(one: &[(i128, i128)], another: &[(i128, i128)], steps: &mut u3
 }
 
 impl Nested {
-    /// `None` when the steps are used up.
+    /// Whether pieces of both overlap; `None` when the steps are used up.
     fn overlaps(&self, other: &Nested, steps: &mut u32) -> Option<bool> {
         spend(steps)?;
-        // A piece of `other` starts so far from one of `self`: less than its length behind, or the other's before.
+        // The distance of overlapping pieces is less than the length of `self` behind, or that of `other` before.
         let distance = other.start - self.start;
         let mut window = (1 - other.len - distance, self.len - 1 - distance);
         let mut terms = [(0, 0, 0); TERMS_MAX];
@@ -191,8 +194,10 @@ impl Multiples {
         most: 0,
     };
 
-    /// Makes it a part of what is there, where that changes nothing: of the window, if it moves that by no more than
-    /// the window is wide, or of the last of the smaller terms, if that closes the gaps between its multiples.
+    /// Merges the term where that changes nothing:
+    ///
+    /// - into the window, if it moves the window by no more than its width;
+    /// - into the last smaller term, if it closes the gaps between the multiples of that.
     fn joins(&self, window: &mut (i128, i128), smaller: &mut [Multiples]) -> bool {
         let Multiples {
             stride,
@@ -221,8 +226,8 @@ impl Multiples {
     }
 }
 
-/// Whether multiples of the strides (in order, the smallest first) add up to a number in the window; `None` when the
-/// steps are used up.
+/// Whether multiples of the strides, in ascending order, add up to a number in the window. `None`: the steps are used
+/// up.
 fn is_sum(terms: &[Multiples], window: (i128, i128), steps: &mut u32) -> Option<bool> {
     spend(steps)?;
     let Some((term, smaller)) = terms.split_last() else {
@@ -238,7 +243,7 @@ fn is_sum(terms: &[Multiples], window: (i128, i128), steps: &mut u32) -> Option<
     })
 }
 
-/// Rounds up; the stride is positive.
+/// The quotient, rounded up; the stride is positive.
 fn div_ceil(value: i128, stride: i128) -> i128 {
     -(-value).div_euclid(stride)
 }
@@ -301,7 +306,7 @@ mod tests {
 
     #[test]
     fn what_takes_long_may_overlap() {
-        // All strides are even and the distance is odd: they do not meet, but the search would be long.
+        // All strides are even and the distance is odd, so they do not overlap; but the search would be long.
         let even = |offset, by: u64| nested(offset, 1, &[(900, 2018 + by), (900, 4006 - by)]);
         assert_eq!(overlap(&even(0, 0), &even(7, 80)), (true, STEPS));
         let mut none = 0;
@@ -346,7 +351,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
-        /// Byte by byte: with steps enough the answer is exact on one server, and with few it errs to one side alone.
+        /// With enough steps the answer is exact on one server; with few it errs only towards an overlap.
         #[test]
         fn the_answer_is_that_of_the_bytes(one in shapes(), another in shapes()) {
             let exact = !bytes_of(&one, ALONE).is_disjoint(&bytes_of(&another, ALONE));
@@ -356,7 +361,7 @@ mod tests {
             prop_assert!(sets.0.may_overlap(&sets.1, &mut few) || !exact);
         }
 
-        /// No byte that two writes have on a server is missed.
+        /// The check misses no byte that two writes have in common on a server.
         #[test]
         fn no_overlap_on_a_server_is_missed(
             one in shapes(), another in shapes(), unit in 1..60u32, width in 1..4u32,

@@ -1,15 +1,15 @@
-//! An interval map: which change stored which bytes last.
+//! An interval map: the version that stored each range of bytes last.
 
 use super::Version;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Ranges of bytes that do not overlap, each with the version that stored it.
+/// Ranges of bytes that do not overlap, each with the version that stored it last.
 #[derive(Debug, Default)]
 pub(super) struct RangeMap {
-    /// Ends and versions, by starts.
+    /// Ends and versions by starts.
     ranges: BTreeMap<u64, (u64, Version)>,
-    /// The highest version that was noted since the map was empty.
+    /// The highest version noted since the map was empty.
     newest: Version,
 }
 
@@ -30,7 +30,7 @@ impl RangeMap {
         *self = RangeMap::default();
     }
 
-    /// Notes that `version` stored `bytes`. Bytes of a newer version keep it: they were left out.
+    /// Notes that `version` stored `bytes`. Bytes of a newer version keep it, because the write left them out.
     pub(super) fn note(&mut self, bytes: &Range<u64>, version: Version) {
         for range in self.without_newer(bytes, version) {
             self.replace(range, version);
@@ -38,7 +38,7 @@ impl RangeMap {
         self.newest = self.newest.max(version);
     }
 
-    /// Those of `bytes` that no version after `version` has stored, in order.
+    /// The parts of `bytes` that no version after `version` has stored, in order.
     pub(super) fn without_newer(&self, bytes: &Range<u64>, version: Version) -> Vec<Range<u64>> {
         let (mut left, mut at) = (Vec::new(), bytes.start);
         for (start, end, other) in self.overlapping(bytes) {
@@ -64,7 +64,7 @@ impl RangeMap {
         all.map(|(start, (end, version))| (*start, *end, *version))
     }
 
-    /// Has `range` belong to `version`; neighbours of the same version become one with it.
+    /// Assigns `range` to `version`, and merges it with neighbours of the same version.
     fn replace(&mut self, range: Range<u64>, version: Version) {
         let under: Vec<_> = self.overlapping(&range).collect();
         for (start, end, other) in under {
@@ -99,7 +99,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Byte by byte: each has the highest version of those that were noted for it.
+        /// Each byte has the highest version that was noted for it.
         #[test]
         fn a_byte_has_the_newest_version_that_stored_it(
             noted in prop::collection::vec((0u64..64, 1u64..16, 1u64..6), 0..24),
@@ -116,7 +116,7 @@ mod tests {
             let left = map.without_newer(&bytes, Version(version)).into_iter().flatten();
             let expected = bytes.filter(|at| newest[*at as usize] <= version);
             prop_assert_eq!(left.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
-            // No more ranges than there are changes of version from one byte to the next.
+            // There are at most as many ranges as changes of version between neighbouring bytes.
             let borders = newest.windows(2).filter(|it| it[0] != it[1]).count();
             prop_assert!(map.len() <= borders + 1, "{map:?}");
         }

@@ -94,7 +94,7 @@ fn what_a_later_write_has_stored_is_left_out_of_earlier_ones() {
     assert!(poll(pin!(old.lock(5000..10_000))).is_pending());
     guard.stored();
     assert_eq!(left(&locked(&old, 5000..10_000)), [(6000, 10_000)]);
-    // It may be over by then.
+    // The later write may be over before the earlier one stores its bytes.
     let newest = locks.write(7, &bytes(9000, 100), ALONE).unwrap();
     locked(&newest, 9000..9100).stored();
     drop(newest);
@@ -107,7 +107,7 @@ fn what_was_not_stored_is_not_left_out() {
     let locks = RangeLocks::default();
     let old = locks.write(7, &bytes(0, 100), ALONE).unwrap();
     let new = locks.write(7, &bytes(0, 100), ALONE).unwrap();
-    // The disk is full.
+    // The disk is full, so the new write stores nothing.
     drop(locked(&new, 0..100));
     assert_eq!(left(&locked(&old, 0..100)), [(0, 100)]);
 }
@@ -155,7 +155,7 @@ fn what_is_remembered_is_bounded_and_writes_that_needed_it_are_refused() {
     }
     assert!(matches!(poll(waits), Poll::Ready(None)), "it hears of it");
     assert!(is_refused(&old, 0..10));
-    // Others go on: the one whose ranges they are, and those of other objects.
+    // Other writes go on: the one that stored the ranges, and those of other objects.
     locked(&new, 0..10).stored();
     assert_eq!(left(&locked(&other, 0..20)), [(10, 20)]);
 }
