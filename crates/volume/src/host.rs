@@ -1,10 +1,10 @@
-//! Starting the servers of a volume: what each must know first, in which order, with which patience.
+//! The start of a volume's servers: the conditions for each, their order, and the waiting times.
 //!
 //! The manager has a [`Registry`], in which I/O servers register. An I/O server [`Claim`]s its disk before it serves:
-//! an empty disk may be one that is not mounted, and only the manager knows whether data should be there. So servers
-//! can start in any order, and each waits for what it needs.
+//! an empty disk may be one that is not mounted, and only the manager knows whether data should be there. Servers can
+//! therefore start in any order, and each waits for the others that it needs.
 //!
-//! Production plugs in folders, sockets and threads (`gannet::volume`), the simulator its disks, its fabric and its
+//! Production supplies folders, sockets and threads (`gannet::volume`). The simulator supplies its disks, fabric and
 //! machines (`gannet_dst::volume`). Both run the code of this module.
 
 mod claim;
@@ -31,67 +31,67 @@ use std::rc::Rc;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// What the servers of one volume have in common on a core.
+/// The common parts of a volume's servers on one core.
 #[derive(Clone)]
 pub struct Host {
-    /// The core.
+    /// The runtime of the core.
     pub runtime: Handle,
     /// The volume's identity.
     pub volume: Token,
     /// The volume's keys.
     pub keys: ServerKeys,
-    /// How the servers mark what they send.
+    /// The marking of the servers' packets by class of traffic.
     pub classes: TrafficClasses,
-    /// What peers may make the servers hold.
+    /// The bound of what peers may make the servers hold.
     pub budget: Budget,
 }
 
-/// Where a server takes connections.
+/// The place where a server takes connections.
 pub struct Port {
-    /// What the server's connections run over, its own and those of its peers.
+    /// The provider of the server's connections, its own and those of its peers.
     pub provider: Rc<dyn Provider>,
-    /// Begins to accept, once the server may answer.
+    /// Begins to accept connections, once the server may answer.
     pub listen: Box<dyn FnOnce() -> io::Result<Box<dyn Listener>>>,
 }
 
-/// What a manager is made of.
+/// The parts of a manager.
 pub struct ManagerRole {
-    /// What people call the volume.
+    /// The volume's name for users.
     pub name: String,
-    /// Stripes of files whose directories and creators chose none.
+    /// The default stripes, for files whose directories and creators chose none.
     pub stripes: Stripes,
-    /// Names, attributes, layouts.
+    /// The store of names, attributes and layouts.
     pub metadata: Arc<dyn MetaStore>,
-    /// Where the I/O servers are, by their numbers; [`Address::default`] for those that have yet to register.
+    /// The addresses of the I/O servers by number; [`Address::default`] for those that have yet to register.
     pub io_servers: Vec<Address>,
-    /// The address of I/O servers that register without a host: they run on the manager's.
+    /// The address of I/O servers that register without a host, because they run on the manager's.
     pub here: IpAddr,
-    /// Finds I/O servers that are known by a host's name.
+    /// Resolves the host names of I/O servers.
     pub resolver: Resolver,
-    /// Where it listens.
+    /// The place where the manager takes connections.
     pub port: Port,
-    /// Serve the metadata though I/O servers know of newer ones, or do not answer.
+    /// Serve the metadata even if I/O servers know of newer ones or do not answer.
     pub force_term: bool,
 }
 
-/// What an I/O server is made of, when it is settled whether its disk may be served.
+/// The parts of an I/O server, after the first decision about its disk.
 pub struct IoServerRole<D, V, F> {
-    /// Its disk, and its number.
+    /// The server's number and disk.
     pub claim: Claim<D>,
-    /// What came of the claim so far.
+    /// The outcome of the claim so far.
     pub claimed: Claimed,
-    /// The store on that disk.
+    /// The store on the disk.
     pub store: V,
-    /// How it moves bytes.
+    /// The settings for the transfer of bytes.
     pub policy: ServerPolicy,
-    /// Where it listens.
+    /// The place where the server takes connections.
     pub port: Port,
-    /// How it tells the manager where it is; `None` where both run in one process, which knows.
+    /// The registration at the manager; `None` if both run in one process, where the manager knows the address.
     pub registration: Option<Registration<F>>,
 }
 
 impl Host {
-    /// Who a server of the volume is when it connects as `role`.
+    /// The identity of a server of the volume that connects as `role`.
     pub fn identity(&self, role: Role) -> Identity {
         Identity {
             role,
@@ -101,7 +101,7 @@ impl Host {
         }
     }
 
-    /// How I/O server `number` tells the manager, which `find` finds, that it is at `address`.
+    /// The registration of I/O server `number` at `address` with the manager, whose address `find` returns.
     pub fn registration<F: AsyncFn() -> io::Result<SocketAddr>>(
         &self,
         provider: Rc<dyn Provider>,
@@ -117,10 +117,11 @@ impl Host {
         }
     }
 
-    /// Starts the manager. It answers once its term has begun ([`has_begun_soon`]); `ended` hears why the term ends.
+    /// Starts the manager. It answers when its term has begun ([`has_begun_soon`]); `ended` gets the reason of the
+    /// term's end.
     ///
     /// # Errors
-    /// The metadata cannot be used.
+    /// The metadata cannot be read or used.
     pub fn start_manager(
         &self,
         role: ManagerRole,
@@ -147,8 +148,8 @@ impl Host {
         Ok(manager)
     }
 
-    /// Starts an I/O server: at once if its disk may be served, otherwise when the manager has allowed it. From then on
-    /// it keeps the manager told where it is. `failed` hears why it does not serve.
+    /// Starts an I/O server: at once if its disk may be served, otherwise when the manager has allowed it. The server
+    /// then keeps its address registered at the manager. `failed` gets the reason if it cannot serve.
     pub fn start_io_server<D, V, F>(
         &self,
         role: IoServerRole<D, V, F>,
@@ -167,7 +168,7 @@ impl Host {
             registration,
         } = role;
         let host = self.clone();
-        // Bounded by WIDTH_MAX.
+        // The number is bounded by WIDTH_MAX.
         let name = Hello::io_server(claim.number);
         let serve = move |lost_below| {
             let handler = IoServer::with_policy(host.runtime.clone(), store, host.keys, policy);
@@ -194,7 +195,7 @@ impl Host {
         self.runtime.spawn("volume register", Box::pin(registering));
     }
 
-    /// Has `handler`, the server that [`Hello::server`] calls `name`, answer at `port`.
+    /// Serves connections at `port` with `handler`, under the name `name` of [`Hello::server`].
     fn serve(&self, port: Port, name: u16, handler: Rc<dyn Handler>) {
         let Port { provider, listen } = port;
         let runtime = Handle::clone(&self.runtime);
@@ -214,37 +215,38 @@ impl Host {
     }
 }
 
-/// Waits a moment until the manager's term has begun. Where I/O servers are away the manager goes on waiting for them,
-/// and its clients wait with it.
+/// Waits for at most a short time until the manager's term has begun. If too few I/O servers answer by then, the
+/// manager keeps waiting for them, and so do its clients.
 ///
 /// # Errors
-/// It may not serve.
+/// The manager must not serve.
 pub async fn has_begun_soon(runtime: &Handle, manager: &Manager) -> Result<(), TermError> {
     let begun = timeout(runtime, START_PATIENCE, manager.has_begun()).await;
     begun.unwrap_or(Ok(()))
 }
 
-/// Why a volume may not be served with so many I/O servers.
+/// The reason why a volume must not be served with this number of I/O servers.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServersCountError {
-    /// Files lie on all that it ever had.
+    /// Fewer servers are named than the volume has had, and files lie on all of those.
     #[error("it has had {noted} I/O servers, and {named} are named")]
     Fewer {
-        /// As many it has had.
+        /// The number of servers that the volume has had.
         noted: u32,
-        /// As many it is to have.
+        /// The number of servers that are named now.
         named: u32,
     },
-    /// The metadata fail.
+    /// The metadata cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Sees that the volume is served with as many I/O servers as it ever had, and notes if it has more now.
+/// Checks that the volume is served with as many I/O servers as it has ever had, and notes a larger number.
 ///
 /// # Errors
-/// See [`ServersCountError`].
+/// - `Fewer`: it has had more servers.
+/// - `Store`: the metadata cannot be read or written.
 pub fn check_servers_count(metadata: &dyn MetaStore, named: u32) -> Result<(), ServersCountError> {
     let mut noted = Ok(0);
     metadata.read(&mut |view| noted = claims::servers_count(view))?;
@@ -258,10 +260,10 @@ pub fn check_servers_count(metadata: &dyn MetaStore, named: u32) -> Result<(), S
     Ok(())
 }
 
-/// Notes that the I/O servers with these numbers have disks: from now on files may have data there.
+/// Notes that the I/O servers with these numbers have disks, so that files may have data there from now on.
 ///
 /// # Errors
-/// The metadata fail.
+/// The metadata cannot be read or written.
 pub fn note_served(metadata: &dyn MetaStore, numbers: &[u32]) -> Result<(), StoreError> {
     let mut new = Ok(Default::default());
     metadata.read(&mut |view| new = claims::new_servers(view))?;
@@ -276,8 +278,8 @@ pub fn note_served(metadata: &dyn MetaStore, numbers: &[u32]) -> Result<(), Stor
     })
 }
 
-/// The address that is reported to clients of a server that listens at `listening`: the host that is `said`, or else
-/// the address that it listens at; none if it listens at all of them.
+/// The address that clients get for a server that listens at `listening`. The host is that of `said`, or else the
+/// address that it listens at. It is empty if the server listens at all addresses.
 pub fn reported_address(listening: SocketAddr, said: &Address) -> Address {
     let ip = listening.ip();
     let host = if !said.host.is_empty() {
@@ -293,7 +295,7 @@ pub fn reported_address(listening: SocketAddr, said: &Address) -> Address {
     }
 }
 
-/// The address at which a host reaches its own server that listens at `address`.
+/// The address at which a host reaches its own server that listens at `address`: loopback for an unspecified address.
 pub fn local_address(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
