@@ -1,4 +1,4 @@
-//! The two halves of a journal: where the next record goes, and which records are found after a crash.
+//! The two halves of a journal: the place of the next record, and the recovery of records after a crash.
 
 use super::changes::Changes;
 use super::record::{self, BLOCK_LEN, Header};
@@ -7,68 +7,68 @@ use gannet_wire::volume::Token;
 use std::collections::BTreeMap;
 use std::io;
 
-/// How far the store below has come.
+/// The progress of the store below the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Mark {
-    /// How often it was opened with its journal.
+    /// The number of openings of the store with its journal.
     pub(super) epoch: u64,
-    /// The last record of that epoch that is in it.
+    /// The last record of that epoch that the store has.
     pub(super) applied: u64,
 }
 
-/// Number of the record that each epoch begins with, which changes nothing.
+/// The number of the first record of each epoch, which changes nothing.
 const OPENING: u64 = 1;
 
-/// Where there is room for a record.
+/// The place that has room for a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
-    /// Behind the last one.
+    /// Behind the last record.
     Here,
-    /// In the other half.
+    /// The other half.
     OtherHalf,
-    /// Nowhere: it is longer than a half.
+    /// None: the record is longer than a half.
     Nowhere,
 }
 
-/// A journal that is written to.
+/// A journal that is open for writing.
 pub(super) struct Log {
     file: Box<dyn JournalFile>,
     header: Header,
     epoch: u64,
-    /// Number of the last record.
+    /// The number of the last record.
     last: u64,
-    /// The half that is written to, and how much of it is.
+    /// The half under write, and its used bytes.
     half: u64,
     used: u64,
-    /// The next record's bytes.
+    /// The bytes of the next record.
     staged: Vec<u8>,
 }
 
-/// What is found in a half.
+/// The records found in a half.
 #[derive(Default)]
 struct Half {
     records: Vec<record::Record>,
-    /// The latest record behind a place where there is none. It is from before the half was written again, or else that
-    /// place is damaged.
+    /// The latest record behind a gap. It is from before the half was written again, or the gap is damage.
     beyond: Option<(u64, u64)>,
 }
 
-/// What a journal holds beyond the store below.
+/// The records that the store below lacks.
 pub(super) struct Unapplied {
-    /// Of all records that are missing there.
+    /// The changes of all these records.
     pub(super) changes: Changes,
     /// The mark of a store that has them.
     pub(super) mark: Mark,
 }
 
 impl Log {
-    /// Opens the journal of volume `identity`, above a store that has come as far as `mark` says, if it has one.
+    /// Opens the journal of volume `identity`, above a store with this mark.
     pub(super) fn open(
         file: Box<dyn JournalFile>,
         identity: &Token,
         mark: Mark,
     ) -> Result<Result<(Log, Unapplied), JournalError>, io::Error> {
-        // A record may be there that is not durable. Once it is read it must stay.
+        // The file may have a record that is not durable. Its changes are applied below, so a power failure must not
+        // remove it.
         file.sync()?;
         let length = file.length()?;
         let mut block = vec![0; BLOCK_LEN];
@@ -93,9 +93,9 @@ impl Log {
         Ok(log.take_over(found, mark).map(|unapplied| (log, unapplied)))
     }
 
-    /// What is in a half: the records that follow each other from its start, and what comes then.
+    /// The records that follow each other from the start of a half, and the latest one behind a gap.
     fn half(&self, half: u64) -> io::Result<Half> {
-        // A half is no longer than the file, which is here.
+        // `open` has checked the length of a half against that of the file.
         let mut bytes = vec![0; self.header.half_len as usize];
         self.file.read(self.start_of(half), &mut bytes)?;
         let mut found = Half::default();
@@ -120,7 +120,7 @@ impl Log {
         Ok(found)
     }
 
-    /// Judges what was found. Records must go on where the store below has stopped, without a gap.
+    /// Checks the records found: they must follow the last one of the store below without a gap.
     fn take_over(&mut self, found: [Half; 2], mark: Mark) -> Result<Unapplied, JournalError> {
         let ends = [0, 1].map(|half: usize| {
             let last = found[half].records.last();
@@ -136,13 +136,13 @@ impl Log {
             return Err(JournalError::Damaged);
         }
         let Some((epoch, last)) = newest else {
-            // Before it was used first.
+            // The journal was never used.
             return match mark.epoch {
                 0 => Ok(unapplied(Changes::default(), 0)),
                 _ => Err(JournalError::Apart),
             };
         };
-        // The newest record is not touched before the next epoch has begun.
+        // Writes go to the half without the newest record. They must not touch that one before the next epoch begins.
         self.half = u64::from(ends[1] < ends[0]);
         let records = found.into_iter().flat_map(|half| half.records);
         let missing: BTreeMap<u64, Changes> = records
@@ -151,13 +151,13 @@ impl Log {
             .collect();
         let next_epoch = mark.epoch.checked_add(1).ok_or(JournalError::Damaged)?;
         if (epoch, last) == (next_epoch, OPENING) && missing.is_empty() {
-            // It was about to begin: after the checkpoint of all of the one before.
+            // The next epoch was about to begin, after the checkpoint of all records of this one.
             return Ok(unapplied(Changes::default(), mark.applied));
         }
         if epoch != mark.epoch || last < mark.applied {
             return Err(JournalError::Apart);
         }
-        // Numbers that are all there are as many as the last one is ahead.
+        // Without a gap, there are as many missing records as the last one is ahead.
         if missing.len() as u64 != last - mark.applied {
             return Err(JournalError::Damaged);
         }
@@ -168,7 +168,7 @@ impl Log {
         Ok(unapplied(changes, last))
     }
 
-    /// Begins the next epoch, when the store below has everything; the mark that it gets then.
+    /// Begins the next epoch, when the store below has all records. Returns the store's new mark.
     pub(super) fn begin(&mut self) -> io::Result<Mark> {
         self.epoch += 1;
         (self.last, self.used) = (OPENING - 1, 0);
@@ -185,7 +185,7 @@ impl Log {
         }
     }
 
-    /// Makes the next record, and says where there is room for it.
+    /// Encodes the next record, and returns the place that has room for it.
     pub(super) fn stage(&mut self, changes: &Changes) -> Room {
         let number = (self.epoch, self.last + 1);
         record::encode(&mut self.staged, &self.header.identity, number, changes);
@@ -199,13 +199,13 @@ impl Log {
         }
     }
 
-    /// Goes to the other half, whose records must be in the store below.
+    /// Turns to the other half. The store below must have all of its records, because the next ones overwrite them.
     pub(super) fn turn(&mut self) {
         self.half = 1 - self.half;
         self.used = 0;
     }
 
-    /// Makes the record that was staged durable. There must be room for it.
+    /// Makes the staged record durable at the present place, which must have room for it.
     pub(super) fn write(&mut self) -> io::Result<()> {
         let at = self.start_of(self.half) + self.used;
         self.file.write(at, &self.staged)?;

@@ -1,4 +1,4 @@
-//! The bytes of a journal: its first block, and records.
+//! The format of a journal: its first block and its records.
 
 use super::JournalError;
 use super::changes::Changes;
@@ -11,10 +11,10 @@ use std::hash::Hasher;
 /// The version of the format.
 pub(super) const VERSION: u32 = 2;
 
-/// Records begin and end at multiples of this: no write touches a block in which something is that must last.
+/// Records begin and end at multiples of this length. A torn write therefore never damages a neighbouring record.
 pub(super) const BLOCK_LEN: usize = 4096;
 
-/// Most bytes of a half: it is read at once.
+/// Most bytes of a half, because recovery reads it at once.
 const HALF_LEN_MAX: u64 = 1 << 30;
 
 const MAGIC: &[u8; 8] = b"gannet-j";
@@ -22,10 +22,10 @@ const MAGIC: &[u8; 8] = b"gannet-j";
 /// Bytes of a record before its pairs: check, epoch, sequence, length, number of pairs.
 const HEAD_LEN: usize = 8 + 8 + 8 + 4 + 4;
 
-/// What the first block says.
+/// The content of the first block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
-    /// The volume it belongs to.
+    /// The volume of the journal.
     pub(super) identity: Token,
     /// Bytes of each half.
     pub(super) half_len: u64,
@@ -37,7 +37,7 @@ impl Header {
         BLOCK_LEN as u64 + 2 * self.half_len
     }
 
-    /// The first block.
+    /// Encodes the first block.
     pub(super) fn to_block(self) -> Vec<u8> {
         let mut block = Vec::with_capacity(BLOCK_LEN);
         let mut encoder = Encoder::new(&mut block);
@@ -52,7 +52,7 @@ impl Header {
         block
     }
 
-    /// What a first block says, if it is that of a journal of volume `identity`, in a file of `length` bytes.
+    /// Decodes and checks the first block of a journal of volume `identity`, in a file of `length` bytes.
     pub(super) fn from_block(
         block: &[u8],
         identity: &Token,
@@ -67,7 +67,7 @@ impl Header {
             identity: said.identity,
             half_len: said.half_len,
         };
-        // Made again, every byte must be as it is there: the check too.
+        // The header encodes to the same bytes, checksum included: no byte of the block is damaged.
         let has_room = (1..=HALF_LEN_MAX).contains(&said.half_len);
         let whole = has_room && header.to_block() == block;
         if !whole || header.total_len() != length || !said.half_len.is_multiple_of(BLOCK_LEN as u64)
@@ -104,20 +104,20 @@ impl Said {
     }
 }
 
-/// A commit as it is found in a journal.
+/// The record of one commit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// How often the store had been opened.
+    /// The number of openings of the store.
     pub(super) epoch: u64,
-    /// Its number within the epoch.
+    /// The number of the record within the epoch.
     pub(super) sequence: u64,
-    /// What it changed.
+    /// The changes of the commit.
     pub(super) changes: Changes,
 }
 
-/// Writes a record into `out`, in whole blocks.
+/// Encodes a record into `out`, in whole blocks.
 ///
-/// `changes` must be shorter than 4 GiB: its length would not fit.
+/// `changes` must be shorter than 4 GiB, because the length has 32 bits.
 pub(super) fn encode(
     out: &mut Vec<u8>,
     identity: &Token,
@@ -150,13 +150,13 @@ pub(super) fn encode(
     out.resize(out.len().next_multiple_of(BLOCK_LEN), 0);
 }
 
-/// Epoch and number of the record at the start of `bytes`, if it is one.
+/// The epoch and number at the start of `bytes`; only [`decode`] checks that they are those of a record.
 pub(super) fn number(bytes: &[u8]) -> Option<(u64, u64)> {
     let mut decoder = Decoder::new(bytes.get(8..)?);
     Some((decoder.u64().ok()?, decoder.u64().ok()?))
 }
 
-/// The record at the start of `bytes`, and in how many it lies; `None` if there is none, or only a part of one.
+/// The record at the start of `bytes`, and its length in whole blocks. `None` if there is no whole record.
 pub(super) fn decode(bytes: &[u8], identity: &Token) -> Option<(Record, usize)> {
     let mut decoder = Decoder::new(bytes);
     let said = decoder.u64().ok()?;
@@ -187,7 +187,7 @@ pub(super) fn decode(bytes: &[u8], identity: &Token) -> Option<(Record, usize)> 
     Some((record, end.next_multiple_of(BLOCK_LEN)))
 }
 
-/// Tells bytes that were written whole, for this volume, from all others.
+/// The checksum of bytes of this volume; it differs for torn bytes and for other volumes.
 fn check(identity: &Token, bytes: &[u8]) -> u64 {
     let mut hasher = SipHasher13::new_with_key(identity);
     hasher.write(bytes);
