@@ -1,4 +1,4 @@
-//! Whether the records of a store fit together.
+//! The check that the records of a store agree with each other.
 
 use super::inode_allocator::NeverMade;
 use super::namespace::{Intent, Outcome, intents, name_key, split_listing_key};
@@ -8,38 +8,38 @@ use gannet_wire::volume::{Body, FileId, Inode, LayoutRecord, ROOT};
 use gannet_wire::xdr::{XdrError, from_bytes};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// What a look at all records found.
+/// The result of a check of all records.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// What does not fit, a sentence each.
+    /// Records that do not agree, one sentence for each fault.
     pub findings: Vec<String>,
-    /// Regular files and where they lie.
+    /// Regular files with their layouts.
     pub files: BTreeMap<FileId, LayoutRecord>,
     /// Directories.
     pub directories: u64,
-    /// Names of all directories.
+    /// Names in all directories.
     pub names: u64,
-    /// Work at I/O servers that is not done yet.
+    /// Intents at I/O servers that are not done yet.
     pub intents: Vec<(u64, Intent)>,
 }
 
-/// What is remembered of an inode.
+/// The check's notes of one inode.
 struct Known {
     links: u32,
-    /// Of a directory: parent and number of names, as it says itself.
+    /// For a directory: its parent and number of names, by its inode.
     directory: Option<(FileId, u64)>,
-    /// Names that it has, and directories that they are in.
+    /// Names of the inode, and the directory that they are in.
     names: u32,
     inside: FileId,
-    /// Of a directory: names in it, directories among them.
+    /// For a directory: the names in it, and the directories among them.
     entries: u64,
     below: Vec<FileId>,
 }
 
-/// Looks at all inodes, names, listings and intents. Takes some hundred bytes of memory for each file.
+/// Checks all inodes, names, listings and intents. Takes some hundred bytes of memory for each file.
 ///
 /// # Errors
-/// The store failed.
+/// `Failure::Store`: the store failed.
 pub fn survey(view: &dyn View) -> Outcome<Survey> {
     let mut survey = Survey::default();
     let mut inodes = look_at_inodes(view, &mut survey)?;
@@ -178,7 +178,7 @@ fn look_at_listings(view: &dyn View, survey: &mut Survey) -> Result<(), StoreErr
     })
 }
 
-/// Directories that a path leads to.
+/// The directories that have a path from the root.
 fn reachable(inodes: &BTreeMap<FileId, Known>) -> HashSet<FileId> {
     let (mut reached, mut ahead) = (HashSet::from([ROOT]), vec![ROOT]);
     while let Some(id) = ahead.pop() {
@@ -228,7 +228,7 @@ fn text(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// Which files a server has objects of: all of those that lie on it.
+/// The files that have an object on I/O server `number`, each with the index of that server in its layout.
 pub fn files_on(survey: &Survey, number: u32) -> HashMap<u64, usize> {
     let files = survey.files.iter();
     let on = files.filter_map(|(id, layout)| {
@@ -238,8 +238,8 @@ pub fn files_on(survey: &Survey, number: u32) -> HashMap<u64, usize> {
     on.collect()
 }
 
-/// The paths of these files, from the root and without a slash before them; each name counts. Takes some hundred bytes
-/// of memory for each directory.
+/// The paths of these files from the root, without a leading slash; a file with several names has several paths. Takes
+/// some hundred bytes of memory for each directory.
 ///
 /// # Errors
 /// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
@@ -276,7 +276,8 @@ pub fn paths_of(view: &dyn View, files: &BTreeSet<FileId>) -> Outcome<Vec<Vec<u8
     })?;
     let paths = found.into_iter().map(|(mut inside, name)| {
         let (mut parts, mut passed) = (vec![name], HashSet::new());
-        // In damaged metadata a directory may be its own ancestor: each counts once.
+        // In damaged metadata a directory may be its own ancestor: each directory counts once, or the loop would not
+        // end.
         while let Some((above, name)) = places.get(&inside)
             && parts.len() <= DEPTH_MAX
             && passed.insert(inside)
@@ -298,7 +299,7 @@ mod tests {
     use super::*;
     use gannet_wire::volume::AttributeChanges;
 
-    /// A directory `d` with a file `f` in it, which is also called `g` in the root.
+    /// A directory `d` with a file `f` in it, which also has the name `g` in the root.
     fn store() -> MemoryStore {
         formatted(|transaction, request| {
             let (plain, place) = (AttributeChanges::default(), (ROOT, &b"d"[..]));

@@ -1,11 +1,11 @@
 //! A [`MetaStore`] in one file, by redb.
 //!
-//! The whole file is verified when it is opened, by redb's checksums of its pages. Later redb trusts what it reads,
-//! and panics where that has been damaged since. So every call is guarded, and each value has a check of its own
-//! (`sealed`): damage is an error, never an answer.
+//! Opening a store verifies the whole file by redb's checksums of its pages. Later redb trusts the pages that it
+//! reads, and panics on one that has been damaged since. Every call is therefore guarded, and each value has a
+//! checksum of its own (`sealed`). Damage is an error and never an answer.
 //!
-//! Nor does it go on after a write for which the disk had no room. So the file has blocks in reserve, for commits of
-//! [`MetaStore::pairs_at_once`] pairs.
+//! Redb also stops working after a write for which the disk had no room. The file therefore has blocks in reserve, for
+//! commits of [`MetaStore::pairs_at_once`] pairs.
 
 mod file;
 mod reserve;
@@ -26,15 +26,15 @@ use std::path::Path;
 use std::sync::{Arc, Once};
 use thiserror::Error;
 
-/// Most damaged values that are listed: a file with more is lost.
+/// Most damaged values in a list; a file with more is lost.
 const DAMAGE_SHOWN_MAX: usize = 10_000;
 
-/// The format of the files: of the tables, and of what is in them.
+/// The version of the file format: of the tables and of their values.
 const FORMAT: u32 = 3;
-/// Where a file says its format.
+/// The table with the file's format.
 const FORMATS: TableDefinition<'static, (), u32> = TableDefinition::new("format");
 
-/// The format of a file; `None` if nothing is in it yet.
+/// The format of a file; `None` for an empty file.
 fn format_of(database: &impl ReadableDatabase) -> Result<Option<u32>, StoreError> {
     let transaction = database.begin_read().map_err(failed)?;
     let tables = transaction.list_tables().map_err(failed)?;
@@ -44,7 +44,7 @@ fn format_of(database: &impl ReadableDatabase) -> Result<Option<u32>, StoreError
         let said = formats.get(()).map_err(failed)?;
         return Ok(Some(said.map_or(0, |it| it.value())));
     }
-    // Earlier ones do not say it; values of the first one had no checks.
+    // Files of formats 1 and 2 do not record their format; values of format 1 had no checksums.
     Ok(if names.iter().any(|name| name.starts_with("checked ")) {
         Some(2)
     } else if names.is_empty() {
@@ -54,8 +54,8 @@ fn format_of(database: &impl ReadableDatabase) -> Result<Option<u32>, StoreError
     })
 }
 
-/// Refuses a file of another format before it is opened to be written: redb writes to each that is. What else is wrong
-/// with it is for the opening to say.
+/// Refuses a file of another format before it is opened for writing, because redb writes to every file that it opens
+/// so. The opening itself reports all other faults.
 fn refuse_other_format(path: &Path) -> Result<(), StoreError> {
     let found = guarded(|| {
         let opened = Database::builder().open_read_only(path).map_err(failed)?;
@@ -69,25 +69,29 @@ fn refuse_other_format(path: &Path) -> Result<(), StoreError> {
 
 type Pairs = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
-/// A file with a volume's metadata. Open it once: a second opening fails while the first lives.
+/// A file with a volume's metadata. A second opening fails while the first one exists.
 pub struct RedbStore {
-    /// There until the store is dropped.
+    /// `Some` until the store is dropped.
     database: Option<Database>,
     reserve: Arc<Reserve>,
 }
 
 impl RedbStore {
-    /// Opens the file at `path`, or makes it, and verifies all of it. Up to `cache_len` bytes of it stay in memory. On
-    /// its disk it has some 17 MiB more than it needs, if there is so much.
+    /// Opens or creates the file at `path`, and verifies all of it. Keeps up to `cache_len` bytes of it in memory. On
+    /// its disk the file takes some 17 MiB more than it needs, if there is room.
     ///
     /// # Errors
-    /// It cannot be opened, is not such a file, is damaged ([`StoreError::is_damage`]), is open elsewhere, or is of
-    /// another format ([`OtherFormat`]): it is left as it is then.
+    /// The file:
+    ///
+    /// - cannot be opened, or is not such a file;
+    /// - is damaged ([`StoreError::is_damage`]);
+    /// - is open elsewhere ([`StoreError::is_open_elsewhere`]);
+    /// - is of another format ([`OtherFormat`]), and stays as it is then.
     pub fn open(path: &Path, cache_len: usize) -> Result<RedbStore, StoreError> {
         refuse_other_format(path)?;
         let store = RedbStore::open_file(path, cache_len, true)?;
         store.check_format()?;
-        // Later, readers find all tables there.
+        // Readers find no table that was never written: the deletions create all tables.
         store.commit(&mut |transaction| {
             Table::ALL
                 .into_iter()
@@ -111,10 +115,10 @@ impl RedbStore {
         })
     }
 
-    /// The values in a file that is damaged which are not as they were written.
+    /// The damaged values of a file: those that differ from the written ones.
     ///
     /// # Errors
-    /// The damage is such that not even that can be told.
+    /// The damage is too large to find the single values.
     pub fn damaged_values(path: &Path, cache_len: usize) -> Result<Vec<DamagedValue>, StoreError> {
         let store = RedbStore::open_file(path, cache_len, false)?;
         let transaction = guarded(|| store.database()?.begin_read().map_err(failed))?;
@@ -129,7 +133,7 @@ impl RedbStore {
         Ok(damaged)
     }
 
-    /// Sees that the file is of the present format; a new one becomes so.
+    /// Checks that the file is of the present format, and records it in a new file.
     fn check_format(&self) -> Result<(), StoreError> {
         if let Some(found) = guarded(|| format_of(self.database()?))? {
             return OtherFormat::check(found, FORMAT).map_err(failed);
@@ -163,12 +167,12 @@ impl Drop for RedbStore {
 }
 
 thread_local! {
-    /// Redb is at work on this thread: what it panics of is told otherwise.
+    /// Redb is at work on this thread, so the hook logs its panic instead of printing it.
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Has redb do something, and takes a panic of its for what it says: the file is not as it was written. No code of ours
-/// may be called by `work`: its panics are not redb's.
+/// Runs redb, and returns its panic as an error: the file is damaged. `work` must call no code of Gannet, because a
+/// panic of that is not redb's.
 fn guarded<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -182,7 +186,7 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreEr
         }));
     });
     let before = GUARDED.replace(true);
-    // A transaction that is dropped in a panic has changed nothing; nothing else is kept from before it.
+    // Unwinding is safe: a transaction that is dropped in a panic has changed nothing, and nothing else outlasts it.
     let done = catch_unwind(AssertUnwindSafe(work));
     GUARDED.set(before);
     done.unwrap_or_else(|panic| {
@@ -193,19 +197,19 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreEr
     })
 }
 
-/// Redb does not understand its file.
+/// Redb cannot read its file.
 #[derive(Debug, Error)]
 #[error("its file is damaged: {0}")]
 struct Damage(String);
 
 impl StoreError {
-    /// Whether a store was not opened because it is open elsewhere.
+    /// Whether a store was not opened because another process or store has it open.
     pub fn is_open_elsewhere(&self) -> bool {
         let opening = self.0.downcast_ref::<DatabaseError>();
         matches!(opening, Some(DatabaseError::DatabaseAlreadyOpen))
     }
 
-    /// Whether something in the file is not as it was written.
+    /// Whether something in the file differs from what was written.
     pub fn is_damage(&self) -> bool {
         let opening = self.0.downcast_ref::<DatabaseError>();
         let corrupted = matches!(
@@ -215,12 +219,12 @@ impl StoreError {
         corrupted || self.0.is::<Damage>() || self.is_damaged_value()
     }
 
-    /// Whether it is one value that is not as it was written, so that others can be used.
+    /// Whether a single value is damaged, so that others can be used.
     pub fn is_damaged_value(&self) -> bool {
         self.0.is::<DamagedValue>()
     }
 
-    /// Whether the disk had no room for what was to be done.
+    /// Whether the disk had no room for the operation.
     pub fn is_disk_full(&self) -> bool {
         let opening = match self.0.downcast_ref() {
             Some(DatabaseError::Storage(error)) => Some(error),
@@ -256,13 +260,13 @@ fn failed(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
     StoreError(Box::new(error))
 }
 
-/// A transaction's tables, each opened once, when it is needed first.
+/// A transaction's tables, each opened at its first use.
 struct Open<S: Source> {
     source: S,
     tables: [OnceCell<S::Table>; Table::ALL.len()],
 }
 
-/// Where tables come from: either kind of transaction.
+/// The source of tables: a read or a write transaction.
 trait Source {
     type Table: ReadableTable<&'static [u8], &'static [u8]>;
 
@@ -297,7 +301,7 @@ impl<S: Source> Open<S> {
         let cell = self.tables.get(table as usize).ok_or_else(no_table)?;
         if cell.get().is_none() {
             let opened = guarded(|| self.source.open(table.definition()).map_err(failed))?;
-            // The file was empty a moment ago, and the lock keeps other processes out.
+            // The cell was empty a moment ago, and one thread uses it.
             let _ = cell.set(opened);
         }
         cell.get().ok_or_else(no_table)
@@ -314,11 +318,11 @@ fn no_table() -> StoreError {
     StoreError("a table is not there".into())
 }
 
-/// Looks at a pair as it is stored; false when it wants no more.
+/// Takes a pair as it is stored; returns false to end the scan.
 type Look<'a> = dyn FnMut(&[u8], &[u8]) -> Result<bool, StoreError> + 'a;
 
 impl<S: Source> Open<S> {
-    /// Shows pairs as they are stored, values with their checks.
+    /// Passes pairs to `look` as they are stored: values with their checksums.
     fn scan_stored(
         &self,
         table: Table,
@@ -387,7 +391,7 @@ impl MetaStore for RedbStore {
     ) -> Result<(), StoreError> {
         let transaction = guarded(|| self.database()?.begin_write().map_err(failed))?;
         let worked = work(&mut Open::new(&transaction));
-        // Dropped without a commit, it has changed nothing.
+        // A transaction that is dropped without a commit has changed nothing.
         let committed = guarded(|| {
             worked?;
             transaction.commit().map_err(failed)
@@ -439,7 +443,7 @@ mod tests {
         assert_eq!(value_of(&store, b"b"), None);
     }
 
-    /// Everything that can be asked of a store.
+    /// Uses every operation of a store.
     fn use_all(path: &Path) -> Result<(), StoreError> {
         let store = RedbStore::open(path, 1 << 20)?;
         let (mut found, mut failed) = (Vec::new(), None);
@@ -500,7 +504,7 @@ mod tests {
         use_all(&path).unwrap();
     }
 
-    /// A store whose values of two tables are far longer than their keys, closed; the value of number N is made of N.
+    /// A closed store with two tables whose values are far longer than their keys. The value of number N is made of N.
     fn filled(path: &Path) -> Vec<u8> {
         let store = RedbStore::open(path, 1 << 20).unwrap();
         let fill = |it: &mut dyn Transaction| {
@@ -520,7 +524,7 @@ mod tests {
         let path = folder.path().join("metadata");
         let sound = filled(&path);
         let (mut refused, mut harmless) = (0, 0);
-        // An odd step, so that all parts of pages have their turn.
+        // An odd step, so that it reaches all parts of pages.
         for at in (0..sound.len()).step_by((sound.len() / 120) | 1) {
             let mut bytes = sound.clone();
             bytes[at] ^= 1 << (at % 8);
@@ -533,7 +537,7 @@ mod tests {
                     continue;
                 }
             };
-            // Where nothing of use is, nothing has changed.
+            // The flipped bit is in unused space: no value may have changed.
             harmless += 1;
             let look = |view: &dyn View| {
                 for number in 0..200_u64 {
@@ -561,7 +565,7 @@ mod tests {
             bytes[at + 50] ^= 4;
         }
         std::fs::write(&path, &bytes).unwrap();
-        // As if it had been opened before.
+        // As if the file had been damaged after the opening.
         let store = RedbStore::open_file(&path, 1 << 20, false).unwrap();
         let read = |number: u64| {
             let mut found = Ok(None);
@@ -595,7 +599,7 @@ mod tests {
     #[test]
     fn files_of_other_formats_are_refused_with_a_cure_and_left_as_they_are() {
         let folder = tempfile::tempdir().unwrap();
-        // Their tables, and what they say of their format.
+        // The prefix of their tables, and the format that they record.
         for (prefix, says, found, cure) in [
             ("", None, 1, "copy the files out"),
             ("checked ", None, 2, "copy the files out"),

@@ -1,4 +1,4 @@
-//! Moving a name.
+//! The move of a name.
 
 use super::change::{check_empty, delete_inode, drop_link};
 use super::{
@@ -10,11 +10,17 @@ use crate::permissions::Rights;
 use crate::{Transaction, View};
 use gannet_wire::volume::{Body, FileId, Inode, ROOT, Status};
 
-/// Moves a name, atomically replacing what the other name stands for (RFC 1813 section 3.3.14).
+/// Moves a name, and atomically replaces the file that the new name stood for (RFC 1813 section 3.3.14). Nothing
+/// changes if both names are of one file.
 ///
 /// # Errors
-/// `Noent`, `Exist`, `Notdir`, `Notempty` for a target of another kind or with names in it, `Inval` for a directory
-/// that would come to lie in itself, `Mlink`, `Perm` and those of [`super::lookup`].
+/// - `Noent`: there is no name `old`.
+/// - `Notdir`, `Isdir`: only one of the two files is a directory.
+/// - `Notempty`: the target is a directory with names in it.
+/// - `Inval`: a name is not valid, or a directory would come to lie in itself.
+/// - `Nametoolong`: a name is too long, or the target lies too deep to rule that out.
+/// - `Mlink`: the target directory has too many links.
+/// - `Perm` and those of [`super::lookup`].
 pub fn rename(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
@@ -41,7 +47,7 @@ pub fn rename(
     }
     if directory && from != to {
         check_not_inside(transaction, file, to)?;
-        // Its `..` changes: that takes the right to write to it.
+        // The directory's `..` changes, which takes the right to write to it.
         require(&moved, caller, Rights::WRITE)?;
         let stays = replaced.is_some();
         if !stays && target.links >= LINKS_MAX {
@@ -49,7 +55,7 @@ pub fn rename(
         }
     }
 
-    // All is checked: from here on nothing but the store can fail.
+    // All checks are done: from here on only the store can fail.
     touch(&mut source, now);
     touch(&mut target, now);
     moved.change_time = now;
@@ -74,7 +80,7 @@ pub fn rename(
     write_inode(transaction, file, &moved)
 }
 
-/// That something of the kind may take the place of `other`.
+/// Checks that a file, or a directory, may replace `other`.
 fn check_replaceable(directory: bool, other: &Inode) -> Result<(), Status> {
     match (directory, is_directory(other)) {
         (true, true) => check_empty(other),
@@ -84,7 +90,7 @@ fn check_replaceable(directory: bool, other: &Inode) -> Result<(), Status> {
     }
 }
 
-/// Takes away what `name` stood for.
+/// Removes the name's old file, if it had one.
 fn replace(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
@@ -103,7 +109,7 @@ fn replace(
     drop_link(transaction, request, (id, other))
 }
 
-/// That directory `at` is not `moved`, nor anywhere below it.
+/// Checks that directory `at` is neither `moved` nor below it: the move would cut both off from the root.
 fn check_not_inside(view: &dyn View, moved: FileId, at: FileId) -> Outcome<()> {
     let mut at = at;
     for _ in 0..DEPTH_MAX {
