@@ -1,4 +1,4 @@
-//! Attributes that are read out of the manager's memory without asking, and everything that must end that.
+//! Attributes that clients read from the manager's memory without a call, and the events that must end such reads.
 
 use crate::common::{Bed, noise, read, root, until, write};
 use gannet_dst::volume::identity;
@@ -41,7 +41,7 @@ async fn set(fs: &VolumeFs, file: &FileHandle, change: SetAttributes) {
     set.result.unwrap();
 }
 
-/// Until grants were given back.
+/// Waits until clients have returned their grants.
 async fn rest(bed: &Bed) {
     sleep(&bed.client.runtime(), 3 * GIVE_BACK_AFTER).await;
 }
@@ -54,7 +54,7 @@ fn hits(fs: &VolumeFs) -> u64 {
     fs.attribute_counters().hits
 }
 
-/// One client that changes things, one that reads attributes without asking, and one that always asks.
+/// A client that makes changes, one that reads attributes without calls, and one that always calls the manager.
 struct Clients {
     writer: VolumeFs,
     reader: VolumeFs,
@@ -70,7 +70,7 @@ impl Clients {
         }
     }
 
-    /// Has the reader know where a file's record is.
+    /// Makes the reader know the slot of a file's record.
     async fn warm(&self, file: &FileHandle) {
         self.reader.attributes(file).await.unwrap();
         let before = hits(&self.reader);
@@ -78,7 +78,7 @@ impl Clients {
         assert_eq!(hits(&self.reader), before + 1, "it was asked for");
     }
 
-    /// What the reader sees, which is what the manager answers.
+    /// The reader's attributes of a file, after a check that the manager answers the same.
     async fn see(&self, file: &FileHandle) -> Result<Attributes, Status> {
         let seen = self.reader.attributes(file).await;
         assert_eq!(seen, self.asker.attributes(file).await);
@@ -97,14 +97,14 @@ fn attributes_are_read_as_they_would_be_answered() {
         commit(fs, &file).await;
         rest(&bed).await;
         let directory = fs.make_directory(&caller, &top, b"d", &plain).await;
-        // Longer than a record.
+        // The text is longer than a record.
         let text = [b't'; 3000];
         let link = fs.make_symlink(&caller, &top, b"l", &text, &plain).await;
         let kind = NodeKind::BlockDevice(8, 1);
         let device = fs.make_node(&caller, &top, b"n", kind, &plain).await;
         let mut files = vec![file, top, create(fs, "empty").await];
         files.extend([directory, link, device].map(|made| made.result.unwrap().handle));
-        // The manager hears of the I/O servers' connections when it asks them for the first time.
+        // The manager learns the I/O servers' connections when it first asks them.
         for file in &files {
             all.warm(file).await;
             all.see(file).await.unwrap();
@@ -176,7 +176,7 @@ fn whatever_was_acknowledged_to_anybody_is_seen() {
         assert_eq!(all.see(&file).await.unwrap().size, 400_007);
         commit(fs, &file).await;
         rest(&bed).await;
-        // Names: of the file, and those in the directory.
+        // Changes of names: those of the file, and those in the directory.
         for target in ["link", "moved"] {
             all.warm(&file).await;
             all.warm(&top).await;
@@ -205,7 +205,7 @@ fn whatever_was_acknowledged_to_anybody_is_seen() {
         all.warm(&file).await;
         fs.remove(&caller, &top, b"moved").await.result.unwrap();
         assert_eq!(all.see(&file).await.unwrap().link_count, 1);
-        // By a name that another file takes over, in one batch with others perhaps.
+        // Another file takes the name over, perhaps in one batch with other changes.
         let other = create(fs, "other").await;
         all.warm(&file).await;
         all.warm(&other).await;
@@ -219,7 +219,7 @@ fn whatever_was_acknowledged_to_anybody_is_seen() {
     });
 }
 
-/// While changes are made durable calls see them already: nobody may see the time of before after that.
+/// Calls see a change while it becomes durable. After that, no client may see the state before it.
 #[test]
 fn what_was_seen_once_is_not_seen_as_it_was_before() {
     for seed in 10..30 {
@@ -259,7 +259,7 @@ fn what_was_seen_once_is_not_seen_as_it_was_before() {
     }
 }
 
-/// Names of a directory, and their handles.
+/// The names of a directory with their handles.
 #[derive(Default)]
 struct Listed {
     handles: Vec<FileHandle>,
@@ -315,7 +315,7 @@ fn a_name_that_is_looked_up_tells_where_the_attributes_are() {
     run(4, 2, |bed| async move {
         let all = Clients::new(&bed);
         create(&all.writer, "file").await;
-        // The manager has asked the I/O servers once.
+        // The manager has asked the I/O servers once before.
         let (caller, top) = (root(), all.reader.root());
         for _ in 0..2 {
             let looked = all.reader.lookup(&caller, &top, b"file").await;
@@ -342,7 +342,7 @@ fn a_file_that_may_be_written_is_asked_for() {
             assert_eq!(all.see(&file).await.unwrap().size, len as u64);
         }
         let after = all.reader.attribute_counters();
-        // Once it looked in vain, and not again before it was told of a record.
+        // The reader looked in vain once, and not again before a reply reported a new record.
         assert_eq!((after.hits, after.stale), (before.hits, before.stale + 1));
         commit(&all.writer, &file).await;
         rest(&bed).await;
@@ -389,14 +389,14 @@ fn references_end_with_the_manager_that_told_them() {
             all.see(&file).await.unwrap();
             assert_eq!(hits(&all.reader), before);
             all.warm(&top).await;
-            // It does not know yet who may write.
+            // The manager does not know yet which clients may write.
             sleep(&bed.client.runtime(), Duration::from_secs(130)).await;
             all.reader.attributes(&file).await.unwrap();
         }
     });
 }
 
-/// A copy of the metadata is served by another manager, while the first one goes on with what it knows.
+/// Another manager serves a copy of the metadata, while the first one goes on with its own.
 #[test]
 fn a_manager_that_was_replaced_is_not_believed() {
     let world = World::new(8);
@@ -417,7 +417,7 @@ fn a_manager_that_was_replaced_is_not_believed() {
             ..SetAttributes::default()
         };
         set(&other, &top, change).await;
-        // The I/O servers tell it of the new term.
+        // The I/O servers report the new term to the reader.
         all.reader.usage(&top).await.unwrap();
         let before = all.reader.attribute_counters();
         let seen = all.reader.attributes(&top).await;
@@ -427,7 +427,7 @@ fn a_manager_that_was_replaced_is_not_believed() {
     world.run(story).unwrap();
 }
 
-/// What an I/O server that lost its power had not stored is gone.
+/// Bytes that an I/O server had not stored before a power failure are lost.
 #[test]
 fn a_size_ends_with_the_server_that_told_it() {
     let mut lost = 0;
@@ -440,14 +440,14 @@ fn a_size_ends_with_the_server_that_told_it() {
             write(&all.writer, &file, 0, &noise(100_000, 1))
                 .await
                 .unwrap();
-            // Nobody commits; the grant ends, and the manager learns the size.
+            // No client commits; the grant ends, and the manager learns the size.
             sleep(&bed.client.runtime(), Duration::from_secs(130)).await;
             all.warm(&file).await;
             for server in [0, 1] {
                 bed.kill_io_server(server);
                 bed.start_io_server(server);
             }
-            // Until the manager hears of it.
+            // The manager notices the restart meanwhile.
             sleep(&bed.client.runtime(), Duration::from_secs(1)).await;
             said.set(all.see(&file).await.unwrap().size);
         });
@@ -512,7 +512,7 @@ fn where_an_exception_ends_the_connection_the_manager_is_asked() {
     });
 }
 
-/// More files than there are records: what was heard of the first ones leads to others' by then.
+/// There are more files than records: the slots reported for the first files have records of others by then.
 #[test]
 fn the_record_of_another_file_is_not_taken_for_ones_own() {
     const MORE: usize = 200;

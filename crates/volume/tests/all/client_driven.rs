@@ -19,7 +19,7 @@ use std::time::Duration;
 
 const UNIT: u32 = 1 << 20;
 
-/// Long transfers moved by the client.
+/// A policy by which the client moves long transfers.
 const BY_CLIENT: TransferPolicy = TransferPolicy {
     inline_max: 0,
     eager_max: 0,
@@ -34,7 +34,7 @@ fn client_driven(targets: &[Target]) -> Mover {
 fn the_client_moves_long_transfers_if_that_is_chosen() {
     Bed::new(8, 3).run(65_536, |targets| async move {
         let mover = client_driven(&targets);
-        // The last is more than a server lends.
+        // The last length is more than a server opens at once.
         for (round, len) in [1usize, 3000, 400_000, 3 << 20, 5 << 20]
             .into_iter()
             .enumerate()
@@ -82,7 +82,7 @@ fn bytes_of(value: &impl Encode) -> Vec<u8> {
     body
 }
 
-/// Writes to a buffer by RDMA, and reports nothing.
+/// Writes to a buffer by RDMA, and does not report it.
 async fn write_to(target: &Target, buffer: ClientBuffer, len: usize) {
     let place = RemoteAddress {
         key: RemoteKey(buffer.key),
@@ -95,7 +95,7 @@ async fn write_to(target: &Target, buffer: ClientBuffer, len: usize) {
     target.link.write(source, place).await;
 }
 
-/// Asks for a WRITE of the bytes in a buffer.
+/// Sends the WRITE request for the bytes in a buffer.
 async fn say_done(target: &Target, number: u64, len: usize) -> Message {
     let body = bytes_of(&Transfer {
         capability: capability(1),
@@ -124,7 +124,7 @@ fn a_client_that_never_says_done_holds_memory_for_a_while_and_no_more_than_its_o
         }
         let sum: u64 = buffers.iter().map(|it| u64::from(it.len)).sum();
         assert_eq!(sum, CLIENT_BUFFER_BYTES_MAX as u64);
-        // It may go on as everybody does, and others do not notice.
+        // The silent client may go on like any other, and others do not notice.
         let bytes = noise(3 << 20, 1);
         for targets in [&silent, &other] {
             let mut buffer = Buffer::from_vec(bytes.clone());
@@ -142,7 +142,7 @@ fn a_client_that_never_says_done_holds_memory_for_a_while_and_no_more_than_its_o
         assert!(!silent[0].link.is_over(), "the buffer is still open");
         assert!(open_buffer(&silent[0], 1).await.is_none());
         sleep(&runtime, CLIENT_BUFFER_AGE).await;
-        // All of it is taken back: there is memory again, and the old keys are of no use.
+        // The server has taken all buffers back: there is memory again, and the old keys are invalid.
         assert!(open_buffer(&silent[0], 1 << 20).await.is_some());
         write_to(&silent[0], buffers[1], 1000).await;
         sleep(&runtime, Duration::from_millis(10)).await;
@@ -169,7 +169,7 @@ fn memory_that_was_given_back_is_out_of_reach() {
         let next = done.buffer.unwrap();
         assert!(next.number > buffer.number && next.key != buffer.key);
         assert!(read(&targets, 0, 100_000).await == vec![7; 100_000]);
-        // The same again: that memory is not there any more, and what is there is not for so many bytes.
+        // The same requests again: the buffer is not there any more, and its successor is not for that many bytes.
         for (number, len, status) in [
             (buffer.number, 100_000, Status::Jukebox),
             (next.number, 200_000, Status::Inval),

@@ -1,4 +1,4 @@
-//! What a client may send before it is answered, and what becomes of one that sends more.
+//! The requests that a client may send before a reply, and the end of a connection that sends more.
 #![allow(clippy::unwrap_used)]
 
 use gannet_dst::volume::{VOLUME, identity, keys};
@@ -23,13 +23,13 @@ use std::time::Duration;
 
 const SOON: Duration = Duration::from_millis(10);
 
-/// Virtual time that a test may take.
+/// Virtual time that a test may take before it fails.
 const TEST_TIME_MAX: Duration = Duration::from_secs(600);
 
-/// Answers [`Operation::Usage`], refuses [`Operation::Commit`], and has all others wait.
+/// Answers [`Operation::Usage`], refuses [`Operation::Commit`], and lets all other requests wait.
 #[derive(Default)]
 struct Choosy {
-    /// Requests that wait.
+    /// Requests that wait for a reply.
     waiting: Cell<u32>,
 }
 
@@ -70,12 +70,12 @@ fn send(endpoint: &dyn Endpoint, kind: Kind, operation: Operation, body: &[u8]) 
     endpoint.flush();
 }
 
-/// Connects by hand, as the client with this session.
+/// Connects at the level of messages, as the client with this session.
 async fn connect(provider: &Rc<dyn Provider>, server: SocketAddr, session: Token) -> Connected {
     connect_asking(provider, server, (session, CREDITS)).await.0
 }
 
-/// As [`connect`], asking for so many credits; those that the server tells.
+/// As [`connect`], with a demand of this many credits; also returns the credits that the server grants.
 async fn connect_asking(
     provider: &Rc<dyn Provider>,
     server: SocketAddr,
@@ -88,7 +88,7 @@ async fn connect_asking(
         nonce: session,
         credits,
     };
-    // For all replies of a story.
+    // Receives for all replies of a test.
     let receives = (0..3 * CREDITS).map(|_| Buffer::zeroed(MESSAGE_MAX));
     let options = ConnectOptions {
         private_data: hello.to_bytes().to_vec(),
@@ -103,7 +103,7 @@ async fn connect_asking(
     (endpoint, accepted.credits)
 }
 
-/// The credits that so many replies have told, one after the other; an error when the connection ends before.
+/// The credits in this many replies, in order; an error if the connection ends before.
 async fn replies(endpoint: &Connected, count: usize) -> Result<Vec<u32>, String> {
     let (mut completions, mut told) = (Vec::new(), Vec::new());
     while told.len() < count {
@@ -125,7 +125,7 @@ async fn replies(endpoint: &Connected, count: usize) -> Result<Vec<u32>, String>
     Ok(told)
 }
 
-/// A test in virtual time, which fails when it waits for what never comes.
+/// Runs a test in virtual time; it fails if it waits for an event that never comes.
 fn in_time<F: Future>(world: &World, test: F) -> impl Future<Output = F::Output> + use<F> {
     let clock = world.add_node("clock").runtime();
     async move {
@@ -134,12 +134,12 @@ fn in_time<F: Future>(world: &World, test: F) -> impl Future<Output = F::Output>
     }
 }
 
-/// Runs a story with a server that is [`Choosy`].
+/// Runs a test with a [`Choosy`] server.
 fn run(story: impl AsyncFnOnce(Node, Rc<dyn Provider>, SocketAddr) + 'static) {
     run_with(async move |client, provider, server, _| story(client, provider, server).await);
 }
 
-/// As [`run`], with what the server knows.
+/// As [`run`], with access to the server's handler.
 fn run_with(story: impl AsyncFnOnce(Node, Rc<dyn Provider>, SocketAddr, Rc<Choosy>) + 'static) {
     let world = World::new(5);
     let fabric = SimFabric::new(&world, FabricProfile::default());
@@ -193,7 +193,7 @@ fn a_peer_that_connects_again_has_all_its_credits_and_no_more() {
         for connection in 1..=3 {
             let (peer, told) = connect_asking(&provider, server, ([connection; 16], CREDITS)).await;
             assert_eq!(told, CREDITS);
-            // A part of them is answered, the others are under way when it ends.
+            // The server answers some of the requests; the others are under way when the connection ends.
             (0..5).for_each(|_| send(&*peer, Kind::Request, Operation::Usage, &[]));
             let told = replies(&peer, 5).await.unwrap();
             assert_eq!(told, (CREDITS + 1..=CREDITS + 5).collect::<Vec<u32>>());
@@ -225,14 +225,14 @@ fn a_server_tells_who_connects_as_many_credits_as_both_would_have() {
                 (4 * round + 1..=4 * (round + 1)).collect::<Vec<u32>>()
             );
         }
-        // One more at a time than it was told.
+        // One request more at a time than the server granted.
         (0..5).for_each(|_| send(&*modest, Kind::Request, Operation::Volume, &[]));
         let ended = timeout(&client.runtime(), SOON, replies(&modest, 1)).await;
         assert!(matches!(ended, Ok(Err(_))), "{ended:?}");
     });
 }
 
-/// With fewer, what waits could keep that back which it waits for.
+/// With fewer credits, waiting requests could keep back the request that they wait for.
 #[test]
 fn a_client_refuses_a_server_that_tells_too_few_credits() {
     let world = World::new(5);
@@ -271,7 +271,7 @@ fn a_client_refuses_a_server_that_tells_too_few_credits() {
     world.run(in_time(&world, story)).unwrap();
 }
 
-/// The server answers none of them; what it has not allowed yet waits at the client.
+/// The server answers no request, so those beyond its credits wait at the client.
 #[test]
 fn a_client_asks_for_exactly_as_much_at_a_time_as_it_is_allowed() {
     run_with(async |client, provider, server, choosy| {

@@ -1,4 +1,4 @@
-//! Who gives up cutting a file goes on; what was asked for may be done all the same, and must not cut what comes after.
+//! Truncations that a client abandons: they may still run, and must not truncate later data.
 #![allow(clippy::unwrap_used)]
 
 use crate::common;
@@ -21,10 +21,10 @@ const CUT: SetAttributes = SetAttributes {
     access_time: gannet_vfs::SetTime::Keep,
     modify_time: gannet_vfs::SetTime::Keep,
 };
-/// Long enough for all intents.
+/// Enough time for all intents.
 const LATER: Duration = Duration::from_secs(30);
 
-/// The ways to cut a file.
+/// The ways to truncate a file.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     SetSize,
@@ -43,7 +43,7 @@ async fn cut(fs: &VolumeFs, file: &FileHandle, way: Way) -> Result<(), Status> {
     }
 }
 
-/// A file on two I/O servers, and two clients that stand for one server and have the right to write it.
+/// A file on two I/O servers, and two clients that act as one server and have the right to write it.
 async fn clients(bed: &Bed) -> ([VolumeFs; 2], FileHandle) {
     let shared = Siblings::new(1);
     let clients = [bed.mount_with(Arc::clone(&shared)), bed.mount_with(shared)];
@@ -57,7 +57,7 @@ fn run<F: Future<Output = ()> + 'static>(story: impl FnOnce(Rc<Bed>) -> F) {
     world.run(story(bed)).unwrap();
 }
 
-/// One of the file's servers is away, and comes back at any moment between two attempts to cut what it has.
+/// One of the file's servers is down, and returns at any moment between two attempts to truncate its object.
 #[test]
 fn what_is_written_after_a_cut_that_was_given_up_stays() {
     let ways = [Way::SetSize, Way::Create];
@@ -86,7 +86,8 @@ fn what_is_written_after_a_cut_that_was_given_up_stays() {
     }
 }
 
-/// A cut is given up at any moment, while it is on its way to the manager, waits for the disk, or for I/O servers.
+/// A client abandons a truncation at any moment: on its way to the manager, or while it waits for a disk or I/O
+/// servers.
 #[test]
 fn a_cut_can_be_given_up_at_any_moment() {
     for way in [Way::SetSize, Way::Create] {
@@ -123,7 +124,7 @@ fn a_cut_can_be_given_up_at_any_moment() {
     }
 }
 
-/// CREATE with a size has its place among changes of the name, too: what is given that name after it is not cut.
+/// CREATE with a size takes its turn among changes of the name too: it does not truncate a later file of that name.
 #[test]
 fn what_takes_the_place_of_a_file_is_not_cut_in_its_place() {
     for back_after in (10..260).step_by(10).map(Duration::from_millis) {
@@ -154,7 +155,7 @@ fn what_takes_the_place_of_a_file_is_not_cut_in_its_place() {
     }
 }
 
-/// Somebody else, whom nobody waits for, gives the name to another file at any moment: either is cut.
+/// An unrelated client gives the name to another file at any moment: CREATE truncates one of the two files.
 #[test]
 fn a_create_is_never_answered_for_a_file_that_is_gone() {
     let mut later = 0;

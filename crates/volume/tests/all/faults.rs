@@ -1,4 +1,4 @@
-//! Clients of a volume against a model of it, while servers die, come back, and lose connections: seed after seed.
+//! Clients of a volume against a model of it, while servers crash, restart and lose connections, for many seeds.
 #![allow(clippy::unwrap_used)]
 
 use crate::common;
@@ -18,7 +18,7 @@ const FILE_MAX: u64 = 300_000;
 const STEPS: usize = 120;
 const SERVERS: usize = 3;
 
-/// What the files of the root directory hold.
+/// The content of the files in the root directory.
 type Model = BTreeMap<&'static str, Vec<u8>>;
 
 struct Run {
@@ -37,7 +37,7 @@ impl Run {
         NAMES[self.random.below(NAMES.len() as u64) as usize]
     }
 
-    /// The file of a name, as some client finds it; compared with the model.
+    /// The file of a name as some client finds it; the result must agree with the model.
     async fn find(&self, name: &str) -> Option<FileHandle> {
         loop {
             let fs = self.client();
@@ -60,7 +60,7 @@ impl Run {
         }
     }
 
-    /// Servers are away now and then; other errors are none of ours.
+    /// Servers are down at times, so the test retries; any other error fails it.
     async fn try_later(&self, error: Status) {
         assert!(matches!(error, Status::Jukebox), "{error}");
         gannet_runtime::sleep(&self.bed.client.runtime(), Duration::from_millis(300)).await;
@@ -82,7 +82,7 @@ impl Run {
         }
     }
 
-    /// Long enough for grants to end.
+    /// Waits for a random time, in some cases long enough for grants to end.
     async fn pause(&self) {
         let pause = Duration::from_millis(self.random.below(80_000));
         gannet_runtime::sleep(&self.bed.client.runtime(), pause).await;
@@ -219,7 +219,7 @@ impl Run {
         }
     }
 
-    /// Reads all of a file, by some client.
+    /// Reads all of a file by some client, and compares it with the model.
     async fn check(&self, name: &str) {
         let Some(file) = self.find(name).await else {
             return;
@@ -245,9 +245,9 @@ impl Run {
     }
 }
 
-/// Makes things go wrong until it is told to stop.
+/// Injects faults until the test ends it.
 async fn harm(bed: Rc<Bed>, faults: Faults, random: Random) {
-    // Some worlds are quiet enough for the manager to learn how long files are.
+    // Some worlds are quiet enough for the manager to learn the lengths of files.
     let calm = [1, 20, 200][random.below(3) as usize];
     loop {
         faults
@@ -323,7 +323,7 @@ fn nothing_is_lost_or_mixed_whoever_dies() {
     }
 }
 
-/// A disk that takes half of what it is given, each time, as a full one does. It gets the rest, too.
+/// A disk takes half of each write, as a full one does. The server must write the rest too.
 #[test]
 fn a_disk_that_takes_a_part_is_given_the_rest() {
     let world = World::new(7);
@@ -357,8 +357,8 @@ fn a_disk_that_takes_a_part_is_given_the_rest() {
     done.unwrap();
 }
 
-/// The power of an I/O server goes while it notes its first term, or any later one, in pieces: no record that is
-/// durable is written over by one that is not, and a first one that is torn was never accepted.
+/// An I/O server loses power while it writes the record of its first or a later term, in pieces. A record that is not
+/// durable never overwrites a durable one. The term of a torn first record was never accepted.
 #[test]
 fn an_io_server_knows_its_manager_after_every_loss_of_power() {
     for seed in 0..200 {

@@ -1,5 +1,6 @@
-//! What one core of an NFS server gives up does not come after what others are answered, whenever connections are made
-//! and lost; and who gives up is told the reason of that, and no other.
+//! Changes that one core of an NFS server abandons do not run after later changes that were answered.
+//!
+//! The tests make and lose connections at any point. The core that abandons a change reports its own reason.
 #![allow(clippy::unwrap_used)]
 
 use crate::common;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 const LATER: Duration = Duration::from_secs(30);
 
-/// What a core of an NFS server asks for.
+/// The requests of a core of an NFS server.
 #[derive(Clone, Copy, PartialEq)]
 enum Asks {
     Write,
@@ -25,9 +26,8 @@ enum Asks {
     Remove,
 }
 
-/// What one core of a server has given up is still on its way when others ask for the same through another core: they
-/// are told to come again until the first one has connected to its server once more, and what they have done then
-/// stays.
+/// A change that one core has abandoned is still on its way when another core requests the same. The other core must
+/// retry until the first one has connected to its server again. Its change then stays.
 fn what_one_core_gave_up(asks: Asks) {
     let world = World::new(5);
     let faults = world.faults();
@@ -102,7 +102,8 @@ fn a_removal_that_one_core_gave_up_does_not_come_later() {
     what_one_core_gave_up(Asks::Remove);
 }
 
-/// A core gives up while the manager works at its request; it has a "connection" long before it is admitted.
+/// A core abandons a request while the manager works at it. The core's new "connection" exists long before it is
+/// admitted.
 #[test]
 fn a_connection_that_is_not_let_in_yet_frees_no_place() {
     let world = World::new(5);
@@ -119,7 +120,7 @@ fn a_connection_that_is_not_let_in_yet_frees_no_place() {
         let file = shared_file(&[&one, &other]).await;
         let (manager, io) = (bed.manager.id(), bed.io_servers[0].node.id());
         let runtime = other_node.runtime();
-        // The manager waits for sizes, for up to 8 s.
+        // The manager waits for sizes for up to 8 s.
         faults.partition(manager, io);
         let first = SetAttributes {
             mode: Some(0o600),
@@ -161,7 +162,7 @@ fn a_connection_that_is_not_let_in_yet_frees_no_place() {
     assert_eq!(mode.unwrap() & 0o777, 0o644, "what was answered is undone");
 }
 
-/// What one core gave up is unread when its new connection is made, and that is cut off before it is admitted.
+/// The abandoned request is unread when the core makes a new connection, which is cut off before it is admitted.
 #[test]
 fn a_connection_whose_hello_is_lost_frees_no_place() {
     let mut answered = 0;
@@ -220,7 +221,7 @@ fn a_connection_whose_hello_is_lost_frees_no_place() {
     assert!(answered > 0, "nobody was ever answered");
 }
 
-/// Nobody is told a reason of long ago that has nothing to do with his operation.
+/// The reason of an error is not an old one of an unrelated operation.
 #[test]
 fn trouble_is_not_that_of_another_operation() {
     let world = World::new(5);
@@ -239,7 +240,7 @@ fn trouble_is_not_that_of_another_operation() {
         let (caller, top) = (root(), one.root());
         let file = shared_file(&[&one, &other]).await;
         let runtime = one_node.runtime();
-        // An I/O server is away for a minute, and comes back.
+        // An I/O server is down for a minute, and returns.
         bed.kill_io_server(0, Crash::Process);
         assert_eq!(
             write(&one, &file, 0, &noise(100, 1)).await,
@@ -248,7 +249,7 @@ fn trouble_is_not_that_of_another_operation() {
         bed.start_io_server(0);
         sleep(&runtime, Duration::from_secs(60)).await;
         write(&one, &file, 0, &noise(100, 1)).await.unwrap();
-        // Much later, another core's change of a name is in the way: no I/O server has to do with that.
+        // Much later, another core's change of a name holds the lock: no I/O server is involved.
         faults.partition(other_node.id(), bed.manager.id());
         let removed = other.remove(&caller, &top, b"file").await.result;
         assert_eq!(removed, Err(Status::Jukebox));

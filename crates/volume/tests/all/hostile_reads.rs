@@ -1,5 +1,5 @@
-//! Clients that reach for what I/O servers export to others, or for more than they may have: they get nothing, and
-//! others go on.
+//! Clients that read the exports of other clients, or more than their references allow: they get no bytes, and other
+//! clients go on.
 
 use crate::servers::{Bed, capability, connect_all, noise, write};
 use gannet_dst::volume::keys;
@@ -20,14 +20,14 @@ use std::time::Duration;
 
 const UNIT: u32 = 4096;
 const LEN: usize = 4096;
-/// Longer than any of this takes.
+/// Longer than any Read of these tests takes.
 const A_WHILE: Duration = Duration::from_millis(20);
-/// As the link calls its optimistic reads, of which it has never so many.
+/// A work id in the form of the link's optimistic reads, with a number that the link never reaches.
 const WORK: u64 = 5 << 60 | 1 << 59;
-/// What is in memory that nothing was read to.
+/// The byte that fills memory before a Read.
 const UNTOUCHED: u8 = 0xaa;
 
-/// One of the clients.
+/// A client under test.
 struct Client {
     runtime: gannet_runtime::Handle,
     targets: Vec<Target>,
@@ -43,7 +43,7 @@ impl Client {
             .await
     }
 
-    /// What is answered, if it is one of these answers.
+    /// The answers to a request body, if the reply decodes as such.
     async fn send(&self, body: &[u8]) -> Option<Vec<ReferenceAnswer>> {
         let asking = (self.link()).call(Operation::References, Class::Background, body, &[]);
         let answer = asking.await.expect("the connection stays");
@@ -57,7 +57,7 @@ impl Client {
         outcome.map(|told| reference_of(&told.expect("the connection survives exceptions")))
     }
 
-    /// What comes of a Read by this reference: bytes, if any came.
+    /// The bytes of a Read by this reference, if any arrived.
     async fn reach(&self, reference: Reference, len: usize) -> Option<Vec<u8>> {
         let endpoint = self.link().endpoint();
         let memory = Backing::Buffer(Buffer::from_vec(vec![UNTOUCHED; len]));
@@ -79,7 +79,7 @@ impl Client {
         came.then_some(bytes)
     }
 
-    /// It can still do what it may.
+    /// Checks that the client can still read its own file.
     async fn goes_on(&self, file: u64, expected: &[u8]) {
         let own = self.ask(capability(file)).await.unwrap();
         let read = self.reach(own, expected.len()).await;
@@ -97,7 +97,7 @@ fn reference_of(told: &ObjectReference) -> Reference {
     }
 }
 
-/// The file 1 has [`noise`] of salt 1; so many clients are connected, each on a machine of its own.
+/// Runs a test with this many clients, each on a machine of its own. File 1 has [`noise`] of salt 1.
 fn run<F: Future<Output = ()> + 'static>(
     seed: u64,
     clients: usize,
@@ -120,7 +120,7 @@ fn run<F: Future<Output = ()> + 'static>(
     done.unwrap();
 }
 
-/// Writes the objects of other files.
+/// Writes the object of another file.
 async fn write_file(client: &Client, file: u64, (offset, bytes): (u64, Vec<u8>)) {
     let mover = Mover::new(client.link().endpoint().domain(), Default::default());
     let request = Request {
@@ -142,7 +142,7 @@ fn references_of_another_connection_give_nothing() {
         let theirs = owner.ask(capability(1)).await.unwrap();
         assert!(owner.reach(theirs, LEN).await == Some(noise(LEN, 1)));
         assert_eq!(thief.reach(theirs, LEN).await, None);
-        // Nor with what it was given itself, for a file of its own.
+        // Nor with the access key that the server gave it for a file of its own.
         write_file(thief, 2, (0, noise(LEN, 2))).await;
         let own = thief.ask(capability(2)).await.unwrap();
         let mixed = Reference {
@@ -180,7 +180,7 @@ fn forged_references_give_nothing() {
             forged.address.offset = good.address.offset.wrapping_add_signed(wrong);
             assert_eq!(client.reach(forged, LEN).await, None, "{wrong}");
         }
-        // Past the end, and more than one such Read may have.
+        // Past the end of the object, and longer than such a Read may be.
         for len in [LEN + 1, 64 << 10, (64 << 10) + 1, 1 << 20] {
             assert_eq!(client.reach(good, len).await, None, "{len} bytes");
         }
@@ -227,7 +227,7 @@ fn nothing_is_exported_without_the_right_to_read_it() {
             assert!(answer.resident.is_empty());
         }
         assert_eq!(client.ask(capability(77)).await, Err(Status::Noent));
-        // Beside them, what may be read is.
+        // A request with forged capabilities still gets the reference of a valid one.
         let mixed = vec![forged, capability(1), late];
         let answers = client.try_ask(mixed).await.unwrap();
         let told: Vec<bool> = answers.iter().map(|it| it.outcome.is_ok()).collect();
@@ -242,7 +242,8 @@ fn references_to_much_at_once_are_bounded() {
         let [hostile, other] = &clients[..] else {
             panic!("there are two");
         };
-        // Long, and mostly holes: more runs than are told of, as a page is gone every now and then.
+        // The objects are long and mostly holes. With some pages out of memory, they have more runs than an answer
+        // reports.
         let files = 100..104;
         for file in files.clone() {
             write_file(hostile, file, (16 << 20, noise(LEN, file as u8))).await;
@@ -254,11 +255,11 @@ fn references_to_much_at_once_are_bounded() {
         let runs: usize = answers.iter().map(|it| it.resident.len()).sum();
         assert!(0 < runs && runs <= RUNS_MAX, "{runs} runs");
         assert!(answers[OBJECTS_MAX - 1].resident.is_empty());
-        // The same object again and again.
+        // The same object many times.
         let same = vec![all[0]; OBJECTS_MAX];
         assert_eq!(hostile.try_ask(same).await.unwrap().len(), OBJECTS_MAX);
         assert!(hostile.try_ask(Vec::new()).await.unwrap().is_empty());
-        // One more than there may be, and counts of what does not follow.
+        // One capability more than allowed, and counts without the capabilities.
         let mut one_more = to_bytes(&ReferenceRequest { capabilities: all });
         one_more[..4].copy_from_slice(&(OBJECTS_MAX as u32 + 1).to_be_bytes());
         assert!(hostile.send(&one_more).await.is_none());
@@ -272,7 +273,7 @@ fn references_to_much_at_once_are_bounded() {
 
 #[test]
 fn a_client_that_fills_the_table_costs_others_a_call() {
-    // More entries than a table has, of the same objects on many connections.
+    // More exports than a table has entries, of the same objects on many connections.
     let (files, connections) = (1024_u64, 66);
     run(6, 1 + connections, move |clients, _| async move {
         let (victim, crowd) = clients.split_first().unwrap();
@@ -287,7 +288,7 @@ fn a_client_that_fills_the_table_costs_others_a_call() {
                 assert!(answers.iter().all(|it| it.outcome.is_ok()));
             }
         }
-        // Its reference may have made room. It never stands for anything else.
+        // The victim's reference may have been evicted, but it never names another object.
         let read = victim.reach(mine, LEN).await;
         assert!(read.is_none_or(|bytes| bytes == noise(LEN, 1)));
         victim.goes_on(1, &noise(LEN, 1)).await;

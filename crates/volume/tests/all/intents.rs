@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Waits until no intent is open any more.
+/// Waits until no intent is pending.
 async fn all_is_kept(bed: &Bed) {
     let runtime = bed.client.runtime();
     let all_kept = async {
@@ -43,7 +43,7 @@ async fn create_on(fs: &VolumeFs, name: &str, servers: Vec<u32>) -> gannet_vfs::
     made.unwrap()
 }
 
-/// Many files of an I/O server that is away are removed. A file of another one is cut as soon as somebody asks for it.
+/// A client removes many files of an I/O server that is down. A truncation of another server's file does not wait.
 #[test]
 fn a_server_that_is_away_holds_up_its_own_files_alone() {
     for removed in [1, 63, 64, 200] {
@@ -76,8 +76,8 @@ fn a_server_that_is_away_holds_up_its_own_files_alone() {
     }
 }
 
-/// Files on many sets of I/O servers are removed, of which a slow one is part of all. Whoever asks how long one of its
-/// files is does not wait until they are.
+/// A client removes files on many sets of I/O servers; a slow server is part of each set. A request for the length of
+/// one of its files does not wait for the removals.
 #[test]
 fn questions_are_answered_between_removals() {
     const FILES: usize = 64;
@@ -112,7 +112,7 @@ fn questions_are_answered_between_removals() {
                 removing.result.unwrap();
             }
         }
-        // When the first removal of each set is over, the rest of it is under way.
+        // The first removal of each set is over, and the rest is under way.
         gannet_runtime::sleep(&runtime, SLOWEST).await;
         let began = runtime.now();
         fs.attributes(&asked).await.unwrap();
@@ -122,8 +122,8 @@ fn questions_are_answered_between_removals() {
     assert!(lasted < 3 * SLOWEST, "{lasted:?}");
 }
 
-/// A client cuts more files of an I/O server that is away than it may have changes under way. What it changes besides
-/// does not wait for that.
+/// A client truncates more files of a server that is down than it may have changes under way. Its other changes do not
+/// wait for them.
 #[test]
 fn changes_that_wait_for_a_server_leave_room_for_others() {
     let world = World::new(2);
@@ -159,14 +159,15 @@ fn changes_that_wait_for_a_server_leave_room_for_others() {
         });
         let made = timeout(&runtime, soon, fs.create(&caller, &top, b"empty", &empty)).await;
         made.expect("it waits for those").result.unwrap();
-        // None of those waits for others longer than it is tried.
+        // Each of those waits for at most its own deadline.
         gannet_runtime::sleep(&runtime, 2 * OPERATION_DEADLINE + INTENT_DEADLINE).await;
         assert_eq!(answered.get(), 2 * SESSION_SLOTS);
     });
     done.unwrap();
 }
 
-/// Files are cut to a length that no I/O server can hold. Whoever asks hears so at once, and nobody else waits.
+/// A client truncates files to a length that no I/O server can hold. It gets the error at once, and no other client
+/// waits.
 #[test]
 fn what_no_server_can_ever_do_is_told_and_given_up() {
     let world = World::new(2);
@@ -192,8 +193,8 @@ fn what_no_server_can_ever_do_is_told_and_given_up() {
     done.unwrap();
 }
 
-/// An I/O server's disk refuses the intents of many files. Other files' intents run meanwhile, and these
-/// when the disk is well again.
+/// An I/O server's disk refuses the intents of many files. Other files' intents run meanwhile, and these run when the
+/// disk works again.
 #[test]
 fn what_a_disk_refuses_is_tried_again_beside_the_rest() {
     const FILES: usize = 150;
@@ -221,7 +222,7 @@ fn what_a_disk_refuses_is_tried_again_beside_the_rest() {
         gannet_runtime::sleep(&runtime, Duration::from_secs(20)).await;
         assert_eq!(bed.intents(), FILES);
         bed.io_servers[0].disk.set_profile(DiskProfile::default());
-        // The others have not been tried for a while; this one is new.
+        // The manager has not retried the others for a while; this intent is new.
         let new = create(&fs, "new", 0).await;
         let (cut, caller) = (
             SetAttributes {

@@ -1,4 +1,4 @@
-//! A WRITE counts if its answer comes while the lease lasts by which it was made, and not a moment later.
+//! A WRITE counts only if its answer comes before the end of the lease by which it was made.
 #![allow(clippy::unwrap_used)]
 
 use crate::common;
@@ -11,13 +11,13 @@ use gannet_vfs::{CreateMode, SetAttributes, Status, Vfs};
 use gannet_volume::limits::{CAPABILITY_AGE, GIVE_BACK_AFTER, OPERATION_DEADLINE};
 use std::time::Duration;
 
-/// A lease is used for new writes until it has this long to go.
+/// The remaining time of a lease at which the client stops using it for new writes.
 const LAST_USE: Duration = CAPABILITY_AGE.checked_div(4).unwrap();
-/// Before that.
+/// A short time before that.
 const SHORTLY: Duration = Duration::from_secs(1);
 
-/// Writes by a lease that has some 16 seconds to go. The answer is held up for this long; the manager cannot be asked
-/// for another lease. What the client says, and whether the bytes are there.
+/// Writes by a lease with some 16 seconds to go. The answer is delayed by `held_up`, and the manager cannot grant
+/// another lease. Returns the client's result and whether the bytes are there.
 fn write_answered_after(held_up: Duration) -> (Result<(), Status>, bool) {
     let world = World::new(7);
     let faults = world.faults();
@@ -30,7 +30,7 @@ fn write_answered_after(held_up: Duration) -> (Result<(), Status>, bool) {
         let (caller, top) = (root(), fs.root());
         let made = fs.create(&caller, &top, b"file", &how).await;
         let file = made.result.unwrap().handle;
-        // The lease is kept as long as it is used.
+        // The client keeps the lease as long as it uses it.
         let began = runtime.now();
         while runtime.now() + SHORTLY < began + (CAPABILITY_AGE - LAST_USE) {
             write(&fs, &file, 0, &noise(1000, 1)).await.unwrap();

@@ -1,4 +1,4 @@
-//! File locks and appends of several clients, over deaths of clients and restarts of the manager.
+//! File locks and appends of several clients, over crashes of clients and restarts of the manager.
 #![allow(clippy::unwrap_used)]
 
 use crate::common;
@@ -104,7 +104,7 @@ fn locks_of_a_client_that_died_go_with_its_lease_and_no_sooner() {
         let file = shared_file(&[&one, &other]).await;
         let locked = ask(&one, &file, &whole(1), LockRequest::Try).await;
         assert_eq!(locked, Ok(Locked::Done));
-        // It lives, and keeps its locks.
+        // The client is up, and keeps its locks.
         sleep(&bed.client.runtime(), 3 * LOCK_LEASE).await;
         let denied = Ok(Locked::Denied(whole(1)));
         let tried = ask(&other, &file, &whole(1), LockRequest::Try).await;
@@ -129,14 +129,14 @@ fn a_restarted_manager_gives_no_lock_to_another_before_it_was_reclaimed() {
         assert_eq!(locked, Ok(Locked::Done));
         bed.kill_manager(Crash::Process);
         bed.start_manager();
-        // Asked at once: it is answered when the other has reclaimed what it had.
+        // The request comes at once, and the manager answers it when the other client has reclaimed its lock.
         let tried = ask(&other, &file, &lock(9, 5, 5), LockRequest::Try).await;
         assert_eq!(tried, Ok(Locked::Denied(whole(1))));
         let released = ask(&one, &file, &whole(1), LockRequest::Unlock).await;
         assert_eq!(released, Ok(Locked::Done));
         let tried = ask(&other, &file, &lock(9, 5, 5), LockRequest::Try).await;
         assert_eq!(tried, Ok(Locked::Done));
-        // The manager learns from the one that is left, too.
+        // The manager learns the lock of the remaining client too.
         bed.kill_manager(Crash::Process);
         bed.start_manager();
         let tried = ask(&one, &file, &whole(1), LockRequest::Try).await;
@@ -144,7 +144,8 @@ fn a_restarted_manager_gives_no_lock_to_another_before_it_was_reclaimed() {
     });
 }
 
-/// The manager may have granted what had no answer, so that is released later: but not if it was asked for again.
+/// The manager may have granted a lock whose reply was lost, so the client releases it later, unless it has requested
+/// it again.
 #[test]
 fn a_lock_that_is_asked_for_again_after_silence_is_kept() {
     let world = World::new(5);
@@ -164,11 +165,11 @@ fn a_lock_that_is_asked_for_again_after_silence_is_kept() {
             faults.heal(node.id(), bed.manager.id());
             let locked = ask(&one, &file, &again, LockRequest::Try).await;
             assert_eq!(locked, Ok(Locked::Done));
-            // Longer than it takes to release what is owed.
+            // Longer than the release of lost locks takes.
             sleep(&node.runtime(), LOCK_LEASE).await;
             let tried = ask(&other, &file, &third, LockRequest::Try).await;
             assert_eq!(tried, Ok(Locked::Denied(again)));
-            // What was not asked for again is free.
+            // The part that was not requested again is free.
             if first.start < again.start {
                 let free = lock(7, first.start, again.start - 1);
                 let tried = ask(&other, &file, &free, LockRequest::Try).await;
@@ -196,7 +197,7 @@ fn appends_of_two_clients_lie_one_behind_the_other() {
         let file = shared_file(&[&one, &other]).await;
         let mut size = one.attributes(&file).await.unwrap().size;
         let mut all = read(&one, &file, 0, size as usize).await;
-        // In turns: bytes of one unit, and across several.
+        // In turns: appends within one stripe unit, and across several.
         for (turn, len) in [10, 5000, 4096, 1, 100_000, 20].into_iter().enumerate() {
             let bytes = noise(len, turn as u8);
             let fs = if turn % 2 == 0 { &one } else { &other };
@@ -204,7 +205,7 @@ fn appends_of_two_clients_lie_one_behind_the_other() {
             size += len as u64;
             all.extend(bytes);
         }
-        // At the same time: in some order, and nothing is lost.
+        // At the same time: the appends take some order, and no bytes are lost.
         let (left, right) = (noise(3000, 77), noise(6000, 78));
         let (at_left, at_right) =
             both(append(&one, &file, &left), append(&other, &file, &right)).await;

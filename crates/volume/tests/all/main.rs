@@ -1,7 +1,7 @@
-//! Striped volumes in the simulator: clients, manager and I/O servers, under faults. One program, since each costs a
-//! link.
+//! Striped volumes in the simulator: clients, manager and I/O servers, under faults. The tests are one program,
+//! because each program costs a link.
 //!
-//! `idle_memory` is a program of its own: it looks at what a whole process has.
+//! `idle_memory` is a program of its own, because it measures a whole process.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,4 @@
-//! Objects of no file, as who checks a served volume has them judged and removed.
+//! Orphans: objects without a file, which a check of a served volume judges and removes.
 #![allow(clippy::unwrap_used)]
 
 use crate::common;
@@ -27,7 +27,7 @@ fn an_object_whose_file_is_lost_and_has_a_name_is_kept() {
             written.await.result.unwrap();
             made.push(FileId(volume.attributes(&handle).await.unwrap().fileid));
         }
-        // Both inodes are lost; one of the names is too.
+        // Both inodes are lost, and one of the names.
         let (first, second) = (made[0].0.to_be_bytes(), made[1].0.to_be_bytes());
         let alone = [&1u64.to_be_bytes()[..], b"alone"].concat();
         bed.damage(&mut |it| {

@@ -1,4 +1,4 @@
-//! Writes of the same bytes at the same time: all end soon, and what was seen does not come back.
+//! Concurrent writes of the same bytes: all end soon, and overwritten bytes do not come back.
 #![allow(clippy::unwrap_used)]
 
 use crate::common;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const LONG: usize = 4 << 20;
 
-/// A new file on a disk that takes up to 50 ms for everything, and two clients.
+/// A new file on a disk that takes up to 50 ms for each operation, and two clients.
 fn run(seed: u64, story: impl AsyncFnOnce(&Bed, [VolumeFs; 2], FileHandle) + 'static) {
     let world = World::new(seed);
     let bed = Bed::new(&world, 1);
@@ -34,7 +34,7 @@ fn run(seed: u64, story: impl AsyncFnOnce(&Bed, [VolumeFs; 2], FileHandle) + 'st
     done.unwrap();
 }
 
-/// Writes `byte` again and again from the start of a file on.
+/// Writes `len` bytes of `byte` from the start of a file.
 async fn put(fs: &VolumeFs, file: &FileHandle, byte: u8, len: usize) {
     let (caller, buffer) = (root(), Buffer::from_vec(vec![byte; len]));
     let written = fs.write(&caller, file, 0, buffer, 0..len, Stability::FileSync);
@@ -60,7 +60,7 @@ fn clients_that_write_the_same_at_once_come_to_an_end() {
             both(put(&one, &file, 1, LONG), put(&two, &file, 2, LONG)).await;
             let together = runtime.now() - before;
             assert!(together < 4 * alone, "{together:?}, and {alone:?} alone");
-            // Also of one client.
+            // Two writes of one client too.
             let before = runtime.now();
             both(put(&one, &file, 1, LONG), put(&one, &file, 2, LONG)).await;
             let together = runtime.now() - before;
@@ -69,7 +69,8 @@ fn clients_that_write_the_same_at_once_come_to_an_end() {
     }
 }
 
-/// A long write has begun, and its first bytes are seen, and written anew by another client: they do not come back.
+/// A long write is under way, and its first bytes are visible. Another client overwrites them, and they do not come
+/// back.
 #[test]
 fn what_was_overwritten_does_not_come_back() {
     for seed in 1..20 {

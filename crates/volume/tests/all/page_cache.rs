@@ -1,5 +1,5 @@
-//! Bytes that are read out of servers' page caches without asking, while pages leave, servers die, and files are cut,
-//! removed and made anew.
+//! Reads from servers' page caches without calls, while pages are evicted, servers crash, and files are truncated,
+//! removed and created again.
 
 use crate::common::{Bed, noise, read, root, until, write};
 use gannet_runtime::{Buffer, both, sleep};
@@ -57,7 +57,7 @@ async fn block(fs: &VolumeFs, file: &FileHandle, block: usize) -> Vec<u8> {
     read(fs, file, (block * BLOCK) as u64, BLOCK).await
 }
 
-/// Has a client know where all of a file is, and read it so.
+/// Makes a client know the references of a whole file, and checks that it reads by them.
 async fn warm(fs: &VolumeFs, file: &FileHandle, bytes: &[u8]) {
     for _ in 0..3 {
         for (at, expected) in bytes.chunks(BLOCK).enumerate() {
@@ -78,7 +78,7 @@ fn page_out(bed: &Bed, per_mille: u64) {
         .for_each(|it| it.disk.page_out(per_mille));
 }
 
-/// Blocks whose bytes say how often they were written.
+/// Blocks whose bytes are the numbers of their writes.
 struct Versions {
     acknowledged: RefCell<Vec<u8>>,
     begun: RefCell<Vec<u8>>,
@@ -128,7 +128,7 @@ fn every_byte_comes_right_while_the_page_cache_is_dropped() {
             for turn in 0..400 {
                 let random = bed.client.runtime().random() as usize;
                 let at = random % (LEN / BLOCK);
-                // Each writes blocks of its own, and all read all.
+                // Each client writes blocks of its own, and all clients read all blocks.
                 if turn % 8 == 0 {
                     versions.write(fs, &file, at / 4 * 4 + number).await;
                 }
@@ -149,7 +149,7 @@ fn every_byte_comes_right_while_the_page_cache_is_dropped() {
             assert!(now.refused > before.refused, "{now:?}");
         }
         assert_eq!(clients[3].optimistic_counters().reads, 0);
-        // As before, once pages stay.
+        // References work as before, once pages stay in memory.
         let written = versions.acknowledged.borrow().clone();
         let bytes: Vec<u8> = written.iter().flat_map(|it| [*it; BLOCK]).collect();
         for fs in &clients[..2] {
@@ -169,7 +169,7 @@ fn a_server_that_was_restarted_is_reached_anew() {
             bed.volume.kill_io_server(1, how);
             bed.faults().restart(bed.io_servers[1].node.id());
             bed.start_io_server(1);
-            // By a client that meets the new incarnation first.
+            // Another client meets the new incarnation first.
             write_sync(&other, &file, 0, noise(LEN, 2)).await;
             for at in 0..LEN / BLOCK {
                 let expected = &noise(LEN, 2)[at * BLOCK..][..BLOCK];
@@ -211,7 +211,7 @@ fn a_file_made_anew_never_has_bytes_of_the_old_one() {
             assert!(block(&fs, &found, 0).await.is_empty());
             write_sync(&writer, &new, 0, noise(len, salt)).await;
             warm(&fs, &found, &noise(len, salt)).await;
-            // By the old name of the old file: its bytes, or none.
+            // The old handle reads bytes of the old file or none.
             let reply = fs.read(&caller, &old, 0, BLOCK as u32).await;
             if let Ok(reply) = reply {
                 let mut bytes = vec![0; reply.count as usize];
@@ -264,7 +264,7 @@ fn a_new_term_of_the_manager_ends_references() {
         bed.kill_manager(Crash::Process);
         bed.faults().restart(bed.manager.id());
         bed.start_manager();
-        // The servers hear of the new term.
+        // The servers hear of the new term with the first write.
         write_sync(&other, &file, 0, noise(LEN, 2)).await;
         let before = fs.optimistic_counters();
         for at in 0..LEN / BLOCK {
@@ -277,7 +277,7 @@ fn a_new_term_of_the_manager_ends_references() {
     });
 }
 
-/// How long so many reads take of a file of which nothing is in memory any more when it is read.
+/// The time of 4000 reads of a file whose pages are evicted before each read.
 async fn time_of_stale_reads(bed: &Bed, fs: &VolumeFs, file: &FileHandle) -> Duration {
     let runtime = bed.client.runtime();
     let mut took = Duration::ZERO;
@@ -343,8 +343,8 @@ fn a_client_does_not_remember_what_it_has_cut_off() {
     });
 }
 
-/// A client knows where many small files are when its connection breaks. Once it has read one of them again, it reads
-/// all others without a call.
+/// A client knows the references of many small files when its connection breaks. After one read of one of them, it
+/// reads all others without a call.
 #[test]
 fn a_new_connection_brings_the_references_of_all_files_known_before() {
     const FILES: usize = 150;

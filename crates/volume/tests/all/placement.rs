@@ -1,4 +1,4 @@
-//! Which I/O servers files lie on, where somebody named them.
+//! The I/O servers of files whose creators or directories name them.
 #![allow(clippy::unwrap_used)]
 
 use crate::common;
@@ -113,7 +113,7 @@ fn servers_that_cannot_be_are_refused() {
     });
 }
 
-/// How many entries came with what they stand for.
+/// The number of entries that came with their objects.
 struct Count(usize);
 
 impl Entries for Count {

@@ -1,4 +1,4 @@
-//! What a connection leaves behind when it breaks, and who comes after it.
+//! The writes that a broken connection leaves, and later writes of the same bytes.
 #![allow(clippy::unwrap_used)]
 
 use crate::servers;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const UNIT: u32 = 1 << 20;
 const LEN: usize = 10_000;
-/// How long the disk takes when it is slow, at most.
+/// The longest delay of a slow disk.
 const SLOW: Duration = Duration::from_secs(2);
 
 fn slow() -> DiskProfile {
@@ -25,13 +25,13 @@ fn slow() -> DiskProfile {
     }
 }
 
-/// Breaks the connection when a write is on its way to the disk, which is slow for that one alone.
+/// Breaks the connection during a write to the disk, which is slow for that write alone.
 async fn leave_a_write(runtime: &Handle, targets: &[Target], disk: &Disk) {
     give_a_write_up(runtime, targets, disk).await;
     targets[0].link.abort("the test breaks it");
 }
 
-/// Waits no longer when a write is on its way to the disk, which is slow for that one alone.
+/// Abandons a write on its way to the disk, which is slow for that write alone.
 async fn give_a_write_up(runtime: &Handle, targets: &[Target], disk: &Disk) {
     write(targets, 0, noise(LEN, 1)).await;
     disk.set_profile(slow());
@@ -41,8 +41,8 @@ async fn give_a_write_up(runtime: &Handle, targets: &[Target], disk: &Disk) {
     disk.set_profile(DiskProfile::default());
 }
 
-/// A write is on its way to a slow disk when its connection breaks. Its client connects again, writes something else to
-/// the same place, and the first write must not come to the disk behind it.
+/// A write is on its way to a slow disk when its connection breaks. Its client connects again, and writes other bytes
+/// to the same place. The first write must not reach the disk after them.
 #[test]
 fn a_write_of_a_broken_connection_does_not_happen_after_later_ones() {
     for seed in 1..20 {
@@ -56,7 +56,7 @@ fn a_write_of_a_broken_connection_does_not_happen_after_later_ones() {
             leave_a_write(&runtime, &targets, &disk).await;
             let targets = loop {
                 let targets = connect_as(session, &fabric, &client, &addresses, UNIT).await;
-                // Refused when that was not over: it has to connect once more then.
+                // The server refuses the write while the earlier one is under way: the client must connect again.
                 if try_write(&targets, 0, noise(LEN, 3)).await.is_ok() {
                     break targets;
                 }
@@ -68,8 +68,8 @@ fn a_write_of_a_broken_connection_does_not_happen_after_later_ones() {
     }
 }
 
-/// A write is on its way to a slow disk when its connection breaks. Its client connects again, asks for another, and
-/// dies before the first is over. What somebody else writes to the same place meanwhile stays.
+/// A write is on its way to a slow disk when its connection breaks. Its client connects again, sends another write,
+/// and crashes before the first is over. Bytes that another client writes there meanwhile stay.
 #[test]
 fn who_has_died_before_it_was_let_in_changes_nothing() {
     for seed in 1..40 {
@@ -98,8 +98,8 @@ fn who_has_died_before_it_was_let_in_changes_nothing() {
     }
 }
 
-/// A write is on its way to a slow disk when its client dies, or does not wait any more. The same place is written by
-/// somebody else, or once more, and the first write must not come to the disk behind it.
+/// A write is on its way to a slow disk when its client crashes or abandons it. A later write to the same place
+/// follows, and the first one must not reach the disk after it.
 #[test]
 fn what_nobody_waits_for_does_not_happen_after_later_writes() {
     for seed in 1..40 {
@@ -123,11 +123,11 @@ fn what_nobody_waits_for_does_not_happen_after_later_writes() {
     }
 }
 
-/// All credits are used up by writes to a slow disk. One more is given up before it could leave, and the same place is
-/// written by another client. The first must not leave after that.
+/// Writes to a slow disk use up all credits. The client abandons one more write before it is sent, and another client
+/// writes the same place. The abandoned write must not be sent after that.
 #[test]
 fn what_nobody_waits_for_does_not_leave() {
-    // In the message, and through kept buffers.
+    // In the message, and through eager buffers.
     for len in [100, LEN] {
         let bed = Bed::new(1, 1);
         let (addresses, disk, another) = (bed.addresses(), bed.disks[0].clone(), bed.add_client());
@@ -136,7 +136,7 @@ fn what_nobody_waits_for_does_not_leave() {
             let runtime = client.runtime();
             let targets = connect_all(&fabric, &client, &addresses, UNIT).await;
             let others = connect_all(&fabric, &another, &addresses, UNIT).await;
-            // The first has the buffers made.
+            // The first write makes the buffers.
             for salt in 0..3 {
                 write(&targets, 0, noise(len, salt)).await;
                 sleep(&runtime, Duration::from_millis(1)).await;
@@ -159,7 +159,7 @@ fn what_nobody_waits_for_does_not_leave() {
     }
 }
 
-/// Others need not wait for what a broken connection has left.
+/// Other clients do not wait for the writes of a broken connection.
 #[test]
 fn other_clients_are_let_in_meanwhile() {
     let bed = Bed::new(1, 1);

@@ -1,4 +1,4 @@
-//! Clients that know the manager alone: I/O servers tell it where they are, and change places.
+//! Clients that know only the manager: I/O servers register their addresses there, and change them.
 
 #![allow(clippy::unwrap_used)]
 
@@ -31,7 +31,7 @@ struct Bed {
     fabric: Rc<SimFabric>,
     manager: Node,
     metadata: Arc<MemoryStore>,
-    /// All I/O servers are on this host, as when one machine serves several disks.
+    /// The machine of all I/O servers, as when one machine serves several disks.
     host: Node,
     disks: Vec<Rc<Disk>>,
     client: Node,
@@ -116,7 +116,7 @@ impl Bed {
         }
     }
 
-    /// Whether an empty folder may be the folder of this server.
+    /// Asks the manager whether an empty folder may be that of this server.
     async fn claim(&self, number: u32) -> Result<(), ClaimError> {
         let asking = self.registration(number, Address::default());
         asking.claim(false).await.map(drop)
@@ -169,13 +169,13 @@ fn servers_that_change_places_are_not_taken_for_each_other() {
         let bytes = noise(300_000, 3);
         write(&volume, b"file", &bytes).await;
         assert_eq!(volume.volume().await.unwrap().servers[1].port, 5001);
-        // All are killed; two come back where the other was.
+        // All servers are killed, and two of them return with each other's address.
         faults.crash(bed.host.id(), Crash::Process);
         bed.start_io_server(2, 5002);
         bed.start_io_server(1, 5000);
         bed.start_io_server(0, 5001);
         assert!(read(&volume, b"file", bytes.len()).await == bytes);
-        // The manager forgets, and is told again.
+        // The manager loses the addresses, and the servers register again.
         faults.crash(bed.manager.id(), Crash::Process);
         bed.start_manager();
         let late = bed.mount(Role::Client);
@@ -232,7 +232,7 @@ fn an_empty_folder_is_no_servers_that_has_data() {
         write(&volume, b"file", &noise(100_000, 5)).await;
         assert_eq!(bed.claim(0).await, Err(ClaimError::ServedBefore));
         assert_eq!(bed.claim(1).await, Err(ClaimError::ServedBefore));
-        // Also when the manager had to be restarted in between.
+        // The same holds after a restart of the manager in between.
         faults.crash(bed.manager.id(), Crash::Process);
         let late = Rc::clone(&bed);
         let starting = async move {
@@ -262,7 +262,7 @@ fn a_server_that_is_new_is_waited_for_whatever_files_were_made_before() {
         bed.start_io_server(0, 5000);
         bed.start_io_server(2, 5002);
         let volume = bed.mount(Role::Client);
-        // It lies on all.
+        // The file lies on all servers.
         let mode = CreateMode::Guarded(SetAttributes::default());
         let made = volume.create(&root(), &volume.root(), b"file", &mode).await;
         made.result.unwrap();
@@ -277,7 +277,7 @@ fn a_server_that_is_new_is_waited_for_whatever_files_were_made_before() {
         assert_eq!(bed.claim(1).await, Err(ClaimError::ServedBefore));
         bed.start_io_server(1, 5001);
         write(&volume, b"file", &noise(100_000, 6)).await;
-        // The manager forgets nothing of that.
+        // The manager keeps all of that over a restart.
         faults.crash(bed.manager.id(), Crash::Process);
         bed.start_manager();
         assert_eq!(bed.claim(0).await, Err(ClaimError::ServedBefore));

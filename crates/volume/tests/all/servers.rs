@@ -1,4 +1,4 @@
-//! I/O servers in the simulator, without a manager, and what several tests need of them.
+//! I/O servers in the simulator without a manager, and the shared parts of several tests.
 #![allow(dead_code)] // each test uses a part
 #![allow(clippy::unwrap_used)]
 
@@ -33,12 +33,12 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    /// Machines that cost nothing.
+    /// A bed of machines whose work takes no time.
     pub(crate) fn new(seed: u64, servers: usize) -> Bed {
         Bed::of(seed, servers, None)
     }
 
-    /// Machines that cost what those of `profile` did.
+    /// A bed of machines with the costs of `profile`.
     pub(crate) fn of(seed: u64, servers: usize, profile: Option<&'static Profile>) -> Bed {
         let world = World::new(seed);
         let fabric = SimFabric::new(
@@ -66,7 +66,7 @@ impl Bed {
         self.profile.map(|profile| Host::install(node, profile))
     }
 
-    /// One more machine.
+    /// Adds one more machine.
     pub(crate) fn add_client(&self) -> Node {
         let node = self.world.add_node("client");
         self.install(&node);
@@ -94,7 +94,7 @@ impl Bed {
         self.servers.iter().map(address).collect()
     }
 
-    /// Runs a story that has connections to all servers, for files with this stripe unit.
+    /// Runs a test with connections to all servers, for files with this stripe unit.
     pub(crate) fn run<F>(self, unit: u32, story: impl FnOnce(Vec<Target>) -> F + 'static)
     where
         F: Future<Output = ()> + 'static,
@@ -170,7 +170,7 @@ pub(crate) fn contiguous(offset: u64, len: usize) -> Shape {
     Shape::contiguous(offset, u32::try_from(len).unwrap()).unwrap()
 }
 
-/// The bytes of a file, to or from the start of memory.
+/// A request for the bytes of a file, to or from the start of memory.
 pub(crate) fn request(offset: u64, len: usize) -> Request {
     Request {
         capability: capability(1),

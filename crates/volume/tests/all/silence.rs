@@ -1,5 +1,5 @@
-//! Peers that fall silent in the midst of a transfer: nobody waits for them for ever, nor keeps memory for them. Over
-//! byte streams, which do not tell that a peer is gone as long as nothing is sent to it.
+//! Peers that fall silent during a transfer: no other peer waits for them for ever or keeps memory for them. The tests
+//! use byte streams, which report the loss of a peer only after a send.
 #![allow(clippy::unwrap_used)]
 
 use gannet_dst::volume::{Bed, Carrier};
@@ -18,10 +18,10 @@ use tokio::sync::oneshot;
 
 const UNIT: u32 = 1 << 20;
 const LEN: usize = 400_000;
-/// From one machine to another.
+/// The latency from one machine to another.
 const LATENCY: Duration = Duration::from_micros(100);
 
-/// Ways in which long transfers travel.
+/// The policies of long transfers under test.
 const POLICIES: [TransferPolicy; 2] = [by(false), by(true)];
 
 const fn by(client_driven: bool) -> TransferPolicy {
@@ -36,7 +36,7 @@ fn root() -> Credentials {
     Credentials::new(0, 0, &[])
 }
 
-/// A volume whose bytes take their time.
+/// A volume whose links have latency and a limited rate.
 fn bed(world: &World) -> Rc<Bed> {
     world.set_links(LinkProfile {
         latency_ns: LATENCY.as_nanos() as u64,
@@ -46,7 +46,7 @@ fn bed(world: &World) -> Rc<Bed> {
     Rc::new(Bed::new(world, Carrier::iwarp(), 1, UNIT))
 }
 
-/// Makes the file, or finds it.
+/// Creates the file, or opens it.
 async fn file(fs: &VolumeFs) -> FileHandle {
     let how = CreateMode::Unchecked(SetAttributes::default());
     let made = fs.create(&root(), &fs.root(), b"file", &how).await;
@@ -67,8 +67,8 @@ async fn read(fs: &VolumeFs, file: &FileHandle) -> Result<(), Status> {
     fs.read(&root(), file, 0, LEN as u32).await.map(|_| ())
 }
 
-/// Starts a READ or WRITE on an I/O server, which loses its power some time later and never comes back. Tells whether
-/// it was done by then; it must end in any case.
+/// Starts a READ or WRITE on an I/O server, which loses power after this time and never returns. Returns whether the
+/// transfer succeeded; it must end in any case.
 fn lose_the_server(policy: TransferPolicy, writes: bool, after: Duration) -> bool {
     let world = World::new(1);
     let (bed, node) = (bed(&world), world.add_node("client"));
@@ -106,8 +106,8 @@ fn a_server_that_falls_silent_is_waited_for_a_while_at_any_moment() {
     }
 }
 
-/// A manager loses its power, and whoever asks it gives up sooner than its silence is told from slowness: the
-/// connection ends all the same.
+/// A manager loses power. Its callers give up before they can distinguish silence from slowness. The connection must
+/// end all the same.
 #[test]
 fn a_silent_manager_is_found_out_although_nobody_waits_for_long() {
     let world = World::new(1);
@@ -128,8 +128,9 @@ fn a_silent_manager_is_found_out_although_nobody_waits_for_long() {
     assert!(done.unwrap().is_some(), "nobody has noticed");
 }
 
-/// An I/O server loses its power, and the manager is asked how long its file is: it says that it does not know before
-/// whoever asks takes the manager itself for silent, and cuts it off with all else that was asked of it.
+/// An I/O server loses power, and a client asks the manager for the length of its file. The manager must answer with
+/// an error before the client takes the manager itself for silent. Otherwise the client would end the connection with
+/// all its other requests.
 #[test]
 fn a_manager_that_waits_for_a_silent_server_is_not_silent() {
     let world = World::new(1);
@@ -153,9 +154,9 @@ fn a_manager_that_waits_for_a_silent_server_is_not_silent() {
     assert_eq!(done.unwrap(), 0, "the manager was cut off");
 }
 
-/// An I/O server loses its power, and more of its files are looked at, again and again, than a client may have
-/// questions under way. What else is asked of the manager does not wait for that once the server was waited for in
-/// vain, and the files are there soon after the server is.
+/// An I/O server loses power. A client requests the attributes of its file again and again, with more requests than it
+/// may have under way. Other requests to the manager do not wait once the first wait was in vain. The attributes are
+/// available soon after the server.
 #[test]
 fn a_silent_server_is_not_waited_for_with_every_question() {
     let world = World::new(1);
@@ -186,7 +187,7 @@ fn a_silent_server_is_not_waited_for_with_every_question() {
         }
         faults.restart(bed.io_servers[0].node.id());
         bed.start_io_server(0);
-        // The manager finds out what has become of the connection from before.
+        // The manager finds that the old connection has ended.
         let (began, again) = (runtime.now(), bed.mount(&node));
         again.attributes(&found).await.unwrap();
         is_back.set(true);
@@ -197,14 +198,14 @@ fn a_silent_server_is_not_waited_for_with_every_question() {
     assert!(back < Duration::from_secs(1), "{back:?}");
 }
 
-/// One more client asks for a long WRITE, and loses its power while the server asks for the bytes.
+/// One more client requests a long WRITE, and loses power while the server requests the bytes.
 async fn lose_a_client(faults: &Faults, bed: &Rc<Bed>, node: Node) {
     let (runtime, id, bed) = (node.runtime(), node.id(), Rc::clone(bed));
     let (asks, asked) = oneshot::channel();
     let asking = async move {
         let fs = bed.mount(&node).with_policy(by(false));
         let file = file(&fs).await;
-        // It is connected then, and may write.
+        // The client is connected by then, and may write.
         write(&fs, &file, 1).await.unwrap();
         asks.send(()).unwrap();
         write(&fs, &file, 2 * SLAB_LEN_MAX).await.unwrap();
@@ -213,7 +214,7 @@ async fn lose_a_client(faults: &Faults, bed: &Rc<Bed>, node: Node) {
     asked.await.unwrap();
     faults.sleep(LATENCY * 3 / 2).await;
     faults.crash(id, Crash::Power);
-    // Until its turn is over.
+    // The client's turn in the scheduler ends meanwhile.
     faults.sleep(Duration::from_secs(1)).await;
 }
 
@@ -221,7 +222,7 @@ async fn lose_a_client(faults: &Faults, bed: &Rc<Bed>, node: Node) {
 fn clients_that_fall_silent_do_not_keep_the_memory_for_writes() {
     let world = World::new(1);
     let (bed, node, faults) = (bed(&world), world.add_node("client"), world.faults());
-    // More than there is memory for.
+    // More clients than the memory serves.
     let victims = 8 * SLABS_MAX / SLAB_LEN_MAX;
     let victims: Vec<Node> = (0..victims).map(|_| world.add_node("victim")).collect();
     let done = world.run(async move {
@@ -237,8 +238,8 @@ fn clients_that_fall_silent_do_not_keep_the_memory_for_writes() {
     assert_eq!(done.unwrap(), Ok(()));
 }
 
-/// Clients that lose their power together, with as many short WRITEs under way as each may have, hold all the memory
-/// for WRITEs: who comes then does not wait until they are given up.
+/// Clients lose power together, each with as many short WRITEs under way as it may have. They hold all the memory for
+/// WRITEs. A later client does not wait until the server gives all of them up.
 #[test]
 fn who_stands_still_makes_room_for_others() {
     let world = World::new(1);
@@ -257,13 +258,13 @@ fn who_stands_still_makes_room_for_others() {
             victim.runtime().spawn("victim", Box::pin(asking));
             ready.push(asked.await.unwrap());
         }
-        // All ask together, and die before their bytes have come.
+        // All send their requests together, and lose power before their bytes have come.
         ready.into_iter().for_each(|go| go.send(()).unwrap());
         faults.sleep(LATENCY * 3 / 2).await;
         victims
             .iter()
             .for_each(|it| faults.crash(it.id(), Crash::Power));
-        // Until their turns are over, one after the other.
+        // Their turns in the scheduler end, one after the other.
         faults.sleep(Duration::from_secs(4)).await;
         let began = runtime.now();
         let written = write(&fs, &file, 2 * SLAB_LEN_MAX).await;
@@ -274,7 +275,7 @@ fn who_stands_still_makes_room_for_others() {
     assert!(lasted < FETCH_AGE_MAX, "{lasted:?}");
 }
 
-/// Asks for as many WRITEs as a connection may have, when it is told to.
+/// Requests as many WRITEs as a connection may have, after a signal.
 async fn ask_for_short_writes(
     fs: VolumeFs,
     runtime: Handle,

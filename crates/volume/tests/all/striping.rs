@@ -1,4 +1,4 @@
-//! Files over several I/O servers, in the simulator: what is written is what is read, whatever its shape.
+//! Files over several I/O servers in the simulator: reads return the written bytes, for every shape.
 #![allow(clippy::unwrap_used)]
 
 use crate::servers;
@@ -101,14 +101,14 @@ fn a_tile_is_one_request_to_each_server() {
     });
 }
 
-/// Pieces of three allocations, out of order and between each other's, by every way that bytes travel.
+/// Pieces of three allocations, out of order and interleaved, by every way of a transfer.
 #[test]
 fn pieces_of_several_allocations_go_in_one_request() {
     Bed::new(6, 3).run(4096, |targets| async move {
         for (salt, len) in [(1, 40u32), (2, 3000), (3, 200_000)] {
             let parents = [7 * len, 3 * len, 9 * len];
             let images = [11, 12, 13].map(|it| noise(9 * len as usize, it * salt));
-            // The pieces' places, as if the allocations lay one behind the other.
+            // The pieces' places in memory, as if the allocations lay one behind the other.
             let pieces = [9u64, 0, 15, 4, 8, 18, 2, 10].map(|at| Piece {
                 offset: at * u64::from(len),
                 len,
@@ -143,7 +143,7 @@ fn pieces_of_several_allocations_go_in_one_request() {
             let touched = 8 * len as usize;
             let zeros = back.iter().filter(|byte| **byte == 0).count();
             assert!(zeros >= back.len() - touched, "nothing else was changed");
-            // A piece of two allocations is none.
+            // A piece across two allocations is invalid.
             let astride = Piece {
                 offset: u64::from(7 * len) - 1,
                 len: 8 * len,

@@ -1,4 +1,4 @@
-//! Terms that messages tell of: who has missed that another manager took over is neither obeyed nor believed.
+//! The manager's term in messages: peers refuse and ignore a manager of an earlier term.
 #![allow(clippy::unwrap_used)]
 
 use crate::servers::{Bed, connect_all, mover, request};
@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A manager whose term goes as the story wants.
+/// A manager with a term that the test sets.
 struct Elected(Rc<Cell<u64>>);
 
 impl Handler for Elected {
@@ -66,7 +66,7 @@ fn a_client_believes_no_manager_whose_term_is_over() {
             term.set(number);
             assert_eq!(ask(&link).await.unwrap().header.term, number);
         }
-        // An older one answers: not for long, and on no connection.
+        // A manager of an older term answers: each connection ends at its first reply.
         term.set(5);
         for _ in 0..2 {
             let Err(LinkError::Ended(why)) = ask(&link).await else {
@@ -81,7 +81,7 @@ fn a_client_believes_no_manager_whose_term_is_over() {
     done.unwrap();
 }
 
-/// Also of what it may ask without a capability. Of terms it may always be told: that is how one begins.
+/// The rule covers requests without a capability too. Only TERM is always admitted, because a term begins with it.
 #[test]
 fn an_io_server_obeys_no_manager_that_is_not_of_the_present_term() {
     let bed = Bed::new(8, 1);
@@ -112,7 +112,7 @@ fn an_io_server_obeys_no_manager_that_is_not_of_the_present_term() {
         };
         let proposed = ask(Operation::Term, &term(TermStage::Propose, 3)).await;
         assert_eq!(proposed, (Ok(()), 3));
-        // This end was never told of its term, as if the other one were another manager's.
+        // This connection never had the term, like that of another manager.
         for operation in [Operation::States, Operation::Truncate, Operation::Unlink] {
             assert_eq!(ask(operation, &states).await, (Err(Status::Stale), 3));
         }
@@ -122,7 +122,7 @@ fn an_io_server_obeys_no_manager_that_is_not_of_the_present_term() {
     done.unwrap();
 }
 
-/// A manager that was paused may still hand capabilities out, and clients hold some for a minute.
+/// A manager that was paused may still issue capabilities, and clients hold some for a minute.
 #[test]
 fn an_io_server_moves_no_bytes_by_a_capability_of_an_earlier_term() {
     let bed = Bed::new(9, 1);
@@ -178,7 +178,7 @@ fn an_io_server_moves_no_bytes_by_a_capability_of_an_earlier_term() {
         begin(3).await;
         assert_eq!(write_by(2, 1).await, Err(stale.clone()));
         assert_eq!(write_by(3, 2).await, Ok(()));
-        // Of a manager that this server has not heard of yet.
+        // The capability of a manager that this server has not heard of yet.
         assert_eq!(write_by(4, 3).await, Ok(()));
         begin(5).await;
         for term in [2, 3, 4] {

@@ -1,4 +1,4 @@
-//! The ways that bytes travel between a client and I/O servers, in the simulator.
+//! The ways of bytes between a client and I/O servers, in the simulator.
 #![allow(clippy::unwrap_used)]
 
 use crate::servers;
@@ -24,7 +24,7 @@ fn registrations(targets: &[Target]) -> u64 {
     domain.stats().registrations
 }
 
-/// Reads a little of each server, again and again until the buffers of both sides are there.
+/// Reads a little from each server until both sides have made their buffers.
 async fn warm_up(targets: &[Target]) {
     for _ in 0..3 {
         for index in 0..targets.len() as u64 {
@@ -84,7 +84,7 @@ fn memory_of_the_client_is_registered_once() {
             buffer[..len].copy_from_slice(&noise(len, 7));
             let longer = request(u64::from(UNIT) - 500, 3 << 20);
             let mut once = mover.cache().memory(3 << 20);
-            // What is long is registered when it first moves; what is short is then written from there.
+            // A long transfer registers the memory, and the short one is then written from it.
             mover
                 .write(&targets, Stability::FileSync, &longer, &mut once)
                 .await
@@ -152,7 +152,7 @@ fn every_way_moves_the_same_bytes() {
 fn pieces_that_overlap_are_written_in_their_order() {
     Bed::new(7, 2).run(4096, |targets| async move {
         let piece = |offset, len| Piece { offset, len };
-        // Backwards, over each other, and with neighbours.
+        // The pieces are in reverse order, overlap, and have neighbours.
         let pieces = vec![
             piece(9000, 500),
             piece(100, 6000),
@@ -226,7 +226,7 @@ fn buffers_that_are_not_there_are_refused() {
             assert!(refused(operation, 0, EAGER_LEN as usize + 1).await);
             assert!(!refused(operation, 0, EAGER_LEN as usize).await);
         }
-        // The connection has not suffered.
+        // The connection is still usable.
         let bytes = noise(30_000, 1);
         write(&targets, 0, bytes.clone()).await;
         assert!(read(&targets, 0, 30_000).await == bytes);
@@ -243,7 +243,7 @@ struct Client {
 }
 
 impl Client {
-    /// Transfers of 1 MiB for ever, so many at a time.
+    /// Starts endless transfers of 1 MiB, this many at a time.
     fn move_bulk(&self, operation: Operation, at_a_time: usize) {
         for _ in 0..at_a_time {
             let (targets, mover) = (self.targets.clone(), Rc::clone(&self.mover));
@@ -269,7 +269,7 @@ impl Client {
         }
     }
 
-    /// The longest of some short reads, one after the other.
+    /// The longest duration of some short reads, one after the other.
     async fn slowest_read(&self, len: usize) -> Duration {
         let mut slowest = Duration::ZERO;
         for _ in 0..50 {
@@ -283,7 +283,7 @@ impl Client {
     }
 }
 
-/// Runs `story` with clients of one server, whose file has 4 MiB and is in memory.
+/// Runs a test with clients of one server, whose file has 4 MiB in memory.
 fn with_clients<F>(clients: usize, story: impl FnOnce(Handle, Vec<Client>) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
@@ -311,7 +311,7 @@ where
 
 #[test]
 fn short_reads_do_not_wait_behind_long_transfers() {
-    // It finds before it what the two processors copy for others.
+    // A short read waits for the copies that the two processors make for other clients.
     for (operation, most) in [
         (Operation::Read, Duration::from_millis(12)),
         (Operation::Write, Duration::from_millis(12)),
@@ -345,7 +345,7 @@ fn clients_of_unequal_appetite_get_equal_shares() {
             sleep(&runtime, Duration::from_secs(1)).await;
             let [greedy, modest] = moved();
             let (greedy, modest) = (greedy - before[0], modest - before[1]);
-            // Transfers count when they are done, 32 of them at about the same time.
+            // Transfers count at their ends, and 32 of them end at about the same time.
             assert!(
                 greedy < modest + modest / 3 && modest < greedy + greedy / 3,
                 "{operation:?}: {greedy} and {modest} bytes"

@@ -1,4 +1,4 @@
-//! Peers that connect and never prove who they are: others come in all the same.
+//! Unauthenticated peers that connect and stay silent: other clients connect all the same.
 #![allow(clippy::unwrap_used)]
 
 use crate::servers as common;
@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Connects to an I/O server, and says nothing.
+/// Connects to an I/O server, and sends no proof.
 async fn connect_without_proof(provider: &Rc<dyn Provider>, server: SocketAddr) -> Connected {
     let hello = Hello {
         role: Role::Client,

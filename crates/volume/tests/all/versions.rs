@@ -1,4 +1,4 @@
-//! Peers that speak another version of the native protocol: both sides say so, and what to do.
+//! Peers of different versions of the native protocol: both sides report that, and the remedy.
 #![allow(clippy::unwrap_used)]
 
 use gannet_dst::volume::{VOLUME, identity, keys};
@@ -12,7 +12,7 @@ use gannet_wire::volume::{Hello, Role, VERSION, version_in};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-/// Where a version is in private data.
+/// The offset of the version in private data.
 const VERSION_AT: usize = 4;
 
 struct Nobody;
@@ -23,7 +23,7 @@ impl Handler for Nobody {
     }
 }
 
-/// Runs a story with a client's node, and a server that `serve` makes of its own.
+/// Runs a test with a client's node and a server that `serve` starts.
 fn run(
     serve: impl FnOnce(&Node, Rc<dyn Provider>, SocketAddr),
     story: impl AsyncFnOnce(Node, Rc<dyn Provider>, SocketAddr) + 'static,

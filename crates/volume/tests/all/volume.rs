@@ -1,4 +1,4 @@
-//! A whole volume in the simulator: manager, I/O servers and clients, and what happens to them.
+//! A whole volume in the simulator, manager, I/O servers and clients, under many events.
 #![allow(clippy::unwrap_used)]
 
 use crate::common;
@@ -108,7 +108,7 @@ async fn resize(fs: &VolumeFs, file: &FileHandle, size: u64) -> Result<(), Statu
     fs.set_attributes(&root(), file, &change, None).await.result
 }
 
-/// All names of a directory, in pages of a few.
+/// All names of a directory, read in pages of a few.
 struct Few {
     names: Vec<String>,
     room: usize,
@@ -319,7 +319,7 @@ fn the_cores_of_a_server_answer_with_one_verifier() {
         write(&one, &file, 0, &bytes).await.unwrap();
         bed.kill_io_server(1);
         bed.start_io_server(1);
-        // The core that has not written hears of it first.
+        // The core that has not written is the first to notice the restart.
         let committed = other.commit(&root(), &file, 0, 0).await.result.unwrap();
         assert_ne!(committed.verifier, before);
         let again = write(&one, &file, 0, &bytes).await.unwrap();
@@ -329,7 +329,7 @@ fn the_cores_of_a_server_answer_with_one_verifier() {
     });
 }
 
-/// What was asked for while the manager is away, of whichever core, happens in that order when it is back.
+/// Changes requested while the manager is down run in the order of the requests when it returns, for any core.
 #[test]
 fn changes_of_the_same_name_keep_their_order_while_the_manager_is_away() {
     for back_after in (10..260).step_by(10).map(Duration::from_millis) {
@@ -338,7 +338,7 @@ fn changes_of_the_same_name_keep_their_order_while_the_manager_is_away() {
             let (one, other) = (bed.mount_with(Arc::clone(&shared)), bed.mount_with(shared));
             let (caller, top) = (root(), one.root());
             let first = create(&one, "file").await;
-            // Both are connected.
+            // Both cores are connected.
             other.attributes(&first).await.unwrap();
             bed.kill_manager(Crash::Process);
             let after = |milliseconds| sleep(&runtime, Duration::from_millis(milliseconds));
@@ -375,8 +375,8 @@ fn changes_of_the_same_name_keep_their_order_while_the_manager_is_away() {
     }
 }
 
-/// What was asked for while a server is away, of whichever core, happens in that order when it is back: the first may
-/// be of somebody who has died meanwhile and asks for something else now.
+/// Changes requested while a server is down run in the order of the requests when it returns, for any core. The caller
+/// of the first may have abandoned it and request something else now.
 #[test]
 fn changes_of_the_same_bytes_keep_their_order_while_a_server_is_away() {
     for back_after in (10..260).step_by(10).map(Duration::from_millis) {
@@ -438,7 +438,7 @@ fn truncation_is_finished_when_the_server_is_back() {
             Err(Status::Jukebox),
             "a server is away"
         );
-        // The manager too dies before it can run its intent.
+        // The manager is killed too, before it can run its intent.
         bed.kill_manager(Crash::Process);
         bed.start_manager();
         bed.start_io_server(0);
@@ -454,7 +454,7 @@ fn truncation_is_finished_when_the_server_is_back() {
     });
 }
 
-/// One makes a file with a size while another opens it, and both are done together.
+/// One client creates a file with a size while another opens it, and both changes are in one transaction.
 #[test]
 fn a_file_that_is_made_and_sized_at_once_has_that_size() {
     for seed in 1..10 {
@@ -463,7 +463,7 @@ fn a_file_that_is_made_and_sized_at_once_has_that_size() {
             let first = create(&fs, "first").await;
             write(&fs, &first, 0, &noise(10_000, 1)).await.unwrap();
             create(&other, "second").await;
-            // Sizes may be remembered, and all are connected.
+            // Sizes may be cached by then, and all clients are connected.
             gannet_runtime::sleep(&bed.client.runtime(), Duration::from_secs(200)).await;
             fs.attributes(&first).await.unwrap();
             let manager = bed.manager_link(&bed.client).await;
@@ -489,11 +489,11 @@ fn a_file_that_is_made_and_sized_at_once_has_that_size() {
             let plain = CreateMode::Unchecked(SetAttributes::default());
             let (caller, top) = (root(), fs.root());
             let make = async {
-                // Comes behind the other.
+                // This request comes behind the other.
                 gannet_runtime::sleep(&bed.client.runtime(), Duration::from_micros(20)).await;
                 fs.create(&caller, &top, b"file", &plain).await
             };
-            // What is made first fills a transaction: the others are in the next.
+            // The first creation fills a transaction, and the others are in the next one.
             let (_, ((), made)) = both(create(&fs, "x"), both(make_sized, make)).await;
             let made = made.result.unwrap();
             assert!(made.attributes.is_none_or(|it| it.size == 1000));
@@ -503,7 +503,7 @@ fn a_file_that_is_made_and_sized_at_once_has_that_size() {
     }
 }
 
-/// A file is cut to an end that lies in a hole: the server of that end has nothing yet, and is the last to be done.
+/// A truncation ends in a hole: the server of that end has no bytes yet, and is the last to be done.
 #[test]
 fn a_file_that_is_being_cut_is_never_seen_shorter_than_that() {
     run(27, 2, async |bed| {
@@ -620,11 +620,11 @@ fn a_program_that_runs_as_its_owner_does_so_no_more_once_somebody_writes_it() {
         assert_eq!(mode(&fs, &file).await, 0o6777, "root is trusted");
         write_as(&other, &ann, &file).await.unwrap();
         assert_eq!(mode(&fs, &file).await, 0o777);
-        // This waits until she gives her grant back: what she wrote by it would run as root.
+        // The change of the mode waits until she returns her grant: a file written by that grant would run as root.
         chmod(&fs, &root(), &file, 0o6777).await.unwrap();
         write_as(&other, &ann, &file).await.unwrap();
         assert_eq!(mode(&fs, &file).await, 0o777);
-        // The owner goes on with a grant from before, on another core of the same server.
+        // The owner uses an earlier grant, on another core of the same server.
         let siblings = Siblings::new(1);
         let cores = [0, 1].map(|_| bed.mount_with(Arc::clone(&siblings)));
         let how = CreateMode::Guarded(SetAttributes::default());
@@ -646,7 +646,7 @@ fn a_program_that_runs_as_its_owner_does_so_no_more_once_somebody_writes_it() {
 #[test]
 fn a_size_is_not_believed_longer_than_the_server_that_told_it_lives() {
     let lost = Rc::new(Cell::new(0));
-    // What a disk loses when the power fails is a matter of chance.
+    // A power failure loses random writes of a disk.
     for seed in 0..20 {
         let lost = Rc::clone(&lost);
         run(seed, 2, |bed| async move {
@@ -656,7 +656,7 @@ fn a_size_is_not_believed_longer_than_the_server_that_told_it_lives() {
             };
             let file = create(&fs, "file").await;
             write(&fs, &file, 0, &noise(100_000, 1)).await.unwrap();
-            // Nobody commits; the grant ends, and the manager learns the size.
+            // No client commits; the grant ends, and the manager learns the size.
             pause(70).await;
             for _ in 0..3 {
                 assert_eq!(other.attributes(&file).await.unwrap().size, 100_000);
@@ -665,7 +665,7 @@ fn a_size_is_not_believed_longer_than_the_server_that_told_it_lives() {
                 bed.kill_io_server(server);
                 bed.start_io_server(server);
             }
-            // Until the manager hears of it.
+            // The manager notices the restart meanwhile.
             pause(1).await;
             let told = other.attributes(&file).await.unwrap().size;
             bed.kill_manager(Crash::Process);
@@ -707,14 +707,14 @@ fn an_object_that_is_made_again_by_a_late_write_goes_again() {
         let folders = bed.used().await - 2 - empty;
         let removed = other.remove(&root(), &other.root(), b"file").await;
         removed.result.unwrap();
-        // A server that was restarted does not know that the file is gone.
+        // A restarted server does not know that the file was removed.
         for server in [0, 1] {
             bed.kill_io_server(server);
             bed.start_io_server(server);
         }
         write(&fs, &file, 0, &noise(100_000, 2)).await.unwrap();
         assert_eq!(bed.used().await, empty + folders + 2, "they are back");
-        // Also over a restart of the manager.
+        // The second removal runs over a restart of the manager too.
         bed.kill_manager(Crash::Process);
         bed.start_manager();
         let pause = UNLINK_AGAIN_AFTER + Duration::from_secs(2);
@@ -724,7 +724,7 @@ fn an_object_that_is_made_again_by_a_late_write_goes_again() {
     });
 }
 
-/// The longest texts that symbolic links may have fit every answer; what is longer is refused at once.
+/// The longest texts of symbolic links fit every reply; the manager refuses longer ones at once.
 #[test]
 fn long_symbolic_links_are_made_read_and_listed() {
     run(1, 4, |bed| async move {
