@@ -75,7 +75,7 @@ pub struct IoNode {
     pub disk: Rc<Disk>,
     /// The machine of a testbed that it is, if it is one.
     pub host: Option<Rc<Host>>,
-    /// Where its process listens; one that comes back may listen elsewhere.
+    /// The port at which its process listens; a restarted process may listen at another.
     port: Cell<u16>,
     /// Why its last process does not serve.
     ended: Rc<RefCell<Option<ClaimFailure<DiskError>>>>,

@@ -47,7 +47,7 @@ pub struct Report {
 pub struct Summary {
     /// Operations whose replies were checked.
     pub operations: u64,
-    /// Those that programs did through a mounted volume.
+    /// Operations that programs did through a mounted volume.
     pub mounted: u64,
     /// Operations without a reply.
     pub unanswered: u64,
@@ -64,15 +64,15 @@ pub struct Summary {
 pub struct ReadsSummary {
     /// Reads of bytes by references.
     pub optimistic: u64,
-    /// Those that were refused, for any reason.
+    /// Reads that were refused, for any reason.
     pub refused: u64,
-    /// Those that were refused because the key was not good any more.
+    /// Reads that were refused because the key was not valid any more.
     pub refused_keys: u64,
     /// Blocks that a client had itself.
     pub cached: u64,
     /// Reads of attributes by references.
     pub attributes: u64,
-    /// Those that found nothing, or another file's.
+    /// Reads of attributes that found none, or another file's.
     pub stale_attributes: u64,
 }
 

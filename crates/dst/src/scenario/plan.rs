@@ -45,7 +45,7 @@ pub(super) enum Transport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Crashes {
     Never,
-    /// Its process or its power.
+    /// Its process ends, or its power fails.
     Sometimes,
 }
 

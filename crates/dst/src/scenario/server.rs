@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where NFS is served over TCP, which has no checksum of its own in a world.
+/// The port of NFS over TCP, which has no checksum of its own in a simulation.
 pub(super) const TCP_PORT: u16 = 2049;
 const RDMA_PORT: u16 = 20049;
 /// The machine name in clients' credentials.
@@ -134,7 +134,7 @@ fn serve_on_core<V: Vfs>(
     runtime.spawn("rdma server", Box::pin(task));
 }
 
-/// Where a core of `server` is reached: by RDMA where its client has a provider.
+/// The target of calls to a core of `server`: by RDMA where its client has a provider.
 pub(super) fn target(server: &Node, core: u16, provider: Option<Rc<dyn Provider>>) -> Target {
     match provider {
         Some(provider) => Target::Rdma(provider, address(server, RDMA_PORT, core)),

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// The attempts at an operation that a worker depends on.
 const ATTEMPTS_MAX: usize = 100;
-/// Of a thousand operations, how many wait for the application, so that faults find idle connections too.
+/// The number of operations, of a thousand, that wait for the application, so that faults find idle connections too.
 const THINKING_PER_MILLE: u64 = 200;
 const THINKING_TIME_MAX_NS: u64 = 500_000_000;
 /// Bytes of one READ when a whole file is read.

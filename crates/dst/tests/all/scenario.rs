@@ -2,7 +2,7 @@
 
 use gannet_dst::scenario::{self, ReadsSummary, revocation, volume};
 
-/// Seeds that once failed. The first has a MKDIR whose reply comes after it left the server's cache. The second has a
+/// Seeds that once failed. One has a MKDIR with a late reply, after the server's cache has dropped it. The other has a
 /// CREATE that a crash interrupts and a full disk then refuses, and whose file is found later.
 const FAILED_ONCE: [u64; 2] = [760764877436, 760764877511];
 

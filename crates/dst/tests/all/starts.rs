@@ -110,7 +110,7 @@ fn servers_start_in_any_order() {
                     2 => story.bed.start_manager(),
                     number => story.bed.start_io_server(number),
                 }
-                // Longer than a process waits for the manager before it reports that it listens.
+                // The pause is longer than a process waits for the manager before it reports that it listens.
                 story.wait(Duration::from_secs(5)).await;
             }
             let fs = story.mount();

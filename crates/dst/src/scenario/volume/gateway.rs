@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(300);
 /// The machine of an NFS server over the volume; a crash ends its process, and the machine stays.
 pub(super) struct Gateway {
     pub(super) node: Node,
-    /// Its clients come by RDMA, not by TCP.
+    /// Its clients connect by RDMA, not by TCP.
     pub(super) rdma: bool,
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub(super) struct Reads {
     /// Connections of the fabric in memory survive exceptions, as those of the software RNIC do.
     pub(super) exceptions: bool,
-    /// Of a thousand registrations of memory, how many are refused.
+    /// The number of registrations of memory, of a thousand, that are refused.
     pub(super) registration_failures_per_mille: u64,
     /// The optimistic mode of each client.
     clients: Vec<Optimistic>,

@@ -1,11 +1,11 @@
-//! Which operation comes next.
+//! The choice of a worker's next operation.
 
 use super::Worker;
 use crate::model::{Create, Key, Operation, TOP};
 use gannet_vfs::{FileKind, Stability};
 
 const NAMES: [&[u8]; 7] = [b"a", b"b", b"c", b"d", b"e", b"with space", &[b'n'; 200]];
-/// Where the last byte of a file may lie.
+/// The bound of a file's length, in bytes.
 const FILE_LEN_MAX: u64 = 300_000;
 
 impl Worker {

@@ -256,7 +256,7 @@ impl Worker {
         handle.ok_or_else(|| PerformError::Wrong(format!("object {key} has no handle")))
     }
 
-    /// Which object of the model the server found or made: the one that has this handle, else the expected one.
+    /// The object of the model that the server found or made: the one that has this handle, else the expected one.
     fn identify(&mut self, found: &Found, expected: Option<Key>) -> Result<Answer, PerformError> {
         let mut known = self
             .handles

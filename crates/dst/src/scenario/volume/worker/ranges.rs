@@ -16,7 +16,7 @@ const RANGE_MAX: u64 = 64 << 10;
 /// Longest pause between two rounds, in nanoseconds.
 const PAUSE_MAX_NS: u64 = 50_000_000;
 
-/// Which client reads.
+/// The client that reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Through {
     /// The worker's own.
