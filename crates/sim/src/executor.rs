@@ -69,8 +69,8 @@ struct Task {
 
 struct TaskWaker {
     id: TaskId,
-    /// When it will be polled next; [`NOT_QUEUED`] without a wake-up. A queue entry with another time is out of date
-    /// and skipped: an earlier wake-up has replaced it.
+    /// The time of its next poll; [`NOT_QUEUED`] without a wake-up. A queue entry with another time is out of date and
+    /// skipped: an earlier wake-up has replaced it.
     queued_for: AtomicU64,
     ready: Arc<ReadyQueue>,
 }
@@ -108,7 +108,7 @@ impl Wake for TaskWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let now = self.ready.now();
-        // Queued again only for an earlier time, so that a task woken many times is polled once.
+        // The task is queued again only for an earlier time, so that a task woken many times is polled once.
         if self.queued_for.fetch_min(now, Ordering::Relaxed) > now {
             self.ready.push(self.id, now);
         }
@@ -242,7 +242,8 @@ impl Executor {
             let keys: Vec<EventKey> = keys.map(|(key, _)| *key).collect();
             keys.iter().filter_map(|key| events.remove(key)).collect()
         };
-        // Dropped after the borrows end: destructors of tasks cancel timers and wake others, which borrow these tables.
+        // The drop comes after the borrows end: destructors of tasks cancel timers and wake others, which borrow these
+        // tables.
         drop((tasks, events));
     }
 
@@ -369,7 +370,7 @@ impl Executor {
             // Without an entry, the task has killed its own node; its future is dropped at the end.
             None
         };
-        // Dropped here, after the borrow of the table, as in `kill`.
+        // The drop comes after the borrow of the table, as in `kill`.
         drop(finished);
         self.set_clock(self.clock());
         Ok(())

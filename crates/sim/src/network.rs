@@ -22,7 +22,7 @@ const RETRANSMIT_NS: u64 = 200_000_000;
 pub struct LinkProfile {
     /// Least time from departure to arrival, in nanoseconds.
     pub latency_ns: u64,
-    /// Most that is added to it, in nanoseconds.
+    /// The greatest random addition to it, in nanoseconds.
     pub jitter_ns: u64,
     /// Nanoseconds that 1024 bytes take to leave.
     pub kibibyte_ns: u64,

@@ -66,7 +66,7 @@ struct HalfState {
     reader_gone: bool,
     read_error: Option<io::ErrorKind>,
     write_error: Option<io::ErrorKind>,
-    /// When the receiver has processed the bytes that arrived, in nanoseconds.
+    /// The time at which the receiver has processed the bytes that arrived, in nanoseconds.
     received_at: u64,
     /// The reader was asleep when it was woken, and has not read yet.
     woken: bool,

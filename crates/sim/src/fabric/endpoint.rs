@@ -43,7 +43,7 @@ pub(super) struct End {
 }
 
 pub(super) struct EndState {
-    /// Posted and not flushed yet.
+    /// Work that is posted and not flushed yet.
     pub(super) posted: VecDeque<Work>,
     /// Flushed; the head is being transmitted.
     pub(super) queue: VecDeque<Work>,
@@ -109,7 +109,7 @@ pub(super) struct Answer {
     pub(super) source: RemoteAddress,
     pub(super) len: u32,
     pub(super) sent: u32,
-    /// When the adapter has its first byte, in nanoseconds.
+    /// The time at which the adapter has its first byte, in nanoseconds.
     pub(super) ready_at: u64,
     pub(super) refused: Option<AccessError>,
     /// The access key of an optimistic read.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 /// between two of them must stay available.
 #[derive(Debug, Default)]
 pub(crate) struct Calendar {
-    /// From and to, in order, not touching each other.
+    /// The taken spans, each with begin and end, in order and not touching each other.
     taken: VecDeque<(u64, u64)>,
 }
 

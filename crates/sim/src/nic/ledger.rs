@@ -23,7 +23,7 @@ pub enum Activity {
 }
 
 impl Activity {
-    /// All of them.
+    /// All activities.
     pub const ALL: [Activity; 7] = [
         Activity::Registration,
         Activity::Deregistration,
@@ -58,7 +58,7 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// From its beginning to its end, as a tracer of a running system sees it.
+    /// The time from its beginning to its end, as a tracer of a running system sees it.
     pub fn elapsed_ns(&self) -> u64 {
         self.busy_ns + self.waited_ns
     }

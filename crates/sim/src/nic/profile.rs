@@ -11,7 +11,7 @@ pub struct Constant {
     pub source: Source,
 }
 
-/// Where a constant is from. Papers are named by their seed: `000 section 3.2`.
+/// The source of a constant. Papers are named by their seed: `000 section 3.2`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// A paper gives the value.
@@ -81,7 +81,7 @@ impl Source {
         }
     }
 
-    /// Where it is, or why.
+    /// The place in the paper, or the reason.
     pub fn text(&self) -> &'static str {
         match self {
             Source::Given(text)
@@ -210,7 +210,7 @@ constants! {
     Link {
         /// Payload that one direction of a port carries per second.
         bytes_per_s,
-        /// From a posted piece of work to its first byte in the peer's memory: adapters, wire, switch.
+        /// Time from a posted piece of work to its first byte in the peer's memory: adapters, wire, switch.
         latency_ns,
     }
 }
@@ -258,7 +258,7 @@ constants! {
         block_bytes,
         /// Bytes that are read together from the disk when the first of them is asked for.
         read_ahead_bytes,
-        /// From one place of the disk to another.
+        /// Time of a seek from one place of the disk to another.
         seek_ns,
         /// Bytes that the disk reads or writes per second.
         disk_bytes_per_s,

@@ -36,7 +36,7 @@ struct State {
 
 struct Block {
     last_use: u64,
-    /// When the disk has read it, in nanoseconds.
+    /// The time at which the disk has read it, in nanoseconds.
     ready_at: u64,
     is_dirty: bool,
 }

@@ -94,7 +94,7 @@ impl FileBytes {
     }
 }
 
-/// Where a write of `len` bytes at `offset` starts, if the file may become so long.
+/// The start of a write of `len` bytes at `offset`, if the file may become so long.
 fn position(offset: u64, len: usize) -> Result<usize, Status> {
     let end = offset.checked_add(len as u64).ok_or(Status::Fbig)?;
     if end > FILE_MAX {
@@ -131,7 +131,7 @@ impl State {
         }
     }
 
-    /// Where these bytes lie in the file, as far as it goes.
+    /// The part of these bytes that lies within the file.
     fn there(&self, offset: u64, len: usize) -> Range<usize> {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let start = start.min(self.data.len());
