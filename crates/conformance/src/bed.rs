@@ -57,7 +57,7 @@ impl Bed<'_> {
         }
     }
 
-    /// Where the far provider listens.
+    /// The address at which the far provider listens.
     pub(crate) fn address(&self) -> std::net::SocketAddr {
         self.harness.address()
     }
@@ -365,17 +365,17 @@ pub struct MemoryFile {
 }
 
 impl MemoryFile {
-    /// All of it in the cache.
+    /// A file with all pages in the cache.
     pub fn resident(content: Vec<u8>) -> FileRef {
         MemoryFile::build(content, true, None)
     }
 
-    /// None of it in the cache until it was read with [`FileSource::read_at`].
+    /// A file with no page in the cache until it was read with [`FileSource::read_at`].
     pub fn cold(content: Vec<u8>) -> FileRef {
         MemoryFile::build(content, false, None)
     }
 
-    /// Not in the cache, and its disk answers with `failure`.
+    /// A file outside the cache whose reads fail with `failure`.
     pub fn failing(failure: io::ErrorKind) -> FileRef {
         MemoryFile::build(Vec::new(), false, Some(failure))
     }

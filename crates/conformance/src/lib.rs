@@ -46,7 +46,7 @@ pub trait Harness {
     /// The provider that listens. May be the near one.
     fn far(&self) -> Rc<dyn Provider>;
 
-    /// Where the far provider can listen, port 0.
+    /// An address, with port 0, at which the far provider can listen.
     fn address(&self) -> SocketAddr;
 
     /// The bytes of a region, as its owner sees them. A provider without [`gannet_fabric::SoftwareRegion`]s must
