@@ -131,7 +131,7 @@ impl<V: Vfs> Files<V> {
             let found = self.objects.lookup(directory, &item.name).await;
             match (found, &mut listed.unknown) {
                 (Ok(node), _) => listed.known.push((item, node)),
-                // Removed since the listing.
+                // The object was removed since the listing.
                 (Err(Error::Status(Status::Noent | Status::Stale)), _) => {}
                 (Err(error), Some((names, why))) => {
                     names.push(item);

@@ -9,7 +9,7 @@ use std::ops::Range;
 /// Part of a file.
 #[derive(Debug)]
 pub struct Block {
-    /// Where it belongs, in bytes from the start of the file.
+    /// Its position, in bytes from the start of the file.
     pub offset: u64,
     /// Its bytes are the first `len` of this; hand it back with [`Reader::recycle`].
     pub buffer: Buffer,

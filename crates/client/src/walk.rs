@@ -1,4 +1,4 @@
-//! From a path to an object, name by name, symbolic links included.
+//! The walk from a path to an object, name by name, symbolic links included.
 
 use super::{Error, Files, Node};
 use crate::limits::{SYMLINKS_MAX, WALK_COMPONENTS_MAX};

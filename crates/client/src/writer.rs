@@ -41,7 +41,7 @@ pub struct Writer<V> {
     kept_bytes: u64,
     free: Vec<Buffer>,
     written: Written,
-    /// Where the last block that was not left out ended.
+    /// The end of the last block that was not left out.
     data_end: u64,
     resends: u32,
 }

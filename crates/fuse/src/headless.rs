@@ -217,7 +217,7 @@ impl<V: Vfs> Headless<V> {
             };
             let done = self.ask(self.mounted.list_plus(key, position, &mut portion));
             let done = done.await;
-            // Also after an error: these names count as looked up, and the caller forgets them.
+            // The names are added also after an error: they count as looked up, and the caller forgets them.
             listed.append(&mut portion.names);
             done?;
             if portion.room == portion_max {

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// The number of the directory that is mounted.
 pub(crate) const ROOT: u64 = 1;
-/// In place of a process, for requests after which no process comes back.
+/// A number in place of a process, for requests after which no process comes back.
 pub(crate) const NOBODY: u32 = u32::MAX;
 /// Numbers of the table's own have this bit; fileids that have it are not used as numbers.
 pub(crate) const OWN: u64 = 1 << 63;
@@ -104,7 +104,7 @@ pub(crate) enum TakenHidden {
 
 /// All objects that the kernel knows.
 pub(crate) struct Inodes {
-    /// In order, so that a run of the simulator can be repeated.
+    /// The map is ordered, so that a run of the simulator can be repeated.
     by_number: BTreeMap<u64, Inode>,
     by_handle: HashMap<FileHandle, u64>,
     /// The kernel caches writes, and ignores sizes and times in replies.

@@ -22,11 +22,11 @@ pub(crate) const READAHEAD_KIB: u32 = 4 * (REQUEST_BYTES_MAX >> 10);
 /// Bounds for unstable writes that are kept until COMMITs, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeptBounds {
-    /// Of one file, from which a COMMIT is sent beside the writes that follow.
+    /// Kept bytes of one file from which a COMMIT is sent beside the writes that follow.
     pub commit_ahead: u64,
-    /// Of one file, before its writers wait for a COMMIT.
+    /// Kept bytes of one file beyond which its writers wait for a COMMIT.
     pub file_max: u64,
-    /// Of all files, before writers wait.
+    /// Kept bytes of all files beyond which writers wait.
     pub all_max: u64,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct Listing {
     verifier: Verifier,
     /// A page of the store.
     page: Vec<Listed>,
-    /// When the store was asked for it.
+    /// The epoch before the store was asked for the page.
     asked: Epoch,
     /// The position that it starts at.
     start: u64,
@@ -197,7 +197,7 @@ impl<V: Vfs> Mounted<V> {
         take: &mut dyn FnMut(&[u8], u64, What<'_>) -> bool,
     ) -> Result<(), Errno> {
         let directory = self.open.borrow().directory(key).ok_or(Errno::EBADF)?;
-        // Held over the awaits below: another request would replace the page during a lookup.
+        // The lock is held over the awaits below: another request would replace the page during a lookup.
         let mut listing = directory.listing.lock().await;
         let (mut position, mut any) = (position, false);
         if DOTS.iter().any(|(_, from, _)| *from == position) {

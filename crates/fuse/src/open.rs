@@ -16,9 +16,9 @@ pub(crate) struct OpenFile {
 /// How an open file is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteWay {
-    /// At offsets, through the kernel's cache if the mount has one.
+    /// Writes are at offsets, through the kernel's cache if the mount has one.
     AtOffsets,
-    /// At the end of the file, which the store decides for all hosts, past the kernel's cache.
+    /// Writes are at the end of the file, which the store decides for all hosts, past the kernel's cache.
     Appends,
 }
 

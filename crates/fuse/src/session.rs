@@ -140,7 +140,7 @@ impl<V: Vfs> Mount<V> {
         })
     }
 
-    /// Where it is mounted: an absolute path without symbolic links.
+    /// The directory of the mount: an absolute path without symbolic links.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
@@ -197,7 +197,7 @@ impl<V: Vfs> Mount<V> {
                 Ok(()) => return Ok(false),
                 Err(error) => error,
             };
-            // Mostly because it is in use; the helper for ordinary users does not report why.
+            // The mount is mostly in use then; the helper for ordinary users does not report why.
             tracing::debug!(%error, "not simply unmounted");
             detach(&directory).map(|()| true)
         });

@@ -60,7 +60,7 @@ impl Takings {
 
 impl Drop for Taking<'_> {
     fn drop(&mut self) {
-        // Removed before the wake-up, since the woken opens look at the map again.
+        // The entry is removed before the wake-up, since the woken opens look at the map again.
         self.takings.under_way.borrow_mut().remove(&self.number);
         self.takings.ended.notify_waiters();
     }

@@ -12,9 +12,9 @@ pub(crate) struct Unstable {
     /// Writers hold it shared and a commit that may resend holds it alone: a resend beside a newer overlapping write
     /// would overwrite that. It is taken before `committing`.
     pub(crate) turn: RwLock<()>,
-    /// Held during each COMMIT: one that was sent before a resend must not confirm it.
+    /// A lock held during each COMMIT: one that was sent before a resend must not confirm it.
     pub(crate) committing: Mutex<()>,
-    /// In the order in which they were done, with numbers that grow.
+    /// The kept writes in the order in which they were done, with numbers that grow.
     kept: RefCell<Vec<(u64, Kept)>>,
     kept_ever: Cell<u64>,
     bytes: Cell<u64>,
