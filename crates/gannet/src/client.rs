@@ -23,11 +23,11 @@ impl worker::Core for Connection {}
 /// The thread of a connection.
 pub(crate) type Worker = worker::Worker<Connection>;
 
-/// A mounted export, or a volume: what is below the path of the URL that it was connected with.
+/// The files of a mounted export or a volume, below the path of the URL that it was connected with.
 ///
 /// Clones share the connection, which has a thread of its own; it may be used from any thread and any executor. Paths
-/// are taken from the URL's, with or without a slash in front. A connection that is lost is made anew, and what was
-/// under way is done then, for as long as that takes: bound the wait from outside, by dropping the future.
+/// are taken from the URL's, with or without a slash in front. A lost connection is made anew, and operations under way
+/// are done then, for as long as that takes. Bound the wait from outside, by dropping the future.
 #[derive(Clone)]
 pub struct Client {
     worker: Worker,
@@ -94,7 +94,7 @@ impl Client {
         Ok(done.await??)
     }
 
-    /// The attributes of what is at `path`, symbolic links followed.
+    /// The attributes of the object at `path`, symbolic links followed.
     ///
     /// # Errors
     /// See [`Error`]; so for all that follow.
@@ -180,7 +180,7 @@ impl Client {
             .await
     }
 
-    /// Moves a name, and replaces what is there.
+    /// Moves a name, and replaces the object that had the new one.
     pub async fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<(), Error> {
         let (from, to) = (self.at(from), self.at(to));
         self.with(async move |files| files.rename(&from, &to).await)

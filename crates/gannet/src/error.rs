@@ -8,17 +8,17 @@ use gannet_vfs::Status;
 use std::io;
 use thiserror::Error;
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The URL makes no sense.
+    /// The URL is not valid.
     #[error(transparent)]
     Url(#[from] UrlError),
     /// The host's address cannot be found.
     #[error("cannot find the host {host}: {why}")]
     Host {
-        /// As the URL has it.
+        /// The host in the URL.
         host: String,
         /// The system's reason.
         why: io::Error,
@@ -32,7 +32,7 @@ pub enum ConnectError {
     /// The server does not let us mount.
     #[error("cannot mount: {0}")]
     Mount(gannet_nfs::client::Error),
-    /// The server answers, and exports nothing that holds the URL's path: what it exports.
+    /// The server replies, and no export holds the URL's path. The field lists its exports.
     #[error("no export contains this path")]
     NoExport(Vec<Vec<u8>>),
     /// A `gannet://` URL needs the key of its volume.
@@ -54,14 +54,14 @@ pub enum ConnectError {
     Start(io::Error),
 }
 
-/// Why an operation on files was not done.
+/// The reason why an operation on files failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server, or what stands for it, says so.
+    /// The server replied with this status, or the client found it.
     #[error("{0}")]
     Status(Status),
-    /// The file system could not be asked, or gave nonsense.
+    /// The file system gave no reply, or one that is not valid.
     #[error("{0}")]
     Files(gannet_client::Error),
     /// The thread that serves the connection has ended.

@@ -58,9 +58,9 @@ impl File {
         Ok(bytes)
     }
 
-    /// Fills `buffer` from `offset` on, in one operation: how many bytes came, and the memory. Fewer than its length
-    /// come where the file ends, or where a server moves no more at a time; none, at the end alone. A failed read keeps
-    /// the memory.
+    /// Fills `buffer` from `offset` on, in one operation, and returns the number of bytes and the memory. The number is
+    /// less than its length if the file ends, or if the server moves no more at a time; it is 0 only at the end. A
+    /// failed read keeps the memory.
     pub async fn read_into(&self, offset: u64, buffer: Buffer) -> Result<(usize, Buffer), Error> {
         let file = self.handle;
         let count = u32::try_from(buffer.len().min(OPERATION_MAX)).unwrap_or(u32::MAX);
@@ -106,8 +106,8 @@ impl File {
         })
     }
 
-    /// A stream into the file from `offset` on, with several WRITEs in flight. What was written is in the file, and
-    /// durable, when the stream was shut down; dropped before that, any part of it may be.
+    /// A stream into the file from `offset` on, with several WRITEs in flight. The bytes are in the file, and durable,
+    /// when the stream was shut down. If it is dropped before that, any part of them may be.
     ///
     /// # Errors
     /// [`Error::Ended`].
@@ -156,7 +156,7 @@ pub(crate) async fn write_durably(
 pub struct FileReader {
     blocks: mpsc::Receiver<Result<Block, Error>>,
     block: Option<Block>,
-    /// Bytes of the block that were given.
+    /// Bytes of the block that the stream has returned.
     taken: usize,
 }
 
@@ -193,13 +193,13 @@ pub struct FileWriter {
     /// `None` once it is shut down.
     blocks: Option<mpsc::Sender<Vec<u8>>>,
     ended: oneshot::Receiver<Result<(), Error>>,
-    /// Being waited for.
+    /// Room for a block that the stream waits for.
     room: Option<Room>,
     collected: Vec<u8>,
 }
 
 impl FileWriter {
-    /// Sends off what was collected.
+    /// Sends the collected bytes.
     fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.collected.is_empty() {
             return Poll::Ready(Ok(()));
@@ -246,7 +246,7 @@ impl AsyncWrite for FileWriter {
         Poll::Ready(Ok(taken.len()))
     }
 
-    /// Sends off what was collected; it is durable after the shutdown alone.
+    /// Sends the collected bytes; they are durable only after the shutdown.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_send(context)
     }

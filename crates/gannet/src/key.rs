@@ -25,7 +25,7 @@ pub struct ClientKey {
     key: Token,
 }
 
-/// Why a key cannot be used.
+/// The reason why a key cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum KeyError {
@@ -35,18 +35,18 @@ pub enum KeyError {
     /// Every user can read it.
     #[error("every user can read it")]
     Public,
-    /// It is no key.
+    /// The text is not a key.
     #[error("{0}")]
     Text(String),
 }
 
 impl ClientKey {
-    /// That of the volume with this identity.
+    /// The key of the volume with this identity.
     pub fn new(identity: Token, key: Token) -> ClientKey {
         ClientKey { identity, key }
     }
 
-    /// That of the volume with this identity and these keys of its servers.
+    /// The key of the volume with this identity and these keys of its servers.
     pub fn of(identity: Token, keys: &ServerKeys) -> ClientKey {
         ClientKey::new(identity, keys.for_clients().to_bytes())
     }
@@ -66,7 +66,7 @@ impl ClientKey {
     /// Reads a key file.
     ///
     /// # Errors
-    /// There is none, it is no key, or every user can read it.
+    /// The file does not exist, has no key, or every user can read it.
     pub fn load(path: &Path) -> Result<ClientKey, KeyError> {
         let file = std::fs::File::open(path)?;
         if file.metadata()?.mode() & 0o007 != 0 {
@@ -80,7 +80,7 @@ impl ClientKey {
     /// Takes the text of a key file.
     ///
     /// # Errors
-    /// It is no key.
+    /// The text is not a key.
     pub fn parse(text: &str) -> Result<ClientKey, KeyError> {
         toml::from_str(text).map_err(|error| KeyError::Text(error.message().to_owned()))
     }
@@ -107,7 +107,7 @@ impl fmt::Debug for ClientKey {
     }
 }
 
-/// Reads an identity or a key as people read it: [`TOKEN_LEN`] bytes in hexadecimal digits.
+/// Parses an identity or a key: [`TOKEN_LEN`] bytes in hexadecimal digits.
 pub fn token<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Token, D::Error> {
     let text = String::deserialize(source)?;
     let value = u128::from_str_radix(&text, 16).ok();

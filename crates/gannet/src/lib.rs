@@ -25,8 +25,8 @@
 //!
 //! A server with a protocol of its own has messages, registered memory and a `sendfile` over RDMA in the module `rdma`.
 //!
-//! Features: `rdma` (that module), `server` (serving directories), `volumes` (`gannet://` URLs), `mount` (FUSE); with the first two, making
-//! and serving volumes. All are on by default.
+//! Features: `rdma` (that module), `server` (serving directories), `volumes` (`gannet://` URLs), `mount` (FUSE).
+//! `server` and `volumes` together also make and serve volumes. All are on by default.
 //!
 //! This crate connects the parts and implements none of them. It has no command lines, configuration files or
 //! terminals.

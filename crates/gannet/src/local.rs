@@ -1,4 +1,4 @@
-//! The same on a core's runtime of your own: no thread beside yours, nothing `Send`, and the inner interfaces.
+//! The same on the runtime of a core of your own: without another thread, not `Send`, and with the inner interfaces.
 //!
 //! [`crate::Client`] runs on a thread of its own; the functions here run on the caller's. They are for programs made of
 //! [`gannet_runtime`]'s cores, as the command line is.

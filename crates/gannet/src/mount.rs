@@ -15,14 +15,13 @@ use tokio::sync::oneshot;
 
 pub use gannet_fuse::{Caching, Locks, MountError as FrontEndError};
 
-/// How long names and attributes are believed unless the options say otherwise.
+/// How long names and attributes are cached unless the options say otherwise.
 const CACHE_AGE: Duration = Duration::from_secs(1);
 /// How long operations wait for a silent server unless the options say otherwise.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// How a directory is mounted. By default it is writable, through the kernel's cache, and for this user alone. Each
-/// operation has the rights of its caller. Attributes are believed for a second, and an operation may take a
-/// minute.
+/// operation has the rights of its caller. Attributes are cached for a second, and an operation may take a minute.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
     caching: Caching,
@@ -53,7 +52,7 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
-    /// Where data that was read and written lies meanwhile.
+    /// The cache for data that was read and written.
     #[must_use]
     pub fn caching(self, caching: Caching) -> MountOptions {
         MountOptions { caching, ..self }
@@ -87,7 +86,7 @@ impl MountOptions {
         MountOptions { caller, ..self }
     }
 
-    /// For how long names and attributes are believed without asking again.
+    /// For how long names and attributes are cached without asking the server again.
     #[must_use]
     pub fn cache_age(self, cache_age: Duration) -> MountOptions {
         MountOptions { cache_age, ..self }
@@ -112,7 +111,7 @@ impl MountOptions {
     }
 }
 
-/// Why a directory is not mounted.
+/// The reason why a directory is not mounted.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum MountError {
@@ -122,7 +121,7 @@ pub enum MountError {
     /// The file that the URL names cannot be found.
     #[error("cannot find it: {0}")]
     Find(gannet_client::Error),
-    /// The URL names something else than a directory.
+    /// The URL names an object that is not a directory.
     #[error("it is not a directory")]
     NotADirectory,
     /// [`Locks::Shared`] was asked for, and an NFS server keeps no locks for its clients here.
@@ -139,8 +138,9 @@ pub enum MountError {
     Start(io::Error),
 }
 
-/// Mounts what `url` names, which `connection` is to, on `directory`, an existing one. Requests are done on the core of
-/// `runtime`; what is mounted outlives `connection`, but [`Connection::farewell`] should come after its end.
+/// Mounts the directory that `url` names, and that `connection` reaches, on `directory`, which exists. Requests are
+/// done on the core of `runtime`. The mount outlives `connection`, but [`Connection::farewell`] should come after its
+/// end.
 ///
 /// # Errors
 /// See [`MountError`].
@@ -191,7 +191,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts what `url` names on `directory`, an existing one, with options as they are by default.
+    /// Mounts the directory that `url` names on `directory`, which exists, with the default options.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -209,7 +209,7 @@ impl Mount {
         Mount::start_with(url, directory, connect, options).await
     }
 
-    /// Mounts what `url` names on `directory`, an existing one.
+    /// Mounts the directory that `url` names on `directory`, which exists.
     ///
     /// # Errors
     /// See [`MountError`].
@@ -242,12 +242,12 @@ impl Mount {
         })
     }
 
-    /// Where it is mounted: an absolute path without symbolic links.
+    /// The place of the mount: an absolute path without symbolic links.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Waits until the directory has been unmounted, and everything is answered and durable.
+    /// Waits until the directory has been unmounted, its requests are answered, and its data are durable.
     ///
     /// # Errors
     /// The kernel's device failed.
@@ -260,11 +260,11 @@ impl Mount {
         said.unwrap_or_else(|_| Err(io::Error::other("the mount's thread is gone")))
     }
 
-    /// Unmounts the directory after the kernel has written back what it has; everything is durable when this returns.
-    /// A mount that is in use is detached from the tree, and served for no longer than an operation may take.
+    /// Unmounts the directory after the kernel has written back its cache; all data are durable when this returns. A
+    /// mount that is in use is detached from the tree, and served for no longer than an operation may take.
     ///
     /// # Errors
-    /// It cannot even be taken out of the tree.
+    /// The mount cannot be detached from the tree.
     pub async fn unmount(mut self) -> io::Result<()> {
         if let Some(stop) = self.stop.take() {
             // It may have ended by itself.

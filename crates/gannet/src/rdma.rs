@@ -62,7 +62,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::{Mutex, Notify, mpsc};
 
-/// Why something over RDMA was not done.
+/// The reason why an operation over RDMA failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RdmaError {
@@ -89,7 +89,7 @@ pub enum RdmaError {
     Message {
         /// Its bytes.
         len: usize,
-        /// The most there may be.
+        /// The bytes of the longest message.
         max: usize,
     },
     /// The memory cannot be registered.
@@ -150,13 +150,13 @@ struct Device {
     provider: Rc<dyn Provider>,
     options: AdapterOptions,
     links: RefCell<HashMap<EndpointId, Rc<Link>>>,
-    /// Connections that have not ended, whether they are in `links` or were let go of.
+    /// Connections that have not ended, whether they are in `links` or their handles were dropped.
     alive: Cell<usize>,
     ended: Notify,
 }
 
 impl Adapter {
-    /// Starts one.
+    /// Starts an adapter.
     ///
     /// # Errors
     /// [`RdmaError::Start`].
@@ -221,7 +221,7 @@ struct Made {
     peer: SocketAddr,
 }
 
-/// How long connections that were let go of may take to send what they had accepted, when the thread ends.
+/// How long connections whose handles were dropped may take to send accepted messages, when the thread ends.
 const FAREWELL_MAX: Duration = Duration::from_secs(5);
 
 impl Core for Device {
@@ -317,7 +317,7 @@ async fn accept(
 /// Connections that wait for the program to accept them; further peers wait to be connected.
 const ACCEPTED_MAX: usize = 16;
 
-/// Waits for peers at an address; dropped, it does no more.
+/// Waits for peers at an address until it is dropped.
 pub struct RdmaListener {
     address: SocketAddr,
     accepted: Mutex<mpsc::Receiver<Result<RdmaConnection, RdmaError>>>,

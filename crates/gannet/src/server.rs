@@ -42,11 +42,11 @@ pub enum Content {
 pub type VolumeClients =
     Arc<dyn Fn(gannet_runtime::Handle) -> gannet_volume::client::VolumeFs + Send + Sync>;
 
-/// All that a server is made of, settled.
+/// The settings of a server, all of them given.
 pub struct Parts {
     /// The exported file systems.
     pub content: Content,
-    /// Threads that serve; the listeners are for as many.
+    /// The number of threads that serve, which the listeners must match.
     pub cores: usize,
     /// Where NFS over TCP listens, if it does.
     pub tcp: Option<SharedListener>,
@@ -159,7 +159,7 @@ impl Stop {
         let _ = self.0.send(true);
     }
 
-    /// Every core has ended by itself.
+    /// Waits until every core has ended by itself.
     pub async fn ended_early(&self) {
         self.0.closed().await;
     }

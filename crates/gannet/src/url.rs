@@ -28,7 +28,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// As it is written in a URL.
+    /// Its name in a URL.
     pub fn name(self) -> &'static str {
         match self {
             Scheme::Tcp => "nfs",
@@ -37,7 +37,7 @@ impl Scheme {
         }
     }
 
-    /// The port where a URL names none.
+    /// The port of URLs that name none.
     pub fn default_port(self) -> u16 {
         match self {
             Scheme::Tcp => NFS_TCP_PORT,
@@ -56,7 +56,7 @@ pub struct Url {
     pub host: String,
     /// Port of NFS, or of the volume's manager.
     pub port: u16,
-    /// Where MOUNT is asked when it is not on the NFS port.
+    /// The port of MOUNT, if it is not the NFS port.
     pub mount_port: Option<u16>,
     /// Components of the path; `.` and empty ones are dropped, `..` is refused.
     pub path: Vec<Vec<u8>>,
@@ -64,7 +64,7 @@ pub struct Url {
     pub names_directory: bool,
 }
 
-/// Why a text is not a URL of ours.
+/// The reason why a text is not a URL of this library.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     /// Another scheme, or none.
@@ -72,7 +72,7 @@ pub enum UrlError {
         "not a URL: write nfs://HOST[:PORT]/path, nfs+rdma://HOST[:PORT]/path or gannet://HOST[:PORT]/path"
     )]
     Scheme,
-    /// Nothing between the slashes, or brackets that do not match.
+    /// The host is empty, or its brackets do not match.
     #[error(
         "the host is missing or malformed: write HOST or HOST:PORT behind the `//`, IPv6 in brackets"
     )]
@@ -91,12 +91,12 @@ pub enum UrlError {
     /// A name longer than any file system stores.
     #[error("a name in the path is longer than 255 bytes")]
     Name,
-    /// Behind the question mark.
+    /// An option after the question mark is not known.
     #[error(
         "unknown option `{0}` behind `?`: only `?mountport=PORT` is known (a `?` in a name is `%3F`)"
     )]
     Query(String),
-    /// Too long.
+    /// The URL is too long.
     #[error("longer than any path")]
     TooLong,
 }
@@ -317,7 +317,7 @@ impl Location {
     /// A URL when the text has a scheme (`name://`), a local path otherwise.
     ///
     /// # Errors
-    /// It has a scheme, and is not a URL of ours.
+    /// The text has a scheme, and is not a URL of this library.
     pub fn parse(text: &OsString) -> Result<Location, UrlError> {
         let has_scheme = |text: &str| {
             text.split_once("://").is_some_and(|(scheme, _)| {

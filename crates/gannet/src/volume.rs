@@ -1,7 +1,7 @@
 //! Volumes: files striped over many I/O servers, in one name space.
 //!
-//! A [`Volume`] is the folder with what its servers need: `volume.toml` (see [`Description`]), `secret`, `client-key`,
-//! `metadata` with its journal, and the I/O servers' folders, each with a file that says whose it is.
+//! A [`Volume`] is the folder with the files of its servers: `volume.toml` (see [`Description`]), `secret`,
+//! `client-key`, `metadata` with its journal, and the I/O servers' folders, each with a file that names its owner.
 //! [`crate::server::Builder::volume`] serves all of it in this process; [`OpenHost`] runs some of its servers.
 //!
 //! ```
@@ -84,7 +84,7 @@ impl Volume {
     /// Reads the description of the volume at `path`.
     ///
     /// # Errors
-    /// There is none, or this program does not understand it.
+    /// There is no description, or this program does not understand it.
     pub fn open(path: &Path) -> Result<Volume, VolumeError> {
         let file = path.join(DESCRIPTION_FILE);
         let mut text = String::new();
@@ -105,7 +105,7 @@ impl Volume {
     /// Its keys: sixteen secret bytes, and sixteen more after each change of the clients' key.
     ///
     /// # Errors
-    /// They cannot be read, are none, or others can read them.
+    /// The file cannot be read, has no keys, or other users can read it.
     pub fn keys(&self) -> Result<ServerKeys, VolumeError> {
         let (secret, salt) = self.secret()?;
         let keys = ServerKeys::new(Secret::new(secret));
@@ -118,7 +118,7 @@ impl Volume {
     /// The clients' key, from the file that was made with the volume.
     ///
     /// # Errors
-    /// There is none, it is no key, or every user can read it.
+    /// The file does not exist, has no key, or every user can read it.
     pub fn client_key(&self) -> Result<ClientKey, KeyError> {
         ClientKey::load(&self.path.join(CLIENT_KEY_FILE))
     }
@@ -129,7 +129,7 @@ impl Volume {
         read_secret(&file).map_err(|why| VolumeError::Secret { file, why })
     }
 
-    /// Where its metadata is.
+    /// The path of its metadata.
     pub fn metadata(&self) -> PathBuf {
         self.path.join(METADATA_FILE)
     }

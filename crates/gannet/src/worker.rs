@@ -37,10 +37,10 @@ impl<C> Clone for Worker<C> {
 pub(crate) struct Gone;
 
 impl<C: Core> Worker<C> {
-    /// Starts a thread that has what `set_up` makes there; and what else that says.
+    /// Starts a thread with the state that `set_up` makes there, and returns the other value of `set_up`.
     ///
     /// # Errors
-    /// As `set_up`, or that there is no thread.
+    /// The error of `set_up`, or of starting the thread.
     pub(crate) async fn start<X, E, F>(
         name: &str,
         set_up: impl FnOnce(Handle) -> F + Send + 'static,
@@ -66,7 +66,7 @@ impl<C: Core> Worker<C> {
         Ok((Worker { jobs }, more))
     }
 
-    /// Has the core do `job`; what comes of it.
+    /// Has the core do `job`, and returns its result.
     ///
     /// # Errors
     /// [`Gone`].

@@ -29,7 +29,7 @@ const FAREWELL_MAX: Duration = Duration::from_secs(2);
 pub struct Connection {
     /// Its files, as the caller of the options sees them.
     pub files: Files<Remote>,
-    /// As MOUNT knows it; empty for a volume.
+    /// The export's path for MOUNT; empty for a volume.
     pub export: Vec<u8>,
     /// How many components of the URL's path name the export.
     pub export_len: usize,
@@ -53,7 +53,7 @@ impl Connection {
         }
     }
 
-    /// The runtime that its connections are made by.
+    /// The runtime that makes its connections.
     pub fn runtime(&self) -> Handle {
         Rc::clone(&self.contact) as Handle
     }
@@ -72,8 +72,8 @@ impl Connection {
         Ok(Rc::new(Remote::Nfs(export.for_front_end().await?)))
     }
 
-    /// Tells the server that the export is no longer used. A courtesy: nothing depends on it, and it takes two seconds
-    /// at most.
+    /// Notifies the server that the export is no longer used. Correctness does not depend on it, and it takes two
+    /// seconds at most.
     pub async fn farewell(&self) {
         if let Some(client) = self.files.objects().file_system().nfs() {
             let unmounted = client.unmount(&self.export);

@@ -94,14 +94,14 @@ impl Runtime for Contact {
     }
 }
 
-/// A stream that gives its permit back when the server has said something.
+/// A stream that returns its permit when the server has sent the first bytes.
 struct Opened {
     stream: Stream,
     permit: Cell<Option<SemaphorePermit<'static>>>,
 }
 
 impl Opened {
-    /// Passes on what a read gave.
+    /// Passes on the result of a read.
     fn came(&self, read: io::Result<usize>) -> io::Result<usize> {
         let is_nothing = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
         if !read.as_ref().is_err_and(is_nothing) {

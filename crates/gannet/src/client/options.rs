@@ -105,7 +105,7 @@ impl ConnectOptions {
         ConnectOptions { key, ..self }
     }
 
-    /// How what is sent to a volume is marked, and which way its transfers go.
+    /// The DSCPs of packets to a volume, and the policy of its transfers.
     #[cfg(feature = "volumes")]
     #[must_use]
     pub fn transfers(self, classes: TrafficClasses, policy: TransferPolicy) -> ConnectOptions {
@@ -116,8 +116,7 @@ impl ConnectOptions {
         }
     }
 
-    /// Whether files of a volume are read out of its servers' memory without asking, and how much of what was read is
-    /// kept here.
+    /// Whether files of a volume are read from its servers' memory without a call, and how much data is cached here.
     #[cfg(feature = "volumes")]
     #[must_use]
     pub fn reads(self, reads: ReadOptions) -> ConnectOptions {

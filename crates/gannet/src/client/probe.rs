@@ -26,11 +26,11 @@ pub(super) struct Probed {
     pub(super) root: FileHandle,
 }
 
-/// Why nothing is mounted.
+/// The reason why no export is mounted.
 enum Unmounted {
     /// The NFS port gave no answer.
     Unanswered(ConnectError),
-    /// It did, or something else is in the way: to ask again will not help.
+    /// Another failure, for which another attempt is of no use.
     Refused(ConnectError),
 }
 
@@ -45,7 +45,7 @@ impl Unmounted {
     }
 }
 
-/// Mounts what holds the URL's path, and asks again as long as [`super::connect::connect`] says.
+/// Mounts the export that holds the URL's path, and asks again as long as [`super::connect::connect`] says.
 pub(super) async fn probe(
     contact: &Rc<Contact>,
     url: &Url,
@@ -75,7 +75,7 @@ pub(super) async fn probe(
     }
 }
 
-/// Asks the server once what it exports, and mounts what holds the URL's path.
+/// Asks the server once for its exports, and mounts the one that holds the URL's path.
 async fn ask(
     runtime: &Handle,
     url: &Url,

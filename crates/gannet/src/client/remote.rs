@@ -24,7 +24,7 @@ pub enum Remote {
 }
 
 impl Remote {
-    /// The volume, if that is what it is.
+    /// The volume, if it is one.
     #[cfg(feature = "volumes")]
     pub fn volume(&self) -> Option<&VolumeFs> {
         match self {
@@ -43,7 +43,7 @@ impl Remote {
     }
 }
 
-/// Has whichever it is do something.
+/// Runs an operation on the export or the volume.
 ///
 /// The futures of a volume are on the heap: they are many times as large as those of an export, and a caller of either
 /// would move as many bytes with each operation.

@@ -28,7 +28,7 @@ impl From<File> for ServedFile {
 pub enum FileTarget {
     /// Memory of the peer, filled segment by segment.
     Memory(Vec<RemoteSegment>),
-    /// Messages, of which the peer has as many receives ready as this says, each as long as a pipe.
+    /// Messages. The peer has this number of receives posted, each as long as a pipe.
     Messages(usize),
 }
 

@@ -48,7 +48,7 @@ impl RegisteredMemory {
         self.segment
     }
 
-    /// Revokes the key and gives the memory back: the same memory, with what the peer has written to it.
+    /// Revokes the key, and returns the same memory with the bytes that the peer has written to it.
     ///
     /// # Errors
     /// [`RdmaError::Lost`], [`RdmaError::Ended`].

@@ -17,14 +17,14 @@ pub struct Server {
     tcp: SocketAddr,
     rdma: SocketAddr,
     stop: Stop,
-    /// `None` once it was waited for.
+    /// `None` after the end was awaited.
     join: Option<Box<dyn FnOnce() -> io::Result<()> + Send>>,
-    /// The servers of the volume, with where its manager listens.
+    /// The servers of the volume, and the address of its manager.
     #[cfg(feature = "volumes")]
     host: Option<(Host, SocketAddr)>,
 }
 
-/// Why nothing is served, or not any more.
+/// The reason why a server did not start, or has ended.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -122,7 +122,7 @@ impl Builder {
         self
     }
 
-    /// Takes root of the clients for root.
+    /// Gives root of the clients the rights of root.
     pub fn no_root_squash(mut self) -> Builder {
         self.rules.squash = Squash::None;
         self
@@ -226,7 +226,7 @@ fn listen(address: SocketAddr, cores: usize) -> Result<SharedListener, ServerErr
 }
 
 impl Server {
-    /// A server with nothing settled but the defaults.
+    /// A server with the default options.
     pub fn builder() -> Builder {
         let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
         Builder {
@@ -271,8 +271,8 @@ impl Server {
         address.map(|address| format!("gannet://{address}/"))
     }
 
-    /// Waits until a server of the volume ends by itself, and says why: a manager that was replaced, for instance.
-    /// Waits for ever where a directory is served.
+    /// Waits until a server of the volume ends by itself, and returns the reason: a manager that was replaced, for
+    /// instance. Waits for ever if a directory is served.
     #[cfg(feature = "volumes")]
     pub async fn failed(&mut self) -> VolumeError {
         match &mut self.host {
@@ -291,7 +291,7 @@ impl Server {
         format!("nfs+rdma://{}/", self.rdma)
     }
 
-    /// Ends it, and waits until calls under way are answered, for some seconds at most. Blocks.
+    /// Ends the server, and waits until calls under way are answered, for some seconds at most. Blocks.
     ///
     /// # Errors
     /// [`ServerError::Ended`], or [`ServerError::Volume`] if a server of the volume had ended by itself: a manager that

@@ -111,7 +111,7 @@ impl Source {
         Ok(Source::Total { file, last })
     }
 
-    /// Waits for `window` at most; whether memory was short in it.
+    /// Waits for `window` at most, and returns whether memory was short in it.
     fn wait(&mut self, window: Duration) -> io::Result<bool> {
         match self {
             Source::Trigger(file) => is_triggered(file, window),

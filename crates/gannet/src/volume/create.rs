@@ -43,7 +43,7 @@ impl Default for CreateOptions {
 /// I/O servers that a volume is to have.
 #[derive(Debug, Clone)]
 pub enum NewIoServers {
-    /// So many, in folders below the volume's.
+    /// This number, in folders below the volume's.
     Inside(usize),
     /// One in each of these folders, which do not exist or are empty: on disks of their own, for instance.
     Folders(Vec<PathBuf>),
@@ -73,11 +73,11 @@ impl NewIoServers {
 }
 
 impl Volume {
-    /// Makes a volume in the folder `path`, which does not exist or is empty; or nothing. Its root directory belongs to
-    /// the user of this process.
+    /// Makes a volume in the folder `path`, which does not exist or is empty. If that fails, it leaves nothing behind.
+    /// The root directory belongs to the user of this process.
     ///
     /// # Errors
-    /// It cannot be made so, or at this place.
+    /// The options are not valid, or the volume cannot be made at this place.
     pub fn create(path: &Path, options: &CreateOptions) -> Result<Volume, VolumeError> {
         let servers = options.io_servers.count();
         check_options(options, servers)?;
@@ -115,7 +115,7 @@ impl Volume {
     /// Adds I/O servers, which new files use from then on. The volume must not be served meanwhile.
     ///
     /// # Errors
-    /// It is served, or they cannot be added.
+    /// The volume is served, or the servers cannot be added.
     pub fn extend(&mut self, more: &NewIoServers) -> Result<(), VolumeError> {
         let path = absolute(&self.path)?;
         // Held until the end: a process that serves the volume holds it.
@@ -209,7 +209,8 @@ fn fill_metadata(path: &Path, servers: usize) -> Outcome<()> {
     formatted
 }
 
-/// Adds the servers to `volume.toml`, whose other lines stay as they are, as a whole or not at all; what it says then.
+/// Adds the servers to `volume.toml`, whose other lines stay as they are, as a whole or not at all. Returns the new
+/// description.
 fn describe(path: &Path, added: &[IoServerDescription]) -> Result<Description, VolumeError> {
     let file = path.join(DESCRIPTION_FILE);
     let mut text = std::fs::read_to_string(&file).at(FileWork::Change, &file)?;
@@ -230,7 +231,7 @@ fn describe(path: &Path, added: &[IoServerDescription]) -> Result<Description, V
 /// Sixteen random bytes.
 ///
 /// # Errors
-/// The system gives none.
+/// The system gives no random bytes.
 fn random() -> Result<Token, VolumeError> {
     let mut bytes = Token::default();
     let filled = getrandom::fill(&mut bytes);

@@ -13,11 +13,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// Why a volume cannot be made, opened, changed or served.
+/// The reason why a volume cannot be made, opened, changed or served.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum VolumeError {
-    /// Something cannot be done with a file or a folder.
+    /// A file or a folder cannot be made, read or changed.
     #[error("cannot {work} {}: {why}", path.display())]
     File {
         /// The work that failed.
@@ -27,7 +27,7 @@ pub enum VolumeError {
         /// The system's reason.
         why: io::Error,
     },
-    /// A folder that is to become a volume's, or an I/O server's, holds something.
+    /// A folder that is to become a volume's, or an I/O server's, is not empty.
     #[error("the folder {} is not empty", .0.display())]
     NotEmpty(PathBuf),
     /// A folder that is to become an I/O server's is the volume's, lies in another I/O server's, or holds it.
@@ -188,7 +188,7 @@ pub enum VolumeError {
     Ended(io::Error),
 }
 
-/// Why a manager does not start.
+/// The reason why a manager does not start.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ManagerError {
@@ -200,7 +200,7 @@ pub enum ManagerError {
     Term(TermError),
 }
 
-/// Why a description of a volume makes no sense.
+/// The fault of a volume's description.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum DescriptionError {
@@ -227,20 +227,20 @@ pub enum DescriptionError {
     Folder(usize),
 }
 
-/// Why a secret cannot be used.
+/// The reason why a secret cannot be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SecretError {
     /// It cannot be read.
     #[error("{0}")]
     File(io::Error),
-    /// Others than its owner can read it.
+    /// Users other than its owner can read it.
     #[error("users other than its owner can read it")]
     Public,
     /// It is too short.
     #[error("it is shorter than 16 bytes")]
     Short,
-    /// It is of no length that a secret has.
+    /// It has another length than secrets have.
     #[error("it is not 16 or 32 bytes long")]
     Length,
 }
@@ -276,7 +276,7 @@ impl fmt::Display for FileWork {
     }
 }
 
-/// Says with which file something failed.
+/// Adds the work and the file to an error.
 pub(super) trait At<T> {
     /// `work` failed with the file at `path`.
     fn at(self, work: FileWork, path: &std::path::Path) -> Result<T, VolumeError>;

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct Folder {
     pub(super) owner: Owner,
     pub(super) path: PathBuf,
-    /// Which folder that was when it was opened: device and inode.
+    /// The identity of the folder when it was opened: device and inode.
     pub(super) opened: (u64, u64),
 }
 
@@ -25,7 +25,7 @@ pub(super) struct FolderDisk {
     runtime: Handle,
 }
 
-/// Which file this is: device and inode.
+/// The identity of the file: device and inode.
 pub(super) fn identity(file: &Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
@@ -78,7 +78,7 @@ impl Folder {
         }
     }
 
-    /// Why the folder is not served.
+    /// The reason why the folder is not served.
     pub(super) fn refused(&self, why: ClaimFailure<VolumeError>) -> VolumeError {
         match why {
             ClaimFailure::Disk(error) => error,

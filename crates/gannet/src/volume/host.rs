@@ -68,22 +68,22 @@ impl fmt::Display for VolumeRole {
 /// Which servers of a volume a process runs, and where they listen.
 #[derive(Debug, Clone)]
 pub struct HostOptions {
-    /// Where the manager listens, and at which address I/O servers do; without it at all addresses, and the manager on
-    /// the port of `volume.toml` or the native one.
+    /// The manager listens at this address, and I/O servers at its host with ports of their own. Without it they listen
+    /// at all addresses, and the manager uses the port of `volume.toml` or the native one.
     pub native: Option<SocketAddr>,
     /// The servers; none stands for all.
     pub roles: Vec<VolumeRole>,
-    /// I/O servers that are to serve folders without what files had there.
+    /// I/O servers whose disk is lost: they serve their folders without the bytes that files had there.
     pub lost_disks: Vec<usize>,
-    /// Where the manager is, for I/O servers without it; otherwise `volume.toml` says that.
+    /// The manager's address, for I/O servers that run apart; `None` for that of `volume.toml`.
     pub manager: Option<Place>,
-    /// How what they send is marked; otherwise `volume.toml` says that.
+    /// The DSCPs of the servers' packets; `None` for those of `volume.toml`.
     pub dscp: Option<TrafficClasses>,
     /// Most threads to run them on.
     pub threads: usize,
     /// Insist on CRCs on their connections.
     pub crc: bool,
-    /// Have the manager serve its metadata though I/O servers know of newer ones, or do not answer.
+    /// Has the manager serve its metadata even if I/O servers know newer metadata, or do not reply.
     pub force_term: bool,
     /// The bound of the memory that peers may make this process hold.
     pub budget: Budget,
@@ -132,7 +132,7 @@ impl HostOptions {
         Ok(numbers)
     }
 
-    /// That disks are given up only of servers that run here.
+    /// Checks that the lost disks are those of servers that run here.
     fn check_lost(&self, numbers: &[usize]) -> Result<(), VolumeError> {
         match self.lost_disks.iter().find(|it| !numbers.contains(it)) {
             Some(number) => Err(VolumeError::LostElsewhere(*number)),
@@ -165,7 +165,7 @@ pub struct Listening {
     pub io_servers: Vec<(usize, SocketAddr)>,
 }
 
-/// How the cores of this process reach the servers.
+/// Makes clients by which the cores of this process reach the servers.
 pub struct Front {
     identity: Identity,
     handles: Secret,
@@ -186,7 +186,7 @@ struct Roles {
     budget: Budget,
     classes: TrafficClasses,
     stop: watch::Receiver<bool>,
-    /// Takes why a server of this process, which runs already, is none.
+    /// Receives the reason why a server of this process failed after its start.
     failed: Sender<VolumeError>,
 }
 
@@ -215,10 +215,10 @@ struct IoServerSeat {
 }
 
 impl OpenHost {
-    /// Opens what servers of `volume` take, and listens for them.
+    /// Opens the files and sockets of servers of `volume`.
     ///
     /// # Errors
-    /// Another process serves them, or something of the volume cannot be used.
+    /// Another process serves them, or a file of the volume cannot be used.
     pub fn open(volume: &Volume, options: &HostOptions) -> Result<OpenHost, VolumeError> {
         let keys = volume.keys()?;
         let numbers = options.io_servers(volume.description.io_server.len())?;
@@ -300,7 +300,7 @@ impl OpenHost {
 }
 
 impl Host {
-    /// Why one of the servers is none although it was started; waits until there is a reason.
+    /// Waits until one of the servers has failed after its start, and returns the reason.
     pub async fn failed(&mut self) -> VolumeError {
         match self.failures.recv().await {
             Some(failure) => failure,
@@ -318,7 +318,7 @@ impl Host {
         self.threads.join().map_err(VolumeError::Ended)
     }
 
-    /// Why one of the servers has ended, if one has.
+    /// The reason why one of the servers has ended, if one has.
     pub fn failure(&mut self) -> Option<VolumeError> {
         self.failures.try_recv().ok()
     }

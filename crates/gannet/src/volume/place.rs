@@ -1,4 +1,4 @@
-//! Hosts with ports, as people write them, and finding them.
+//! Hosts with ports as text, and the lookup of their addresses.
 
 use gannet_wire::volume::{Address, HOST_MAX};
 use serde::Deserialize;
