@@ -108,7 +108,7 @@ pub struct ExportConfig {
     pub rule: Vec<RuleConfig>,
 }
 
-/// Rules for the clients of some networks, which may mount the export too. What is left out is as the export says.
+/// Rules for the clients of some networks, which may mount the export too. The export gives the values that they omit.
 /// Where several networks hold a client, that with the longest prefix decides.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -244,7 +244,7 @@ impl Config {
     /// Parses and checks the text of a file.
     ///
     /// # Errors
-    /// The line, counted from 1, and what is wrong there.
+    /// The line, counted from 1, and its fault.
     pub fn parse(text: &str) -> Result<Config, ConfigError> {
         Config::parse_with_root(text, Root::None)
     }

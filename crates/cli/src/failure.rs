@@ -50,7 +50,7 @@ impl Failure {
         }
     }
 
-    /// Adds what the user can do.
+    /// Adds advice for the user.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());

@@ -12,7 +12,7 @@ pub(crate) const EXAMPLE: &str = include_str!("generate/gannet.toml");
 /// Where it goes in the page of `serve`.
 const EXAMPLE_MARK: &str = "@example@\n";
 
-/// Writes what is asked for.
+/// Writes the files that the options ask for.
 ///
 /// # Errors
 /// It cannot be written.
@@ -39,7 +39,7 @@ fn man_pages() -> Result<Vec<(String, Vec<u8>)>, Failure> {
     Ok(pages)
 }
 
-/// `help` and `volume help` print what the pages hold, and have none of their own.
+/// `help` and `volume help` print the contents of the pages, and have no pages of their own.
 fn without_help_command(command: Command) -> Command {
     let command = command.disable_help_subcommand(true);
     command.mut_subcommands(without_help_command)

@@ -29,7 +29,7 @@ pub(crate) struct Progress {
     /// As far as is known.
     all: Count,
     directories: Cell<u64>,
-    /// Nothing will be added to `all`.
+    /// The count `all` is final.
     is_counted: Cell<bool>,
 }
 
@@ -153,7 +153,7 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    /// Says on standard error what was done, and how fast, unless that is not wanted.
+    /// Reports the counts and the rate on standard error, unless it is quiet.
     pub(crate) fn report(&self) {
         if !self.is_quiet {
             output::report(&self.summary(self.began.elapsed()));

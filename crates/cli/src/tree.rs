@@ -119,7 +119,7 @@ impl<V: Visitor> Walk<V> {
         }
     }
 
-    /// Walks to the end. What fails is in the list of failures. Dropped before, it drops what is under way.
+    /// Walks to the end. Failures go to their list. If the walk is dropped before, the work under way is dropped.
     pub(crate) async fn run(mut self) {
         let mut is_counted = false;
         loop {

@@ -62,7 +62,7 @@ pub fn check_moved(
         .hint("use records that the server moves in one call; see `gannet doctor URL`"))
 }
 
-/// Makes a directory on the server, does `work` in it, and removes it with what is in it; soon, if a signal comes.
+/// Makes a directory on the server, does `work` in it, and removes it with its contents; soon, if a signal comes.
 ///
 /// # Errors
 /// Those of `work`; or the server cannot be reached, the folder cannot be made or removed, or a signal came.
@@ -159,7 +159,7 @@ pub fn thread_cpu() -> Duration {
     )
 }
 
-/// Removes the bench's directory with what is in it.
+/// Removes the bench's directory with its contents.
 async fn remove(session: &Session, folder: &Url) -> Result<(), Failure> {
     let what = || format!("cannot remove {folder}");
     let node = session.node(folder, Follow::No).await?;

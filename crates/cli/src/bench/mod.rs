@@ -199,7 +199,7 @@ struct RowKey {
     optimistic: Option<OptimisticSwitch>,
 }
 
-/// The options of what is done between rows, which have a switch each.
+/// The options of the work between rows, which have a switch each.
 fn plain(options: &ClientOptions) -> ClientOptions {
     let mut plain = options.clone();
     plain.native.optimistic.clear();

@@ -1,9 +1,9 @@
 //! Ranks that read and write tiles of one file at the same time, as mpi-tile-io does: rows that lie between each
 //! other's, beside the same rows in parts of the file that lie apart.
 //!
-//! Both layouts are measured in turns, so that what else the machine does falls on both, and the ratio is that of two
-//! neighbours in time: the median of all rounds. Every way of asking must read what the rank wrote before it is
-//! measured, and after all of them every rank's bytes must still be there.
+//! Both layouts are measured in turns, so that other work of the machine falls on both. The ratio is that of two
+//! neighbours in time: the median of all rounds. Every way of asking must read the rank's own bytes before it is
+//! measured. After all of them, every rank's bytes must still be there.
 
 mod rank;
 mod sieve;

@@ -90,7 +90,7 @@ impl Engine {
         });
     }
 
-    /// Copies everything. What cannot be copied is in the report.
+    /// Copies all objects. Those that cannot be copied are in the report.
     pub(crate) async fn run(self) {
         self.walk.run().await;
     }
@@ -260,7 +260,7 @@ impl Copier {
         }
     }
 
-    /// Makes `target` what the source is.
+    /// Copies the data and attributes of the source to `target`.
     async fn fill(
         &self,
         job: &Job,

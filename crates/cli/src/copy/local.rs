@@ -48,7 +48,7 @@ pub(super) struct Identity {
     pub(super) changed: Option<Time>,
 }
 
-/// Of what has a name; none if nothing has it.
+/// The identity of the object that has a name, if there is one.
 pub(super) fn identity(at: &At) -> io::Result<Option<Identity>> {
     let entry = at.open_parent()?;
     let Some(file) = entry.look()? else {
@@ -190,7 +190,7 @@ fn with_free_name<T>(
     Err(Errno::EXIST.into())
 }
 
-/// Makes something under a name, or puts it in the place of what has that name and is no directory.
+/// Makes an object under a name. It replaces an object with that name, unless that is a directory.
 fn make_or_replace(
     entry: &Entry,
     make: impl Fn(&OsStr) -> rustix::io::Result<()>,

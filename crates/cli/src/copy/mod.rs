@@ -28,10 +28,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Copies what the command line says.
+/// Copies the sources of the command line to its target.
 ///
 /// # Errors
-/// Something was not copied; what, was said on standard error.
+/// An object was not copied; its name was printed on standard error.
 pub fn run(options: &CpOptions) -> Result<(), Failure> {
     let (sources, target) = (&options.sources, &options.target);
     check_usage(sources, target)?;
@@ -247,7 +247,7 @@ impl Copy<'_> {
             let (place, node) = self.source(source).await?;
             match (into, name_of(source)) {
                 (Some(directory), Some(name)) => engine.add(place, node, directory, &name),
-                // The root of an export, `/`, `.`: what is in it goes into the directory.
+                // The root of an export, `/`, `.`: its contents go into the directory.
                 (Some(directory), None) => engine.add_contents(place, node, directory.clone()),
                 (None, _) => {
                     let there = found.as_ref().map(|(_, node)| *node);
@@ -279,7 +279,7 @@ impl Copy<'_> {
     }
 }
 
-/// That the one source may take the place of what the target names, if anything.
+/// Checks that the one source may replace the object at the target, if there is one.
 fn check_replaced(
     (source, node): (&Location, &Node),
     (target, there): (&Location, Option<Node>),

@@ -181,7 +181,7 @@ pub(crate) struct Entry {
 /// A directory that is there now.
 pub(crate) struct Made {
     pub(crate) place: Place,
-    /// Nothing is in it.
+    /// The directory is empty.
     pub(crate) is_new: bool,
 }
 
@@ -385,8 +385,8 @@ impl Place {
         }
     }
 
-    /// That `name` in this directory is not the file at `source`, which would be replaced by its own copy: by another
-    /// name or host, or seen on this machine, in a mount or in the very directory that is served.
+    /// Checks that `name` in this directory is not the file at `source`, which its own copy would replace. The two may
+    /// have other names or hosts, or meet in a mount on this machine or in the directory that is served.
     ///
     /// # Errors
     /// They are the same file, or the check failed.

@@ -75,7 +75,8 @@ fn transfer(options: &CpOptions) -> Transfer {
 }
 
 impl Copy<'_> {
-    /// Copies standard input to a file; `there` is what has its name. The file appears when the input has ended.
+    /// Copies standard input to a file; `there` is the object that has its name. The file appears when the input has
+    /// ended.
     pub(super) async fn standard_input(
         &self,
         target: &Location,

@@ -253,7 +253,7 @@ impl Unfinished {
         }
     }
 
-    /// Gives it its name, in place of what has that.
+    /// Gives the file its name, and replaces the object that had it.
     pub(crate) async fn complete(self) -> Result<(), Failure> {
         let what = || format!("cannot rename the temporary file to {}", self.shown);
         match &self.file {

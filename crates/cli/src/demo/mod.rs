@@ -180,7 +180,7 @@ impl Demo<'_> {
         Ok(())
     }
 
-    /// Copies to the server and compares what is in the served directory.
+    /// Copies to the server and compares the copy in the served directory.
     async fn copy_in(
         &self,
         session: &Session,

@@ -106,7 +106,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Nothing to do about a failure: it has ended already, or the system takes it.
+        // A failure needs no action: the process has ended already, or the system ends it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

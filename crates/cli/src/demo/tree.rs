@@ -122,8 +122,8 @@ pub(super) fn make_large(path: &Path, seed: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Compares two files or trees: kinds, names, modes, times, links, lengths and every byte. Gives what they hold, when
-/// they are equal.
+/// Compares two files or trees: kinds, names, modes, times, links, lengths and every byte. Returns their totals if they
+/// are equal.
 ///
 /// # Errors
 /// The first difference, in a sentence; or something cannot be read.

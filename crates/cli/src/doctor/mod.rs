@@ -24,7 +24,7 @@ enum Verdict {
     Fail,
 }
 
-/// Columns of a terminal before what was found.
+/// Columns of a terminal before the text of a finding.
 const INDENT: usize = 19;
 
 /// The result of one check.

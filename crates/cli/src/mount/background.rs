@@ -12,11 +12,11 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-/// Has another process do what the command line says, whose words behind the program's name are `words`, and waits
-/// until the directory is mounted. Returns the line that says so.
+/// Has another process run this command, with `words` behind the program's name, and waits until the directory is
+/// mounted. Returns the line that reports it.
 ///
 /// # Errors
-/// The process cannot be started, or has ended without mounting; what it said itself is not said again.
+/// The process cannot be started, or has ended without mounting; its own messages are not repeated.
 pub(crate) fn start(words: impl Iterator<Item = OsString>) -> Result<String, Failure> {
     let what = || String::from("cannot mount in the background");
     let program = std::env::current_exe().explain(what)?;

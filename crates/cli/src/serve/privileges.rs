@@ -27,7 +27,7 @@ const BINDING: CapabilitySet = CapabilitySet::NET_BIND_SERVICE;
 
 const SERVING: CapabilitySet = IDENTITY.union(FILES).union(MEMORY);
 
-/// Leaves this thread, and those that it starts from now on, what it takes to open sockets and to serve. Quotas and
+/// Leaves this thread, and those that it starts from now on, the capabilities to open sockets and to serve. Quotas and
 /// reserved blocks of file systems hold for the server from then on: CAP_SYS_RESOURCE would lift them for every caller.
 ///
 /// # Errors
@@ -44,7 +44,7 @@ pub(super) fn confine() -> Result<(), Failure> {
     set_no_new_privs(true).explain(what)
 }
 
-/// All sockets are open: leaves this thread, and those that it starts from now on, what it takes to serve.
+/// All sockets are open: leaves this thread, and those that it starts from now on, the capabilities to serve.
 ///
 /// # Errors
 /// The system refuses.

@@ -142,8 +142,8 @@ impl Session {
         }
     }
 
-    /// Everything in a directory, be it known what it is or not. While I/O servers of a volume are away, it takes no
-    /// longer than two seconds, and they are named.
+    /// The entries of a directory, with their attributes or without. While I/O servers of a volume are away, it takes
+    /// no longer than two seconds, and names them.
     ///
     /// # Errors
     /// The directory cannot be read.

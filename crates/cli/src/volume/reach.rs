@@ -7,7 +7,7 @@ use gannet::ConnectOptions;
 use gannet::url::Url;
 use gannet_volume::client::{Optimistic, ReadOptions, TransferPolicy};
 
-/// `settled`, with what the volume of `url` needs.
+/// Adds the options of the volume of `url` to `settled`.
 ///
 /// # Errors
 /// There is no key, or it cannot be used.

@@ -58,7 +58,7 @@ pub(super) fn run(options: &StripesOptions) -> Result<(), Failure> {
     })
 }
 
-/// Makes an empty file with the stripes that were asked for; what was not is as its directory says.
+/// Makes an empty file with the stripes of the options; its directory gives the rest.
 async fn make(
     volume: &VolumeFs,
     caller: &Credentials,

@@ -48,8 +48,8 @@ fn byte_of(rank: u64, at: usize) -> u8 {
 }
 
 impl Rank {
-    /// Opens the file, writes the tile in either layout, and reads it in every way that is to be measured: what it
-    /// takes to make its pages is not measured.
+    /// Opens the file, writes the tile in either layout, and reads it in every way that is to be measured. The time to
+    /// make its pages is not measured.
     pub(super) async fn open(
         runtime: &Handle,
         (folder, options): (&Url, &TileOptions),
