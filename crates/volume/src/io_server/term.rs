@@ -1,8 +1,10 @@
-//! Which manager an I/O server obeys: the latest term that it has heard of, kept in a file beside the objects' folders.
+//! The manager's term at an I/O server: the latest one that it knows, kept in a file beside the objects' folders.
 //!
-//! A term is durable before it is accepted. From then on nothing is done by capabilities of earlier terms: whatever a
-//! manager that was paused, or a copy of it, still hands out is refused. The number of the manager's last change is
-//! kept in memory at once, and in the file a second later: it tells a manager from its own restored copy.
+//! A term is durable before the server accepts it. From then on the server refuses capabilities of earlier terms,
+//! which a paused manager or a copy of it may still issue.
+//!
+//! The server also keeps the number of the manager's last change: in memory at once, and in the file a second later.
+//! The number distinguishes a manager from a restored copy of its metadata.
 
 use super::{IoServer, own, parse};
 use crate::limits::TERM_WRITE_PAUSE;
@@ -17,25 +19,26 @@ use std::io;
 use std::rc::Rc;
 use tokio::sync::Mutex;
 
-/// The file, in the root of the store. `gannet volume check` counts it with what belongs there.
+/// The name of the file in the root of the store. `gannet volume check` does not report it as foreign.
 pub const TERM_FILE: &str = "manager-term";
 
-/// Records begin here. The newest one that is durable stays as it is until a later one is durable at the other place:
-/// writes that may be torn, one or many, go there. The first goes to the second place.
+/// Offsets of the two records. The newest durable record stays until a later one is durable at the other offset:
+/// writes that may be torn go there. The first record goes to the second offset.
 const PLACES: [u64; 2] = [0, 4096];
 const MAGIC: &[u8; 8] = b"gannet-t";
 const RECORD_LEN: usize = 8 + 8 + gannet_wire::volume::TERM_LEN + 8 + 8;
 
-/// See the module.
+/// The manager's term at this server, in memory and in its file.
 #[derive(Default)]
 pub(super) struct Terms {
     known: Cell<Option<Known>>,
     file: RefCell<Option<FileHandle>>,
-    /// Which of [`PLACES`] has the newest durable record.
+    /// The index in [`PLACES`] of the newest durable record.
     durable: Cell<usize>,
-    /// Held by who writes, or reads it first: the file is to hold the latest.
+    /// Held while the file is written or first read. Without it an earlier write could end last and hide the latest
+    /// term.
     writing: Mutex<()>,
-    /// Somebody will write the last change soon.
+    /// A write of the last change is scheduled.
     is_due: Cell<bool>,
 }
 
@@ -43,7 +46,7 @@ pub(super) struct Terms {
 struct Known {
     term: Term,
     change: u64,
-    /// Of the record in the file: the highest is the newest.
+    /// The sequence of the record in the file; the highest one is the newest.
     sequence: u64,
 }
 
@@ -61,17 +64,17 @@ impl Terms {
         self.known().term.number
     }
 
-    /// Whether a capability is the word of the present manager, or of a later one that is still to come here.
+    /// Whether a capability is of the present term, or of a later one that this server has not heard of yet.
     pub(super) fn allows(&self, capability: &Capability) -> bool {
         capability.term >= self.number()
     }
 }
 
 impl<V: Vfs> IoServer<V> {
-    /// Reads which term was known in an earlier incarnation.
+    /// Reads the term that an earlier incarnation knew.
     ///
     /// # Errors
-    /// It cannot be read: nobody can be obeyed.
+    /// The file cannot be read, or is damaged (`Io`). The server then accepts no manager.
     pub(super) async fn load_term(&self) -> Result<(), Status> {
         let _alone = self.terms.writing.lock().await;
         if self.terms.is_loaded() {
@@ -94,11 +97,11 @@ impl<V: Vfs> IoServer<V> {
     }
 
     async fn read_term(&self, handle: &FileHandle, size: u64) -> Result<Known, Status> {
-        // Made, and not written before the server ended: no term was accepted.
+        // The server ended between the file's creation and its first record: no term was accepted.
         if size == 0 {
             return Ok(Known::default());
         }
-        // What an earlier process wrote last may be in the kernel's memory alone.
+        // The last record of an earlier process may be in the kernel's memory alone; a power failure would undo it.
         let synced = self.store.commit(&own(), handle, 0, 0).await;
         synced.result?;
         let file = self.store.read(&own(), handle, 0, 0).await?.file;
@@ -134,13 +137,13 @@ impl<V: Vfs> IoServer<V> {
                 self.terms.durable.set(place);
                 Ok(known)
             }
-            // The first record was torn: its term was not accepted.
+            // The first record was torn, at the second offset: its term was not accepted.
             None if records.first() == Some(&[0; RECORD_LEN]) => Ok(Known::default()),
             None => Err(unreadable()),
         }
     }
 
-    /// Answers a manager.
+    /// Answers a manager's call about its term.
     pub(super) async fn term(self: &Rc<Self>, body: &[u8]) -> Result<Vec<u8>, Status> {
         let call: TermCall = parse(body)?;
         let known = self.terms.known();
@@ -149,7 +152,7 @@ impl<V: Vfs> IoServer<V> {
         let accepted = match call.stage {
             TermStage::Ask => true,
             TermStage::Propose => is_later || is_same,
-            // A majority has accepted it: another one of the same number cannot have one.
+            // A majority has accepted the term, so another term of the same number cannot have one.
             TermStage::Hold => call.term.number >= known.term.number,
         };
         if accepted && call.stage != TermStage::Ask {
@@ -163,7 +166,7 @@ impl<V: Vfs> IoServer<V> {
         }))
     }
 
-    /// Takes note of a term, durably if it is a new one.
+    /// Adopts a term; a new term is durable before the return.
     async fn obey(self: &Rc<Self>, call: &TermCall, is_same: bool) -> Result<(), Status> {
         let known = self.terms.known();
         let change = if is_same {
@@ -171,13 +174,14 @@ impl<V: Vfs> IoServer<V> {
         } else {
             call.change
         };
-        // Before it is durable: from now on the earlier manager's word counts for nothing.
+        // Before the term is durable: a capability of the earlier manager would else be admitted during the write.
         self.terms.known.set(Some(Known {
             term: call.term,
             change,
             ..known
         }));
         if !is_same {
+            // Clients hold references by capabilities of the earlier term.
             self.exports.remove_all();
             tracing::info!(
                 term = call.term.number,
@@ -226,7 +230,7 @@ impl<V: Vfs> IoServer<V> {
         if stability == Stability::FileSync {
             self.terms.durable.set(place);
         }
-        // The term or change may have moved on meanwhile: whoever moved it writes next.
+        // The term or the change may be later by now: the call that changed it writes next.
         let now = self.terms.known();
         self.terms.known.set(Some(Known {
             sequence: known.sequence,

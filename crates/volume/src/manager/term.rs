@@ -1,11 +1,12 @@
-//! The manager's term: one process at a time rules a volume, and none that has missed what another one did.
+//! The manager's term: one process at a time serves a volume, from metadata that lacks no answered change.
 //!
-//! A manager that starts asks the I/O servers for the latest term that they know. If its metadata has not lived
-//! through that, or ends before the last change that they have heard of, it is a copy of older times, and the manager
-//! ends. Otherwise it begins the next term, once a majority of the servers has accepted that. From then on they refuse
-//! capabilities of earlier terms, and a change is answered only when half of the servers have confirmed that the term
-//! goes on: any half shares a server with any majority, so a manager that was paused hears that it was replaced before
-//! it can tell anybody that something was done.
+//! A manager that starts asks the I/O servers for the latest term that they know. The manager ends if its metadata is
+//! an older copy: it lacks that term, or ends before the last change that a server has heard of. Otherwise the manager
+//! begins the next term, once a majority of the servers has accepted it. These servers then refuse capabilities of
+//! earlier terms.
+//!
+//! The manager answers a change only when half of the servers have confirmed its term. Any half shares a server with
+//! any majority. A manager that was paused therefore learns that it was replaced before it answers.
 
 use super::watched::Watched;
 use super::{Manager, look};
@@ -25,18 +26,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// Why a manager may not serve its volume, or not any more, and what to do.
+/// The reason why a manager must not serve its volume, or must stop, with the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum TermError {
-    /// Another one has served the volume since this metadata was copied.
+    /// Another manager has served the volume since this metadata was copied, or still runs.
     #[error(
         "its metadata is an older copy, or another manager runs: I/O server {server} knows term {known}, this metadata has lived through term {own} (stop this one and serve the newest metadata; --force-term serves this copy and gives up what was done since)"
     )]
     Superseded {
-        /// The I/O server that says so.
+        /// The I/O server that knows the later term.
         server: u32,
-        /// The term that it knows.
+        /// The term that the server knows.
         known: u64,
         /// The last term of this metadata.
         own: u64,
@@ -46,9 +47,9 @@ pub enum TermError {
         "its metadata is an older copy: I/O server {server} has heard of change {heard}, this metadata ends with change {own} (serve the newest metadata; --force-term serves this copy and gives up what was done since)"
     )]
     Behind {
-        /// The I/O server that says so.
+        /// The I/O server that has heard of the later change.
         server: u32,
-        /// The change that it has heard of.
+        /// The last change that the server has heard of.
         heard: u64,
         /// The last change of this metadata.
         own: u64,
@@ -58,19 +59,19 @@ pub enum TermError {
         "another manager of the volume has taken over with term {known}, as I/O server {server} says; this one had term {own} (leave one of them stopped; changes that this one has answered are in both)"
     )]
     Replaced {
-        /// The I/O server that says so.
+        /// The I/O server that knows the later term.
         server: u32,
-        /// The other's term.
+        /// The term of the other manager.
         known: u64,
-        /// This one's.
+        /// The term of this manager.
         own: u64,
     },
-    /// The term cannot be noted in the metadata.
+    /// The term cannot be written to the metadata, for this reason.
     #[error("its term cannot be noted: {0}")]
     Store(String),
 }
 
-/// How far the manager is.
+/// The state of the manager's term.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum State {
     Waiting,
@@ -78,7 +79,7 @@ enum State {
     Ended(TermError),
 }
 
-/// The manager's office: its term, and what the I/O servers say of it.
+/// The manager's term, and the I/O servers' answers about it.
 pub(super) struct Office {
     runtime: Handle,
     servers: Rc<dyn IoServers>,
@@ -88,15 +89,15 @@ pub(super) struct Office {
     change: Watched<u64>,
     /// The last change that half of the servers have heard of.
     confirmed: Watched<u64>,
-    /// The last one that each has heard of.
+    /// The last change that each server has heard of.
     heard: RefCell<Vec<Option<u64>>>,
 }
 
-/// What the I/O servers answered; `None`: nothing.
+/// The answers of the I/O servers by their numbers; `None`: the server did not answer.
 type Answers = Vec<Option<TermAnswer>>;
 
 impl Office {
-    /// Of a manager whose last change has this number.
+    /// An office without a term yet; `change` is the last change of the metadata.
     pub(super) fn new(runtime: Handle, servers: Rc<dyn IoServers>, change: u64) -> Rc<Office> {
         Rc::new(Office {
             runtime,
@@ -109,7 +110,7 @@ impl Office {
         })
     }
 
-    /// The number that goes into capabilities.
+    /// The number of the term, which goes into capabilities.
     pub(super) fn number(&self) -> u64 {
         self.term.get().number
     }
@@ -118,7 +119,10 @@ impl Office {
         *self.state.borrow() == State::Held
     }
 
-    /// Waits until the term has begun, or the manager may not serve.
+    /// Waits until the term has begun.
+    ///
+    /// # Errors
+    /// The manager must not serve.
     pub(super) async fn begun(&self) -> Result<(), TermError> {
         self.state.wait_for(|state| *state != State::Waiting).await;
         match &*self.state.borrow() {
@@ -127,10 +131,11 @@ impl Office {
         }
     }
 
-    /// As [`Office::begun`], for a caller of the manager.
+    /// As [`Office::begun`], for a caller of the manager; waits for at most [`TERM_PATIENCE`].
     ///
     /// # Errors
-    /// `Jukebox`: it has not, or the manager may not serve. The caller asks again, maybe another one.
+    /// `Jukebox`: the term has not begun, or the manager must not serve. The caller retries, perhaps at another
+    /// manager.
     pub(super) async fn must_be_held(&self) -> Result<(), Status> {
         let begun = timeout(&self.runtime, TERM_PATIENCE, self.begun()).await;
         match begun {
@@ -139,10 +144,10 @@ impl Office {
         }
     }
 
-    /// Waits until the I/O servers have confirmed that the term went on when a change was durable.
+    /// Waits until half of the I/O servers have confirmed the term after this change became durable.
     ///
     /// # Errors
-    /// `Jukebox`: too few of them answer, or another manager has taken over. The change may hold or not.
+    /// `Jukebox`: too few servers answer, or another manager has taken over. The change may hold or not.
     pub(super) async fn confirm(&self, change: u64) -> Result<(), Status> {
         self.change.set_if(|last| {
             let is_later = *last < change;
@@ -156,10 +161,11 @@ impl Office {
         }
     }
 
-    /// Begins a term, as long as it takes until a majority of the I/O servers accepts it.
+    /// Begins a term; waits until a majority of the I/O servers has accepted it.
     ///
     /// # Errors
-    /// The metadata is not the newest, or cannot be written.
+    /// - `Superseded`, `Behind`: the metadata is an older copy.
+    /// - `Store`: the metadata cannot be read or written.
     pub(super) async fn begin(
         self: &Rc<Self>,
         store: &Arc<dyn MetaStore>,
@@ -181,6 +187,8 @@ impl Office {
                 judge(&own, *self.change.borrow(), &answers)?;
             }
             let term = self.next_term(&own, &answers, proposed);
+            // The term is durable before a server hears of it. A restarted manager would else take it for another
+            // manager's.
             if proposed != Some(term) {
                 self.note(store, term).await?;
                 proposed = Some(term);
@@ -200,7 +208,7 @@ impl Office {
         }
     }
 
-    /// Says for whom the manager waits, when that changes.
+    /// Logs the I/O servers that the manager waits for, when their set changes.
     fn complain(&self, answers: &Answers, missing: &mut Vec<usize>) {
         let silent = answers.iter().enumerate().filter(|(_, it)| it.is_none());
         let silent: Vec<usize> = silent.map(|(number, _)| number).collect();
@@ -213,7 +221,7 @@ impl Office {
         }
     }
 
-    /// One that is later than all that anybody here knows; again the one that was proposed before, if it still is.
+    /// A term later than all known ones, or the proposed one again while no server knows a later one.
     fn next_term(&self, own: &[Term], answers: &Answers, proposed: Option<Term>) -> Term {
         let known = answers.iter().flatten().map(|it| it.known);
         let latest = known.max_by_key(|it| it.number).unwrap_or_default();
@@ -246,7 +254,7 @@ impl Office {
             .map_err(unnoted)
     }
 
-    /// Asks all I/O servers at once.
+    /// Asks all I/O servers at the same time.
     async fn ask_all(self: &Rc<Self>, stage: TermStage, term: Term) -> Answers {
         let calls = (0..self.servers.count()).map(|number| {
             let office = Rc::clone(self);
@@ -286,7 +294,7 @@ impl Office {
         asked.unwrap_or(Err(LinkError::TimedOut))
     }
 
-    /// Tells all I/O servers of changes and that the term goes on, until it does not.
+    /// Reports changes to all I/O servers and confirms the term with them; returns the reason when the term ends.
     pub(super) async fn keep(self: Rc<Self>) -> TermError {
         for number in 0..self.servers.count() {
             let telling = Rc::clone(&self).keep_telling(number);
@@ -309,7 +317,7 @@ impl Office {
             match self.ask(number, TermStage::Hold, term).await {
                 Ok(answer) if answer.accepted => {
                     self.heard_of(number, change);
-                    // Either is a reason to tell again.
+                    // The server must hear of a new change at once, and of the term at intervals.
                     let changed = self.change.changed_since(seen);
                     let _ = timeout(&self.runtime, TERM_HEARTBEAT, changed).await;
                 }
@@ -323,13 +331,13 @@ impl Office {
         }
     }
 
-    /// An I/O server confirms the term, and has heard of this change.
+    /// Notes that an I/O server has confirmed the term and heard of this change.
     fn heard_of(&self, number: u32, change: u64) {
         let mut heard = self.heard.borrow_mut();
         if let Some(last) = heard.get_mut(number as usize) {
             *last = (*last).max(Some(change));
         }
-        // Any half shares a server with any majority.
+        // Half is enough, because any half shares a server with any majority.
         let half = heard.len().div_ceil(2);
         let mut sorted = heard.clone();
         sorted.sort_unstable_by(|one, other| other.cmp(one));
@@ -343,15 +351,14 @@ impl Office {
         }
     }
 
-    /// The manager may not serve, or not any more.
+    /// Ends the term: the manager must not serve any more.
     pub(super) fn end(&self, error: TermError) {
         tracing::error!(%error, "the manager ends");
         self.state.set(State::Ended(error));
     }
 }
 
-/// Whether metadata that has lived through these terms, and ends with this change, is the newest as far as I/O servers
-/// can tell.
+/// Checks that metadata with these terms, and with this last change, is the newest that the I/O servers know of.
 fn judge(own: &[Term], change: u64, answers: &Answers) -> Result<(), TermError> {
     let last = own.last().map_or(0, |term| term.number);
     for (server, answer) in (0..).zip(answers) {
@@ -360,6 +367,7 @@ fn judge(own: &[Term], change: u64, answers: &Answers) -> Result<(), TermError> 
         };
         let known = answer.known.number;
         if !own.contains(&answer.known) {
+            // An earlier term that this metadata lacks got no majority.
             if known >= last {
                 let own = last;
                 return Err(TermError::Superseded { server, known, own });
@@ -377,9 +385,10 @@ fn unnoted(failure: Failure) -> TermError {
 }
 
 impl Manager {
-    /// Begins a term, and rules the volume: runs intents, old and new, and forgets old answers. Comes back when the
-    /// manager may not serve, or not any more: its process is to end then. With `force` the I/O servers' word that the
-    /// metadata is an older copy counts for nothing, and those that do not answer are not waited for.
+    /// Begins a term and serves the volume: runs intents, and removes old replies, file locks and attribute records.
+    /// Returns when the manager must not serve any more; its process must then end.
+    ///
+    /// With `force` the manager serves an older copy too, and waits only briefly for I/O servers that do not answer.
     pub async fn rule(self: Rc<Self>, force: bool) -> TermError {
         if let Err(error) = self.office.begin(&self.store, force).await {
             self.office.end(error.clone());
@@ -396,7 +405,7 @@ impl Manager {
         let expiring = Rc::clone(&self).expire_records();
         self.runtime.spawn("attribute records", Box::pin(expiring));
         let error = Rc::clone(&self.office).keep().await;
-        // Another manager may change what they say.
+        // Another manager may change the files: clients would read old attributes from these records.
         self.records.remove_all();
         error
     }
@@ -404,7 +413,7 @@ impl Manager {
     /// Waits until the manager's term has begun.
     ///
     /// # Errors
-    /// It may not serve.
+    /// The manager must not serve.
     pub async fn has_begun(&self) -> Result<(), TermError> {
         self.office.begun().await
     }
@@ -441,9 +450,9 @@ mod tests {
                 10,
                 vec![answer(term(3, 3), 9), answer(term(2, 2), 7)],
             ),
-            // Proposed and never begun.
+            // The latest own term was proposed and never begun.
             (&own[..], 9, vec![answer(term(2, 2), 9)]),
-            // Another one's, which got no majority.
+            // Another manager's term, which got no majority.
             (
                 &own[..],
                 9,
@@ -465,9 +474,9 @@ mod tests {
             Err(TermError::Superseded { server, known, own })
         };
         assert_eq!(judged(&own, 9, term(3, 3), 9), superseded(3, 2));
-        // Begun at the same time.
+        // Another manager's term, begun at the same time.
         assert_eq!(judged(&own, 9, term(2, 3), 9), superseded(2, 2));
-        // Before it had terms at all.
+        // Metadata from before the volume had terms.
         assert_eq!(judged(&[], 9, term(1, 1), 0), superseded(1, 0));
         let behind = Err(TermError::Behind {
             server: 1,
