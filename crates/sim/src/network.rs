@@ -11,6 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::rc::{Rc, Weak};
 use std::task::Waker;
 
@@ -50,8 +51,8 @@ pub(crate) trait Breakable {
     fn nodes(&self) -> (NodeId, NodeId);
     fn is_alive(&self) -> bool;
     fn break_now(&self);
-    /// True if it is a stream and none of its ends has the port `spared`.
-    fn can_flip(&self, _spared: u16) -> bool {
+    /// True if it is a stream and none of its ends has a port in `spared`.
+    fn can_flip(&self, _spared: &Range<u16>) -> bool {
         false
     }
     /// Flips a bit of the next bytes of a stream.
@@ -154,7 +155,7 @@ impl Network {
         true
     }
 
-    pub(crate) fn flip_one(&self, core: &Core, node: NodeId, spared: u16) -> bool {
+    pub(crate) fn flip_one(&self, core: &Core, node: NodeId, spared: &Range<u16>) -> bool {
         let Some(chosen) = self.choose(node, |connection| connection.can_flip(spared)) else {
             return false;
         };

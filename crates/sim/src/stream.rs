@@ -12,6 +12,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -160,8 +161,8 @@ impl Breakable for Connection {
         self.reset_arrives(1);
     }
 
-    fn can_flip(&self, spared: u16) -> bool {
-        self.ports.0 != spared && self.ports.1 != spared
+    fn can_flip(&self, spared: &Range<u16>) -> bool {
+        !spared.contains(&self.ports.0) && !spared.contains(&self.ports.1)
     }
 
     fn flip_next(&self, random: &Random) {

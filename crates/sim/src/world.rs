@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
 use std::rc::Rc;
 use thiserror::Error;
 
@@ -272,10 +273,10 @@ impl Faults {
         self.core.network.reset_one(&self.core, node)
     }
 
-    /// Flips a bit of the next bytes that leave on one stream of `node`. The seed chooses it among the streams of other
-    /// ports than `spared`; false when there is none. The first 1024 bytes of each direction stay as they are, because
+    /// Flips a bit of the next bytes that leave on one stream of `node`. The seed chooses it among the streams
+    /// without a port in `spared`; false when there is none. The first 1024 bytes of each direction stay as they are, because
     /// MPA's set-up has no checksum.
-    pub fn flip_a_bit(&self, node: NodeId, spared: u16) -> bool {
+    pub fn flip_a_bit(&self, node: NodeId, spared: &Range<u16>) -> bool {
         self.core.network.flip_one(&self.core, node, spared)
     }
 

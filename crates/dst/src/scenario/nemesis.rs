@@ -2,7 +2,7 @@
 
 use super::Stage;
 use super::plan::Crashes;
-use super::server::TCP_PORT;
+use super::server::TCP_PORTS;
 use gannet_sim::Crash;
 use gannet_sim::Random;
 use gannet_sim::store::DiskProfile;
@@ -33,7 +33,7 @@ pub(super) async fn torment(stage: &Stage) {
             4..=5 => partition(stage, &random).await,
             6 => slow_disk(stage, &random).await,
             8 if stage.plan.crc => {
-                stage.faults.flip_a_bit(stage.server.id(), TCP_PORT);
+                stage.faults.flip_a_bit(stage.server.id(), &TCP_PORTS);
             }
             9 => set_a_clock(stage, &random),
             7 if stage.plan.long_faults => freeze(stage, &random).await,

@@ -16,12 +16,17 @@ use gannet_sim::{NodeId, World};
 use gannet_vfs::Vfs;
 use gannet_wire::rpc::Groups;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The port of NFS over TCP, which has no checksum of its own in a simulation.
-pub(super) const TCP_PORT: u16 = 2049;
+const TCP_PORT: u16 = 2049;
+/// The ports of NFS over TCP, one for each core. A flipped bit would reach the files, because nothing there has a
+/// checksum of its own.
+pub(super) const TCP_PORTS: Range<u16> = TCP_PORT..TCP_PORT + CORES_MAX;
+/// Cores of a server, at most.
+const CORES_MAX: u16 = 16;
 const RDMA_PORT: u16 = 20049;
 /// The machine name in clients' credentials.
 pub(super) const CLIENT_NAME: &str = "client";

@@ -1,7 +1,7 @@
 //! The faults of a volume, and their times.
 
 use super::Stage;
-use crate::scenario::server::TCP_PORT;
+use crate::scenario::server::TCP_PORTS;
 use gannet_sim::Crash;
 use gannet_sim::Node;
 use gannet_sim::Random;
@@ -91,7 +91,7 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
             19 => set_a_clock(stage, random),
             20 if stage.plan.iwarp => {
                 let node = a_node(stage, random).id();
-                stage.faults.flip_a_bit(node, TCP_PORT);
+                stage.faults.flip_a_bit(node, &TCP_PORTS);
             }
             _ => {
                 stage.faults.reset_a_connection(a_node(stage, random).id());
