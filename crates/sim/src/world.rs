@@ -273,9 +273,9 @@ impl Faults {
         self.core.network.reset_one(&self.core, node)
     }
 
-    /// Flips a bit of the next bytes that leave on one stream of `node`. The seed chooses it among the streams
-    /// without a port in `spared`; false when there is none. The first 1024 bytes of each direction stay as they are, because
-    /// MPA's set-up has no checksum.
+    /// Flips a bit of the next bytes that leave on one stream of `node`. The seed chooses it among the streams that
+    /// have no port in `spared`; false when there is none. The first 1024 bytes of each direction stay as they are,
+    /// because MPA's set-up has no checksum.
     pub fn flip_a_bit(&self, node: NodeId, spared: &Range<u16>) -> bool {
         self.core.network.flip_one(&self.core, node, spared)
     }
