@@ -4,10 +4,10 @@
 //! other client may be granted the lock within that time. A worker keeps its locks when it goes on to other files, and
 //! the next worker on the file tries for the same bytes.
 
+use crate::scenario::nanoseconds;
 use gannet_vfs::FileHandle;
 use gannet_volume::limits::LOCK_LEASE;
 use std::cell::RefCell;
-use std::time::Duration;
 
 /// The granted locks, as far as their holders have received the replies.
 #[derive(Default)]
@@ -61,10 +61,6 @@ impl LocksHeld {
         let mut held = self.held.borrow_mut();
         held.retain(|it| it.file != *file || it.holder != holder);
     }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ mod past;
 mod reads;
 mod worker;
 
-use super::{Report, Summary};
+use super::{Report, Summary, nanoseconds};
 use crate::volume::{Bed, Carrier};
 use gannet_fuse::headless::Headless;
 use gannet_fuse::limits::KeptBounds;
@@ -404,8 +404,7 @@ async fn play(stage: Rc<Stage>, random: Random) -> Result<(), String> {
 }
 
 fn after(stage: &Stage, time: Duration) -> u64 {
-    let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    stage.faults.now_ns().saturating_add(time)
+    stage.faults.now_ns().saturating_add(nanoseconds(time))
 }
 
 /// Checks that every client reads the model's contents.
