@@ -7,7 +7,7 @@ use super::listing::Listing;
 use super::sync::WriteFile;
 use super::tree::LocalTree;
 use crate::sys;
-use gannet_runtime::{FileRef, FileSource};
+use gannet_runtime::{FileRef, FileSource, FileStatus};
 use gannet_vfs::{Attributes, FileHandle, FileKind, Status};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -115,6 +115,16 @@ impl FileSource for OpenFile {
             Ok(cached) => cached >= pages,
             Err(_) => self.samples_are_resident(offset, end),
         }
+    }
+
+    fn status(&self) -> io::Result<FileStatus> {
+        let found = from_stat(&rustix::fs::fstat(&self.descriptor)?, 0);
+        Ok(FileStatus {
+            size: found.size,
+            used: found.used,
+            modified: found.modify_time.into(),
+            changed: found.change_time.into(),
+        })
     }
 }
 

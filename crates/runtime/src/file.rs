@@ -36,6 +36,36 @@ pub trait FileSource: Send + Sync {
     /// mapping, does not wait for the disk. It is a hint: pages may be evicted a moment later, and now and then a
     /// kernel misses pages that are there.
     fn is_resident(&self, offset: u64, len: u64) -> bool;
+
+    /// Length, disk use and times of the file at this moment. Never waits for the disk.
+    ///
+    /// # Errors
+    /// `Unsupported` for files that keep no times; others as fstat(2).
+    fn status(&self) -> io::Result<FileStatus> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// Length, disk use and times of an open file at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FileStatus {
+    /// Length in bytes, holes included.
+    pub size: u64,
+    /// Bytes of disk that the file takes.
+    pub used: u64,
+    /// Time of the last write.
+    pub modified: FileTime,
+    /// Time of the last change of content or attributes.
+    pub changed: FileTime,
+}
+
+/// A time that a file keeps: seconds since the Unix epoch, and nanoseconds after that second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FileTime {
+    /// Seconds; negative before 1970.
+    pub seconds: i64,
+    /// Nanoseconds after the second, below 10^9.
+    pub nanoseconds: u32,
 }
 
 /// Brings `len` bytes of `file` at `offset` into memory on the blocking pool and returns them; shorter at the end

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 pub use buffer::{Arena, Buffer, Lent, SlotBudget, SlotId};
 pub use fair_queue::FairQueue;
-pub use file::{FileRef, FileSource};
+pub use file::{FileRef, FileSource, FileStatus, FileTime};
 pub use log_limit::LogLimit;
 pub use slabs::Slabs;
 pub use stream::{ByteStream, Dscp, Listener, Stream};

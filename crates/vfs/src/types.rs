@@ -2,7 +2,7 @@
 
 use crate::Status;
 use crate::limits::{CALL_GROUPS_MAX, GROUPS_MAX, HANDLE_MAX, TRANSFER_MAX};
-use gannet_runtime::FileRef;
+use gannet_runtime::{FileRef, FileTime};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
@@ -156,6 +156,24 @@ pub struct Time {
     pub seconds: i64,
     /// Nanoseconds after the second, below 10^9.
     pub nanoseconds: u32,
+}
+
+impl From<Time> for FileTime {
+    fn from(time: Time) -> FileTime {
+        FileTime {
+            seconds: time.seconds,
+            nanoseconds: time.nanoseconds,
+        }
+    }
+}
+
+impl From<FileTime> for Time {
+    fn from(time: FileTime) -> Time {
+        Time {
+            seconds: time.seconds,
+            nanoseconds: time.nanoseconds,
+        }
+    }
 }
 
 impl Time {

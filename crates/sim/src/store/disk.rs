@@ -1,6 +1,6 @@
 //! A file system in memory: inodes and directories, every operation done in one step.
 
-use super::file::FileBytes;
+use super::file::{FileBytes, disk_use};
 use crate::limits::{DISK_BYTES, DISK_INODES, LINK_MAX};
 use crate::random::Random;
 use gannet_vfs::limits::{NAME_MAX, SYMLINK_MAX};
@@ -38,6 +38,16 @@ struct Inode {
     /// The verifier of the exclusive CREATE that made it.
     verifier: Option<Verifier>,
     content: Content,
+}
+
+impl Inode {
+    /// Sets the time of change to `now`. Open files report the inode's times as well.
+    fn change(&mut self, now: Time) {
+        self.change_time = now;
+        if let Content::File(bytes) = &self.content {
+            bytes.note_times(self.modify_time, now);
+        }
+    }
 }
 
 pub(super) enum Content {
@@ -176,7 +186,7 @@ impl FileSystem {
             uid: inode.uid,
             gid: inode.gid,
             size,
-            used: size.next_multiple_of(4096),
+            used: disk_use(size),
             device: inode.device,
             fsid: FSID,
             fileid: number,
@@ -204,22 +214,21 @@ impl FileSystem {
         let number = self.next_inode;
         self.next_inode += 1;
         let is_directory = kind == FileKind::Directory;
-        self.inodes.insert(
-            number,
-            Inode {
-                kind,
-                mode: if is_directory { 0o755 } else { 0o644 },
-                uid: owner.uid,
-                gid: owner.gid,
-                device: (0, 0),
-                links: if is_directory { 2 } else { 1 },
-                access_time: self.now,
-                modify_time: self.now,
-                change_time: self.now,
-                verifier: None,
-                content,
-            },
-        );
+        let mut inode = Inode {
+            kind,
+            mode: if is_directory { 0o755 } else { 0o644 },
+            uid: owner.uid,
+            gid: owner.gid,
+            device: (0, 0),
+            links: if is_directory { 2 } else { 1 },
+            access_time: self.now,
+            modify_time: self.now,
+            change_time: self.now,
+            verifier: None,
+            content,
+        };
+        inode.change(self.now);
+        self.inodes.insert(number, inode);
         number
     }
 
@@ -238,7 +247,7 @@ impl FileSystem {
         };
         inode.access_time = time(inode.access_time, change.access_time);
         inode.modify_time = time(inode.modify_time, change.modify_time);
-        inode.change_time = now;
+        inode.change(now);
     }
 
     pub(super) fn set_attributes(
@@ -273,7 +282,7 @@ impl FileSystem {
         let now = self.now;
         let inode = self.inode_mut(inode)?;
         inode.modify_time = now;
-        inode.change_time = now;
+        inode.change(now);
         Ok(())
     }
 
@@ -408,7 +417,7 @@ impl FileSystem {
         let now = self.now;
         let inode = self.inode_mut(victim)?;
         inode.links -= 1;
-        inode.change_time = now;
+        inode.change(now);
         if inode.links == 0 {
             self.inodes.remove(&victim);
         }
@@ -447,7 +456,7 @@ impl FileSystem {
         self.change_directory(to)?.insert(new, moved);
         let now = self.now;
         let inode = self.inode_mut(moved)?;
-        inode.change_time = now;
+        inode.change(now);
         if let Content::Directory(directory) = &mut inode.content {
             directory.parent = to;
             self.inode_mut(from)?.links -= 1;
@@ -485,7 +494,7 @@ impl FileSystem {
         let now = self.now;
         let inode = self.inode_mut(file)?;
         inode.links += 1;
-        inode.change_time = now;
+        inode.change(now);
         Ok(())
     }
 

@@ -2,8 +2,8 @@
 
 use crate::limits::FILE_MAX;
 use crate::random::Random;
-use gannet_runtime::FileSource;
-use gannet_vfs::Status;
+use gannet_runtime::{FileSource, FileStatus};
+use gannet_vfs::{Status, Time};
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
@@ -27,6 +27,9 @@ struct State {
     unsynced: Vec<(usize, Vec<u8>)>,
     /// Pages that are not in the page cache: a read of them must wait for the disk.
     cold: BTreeSet<usize>,
+    /// Times of the last write and of the last change, as the inode has them.
+    modified: Time,
+    changed: Time,
 }
 
 impl FileBytes {
@@ -70,6 +73,12 @@ impl FileBytes {
         Ok(())
     }
 
+    /// Notes the inode's times, which [`FileSource::status`] reports.
+    pub(super) fn note_times(&self, modified: Time, changed: Time) {
+        let mut state = self.state();
+        (state.modified, state.changed) = (modified, changed);
+    }
+
     /// Drops the file from the page cache.
     pub(super) fn evict(&self) {
         self.state().drop_pages(|| true);
@@ -92,6 +101,11 @@ impl FileBytes {
         state.cold.clear();
         state.drop_pages(|| true);
     }
+}
+
+/// Bytes of disk that a file of `size` bytes takes: whole pages.
+pub(super) fn disk_use(size: u64) -> u64 {
+    size.next_multiple_of(PAGE as u64)
 }
 
 /// The start of a write of `len` bytes at `offset`, if the file may become so long.
@@ -180,5 +194,16 @@ impl FileSource for FileBytes {
         let state = self.state();
         let bytes = state.there(offset, usize::try_from(len).unwrap_or(usize::MAX));
         state.first_cold(&bytes).is_none()
+    }
+
+    fn status(&self) -> io::Result<FileStatus> {
+        let state = self.state();
+        let size = state.data.len() as u64;
+        Ok(FileStatus {
+            size,
+            used: disk_use(size),
+            modified: state.modified.into(),
+            changed: state.changed.into(),
+        })
     }
 }
