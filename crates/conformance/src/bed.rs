@@ -7,7 +7,7 @@ use gannet_fabric::{
     Span, WorkError, WorkId, next_completions,
 };
 use gannet_runtime::{Arena, Buffer, both};
-use gannet_runtime::{FileRef, FileSource, Handle};
+use gannet_runtime::{FileRef, FileSource, FileStatus, Handle};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -485,6 +485,13 @@ impl FileSource for WatchedFile {
         let count = buffer.len().min(end - start);
         buffer[..count].copy_from_slice(&self.content[start..start + count]);
         Ok(count)
+    }
+
+    fn status(&self) -> io::Result<FileStatus> {
+        Ok(FileStatus {
+            size: self.len.load(Ordering::Relaxed) as u64,
+            ..FileStatus::default()
+        })
     }
 
     fn is_resident(&self, _offset: u64, _len: u64) -> bool {

@@ -290,6 +290,7 @@ cases! {
         a_rejection_brings_its_private_data: OptimisticReads,
         too_much_private_data_is_refused_at_home: OptimisticReads,
         every_size_is_read: OptimisticReads,
+        the_status_of_an_open_file_is_read: OptimisticReads,
         many_are_in_flight_in_both_directions: OptimisticReads,
         a_refusal_fails_its_read_alone: OptimisticReads,
         ordinary_reads_survive_refusals_too: OptimisticReads,

@@ -6,8 +6,9 @@ use crate::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
 use gannet_fabric::limits::{OPTIMISTIC_READ_MAX, PRIVATE_DATA_BESIDE_OFFER_MAX};
 use gannet_fabric::{
     Access, AccessError, AccessKey, Backing, CapabilityKey, Completion, ConnectError,
-    ConnectOptions, Done, EndpointId, Export, ExportTable, Exported, PostError, Reference, Region,
-    RemoteKey, Scope, SendOptions, Signal, Span, WorkError, WorkId,
+    ConnectOptions, Done, EndpointId, Export, ExportTable, Exported, FILE_STATUS_LEN, PostError,
+    Reference, Region, RemoteKey, Scope, SendOptions, Signal, Span, WorkError, WorkId,
+    file_status_in,
 };
 use gannet_runtime::{Buffer, FileRef, Instant, both};
 use std::io;
@@ -244,7 +245,7 @@ pub(crate) async fn every_size_is_read(bed: &Bed<'_>) -> Outcome {
         Exported::File(file) => {
             file.is_resident(0, 1) && file.try_read_at(0, &mut [0]).is_ok_and(|count| count > 0)
         }
-        Exported::OpenFile(file) => file.strong_count() > 0,
+        Exported::OpenFile(file) | Exported::OpenFileStatus(file) => file.strong_count() > 0,
         Exported::Memory { .. } => true,
     };
     for (number, object) in (0..).zip(objects) {
@@ -272,6 +273,27 @@ pub(crate) async fn every_size_is_read(bed: &Bed<'_>) -> Outcome {
             ensure_bytes("behind it", &found[10 + len..], &[UNTOUCHED; 10])?;
         }
     }
+    ping(&mut near, &mut far).await
+}
+
+pub(crate) async fn the_status_of_an_open_file_is_read(bed: &Bed<'_>) -> Outcome {
+    let (mut near, mut far) = pair(bed).await?;
+    let table = exporter(&far)?;
+    let file = WatchedFile::cold(pattern(1, LEN));
+    let open: FileRef = Arc::<WatchedFile>::clone(&file);
+    let status = Exported::OpenFileStatus(Arc::downgrade(&open));
+    let reference = enter(&*table, 1, &far, status);
+    for len in [LEN, 100] {
+        file.shrink(len);
+        let sink = sink(&near, FILE_STATUS_LEN)?;
+        read(&near, WORK, &sink, reference)?;
+        near.expect(WORK, Done::Read).await?;
+        let bytes = bed.bytes_of(&sink)?;
+        let found = bytes.first_chunk().map(file_status_in);
+        ensure_eq("size", found.map(|it| it.size), Some(len as u64))?;
+    }
+    drop((file, open));
+    expect_refusal(bed, &mut near, reference, AccessError::NotResident).await?;
     ping(&mut near, &mut far).await
 }
 
@@ -461,7 +483,7 @@ impl Stale {
         }
         let region = match &export.bytes {
             Exported::Memory { region, .. } => Some(Region::clone(region)),
-            Exported::File(_) | Exported::OpenFile(_) => None,
+            Exported::File(_) | Exported::OpenFile(_) | Exported::OpenFileStatus(_) => None,
         };
         let mut reference = table.enter(export).at(500);
         match self {

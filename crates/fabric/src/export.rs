@@ -9,7 +9,7 @@
 
 use crate::RemoteAddress;
 use crate::region::{AccessError, EndpointId, Region, RemoteKey};
-use gannet_runtime::{FileRef, FileSource, Instant};
+use gannet_runtime::{FileRef, FileSource, FileStatus, FileTime, Instant};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Weak;
@@ -66,6 +66,9 @@ pub enum Exported {
     /// As [`Exported::File`], while other code has the file open: the table keeps no descriptor. After the last close
     /// the bytes count as unloaded ([`FindExported`]).
     OpenFile(Weak<dyn FileSource>),
+    /// The status of an open file at the moment of the read: [`FILE_STATUS_LEN`] bytes ([`file_status_bytes`]). After
+    /// the last close it counts as unloaded, as the bytes of [`Exported::OpenFile`] do.
+    OpenFileStatus(Weak<dyn FileSource>),
     /// A part of registered memory.
     Memory {
         /// The region.
@@ -75,6 +78,39 @@ pub enum Exported {
         /// Bytes of the object.
         len: u64,
     },
+}
+
+/// Bytes of an exported status.
+pub const FILE_STATUS_LEN: usize = 40;
+
+/// The bytes of an exported status, in network byte order: size and bytes of disk (8 each), then the times of the last
+/// write and of the last change, each as seconds (8, signed) and nanoseconds (4).
+pub fn file_status_bytes(status: &FileStatus) -> [u8; FILE_STATUS_LEN] {
+    let mut bytes = [0; FILE_STATUS_LEN];
+    let (sizes, times) = bytes.split_at_mut(16);
+    sizes[..8].copy_from_slice(&status.size.to_be_bytes());
+    sizes[8..].copy_from_slice(&status.used.to_be_bytes());
+    let (modified, changed) = times.split_at_mut(12);
+    for (to, time) in [(modified, status.modified), (changed, status.changed)] {
+        to[..8].copy_from_slice(&time.seconds.to_be_bytes());
+        to[8..].copy_from_slice(&time.nanoseconds.to_be_bytes());
+    }
+    bytes
+}
+
+/// Decodes an exported status. Nanoseconds are not checked.
+pub fn file_status_in(bytes: &[u8; FILE_STATUS_LEN]) -> FileStatus {
+    let long = |at: usize| u64::from_be_bytes(std::array::from_fn(|byte| bytes[at + byte]));
+    let time = |at: usize| FileTime {
+        seconds: long(at).cast_signed(),
+        nanoseconds: u32::from_be_bytes(std::array::from_fn(|byte| bytes[at + 8 + byte])),
+    };
+    FileStatus {
+        size: long(0),
+        used: long(8),
+        modified: time(16),
+        changed: time(28),
+    }
 }
 
 /// One entry of a table: an object for one connection.
@@ -131,6 +167,21 @@ pub struct ExportStats {
     pub evicted: u64,
 }
 
+impl std::ops::Add for ExportStats {
+    type Output = ExportStats;
+
+    fn add(self, other: ExportStats) -> ExportStats {
+        ExportStats {
+            entries: self.entries + other.entries,
+            reads: self.reads + other.reads,
+            not_resident: self.not_resident + other.not_resident,
+            refused: self.refused + other.refused,
+            faults: self.faults + other.faults,
+            evicted: self.evicted + other.evicted,
+        }
+    }
+}
+
 impl ExportStats {
     /// Counts the outcome of a read.
     pub fn note(&mut self, outcome: Result<(), AccessError>) {
@@ -139,5 +190,35 @@ impl ExportStats {
             Err(AccessError::NotResident) => self.not_resident += 1,
             Err(_) => self.refused += 1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exported_status_has_these_bytes() {
+        let status = FileStatus {
+            size: 0x0102,
+            used: 4096,
+            modified: FileTime {
+                seconds: -2,
+                nanoseconds: 3,
+            },
+            changed: FileTime {
+                seconds: 0x0405,
+                nanoseconds: 6,
+            },
+        };
+        #[rustfmt::skip]
+        let expected = [
+            0, 0, 0, 0, 0, 0, 1, 2,  0, 0, 0, 0, 0, 0, 16, 0,
+            255, 255, 255, 255, 255, 255, 255, 254,  0, 0, 0, 3,
+            0, 0, 0, 0, 0, 0, 4, 5,  0, 0, 0, 6,
+        ];
+        assert_eq!(file_status_bytes(&status), expected);
+        assert_eq!(file_status_in(&expected), status);
+        assert_eq!(file_status_in(&[0; FILE_STATUS_LEN]), FileStatus::default());
     }
 }

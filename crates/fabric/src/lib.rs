@@ -30,7 +30,8 @@ pub use endpoint::{
 };
 pub use error::{ConnectError, DeregisterError, Disconnected, PostError, RegisterError, WorkError};
 pub use export::{
-    AccessKey, CapabilityKey, Export, ExportStats, ExportTable, Exported, FindExported, Reference,
+    AccessKey, CapabilityKey, Export, ExportStats, ExportTable, Exported, FILE_STATUS_LEN,
+    FindExported, Reference, file_status_bytes, file_status_in,
 };
 pub use receives::{Receives, SharedReceiveQueue, SharedReceives};
 pub use region::{

@@ -12,7 +12,7 @@ use crate::region::TableRegion;
 use gannet_fabric::limits::OPTIMISTIC_READ_MAX;
 use gannet_fabric::{
     AccessError, AccessKey, EndpointId, Export, ExportStats, ExportTable, Exported, FindExported,
-    MemoryRegion, Reference, RemoteAddress, RemoteKey, SoftwareRegion,
+    MemoryRegion, Reference, RemoteAddress, RemoteKey, SoftwareRegion, file_status_bytes,
 };
 use gannet_runtime::{FileSource, Handle, Instant};
 use std::cell::{Cell, RefCell};
@@ -283,7 +283,7 @@ fn at_hand(exports: &RefCell<Exports>, slot: usize) -> Option<(u32, Option<Expor
 /// False for a file that is not open any more.
 fn is_there(bytes: &Exported) -> bool {
     match bytes {
-        Exported::OpenFile(file) => file.strong_count() > 0,
+        Exported::OpenFile(file) | Exported::OpenFileStatus(file) => file.strong_count() > 0,
         Exported::File(_) | Exported::Memory { .. } => true,
     }
 }
@@ -296,6 +296,14 @@ fn take(bytes: &Exported, start: u64, target: &mut [u8]) -> Result<(), AccessErr
             Some(file) => take_resident(&*file, start, target),
             None => Err(AccessError::NotResident),
         },
+        Exported::OpenFileStatus(file) => {
+            let status = file.upgrade().and_then(|file| file.status().ok());
+            let bytes = file_status_bytes(&status.ok_or(AccessError::NotResident)?);
+            let start = usize::try_from(start).map_err(|_| AccessError::Bounds)?;
+            let range = bytes.get(start..).and_then(|rest| rest.get(..target.len()));
+            target.copy_from_slice(range.ok_or(AccessError::Bounds)?);
+            Ok(())
+        }
         Exported::Memory {
             region,
             offset,

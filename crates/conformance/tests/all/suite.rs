@@ -92,6 +92,7 @@ fn the_suite_holds_but_for_what_asks_for_files_and_exceptions() {
                 "survivable_exceptions::a_rejection_brings_its_private_data",
                 "survivable_exceptions::too_much_private_data_is_refused_at_home",
                 "survivable_exceptions::every_size_is_read",
+                "survivable_exceptions::the_status_of_an_open_file_is_read",
                 "survivable_exceptions::many_are_in_flight_in_both_directions",
                 "survivable_exceptions::a_refusal_fails_its_read_alone",
                 "survivable_exceptions::ordinary_reads_survive_refusals_too",

@@ -4,9 +4,9 @@
 
 use super::*;
 use crate::ProtectionTable;
-use gannet_fabric::{Access, Backing, Domain, Scope};
+use gannet_fabric::{Access, Backing, Domain, FILE_STATUS_LEN, Scope, file_status_in};
 use gannet_runtime::{
-    BlockingJob, Buffer, FileRef, Listener, LocalFuture, Runtime, Stream as ByteStream,
+    BlockingJob, Buffer, FileRef, FileStatus, Listener, LocalFuture, Runtime, Stream as ByteStream,
 };
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -90,6 +90,13 @@ impl FileSource for Pages {
 
     fn read_at(&self, _offset: u64, _buffer: &mut [u8]) -> io::Result<usize> {
         unreachable!("a table does not wait for the disk")
+    }
+
+    fn status(&self) -> io::Result<FileStatus> {
+        Ok(FileStatus {
+            size: self.content.lock().unwrap().len() as u64,
+            ..FileStatus::default()
+        })
     }
 
     fn is_resident(&self, _offset: u64, _len: u64) -> bool {
@@ -724,4 +731,31 @@ fn random_use_keeps_to_the_bounds_and_gives_no_wrong_byte() {
         );
         assert_eq!(stats.iter().any(|stats| stats.faults > 0), loaded < entries);
     }
+}
+
+#[test]
+fn the_status_of_an_open_file_is_that_of_the_moment() {
+    let bed = Bed::default();
+    let exporter = bed.exporter();
+    let file = pages(&[1; 100]);
+    file.resident.store(false, Ordering::Relaxed);
+    let watched: Arc<dyn FileSource> = Arc::<Pages>::clone(&file);
+    let status = Exported::OpenFileStatus(Arc::downgrade(&watched));
+    let reference = bed.enter_bytes(&exporter, 1, status);
+    for len in [100, 5000] {
+        file.content.lock().unwrap().resize(len, 1);
+        let status = bed.read(reference, FILE_STATUS_LEN).unwrap();
+        assert_eq!(
+            file_status_in(status.first_chunk().unwrap()).size,
+            len as u64
+        );
+    }
+    assert_eq!(bed.read(reference.at(32), 8), Ok(vec![0; 8]));
+    let past = bed.read(reference.at(33), 8);
+    assert_eq!(past, Err(AccessError::Bounds));
+    assert_eq!(file.disk_reads.load(Ordering::Relaxed), 0);
+    drop((file, watched));
+    let closed = bed.read(reference, FILE_STATUS_LEN);
+    assert_eq!(closed, Err(AccessError::NotResident));
+    bed.assert_sound();
 }
