@@ -154,7 +154,9 @@ pub(crate) fn volume_records(data: &[u8]) {
     check_record::<Done>(data);
     check::<LayoutRecord>(data);
     check::<Shape>(data);
-    if let Ok(record @ AttributeRecord::Of(..)) = AttributeRecord::from_bytes(data) {
+    if let Ok(record) = AttributeRecord::from_bytes(data)
+        && record != AttributeRecord::Torn
+    {
         let again = AttributeRecord::from_bytes(&record.to_bytes(2));
         assert_eq!(again, Ok(record));
     }

@@ -3,7 +3,7 @@
 use gannet_vfs as vfs;
 use gannet_wire::volume::{
     AttributeChanges, Body, Caller, CreateMode, DeviceNumbers, FileAttributes, FileId, FileKind,
-    Found, Inode, NodeKind, SetTimestamp, Stability, Status, Timestamp,
+    FileState, Found, Inode, NodeKind, SetTimestamp, Stability, Status, Timestamp,
 };
 
 /// What a file system says, for a peer to hear.
@@ -137,22 +137,29 @@ pub(crate) fn attributes_of(inode: &Inode, id: FileId, fsid: u64) -> vfs::Attrib
 /// What the manager and the objects know of a file together; `None` when the objects' part is missing.
 pub(crate) fn whole_of(found: &Found, fsid: u64) -> Option<vfs::Attributes> {
     let mut whole = attributes_of(&found.inode, found.id, fsid);
-    let Body::Regular { written, .. } = &found.inode.body else {
-        return Some(whole);
-    };
-    let state = found.state?;
-    whole.size = state.size;
-    whole.used = state.used;
-    let last = time_of(state.written);
-    whole.modify_time = match written {
-        Some(written) if last > time_of(*written) => last,
-        Some(_) => whole.modify_time,
-        None => whole.modify_time.max(last),
-    };
-    whole.change_time = whole.change_time.max(last);
-    // The manager tells changes of names and attributes apart, and the objects those of bytes.
-    whole.change_id = whole.change_id.wrapping_add(state.version);
+    if let Body::Regular { written, .. } = &found.inode.body {
+        add_state(&mut whole, *written, &found.state?);
+    }
     Some(whole)
+}
+
+/// Adds the state of a regular file's objects to the attributes of its inode. `written` is the inode's value.
+pub(crate) fn add_state(
+    attributes: &mut vfs::Attributes,
+    written: Option<Timestamp>,
+    state: &FileState,
+) {
+    attributes.size = state.size;
+    attributes.used = state.used;
+    let last = time_of(state.written);
+    attributes.modify_time = match written {
+        Some(written) if last > time_of(written) => last,
+        Some(_) => attributes.modify_time,
+        None => attributes.modify_time.max(last),
+    };
+    attributes.change_time = attributes.change_time.max(last);
+    // The manager tells changes of names and attributes apart, and the objects those of bytes.
+    attributes.change_id = attributes.change_id.wrapping_add(state.version);
 }
 
 /// The attributes of a file of this kind, as a record has them.

@@ -205,7 +205,9 @@ impl<V: Vfs> IoServer<V> {
         }
     }
 
+    /// Notes that a file has an object: every way to an object leads through here.
     fn remember(&self, file: u64, handle: FileHandle) {
+        self.exports.note_found(file);
         let mut objects = self.objects.borrow_mut();
         if objects.len() >= OBJECTS_MAX {
             objects.clear();
@@ -438,6 +440,7 @@ impl<V: Vfs> Handler for IoServer<V> {
                 Operation::Objects => self.list(&link, request.body()).await,
                 Operation::OpenBuffer => self.open_buffer(&link, request.body()),
                 Operation::References => self.references(&link, request.body()).await,
+                Operation::StateReferences => self.state_references(&link, request.body()).await,
                 Operation::CloseBuffer => self.close_buffer(&link, request.body()).await,
                 _ => Err(Status::Notsupp),
             };

@@ -3,8 +3,10 @@
 //! Stripe `n` of a file is on server `n` modulo the width. The stripes of one server follow each other without gaps in
 //! its object, so that a contiguous range of the file is one contiguous range of each object.
 
+use gannet_meta::limits::FILE_SIZE_MAX;
 use gannet_wire::volume::{
-    Chosen, LayoutRecord, Piece, Pieces, Placement, Shape, Stripes, WIDTH_MAX,
+    Chosen, FileState, LayoutRecord, ObjectState, Piece, Pieces, Placement, Shape, Stripes,
+    WIDTH_MAX,
 };
 
 /// Servers for a new file, as `stripes` wishes and as far as there are `servers` (numbered from 0; at least one).
@@ -336,6 +338,21 @@ pub fn size_from_object(object_size: u64, placement: Placement) -> Option<u64> {
     };
     let stripe = (last / unit).checked_mul(width)?.checked_add(index)?;
     stripe.checked_mul(unit)?.checked_add(last % unit + 1)
+}
+
+/// The state of a file by the states of its objects. Of lost objects, none is among them.
+///
+/// A size beyond all files counts as the largest size.
+pub(crate) fn file_state(objects: impl IntoIterator<Item = (Placement, ObjectState)>) -> FileState {
+    let mut whole = FileState::default();
+    for (placement, object) in objects {
+        let size = size_from_object(object.size, placement).unwrap_or(FILE_SIZE_MAX);
+        whole.size = whole.size.max(size);
+        whole.used = whole.used.saturating_add(object.used);
+        whole.written = whole.written.max(object.modified);
+        whole.version = whole.version.wrapping_add(object.version);
+    }
+    whole
 }
 
 /// How long a file is that has `size` bytes by what is known, if objects of these placements are lost: where its next

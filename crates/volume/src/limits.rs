@@ -280,5 +280,14 @@ const _: () = assert!(RECORDS_SWEEP.as_secs() * 4 < SIZE_AGE.as_secs());
 /// How often a client reads a record again that was being written, before it asks.
 pub const TORN_RETRIES: u32 = 3;
 
+/// References to states of objects that a client keeps, over all files. Beyond it the client forgets all.
+pub const STATE_REFERENCES_MAX: usize = 1 << 14;
+/// Files that wait until a client requests references to the states of their objects.
+pub const STATE_REQUESTS_MAX: usize = 1024;
+/// How long a client requests no references to the states of a file's objects after a server has refused one.
+pub const STATES_REFUSED_FOR: Duration = Duration::from_secs(10);
+/// How long a client waits for the states of a file's objects before it asks the manager.
+pub const STATES_DEADLINE: Duration = Duration::from_secs(1);
+
 /// Places for records under way that a client keeps registered.
 pub const RECORD_SINKS_MAX: usize = 256;

@@ -117,7 +117,8 @@ impl Manager {
         Ok(Rc::new(Manager {
             sizes: Sizes::new(
                 Handle::clone(&runtime),
-                (Rc::clone(&servers), Rc::clone(&records)),
+                Rc::clone(&servers),
+                Rc::clone(&records),
                 FileId(next),
             ),
             records,
@@ -173,14 +174,14 @@ impl Manager {
             } => {
                 let inode = self.look(|view| namespace::inode(view, id))?;
                 let files = vec![self.found(id, inode).await?];
-                body = self.referenced((link, wants_references), files_of, FoundFiles { files });
+                body = self.referenced(link, wants_references, files_of, FoundFiles { files });
             }
             Call::Lookup {
                 entry,
                 wants_references,
             } => {
                 let found = self.look_up(&caller, &entry).await?;
-                body = self.referenced((link, wants_references), files_of, found);
+                body = self.referenced(link, wants_references, files_of, found);
             }
             Call::Access { file: id, wanted } => {
                 body = self.access(&caller, (id, wanted)).await?;
@@ -194,7 +195,7 @@ impl Manager {
             } => {
                 let wants = (wants_files, wants_references);
                 let page = self.list(&caller, (directory, cookie), wants).await?;
-                body = self.referenced((link, wants_references), files_in, page);
+                body = self.referenced(link, wants_references, files_in, page);
             }
             Call::Layout { file, rights } => {
                 body = to_bytes(&self.grant(&caller, file, rights).await?);

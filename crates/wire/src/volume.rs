@@ -64,7 +64,7 @@ pub use stripes::{Chosen, Stripes, StripesError};
 pub use term::{TERM_LEN, Term, TermAnswer, TermCall, TermStage};
 
 /// The version of the protocol in this module.
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 /// Bytes of a [`MessageHeader`].
 pub const HEADER_LEN: usize = 40;
 /// Most bytes of a message: a header, a body, and data.

@@ -237,7 +237,11 @@ fn record() -> Vec<u8> {
         change_time: Timestamp::default(),
         change_id: 9,
     };
-    let record = AttributeRecord::Of(FileId(7), attributes);
+    let record = AttributeRecord::Inode {
+        file: FileId(7),
+        attributes,
+        written: Some(Timestamp::default()),
+    };
     record.to_bytes(4).to_vec()
 }
 

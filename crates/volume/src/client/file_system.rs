@@ -6,6 +6,7 @@ mod cut;
 mod guards;
 mod inventory;
 mod names;
+mod object_states;
 mod optimistic;
 mod prefetch;
 mod shared;
@@ -41,6 +42,7 @@ use gannet_wire::volume::{
 };
 use gannet_wire::xdr::{Decode, Decoder, from_bytes};
 use guards::{ChangeGuard, ranges_of};
+use object_states::ObjectStates;
 use prefetch::PrefetchQueue;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -65,6 +67,7 @@ pub struct VolumeFs {
     /// The attributes of files when they were last asked for, as hints.
     seen: RefCell<HashMap<FileId, Attributes>>,
     referenced: ReferencedAttributes,
+    object_states: Rc<ObjectStates>,
     /// Whether replies to changes and reads carry the attributes after them.
     attributes: bool,
     /// How long an operation is tried.
@@ -101,6 +104,7 @@ impl VolumeFs {
             key: identity.key,
             seen: RefCell::default(),
             referenced: ReferencedAttributes::new(true),
+            object_states: ObjectStates::new(Handle::clone(&runtime)),
             attributes: true,
             patience: OPERATION_DEADLINE,
             last_error: LastError::default(),

@@ -4,20 +4,27 @@
 //! read by a call as well. It names an open file. The bytes come from the page cache at the moment of the access. A
 //! read that begins after the reply to a WRITE or TRUNCATE therefore sees the change. The server removes references
 //! before it answers UNLINK or accepts a new term.
+//!
+//! A second table exports the states of objects: length, disk use and times at the moment of the access. Every client
+//! of the volume may read them, as it may send GETATTR to the manager. An object that does not exist is exported as
+//! zeros until the server makes it.
 
 use super::{IoServer, parse};
-use crate::limits::{RESIDENT_PROBES_MAX, RESIDENT_STEP_MIN};
+use crate::limits::{ATTRIBUTES_EXPORTED_FOR, RESIDENT_PROBES_MAX, RESIDENT_STEP_MIN};
 use crate::link::Link;
-use gannet_fabric::{Export, ExportStats, ExportTable, Exported};
-use gannet_runtime::{FileRef, FileSource, Handle};
+use gannet_fabric::{
+    Access, Backing, Export, ExportStats, ExportTable, Exported, FILE_STATUS_LEN, FindExported,
+    Reference, Region, Scope,
+};
+use gannet_runtime::{Buffer, FileRef, FileSource, Handle};
 use gannet_vfs::{FileHandle, Status, Vfs};
 use gannet_wire::volume::{
-    Capability, OBJECTS_MAX, ObjectReference, RUNS_MAX, ReferenceAnswer, ReferenceAnswers,
-    ReferenceRequest, ResidentRun,
+    Capability, OBJECTS_MAX, ObjectList, ObjectReference, RUNS_MAX, ReferenceAnswer,
+    ReferenceAnswers, ReferenceRequest, ResidentRun,
 };
 use gannet_wire::xdr::to_bytes;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -25,11 +32,32 @@ use std::time::Duration;
 /// Files that are open on this core, by object. The export table finds a file here after it has let go of it.
 type OpenFiles = Rc<RefCell<HashMap<u64, Weak<dyn FileSource>>>>;
 
+/// The state of an object that may be missing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Missing {
+    /// A search for it has begun and has not found it so far.
+    Searched,
+    /// Some peer has a reference to zeros as its state.
+    Exported,
+}
+
+/// The exported states of objects.
+struct StateTable {
+    exports: Rc<dyn ExportTable>,
+    /// The state of an object that does not exist.
+    zeros: Region,
+}
+
 /// The exports of an I/O server.
 pub(super) struct Exports {
     runtime: Handle,
-    /// The export table in the domain of the connections, made for the first connection that survives exceptions.
+    /// The export table of bytes in the domain of the connections, made for the first connection that survives
+    /// exceptions.
     table: OnceCell<Option<Rc<dyn ExportTable>>>,
+    /// The same for states.
+    states: OnceCell<Option<StateTable>>,
+    /// Objects that may be missing.
+    missing: RefCell<BTreeMap<u64, Missing>>,
     open: OpenFiles,
     /// READs of a thousand whose bytes were in memory, as a moving average.
     cached: Cell<u32>,
@@ -40,6 +68,8 @@ impl Exports {
         Exports {
             runtime,
             table: OnceCell::new(),
+            states: OnceCell::new(),
+            missing: RefCell::default(),
             open: OpenFiles::default(),
             cached: Cell::new(1000),
         }
@@ -51,19 +81,44 @@ impl Exports {
             return None;
         }
         let make = || {
-            let open = Rc::clone(&self.open);
-            let find = move |object: u64| {
-                let open = open.borrow();
-                let file = open.get(&object).filter(|file| file.strong_count() > 0);
-                file.map(|file| Exported::OpenFile(Weak::clone(file)))
-            };
-            link.endpoint().domain().exports(Rc::new(find))
+            let find = self.find_open(Exported::OpenFile);
+            link.endpoint().domain().exports(find)
         };
         self.table.get_or_init(make).as_ref()
     }
 
-    fn known(&self) -> Option<&Rc<dyn ExportTable>> {
-        self.table.get().and_then(Option::as_ref)
+    /// The table of states, if the peer of `link` can use it.
+    fn states(&self, link: &Link) -> Option<&StateTable> {
+        if !link.has_exceptions() {
+            return None;
+        }
+        let make = || {
+            let domain = link.endpoint().domain();
+            let zeros = Backing::Buffer(Buffer::zeroed(FILE_STATUS_LEN));
+            // `Local`: peers reach the region only by the keys of the export table.
+            let zeros = domain.register(zeros, Access::Local, Scope::Domain).ok()?;
+            let find = self.find_open(Exported::OpenFileStatus);
+            let exports = domain.exports(find)?;
+            Some(StateTable { exports, zeros })
+        };
+        self.states.get_or_init(make).as_ref()
+    }
+
+    /// Finds objects that are open, and exports them as `exported` says.
+    fn find_open(&self, exported: fn(Weak<dyn FileSource>) -> Exported) -> FindExported {
+        let open = Rc::clone(&self.open);
+        Rc::new(move |object| {
+            let open = open.borrow();
+            let file = open.get(&object).filter(|file| file.strong_count() > 0);
+            file.map(|file| exported(Weak::clone(file)))
+        })
+    }
+
+    /// The tables that were made.
+    fn known(&self) -> impl Iterator<Item = &Rc<dyn ExportTable>> {
+        let bytes = self.table.get().and_then(Option::as_ref);
+        let states = self.states.get().and_then(Option::as_ref);
+        bytes.into_iter().chain(states.map(|it| &it.exports))
     }
 
     /// Lets the peer of `link` read an open object until `capability` ends.
@@ -83,12 +138,80 @@ impl Exports {
             until: self.runtime.now() + lasts,
             bytes: Exported::OpenFile(Arc::downgrade(file)),
         });
-        Some(ObjectReference {
+        Some(self.sent(reference))
+    }
+
+    /// Lets the peer of `link` read the state of an object; `None` for `file`: the object does not exist.
+    fn enter_state(
+        &self,
+        link: &Link,
+        object: u64,
+        file: Option<&FileRef>,
+    ) -> Option<ObjectReference> {
+        let StateTable { exports, zeros } = self.states(link)?;
+        let bytes = match file {
+            // A file of a store without times has no state to export.
+            Some(file) if file.status().is_err() => return None,
+            Some(file) => {
+                self.note_open(object, file);
+                Exported::OpenFileStatus(Arc::downgrade(file))
+            }
+            None => {
+                self.missing.borrow_mut().insert(object, Missing::Exported);
+                Exported::Memory {
+                    region: Region::clone(zeros),
+                    offset: 0,
+                    len: zeros.len(),
+                }
+            }
+        };
+        let reference = exports.enter(Export {
+            object,
+            endpoint: link.endpoint().id(),
+            until: self.runtime.now() + ATTRIBUTES_EXPORTED_FOR,
+            bytes,
+        });
+        Some(self.sent(reference))
+    }
+
+    /// The form in which a reference is sent.
+    fn sent(&self, reference: Reference) -> ObjectReference {
+        ObjectReference {
             key: reference.address.key.0,
             offset: reference.address.offset,
             access_key: reference.access_key.0,
             cached_per_mille: self.cached.get(),
-        })
+        }
+    }
+
+    /// Notes that a search for an object begins.
+    fn begin_search(&self, object: u64) {
+        let mut missing = self.missing.borrow_mut();
+        if missing.len() >= super::OBJECTS_MAX {
+            let all = std::mem::take(&mut *missing);
+            all.into_iter()
+                .for_each(|(object, _)| self.end_state(object));
+        }
+        missing.entry(object).or_insert(Missing::Searched);
+    }
+
+    /// Whether an object was not found since its search began.
+    fn is_missing(&self, object: u64) -> bool {
+        self.missing.borrow().contains_key(&object)
+    }
+
+    /// Notes that an object exists, before anything is written to it. References to zeros as its state end: without
+    /// this, a client would read a length of 0 after an acknowledged write.
+    pub(super) fn note_found(&self, object: u64) {
+        if self.missing.borrow_mut().remove(&object) == Some(Missing::Exported) {
+            self.end_state(object);
+        }
+    }
+
+    fn end_state(&self, object: u64) {
+        if let Some(Some(states)) = self.states.get() {
+            states.exports.remove(object);
+        }
     }
 
     /// Notes that the store has the object open, so that references find it. The table keeps no file open, because
@@ -104,20 +227,17 @@ impl Exports {
     /// Removes all references to an object.
     pub(super) fn remove(&self, file: u64) {
         self.open.borrow_mut().remove(&file);
-        if let Some(table) = self.known() {
-            table.remove(file);
-        }
+        self.known().for_each(|table| table.remove(file));
     }
 
     /// Removes all references.
     pub(super) fn remove_all(&self) {
-        if let Some(table) = self.known() {
-            table.remove_all();
-        }
+        self.known().for_each(|table| table.remove_all());
     }
 
     pub(super) fn stats(&self) -> ExportStats {
-        self.known().map(|table| table.stats()).unwrap_or_default()
+        let stats = self.known().map(|table| table.stats());
+        stats.fold(ExportStats::default(), |all, one| all + one)
     }
 
     /// Notes whether a READ found its bytes in memory; the average covers about the last hundred READs.
@@ -139,7 +259,8 @@ impl<V: Vfs> IoServer<V> {
     pub(super) async fn reference(
         &self,
         link: &Link,
-        (capability, object): (&Capability, &FileHandle),
+        capability: &Capability,
+        object: &FileHandle,
         first: Option<(u64, u64)>,
     ) -> Result<Option<ObjectReference>, Status> {
         if self.exports.table(link).is_none() {
@@ -206,6 +327,63 @@ impl<V: Vfs> IoServer<V> {
             outcome: Ok(reference),
             resident,
         })
+    }
+}
+
+impl<V: Vfs> IoServer<V> {
+    /// Answers a request for references to the states of objects.
+    pub(super) async fn state_references(
+        &self,
+        link: &Link,
+        body: &[u8],
+    ) -> Result<Vec<u8>, Status> {
+        let ObjectList { files } = parse(body)?;
+        let mut answers = Vec::with_capacity(files.len());
+        for file in files {
+            let outcome = self.state_reference(link, file).await;
+            answers.push(ReferenceAnswer {
+                outcome: outcome.map_err(crate::convert::status_of),
+                resident: Vec::new(),
+            });
+        }
+        Ok(to_bytes(&ReferenceAnswers { answers }))
+    }
+
+    /// A reference to the state of an object.
+    ///
+    /// # Errors
+    /// - [`Status::Stale`]: the object was removed.
+    /// - [`Status::Nxio`]: the object may have been lost with an earlier disk, so its state is not known.
+    /// - [`Status::Jukebox`]: an object was made during the search.
+    /// - Others: those of the store.
+    async fn state_reference(
+        &self,
+        link: &Link,
+        file: u64,
+    ) -> Result<Option<ObjectReference>, Status> {
+        if self.exports.states(link).is_none() {
+            return Ok(None);
+        }
+        self.exports.begin_search(file);
+        let opened = match self.find(file).await? {
+            Some(object) => {
+                self.exports.note_found(file);
+                Some(self.store.read(&super::own(), &object, 0, 0).await?.file)
+            }
+            None => {
+                self.may_be_lost(file)?;
+                None
+            }
+        };
+        // No await from here on: the object could be removed or made before it is exported.
+        let now = self.runtime.now();
+        if self.tombstones.borrow_mut().contains(file, now) {
+            return Err(Status::Stale);
+        }
+        if opened.is_none() && !self.exports.is_missing(file) {
+            return Err(Status::Jukebox);
+        }
+        Ok(self.exports.enter_state(link, file, opened.as_ref()))
     }
 }
 

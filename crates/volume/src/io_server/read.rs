@@ -36,8 +36,8 @@ impl<V: Vfs> IoServer<V> {
             (Some(object), true) => {
                 let mut own = pairs_together(&transfer.file, transfer.placement, 0);
                 let first = own.next().map(|it| (it.object_offset, u64::from(it.len)));
-                let whose = (&transfer.capability, object);
-                self.reference(link, whose, first).await?
+                self.reference(link, &transfer.capability, object, first)
+                    .await?
             }
             _ => None,
         };

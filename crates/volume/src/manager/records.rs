@@ -1,8 +1,14 @@
 //! Attribute records: attributes of files in memory that the manager's clients read without a call (paper 003, section
 //! III-B).
 //!
-//! A file has a record only while the manager could answer GETATTR from its own knowledge. The record equals that
-//! answer. The manager removes a record before its content may change:
+//! There are two kinds of records:
+//!
+//! - A whole record, while the manager could answer GETATTR from its own knowledge. The record equals that answer.
+//! - A record of the inode alone, while some client may write the file. The client reads the states of the objects from
+//!   the I/O servers, and then the record once more. A file has no record while a truncation is under way, so an
+//!   unchanged record shows that none happened meanwhile.
+//!
+//! The manager removes a record before its content may change:
 //!
 //! - before a transaction that may change the inode ([`Records::begin_changes`]);
 //! - with its knowledge of the sizes of objects ([`Records::remove`] from [`super::sizes`]), which a grant to write, a
@@ -12,7 +18,7 @@
 //! manager does not see reads without a call.
 
 use super::{Manager, look};
-use crate::convert::{record_of, whole_of};
+use crate::convert::{attributes_of, record_of, whole_of};
 use crate::limits::{ATTRIBUTES_EXPORTED_FOR, RECORDS_SWEEP};
 use crate::link::Link;
 use gannet_fabric::{
@@ -21,8 +27,8 @@ use gannet_fabric::{
 use gannet_meta::namespace;
 use gannet_runtime::{Buffer, Handle, Instant, sleep};
 use gannet_wire::volume::{
-    ATTRIBUTE_RECORD_LEN, AttributeRecord, AttributeReferences, Body, FileAttributes, FileId,
-    Found, Inode, Referenced,
+    ATTRIBUTE_RECORD_LEN, AttributeRecord, AttributeReferences, Body, FileId, Found, Inode,
+    Referenced,
 };
 use gannet_wire::xdr::{Encode, to_bytes};
 use std::cell::{Cell, RefCell};
@@ -74,8 +80,23 @@ struct Slot {
     version: u64,
     /// The end of the record; `None`: it ends only with a change.
     until: Option<Instant>,
+    /// The record has all attributes, not those of the inode alone.
+    is_whole: bool,
     /// A call has reported the record since the hand last passed.
     used: bool,
+}
+
+impl Slot {
+    /// A slot without a record.
+    fn free(version: u64) -> Slot {
+        Slot {
+            file: None,
+            version,
+            until: None,
+            is_whole: false,
+            used: false,
+        }
+    }
 }
 
 impl Records {
@@ -125,21 +146,25 @@ impl Records {
         Some(number)
     }
 
-    /// Gives a file a record that ends at `until`, or earlier with a change. Returns its slot, or `None` if it gets
-    /// none.
-    fn put(
-        &self,
-        (file, attributes): (FileId, FileAttributes),
-        until: Option<Instant>,
-    ) -> Option<u32> {
+    /// Whether a file has a record of its inode alone.
+    fn lacks_sizes(&self, file: FileId) -> bool {
+        let table = self.table.borrow();
+        let slot = table.as_ref().and_then(|table| {
+            let number = *table.by_file.get(&file)?;
+            table.slots.get(number as usize)
+        });
+        slot.is_some_and(|slot| !slot.is_whole)
+    }
+
+    /// Writes a record of `file` that ends at `until`, or earlier with a change. Returns its slot, or `None` if the
+    /// file gets none.
+    fn put(&self, file: FileId, record: &AttributeRecord, until: Option<Instant>) -> Option<u32> {
         // Attributes from before the transaction would be readable after its commit.
         if self.may_change(file) {
             return None;
         }
         let mut table = self.table.borrow_mut();
-        table
-            .as_mut()?
-            .put((file, attributes), until, self.slots_max)
+        table.as_mut()?.put(file, record, until, self.slots_max)
     }
 
     /// Whether a transaction under way may change a file.
@@ -241,7 +266,8 @@ impl Table {
 
     fn put(
         &mut self,
-        (file, attributes): (FileId, FileAttributes),
+        file: FileId,
+        record: &AttributeRecord,
         until: Option<Instant>,
         slots_max: usize,
     ) -> Option<u32> {
@@ -255,10 +281,11 @@ impl Table {
             file: Some(file),
             version,
             until,
+            is_whole: matches!(record, AttributeRecord::Whole { .. }),
             used: true,
         };
         self.by_file.insert(file, number);
-        self.write(number, &AttributeRecord::Of(file, attributes), version);
+        self.write(number, record, version);
         Some(number)
     }
 
@@ -268,12 +295,7 @@ impl Table {
             return Some(number);
         }
         if self.slots.len() < slots_max {
-            self.slots.push(Slot {
-                file: None,
-                version: 0,
-                until: None,
-                used: false,
-            });
+            self.slots.push(Slot::free(0));
             return u32::try_from(self.slots.len() - 1).ok();
         }
         // The first round may do no more than clear the marks of use; the second one finds a slot.
@@ -295,9 +317,8 @@ impl Table {
             return false;
         };
         if let Some(slot) = self.slots.get_mut(number as usize) {
-            slot.version += 2;
-            let version = slot.version;
-            (slot.file, slot.until, slot.used) = (None, None, false);
+            let version = slot.version + 2;
+            *slot = Slot::free(version);
             self.write(number, &AttributeRecord::Free, version);
         }
         self.free.push(number);
@@ -353,7 +374,8 @@ impl Manager {
     /// The body of an answer that reports files, with references to their records if the peer wants some.
     pub(super) fn referenced<T: Encode>(
         &self,
-        (link, wants): (&Link, bool),
+        link: &Link,
+        wants: bool,
         files: for<'a> fn(&'a T) -> Vec<&'a Found>,
         answer: T,
     ) -> Vec<u8> {
@@ -365,11 +387,14 @@ impl Manager {
         to_bytes(&Referenced { answer, references })
     }
 
-    /// References to the records of files. A file without a record gets one if the manager knows all of its
-    /// attributes.
+    /// References to the records of files. A file without a record gets one, unless it is being truncated. A record of
+    /// an inode becomes whole when the manager knows all attributes of the file.
     fn references(&self, link: &Link, files: &[&Found]) -> Option<AttributeReferences> {
         let slot = |file: &&Found| self.records.slot(file.id);
-        let lacks = |file: &&&Found| slot(file).is_none() && self.is_settled(file);
+        let lacks = |file: &&&Found| {
+            let is_missing = slot(file).is_none();
+            is_missing || (self.records.lacks_sizes(file.id) && self.is_settled(file))
+        };
         let lack: Vec<FileId> = files.iter().filter(lacks).map(|file| file.id).collect();
         if !lack.is_empty() {
             // No await from here on: a change in between would leave a record of the state before it. The answer's own
@@ -408,18 +433,33 @@ impl Manager {
         }
     }
 
-    /// Gives a file a record if the manager knows all of its attributes.
+    /// Gives a file a record: a whole one if the manager knows all of its attributes, else one of its inode. A regular
+    /// file that is being truncated gets none: its sizes are those before and after at the same time.
     fn put_record(&self, id: FileId, inode: Inode) -> Option<u32> {
-        let (state, until) = match &inode.body {
-            Body::Regular { layout, .. } => {
-                let (state, until) = self.sizes.known_until(id, layout)?;
-                (Some(state), Some(until))
+        let (mut state, mut until) = (None, None);
+        if let Body::Regular {
+            layout, written, ..
+        } = &inode.body
+        {
+            if let Some((known, holds_until)) = self.sizes.known_until(id, layout) {
+                (state, until) = (Some(known), Some(holds_until));
+            } else if self.sizes.is_to_be_cut(id) || self.intents.cuts_to(id).is_some() {
+                return None;
+            } else {
+                let record = AttributeRecord::Inode {
+                    file: id,
+                    attributes: record_of(inode.kind(), &attributes_of(&inode, id, 0)),
+                    written: *written,
+                };
+                return self.records.put(id, &record, None);
             }
-            _ => (None, None),
-        };
+        }
         let found = Found { id, inode, state };
-        let attributes = record_of(found.inode.kind(), &whole_of(&found, 0)?);
-        self.records.put((id, attributes), until)
+        let record = AttributeRecord::Whole {
+            file: id,
+            attributes: record_of(found.inode.kind(), &whole_of(&found, 0)?),
+        };
+        self.records.put(id, &record, until)
     }
 
     /// Removes records that are about to end, at intervals, until the runtime ends.
@@ -437,7 +477,7 @@ mod tests {
     use super::*;
     use gannet_sim::World;
     use gannet_sim::fabric::{FabricProfile, SimFabric};
-    use gannet_wire::volume::{FileKind, Timestamp};
+    use gannet_wire::volume::{FileAttributes, FileKind, Timestamp};
     use std::time::Duration;
 
     const SLOTS: usize = 3;
@@ -475,8 +515,15 @@ mod tests {
         }
     }
 
+    fn whole(file: u64) -> AttributeRecord {
+        AttributeRecord::Whole {
+            file: FileId(file),
+            attributes: sized(file * 10),
+        }
+    }
+
     fn put(records: &Records, file: u64) -> Option<u32> {
-        records.put((FileId(file), sized(file * 10)), None)
+        records.put(FileId(file), &whole(file), None)
     }
 
     /// The record that a client reads from a slot, and its version.
@@ -489,11 +536,10 @@ mod tests {
     }
 
     #[test]
-    fn a_record_goes_for_a_change_and_comes_back_as_another_version() {
+    fn a_record_is_removed_for_a_change_and_returns_with_a_higher_version() {
         run(|records| {
             let slot = put(&records, 7).unwrap();
-            let whole = AttributeRecord::Of(FileId(7), sized(70));
-            assert_eq!(seen(&records, slot), (whole, 2));
+            assert_eq!(seen(&records, slot), (whole(7), 2));
             records.begin_changes(Some([FileId(7)].into()));
             assert_eq!(seen(&records, slot), (AttributeRecord::Free, 4));
             assert_eq!(put(&records, 7), None, "it may be old already");
@@ -508,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_gives_the_slot_of_what_is_not_told_of() {
+    fn a_full_table_reuses_a_slot_that_no_call_reported_in_the_last_round() {
         run(|records| {
             let slots = [1, 2, 3].map(|file| put(&records, file).unwrap());
             assert_eq!(slots, [0, 1, 2]);
@@ -516,9 +562,9 @@ mod tests {
             assert_eq!(put(&records, 4), Some(0));
             assert_eq!(records.slot(FileId(1)), None);
             assert_eq!(records.slot(FileId(2)), Some(1));
-            assert_eq!(put(&records, 5), Some(2), "that of 2 was told of");
+            assert_eq!(put(&records, 5), Some(2), "a call reported file 2");
             let (record, version) = seen(&records, 2);
-            assert_eq!(record, AttributeRecord::Of(FileId(5), sized(50)));
+            assert_eq!(record, whole(5));
             assert_eq!(version, 4);
             // A free slot is taken before any other.
             records.remove(FileId(2));
@@ -528,11 +574,11 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_too_old_goes_before_its_time() {
+    fn a_record_that_ends_before_the_next_sweep_is_removed() {
         run(|records| {
             let now = records.runtime.now();
             let until = now + RECORDS_SWEEP + Duration::from_secs(1);
-            let slot = records.put((FileId(7), sized(1)), Some(until)).unwrap();
+            let slot = records.put(FileId(7), &whole(7), Some(until)).unwrap();
             let stays = put(&records, 8).unwrap();
             records.expire(now);
             assert_eq!(records.slot(FileId(7)), Some(slot));

@@ -6,13 +6,12 @@
 
 use super::intents::{Intents, IoServers};
 use super::records::Records;
-use crate::layout::{placements, size_from_object, size_with_lost};
+use crate::layout::{file_state, placements, size_with_lost};
 use crate::limits::{
     BATCHES_UNDER_WAY, GRANT_AGE, GRANTS_MAX, SIZE_AGE, SIZE_DEADLINE, SIZE_DEADLINE_OF_SILENT,
     SIZES_MAX,
 };
 use crate::link::{Link, LinkError};
-use gannet_meta::limits::FILE_SIZE_MAX;
 use gannet_runtime::{Handle, Instant, LocalFuture, all, timeout};
 use gannet_wire::volume::{
     Class, FileId, FileState, LayoutRecord, OBJECTS_MAX, ObjectList, ObjectState, ObjectStates,
@@ -90,7 +89,8 @@ impl Sizes {
     /// Files that are made from now on have the number `next` and those above.
     pub(super) fn new(
         runtime: Handle,
-        (servers, records): (Rc<dyn IoServers>, Rc<Records>),
+        servers: Rc<dyn IoServers>,
+        records: Rc<Records>,
         next: FileId,
     ) -> Rc<Sizes> {
         let (now, until) = (runtime.now(), runtime.now() + GRANT_AGE);
@@ -288,20 +288,14 @@ impl Sizes {
             });
             asked
         });
-        let mut whole = FileState::default();
-        let mut lost = Vec::new();
+        let (mut objects, mut lost) = (Vec::new(), Vec::new());
         for answer in all(asked).await {
-            let (placement, state) = answer?;
-            let Some(state) = state else {
-                lost.push(placement);
-                continue;
-            };
-            let size = size_from_object(state.size, placement).unwrap_or(FILE_SIZE_MAX);
-            whole.size = whole.size.max(size);
-            whole.used = whole.used.saturating_add(state.used);
-            whole.written = whole.written.max(state.modified);
-            whole.version = whole.version.wrapping_add(state.version);
+            match answer? {
+                (placement, Some(state)) => objects.push((placement, state)),
+                (placement, None) => lost.push(placement),
+            }
         }
+        let mut whole = file_state(objects);
         whole.size = size_with_lost(whole.size, &lost);
         whole.size = whole.size.max(question.asking.cut_to.get().unwrap_or(0));
         question.answered(whole);
@@ -497,7 +491,7 @@ mod tests {
 
     fn of_mute_servers(runtime: Handle) -> Rc<Sizes> {
         let records = Records::new(Handle::clone(&runtime), 1);
-        Sizes::new(runtime, (Rc::new(Mute), records), FileId(2))
+        Sizes::new(runtime, Rc::new(Mute), records, FileId(2))
     }
 
     /// One server has fallen silent, and then another one does, on which all files lie, too: questions that nobody

@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-fn run<F: Future<Output = ()> + 'static>(
+pub(crate) fn run<F: Future<Output = ()> + 'static>(
     seed: u64,
     servers: usize,
     story: impl FnOnce(Rc<Bed>) -> F,
@@ -30,23 +30,23 @@ fn run<F: Future<Output = ()> + 'static>(
     world.run(story(bed)).unwrap();
 }
 
-async fn create(fs: &VolumeFs, name: &str) -> FileHandle {
+pub(crate) async fn create(fs: &VolumeFs, name: &str) -> FileHandle {
     let mode = CreateMode::Guarded(SetAttributes::default());
     let made = fs.create(&root(), &fs.root(), name.as_bytes(), &mode).await;
     made.result.unwrap().handle
 }
 
-async fn set(fs: &VolumeFs, file: &FileHandle, change: SetAttributes) {
+pub(crate) async fn set(fs: &VolumeFs, file: &FileHandle, change: SetAttributes) {
     let set = fs.set_attributes(&root(), file, &change, None).await;
     set.result.unwrap();
 }
 
 /// Waits until clients have returned their grants.
-async fn rest(bed: &Bed) {
+pub(crate) async fn rest(bed: &Bed) {
     sleep(&bed.client.runtime(), 3 * GIVE_BACK_AFTER).await;
 }
 
-async fn commit(fs: &VolumeFs, file: &FileHandle) {
+pub(crate) async fn commit(fs: &VolumeFs, file: &FileHandle) {
     fs.commit(&root(), file, 0, 0).await.result.unwrap();
 }
 
@@ -55,14 +55,14 @@ fn hits(fs: &VolumeFs) -> u64 {
 }
 
 /// A client that makes changes, one that reads attributes without calls, and one that always calls the manager.
-struct Clients {
-    writer: VolumeFs,
-    reader: VolumeFs,
-    asker: VolumeFs,
+pub(crate) struct Clients {
+    pub(crate) writer: VolumeFs,
+    pub(crate) reader: VolumeFs,
+    pub(crate) asker: VolumeFs,
 }
 
 impl Clients {
-    fn new(bed: &Bed) -> Clients {
+    pub(crate) fn new(bed: &Bed) -> Clients {
         Clients {
             writer: bed.mount(),
             reader: bed.mount(),
@@ -71,7 +71,7 @@ impl Clients {
     }
 
     /// Makes the reader know the slot of a file's record.
-    async fn warm(&self, file: &FileHandle) {
+    pub(crate) async fn warm(&self, file: &FileHandle) {
         self.reader.attributes(file).await.unwrap();
         let before = hits(&self.reader);
         self.reader.attributes(file).await.unwrap();
@@ -79,7 +79,7 @@ impl Clients {
     }
 
     /// The reader's attributes of a file, after a check that the manager answers the same.
-    async fn see(&self, file: &FileHandle) -> Result<Attributes, Status> {
+    pub(crate) async fn see(&self, file: &FileHandle) -> Result<Attributes, Status> {
         let seen = self.reader.attributes(file).await;
         assert_eq!(seen, self.asker.attributes(file).await);
         seen
@@ -121,7 +121,7 @@ fn attributes_are_read_as_they_would_be_answered() {
 }
 
 #[test]
-fn whatever_was_acknowledged_to_anybody_is_seen() {
+fn every_acknowledged_change_is_seen() {
     run(2, 2, |bed| async move {
         let all = Clients::new(&bed);
         let (fs, caller, top) = (&all.writer, root(), all.writer.root());
@@ -221,7 +221,7 @@ fn whatever_was_acknowledged_to_anybody_is_seen() {
 
 /// Calls see a change while it becomes durable. After that, no client may see the state before it.
 #[test]
-fn what_was_seen_once_is_not_seen_as_it_was_before() {
+fn attributes_never_go_back_in_time() {
     for seed in 10..30 {
         run(seed, 2, |bed| async move {
             let all = Clients::new(&bed);
@@ -291,7 +291,7 @@ async fn list(fs: &VolumeFs) -> Vec<FileHandle> {
 }
 
 #[test]
-fn a_listing_tells_where_the_attributes_of_all_its_files_are() {
+fn a_listing_reports_the_records_of_all_its_files() {
     run(3, 2, |bed| async move {
         let all = Clients::new(&bed);
         for number in 0..200 {
@@ -311,7 +311,7 @@ fn a_listing_tells_where_the_attributes_of_all_its_files_are() {
 }
 
 #[test]
-fn a_name_that_is_looked_up_tells_where_the_attributes_are() {
+fn a_lookup_reports_the_record_of_its_file() {
     run(4, 2, |bed| async move {
         let all = Clients::new(&bed);
         create(&all.writer, "file").await;
@@ -330,28 +330,7 @@ fn a_name_that_is_looked_up_tells_where_the_attributes_are() {
 }
 
 #[test]
-fn a_file_that_may_be_written_is_asked_for() {
-    run(5, 2, |bed| async move {
-        let all = Clients::new(&bed);
-        let file = create(&all.writer, "file").await;
-        all.warm(&file).await;
-        write(&all.writer, &file, 0, b"first").await.unwrap();
-        let before = all.reader.attribute_counters();
-        for len in [6, 7, 8] {
-            write(&all.writer, &file, 0, &noise(len, 1)).await.unwrap();
-            assert_eq!(all.see(&file).await.unwrap().size, len as u64);
-        }
-        let after = all.reader.attribute_counters();
-        // The reader looked in vain once, and not again before a reply reported a new record.
-        assert_eq!((after.hits, after.stale), (before.hits, before.stale + 1));
-        commit(&all.writer, &file).await;
-        rest(&bed).await;
-        all.warm(&file).await;
-    });
-}
-
-#[test]
-fn what_is_believed_of_sizes_is_asked_again_after_a_while() {
+fn a_cached_size_is_asked_for_again_after_its_age() {
     run(6, 2, |bed| async move {
         let all = Clients::new(&bed);
         let (file, top) = (create(&all.writer, "file").await, all.writer.root());
@@ -369,7 +348,7 @@ fn what_is_believed_of_sizes_is_asked_again_after_a_while() {
 }
 
 #[test]
-fn references_end_with_the_manager_that_told_them() {
+fn references_end_with_their_manager() {
     run(7, 2, |bed| async move {
         let all = Clients::new(&bed);
         let (file, top) = (create(&all.writer, "file").await, all.writer.root());
@@ -429,7 +408,7 @@ fn a_manager_that_was_replaced_is_not_believed() {
 
 /// Bytes that an I/O server had not stored before a power failure are lost.
 #[test]
-fn a_size_ends_with_the_server_that_told_it() {
+fn a_cached_size_ends_with_the_connection_to_its_server() {
     let mut lost = 0;
     for seed in 40..50 {
         let told = Rc::new(Cell::new(0));

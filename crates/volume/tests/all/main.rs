@@ -16,6 +16,7 @@ mod hostile_reads;
 mod intents;
 mod leases;
 mod locks;
+mod object_states;
 mod orphans;
 mod overlap;
 mod page_cache;

@@ -1,8 +1,9 @@
-//! Attributes of one file as the manager keeps them in memory that its clients read without asking (paper 003): a
-//! record of fixed length in a slot of a table.
+//! Attribute records: attributes of files in the manager's memory, which clients read without a call (paper 003). A
+//! record has a fixed length and lies in a slot of a table.
 //!
-//! A version stands at both ends. While the record is being written the first is odd; when it is whole both are the
-//! same and even. So a reader that takes all of it in one Read knows whether it saw a moment of it or a mixture.
+//! A version is at both ends of a record. While the manager writes the record, the first version is odd. When the
+//! record is complete, both are equal and even. A reader that takes all bytes in one Read therefore recognises a torn
+//! record.
 
 use super::{FileId, FileKind, Timestamp};
 use crate::xdr::{Decoder, Encode, Encoder, XdrError, from_bytes, record};
@@ -11,54 +12,80 @@ use alloc::vec::Vec;
 /// Bytes of a record.
 pub const ATTRIBUTE_RECORD_LEN: usize = 128;
 
-/// Where the attributes stand in a record.
+/// The offset of the attributes.
 const ATTRIBUTES_AT: usize = 16;
-/// Bytes of them.
+/// Bytes of the attributes.
 const ATTRIBUTES_LEN: usize = 88;
-/// Where the second version stands.
+/// The offset of the content: [`WHOLE`], [`INODE`] or [`INODE_WITH_TIME`].
+const CONTENT_AT: usize = ATTRIBUTES_AT + ATTRIBUTES_LEN;
+/// The offset of the time of [`INODE_WITH_TIME`].
+const TIME_AT: usize = CONTENT_AT + 4;
+/// The offset of the second version.
 const END_AT: usize = ATTRIBUTE_RECORD_LEN - 8;
 
+/// The content of [`AttributeRecord::Whole`].
+const WHOLE: u32 = 0;
+/// The content of [`AttributeRecord::Inode`] without a time.
+const INODE: u32 = 1;
+/// The content of [`AttributeRecord::Inode`] with a time.
+const INODE_WITH_TIME: u32 = 2;
+
 record! {
-    /// The attributes of a file, as the reply to GETATTR has them when inode and objects are combined.
+    /// The attributes of a file, as a reply to GETATTR has them after inode and objects are combined.
     FileAttributes {
-        /// Its type.
+        /// The type of the file.
         kind: FileKind,
         /// Permission bits, 0o7777.
         mode: u32,
-        /// Number of its names.
+        /// The number of names.
         links: u32,
-        /// Owner.
+        /// The user who owns the file.
         uid: u32,
-        /// Group.
+        /// The group of the file.
         gid: u32,
-        /// Of a device; else 0.
+        /// The major number of a device, 0 for other files.
         major: u32,
-        /// Of a device; else 0.
+        /// The minor number of a device, 0 for other files.
         minor: u32,
-        /// Length in bytes.
+        /// The length in bytes.
         size: u64,
         /// Bytes of disk.
         used: u64,
-        /// Last read.
+        /// The time of the last read.
         access_time: Timestamp,
-        /// Last write.
+        /// The time of the last write.
         modify_time: Timestamp,
-        /// Last change of anything.
+        /// The time of the last change of content or attributes.
         change_time: Timestamp,
-        /// Another number after each change of anything.
+        /// A number that differs after each change of content or attributes.
         change_id: u64,
     }
 }
 
-/// The state of a slot when it was read.
+/// The content of a slot when it was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttributeRecord {
-    /// It was being written: the bytes are of no single moment.
+    /// The slot was being written: its bytes belong to no single moment.
     Torn,
-    /// No file's attributes are in it.
+    /// The slot has no record.
     Free,
-    /// Those of this file.
-    Of(FileId, FileAttributes),
+    /// All attributes of a file.
+    Whole {
+        /// The file.
+        file: FileId,
+        /// The attributes of the file.
+        attributes: FileAttributes,
+    },
+    /// The attributes of a regular file's inode. Some client may write the file, so only the I/O servers know the sizes
+    /// of its objects.
+    Inode {
+        /// The file.
+        file: FileId,
+        /// The attributes of the inode; size and disk use are 0.
+        attributes: FileAttributes,
+        /// The time of the last write of the objects when the modification time was last set, if it ever was.
+        written: Option<Timestamp>,
+    },
 }
 
 impl AttributeRecord {
@@ -68,19 +95,42 @@ impl AttributeRecord {
         let word = version.to_be_bytes();
         put(&mut bytes, 0, &word);
         put(&mut bytes, END_AT, &word);
-        if let AttributeRecord::Of(FileId(file), attributes) = self {
-            put(&mut bytes, 8, &file.to_be_bytes());
-            let mut encoded = Vec::with_capacity(ATTRIBUTES_LEN);
-            attributes.encode(&mut Encoder::new(&mut encoded));
-            put(&mut bytes, ATTRIBUTES_AT, &encoded);
+        let (FileId(file), attributes, content, time) = match self {
+            AttributeRecord::Torn | AttributeRecord::Free => return bytes,
+            AttributeRecord::Whole { file, attributes } => (file, attributes, WHOLE, None),
+            AttributeRecord::Inode {
+                file,
+                attributes,
+                written: None,
+            } => (file, attributes, INODE, None),
+            AttributeRecord::Inode {
+                file,
+                attributes,
+                written: Some(time),
+            } => (file, attributes, INODE_WITH_TIME, Some(time)),
+        };
+        put(&mut bytes, 8, &file.to_be_bytes());
+        let mut encoded = Vec::with_capacity(END_AT - ATTRIBUTES_AT);
+        let mut encoder = Encoder::new(&mut encoded);
+        attributes.encode(&mut encoder);
+        encoder.u32(content);
+        if let Some(time) = time {
+            time.encode(&mut encoder);
         }
+        put(&mut bytes, ATTRIBUTES_AT, &encoded);
         bytes
+    }
+
+    /// The version of a slot's bytes, which grows with each change of the slot. 0 for bytes that are too short.
+    pub fn version_in(bytes: &[u8]) -> u64 {
+        Decoder::new(bytes).u64().unwrap_or_default()
     }
 
     /// Decodes the bytes of one Read.
     ///
     /// # Errors
-    /// The bytes are whole, and not a record.
+    /// - [`XdrError::Short`]: not [`ATTRIBUTE_RECORD_LEN`] bytes.
+    /// - Others: the versions are those of a complete record, but the content is none.
     pub fn from_bytes(bytes: &[u8]) -> Result<AttributeRecord, XdrError> {
         let bytes: &[u8; ATTRIBUTE_RECORD_LEN] = bytes.try_into().map_err(|_| XdrError::Short)?;
         let word = |at: usize| Decoder::new(bytes.get(at..).unwrap_or_default()).u64();
@@ -91,9 +141,24 @@ impl AttributeRecord {
         if file == 0 {
             return Ok(AttributeRecord::Free);
         }
-        let attributes = bytes.get(ATTRIBUTES_AT..ATTRIBUTES_AT + ATTRIBUTES_LEN);
-        let attributes = from_bytes(attributes.unwrap_or_default())?;
-        Ok(AttributeRecord::Of(FileId(file), attributes))
+        let range = |from: usize, to: usize| bytes.get(from..to).unwrap_or_default();
+        let attributes = from_bytes(range(ATTRIBUTES_AT, CONTENT_AT))?;
+        let written = match from_bytes(range(CONTENT_AT, TIME_AT))? {
+            WHOLE => {
+                return Ok(AttributeRecord::Whole {
+                    file: FileId(file),
+                    attributes,
+                });
+            }
+            INODE => None,
+            INODE_WITH_TIME => Some(from_bytes(range(TIME_AT, END_AT))?),
+            _ => return Err(XdrError::Value),
+        };
+        Ok(AttributeRecord::Inode {
+            file: FileId(file),
+            attributes,
+            written,
+        })
     }
 }
 
@@ -133,9 +198,16 @@ mod tests {
         }
     }
 
+    fn whole(file: u64) -> AttributeRecord {
+        AttributeRecord::Whole {
+            file: FileId(file),
+            attributes: attributes(),
+        }
+    }
+
     #[test]
     fn a_record_has_these_bytes() {
-        let record = AttributeRecord::Of(FileId(0x0102_0304_0506_0708), attributes());
+        let record = whole(0x0102_0304_0506_0708);
         let bytes = record.to_bytes(0x20);
         #[rustfmt::skip]
         let expected: [u8; ATTRIBUTE_RECORD_LEN] = [
@@ -157,13 +229,32 @@ mod tests {
     }
 
     #[test]
-    fn a_mixture_is_no_record() {
-        let old = AttributeRecord::Of(FileId(7), attributes()).to_bytes(4);
+    fn a_record_of_an_inode_has_these_bytes() {
+        let record = |written| AttributeRecord::Inode {
+            file: FileId(7),
+            attributes: attributes(),
+            written,
+        };
+        let bytes = record(Some(time(0x0102))).to_bytes(0x20);
+        let expected = [0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 1, 2, 10, 11, 12, 13];
+        assert_eq!(bytes[CONTENT_AT..END_AT], expected);
+        let whole = whole(7).to_bytes(0x20);
+        assert_eq!(bytes[..CONTENT_AT], whole[..CONTENT_AT]);
+        for written in [None, Some(time(9))] {
+            let bytes = record(written).to_bytes(0x20);
+            assert_eq!(AttributeRecord::from_bytes(&bytes), Ok(record(written)));
+            assert_eq!(AttributeRecord::version_in(&bytes), 0x20);
+        }
+        let mut unknown = bytes;
+        unknown[CONTENT_AT + 3] = 3;
+        assert!(AttributeRecord::from_bytes(&unknown).is_err());
+    }
+
+    #[test]
+    fn a_record_mixed_from_two_versions_is_torn() {
+        let old = whole(7).to_bytes(4);
         let torn = Ok(AttributeRecord::Torn);
-        for new in [
-            AttributeRecord::Of(FileId(7), attributes()),
-            AttributeRecord::Free,
-        ] {
+        for new in [whole(7), AttributeRecord::Free] {
             let new = new.to_bytes(6);
             // However much of the new one was there, from either end.
             for seen in 8..=END_AT {
@@ -180,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_slot_is_told_from_nonsense() {
+    fn a_free_slot_differs_from_invalid_bytes() {
         let free = AttributeRecord::Free.to_bytes(2);
         let known = AttributeRecord::from_bytes(&free);
         assert_eq!(known, Ok(AttributeRecord::Free));
@@ -189,7 +280,7 @@ mod tests {
             Ok(AttributeRecord::Free),
             "memory that was never written"
         );
-        let mut nonsense = AttributeRecord::Of(FileId(7), attributes()).to_bytes(2);
+        let mut nonsense = whole(7).to_bytes(2);
         nonsense[19] = 99;
         assert!(AttributeRecord::from_bytes(&nonsense).is_err());
         assert!(AttributeRecord::from_bytes(&free[1..]).is_err());

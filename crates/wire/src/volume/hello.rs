@@ -246,7 +246,7 @@ mod tests {
             credits: 0x0a0b_0c0d,
         };
         let bytes = hello.to_bytes();
-        assert_eq!(bytes[..10], *b"gvol\x04\x02\x00\x02\x01\x01");
+        assert_eq!(bytes[..10], *b"gvol\x05\x02\x00\x02\x01\x01");
         assert_eq!(bytes[40..], [0x0a, 0x0b, 0x0c, 0x0d]);
         assert_eq!(Hello::from_bytes(&bytes), Some(hello));
         assert_eq!(
@@ -279,7 +279,7 @@ mod tests {
         }
         .to_bytes();
         assert_eq!(Hello::from_bytes(&bytes[..43]), None);
-        for (at, value) in [(0, 0), (4, 2), (4, 5), (5, 0), (5, 4)] {
+        for (at, value) in [(0, 0), (4, 2), (4, 4), (5, 0), (5, 4)] {
             let kept = core::mem::replace(&mut bytes[at], value);
             assert_eq!(Hello::from_bytes(&bytes), None);
             bytes[at] = kept;

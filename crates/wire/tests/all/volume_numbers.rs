@@ -44,11 +44,12 @@ const OPERATIONS: &[(u16, Operation)] = &[
     (0x0311, Operation::CloseBuffer),
     (0x0312, Operation::Term),
     (0x0313, Operation::References),
+    (0x0314, Operation::StateReferences),
 ];
 
 #[test]
 fn operations_keep_their_numbers() {
-    assert_eq!(VERSION, 4, "another version may have other numbers");
+    assert_eq!(VERSION, 5, "another version may have other numbers");
     let pinned: Vec<Operation> = OPERATIONS.iter().map(|(_, operation)| *operation).collect();
     assert_eq!(pinned, Operation::ALL);
     for (number, operation) in OPERATIONS {

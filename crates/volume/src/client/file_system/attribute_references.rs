@@ -2,11 +2,15 @@
 //!
 //! Replies of the manager report the slots of attribute records. By the time of the read, a slot may have no record or
 //! that of another file. A record names its file, and the manager removes it before any of its content changes. A
-//! record therefore equals the reply of a GETATTR at that moment. The client sends a GETATTR if the slot has no record
-//! of the file. Every user of the volume may read attributes, by either way.
+//! whole record therefore equals the reply of a GETATTR at that moment. The client sends a GETATTR if the slot has no
+//! record of the file. Every user of the volume may read attributes, by either way.
+//!
+//! While some client may write a file, its record has the attributes of the inode alone. The client then reads the
+//! states of the objects from the I/O servers ([`super::object_states`]), and the record again. If the record is the
+//! same one, no truncation and no change of the inode happened in between, and the two parts belong together.
 
 use super::VolumeFs;
-use crate::convert::attributes_in;
+use crate::convert::{add_state, attributes_in};
 use crate::limits::{ATTRIBUTE_RECORDS_MAX, RECORD_SINKS_MAX, TORN_RETRIES};
 use crate::link::{ExportedRead, Link, Message};
 use gannet_fabric::{
@@ -15,8 +19,8 @@ use gannet_fabric::{
 use gannet_runtime::Buffer;
 use gannet_vfs::{Attributes, Credentials, Status};
 use gannet_wire::volume::{
-    ATTRIBUTE_RECORD_LEN, AttributeRecord, AttributeReferences, Call, FileAttributes, FileId,
-    Found, FoundFiles, Hello, Page, Referenced,
+    ATTRIBUTE_RECORD_LEN, AttributeRecord, AttributeReferences, Body, Call, FileAttributes, FileId,
+    Found, FoundFiles, Hello, Page, Referenced, Timestamp,
 };
 use gannet_wire::xdr::from_bytes;
 use std::cell::{Cell, RefCell};
@@ -25,8 +29,10 @@ use std::collections::HashMap;
 /// Counters of attribute references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AttributeCounters {
-    /// Reads of a record that returned the file's attributes.
+    /// Attributes that reads of records returned, with reads of objects' states where the record has none.
     pub hits: u64,
+    /// Hits that needed the states of objects.
+    pub by_objects: u64,
     /// References that were not valid any more; a call to the manager followed.
     pub stale: u64,
     /// Records that the manager was writing during the read.
@@ -39,6 +45,7 @@ impl std::ops::Add for AttributeCounters {
     fn add(self, other: AttributeCounters) -> AttributeCounters {
         AttributeCounters {
             hits: self.hits + other.hits,
+            by_objects: self.by_objects + other.by_objects,
             stale: self.stale + other.stale,
             torn: self.torn + other.torn,
         }
@@ -120,13 +127,32 @@ struct Reading {
 }
 
 /// The outcome of a read of a record.
+#[derive(Clone, Copy)]
 enum Seen {
-    Whole(FileAttributes),
+    Record(Record),
     Torn,
     /// The slot has no record of the file.
     Stale,
     /// The table cannot be read by this reference any more.
-    Gone,
+    Unreadable,
+}
+
+/// A record of a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Record {
+    Whole(FileAttributes),
+    Inode(InodeRecord),
+}
+
+/// A record of an inode whose objects some client may write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct InodeRecord {
+    slot: u32,
+    /// The version of the slot, which grows with each change.
+    version: u64,
+    attributes: FileAttributes,
+    /// The time of the last write when the modification time was last set.
+    written: Option<Timestamp>,
 }
 
 impl ReferencedAttributes {
@@ -193,7 +219,8 @@ impl ReferencedAttributes {
             return None;
         }
         let slot = *table.slots.by_file.get(&file)?;
-        let sink = table.sinks.pop().or_else(|| sink(&table.link))?;
+        let sink = table.sinks.pop();
+        let sink = sink.or_else(|| self::sink(&table.link, ATTRIBUTE_RECORD_LEN))?;
         Some(Reading {
             link: table.link.clone(),
             term: table.term,
@@ -205,14 +232,14 @@ impl ReferencedAttributes {
         })
     }
 
-    /// A file's attributes, if its record is in the slot that was reported last.
-    async fn read(&self, file: FileId) -> Option<FileAttributes> {
+    /// The record of a file, if it is in the slot that was reported last.
+    async fn read(&self, file: FileId) -> Option<Record> {
         let mut retries = TORN_RETRIES;
         loop {
             let reading = self.begin(file)?;
             let seen = reading.read(file).await;
             match self.end(file, reading, seen) {
-                Seen::Whole(attributes) => return Some(attributes),
+                Seen::Record(record) => return Some(record),
                 Seen::Torn if retries > 0 => retries -= 1,
                 _ => return None,
             }
@@ -223,9 +250,11 @@ impl ReferencedAttributes {
     /// sink would mix that Read's bytes with another record.
     fn end(&self, file: FileId, reading: Reading, seen: Seen) -> Seen {
         self.count(|counters| match seen {
-            Seen::Whole(_) => counters.hits += 1,
+            Seen::Record(Record::Whole(_)) => counters.hits += 1,
+            // Counts once the objects' states are known as well.
+            Seen::Record(Record::Inode(_)) => {}
             Seen::Torn => counters.torn += 1,
-            Seen::Stale | Seen::Gone => counters.stale += 1,
+            Seen::Stale | Seen::Unreadable => counters.stale += 1,
         });
         let mut known = self.table.borrow_mut();
         let Some(table) = known.as_mut().filter(|it| it.link.is(&reading.link)) else {
@@ -234,11 +263,11 @@ impl ReferencedAttributes {
         match seen {
             Seen::Stale => table.slots.forget(file, reading.slot),
             // A later reply may have reported another table since; that one stays.
-            Seen::Gone if table.is_at(&reading) => {
+            Seen::Unreadable if table.is_at(&reading) => {
                 *known = None;
                 return seen;
             }
-            Seen::Gone | Seen::Whole(_) | Seen::Torn => {}
+            Seen::Unreadable | Seen::Record(_) | Seen::Torn => {}
         }
         if table.sinks.len() < RECORD_SINKS_MAX {
             table.sinks.push(reading.sink);
@@ -255,9 +284,9 @@ impl Table {
     }
 }
 
-/// Memory for one record, which only this client's own Reads reach.
-fn sink(link: &Link) -> Option<Region> {
-    let memory = Backing::Buffer(Buffer::from_vec(vec![0; ATTRIBUTE_RECORD_LEN]));
+/// Memory for `len` bytes, which only this client's own Reads reach.
+pub(super) fn sink(link: &Link, len: usize) -> Option<Region> {
+    let memory = Backing::Buffer(Buffer::from_vec(vec![0; len]));
     let endpoint = link.endpoint();
     let scope = Scope::Endpoint(endpoint.id());
     let region = endpoint.domain().register(memory, Access::Local, scope);
@@ -277,18 +306,34 @@ impl Reading {
         };
         match self.link.read_exported(read, self.link.now()).await {
             Ok(Ok(())) => {}
-            Ok(Err(_)) | Err(_) => return Seen::Gone,
+            Ok(Err(_)) | Err(_) => return Seen::Unreadable,
         }
         // The manager of an earlier term may have been paused, so its record may be old. Its replies would not count
         // either.
         if self.link.is_of_earlier_term(self.term) {
-            return Seen::Gone;
+            return Seen::Unreadable;
         }
         let memory = self.sink.software();
         let bytes = memory.and_then(|it| it.bytes(0, ATTRIBUTE_RECORD_LEN));
-        match bytes.map(|bytes| AttributeRecord::from_bytes(&bytes)) {
-            Some(Ok(AttributeRecord::Torn)) => Seen::Torn,
-            Some(Ok(AttributeRecord::Of(other, found))) if other == file => Seen::Whole(found),
+        bytes.map_or(Seen::Stale, |bytes| self.seen(file, &bytes))
+    }
+
+    fn seen(&self, expected: FileId, bytes: &[u8]) -> Seen {
+        match AttributeRecord::from_bytes(bytes) {
+            Ok(AttributeRecord::Torn) => Seen::Torn,
+            Ok(AttributeRecord::Whole { file, attributes }) if file == expected => {
+                Seen::Record(Record::Whole(attributes))
+            }
+            Ok(AttributeRecord::Inode {
+                file,
+                attributes,
+                written,
+            }) if file == expected => Seen::Record(Record::Inode(InodeRecord {
+                slot: self.slot,
+                version: AttributeRecord::version_in(bytes),
+                attributes,
+                written,
+            })),
             _ => Seen::Stale,
         }
     }
@@ -312,15 +357,40 @@ impl VolumeFs {
 
     /// The attributes of a file at this moment, by its record or else by a GETATTR.
     pub(super) async fn stat(&self, id: FileId) -> Result<Attributes, Status> {
-        if let Some(found) = self.referenced.read(id).await {
-            let attributes = attributes_in(&found, id, self.fsid);
+        let record = self.referenced.read(id).await;
+        let attributes = match record {
+            Some(Record::Whole(found)) => Some(attributes_in(&found, id, self.fsid)),
+            Some(Record::Inode(inode)) => self.combine(id, inode).await,
+            None => None,
+        };
+        if let Some(attributes) = attributes {
             self.note_seen(&attributes);
             return Ok(attributes);
         }
         // Attributes are readable for every user, so the call needs no particular caller.
         let anyone = Credentials::new(0, 0, &[]);
         let [found] = self.get_attributes(&anyone, id).await?;
+        if let (Some(Record::Inode(_)), Body::Regular { layout, .. }) = (record, &found.inode.body)
+        {
+            self.object_states.want(&self.servers, id, layout);
+        }
         self.all_attributes_of(&found)
+    }
+
+    /// The attributes of a file by the record of its inode and the states of its objects. `None` if these are not in
+    /// reach, or if the record has changed meanwhile.
+    async fn combine(&self, id: FileId, before: InodeRecord) -> Option<Attributes> {
+        let state = self.object_states.read(id).await?;
+        if self.referenced.read(id).await != Some(Record::Inode(before)) {
+            return None;
+        }
+        self.referenced.count(|counters| {
+            counters.hits += 1;
+            counters.by_objects += 1;
+        });
+        let mut attributes = attributes_in(&before.attributes, id, self.fsid);
+        add_state(&mut attributes, before.written, &state);
+        Some(attributes)
     }
 
     /// Sends a GETATTR.
