@@ -113,8 +113,8 @@ pub(crate) fn made(mode: u32, device: u32) -> Option<Made> {
     Some(match mode & 0o170_000 {
         0 | 0o100_000 => Made::Regular,
         0o010_000 => Made::Node(NodeKind::Fifo),
-        0o020_000 => Made::Node(NodeKind::CharacterDevice(major, minor)),
-        0o060_000 => Made::Node(NodeKind::BlockDevice(major, minor)),
+        0o020_000 => Made::Node(NodeKind::CharacterDevice { major, minor }),
+        0o060_000 => Made::Node(NodeKind::BlockDevice { major, minor }),
         0o140_000 => Made::Node(NodeKind::Socket),
         _ => return None,
     })
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn mknod_makes_what_its_mode_says() {
         assert_eq!(made(0o644, 0), Some(Made::Regular));
-        let device = Made::Node(NodeKind::CharacterDevice(1, 3));
+        let device = Made::Node(NodeKind::CharacterDevice { major: 1, minor: 3 });
         assert_eq!(made(0o020_600, 0x103), Some(device));
         assert_eq!(made(0o040_755, 0), None);
     }

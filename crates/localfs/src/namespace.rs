@@ -452,8 +452,8 @@ fn stamps_of(verifier: &Verifier) -> SetAttributes {
 
 fn node_type(node: NodeKind) -> (FileType, u64) {
     match node {
-        NodeKind::BlockDevice(major, minor) => (FileType::BlockDevice, makedev(major, minor)),
-        NodeKind::CharacterDevice(major, minor) => {
+        NodeKind::BlockDevice { major, minor } => (FileType::BlockDevice, makedev(major, minor)),
+        NodeKind::CharacterDevice { major, minor } => {
             (FileType::CharacterDevice, makedev(major, minor))
         }
         NodeKind::Socket => (FileType::Socket, 0),

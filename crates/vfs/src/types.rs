@@ -439,10 +439,20 @@ pub struct Created {
 /// The kind of a new object of MKNOD.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NodeKind {
-    /// A block device with its numbers.
-    BlockDevice(u32, u32),
-    /// A character device with its numbers.
-    CharacterDevice(u32, u32),
+    /// A block device.
+    BlockDevice {
+        /// The major device number.
+        major: u32,
+        /// The minor device number.
+        minor: u32,
+    },
+    /// A character device.
+    CharacterDevice {
+        /// The major device number.
+        major: u32,
+        /// The minor device number.
+        minor: u32,
+    },
     /// A socket.
     Socket,
     /// A FIFO.
@@ -453,8 +463,8 @@ impl NodeKind {
     /// The kind of the object that it makes.
     pub fn kind(self) -> FileKind {
         match self {
-            NodeKind::BlockDevice(..) => FileKind::BlockDevice,
-            NodeKind::CharacterDevice(..) => FileKind::CharacterDevice,
+            NodeKind::BlockDevice { .. } => FileKind::BlockDevice,
+            NodeKind::CharacterDevice { .. } => FileKind::CharacterDevice,
             NodeKind::Socket => FileKind::Socket,
             NodeKind::Fifo => FileKind::Fifo,
         }

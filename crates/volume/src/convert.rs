@@ -82,10 +82,10 @@ pub(crate) fn create_mode_of(mode: &vfs::CreateMode) -> CreateMode {
 
 pub(crate) fn node_kind_of(kind: vfs::NodeKind) -> NodeKind {
     match kind {
-        vfs::NodeKind::BlockDevice(major, minor) => {
+        vfs::NodeKind::BlockDevice { major, minor } => {
             NodeKind::BlockDevice(DeviceNumbers { major, minor })
         }
-        vfs::NodeKind::CharacterDevice(major, minor) => {
+        vfs::NodeKind::CharacterDevice { major, minor } => {
             NodeKind::CharacterDevice(DeviceNumbers { major, minor })
         }
         vfs::NodeKind::Socket => NodeKind::Socket,

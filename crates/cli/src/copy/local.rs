@@ -222,8 +222,8 @@ pub(super) fn make_special(at: &At, kind: NodeKind) -> io::Result<()> {
     let (file_type, device) = match kind {
         NodeKind::Fifo => (FileType::Fifo, 0),
         NodeKind::Socket => (FileType::Socket, 0),
-        NodeKind::BlockDevice(major, minor) => (FileType::BlockDevice, makedev(major, minor)),
-        NodeKind::CharacterDevice(major, minor) => {
+        NodeKind::BlockDevice { major, minor } => (FileType::BlockDevice, makedev(major, minor)),
+        NodeKind::CharacterDevice { major, minor } => {
             (FileType::CharacterDevice, makedev(major, minor))
         }
     };

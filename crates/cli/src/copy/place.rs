@@ -56,10 +56,14 @@ impl Node {
                 FileType::Symlink => Kind::Symlink,
                 FileType::Fifo => Kind::Special(NodeKind::Fifo),
                 FileType::Socket => Kind::Special(NodeKind::Socket),
-                FileType::BlockDevice => Kind::Special(NodeKind::BlockDevice(device.0, device.1)),
-                FileType::CharacterDevice => {
-                    Kind::Special(NodeKind::CharacterDevice(device.0, device.1))
-                }
+                FileType::BlockDevice => Kind::Special(NodeKind::BlockDevice {
+                    major: device.0,
+                    minor: device.1,
+                }),
+                FileType::CharacterDevice => Kind::Special(NodeKind::CharacterDevice {
+                    major: device.0,
+                    minor: device.1,
+                }),
                 _ => Kind::File,
             },
             mode: stat.st_mode & 0o7777,
@@ -83,8 +87,10 @@ impl Node {
                 FileKind::Symlink => Kind::Symlink,
                 FileKind::Fifo => Kind::Special(NodeKind::Fifo),
                 FileKind::Socket => Kind::Special(NodeKind::Socket),
-                FileKind::BlockDevice => Kind::Special(NodeKind::BlockDevice(major, minor)),
-                FileKind::CharacterDevice => Kind::Special(NodeKind::CharacterDevice(major, minor)),
+                FileKind::BlockDevice => Kind::Special(NodeKind::BlockDevice { major, minor }),
+                FileKind::CharacterDevice => {
+                    Kind::Special(NodeKind::CharacterDevice { major, minor })
+                }
             },
             mode: attributes.mode,
             size: attributes.size,
@@ -106,7 +112,7 @@ impl Node {
     /// that it names.
     pub(crate) fn copied_mode(&self) -> u32 {
         match self.kind {
-            Kind::Special(NodeKind::BlockDevice(..) | NodeKind::CharacterDevice(..)) => {
+            Kind::Special(NodeKind::BlockDevice { .. } | NodeKind::CharacterDevice { .. }) => {
                 self.mode & 0o700
             }
             _ => self.mode & 0o1777,

@@ -315,7 +315,10 @@ fn only_files_hold_data() {
             let socket = socket.result.unwrap().attributes.unwrap();
             assert_eq!(socket.kind, FileKind::Socket);
             if is_root() {
-                let device = NodeKind::CharacterDevice(1, 300);
+                let device = NodeKind::CharacterDevice {
+                    major: 1,
+                    minor: 300,
+                };
                 let made = store
                     .make_node(&me(), &root, b"c", device, &nothing())
                     .await;

@@ -88,7 +88,7 @@ fn a_user_owns_its_new_objects() {
                 &alice(),
                 &root,
                 b"c",
-                NodeKind::CharacterDevice(1, 3),
+                NodeKind::CharacterDevice { major: 1, minor: 3 },
                 &mode(0o666),
             )
             .await;

@@ -327,11 +327,11 @@ impl Client {
     ) -> Result<Found, Error> {
         let set = set_attributes_to_wire(attributes)?;
         let what = match kind {
-            NodeKind::BlockDevice(major, minor) => nfs3::MknodData::BlockDevice {
+            NodeKind::BlockDevice { major, minor } => nfs3::MknodData::BlockDevice {
                 attributes: set,
                 device: nfs3::Device { major, minor },
             },
-            NodeKind::CharacterDevice(major, minor) => nfs3::MknodData::CharacterDevice {
+            NodeKind::CharacterDevice { major, minor } => nfs3::MknodData::CharacterDevice {
                 attributes: set,
                 device: nfs3::Device { major, minor },
             },
@@ -341,7 +341,7 @@ impl Client {
         let place = at(directory, name)?;
         let arguments = nfs3::MknodArgs { place, what };
         let numbers = match kind {
-            NodeKind::BlockDevice(major, minor) | NodeKind::CharacterDevice(major, minor) => {
+            NodeKind::BlockDevice { major, minor } | NodeKind::CharacterDevice { major, minor } => {
                 Some((major, minor))
             }
             NodeKind::Socket | NodeKind::Fifo => None,

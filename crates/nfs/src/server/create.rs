@@ -80,11 +80,17 @@ pub(super) async fn mknod<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut R
     };
     let (kind, attributes) = match args.what {
         MknodData::CharacterDevice { attributes, device } => (
-            NodeKind::CharacterDevice(device.major, device.minor),
+            NodeKind::CharacterDevice {
+                major: device.major,
+                minor: device.minor,
+            },
             attributes,
         ),
         MknodData::BlockDevice { attributes, device } => (
-            NodeKind::BlockDevice(device.major, device.minor),
+            NodeKind::BlockDevice {
+                major: device.major,
+                minor: device.minor,
+            },
             attributes,
         ),
         MknodData::Socket(set) => (NodeKind::Socket, set),

@@ -387,8 +387,14 @@ fn directories_and_special_files() {
         let kinds = [
             (NodeKind::Fifo, FileKind::Fifo),
             (NodeKind::Socket, FileKind::Socket),
-            (NodeKind::CharacterDevice(1, 3), FileKind::CharacterDevice),
-            (NodeKind::BlockDevice(8, 0), FileKind::BlockDevice),
+            (
+                NodeKind::CharacterDevice { major: 1, minor: 3 },
+                FileKind::CharacterDevice,
+            ),
+            (
+                NodeKind::BlockDevice { major: 8, minor: 0 },
+                FileKind::BlockDevice,
+            ),
         ];
         for (index, (kind, expected)) in kinds.into_iter().enumerate() {
             let name = [b'a' + index as u8];

@@ -221,7 +221,7 @@ fn a_refused_repetition_is_an_error_if_another_object_has_the_name() {
         let made = client.mknod(&root, b"file", NodeKind::Fifo, &plain).await;
         assert_eq!(status(made), Status::Exist, "a file is there");
         switch.end.notify();
-        let device = |minor| NodeKind::CharacterDevice(1, minor);
+        let device = |minor| NodeKind::CharacterDevice { major: 1, minor };
         client
             .mknod(&root, b"device", device(3), &plain)
             .await

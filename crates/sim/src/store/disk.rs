@@ -605,8 +605,10 @@ impl Make<'_> {
             Make::Symlink(target) => (FileKind::Symlink, Content::Symlink(target.to_vec()), (0, 0)),
             Make::Node(kind) => {
                 let (kind, device) = match kind {
-                    NodeKind::BlockDevice(major, minor) => (FileKind::BlockDevice, (major, minor)),
-                    NodeKind::CharacterDevice(major, minor) => {
+                    NodeKind::BlockDevice { major, minor } => {
+                        (FileKind::BlockDevice, (major, minor))
+                    }
+                    NodeKind::CharacterDevice { major, minor } => {
                         (FileKind::CharacterDevice, (major, minor))
                     }
                     NodeKind::Socket => (FileKind::Socket, (0, 0)),

@@ -100,7 +100,7 @@ fn attributes_are_read_as_they_would_be_answered() {
         // The text is longer than a record.
         let text = [b't'; 3000];
         let link = fs.make_symlink(&caller, &top, b"l", &text, &plain).await;
-        let kind = NodeKind::BlockDevice(8, 1);
+        let kind = NodeKind::BlockDevice { major: 8, minor: 1 };
         let device = fs.make_node(&caller, &top, b"n", kind, &plain).await;
         let mut files = vec![file, top, create(fs, "empty").await];
         files.extend([directory, link, device].map(|made| made.result.unwrap().handle));
