@@ -142,12 +142,12 @@ fn fill(transaction: &mut dyn Transaction) -> Outcome<()> {
     claims::note_all_new(transaction, 2)?;
     with_request(|request| {
         let plain = AttributeChanges::default();
-        let place = (ROOT, DIRECTORY);
-        let made = namespace::make(transaction, request, place, Make::Directory, &plain);
+        let what = Make::Directory;
+        let made = namespace::make(transaction, request, ROOT, DIRECTORY, what, &plain);
         let (directory, _) = made?;
         with_request(|request| {
-            let file = create(transaction, request, (directory, FILE))?;
-            with_request(|request| namespace::link(transaction, request, file, (ROOT, b"g")))
+            let file = create(transaction, request, directory, FILE)?;
+            with_request(|request| namespace::link(transaction, request, file, ROOT, b"g"))
         })
         .map(|_| ())
     })
@@ -156,14 +156,15 @@ fn fill(transaction: &mut dyn Transaction) -> Outcome<()> {
 fn create(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
-    place: (FileId, &[u8]),
+    directory: FileId,
+    name: &[u8],
 ) -> Outcome<FileId> {
     let mode = CreateMode::Unchecked(AttributeChanges::default());
     let layout = &mut |_: Option<&Stripes>| LayoutRecord {
         unit: 4096,
         servers: vec![0, 1],
     };
-    Ok(namespace::create(transaction, request, place, &mode, layout)?.id)
+    Ok(namespace::create(transaction, request, directory, name, &mode, layout)?.id)
 }
 
 /// Changes of each kind.
@@ -175,21 +176,22 @@ fn change_all(transaction: &mut dyn Transaction) {
         mode: Some(0o600),
         ..AttributeChanges::default()
     };
-    let made = with_request(|request| create(transaction, request, (directory, b"new")));
+    let made = with_request(|request| create(transaction, request, directory, b"new"));
     let file = made.unwrap_or(ROOT);
     let _ = with_request(|request| {
-        let since = (None, Timestamp::default());
-        namespace::set_attributes(transaction, request, file, &cut, since)
+        let since = Timestamp::default();
+        namespace::set_attributes(transaction, request, file, &cut, None, since)
     });
-    let (old, new) = ((directory, &b"new"[..]), (ROOT, &b"moved"[..]));
-    let _ = with_request(|request| namespace::rename(transaction, request, old, new));
-    let (old, new) = ((ROOT, DIRECTORY), (directory, &b"inside"[..]));
-    let _ = with_request(|request| namespace::rename(transaction, request, old, new));
+    let _ = with_request(|request| {
+        namespace::rename(transaction, request, directory, b"new", ROOT, b"moved")
+    });
+    let _ = with_request(|request| {
+        namespace::rename(transaction, request, ROOT, DIRECTORY, directory, b"inside")
+    });
     for name in [&b"moved"[..], FILE, b"g", DIRECTORY] {
         for inside in [directory, ROOT] {
-            let entry = (inside, name);
-            let _ = with_request(|it| namespace::remove(transaction, it, entry));
-            let _ = with_request(|it| namespace::remove_directory(transaction, it, entry));
+            let _ = with_request(|it| namespace::remove(transaction, it, inside, name));
+            let _ = with_request(|it| namespace::remove_directory(transaction, it, inside, name));
         }
     }
 }

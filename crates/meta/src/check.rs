@@ -302,11 +302,11 @@ mod tests {
     /// A directory `d` with a file `f` in it, which also has the name `g` in the root.
     fn store() -> MemoryStore {
         formatted(|transaction, request| {
-            let (plain, place) = (AttributeChanges::default(), (ROOT, &b"d"[..]));
-            let made = namespace::make(transaction, request, place, Make::Directory, &plain);
+            let plain = AttributeChanges::default();
+            let made = namespace::make(transaction, request, ROOT, b"d", Make::Directory, &plain);
             let (directory, _) = made.unwrap();
-            let file = create(transaction, request, (directory, b"f"), &[1, 0]);
-            namespace::link(transaction, request, file, (ROOT, b"g")).unwrap();
+            let file = create(transaction, request, directory, b"f", &[1, 0]);
+            namespace::link(transaction, request, file, ROOT, b"g").unwrap();
         })
     }
 

@@ -180,7 +180,7 @@ mod tests {
     /// A root directory with a file on I/O servers 0 and 2.
     fn store() -> MemoryStore {
         formatted(|transaction, request| {
-            create(transaction, request, (ROOT, b"f"), &[0, 2]);
+            create(transaction, request, ROOT, b"f", &[0, 2]);
         })
     }
 

@@ -44,7 +44,8 @@ pub(super) fn formatted(work: impl Fn(&mut dyn Transaction, Request<'_>)) -> Mem
 pub(super) fn create(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
-    place: (FileId, &[u8]),
+    directory: FileId,
+    name: &[u8],
     servers: &[u32],
 ) -> FileId {
     let mode = CreateMode::Guarded(AttributeChanges::default());
@@ -52,6 +53,6 @@ pub(super) fn create(
         unit: 4096,
         servers: servers.to_vec(),
     };
-    let made = namespace::create(transaction, request, place, &mode, layout);
+    let made = namespace::create(transaction, request, directory, name, &mode, layout);
     made.unwrap().id
 }

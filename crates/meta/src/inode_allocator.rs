@@ -217,7 +217,7 @@ mod tests {
     fn what_lives_skipped_is_remembered_and_does_not_grow_with_idle_ones() {
         let store = formatted(|transaction, request| {
             // By a version that did not go by the clock.
-            create(transaction, request, (ROOT, b"a"), &[1]);
+            create(transaction, request, ROOT, b"a", &[1]);
         });
         for second in 1..1000 {
             assert!(incarnation(&store, second, 0).0);

@@ -408,16 +408,16 @@ fn check_sticky(caller: &Caller, directory: &Inode, file: &Inode) -> Result<(), 
 /// Puts a name into a directory; the caller has checked that it may be there.
 fn add_entry(
     transaction: &mut dyn Transaction,
-    directory: (FileId, &mut Inode),
+    directory: FileId,
+    inode: &mut Inode,
     name: &[u8],
     id: FileId,
 ) -> Outcome<()> {
-    let (at, inside) = directory;
     let Body::Directory {
         entries,
         next_cookie,
         ..
-    } = &mut inside.body
+    } = &mut inode.body
     else {
         return Err(Status::Notdir.into());
     };
@@ -425,25 +425,25 @@ fn add_entry(
     *next_cookie += 1;
     *entries += 1;
     let value = listing_key(id, cookie);
-    transaction.put(Table::Names, &name_key(at, name), &value)?;
+    transaction.put(Table::Names, &name_key(directory, name), &value)?;
     let value = [&id.0.to_be_bytes(), name].concat();
-    transaction.put(Table::Listing, &listing_key(at, cookie), &value)?;
+    transaction.put(Table::Listing, &listing_key(directory, cookie), &value)?;
     Ok(())
 }
 
 /// Takes a name out of a directory.
 fn remove_entry(
     transaction: &mut dyn Transaction,
-    directory: (FileId, &mut Inode),
+    directory: FileId,
+    inode: &mut Inode,
     name: &[u8],
     cookie: u64,
 ) -> Outcome<()> {
-    let (at, inside) = directory;
-    if let Body::Directory { entries, .. } = &mut inside.body {
+    if let Body::Directory { entries, .. } = &mut inode.body {
         *entries = entries.saturating_sub(1);
     }
-    transaction.delete(Table::Names, &name_key(at, name))?;
-    transaction.delete(Table::Listing, &listing_key(at, cookie))?;
+    transaction.delete(Table::Names, &name_key(directory, name))?;
+    transaction.delete(Table::Listing, &listing_key(directory, cookie))?;
     Ok(())
 }
 

@@ -174,9 +174,9 @@ mod tests {
     fn store() -> MemoryStore {
         formatted(|transaction, request| {
             for name in [b"a", b"b", b"c"] {
-                create(transaction, request, (ROOT, name), &[1]);
+                create(transaction, request, ROOT, name, &[1]);
             }
-            namespace::remove(transaction, request, (ROOT, b"c")).unwrap();
+            namespace::remove(transaction, request, ROOT, b"c").unwrap();
         })
     }
 
@@ -193,7 +193,7 @@ mod tests {
         let name = |number: usize| format!("{number:08}").into_bytes();
         let store = formatted(|transaction, request| {
             for number in 0..names {
-                create(transaction, request, (ROOT, &name(number)), &[1]);
+                create(transaction, request, ROOT, &name(number), &[1]);
             }
         });
         // Files have numbers from 2 on.

@@ -125,7 +125,8 @@ impl Manager {
             objects: Objects::new(
                 Handle::clone(&runtime),
                 keys,
-                (Rc::clone(&servers), Rc::clone(&office)),
+                Rc::clone(&servers),
+                Rc::clone(&office),
             ),
             servers,
             office,
@@ -163,7 +164,9 @@ impl Manager {
     async fn perform(
         self: &Rc<Self>,
         link: &Link,
-        (caller, slot, call): (Caller, SlotSequence, Call),
+        caller: Caller,
+        slot: SlotSequence,
+        call: Call,
         cut: Option<ToBeCut>,
     ) -> Result<Vec<u8>, Status> {
         let mut body = Vec::new();
@@ -184,7 +187,7 @@ impl Manager {
                 body = self.referenced(link, wants_references, files_of, found);
             }
             Call::Access { file: id, wanted } => {
-                body = self.access(&caller, (id, wanted)).await?;
+                body = self.access(&caller, id, wanted).await?;
             }
             Call::Readlink { file } => body = self.read_link(file).await?,
             Call::Readdirplus {
@@ -193,8 +196,11 @@ impl Manager {
                 wants_files,
                 wants_references,
             } => {
-                let wants = (wants_files, wants_references);
-                let page = self.list(&caller, (directory, cookie), wants).await?;
+                let wants = PageWants {
+                    files: wants_files,
+                    references: wants_references,
+                };
+                let page = self.list(&caller, directory, cookie, wants).await?;
                 body = self.referenced(link, wants_references, files_in, page);
             }
             Call::Layout { file, rights } => {
@@ -216,10 +222,10 @@ impl Manager {
                 remove,
                 files,
             } => {
-                body = self.orphans(&caller, (server, remove), &files).await?;
+                body = self.orphans(&caller, server, remove, &files).await?;
             }
             change => {
-                let all = self.perform_change(caller, (slot, change), cut).await?;
+                let all = self.perform_change(caller, slot, change, cut).await?;
                 body = found_body(all);
             }
         }
@@ -239,7 +245,8 @@ impl Manager {
     async fn access(
         &self,
         caller: &Caller,
-        (id, wanted): (FileId, AccessMask),
+        id: FileId,
+        wanted: AccessMask,
     ) -> Result<Vec<u8>, Status> {
         let looked = self.look(|view| namespace::access(view, caller, id, wanted));
         let (granted, inode) = looked?;
@@ -266,7 +273,8 @@ impl Manager {
     async fn perform_change(
         self: &Rc<Self>,
         caller: Caller,
-        (slot, change): (SlotSequence, Call),
+        slot: SlotSequence,
+        change: Call,
         cut: Option<ToBeCut>,
     ) -> Result<Vec<Found>, Status> {
         self.check_grants_of_others(&caller, &change)?;
@@ -330,8 +338,9 @@ impl Manager {
     async fn list(
         &self,
         caller: &Caller,
-        (directory, cookie): (FileId, u64),
-        wants: (bool, bool),
+        directory: FileId,
+        cookie: u64,
+        wants: PageWants,
     ) -> Result<Page, Status> {
         let look = |view: &dyn View| list(view, caller, directory, cookie, wants);
         let (mut page, inodes) = self.look(look)?;
@@ -509,7 +518,7 @@ impl Manager {
                 Ok((caller, ..)) if [caller.uid, caller.gid].contains(&u32::MAX) => {
                     Err(Status::Acces)
                 }
-                Ok(asked) => self.perform(&link, asked, cut).await,
+                Ok((caller, slot, call)) => self.perform(&link, caller, slot, call, cut).await,
                 Err(_) => Err(Status::Inval),
             };
             Answer::of(done)
@@ -523,13 +532,22 @@ const STATE_LEN: usize = 4 + 8 + 8 + 12 + 8;
 /// Bytes of an optional value that is absent.
 const OPTION_LEN: usize = 4;
 
+/// The parts of a READDIRPLUS reply that the client wants besides names.
+#[derive(Clone, Copy)]
+struct PageWants {
+    /// The entries' files with their attributes.
+    files: bool,
+    /// References to attribute records.
+    references: bool,
+}
+
 /// A page of a directory, with room for files and references if they are wanted, and the inodes of its entries.
 fn list(
     view: &dyn View,
     caller: &Caller,
     directory: FileId,
     cookie: u64,
-    (with_found, with_references): (bool, bool),
+    wants: PageWants,
 ) -> Outcome<(Page, Vec<(FileId, Inode)>)> {
     let mut page = Page {
         directory: Found {
@@ -541,7 +559,7 @@ fn list(
         complete: false,
     };
     let (mut inodes, mut failure) = (Vec::new(), None);
-    let references = if with_references {
+    let references = if wants.references {
         AttributeReferences::encoded_len(SLOTS_MAX)
     } else {
         OPTION_LEN
@@ -555,7 +573,7 @@ fn list(
             found: None,
         };
         let mut len = to_bytes(&entry).len();
-        if with_found {
+        if wants.files {
             match namespace::inode(view, listed.id) {
                 Ok(inode) => {
                     len += 8 + to_bytes(&inode).len() + STATE_LEN;

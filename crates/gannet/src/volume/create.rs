@@ -199,9 +199,7 @@ fn fill_metadata(path: &Path, servers: usize) -> Outcome<()> {
             has_room: true,
         };
         formatted = namespace::format(transaction, now)
-            .and_then(|()| {
-                namespace::set_attributes(transaction, request, ROOT, &owner, (None, now))
-            })
+            .and_then(|()| namespace::set_attributes(transaction, request, ROOT, &owner, None, now))
             .map(|_| ());
         // At most IO_SERVERS_MAX.
         claims::note_all_new(transaction, servers as u32)

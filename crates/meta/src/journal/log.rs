@@ -187,8 +187,8 @@ impl Log {
 
     /// Encodes the next record, and returns the place that has room for it.
     pub(super) fn stage(&mut self, changes: &Changes) -> Room {
-        let number = (self.epoch, self.last + 1);
-        record::encode(&mut self.staged, &self.header.identity, number, changes);
+        let (identity, sequence) = (&self.header.identity, self.last + 1);
+        record::encode(&mut self.staged, identity, self.epoch, sequence, changes);
         let len = self.staged.len() as u64;
         if len > self.header.half_len {
             Room::Nowhere

@@ -121,7 +121,8 @@ pub(super) struct Record {
 pub(super) fn encode(
     out: &mut Vec<u8>,
     identity: &Token,
-    (epoch, sequence): (u64, u64),
+    epoch: u64,
+    sequence: u64,
     changes: &Changes,
 ) {
     out.clear();

@@ -45,7 +45,8 @@ pub struct Opened {
 pub fn create(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
-    (directory, name): (FileId, &[u8]),
+    directory: FileId,
+    name: &[u8],
     mode: &CreateMode,
     place: &mut dyn FnMut(Option<&Stripes>) -> LayoutRecord,
 ) -> Outcome<Opened> {
@@ -53,7 +54,8 @@ pub fn create(
         return Err(Status::Inval.into());
     }
     if let Some(found) = existing(transaction, request.caller, directory, name)? {
-        return open_existing(found, mode);
+        let (id, inode) = found;
+        return open_existing(id, inode, mode);
     }
     let inside = directory_to_change(transaction, request.caller, directory, name)?;
     let (attributes, verifier) = match mode {
@@ -76,7 +78,8 @@ pub fn create(
     let (id, inode) = add(
         transaction,
         request,
-        (directory, inside),
+        directory,
+        inside,
         name,
         body,
         &attributes,
@@ -114,7 +117,7 @@ fn existing(
     }
 }
 
-fn open_existing((id, found): (FileId, Inode), mode: &CreateMode) -> Outcome<Opened> {
+fn open_existing(id: FileId, found: Inode, mode: &CreateMode) -> Outcome<Opened> {
     match (mode, &found.body) {
         (CreateMode::Unchecked(_), Body::Regular { .. }) => {}
         (CreateMode::Unchecked(_), Body::Directory { .. }) => return Err(Status::Isdir.into()),
@@ -136,7 +139,8 @@ fn open_existing((id, found): (FileId, Inode), mode: &CreateMode) -> Outcome<Ope
 pub fn make(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
-    (directory, name): (FileId, &[u8]),
+    directory: FileId,
+    name: &[u8],
     what: Make<'_>,
     attributes: &AttributeChanges,
 ) -> Outcome<(FileId, Inode)> {
@@ -169,7 +173,8 @@ pub fn make(
     add(
         transaction,
         request,
-        (directory, inside),
+        directory,
+        inside,
         name,
         body,
         attributes,
@@ -180,7 +185,8 @@ pub fn make(
 fn add(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
-    (directory, mut inside): (FileId, Inode),
+    directory: FileId,
+    mut inside: Inode,
     name: &[u8],
     body: Body,
     attributes: &AttributeChanges,
@@ -230,7 +236,7 @@ fn add(
         inside.links += 1;
     }
     touch(&mut inside, now);
-    add_entry(transaction, (directory, &mut inside), name, id)?;
+    add_entry(transaction, directory, &mut inside, name, id)?;
     write_inode(transaction, directory, &inside)?;
     write_inode(transaction, id, &inode)?;
     Ok((id, inode))
@@ -246,7 +252,8 @@ pub fn set_attributes(
     request: Request<'_>,
     file: FileId,
     change: &AttributeChanges,
-    (guard, last_write): (Option<Timestamp>, Timestamp),
+    guard: Option<Timestamp>,
+    last_write: Timestamp,
 ) -> Outcome<(Inode, Option<u64>)> {
     let Request { caller, now, .. } = request;
     let mut found = inode(transaction, file)?;
@@ -404,7 +411,8 @@ pub fn link(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
     file: FileId,
-    (directory, name): (FileId, &[u8]),
+    directory: FileId,
+    name: &[u8],
 ) -> Outcome<Inode> {
     let Request { caller, now, .. } = request;
     let mut found = inode(transaction, file)?;
@@ -422,7 +430,7 @@ pub fn link(
     found.links += 1;
     found.change_time = now;
     touch(&mut inside, now);
-    add_entry(transaction, (directory, &mut inside), name, file)?;
+    add_entry(transaction, directory, &mut inside, name, file)?;
     write_inode(transaction, directory, &inside)?;
     write_inode(transaction, file, &found)?;
     Ok(found)
@@ -435,7 +443,8 @@ pub fn link(
 pub fn remove(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
-    entry: (FileId, &[u8]),
+    directory: FileId,
+    name: &[u8],
 ) -> Outcome<()> {
     let no_directory = |found: &Inode| {
         if is_directory(found) {
@@ -444,15 +453,16 @@ pub fn remove(
             Ok(())
         }
     };
-    let taken = take_name(transaction, request, entry, no_directory)?;
-    drop_link(transaction, request, taken)
+    let (file, inode) = take_name(transaction, request, directory, name, no_directory)?;
+    drop_link(transaction, request, file, inode)
 }
 
 /// Takes a name out of a directory, if `check` has nothing against what it stands for; gives that.
 fn take_name(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
-    (directory, name): (FileId, &[u8]),
+    directory: FileId,
+    name: &[u8],
     check: impl FnOnce(&Inode) -> Result<(), Status>,
 ) -> Outcome<(FileId, Inode)> {
     let Request { caller, now, .. } = request;
@@ -465,7 +475,7 @@ fn take_name(
     if is_directory(&found) {
         inside.links = inside.links.saturating_sub(1);
     }
-    remove_entry(transaction, (directory, &mut inside), name, cookie)?;
+    remove_entry(transaction, directory, &mut inside, name, cookie)?;
     write_inode(transaction, directory, &inside)?;
     Ok((file, found))
 }
@@ -474,7 +484,8 @@ fn take_name(
 pub(super) fn drop_link(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
-    (file, mut inode): (FileId, Inode),
+    file: FileId,
+    mut inode: Inode,
 ) -> Outcome<()> {
     inode.links = inode.links.saturating_sub(1);
     inode.change_time = request.now;
@@ -499,9 +510,10 @@ pub(super) fn delete_inode(transaction: &mut dyn Transaction, file: FileId) -> O
 pub fn remove_directory(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
-    entry: (FileId, &[u8]),
+    directory: FileId,
+    name: &[u8],
 ) -> Outcome<()> {
-    let (file, _) = take_name(transaction, request, entry, check_empty)?;
+    let (file, _) = take_name(transaction, request, directory, name, check_empty)?;
     delete_inode(transaction, file)
 }
 

@@ -24,8 +24,10 @@ use gannet_wire::volume::{Body, FileId, Inode, ROOT, Status};
 pub fn rename(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
-    (from, old): (FileId, &[u8]),
-    (to, new): (FileId, &[u8]),
+    from: FileId,
+    old: &[u8],
+    to: FileId,
+    new: &[u8],
 ) -> Outcome<()> {
     let Request { caller, now, .. } = request;
     let mut source = directory_to_change(transaction, caller, from, old)?;
@@ -61,14 +63,14 @@ pub fn rename(
     moved.change_time = now;
     if from == to {
         let mut both = source;
-        remove_entry(transaction, (from, &mut both), old, cookie)?;
-        replace(transaction, request, (to, &mut both), new, replaced)?;
-        add_entry(transaction, (to, &mut both), new, file)?;
+        remove_entry(transaction, from, &mut both, old, cookie)?;
+        replace(transaction, request, to, &mut both, new, replaced)?;
+        add_entry(transaction, to, &mut both, new, file)?;
         write_inode(transaction, to, &both)?;
     } else {
-        remove_entry(transaction, (from, &mut source), old, cookie)?;
-        replace(transaction, request, (to, &mut target), new, replaced)?;
-        add_entry(transaction, (to, &mut target), new, file)?;
+        remove_entry(transaction, from, &mut source, old, cookie)?;
+        replace(transaction, request, to, &mut target, new, replaced)?;
+        add_entry(transaction, to, &mut target, new, file)?;
         if let Body::Directory { parent, .. } = &mut moved.body {
             *parent = to;
             source.links = source.links.saturating_sub(1);
@@ -94,19 +96,20 @@ fn check_replaceable(directory: bool, other: &Inode) -> Result<(), Status> {
 fn replace(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
-    (at, inside): (FileId, &mut Inode),
+    at: FileId,
+    inside: &mut Inode,
     name: &[u8],
     replaced: Option<(FileId, u64, Inode)>,
 ) -> Outcome<()> {
     let Some((id, cookie, other)) = replaced else {
         return Ok(());
     };
-    remove_entry(transaction, (at, inside), name, cookie)?;
+    remove_entry(transaction, at, inside, name, cookie)?;
     if is_directory(&other) {
         inside.links = inside.links.saturating_sub(1);
         return delete_inode(transaction, id);
     }
-    drop_link(transaction, request, (id, other))
+    drop_link(transaction, request, id, other)
 }
 
 /// Checks that directory `at` is neither `moved` nor below it: the move would cut both off from the root.

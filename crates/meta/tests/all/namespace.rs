@@ -105,8 +105,9 @@ impl Names {
         mode: &CreateMode,
     ) -> Result<FileId, Status> {
         self.change(by, |it, request| {
-            let place = (at, name.as_bytes());
-            namespace::create(it, request, place, mode, &mut |_| layout()).map(|opened| opened.id)
+            let name = name.as_bytes();
+            let opened = namespace::create(it, request, at, name, mode, &mut |_| layout())?;
+            Ok(opened.id)
         })
     }
 
@@ -119,8 +120,7 @@ impl Names {
     ) -> Result<FileId, Status> {
         let attributes = AttributeChanges::default();
         self.change(by, |it, request| {
-            namespace::make(it, request, (at, name.as_bytes()), what, &attributes)
-                .map(|made| made.0)
+            namespace::make(it, request, at, name.as_bytes(), what, &attributes).map(|made| made.0)
         })
     }
 
@@ -135,20 +135,20 @@ impl Names {
         change: &AttributeChanges,
     ) -> Result<Inode, Status> {
         self.change(by, |it, request| {
-            namespace::set_attributes(it, request, file, change, (None, Timestamp::default()))
+            namespace::set_attributes(it, request, file, change, None, Timestamp::default())
                 .map(|(inode, _)| inode)
         })
     }
 
     fn remove(&self, by: (u32, u32), at: FileId, name: &str) -> Result<(), Status> {
         self.change(by, |it, request| {
-            namespace::remove(it, request, (at, name.as_bytes()))
+            namespace::remove(it, request, at, name.as_bytes())
         })
     }
 
     fn remove_directory(&self, by: (u32, u32), at: FileId, name: &str) -> Result<(), Status> {
         self.change(by, |it, request| {
-            namespace::remove_directory(it, request, (at, name.as_bytes()))
+            namespace::remove_directory(it, request, at, name.as_bytes())
         })
     }
 
@@ -159,8 +159,8 @@ impl Names {
         to: (FileId, &str),
     ) -> Result<(), Status> {
         self.change(by, |it, request| {
-            let (from, to) = ((from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()));
-            namespace::rename(it, request, from, to)
+            let (old, new) = (from.1.as_bytes(), to.1.as_bytes());
+            namespace::rename(it, request, from.0, old, to.0, new)
         })
     }
 
@@ -467,7 +467,7 @@ fn a_file_with_two_names_loses_its_objects_with_the_second() {
         let file = names.create(ANN, ROOT, "one", &guarded(0o600)).unwrap();
         names
             .change(ANN, |it, request| {
-                namespace::link(it, request, file, (ROOT, b"two"))
+                namespace::link(it, request, file, ROOT, b"two")
             })
             .unwrap();
         assert_eq!(names.inode(file).unwrap().links, 2);
@@ -488,13 +488,13 @@ fn on_a_full_disk_nothing_is_made_and_all_else_goes_on() {
         let file = names.create(ANN, ROOT, "file", &exclusive).unwrap();
         let make = |name: &str, what| {
             names.change(ANN, |it, request| {
-                let place = (ROOT, name.as_bytes());
-                namespace::make(it, request, place, what, &AttributeChanges::default())
+                let (name, plain) = (name.as_bytes(), AttributeChanges::default());
+                namespace::make(it, request, ROOT, name, what, &plain)
             })
         };
         let link = || {
             names.change(ANN, |it, request| {
-                namespace::link(it, request, file, (ROOT, b"linked"))
+                namespace::link(it, request, file, ROOT, b"linked")
             })
         };
         make("directory", Make::Directory).unwrap();
@@ -522,9 +522,9 @@ fn on_a_full_disk_nothing_is_made_and_all_else_goes_on() {
         names.set(ANN, file, &change).unwrap();
         names
             .change(ANN, |it, request| {
-                namespace::rename(it, request, (ROOT, b"file"), (ROOT, b"moved"))?;
-                namespace::remove(it, request, (ROOT, b"moved"))?;
-                namespace::remove_directory(it, request, (ROOT, b"directory"))
+                namespace::rename(it, request, ROOT, b"file", ROOT, b"moved")?;
+                namespace::remove(it, request, ROOT, b"moved")?;
+                namespace::remove_directory(it, request, ROOT, b"directory")
             })
             .unwrap();
         names.has_room.set(true);
@@ -695,7 +695,8 @@ fn a_guard_stops_a_change_of_what_has_changed() {
                     request,
                     file,
                     &change,
-                    (Some(guard), Timestamp::default()),
+                    Some(guard),
+                    Timestamp::default(),
                 )
                 .map(|_| ())
             })

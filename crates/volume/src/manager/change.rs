@@ -8,7 +8,7 @@ use crate::limits::{
     CHANGES_AT_A_TIME, CHANGES_MAX, FORGET_AT_A_TIME, FORGET_EVERY, GROUP_COMMIT_WAIT_MAX,
     REFUSED_OF_BATCH_MAX, REPLY_AGE,
 };
-use gannet_meta::namespace::{self, Failure, Intent, Make, Outcome, Request};
+use gannet_meta::namespace::{self, Failure, Intent, Make, Opened, Outcome, Request};
 use gannet_meta::reply_cache::{self, Done};
 use gannet_meta::terms;
 use gannet_meta::{MetaStore, StoreError, Table, Transaction, View};
@@ -338,7 +338,7 @@ fn commit(
     let mut refused = BTreeSet::new();
     loop {
         let mut stopped = None;
-        let error = match commit_without(store, (&work, &refused), &layouts, now, &mut stopped) {
+        let error = match commit_without(store, &work, &refused, &layouts, now, &mut stopped) {
             Ok(committed) => return Ok(committed),
             Err(error) => error,
         };
@@ -354,7 +354,8 @@ fn commit(
 /// Does those changes of a batch that are not `refused`; `stopped` gets the one that failed the transaction.
 fn commit_without(
     store: &dyn MetaStore,
-    (work, refused): (&[Work], &BTreeSet<u32>),
+    work: &[Work],
+    refused: &BTreeSet<u32>,
     layouts: &Layouts,
     now: Timestamp,
     stopped: &mut Option<u32>,
@@ -423,7 +424,7 @@ fn perform_once(
     if let Some(done) = reply_cache::earlier(transaction, slot_sequence)? {
         return Ok(done);
     }
-    let done = perform(transaction, request, (call, work.last_write), layouts, made)?;
+    let done = perform(transaction, request, call, work.last_write, layouts, made)?;
     let now = u64::try_from(request.now.seconds).unwrap_or(0);
     reply_cache::keep(transaction, slot_sequence, now, &done)?;
     Ok(done)
@@ -435,7 +436,8 @@ type Changed = (Option<(FileId, Inode)>, Vec<FileId>);
 fn perform(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
-    (call, last_write): (&Call, Timestamp),
+    call: &Call,
+    last_write: Timestamp,
     layouts: &Layouts,
     made: &mut Vec<FileId>,
 ) -> Outcome<Done> {
@@ -446,22 +448,26 @@ fn perform(
             attributes: change,
             guard,
         } => {
-            let seen = (*guard, last_write);
-            let set = namespace::set_attributes(transaction, request, *id, change, seen)?;
+            let guard = *guard;
+            let set =
+                namespace::set_attributes(transaction, request, *id, change, guard, last_write)?;
             intent = set.1;
             (Some((*id, set.0)), vec![])
         }
         Call::Create { entry, mode } => {
-            let what = (entry, mode, None);
-            create(transaction, request, what, layouts, (made, &mut intent))?
+            let opened = create(transaction, request, entry, mode, None, layouts)?;
+            intent = opened.intent;
+            note_opened(opened, entry, made)
         }
         Call::CreateStriped {
             entry,
             attributes,
             stripes,
         } => {
-            let what = (entry, &CreateMode::Guarded(*attributes), Some(stripes));
-            create(transaction, request, what, layouts, (made, &mut intent))?
+            let mode = CreateMode::Guarded(*attributes);
+            let opened = create(transaction, request, entry, &mode, Some(stripes), layouts)?;
+            intent = opened.intent;
+            note_opened(opened, entry, made)
         }
         Call::Stripes {
             directory: id,
@@ -505,25 +511,25 @@ fn change_names(
         Call::Remove {
             entry: Entry { directory, name },
         } => {
-            namespace::remove(transaction, request, (*directory, name))?;
+            namespace::remove(transaction, request, *directory, name)?;
             (None, vec![*directory])
         }
         Call::Rmdir {
             entry: Entry { directory, name },
         } => {
-            namespace::remove_directory(transaction, request, (*directory, name))?;
+            namespace::remove_directory(transaction, request, *directory, name)?;
             (None, vec![*directory])
         }
         Call::Rename { from, to } => {
-            let (old, new) = ((from.directory, &*from.name), (to.directory, &*to.name));
-            namespace::rename(transaction, request, old, new)?;
+            let (old, new) = (&from.name, &to.name);
+            namespace::rename(transaction, request, from.directory, old, to.directory, new)?;
             (None, vec![from.directory, to.directory])
         }
         Call::Link {
             file: id,
             entry: Entry { directory, name },
         } => {
-            let inode = namespace::link(transaction, request, *id, (*directory, name))?;
+            let inode = namespace::link(transaction, request, *id, *directory, name)?;
             (Some((*id, inode)), vec![*directory])
         }
         // Questions are answered without a transaction.
@@ -535,29 +541,36 @@ fn change_names(
 fn create(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
-    (Entry { directory, name }, mode, stripes): (&Entry, &CreateMode, Option<&Stripes>),
+    entry: &Entry,
+    mode: &CreateMode,
+    stripes: Option<&Stripes>,
     layouts: &Layouts,
-    (made, intent): (&mut Vec<FileId>, &mut Option<u64>),
-) -> Outcome<Changed> {
+) -> Outcome<Opened> {
     if let Some(stripes) = stripes {
         namespace::check_stripes(stripes, layouts.servers)?;
     }
     let place = &mut |chosen: Option<&Stripes>| layouts.choose(stripes.or(chosen));
-    let opened = namespace::create(transaction, request, (*directory, name), mode, place)?;
-    *intent = opened.intent;
-    made.extend((opened.made && intent.is_none()).then_some(opened.id));
-    Ok((Some((opened.id, opened.inode)), vec![*directory]))
+    let Entry { directory, name } = entry;
+    namespace::create(transaction, request, *directory, name, mode, place)
+}
+
+/// The change that CREATE of `entry` did. A new file whose size no intent sets is empty, which `made` notes.
+fn note_opened(opened: Opened, entry: &Entry, made: &mut Vec<FileId>) -> Changed {
+    let is_empty = opened.made && opened.intent.is_none();
+    made.extend(is_empty.then_some(opened.id));
+    (Some((opened.id, opened.inode)), vec![entry.directory])
 }
 
 /// Makes a file without data; gives it and its directory.
 fn make(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
-    Entry { directory, name }: &Entry,
+    entry: &Entry,
     what: Make<'_>,
     change: &AttributeChanges,
 ) -> Outcome<Changed> {
-    let made = namespace::make(transaction, request, (*directory, name), what, change)?;
+    let Entry { directory, name } = entry;
+    let made = namespace::make(transaction, request, *directory, name, what, change)?;
     Ok((Some(made), vec![*directory]))
 }
 

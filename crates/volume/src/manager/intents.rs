@@ -48,7 +48,8 @@ impl Objects {
     pub(super) fn new(
         runtime: Handle,
         keys: ServerKeys,
-        (servers, office): (Rc<dyn IoServers>, Rc<Office>),
+        servers: Rc<dyn IoServers>,
+        office: Rc<Office>,
     ) -> Rc<Objects> {
         Rc::new(Objects {
             runtime,

@@ -30,7 +30,8 @@ impl Manager {
     pub(super) async fn orphans(
         &self,
         caller: &Caller,
-        (server, remove): (u32, bool),
+        server: u32,
+        remove: bool,
         ids: &[FileId],
     ) -> Result<Vec<u8>, Status> {
         if server >= self.objects.count() {
@@ -44,7 +45,7 @@ impl Manager {
         // On the blocking pool: where files are missing, all names are read, and this core serves requests.
         let known = self.beside(move |store| known(store, &objects)).await?;
         // Asked after the metadata are read: objects that intents had removed by then are not reported as orphans.
-        let work = self.look_at_objects(ids, known, (server, remove));
+        let work = self.look_at_objects(ids, known, server, remove);
         let done = timeout(&self.runtime, CALL_DEADLINE, work).await;
         let statuses = done.unwrap_or(Err(LinkError::Silent));
         let statuses = statuses.map_err(|error| {
@@ -58,7 +59,8 @@ impl Manager {
         &self,
         ids: &[FileId],
         known: Vec<Option<OrphanStatus>>,
-        (server, remove): (u32, bool),
+        server: u32,
+        remove: bool,
     ) -> Result<Vec<OrphanStatus>, LinkError> {
         let link = Rc::clone(&self.servers).link(server).await?;
         let list = ObjectList {
