@@ -12,10 +12,10 @@ use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::{Node, World};
 use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::VolumeFs;
-use gannet_volume::link::{self, Link, Pool, Session};
+use gannet_volume::link::{self, Link, Pool, ServerPlace, Session};
 use gannet_wire::volume::{
-    Call, Caller, Class, Entry, FileId, FoundFiles, Hello, MessageHeader, Operation, ROOT,
-    Referenced, Role, SlotSequence,
+    Call, Caller, Class, Entry, FileId, FoundFiles, MessageHeader, Operation, ROOT, Referenced,
+    Role, SlotSequence,
 };
 use gannet_wire::xdr::from_bytes;
 use std::future::poll_fn;
@@ -218,14 +218,15 @@ async fn connect(
     provider: &Rc<dyn Provider>,
     (node, role): (&Node, Role),
 ) -> Link {
+    let address = SocketAddr::new(node.ip(), PORT);
     let server = match role {
-        Role::IoServer => Hello::MANAGER,
-        _ => Hello::io_server(0),
+        Role::IoServer => ServerPlace::manager(address),
+        _ => ServerPlace::io_server(address, 0),
     };
-    let place = (SocketAddr::new(node.ip(), PORT), server);
-    let who = (identity(role), Session::new(runtime));
-    let link = link::connect(runtime, provider, &Pool::new(), place, who).await;
-    link.expect("the server runs")
+    let (identity, session) = (identity(role), Session::new(runtime));
+    let pool = Pool::new();
+    let link = link::connect(runtime, provider, &pool, server, identity, session);
+    link.await.expect("the server runs")
 }
 
 /// The numbers of [`FILES`].

@@ -43,7 +43,8 @@ impl Writes {
     /// Any [`RegisterError`]; the buffer is dropped then.
     pub fn put_buffer(
         &mut self,
-        (path, endpoint): (&Datapath, &dyn Endpoint),
+        path: &Datapath,
+        endpoint: &dyn Endpoint,
         buffer: Buffer,
         parts: &[Part],
     ) -> Result<(), RegisterError> {

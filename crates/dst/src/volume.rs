@@ -24,10 +24,10 @@ use gannet_sim::{Node, PoolProfile};
 use gannet_volume::client::{Addresses, Resolver, Siblings, VolumeFs};
 use gannet_volume::host::{self, Claim, ClaimFailure, Claimed, IoServerRole, ManagerRole, Port};
 use gannet_volume::io_server::ServerPolicy;
-use gannet_volume::link::{self, Identity, Link, Pool, Session};
+use gannet_volume::link::{self, Identity, Link, Pool, ServerPlace, Session};
 use gannet_volume::manager::TermError;
 use gannet_volume::secret::{Secret, ServerKeys};
-use gannet_wire::volume::{Address, Hello, Role, Stripes, Token};
+use gannet_wire::volume::{Address, Role, Stripes, Token};
 use std::cell::{Cell, Ref, RefCell};
 use std::io;
 use std::net::SocketAddr;
@@ -371,10 +371,11 @@ impl Bed {
     /// A connection of `node`'s to the manager, which must run.
     pub async fn manager_link(&self, node: &Node) -> Link {
         let (runtime, provider) = (node.runtime(), self.provider(node));
-        let place = (address(&self.manager), Hello::MANAGER);
-        let who = (identity(Role::Client), Session::new(&runtime));
-        let link = link::connect(&runtime, &provider, &Pool::new(), place, who).await;
-        link.expect("the manager runs")
+        let manager = ServerPlace::manager(address(&self.manager));
+        let (identity, session) = (identity(Role::Client), Session::new(&runtime));
+        let pool = Pool::new();
+        let link = link::connect(&runtime, &provider, &pool, manager, identity, session);
+        link.await.expect("the manager runs")
     }
 
     /// The faults that a scenario can inject into its machines.

@@ -132,7 +132,8 @@ impl Host {
             Handle::clone(&self.runtime),
             Rc::clone(&role.port.provider),
             self.identity(Role::Manager),
-            (Rc::clone(&registry), role.here),
+            Rc::clone(&registry),
+            role.here,
             role.resolver,
         );
         let clock = Handle::clone(&self.runtime);

@@ -35,7 +35,7 @@ use gannet_wire::volume::{
 };
 use gannet_wire::xdr::{Decode, Encoder, from_bytes, to_bytes};
 use range_lock::RangeLocks;
-use scheduler::Scheduler;
+use scheduler::{FlowKey, Scheduler};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -99,6 +99,14 @@ fn class_of(said: Class, len: u64) -> Class {
         said.max(Class::Small)
     } else {
         said.max(Class::Bulk)
+    }
+}
+
+/// The flow of a connection's requests of this class.
+fn flow_of(link: &Link, class: Class) -> FlowKey {
+    FlowKey {
+        connection: link.endpoint().id(),
+        class,
     }
 }
 

@@ -17,7 +17,7 @@ mod staged;
 mod term;
 
 pub use class::TrafficClasses;
-pub use connect::{Identity, Session, accept, connect};
+pub use connect::{AcceptOptions, Identity, ServerPlace, Session, accept, connect};
 pub(crate) use eager::EagerBuffer;
 pub use eager::Pool;
 pub(crate) use optimistic::ExportedRead;
@@ -256,7 +256,7 @@ impl Link {
         data: &[u8],
     ) -> Result<Message, LinkError> {
         let deadline = self.call_deadline();
-        self.call_with((None, deadline), (operation, class), body, data)
+        self.call_with(None, deadline, operation, class, body, data)
             .await
     }
 
@@ -270,8 +270,10 @@ impl Link {
     /// request is abandoned; given up at a [`Link::call_deadline`].
     pub(crate) async fn call_with(
         &self,
-        (slot, deadline): (Option<EagerBuffer>, Instant),
-        (operation, class): (Operation, Class),
+        slot: Option<EagerBuffer>,
+        deadline: Instant,
+        operation: Operation,
+        class: Class,
         body: &[u8],
         data: &[u8],
     ) -> Result<Message, LinkError> {

@@ -3,7 +3,7 @@
 use crate::limits::{
     CONNECTIONS_MAX, CONNECTIONS_PER_ORIGIN_MAX, REPLACE_DEADLINE, UNAUTHENTICATED_MAX,
 };
-use crate::link::{self, Handler, Link, LinkError, Pool, TrafficClasses};
+use crate::link::{self, AcceptOptions, Handler, Link, LinkError, Pool, TrafficClasses};
 use crate::secret::ServerKeys;
 use gannet_fabric::{Listener, Provider};
 use gannet_runtime::{Handle, LogLimit, timeout};
@@ -169,13 +169,17 @@ impl Server {
             };
             let server = Rc::clone(&self);
             let task = async move {
-                let volume = (server.volume, server.keys, server.classes.get());
+                let options = AcceptOptions {
+                    volume: server.volume,
+                    keys: server.keys,
+                    classes: server.classes.get(),
+                    read_depth,
+                };
                 let handler = Rc::clone(&server.handler);
                 let (runtime, pool) = (&server.runtime, &server.pool);
                 let admit = async |link: &Link| server.admit(link).await;
-                let incoming = (incoming, activity);
                 let accepting =
-                    link::accept(runtime, pool, volume, incoming, read_depth, handler, admit);
+                    link::accept(runtime, pool, options, incoming, activity, handler, admit);
                 let Err(error) = accepting.await else {
                     return;
                 };

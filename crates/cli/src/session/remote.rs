@@ -47,6 +47,6 @@ pub(super) async fn create_like(
         mode: Some(mode),
         ..SetAttributes::default()
     };
-    let made = volume.create_striped(caller, (directory, name), &attributes, stripes);
+    let made = volume.create_striped(caller, directory, name, &attributes, stripes);
     made.await
 }

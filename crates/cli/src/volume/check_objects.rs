@@ -103,11 +103,11 @@ impl Compared {
     ) -> Result<(), Status> {
         for batch in unknown.chunks(OBJECTS_MAX) {
             let ids: Vec<FileId> = batch.iter().map(|(file, _)| FileId(*file)).collect();
-            let asked = volume.orphans(caller, (number, repair), &ids).await;
+            let asked = volume.orphans(caller, number, repair, &ids).await;
             let (statuses, kept) = match asked {
                 // They are looked at all the same.
                 Err(Status::Perm) => {
-                    let asked = volume.orphans(caller, (number, false), &ids).await;
+                    let asked = volume.orphans(caller, number, false, &ids).await;
                     (
                         asked?,
                         ": not removed: only root and the volume's owner may (--uid)",

@@ -79,9 +79,8 @@ async fn make(
         mode: Some(0o644),
         ..SetAttributes::default()
     };
-    let place = (&directory, *name);
     check(what(), &chosen, record)?;
-    let made = volume.create_striped(caller, place, &attributes, chosen);
+    let made = volume.create_striped(caller, &directory, name, &attributes, chosen);
     made.await.explain(what)
 }
 

@@ -8,8 +8,8 @@ use gannet_fabric::{Provider, SendOptions, Source, WorkId};
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::tokio_plug::block_on;
 use gannet_runtime::{Buffer, Handle};
-use gannet_volume::link::{self, Link, Pool, Session};
-use gannet_wire::volume::{Call, Caller, Class, Hello, Kind, MessageHeader, ROOT, SlotSequence};
+use gannet_volume::link::{self, Link, Pool, ServerPlace, Session};
+use gannet_wire::volume::{Call, Caller, Class, Kind, MessageHeader, ROOT, SlotSequence};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
@@ -55,8 +55,8 @@ async fn connected(runtime: &Handle, manager: SocketAddr, key: &ClientKey) -> Op
     let provider = IwarpProvider::new(Rc::clone(runtime), IwarpConfig::default());
     let provider = provider as Rc<dyn Provider>;
     let identity = key.client(Default::default());
-    let (place, who) = ((manager, Hello::MANAGER), (identity, Session::new(runtime)));
-    let link = link::connect(runtime, &provider, &Pool::new(), place, who).await;
+    let (manager, session) = (ServerPlace::manager(manager), Session::new(runtime));
+    let link = link::connect(runtime, &provider, &Pool::new(), manager, identity, session).await;
     link.ok()
 }
 

@@ -29,7 +29,7 @@ pub enum DataError {
     Link {
         /// Which of the file's servers.
         index: u32,
-        /// What happened.
+        /// The error of the connection.
         error: LinkError,
     },
     /// A server refused.
@@ -127,7 +127,7 @@ impl Share<'_> {
 }
 
 impl Mover {
-    /// For servers that are reached by connections of `domain`.
+    /// A mover for servers that are reached by connections of `domain`.
     pub fn new(domain: Rc<dyn Domain>, policy: TransferPolicy) -> Mover {
         Mover {
             policy,
@@ -188,8 +188,9 @@ impl Mover {
         request: &Request,
         parents: &mut [Buffer],
     ) -> Result<States, DataError> {
-        let what = (Operation::Read, Stability::Unstable);
-        self.transfer(targets, what, request, parents).await
+        let stability = Stability::Unstable;
+        self.transfer(targets, Operation::Read, stability, request, parents)
+            .await
     }
 
     /// Writes from `buffer`, as durably as `stability` says.
@@ -218,14 +219,15 @@ impl Mover {
         request: &Request,
         parents: &mut [Buffer],
     ) -> Result<States, DataError> {
-        let what = (Operation::Write, stability);
-        self.transfer(targets, what, request, parents).await
+        self.transfer(targets, Operation::Write, stability, request, parents)
+            .await
     }
 
     async fn transfer(
         &self,
         targets: &[Target],
-        (operation, stability): (Operation, Stability),
+        operation: Operation,
+        stability: Stability,
         request: &Request,
         buffers: &mut [Buffer],
     ) -> Result<States, DataError> {
@@ -242,15 +244,10 @@ impl Mover {
         let copied = shares.iter().filter(|share| !share.is_direct());
         let copied: u64 = copied.map(|share| share.len).sum();
         let count_copied = || self.copied.set(self.copied.get() + copied);
-        let gathered = if writes {
-            shares
-                .iter()
-                .map(|share| share.gather(request, (&parents, buffers)))
-                .collect()
-        } else {
-            vec![Vec::new(); shares.len()]
-        };
+        let mut gathered = vec![Vec::new(); shares.len()];
         if writes {
+            let gather = |share: &Share<'_>| share.gather(request, &parents, buffers);
+            gathered = shares.iter().map(gather).collect();
             count_copied();
         }
         let exposed = self.expose(&shares, writes, &parents, buffers).await?;
@@ -269,10 +266,13 @@ impl Mover {
                 memory,
             };
             let (target, slot) = (share.target.clone(), share.take_slot());
-            let what = (operation, share.class());
+            let class = share.class();
             calls.push(match by_client {
-                Some(spans) => Box::pin(call_client_driven(target, what, transfer, spans)),
-                None => Box::pin(call(target, what, transfer, data, (slot, writes))),
+                Some(spans) => {
+                    let call = call_client_driven(target, operation, class, transfer, spans);
+                    Box::pin(call)
+                }
+                None => Box::pin(call(target, operation, class, transfer, data, slot, writes)),
             });
         }
         let answers = all(calls).await;
@@ -281,8 +281,7 @@ impl Mover {
             exposed.take_back(&self.cache, buffers).await?;
         }
         let states = (shares.iter().zip(answers)).map(|(share, answer)| {
-            let memory = (&parents, &mut *buffers);
-            let done = take_answer(share, answer?, request, writes, memory)?;
+            let done = take_answer(share, answer?, request, writes, &parents, buffers)?;
             self.note_reference(request, share.target, &done);
             Ok((share.target.placement.index, done.state))
         });
@@ -302,7 +301,7 @@ impl Mover {
     fn note_reference(&self, request: &Request, target: &Target, done: &TransferDone) {
         if let (Some(references), Some(reported)) = (&self.references, &done.reference) {
             let name = (FileId(request.capability.file), target.placement.index);
-            references.note_reference(name, (&target.link, target.server), reported, None);
+            references.note_reference(name, &target.link, target.server, reported, None);
         }
     }
 
@@ -372,7 +371,7 @@ impl Mover {
         } else {
             Access::RemoteWrite
         };
-        let reached = Reached::expose(&self.cache, (access, scope), parents, buffers);
+        let reached = Reached::expose(&self.cache, access, scope, parents, buffers);
         Ok(Some(reached.await?))
     }
 }
@@ -382,7 +381,7 @@ type Writes = Vec<(Span, RemoteAddress)>;
 
 impl Share<'_> {
     /// Copies a WRITE's bytes to where they are sent from: gives those that travel in the message.
-    fn gather(&self, request: &Request, (parents, buffers): (&Parents, &[Buffer])) -> Vec<u8> {
+    fn gather(&self, request: &Request, parents: &Parents, buffers: &[Buffer]) -> Vec<u8> {
         let Request { file, memory, .. } = request;
         let bytes = || {
             let pairs = pairs(file, self.target.placement, memory);
@@ -477,7 +476,8 @@ fn take_answer(
     answer: Answered,
     request: &Request,
     writes: bool,
-    memory: (&Parents, &mut [Buffer]),
+    parents: &Parents,
+    buffers: &mut [Buffer],
 ) -> Result<TransferDone, DataError> {
     let Placement { index, .. } = share.target.placement;
     let nonsense = DataError::Nonsense { index };
@@ -493,21 +493,23 @@ fn take_answer(
     };
     let placement = share.target.placement;
     if !writes && matches!(share.way, ShareWay::Inline) {
-        scatter(request, placement, answer.data(), memory).ok_or(nonsense)?;
+        scatter(request, placement, answer.data(), parents, buffers).ok_or(nonsense)?;
     } else if !writes && let Some(slot) = &answer.slot {
         // Bounded by EAGER_LEN.
         let bytes = slot.bytes(share.len as usize).ok_or(nonsense.clone())?;
-        scatter(request, placement, &bytes, memory).ok_or(nonsense)?;
+        scatter(request, placement, &bytes, parents, buffers).ok_or(nonsense)?;
     }
     Ok(done)
 }
 
 async fn call(
     target: Target,
-    (operation, class): (Operation, Class),
+    operation: Operation,
+    class: Class,
     transfer: Transfer,
     data: Vec<u8>,
-    (slot, writes): (Option<EagerBuffer>, Writes),
+    slot: Option<EagerBuffer>,
+    writes: Writes,
 ) -> Result<Answered, DataError> {
     let Target {
         link, placement, ..
@@ -519,21 +521,25 @@ async fn call(
     for (span, target) in writes {
         link.write(Source::Span(span), target).await;
     }
-    let call = link.call_with((slot, deadline), (operation, class), &body, &data);
+    let call = link.call_with(slot, deadline, operation, class, &body, &data);
     Ok(Answered::Message(accepted(index, call.await)?))
 }
 
 /// As [`call`], but this side moves the bytes if the server opens a buffer for them.
 async fn call_client_driven(
     target: Target,
-    what: (Operation, Class),
+    operation: Operation,
+    class: Class,
     transfer: Transfer,
     spans: Vec<Span>,
 ) -> Result<Answered, DataError> {
-    let by_client = client_driven::transfer(&target, what, transfer.clone(), spans);
+    let by_client = client_driven::transfer(&target, operation, class, transfer.clone(), spans);
     match by_client.await? {
         Some(done) => Ok(Answered::Done(done)),
-        None => call(target, what, transfer, Vec::new(), (None, Writes::new())).await,
+        None => {
+            let (data, writes) = (Vec::new(), Writes::new());
+            call(target, operation, class, transfer, data, None, writes).await
+        }
     }
 }
 
@@ -551,11 +557,13 @@ pub(in crate::client) fn accepted(
 
 /// Copies the bytes of a server to where they belong; `None` when there are too few or too many.
 fn scatter(
-    Request { file, memory, .. }: &Request,
+    request: &Request,
     placement: Placement,
     bytes: &[u8],
-    (parents, buffers): (&Parents, &mut [Buffer]),
+    parents: &Parents,
+    buffers: &mut [Buffer],
 ) -> Option<()> {
+    let Request { file, memory, .. } = request;
     let mut rest = bytes;
     for pair in pairs(file, placement, memory) {
         let (head, tail) = rest.split_at_checked(pair.len as usize)?;

@@ -19,7 +19,7 @@
 //! ```
 
 use super::VolumeFs;
-use super::file_system::bytes::ByteRange;
+use super::file_system::bytes::{ByteRange, TransferShapes};
 use gannet_meta::limits::FILE_SIZE_MAX;
 use gannet_runtime::Buffer;
 use gannet_vfs::{Credentials, FileHandle, Stability, Status, Verifier, Vfs};
@@ -130,7 +130,7 @@ impl File {
             let file = start.and_then(|start| Shape::contiguous(start, part).ok());
             let file = file.ok_or(FileError::Refused(Status::Fbig))?;
             let memory = Shape::contiguous(at as u64, part).map_err(|_| FileError::Shape)?;
-            let shapes = (file, memory);
+            let shapes = TransferShapes { file, memory };
             self.transfer(shapes, Some(stability), slice::from_mut(buffer))
                 .await?;
             at += part as usize;
@@ -149,7 +149,10 @@ impl File {
         memory: &Shape,
         buffer: &mut Buffer,
     ) -> Result<(), FileError> {
-        let shapes = (file.clone(), memory.clone());
+        let shapes = TransferShapes {
+            file: file.clone(),
+            memory: memory.clone(),
+        };
         self.transfer(shapes, None, slice::from_mut(buffer)).await
     }
 
@@ -164,7 +167,10 @@ impl File {
         buffer: &mut Buffer,
         stability: Stability,
     ) -> Result<(), FileError> {
-        let shapes = (file.clone(), memory.clone());
+        let shapes = TransferShapes {
+            file: file.clone(),
+            memory: memory.clone(),
+        };
         self.transfer(shapes, Some(stability), slice::from_mut(buffer))
             .await
     }
@@ -181,7 +187,10 @@ impl File {
         memory: &[ParentPiece],
         parents: &mut [Buffer],
     ) -> Result<(), FileError> {
-        let shapes = (file.clone(), together(memory, parents)?);
+        let shapes = TransferShapes {
+            file: file.clone(),
+            memory: together(memory, parents)?,
+        };
         self.transfer(shapes, None, parents).await
     }
 
@@ -196,7 +205,10 @@ impl File {
         parents: &mut [Buffer],
         stability: Stability,
     ) -> Result<(), FileError> {
-        let shapes = (file.clone(), together(memory, parents)?);
+        let shapes = TransferShapes {
+            file: file.clone(),
+            memory: together(memory, parents)?,
+        };
         self.transfer(shapes, Some(stability), parents).await
     }
 
@@ -222,10 +234,11 @@ impl File {
 
     async fn transfer(
         &self,
-        (file, memory): (Shape, Shape),
+        shapes: TransferShapes,
         stability: Option<Stability>,
         parents: &mut [Buffer],
     ) -> Result<(), FileError> {
+        let TransferShapes { file, memory } = &shapes;
         let held = parents.iter().map(|parent| parent.len() as u64).sum();
         if file.len() != memory.len() || memory.end() > held {
             return Err(FileError::Shape);
@@ -234,7 +247,7 @@ impl File {
             return Err(FileError::Refused(Status::Fbig));
         }
         let (fs, caller) = (&self.fs, &self.caller);
-        let moved = fs.move_shapes(caller, &self.handle, (file, memory), stability, parents);
+        let moved = fs.move_shapes(caller, &self.handle, shapes, stability, parents);
         let verifier = moved.await?;
         if stability == Some(Stability::Unstable) {
             self.note(Written::With(verifier));

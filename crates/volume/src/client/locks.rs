@@ -117,7 +117,7 @@ impl ClientLocks {
         let record = record_of(lock);
         let link = self.servers.manager().await?;
         let asked = self.runtime.now();
-        let reply = send(&link, (caller, file), (action, record)).await?;
+        let reply = send(&link, caller, file, action, record).await?;
         self.meet(&link, reply.incarnation).await?;
         let held = held_of(&record);
         let locked = match (reply.outcome, request) {
@@ -194,7 +194,7 @@ impl ClientLocks {
                 end: *lock.range.end(),
                 process: lock.process,
             };
-            let reply = send(link, (&root, file), (LockAction::Reclaim, record)).await?;
+            let reply = send(link, &root, file, LockAction::Reclaim, record).await?;
             if reply.outcome != LockOutcome::Done {
                 lost += 1;
                 self.state.borrow_mut().release(file, &lock);
@@ -250,7 +250,7 @@ impl ClientLocks {
             let Some((file, record)) = owed else {
                 return Ok(());
             };
-            send(&link, (&root, file), (LockAction::Unlock, record)).await?;
+            send(&link, &root, file, LockAction::Unlock, record).await?;
             // Found again and not popped: while the request was under way, part of it may have been withheld for a new
             // lock, and more may be owed.
             let mut state = self.state.borrow_mut();
@@ -346,8 +346,10 @@ fn held_of(record: &LockRecord) -> HeldLock<u64> {
 
 async fn send(
     link: &Link,
-    (caller, file): (&Credentials, FileId),
-    (action, lock): (LockAction, LockRecord),
+    caller: &Credentials,
+    file: FileId,
+    action: LockAction,
+    lock: LockRecord,
 ) -> Result<LockReply, LockFailure> {
     let request = wire::LockRequest {
         caller: caller_of(caller),

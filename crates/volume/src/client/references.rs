@@ -107,15 +107,72 @@ struct Known {
     reference: Reference,
     /// Runs that are in memory by the server's report.
     runs: Vec<ResidentRun>,
-    /// Whether runs were asked for.
-    is_asked: bool,
-    /// The object was known on an earlier connection, and the others of that connection were not requested on this
-    /// one.
-    is_renewed: bool,
-    /// The object waits for a request on a new connection.
-    is_queued: bool,
+    prefetch: Prefetch,
     /// A server refused a read as not resident. It may have closed the file, and opens it with the next READ.
     is_doubtful: bool,
+}
+
+/// The requests for references that an object still causes, each once.
+///
+/// | from | event | to |
+/// |---|---|---|
+/// | no reference, `Queued` | a READ brings a reference | `Unrequested` |
+/// | `Unrequested`, `Requested`, `FirstAgain` | a READ or a request brings one on a new connection | `FirstAgain` |
+/// | any | a request brings one, but not as in the line above | `Requested` |
+/// | `Unrequested`, `Requested`, `FirstAgain` | a READ brings one on the same connection | the same |
+/// | `Unrequested`, `FirstAgain` | a call has read the object | `Requested`, and a request is sent |
+/// | `Unrequested`, `Requested`, `FirstAgain` | another object is the first one on a new connection | `Queued` |
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Prefetch {
+    /// The runs of the object in memory were not requested.
+    Unrequested,
+    /// The object is the first one on a new connection, and those known on earlier ones were not requested.
+    FirstAgain,
+    /// The object waits for a request on a new connection.
+    Queued,
+    /// Nothing is left to request.
+    Requested,
+}
+
+/// The message that brought a reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BroughtBy {
+    Read,
+    Request,
+}
+
+impl Prefetch {
+    /// The state with a first reference, or with one that replaces another.
+    fn with_reference(
+        before: Option<Prefetch>,
+        is_new_connection: bool,
+        by: BroughtBy,
+    ) -> Prefetch {
+        match (before, by) {
+            (Some(state), _) if is_new_connection && state != Prefetch::Queued => {
+                Prefetch::FirstAgain
+            }
+            (_, BroughtBy::Request) => Prefetch::Requested,
+            (None | Some(Prefetch::Queued), BroughtBy::Read) => Prefetch::Unrequested,
+            (Some(state), BroughtBy::Read) => state,
+        }
+    }
+
+    /// A call has read the object: the reason for a request, if one is to be sent.
+    fn after_call(&mut self) -> Option<PrefetchReason> {
+        let reason = match self {
+            Prefetch::Unrequested => PrefetchReason::ReadAgain,
+            Prefetch::FirstAgain => PrefetchReason::NewConnection,
+            Prefetch::Queued | Prefetch::Requested => return None,
+        };
+        *self = Prefetch::Requested;
+        Some(reason)
+    }
+
+    /// Another object is the first one on a new connection. Returns whether this one has to be requested now.
+    fn queue(&mut self) -> bool {
+        std::mem::replace(self, Prefetch::Queued) != Prefetch::Queued
+    }
 }
 
 impl Known {
@@ -268,7 +325,8 @@ impl References {
     pub(super) fn note_reference(
         &self,
         name: ObjectName,
-        (link, server): (&Link, u32),
+        link: &Link,
+        server: u32,
         reported: &ObjectReference,
         runs: Option<Vec<ResidentRun>>,
     ) {
@@ -284,11 +342,13 @@ impl References {
         }
         let endpoint = link.endpoint().id();
         let before = objects.remove(&name);
-        let is_renewed = before
-            .as_ref()
-            .is_some_and(|known| known.endpoint != endpoint && !known.is_queued);
+        let is_new_connection = before.as_ref().is_some_and(|it| it.endpoint != endpoint);
+        let by = match runs {
+            Some(_) => BroughtBy::Request,
+            None => BroughtBy::Read,
+        };
+        let state = before.as_ref().map(|known| known.prefetch);
         let before = before.filter(|known| known.endpoint == endpoint);
-        let is_asked = runs.is_some() || before.as_ref().is_some_and(|known| known.is_asked);
         let known = Known {
             endpoint,
             reference: Reference {
@@ -299,9 +359,7 @@ impl References {
                 access_key: AccessKey(reported.access_key),
             },
             runs: runs.or(before.map(|known| known.runs)).unwrap_or_default(),
-            is_asked,
-            is_renewed,
-            is_queued: false,
+            prefetch: Prefetch::with_reference(state, is_new_connection, by),
             is_doubtful: false,
         };
         objects.insert(name, known);
@@ -310,12 +368,7 @@ impl References {
     /// The reason to request references from a server after a call has read an object; each reason counts once.
     pub(super) fn prefetch_reason(&self, name: ObjectName) -> Option<PrefetchReason> {
         let mut objects = self.objects.borrow_mut();
-        let known = objects.get_mut(&name)?;
-        let is_asked = std::mem::replace(&mut known.is_asked, true);
-        if std::mem::take(&mut known.is_renewed) {
-            return Some(PrefetchReason::NewConnection);
-        }
-        (!is_asked).then_some(PrefetchReason::ReadAgain)
+        objects.get_mut(&name)?.prefetch.after_call()
     }
 
     /// True once for an object whose reference is of another connection than that of `renewed`.
@@ -323,9 +376,7 @@ impl References {
         let mut objects = self.objects.borrow_mut();
         let endpoint = objects.get(&renewed).map(|known| known.endpoint);
         let known = objects.get_mut(&name);
-        known.is_some_and(|known| {
-            Some(known.endpoint) != endpoint && !std::mem::replace(&mut known.is_queued, true)
-        })
+        known.is_some_and(|known| Some(known.endpoint) != endpoint && known.prefetch.queue())
     }
 
     /// The reference for an extent, if its server is believed to have all of it in memory and reading by it pays.
@@ -333,7 +384,8 @@ impl References {
         &self,
         file: FileId,
         extent: &Extent,
-        (link, way): (&Link, CallWay),
+        link: &Link,
+        way: CallWay,
         now: Instant,
     ) -> Option<Reference> {
         let objects = self.objects.borrow();
@@ -561,6 +613,39 @@ pub(super) fn extents_of(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_object_causes_each_request_for_references_once() {
+        use BroughtBy::{Read, Request};
+        use Prefetch::{FirstAgain, Queued, Requested, Unrequested};
+        let with = Prefetch::with_reference;
+        assert_eq!(with(None, false, Read), Unrequested);
+        assert_eq!(with(None, false, Request), Requested);
+        for state in [Unrequested, Requested, FirstAgain] {
+            assert_eq!(with(Some(state), false, Read), state);
+            assert_eq!(with(Some(state), false, Request), Requested);
+            assert_eq!(with(Some(state), true, Read), FirstAgain);
+            assert_eq!(with(Some(state), true, Request), FirstAgain);
+        }
+        for is_new_connection in [false, true] {
+            assert_eq!(with(Some(Queued), is_new_connection, Read), Unrequested);
+            assert_eq!(with(Some(Queued), is_new_connection, Request), Requested);
+        }
+        for (mut state, reason) in [
+            (Unrequested, Some(PrefetchReason::ReadAgain)),
+            (FirstAgain, Some(PrefetchReason::NewConnection)),
+            (Queued, None),
+            (Requested, None),
+        ] {
+            assert_eq!(state.after_call(), reason);
+            assert_eq!(state.after_call(), None, "once");
+        }
+        for mut state in [Unrequested, FirstAgain, Requested] {
+            assert!(state.queue());
+            assert_eq!(state, Queued);
+            assert!(!state.queue(), "once");
+        }
+    }
 
     #[test]
     fn a_range_is_cut_by_stripes() {

@@ -1,7 +1,7 @@
 //! Connections to the servers of a volume, made when they are needed and again when they are lost.
 
 use crate::limits::{CONNECT_AGAIN_AFTER, HELLO_DEADLINE};
-use crate::link::{self, Identity, Link, LinkError, Pool, Session};
+use crate::link::{self, Identity, Link, LinkError, Pool, ServerPlace, Session};
 use crate::manager::{IoServers, Registry};
 use gannet_fabric::Provider;
 use gannet_runtime::{Handle, Instant, LocalFuture, timeout};
@@ -87,14 +87,15 @@ impl Servers {
         } else {
             Book::Fixed(io_servers)
         };
-        Servers::with_book(runtime, provider, identity, (manager, book))
+        Servers::with_book(runtime, provider, identity, manager, book)
     }
 
     fn with_book(
         runtime: Handle,
         provider: Rc<dyn Provider>,
         identity: Identity,
-        (manager, book): (Option<SocketAddr>, Book),
+        manager: Option<SocketAddr>,
+        book: Book,
     ) -> Rc<Servers> {
         Rc::new(Servers {
             session: Session::new(&runtime),
@@ -321,8 +322,9 @@ impl Servers {
 
     async fn connect(&self, address: SocketAddr, server: u16) -> Result<Link, LinkError> {
         let (runtime, pool) = (&self.runtime, &self.pool);
-        let (place, who) = ((address, server), (self.identity, self.session));
-        let connecting = link::connect(runtime, &self.provider, pool, place, who);
+        let (identity, session) = (self.identity, self.session);
+        let place = ServerPlace { address, server };
+        let connecting = link::connect(runtime, &self.provider, pool, place, identity, session);
         let connected = timeout(runtime, HELLO_DEADLINE, connecting).await;
         let connected = connected.unwrap_or(Err(LinkError::Silent));
         connected.map_err(|error| LinkError::Ended(format!("{address}: {error}")))
@@ -366,11 +368,12 @@ pub fn registered_io_servers(
     runtime: Handle,
     provider: Rc<dyn Provider>,
     identity: Identity,
-    (registry, here): (Rc<Registry>, IpAddr),
+    registry: Rc<Registry>,
+    here: IpAddr,
     resolver: Resolver,
 ) -> Rc<dyn IoServers> {
     let book = Book::Registry(registry, here);
-    let servers = Servers::with_book(runtime, provider, identity, (None, book));
+    let servers = Servers::with_book(runtime, provider, identity, None, book);
     servers.resolve_with(resolver);
     servers
 }

@@ -2,7 +2,7 @@
 
 use super::walk::Pace;
 use super::write::Target;
-use super::{IoServer, parse};
+use super::{IoServer, flow_of, parse};
 use crate::link::Link;
 use gannet_fabric::Access;
 use gannet_vfs::{FileHandle, Status, Vfs};
@@ -11,6 +11,25 @@ use gannet_wire::volume::{
     ObjectReference, Transfer, TransferDone,
 };
 use gannet_wire::xdr::to_bytes;
+
+/// A client-driven buffer that its client has written to.
+pub(super) struct WrittenBuffer {
+    /// The server's number of the buffer.
+    pub(super) number: u64,
+    /// The bytes of the WRITE.
+    pub(super) count: u64,
+    pub(super) class: Class,
+}
+
+/// A READ to a client-driven buffer.
+pub(super) struct ReadToBuffer<'a> {
+    pub(super) transfer: &'a Transfer,
+    /// The bytes of the READ that lie on this server.
+    pub(super) count: u64,
+    pub(super) class: Class,
+    /// The reference that goes with the reply.
+    pub(super) reference: Option<ObjectReference>,
+}
 
 impl<V: Vfs> IoServer<V> {
     /// Opens a buffer to write to, if there is memory.
@@ -29,11 +48,17 @@ impl<V: Vfs> IoServer<V> {
     /// Stores what the client has written to a buffer.
     pub(super) async fn write_client_driven(
         &self,
-        (link, number, class): (&Link, u64, Class),
+        link: &Link,
+        written: WrittenBuffer,
         transfer: &Transfer,
-        (count, pace): (u64, &Pace),
         target: Target<'_>,
+        pace: &Pace,
     ) -> Result<(), Status> {
+        let WrittenBuffer {
+            number,
+            count,
+            class,
+        } = written;
         // Closed before it is read: otherwise the client could change bytes while they are stored. A client that came
         // too late may try again.
         let buffer = link.close_buffer(number).await.ok_or(Status::Jukebox)?;
@@ -44,10 +69,10 @@ impl<V: Vfs> IoServer<V> {
             Class::Metadata | Class::Small => &self.small,
             Class::Bulk | Class::Background => &self.writes,
         };
-        let _permit = scheduler.take((link.endpoint().id(), class), count).await;
+        let _permit = scheduler.take(flow_of(link, class), count).await;
         // Fits: it is in memory.
-        let source = (buffer, 0..count as usize);
-        self.store_own(target, transfer, source, pace).await
+        let data = 0..count as usize;
+        self.store_own(target, transfer, buffer, data, pace).await
     }
 
     /// The answer to a WRITE by a client-driven buffer: one for the next WRITE comes with it.
@@ -59,11 +84,17 @@ impl<V: Vfs> IoServer<V> {
     /// Copies a READ's bytes to memory, and opens that.
     pub(super) async fn read_client_driven(
         &self,
-        (link, class): (&Link, Class),
+        link: &Link,
         object: Option<&FileHandle>,
-        (transfer, count, reference): (&Transfer, u64, Option<ObjectReference>),
+        read: ReadToBuffer<'_>,
         pace: &Pace,
     ) -> Result<Vec<u8>, Status> {
+        let ReadToBuffer {
+            transfer,
+            count,
+            class,
+            reference,
+        } = read;
         let nothing = |state| ClientDrivenDone {
             done: TransferDone {
                 count: 0,
@@ -79,8 +110,7 @@ impl<V: Vfs> IoServer<V> {
         let _permit = match class {
             Class::Metadata | Class::Small => None,
             Class::Bulk | Class::Background => {
-                let flow = (link.endpoint().id(), class);
-                Some(self.reads.take(flow, count).await)
+                Some(self.reads.take(flow_of(link, class), count).await)
             }
         };
         let gathered = self.gather_own(object, transfer, buffer, pace).await;

@@ -1,8 +1,9 @@
 //! READ: bytes leave from the page cache by RDMA Write, or in the reply.
 
+use super::client_driven::ReadToBuffer;
 use super::peer_memory::PeerMemory;
 use super::walk::{Pace, Plans, own_len, ranges_of};
-use super::{IoServer, class_of, own, parse_transfer};
+use super::{IoServer, class_of, flow_of, own, parse_transfer};
 use crate::layout::{Pair, Pairs, pairs, pairs_together};
 use crate::limits::RANGE_STEPS;
 use crate::link::{Hold, Link, Message};
@@ -11,7 +12,8 @@ use gannet_fabric::{Endpoint, RemoteKey, Source};
 use gannet_runtime::{Buffer, FileRef};
 use gannet_vfs::{FileHandle, Status, Vfs};
 use gannet_wire::volume::{
-    Capability, Class, INLINE_DATA_MAX, Memory, ObjectState, Transfer, TransferDone,
+    Capability, Class, INLINE_DATA_MAX, Memory, ObjectReference, ObjectState, Transfer,
+    TransferDone,
 };
 use gannet_wire::xdr::to_bytes;
 use std::io;
@@ -32,16 +34,12 @@ impl<V: Vfs> IoServer<V> {
             self.may_be_lost(transfer.capability.file)?;
         }
         let class = class_of(request.header.class, count);
-        let reference = match (&object, transfer.wants_reference) {
-            (Some(object), true) => {
-                let mut own = pairs_together(&transfer.file, transfer.placement, 0);
-                let first = own.next().map(|it| (it.object_offset, u64::from(it.len)));
-                self.reference(link, &transfer.capability, object, first)
-                    .await?
+        let reference = match &object {
+            Some(object) if transfer.wants_reference => {
+                self.reference_of(link, &transfer, object).await?
             }
             _ => None,
         };
-        let link = (link, class);
         let (data, state) = match &transfer.memory {
             Memory::Inline => {
                 let len = usize::try_from(count).map_err(|_| Status::Toosmall)?;
@@ -55,28 +53,32 @@ impl<V: Vfs> IoServer<V> {
             }
             Memory::Region { key, shape } => {
                 let places = pairs(&transfer.file, transfer.placement, shape);
-                let target = (PeerMemory::Region(RemoteKey(*key)), places);
-                let state = self.read_to(link, object.as_ref(), target, &pace).await?;
-                (Vec::new(), state)
+                let memory = PeerMemory::Region(RemoteKey(*key));
+                let read = self.read_to(link, class, object.as_ref(), memory, places, &pace);
+                (Vec::new(), read.await?)
             }
             Memory::Regions(pieces) => {
                 let (memory, shape) = PeerMemory::regions(pieces)?;
                 let places = pairs(&transfer.file, transfer.placement, &shape);
-                let target = (memory, places);
-                let state = self.read_to(link, object.as_ref(), target, &pace).await?;
-                (Vec::new(), state)
+                let read = self.read_to(link, class, object.as_ref(), memory, places, &pace);
+                (Vec::new(), read.await?)
             }
             Memory::Eager { slot } => {
-                let target = link.0.peers_buffer(*slot, count).ok_or(Status::Inval)?;
+                let target = link.peers_buffer(*slot, count).ok_or(Status::Inval)?;
                 let (file, placement) = (&transfer.file, transfer.placement);
                 let places = pairs_together(file, placement, target.offset);
-                let target = (PeerMemory::Region(target.key), places);
-                let state = self.read_to(link, object.as_ref(), target, &pace).await?;
-                (Vec::new(), state)
+                let memory = PeerMemory::Region(target.key);
+                let read = self.read_to(link, class, object.as_ref(), memory, places, &pace);
+                (Vec::new(), read.await?)
             }
             Memory::ClientDriven { .. } => {
-                let what = (&transfer, count, reference);
-                let read = self.read_client_driven(link, object.as_ref(), what, &pace);
+                let read = ReadToBuffer {
+                    transfer: &transfer,
+                    count,
+                    class,
+                    reference,
+                };
+                let read = self.read_client_driven(link, object.as_ref(), read, &pace);
                 return Ok((read.await?, Vec::new()));
             }
         };
@@ -86,6 +88,19 @@ impl<V: Vfs> IoServer<V> {
             reference,
         };
         Ok((to_bytes(&done), data))
+    }
+
+    /// The reference that goes with the reply to a READ.
+    async fn reference_of(
+        &self,
+        link: &Link,
+        transfer: &Transfer,
+        object: &FileHandle,
+    ) -> Result<Option<ObjectReference>, Status> {
+        let mut own = pairs_together(&transfer.file, transfer.placement, 0);
+        let first = own.next().map(|it| (it.object_offset, u64::from(it.len)));
+        self.reference(link, &transfer.capability, object, first)
+            .await
     }
 
     /// Fills `buffer` with the server's own bytes of a transfer, one behind the other; zeros if there is no object. The
@@ -141,9 +156,11 @@ impl<V: Vfs> IoServer<V> {
     /// The RDMA Writes of a plan through registered memory.
     async fn staged(
         &self,
-        path: (&Datapath, &dyn Endpoint),
+        datapath: &Datapath,
+        endpoint: &dyn Endpoint,
         object: Option<&FileHandle>,
-        (memory, plan): (&PeerMemory, &[Pair]),
+        memory: &PeerMemory,
+        plan: &[Pair],
         pace: &Pace,
     ) -> Result<Writes, Status> {
         let len = plan.iter().map(|pair| u64::from(pair.len)).sum();
@@ -159,7 +176,7 @@ impl<V: Vfs> IoServer<V> {
             at += u64::from(pair.len);
         }
         let mut writes = Writes::default();
-        let put = writes.put_buffer(path, gather.into_buffer(), &parts);
+        let put = writes.put_buffer(datapath, endpoint, gather.into_buffer(), &parts);
         put.map_err(|error| {
             tracing::debug!(%error, "cannot send READ data");
             Status::Serverfault
@@ -171,9 +188,11 @@ impl<V: Vfs> IoServer<V> {
     /// them.
     async fn read_to(
         &self,
-        (link, class): (&Link, Class),
+        link: &Link,
+        class: Class,
         object: Option<&FileHandle>,
-        (memory, places): (PeerMemory, Pairs<'_>),
+        memory: PeerMemory,
+        places: Pairs<'_>,
         pace: &Pace,
     ) -> Result<ObjectState, Status> {
         let (file, state) = match object {
@@ -183,7 +202,7 @@ impl<V: Vfs> IoServer<V> {
             }
             None => (None, self.nothing()),
         };
-        let flow = (link.endpoint().id(), class);
+        let flow = flow_of(link, class);
         let mut plans = Plans::new(places, self.policy.read_piece, pace);
         while let Some(plan) = plans.next().await {
             if let Some(file) = &file {
@@ -198,8 +217,8 @@ impl<V: Vfs> IoServer<V> {
                     Some(Box::new(self.reads.take(flow, bytes).await))
                 }
             };
-            if let Some(path) = link.staging() {
-                let staged = self.staged(path, object, (&memory, &plan), pace);
+            if let Some((datapath, endpoint)) = link.staging() {
+                let staged = self.staged(datapath, endpoint, object, &memory, &plan, pace);
                 let Writes { work, sources, .. } = staged.await?;
                 let hold: Hold = Box::new((sources, permit));
                 link.write_all(work, Some(hold)).await;

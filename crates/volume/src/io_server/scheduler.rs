@@ -14,8 +14,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use tokio::sync::oneshot;
 
-/// A flow: a connection's requests of one class.
-type FlowKey = (EndpointId, Class);
+/// The name of a flow: the requests of one class on one connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FlowKey {
+    pub(super) connection: EndpointId,
+    pub(super) class: Class,
+}
 
 /// The scheduler of one kind of transfer on a core.
 pub(super) struct Scheduler {
@@ -71,12 +75,7 @@ impl Scheduler {
     }
 
     /// Waits for a permit to move `bytes` bytes for a connection's requests of this class; at most a quantum.
-    pub(super) async fn take(
-        self: &Rc<Self>,
-        (connection, class): (EndpointId, Class),
-        bytes: u64,
-    ) -> Permit {
-        let flow = (connection, class);
+    pub(super) async fn take(self: &Rc<Self>, flow: FlowKey, bytes: u64) -> Permit {
         let (sender, mut receiver) = oneshot::channel();
         {
             let mut state = self.state.borrow_mut();
@@ -123,7 +122,7 @@ impl Scheduler {
                 return None;
             }
             if !state.is_served {
-                flow.deficit += self.quantum_of(key.1);
+                flow.deficit += self.quantum_of(key.class);
                 state.is_served = true;
             }
             if flow.deficit < bytes {
@@ -225,7 +224,10 @@ mod tests {
     const QUANTUM: u64 = 100;
 
     fn flow(connection: u64, class: Class) -> FlowKey {
-        (EndpointId(connection), class)
+        FlowKey {
+            connection: EndpointId(connection),
+            class,
+        }
     }
 
     /// The connections that had a permit, in order.
@@ -238,7 +240,7 @@ mod tests {
             let runtime = Handle::clone(&scheduler.runtime);
             let task = async move {
                 let permit = scheduler.take(key, bytes).await;
-                order.borrow_mut().push(key.0.0);
+                order.borrow_mut().push(key.connection.0);
                 sleep(&scheduler.runtime, Duration::from_millis(100)).await;
                 drop(permit);
             };

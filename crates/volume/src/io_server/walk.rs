@@ -5,7 +5,7 @@
 //! waits for the scheduler, which lets one walk at a time go on, connection by connection. However many long requests
 //! there are, the core's other tasks find one turn of theirs before them.
 
-use super::scheduler::Scheduler;
+use super::scheduler::{FlowKey, Scheduler};
 use crate::layout::{Pair, Pairs, Step, own_len_of, runs};
 use crate::limits::{PLAN_PIECES_MAX, WALK_STEPS};
 use crate::link::Link;
@@ -58,7 +58,11 @@ impl Pace {
             self.left.set(left);
             return;
         }
-        let (walks, flow) = (&self.walks, (self.connection, Class::Bulk));
+        let walks = &self.walks;
+        let flow = FlowKey {
+            connection: self.connection,
+            class: Class::Bulk,
+        };
         let permit = walks.scheduler.take(flow, u64::from(WALK_STEPS)).await;
         self.left.set(WALK_STEPS.saturating_sub(count));
         // The turn ends when this task stops, and not later: the task may wait for a disk or a peer. Dropped here, the

@@ -1,10 +1,11 @@
 //! WRITE: bytes are fetched by RDMA Read, a piece ahead of the disk, or are in the request.
 
+use super::client_driven::WrittenBuffer;
 use super::peer_memory::PeerMemory;
 use super::range_lock::Write;
 use super::scheduler::Permit;
 use super::walk::{Pace, Plans, own_len, ranges_of};
-use super::{IoServer, class_of, own, parse_transfer};
+use super::{IoServer, class_of, flow_of, own, parse_transfer};
 use crate::convert::durability_of;
 use crate::layout::{Pair, pairs, pairs_together};
 use crate::limits::{STORED_AT_A_TIME, WRITE_PIECE_LEN_MIN};
@@ -78,12 +79,12 @@ impl<V: Vfs> IoServer<V> {
                 if data.len() as u64 != count {
                     return Err(Status::Inval);
                 }
-                let source = (request.into_buffer(), data);
-                self.store_own(target, &transfer, source, &pace).await?;
+                let buffer = request.into_buffer();
+                self.store_own(target, &transfer, buffer, data, &pace)
+                    .await?;
             }
             Memory::Region { key, shape } => {
-                let memory = PeerMemory::Region(RemoteKey(*key));
-                let source = Fetching::new(link, memory, class);
+                let source = Fetching::new(link, PeerMemory::Region(RemoteKey(*key)), class);
                 let pairs = pairs(&transfer.file, transfer.placement, shape);
                 let plans = Plans::new(pairs, self.write_piece(count), &pace);
                 self.write_from(source, plans, target).await?;
@@ -97,15 +98,18 @@ impl<V: Vfs> IoServer<V> {
             }
             Memory::Eager { slot } => {
                 let buffer = link.take_eager_buffer(*slot).ok_or(Status::Inval)?;
-                let source = (buffer, count);
-                let stored = self.write_eager(target, &transfer, source, &pace).await;
+                let stored = self.write_eager(target, &transfer, buffer, count, &pace);
+                let stored = stored.await;
                 link.restore_eager_buffers();
                 stored?;
             }
             Memory::ClientDriven { number } => {
-                let buffer = (link, *number, class);
-                let count = (count, &pace);
-                self.write_client_driven(buffer, &transfer, count, target)
+                let written = WrittenBuffer {
+                    number: *number,
+                    count,
+                    class,
+                };
+                self.write_client_driven(link, written, &transfer, target, &pace)
                     .await?;
             }
         }
@@ -126,15 +130,15 @@ impl<V: Vfs> IoServer<V> {
         &self,
         target: Target<'_>,
         transfer: &Transfer,
-        (buffer, count): (Buffer, u64),
+        buffer: Buffer,
+        count: u64,
         pace: &Pace,
     ) -> Result<(), Status> {
         let len = usize::try_from(count).map_err(|_| Status::Inval)?;
         if len > buffer.len() {
             return Err(Status::Inval);
         }
-        self.store_own(target, transfer, (buffer, 0..len), pace)
-            .await
+        self.store_own(target, transfer, buffer, 0..len, pace).await
     }
 
     /// Stores the server's own bytes, which lie one behind the other in `data` of a buffer.
@@ -142,7 +146,8 @@ impl<V: Vfs> IoServer<V> {
         &self,
         target: Target<'_>,
         transfer: &Transfer,
-        (buffer, data): (Buffer, Range<usize>),
+        buffer: Buffer,
+        data: Range<usize>,
         pace: &Pace,
     ) -> Result<(), Status> {
         let start = data.start as u64;
@@ -209,7 +214,7 @@ impl<V: Vfs> IoServer<V> {
             Class::Metadata | Class::Small => &self.small,
             Class::Bulk | Class::Background => &self.writes,
         };
-        let permit = scheduler.take((link.endpoint().id(), class), len).await;
+        let permit = scheduler.take(flow_of(link, class), len).await;
         let mut at = 0;
         let mut reads = Vec::with_capacity(plan.len());
         for pair in &mut plan {

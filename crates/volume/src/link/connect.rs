@@ -83,7 +83,34 @@ fn ended(why: impl ToString) -> LinkError {
     LinkError::Ended(why.to_string())
 }
 
-/// Connects to a server of the volume: the one that [`Hello::server`] names, at this address.
+/// A server of a volume, and its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerPlace {
+    /// The address at which it listens.
+    pub address: SocketAddr,
+    /// Its number, as [`Hello::server`] has it.
+    pub server: u16,
+}
+
+impl ServerPlace {
+    /// The manager at this address.
+    pub fn manager(address: SocketAddr) -> ServerPlace {
+        ServerPlace {
+            address,
+            server: Hello::MANAGER,
+        }
+    }
+
+    /// The I/O server with this number in the volume, at this address.
+    pub fn io_server(address: SocketAddr, number: u32) -> ServerPlace {
+        ServerPlace {
+            address,
+            server: Hello::io_server(number),
+        }
+    }
+}
+
+/// Connects to a server of the volume.
 ///
 /// # Errors
 /// `Ended`: it cannot be reached, serves another volume, is another server, or does not know the volume's key.
@@ -91,9 +118,11 @@ pub async fn connect(
     runtime: &Handle,
     provider: &Rc<dyn Provider>,
     pool: &Pool,
-    (address, server): (SocketAddr, u16),
-    (identity, session): (Identity, Session),
+    place: ServerPlace,
+    identity: Identity,
+    session: Session,
 ) -> Result<Link, LinkError> {
+    let ServerPlace { address, server } = place;
     let Identity {
         role,
         volume,
@@ -137,12 +166,13 @@ pub async fn connect(
     }
     // Bounded: this side has receives for no more replies than it asked for, and one more would end the connection.
     let state = State::connecting(accepted.credits.min(CREDITS));
-    let peer = match server {
-        Hello::MANAGER => Role::Manager,
-        _ => Role::IoServer,
+    let peer = Peer {
+        role: role_of(server),
+        session,
+        handler: None,
+        activity: None,
     };
-    let peer = (peer, session);
-    let link = make(runtime, endpoint, pool, (peer, None, None), state);
+    let link = make(runtime, endpoint, pool, peer, state);
     let link_key = capability_key(key, &hello, &accepted, &session.0);
     link.endpoint().authenticate(link_key);
     let proof = client_proof(key, &hello, &accepted, &session.0);
@@ -151,6 +181,14 @@ pub async fn connect(
     link.push(Outgoing::Send(message));
     start(&link);
     Ok(link)
+}
+
+/// The role of the server with this number in `Hello`.
+fn role_of(server: u16) -> Role {
+    match server {
+        Hello::MANAGER => Role::Manager,
+        _ => Role::IoServer,
+    }
 }
 
 /// The reason of a refused connection, for people.
@@ -170,22 +208,29 @@ fn other_version(peer: &str, theirs: u8) -> String {
     )
 }
 
-/// The peer of a connection, its handler and its place; the connecting side has neither handler nor place.
-type Served = ((Role, Session), Option<Rc<dyn Handler>>, Option<Activity>);
+/// The peer of a connection.
+struct Peer {
+    role: Role,
+    session: Session,
+    /// The handler of the peer's requests; the connecting side has none.
+    handler: Option<Rc<dyn Handler>>,
+    /// The place among the accepted connections; the connecting side has none.
+    activity: Option<Activity>,
+}
 
 /// A connection whose task is not running yet.
-fn make(
-    runtime: &Handle,
-    endpoint: Connected,
-    pool: &Pool,
-    ((peer, session), handler, activity): Served,
-    state: State,
-) -> Link {
+fn make(runtime: &Handle, endpoint: Connected, pool: &Pool, peer: Peer, state: State) -> Link {
+    let Peer {
+        role,
+        session,
+        handler,
+        activity,
+    } = peer;
     let shared = Rc::new(Shared {
         runtime: Handle::clone(runtime),
         endpoint,
         pool: pool.clone(),
-        peer,
+        peer: role,
         session,
         handler,
         holding: RefCell::new(activity.map(Holding::new)),
@@ -203,6 +248,18 @@ fn start(link: &Link) {
     link.shared.runtime.spawn("volume connection", driving);
 }
 
+/// The options with which a server accepts peers.
+pub struct AcceptOptions {
+    /// The identity of the volume.
+    pub volume: Token,
+    /// The keys that peers must know.
+    pub keys: ServerKeys,
+    /// The traffic classes of connections.
+    pub classes: TrafficClasses,
+    /// RDMA Reads in flight in each direction.
+    pub read_depth: u16,
+}
+
 /// Accepts a peer that proves that it knows the volume's key and that `admit` allows; `handler` answers it. While the
 /// peer is unauthenticated, it can lose its place to others.
 ///
@@ -211,18 +268,19 @@ fn start(link: &Link) {
 pub async fn accept(
     runtime: &Handle,
     pool: &Pool,
-    (volume, keys, classes): (Token, ServerKeys, TrafficClasses),
-    (incoming, activity): (Box<dyn Incoming>, Activity),
-    read_depth: u16,
+    options: AcceptOptions,
+    incoming: Box<dyn Incoming>,
+    activity: Activity,
     handler: Rc<dyn Handler>,
     admit: impl AsyncFnOnce(&Link) -> Result<(), LinkError>,
 ) -> Result<Link, LinkError> {
+    let volume = options.volume;
     let (hello, incoming) = hello_of(incoming, volume).await?;
     let Some(share) = pool.accepted.join() else {
         incoming.reject(Vec::new()).await;
         return Err(ended("out of receives"));
     };
-    let key = keys.between(hello.role);
+    let key = options.keys.between(hello.role);
     let nonce = token(runtime);
     let accepted = Accepted {
         volume,
@@ -232,10 +290,10 @@ pub async fn accept(
     };
     let options = ConnectOptions {
         private_data: accepted.to_bytes().to_vec(),
-        ord: read_depth,
-        ird: read_depth,
+        ord: options.read_depth,
+        ird: options.read_depth,
         receives: share.receives(),
-        traffic_class: classes.of(&hello),
+        traffic_class: options.classes.of(&hello),
         exceptions: true,
     };
     let accepting = timeout(runtime, HELLO_DEADLINE, incoming.accept(options)).await;
@@ -256,17 +314,21 @@ pub async fn accept(
     credits.message_came();
     drop(first);
     let state = State::accepting(credits);
-    let peer = (hello.role, session);
     activity.establish();
-    let served = (peer, Some(handler), Some(activity));
-    let link = make(runtime, endpoint, pool, served, state);
+    let peer = Peer {
+        role: hello.role,
+        session,
+        handler: Some(handler),
+        activity: Some(activity),
+    };
+    let link = make(runtime, endpoint, pool, peer, state);
     if let Err(why) = admit(&link).await {
         link.abort(&why.to_string());
         return Err(why);
     }
     start(&link);
-    for message in others {
-        if let Err(fault) = link.shared.receive_early(message) {
+    for (buffer, len) in others {
+        if let Err(fault) = link.shared.receive_early(buffer, len) {
             let why = fault.to_string();
             link.abort(&why);
         }

@@ -275,10 +275,7 @@ impl Shared {
     }
 
     /// Takes a message that came before the connection was driven.
-    pub(super) fn receive_early(
-        self: &Rc<Self>,
-        (buffer, len): (Buffer, usize),
-    ) -> Result<(), Fault> {
+    pub(super) fn receive_early(self: &Rc<Self>, buffer: Buffer, len: usize) -> Result<(), Fault> {
         self.receive(buffer, len)
     }
 

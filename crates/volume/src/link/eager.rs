@@ -283,7 +283,7 @@ fn address(place: &Place) -> RemoteAddress {
 mod tests {
     use super::*;
     use crate::io_server::IoServer;
-    use crate::link::{Identity, LinkError, Session, connect};
+    use crate::link::{Identity, LinkError, ServerPlace, Session, connect};
     use crate::secret::{Secret, ServerKeys};
     use crate::serve::Server;
     use gannet_fabric::{Provider, Source};
@@ -291,9 +291,7 @@ mod tests {
     use gannet_sim::World;
     use gannet_sim::fabric::{FabricProfile, SimFabric};
     use gannet_sim::store::{Disk, DiskProfile, SimStore};
-    use gannet_wire::volume::{
-        Capability, Class, Hello, Memory, Placement, Role, Shape, Token, Transfer,
-    };
+    use gannet_wire::volume::{Capability, Class, Memory, Placement, Role, Shape, Token, Transfer};
     use gannet_wire::volume::{Stability, Status};
     use std::net::SocketAddr;
     use std::time::Duration;
@@ -328,10 +326,10 @@ mod tests {
                 classes: Default::default(),
             };
             let (runtime, pool) = (client.runtime(), Pool::new());
-            let server = (address, Hello::io_server(0));
-            let who = (identity, Session::new(&runtime));
-            let link = connect(&runtime, &provider, &pool, server, who).await;
-            let link = link.unwrap();
+            let server = ServerPlace::io_server(address, 0);
+            let session = Session::new(&runtime);
+            let link = connect(&runtime, &provider, &pool, server, identity, session);
+            let link = link.await.unwrap();
             assert!(link.eager_buffer(1).is_none(), "the first call gets none");
             sleep(&runtime, Duration::from_millis(1)).await;
             disk.set_profile(DiskProfile {
@@ -362,11 +360,11 @@ mod tests {
         let bytes = vec![7; LEN as usize];
         slot.fill(std::iter::once(&bytes[..])).unwrap();
         link.write(Source::Span(slot.span(LEN)), slot.target).await;
-        let what = (Operation::Write, Class::Small);
+        let (operation, class) = (Operation::Write, Class::Small);
         let body = to_bytes(&transfer);
-        let answer = link
-            .call_with((Some(slot), link.call_deadline()), what, &body, &[])
-            .await?;
+        let deadline = link.call_deadline();
+        let answer = link.call_with(Some(slot), deadline, operation, class, &body, &[]);
+        let answer = answer.await?;
         Ok(answer.header.status)
     }
 

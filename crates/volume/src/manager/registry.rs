@@ -1,11 +1,13 @@
 //! The registry: addresses of the I/O servers in the manager's memory, from the servers for the clients.
 
 use crate::limits::{HELLO_DEADLINE, REGISTER_PAUSE};
-use crate::link::{self, Answer, Handler, Identity, Link, LinkError, Message, Session};
+use crate::link::{
+    self, Answer, Handler, Identity, Link, LinkError, Message, ServerPlace, Session,
+};
 use gannet_fabric::Provider;
 use gannet_runtime::{Handle, LocalFuture, sleep, timeout};
 use gannet_wire::volume::{
-    Address, BODY_MAX, ClaimRecord, Class, Hello, Operation, RegisterRecord, Role, Status, Stripes,
+    Address, BODY_MAX, ClaimRecord, Class, Operation, RegisterRecord, Role, Status, Stripes,
     VolumeRecord,
 };
 use gannet_wire::xdr::{Decoder, from_bytes, to_bytes};
@@ -214,8 +216,9 @@ impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
             let worked = async {
                 let manager = (self.find)().await;
                 let manager = manager.map_err(|error| LinkError::Ended(error.to_string()))?;
-                let (place, who) = ((manager, Hello::MANAGER), (self.identity, session));
-                let connecting = link::connect(&self.runtime, &self.provider, &pool, place, who);
+                let (provider, place) = (&self.provider, ServerPlace::manager(manager));
+                let (runtime, identity) = (&self.runtime, self.identity);
+                let connecting = link::connect(runtime, provider, &pool, place, identity, session);
                 let link = timeout(&self.runtime, HELLO_DEADLINE, connecting).await;
                 work(&link.unwrap_or(Err(LinkError::TimedOut))?).await
             };

@@ -10,7 +10,7 @@ use gannet_runtime::{Buffer, LocalFuture, all, timeout};
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::{Node, World};
 use gannet_volume::limits::{CREDITS, CREDITS_MIN};
-use gannet_volume::link::{self, Answer, Handler, Link, Message, Pool, Session};
+use gannet_volume::link::{self, Answer, Handler, Link, Message, Pool, ServerPlace, Session};
 use gannet_volume::secret::{client_proof, server_proof};
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{
@@ -262,9 +262,10 @@ fn a_client_refuses_a_server_that_tells_too_few_credits() {
     let provider: Rc<dyn Provider> = fabric.provider(&client);
     let story = async move {
         let runtime = client.runtime();
-        let who = (identity(Role::Client), Session::new(&runtime));
-        let place = (address, Hello::io_server(0));
-        let refused = link::connect(&runtime, &provider, &Pool::new(), place, who).await;
+        let (identity, session) = (identity(Role::Client), Session::new(&runtime));
+        let place = ServerPlace::io_server(address, 0);
+        let refused =
+            link::connect(&runtime, &provider, &Pool::new(), place, identity, session).await;
         let said = refused.unwrap_err().to_string();
         assert!(said.contains("requests at a time"), "{said}");
     };
@@ -276,9 +277,9 @@ fn a_client_refuses_a_server_that_tells_too_few_credits() {
 fn a_client_asks_for_exactly_as_much_at_a_time_as_it_is_allowed() {
     run_with(async |client, provider, server, choosy| {
         let runtime = client.runtime();
-        let who = (identity(Role::Client), Session::new(&runtime));
-        let place = (server, Hello::io_server(0));
-        let link = link::connect(&runtime, &provider, &Pool::new(), place, who).await;
+        let (identity, session) = (identity(Role::Client), Session::new(&runtime));
+        let place = ServerPlace::io_server(server, 0);
+        let link = link::connect(&runtime, &provider, &Pool::new(), place, identity, session).await;
         let link = link.unwrap();
         let ask = |_| Box::pin(link.call(Operation::Volume, Class::Metadata, &[], &[]));
         let answers = timeout(&runtime, SOON, all((0..3 * CREDITS).map(ask))).await;

@@ -38,9 +38,10 @@ async fn create_on(fs: &VolumeFs, name: &str, servers: Vec<u32>) -> gannet_vfs::
         on: Chosen::Listed(servers),
     };
     let (root_of_volume, plain) = (fs.root(), SetAttributes::default());
-    let place = (&root_of_volume, name.as_bytes());
-    let made = fs.create_striped(&root(), place, &plain, stripes).await;
-    made.unwrap()
+    let name = name.as_bytes();
+    let caller = root();
+    let made = fs.create_striped(&caller, &root_of_volume, name, &plain, stripes);
+    made.await.unwrap()
 }
 
 /// A client removes many files of an I/O server that is down. A truncation of another server's file does not wait.

@@ -41,7 +41,7 @@ fn an_object_whose_file_is_lost_and_has_a_name_is_kept() {
             (true, [OrphanStatus::Named, OrphanStatus::Removed]),
             (true, [OrphanStatus::Named, OrphanStatus::Gone]),
         ] {
-            let statuses = volume.orphans(&caller, (0, remove), &made).await;
+            let statuses = volume.orphans(&caller, 0, remove, &made).await;
             assert_eq!(statuses.unwrap(), expected);
         }
         assert_eq!(bed.objects(), 1);

@@ -55,9 +55,8 @@ fn a_file_lies_on_the_servers_that_were_named_and_on_no_other() {
     run(4, |bed| async move {
         let fs = bed.mount();
         let (plain, at) = (SetAttributes::default(), fs.root());
-        let place = (&at, &b"file"[..]);
         let made = fs
-            .create_striped(&root(), place, &plain, listed(&[3, 0]))
+            .create_striped(&root(), &at, b"file", &plain, listed(&[3, 0]))
             .await;
         let file = made.unwrap();
         assert_eq!(servers_of(&fs, &file).await, [3, 0]);
@@ -104,9 +103,9 @@ fn servers_that_cannot_be_are_refused() {
         for servers in [&[3][..], &[0, 1, 0], &[0, 1, 2, 0], &[]] {
             let set = fs.set_striping(&root(), &at, Some(listed(servers))).await;
             assert_eq!(set, Err(Status::Inval), "{servers:?}");
-            let (plain, place) = (SetAttributes::default(), (&at, &b"file"[..]));
+            let plain = SetAttributes::default();
             let made = fs
-                .create_striped(&root(), place, &plain, listed(servers))
+                .create_striped(&root(), &at, b"file", &plain, listed(servers))
                 .await;
             assert_eq!(made.unwrap_err(), Status::Inval, "{servers:?}");
         }
@@ -143,8 +142,8 @@ fn the_longest_list_fits_wherever_it_goes() {
         assert_eq!(found.unwrap().0, file);
         let (other, plain) = ("m".repeat(255), SetAttributes::default());
         make_directory(&fs, &at, "inner").await;
-        let place = (&at, other.as_bytes());
-        let made = fs.create_striped(&caller, place, &plain, listed(&servers));
+        let name = other.as_bytes();
+        let made = fs.create_striped(&caller, &at, name, &plain, listed(&servers));
         made.await.unwrap();
         let mut seen = Count(0);
         let listing = fs.read_directory(&caller, &at, 0, [0; 8], &mut seen);

@@ -73,7 +73,8 @@ impl Bed {
             self.manager.runtime(),
             self.fabric.provider(&self.manager),
             identity(Role::Manager),
-            (Rc::clone(&registry), self.manager.ip()),
+            Rc::clone(&registry),
+            self.manager.ip(),
             no_names(),
         );
         let store = Arc::clone(&self.metadata);

@@ -12,10 +12,10 @@ use gannet_sim::{Node, World};
 use gannet_volume::client::TransferPolicy;
 use gannet_volume::client::data::{DataError, Mover, Request, States, Target};
 use gannet_volume::io_server::IoServer;
-use gannet_volume::link::{self, Identity, Pool, Session};
+use gannet_volume::link::{self, Identity, Pool, ServerPlace, Session};
 use gannet_volume::secret::ServerKeys;
 use gannet_volume::serve::Server;
-use gannet_wire::volume::{Capability, Hello, Placement, Role, Shape, Stability};
+use gannet_wire::volume::{Capability, Placement, Role, Shape, Stability};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -139,9 +139,9 @@ pub(crate) async fn connect_as(
     let (pool, runtime) = (Pool::new(), client.runtime());
     let mut targets = Vec::new();
     for (index, address) in addresses.iter().enumerate() {
-        let server = (*address, Hello::io_server(index as u32));
-        let who = (identity(keys()), session);
-        let link = link::connect(&runtime, &provider, &pool, server, who);
+        let server = ServerPlace::io_server(*address, index as u32);
+        let (identity, session) = (identity(keys()), session);
+        let link = link::connect(&runtime, &provider, &pool, server, identity, session);
         targets.push(Target {
             server: index as u32,
             link: link.await.unwrap(),

@@ -8,9 +8,9 @@ use gannet_fabric::Provider;
 use gannet_runtime::Buffer;
 use gannet_volume::client::data::{DataError, Request};
 use gannet_volume::layout::object_size;
-use gannet_volume::link::{self, Identity, LinkError, Pool, Session};
+use gannet_volume::link::{self, Identity, LinkError, Pool, ServerPlace, Session};
 use gannet_volume::secret::{Secret, ServerKeys};
-use gannet_wire::volume::{self as wire, Capability, Hello, Level, Piece, Shape, Stability};
+use gannet_wire::volume::{self as wire, Capability, Level, Piece, Shape, Stability};
 use servers::{Bed, PORT, capability, contiguous, identity, mover, noise, read, write};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -203,9 +203,10 @@ fn a_class_that_the_fabric_does_not_have_is_not_lost_in_silence() {
             classes: "metadata=24,data=10".parse().unwrap(),
             ..identity(keys())
         };
-        let server = (address, Hello::io_server(0));
-        let who = (identity, Session::new(&runtime));
-        let link = link::connect(&runtime, &provider, &Pool::new(), server, who).await;
+        let server = ServerPlace::io_server(address, 0);
+        let (identity, session) = (identity, Session::new(&runtime));
+        let link =
+            link::connect(&runtime, &provider, &Pool::new(), server, identity, session).await;
         let error = link.unwrap_err().to_string();
         assert_eq!(error, "not possible here: a traffic class");
     });
@@ -231,10 +232,10 @@ fn who_does_not_know_the_key_is_not_let_in_on_either_side() {
             ..identity(keys())
         };
         for identity in [stranger, other] {
-            let server = (address, Hello::io_server(0));
+            let server = ServerPlace::io_server(address, 0);
             let runtime = client.runtime();
-            let who = (identity, Session::new(&runtime));
-            let link = link::connect(&runtime, &provider, &pool, server, who).await;
+            let (identity, session) = (identity, Session::new(&runtime));
+            let link = link::connect(&runtime, &provider, &pool, server, identity, session).await;
             assert!(matches!(link, Err(LinkError::Ended(_))), "{link:?}");
         }
     });

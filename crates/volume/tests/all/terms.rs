@@ -8,11 +8,12 @@ use gannet_runtime::{Buffer, LocalFuture};
 use gannet_sim::World;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_volume::client::data::{DataError, Request};
-use gannet_volume::link::{self, Answer, Handler, Link, LinkError, Message, Pool, Session};
+use gannet_volume::link::{
+    self, Answer, Handler, Link, LinkError, Message, Pool, ServerPlace, Session,
+};
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{
-    Capability, Class, Hello, ObjectList, Operation, Role, Stability, Status, Term, TermCall,
-    TermStage,
+    Capability, Class, ObjectList, Operation, Role, Stability, Status, Term, TermCall, TermStage,
 };
 use gannet_wire::xdr::to_bytes;
 use std::cell::Cell;
@@ -51,9 +52,9 @@ fn a_client_believes_no_manager_whose_term_is_over() {
         let runtime = client.runtime();
         let (pool, session) = (Pool::new(), Session::new(&runtime));
         let connect = async || {
-            let who = (identity(Role::Client), session);
-            let place = (address, Hello::MANAGER);
-            link::connect(&runtime, &provider, &pool, place, who)
+            let (identity, session) = (identity(Role::Client), session);
+            let place = ServerPlace::manager(address);
+            link::connect(&runtime, &provider, &pool, place, identity, session)
                 .await
                 .unwrap()
         };
@@ -89,9 +90,9 @@ fn an_io_server_obeys_no_manager_that_is_not_of_the_present_term() {
     let provider: Rc<dyn Provider> = bed.fabric.provider(&node);
     let done = bed.world.run(async move {
         let runtime = node.runtime();
-        let who = (identity(Role::Manager), Session::new(&runtime));
-        let place = (address, Hello::io_server(0));
-        let link = link::connect(&runtime, &provider, &Pool::new(), place, who).await;
+        let (identity, session) = (identity(Role::Manager), Session::new(&runtime));
+        let place = ServerPlace::io_server(address, 0);
+        let link = link::connect(&runtime, &provider, &Pool::new(), place, identity, session).await;
         let link = link.unwrap();
         let ask = async |operation, body: &[u8]| {
             let asked = link.call(operation, Class::Metadata, body, &[]).await;
@@ -132,9 +133,9 @@ fn an_io_server_moves_no_bytes_by_a_capability_of_an_earlier_term() {
         let runtime = node.runtime();
         let targets = connect_all(&fabric, &node, &addresses, 4096).await;
         let provider: Rc<dyn Provider> = fabric.provider(&node);
-        let who = (identity(Role::Manager), Session::new(&runtime));
-        let place = (addresses[0], Hello::io_server(0));
-        let link = link::connect(&runtime, &provider, &Pool::new(), place, who).await;
+        let (identity, session) = (identity(Role::Manager), Session::new(&runtime));
+        let place = ServerPlace::io_server(addresses[0], 0);
+        let link = link::connect(&runtime, &provider, &Pool::new(), place, identity, session).await;
         let link = link.unwrap();
         let begin = async |number: u64| {
             let body = to_bytes(&TermCall {

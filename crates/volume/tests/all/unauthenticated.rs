@@ -8,7 +8,7 @@ use gannet_dst::volume::{VOLUME, keys};
 use gannet_fabric::{ConnectOptions, Connected, Provider};
 use gannet_runtime::{Buffer, timeout};
 use gannet_volume::limits::{HELLO_DEADLINE, UNAUTHENTICATED_MAX};
-use gannet_volume::link::{self, Link, LinkError, Pool, Session};
+use gannet_volume::link::{self, Link, LinkError, Pool, ServerPlace, Session};
 use gannet_wire::volume::{Class, Hello, Operation, Role};
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -56,9 +56,9 @@ fn the_oldest_stranger_makes_room_for_the_next() {
     let done = bed.world.run(async move {
         let (runtime, provider) = (node.runtime(), fabric.provider(&node) as Rc<dyn Provider>);
         let connect = async || {
-            let place = (server, Hello::io_server(0));
-            let who = (identity(keys()), Session::new(&runtime));
-            link::connect(&runtime, &provider, &Pool::new(), place, who).await
+            let place = ServerPlace::io_server(server, 0);
+            let (identity, session) = (identity(keys()), Session::new(&runtime));
+            link::connect(&runtime, &provider, &Pool::new(), place, identity, session).await
         };
         let known = connect().await.unwrap();
         ask(&known).await.unwrap();

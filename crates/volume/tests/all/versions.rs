@@ -6,7 +6,7 @@ use gannet_fabric::{ConnectError, ConnectOptions, Provider};
 use gannet_runtime::LocalFuture;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::{Node, World};
-use gannet_volume::link::{self, Answer, Handler, Link, Message, Pool, Session};
+use gannet_volume::link::{self, Answer, Handler, Link, Message, Pool, ServerPlace, Session};
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{Hello, Role, VERSION, version_in};
 use std::net::SocketAddr;
@@ -87,9 +87,10 @@ fn a_client_says_which_version_its_server_speaks_and_what_to_do() {
     run(serve, async |node, provider, address| {
         let runtime = node.runtime();
         for version in [2, VERSION + 1] {
-            let who = (identity(Role::Client), Session::new(&runtime));
-            let place = (address, Hello::MANAGER);
-            let connected = link::connect(&runtime, &provider, &Pool::new(), place, who).await;
+            let (identity, session) = (identity(Role::Client), Session::new(&runtime));
+            let place = ServerPlace::manager(address);
+            let connected =
+                link::connect(&runtime, &provider, &Pool::new(), place, identity, session).await;
             let said = connected.unwrap_err().to_string();
             let versions = format!("version {version} of the native protocol");
             assert!(said.contains(&versions), "{said}");

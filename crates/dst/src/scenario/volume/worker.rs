@@ -487,10 +487,10 @@ impl Worker {
     async fn create_on(&self, name: usize, stripes: &Stripes) -> Result<(), String> {
         let (own_name, plain) = (name_of(name), SetAttributes::default());
         loop {
-            let place = (&self.directory, &own_name[..]);
-            let making = self
-                .fs
-                .create_striped(&self.caller, place, &plain, stripes.clone());
+            let (directory, stripes) = (&self.directory, stripes.clone());
+            let making =
+                self.fs
+                    .create_striped(&self.caller, directory, &own_name, &plain, stripes);
             match (making.await, self.content(name).is_some()) {
                 (Err(Status::Exist), true) => return Ok(()),
                 // An earlier incarnation may have made the file and not received the reply: the file is as requested

@@ -380,7 +380,7 @@ impl<S: Service> Connection<S> {
     ) -> Option<()> {
         let parts: Vec<SourcePart> = slices(len, segments).collect();
         let (path, endpoint) = (&self.memory.path, &*self.endpoint);
-        let put = writes.put_buffer((path, endpoint), buffer, &parts);
+        let put = writes.put_buffer(path, endpoint, buffer, &parts);
         put.inspect_err(|error| self.core.note_no_region(self.peer, error))
             .ok()
     }

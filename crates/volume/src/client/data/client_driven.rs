@@ -12,7 +12,8 @@ use gannet_wire::xdr::{from_bytes, to_bytes};
 /// the server opens no buffer now.
 pub(super) async fn transfer(
     target: &Target,
-    (operation, class): (Operation, Class),
+    operation: Operation,
+    class: Class,
     transfer: Transfer,
     spans: Vec<Span>,
 ) -> Result<Option<TransferDone>, DataError> {
@@ -41,7 +42,7 @@ async fn write(
         link.write(Source::Span(span), place).await;
     }
     let number = buffer.number;
-    let answer = call(target, (Operation::Write, class), transfer, number).await?;
+    let answer = call(target, Operation::Write, class, transfer, number).await?;
     if let Some(next) = answer.buffer {
         link.note_usable_buffer(next);
     }
@@ -56,7 +57,7 @@ async fn read(
 ) -> Result<Option<TransferDone>, DataError> {
     let index = target.placement.index;
     let len: u64 = spans.iter().map(|span| u64::from(span.len)).sum();
-    let answer = call(target, (Operation::Read, class), transfer, 0).await?;
+    let answer = call(target, Operation::Read, class, transfer, 0).await?;
     let Some(buffer) = answer.buffer else {
         return Ok(None);
     };
@@ -90,7 +91,8 @@ async fn ask(
 
 async fn call(
     target: &Target,
-    (operation, class): (Operation, Class),
+    operation: Operation,
+    class: Class,
     transfer: Transfer,
     number: u64,
 ) -> Result<ClientDrivenDone, DataError> {

@@ -79,7 +79,8 @@ impl Reached {
     /// One cannot be registered: that one is gone, the others are there.
     pub(super) async fn expose(
         cache: &PinDownCache,
-        (access, scope): (Access, Scope),
+        access: Access,
+        scope: Scope,
         parents: &Parents,
         buffers: &mut [Buffer],
     ) -> Result<Reached, RegisterError> {

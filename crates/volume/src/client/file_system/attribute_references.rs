@@ -179,7 +179,8 @@ impl ReferencedAttributes {
     /// by an earlier connection is not valid on this one; its first use shows that.
     fn learn(
         &self,
-        (link, term): (&Link, u64),
+        link: &Link,
+        term: u64,
         reported: &AttributeReferences,
         files: impl Iterator<Item = FileId>,
     ) {
@@ -446,8 +447,8 @@ impl VolumeFs {
             return;
         };
         if let Some(link) = self.servers.connected(Hello::MANAGER) {
-            let by = (&link, answer.header.term);
-            self.referenced.learn(by, reported, files);
+            let term = answer.header.term;
+            self.referenced.learn(&link, term, reported, files);
         }
     }
 }

@@ -70,14 +70,27 @@ pub(super) struct BufferPart<'a> {
     pub(super) len: u32,
 }
 
-/// How bytes are moved, over all attempts.
-pub(super) struct Moving<'a> {
-    /// Of a write: how durable it must be.
-    pub(super) stability: Option<Stability>,
-    /// Of a write that has locked its bytes.
+/// The bytes of a transfer: pieces of a file, and as many bytes of memory. Several allocations count as one behind the
+/// other.
+pub(in crate::client) struct TransferShapes {
+    pub(in crate::client) file: Shape,
+    pub(in crate::client) memory: Shape,
+}
+
+/// A transfer between a file and memory, over all attempts.
+pub(super) enum Moving<'a> {
+    Read,
+    Write(MovingWrite<'a>),
+}
+
+/// A write, over all attempts.
+pub(super) struct MovingWrite<'a> {
+    /// The durability that the caller demands.
+    pub(super) stability: Stability,
+    /// The lock of the written bytes; `None`: the caller locks them, or nobody does.
     pub(super) guard: Option<&'a ChangeGuard>,
-    /// Of a write: keeps its grants from being given back between attempts.
-    pub(super) writing: Option<Writing>,
+    /// Keeps the file's grants from being given back between attempts.
+    pub(super) writing: Writing,
 }
 
 impl VolumeFs {
@@ -167,9 +180,12 @@ impl VolumeFs {
         }
         let start = self.references.read_starts(id);
         let since = self.now();
-        let shapes = (shape(offset, count)?, shape(0, count)?);
+        let shapes = TransferShapes {
+            file: shape(offset, count)?,
+            memory: shape(0, count)?,
+        };
         let parents = slice::from_mut(buffer);
-        let read = self.transfer(caller, id, shapes, (None, None), parents);
+        let read = self.transfer(caller, id, shapes, Moving::Read, parents);
         let (proven, _) = read.await?;
         self.note_call_read(&lease, id, range, since);
         let len = usize::try_from(proven.saturating_sub(offset)).unwrap_or(usize::MAX);
@@ -193,14 +209,17 @@ impl VolumeFs {
         let BufferPart { buffer, start, len } = part;
         let mut verifier = self.siblings.verifier.current();
         if len > 0 {
-            let shapes = (shape(offset, len)?, shape(start, len)?);
-            if shapes.0.end() > FILE_SIZE_MAX {
+            let shapes = TransferShapes {
+                file: shape(offset, len)?,
+                memory: shape(start, len)?,
+            };
+            if shapes.file.end() > FILE_SIZE_MAX {
                 return Err(Status::Fbig);
             }
             let id = self.id(file)?;
-            let bytes = LockRange::bytes(id, offset..shapes.0.end());
+            let bytes = LockRange::bytes(id, offset..shapes.file.end());
             let guard = self.lock_ranges(&[bytes]).await?;
-            let write = (Some(stability), Some(&guard));
+            let write = self.moving_write(id, stability, Some(&guard));
             let parents = slice::from_mut(buffer);
             (_, verifier) = self.transfer(caller, id, shapes, write, parents).await?;
         }
@@ -216,13 +235,30 @@ impl VolumeFs {
         &self,
         caller: &Credentials,
         file: &FileHandle,
-        shapes: (Shape, Shape),
+        shapes: TransferShapes,
         stability: Option<Stability>,
         parents: &mut [Buffer],
     ) -> Result<Verifier, Status> {
         let id = self.id(file)?;
-        let moved = self.transfer(caller, id, shapes, (stability, None), parents);
+        let how = match stability {
+            Some(stability) => self.moving_write(id, stability, None),
+            None => Moving::Read,
+        };
+        let moved = self.transfer(caller, id, shapes, how, parents);
         Ok(moved.await?.1)
+    }
+
+    pub(super) fn moving_write<'a>(
+        &self,
+        id: FileId,
+        stability: Stability,
+        guard: Option<&'a ChangeGuard>,
+    ) -> Moving<'a> {
+        Moving::Write(MovingWrite {
+            stability,
+            guard,
+            writing: self.leases.writing(id),
+        })
     }
 
     /// Memory of at least `len` bytes whose transfers need no registration after the first; see
@@ -241,24 +277,19 @@ impl VolumeFs {
         self.mover.copied_bytes()
     }
 
-    /// Moves bytes between `parents` and a file, again and again until it is done or refused for good: writes with a
-    /// stability, some with their bytes locked, and reads with none. What the objects said, and the verifier for that.
+    /// Moves bytes between `parents` and a file, again and again until all are moved or a server refuses for good.
+    /// Returns the least size of the file by its objects' replies, and the verifier of a write.
     pub(super) async fn transfer(
         &self,
         caller: &Credentials,
         id: FileId,
-        shapes: (Shape, Shape),
-        (stability, guard): (Option<Stability>, Option<&ChangeGuard>),
+        shapes: TransferShapes,
+        how: Moving<'_>,
         parents: &mut [Buffer],
     ) -> Result<(u64, Verifier), Status> {
-        let rights = match stability {
-            Some(_) => Capability::WRITE,
-            None => Capability::READ,
-        };
-        let how = Moving {
-            writing: stability.map(|_| self.leases.writing(id)),
-            stability,
-            guard,
+        let rights = match how {
+            Moving::Write(_) => Capability::WRITE,
+            Moving::Read => Capability::READ,
         };
         let deadline = self.deadline();
         loop {
@@ -275,49 +306,60 @@ impl VolumeFs {
         &self,
         lease: &Lease,
         id: FileId,
-        (file, memory): &(Shape, Shape),
+        shapes: &TransferShapes,
         how: &Moving<'_>,
         parents: &mut [Buffer],
     ) -> Result<(u64, Verifier), OperationError> {
-        let stability = how.stability;
-        let _changing = stability.map(|_| self.references.changing(id, span_of(file)));
         let request = Request {
             capability: lease.capability,
-            file: file.clone(),
-            memory: memory.clone(),
+            file: shapes.file.clone(),
+            memory: shapes.memory.clone(),
         };
-        let targets = self.targets(&lease.layout).await?;
-        how.guard
-            .inspect(|guard| guard.asks_servers_of(&lease.layout));
-        let moved = match stability {
-            Some(stability) => {
-                let (mover, stability) = (&self.mover, stability_of(stability));
-                mover
-                    .write_from(&targets, stability, &request, parents)
-                    .await
+        let states = match how {
+            Moving::Read => {
+                let targets = self.targets(&lease.layout).await?;
+                let read = self.mover.read_to(&targets, &request, parents).await;
+                read.map_err(|error| OperationError::of(&lease.layout, error))?
             }
-            None => self.mover.read_to(&targets, &request, parents).await,
+            Moving::Write(write) => self.write_once(lease, id, &request, write, parents).await?,
         };
-        how.guard.inspect(|guard| match moved {
+        let proven = size_of(&lease.layout, &states);
+        Ok((proven, self.note_verifiers(&lease.layout, &states)))
+    }
+
+    async fn write_once(
+        &self,
+        lease: &Lease,
+        id: FileId,
+        request: &Request,
+        write: &MovingWrite<'_>,
+        parents: &mut [Buffer],
+    ) -> Result<States, OperationError> {
+        let _changing = self.references.changing(id, span_of(&request.file));
+        let targets = self.targets(&lease.layout).await?;
+        let guard = write.guard;
+        guard.inspect(|guard| guard.asks_servers_of(&lease.layout));
+        let stability = stability_of(write.stability);
+        let written = self
+            .mover
+            .write_from(&targets, stability, request, parents)
+            .await;
+        guard.inspect(|guard| match written {
             Ok(_) => guard.answered(),
             Err(_) => guard.failed(),
         });
-        let states = moved.map_err(|error| OperationError::of(&lease.layout, error))?;
-        // A write that comes too late does not count: others may have been told of another size.
-        if stability.is_some() && self.runtime.now() >= lease.until {
+        let states = written.map_err(|error| OperationError::of(&lease.layout, error))?;
+        // A write after the end of its grant does not count: the manager may have answered with another size.
+        if self.runtime.now() >= lease.until {
             return Err(OperationError::TooLate);
         }
-        if let Some(writing) = &how.writing {
-            writing.outcome.set(WriteOutcome::Answered);
-        }
-        match stability {
+        write.writing.outcome.set(WriteOutcome::Answered);
+        match write.stability {
             // Older writes that are not durable stay so.
-            Some(Stability::FileSync) => self.leases.note_durable(id, Asked::default()),
-            Some(_) => self.leases.note_unstable(id),
-            None => {}
+            Stability::FileSync => self.leases.note_durable(id, Asked::default()),
+            Stability::Unstable | Stability::DataSync => self.leases.note_unstable(id),
         }
-        let proven = size_of(&lease.layout, &states);
-        Ok((proven, self.note_verifiers(&lease.layout, &states)))
+        Ok(states)
     }
 
     /// Makes what was written to a file durable; the verifier for that.

@@ -83,7 +83,7 @@ impl VolumeFs {
             .await?;
         let deadline = self.deadline();
         loop {
-            let opening = self.open_or_cut(caller, (&entry, &guard), attributes);
+            let opening = self.open_or_cut(caller, &entry, &guard, attributes);
             if let Some(opened) = opening.await? {
                 return Ok(opened);
             }
@@ -97,7 +97,8 @@ impl VolumeFs {
     async fn open_or_cut(
         &self,
         caller: &Credentials,
-        (entry, guard): (&Entry, &ChangeGuard),
+        entry: &Entry,
+        guard: &ChangeGuard,
         attributes: &AttributeChanges,
     ) -> Result<Option<[Found; 2]>, Status> {
         let ask = async |mode| {

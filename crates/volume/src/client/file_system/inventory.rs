@@ -45,14 +45,15 @@ impl VolumeFs {
     pub async fn orphans(
         &self,
         caller: &Credentials,
-        (number, remove): (u32, bool),
+        server: u32,
+        remove: bool,
         files: &[FileId],
     ) -> Result<Vec<OrphanStatus>, Status> {
         if files.len() > OBJECTS_MAX {
             return Err(Status::Inval);
         }
         let call = Call::Orphans {
-            server: number,
+            server,
             remove,
             files: files.to_vec(),
         };

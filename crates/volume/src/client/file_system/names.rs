@@ -326,8 +326,7 @@ impl Vfs for VolumeFs {
     ) -> (Result<(u64, WriteDone), Status>, Buffer) {
         // Lengths of buffers fit: they are bounded by the protocols above.
         let len = u32::try_from(len).unwrap_or(u32::MAX);
-        let place = (at_least, len);
-        let appended = self.append_bytes(cred, file, place, &mut data, stability);
+        let appended = self.append_bytes(cred, file, at_least, len, &mut data, stability);
         (appended.await, data)
     }
 

@@ -64,7 +64,7 @@ impl VolumeFs {
             return Ok(false);
         };
         let start = self.references.read_starts(id);
-        let whole = self.read_known(id, (&known, now), offset, buffer).await?;
+        let whole = self.read_known(id, &known, now, offset, buffer).await?;
         if whole {
             self.references
                 .keep(start, offset, buffer.get(..len).unwrap_or_default());
@@ -85,8 +85,8 @@ impl VolumeFs {
         let mut known = Vec::with_capacity(extents.len());
         for extent in extents {
             let link = self.servers.io_server(extent.server).await.ok()?;
-            let path = (&link, way_of(extent.len));
-            let reference = self.references.reference(id, &extent, path, now)?;
+            let way = way_of(extent.len);
+            let reference = self.references.reference(id, &extent, &link, way, now)?;
             known.push(Known {
                 extent,
                 link,
@@ -101,7 +101,8 @@ impl VolumeFs {
     async fn read_known(
         &self,
         id: FileId,
-        (known, since): (&[Known], Instant),
+        known: &[Known],
+        since: Instant,
         offset: u64,
         buffer: &mut Buffer,
     ) -> Result<bool, Status> {
@@ -117,7 +118,7 @@ impl VolumeFs {
                 offset: extent.file_offset - offset,
                 len: extent.len,
             };
-            let whole = self.read_spans(id, (known, since), &span).await;
+            let whole = self.read_spans(id, known, since, &span).await;
             let whole = whole && copy_out(&sink, buffer, len as usize);
             self.references.give_sink(sink);
             return Ok(whole);
@@ -132,7 +133,7 @@ impl VolumeFs {
             .expose(memory, Access::Local, Scope::Domain)
             .map_err(gone)?;
         let span = |extent: &Extent| exposed.span(extent.file_offset - offset, extent.len);
-        let whole = self.read_spans(id, (known, since), &span).await;
+        let whole = self.read_spans(id, known, since, &span).await;
         let memory = cache.take_back(exposed).await;
         *buffer = memory.ok_or_else(|| gone(RegisterError::Unsupported))?;
         Ok(whole)
@@ -142,7 +143,8 @@ impl VolumeFs {
     async fn read_spans(
         &self,
         id: FileId,
-        (known, since): (&[Known], Instant),
+        known: &[Known],
+        since: Instant,
         span: &dyn Fn(&Extent) -> Span,
     ) -> bool {
         if let [one] = known {

@@ -116,7 +116,7 @@ async fn ask(
     for ((name, _), answer) in wanted.iter().zip(answers.answers) {
         if let Ok(Some(reference)) = answer.outcome {
             let runs = Some(answer.resident);
-            references.note_reference(*name, (&link, server), &reference, runs);
+            references.note_reference(*name, &link, server, &reference, runs);
         }
     }
     Some(())

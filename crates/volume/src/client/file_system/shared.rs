@@ -1,6 +1,6 @@
 //! Operations that clients coordinate through the manager: byte locks and appends.
 
-use super::bytes::Moving;
+use super::bytes::TransferShapes;
 use super::{OperationError, VolumeFs, shape};
 use crate::client::change_locks::LockRange;
 use crate::client::leases::LeaseKey;
@@ -57,7 +57,8 @@ impl VolumeFs {
         &self,
         caller: &Credentials,
         file: &FileHandle,
-        (at_least, len): (u64, u32),
+        at_least: u64,
+        len: u32,
         buffer: &mut Buffer,
         stability: Stability,
     ) -> Result<(u64, WriteDone), Status> {
@@ -80,14 +81,13 @@ impl VolumeFs {
             if file.end() > FILE_SIZE_MAX {
                 return Err(Status::Fbig);
             }
-            let shapes = (file, shape(0, len)?);
-            let bytes = LockRange::bytes(id, offset..shapes.0.end());
-            let guard = self.lock_ranges(&[bytes]).await?;
-            let how = Moving {
-                writing: Some(self.leases.writing(id)),
-                stability: Some(stability),
-                guard: Some(&guard),
+            let shapes = TransferShapes {
+                file,
+                memory: shape(0, len)?,
             };
+            let bytes = LockRange::bytes(id, offset..shapes.file.end());
+            let guard = self.lock_ranges(&[bytes]).await?;
+            let how = self.moving_write(id, stability, Some(&guard));
             let mut written = Err(OperationError::TooLate);
             // Tries the same place while the lease lasts: after that, the place may be another append's.
             while self.now() < lease.until {

@@ -80,7 +80,8 @@ impl VolumeFs {
     pub async fn create_striped(
         &self,
         caller: &Credentials,
-        (directory, name): (&FileHandle, &[u8]),
+        directory: &FileHandle,
+        name: &[u8],
         attributes: &SetAttributes,
         stripes: Stripes,
     ) -> Result<FileHandle, Status> {
