@@ -21,7 +21,7 @@ const NOTICES: &[&str] = &[
     "unlicense",
 ];
 
-/// What `cargo metadata` says.
+/// The output of `cargo metadata`.
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,

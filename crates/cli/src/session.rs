@@ -200,7 +200,7 @@ impl Session {
     /// Runs `work` until it ends, or until the server has been silent for too long.
     ///
     /// # Errors
-    /// Those of `work`, or the silence.
+    /// The errors of `work`, or a server that does not answer in time.
     pub async fn watch<T>(
         &self,
         runtime: &Handle,
@@ -248,7 +248,7 @@ fn silence_failure(what: String, max: Duration) -> Failure {
 /// Runs a command's `work` on this thread.
 ///
 /// # Errors
-/// Those of `work`.
+/// The errors of `work`.
 pub fn run<F: Future<Output = Result<(), Failure>>>(
     work: impl FnOnce(Handle) -> F,
 ) -> Result<(), Failure> {

@@ -138,7 +138,7 @@ impl<V: Visitor> Walk<V> {
 
     /// Starts what comes next; false when nothing waits.
     ///
-    /// Of all that may be under way, a part enters directories, so that the total is known early.
+    /// A part of all work in flight enters directories, so that the total is known early.
     fn start(&mut self) -> bool {
         if let Some(open) = self.finished.pop() {
             self.start_leave(open);
@@ -285,7 +285,7 @@ impl Failures {
     /// Tells them, on standard error.
     ///
     /// # Errors
-    /// That `what`, if there were any: so many objects could not be `done`.
+    /// Reports how many objects could not be `done`, if there were any; `what` names them.
     pub(crate) fn report(&self, what: &str, done: &str) -> Result<(), Failure> {
         let listed = std::mem::take(&mut *self.listed.borrow_mut());
         let count = self.count.get();

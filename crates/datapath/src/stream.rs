@@ -32,7 +32,7 @@ impl StreamPath {
     /// One sendfile(2) of `range`.
     ///
     /// # Errors
-    /// Those of [`is_connection_error`]: the connection is broken.
+    /// The errors of [`is_connection_error`]: the connection is broken.
     pub fn send_file(&mut self, stream: &dyn ByteStream, range: &FileRange) -> io::Result<Sent> {
         match stream.try_send_file(&*range.file, range.offset, range.len) {
             // The file became shorter; the copy fills the range up with zeros.

@@ -47,7 +47,7 @@ pub(crate) enum Crc {
 }
 
 impl Crc {
-    /// For machines.
+    /// The name in JSON.
     fn name(self) -> &'static str {
         match self {
             Crc::Ok => "ok",
@@ -57,7 +57,7 @@ impl Crc {
         }
     }
 
-    /// For people, in three columns.
+    /// The text for people, in three columns.
     fn text(self) -> &'static str {
         match self {
             Crc::Ok => "ok",

@@ -249,7 +249,7 @@ fn detach(directory: &Path) -> io::Result<()> {
 /// Raises two limits of the kernel where this user may: its readahead, by default 128 KiB, and its bound on dirty
 /// pages, by default a hundredth of the bound for all file systems.
 ///
-/// That hundredth is some 40 MB on a machine with 24 GiB. A writing program sleeps beyond it, while the network and
+/// The default bound is some 40 MB on a machine with 24 GiB. A writing program sleeps beyond it, while the network and
 /// this process idle. Without the strict limit it holds only when memory gets scarce.
 async fn raise_limits(runtime: &Handle, directory: PathBuf) {
     let raising = run_blocking(runtime, move || {

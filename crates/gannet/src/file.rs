@@ -43,7 +43,7 @@ impl File {
         Ok(asked.await??)
     }
 
-    /// At most `len` bytes from `offset` on; fewer where the file ends.
+    /// Reads at most `len` bytes from `offset` on; fewer where the file ends.
     pub async fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         while bytes.len() < len {

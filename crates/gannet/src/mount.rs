@@ -86,7 +86,7 @@ impl MountOptions {
         MountOptions { caller, ..self }
     }
 
-    /// For how long names and attributes are cached without asking the server again.
+    /// Sets the time for which names and attributes are cached without a call to the server.
     #[must_use]
     pub fn cache_age(self, cache_age: Duration) -> MountOptions {
         MountOptions { cache_age, ..self }

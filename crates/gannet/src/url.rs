@@ -77,7 +77,7 @@ pub enum UrlError {
         "the host is missing or malformed: write HOST or HOST:PORT behind the `//`, IPv6 in brackets"
     )]
     Host,
-    /// Not a number from 1 to 65535.
+    /// The port is not a number from 1 to 65535.
     #[error("`{0}` is not a port")]
     Port(String),
     /// A percent sign that two hexadecimal digits do not follow, or a NUL or slash in a name.
@@ -307,9 +307,9 @@ fn unescape(text: &str) -> Result<Vec<u8>, UrlError> {
 /// One side of a copy: on a server, or here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
-    /// On a server.
+    /// A file on a server.
     Remote(Url),
-    /// On this machine.
+    /// A file on this machine.
     Local(PathBuf),
 }
 

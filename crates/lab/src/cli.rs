@@ -126,7 +126,7 @@ pub struct InterfaceOptions {
 /// `gannet-lab bench iozone`.
 #[derive(Debug, Clone, Args)]
 pub struct IozoneOptions {
-    /// What to measure: URL, `local`, `local:tcp`, `profile:NAME` or `profile:NAME:tcp`
+    /// Target to measure: URL, `local`, `local:tcp`, `profile:NAME` or `profile:NAME:tcp`
     #[arg(required = true, value_name = "TARGET", value_parser = target_parser())]
     pub targets: Vec<BenchTarget>,
     /// Concurrent threads, one file each; several numbers make several rows
@@ -150,7 +150,7 @@ pub struct IozoneOptions {
     /// Bytes of each thread's file, a record at least
     #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = size::parse_nonzero)]
     pub size: u64,
-    /// What to measure; several make several rows, always in this order
+    /// Cells to measure; several make several rows, always in this order
     #[arg(
         long,
         value_name = "OP,..",
@@ -215,7 +215,7 @@ pub struct IozoneOptions {
     /// Draw the rows: rates, and where the time went
     #[arg(long, value_name = "FILE.svg")]
     pub chart: Option<PathBuf>,
-    /// For gannet:// URLs.
+    /// Options of gannet:// URLs.
     #[command(flatten)]
     pub native: NativeOptions,
     /// Talking to servers.
@@ -406,9 +406,9 @@ pub struct ServingOptions {
 /// How `gannet-lab bench serving` has its files open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OpenFor {
-    /// For reading: their bytes are copied
+    /// Files are opened for reading, and their bytes are copied
     ReadOnly,
-    /// For writing too: they can be mapped and registered
+    /// Files are opened for writing too, and can be mapped and registered
     Writable,
 }
 

@@ -27,7 +27,7 @@ pub(crate) enum Identities {
         /// The server's own.
         own: Credentials,
     },
-    /// Not as root: everything runs as the server's user.
+    /// The server does not run as root: all operations run as its user.
     Server,
 }
 

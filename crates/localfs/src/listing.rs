@@ -434,7 +434,7 @@ mod tests {
         assert!(state.bytes <= state.ring.len() * size_of::<Listing>());
     }
 
-    /// For each number of a later listing, whether what was known of it is taken over.
+    /// Whether each entry of a later listing takes over the cached attributes of an earlier one.
     fn taken_over(earlier: &[u64], later: &[u64]) -> Vec<bool> {
         let stat = rustix::fs::stat("/").unwrap();
         let attributes = crate::attributes::from_stat(&stat, 0);

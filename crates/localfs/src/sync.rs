@@ -140,8 +140,8 @@ impl Turn {
     /// Waits for a turn to sync `subject`; `None` when a sync that began after this call has done it.
     ///
     /// # Errors
-    /// That of a sync of the same subject that was under way at this call or began later. The kernel reports a page
-    /// that it could not write to one sync alone, and the page may hold this caller's data.
+    /// The error of a sync of the same subject that was under way at this call or began later. The kernel reports a
+    /// page that it could not write to one sync alone, and the page may hold this caller's data.
     fn take(&self, subject: Subject, extent: Extent) -> rustix::io::Result<Option<Taken<'_>>> {
         let mut state = lock(&self.state);
         let begun = state.begun;

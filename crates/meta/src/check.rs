@@ -26,13 +26,14 @@ pub struct Survey {
 /// The check's notes of one inode.
 struct Known {
     links: u32,
-    /// For a directory: its parent and number of names, by its inode.
+    /// The parent and the number of names of a directory, by its inode.
     directory: Option<(FileId, u64)>,
     /// Names of the inode, and the directory that they are in.
     names: u32,
     inside: FileId,
-    /// For a directory: the names in it, and the directories among them.
+    /// The number of names in a directory.
     entries: u64,
+    /// The directories in a directory.
     below: Vec<FileId>,
 }
 

@@ -14,7 +14,7 @@ fn key(number: u32) -> Vec<u8> {
     [NEW, &number.to_be_bytes()].concat()
 }
 
-/// That a volume has had such notes from its beginning on: a server without one was served.
+/// The note that a volume has had such notes from its beginning on. A server without one was served.
 const NOTED: &[u8] = b"new I/O servers are noted";
 
 /// Notes that all I/O servers of a volume that is being made are new.
@@ -69,7 +69,7 @@ pub fn note_served(transaction: &mut dyn Transaction, number: u32) -> Result<(),
 /// Before the number of a server whose disk was lost.
 const LOST: &[u8] = b"lost I/O server ";
 
-/// That the disk of an I/O server was lost.
+/// Notes that the disk of an I/O server was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loss {
     /// Seconds since the Unix epoch.

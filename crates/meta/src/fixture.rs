@@ -15,7 +15,7 @@ pub(super) fn change(
     store.commit(&mut work).unwrap();
 }
 
-/// What `look` sees.
+/// The result of `look` on a view of the store.
 pub(super) fn seen<T>(store: &MemoryStore, mut look: impl FnMut(&dyn View) -> T) -> T {
     let mut seen = None;
     store.read(&mut |view| seen = Some(look(view))).unwrap();

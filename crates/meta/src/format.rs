@@ -14,7 +14,7 @@ pub struct OtherFormat {
 }
 
 impl OtherFormat {
-    /// That `found` is the format that is known here.
+    /// Checks that `found` is the format that this program knows.
     ///
     /// # Errors
     /// It is another one.

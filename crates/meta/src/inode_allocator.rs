@@ -23,7 +23,7 @@ const CLOCK_ERROR_MAX: u64 = 3600;
 const NEXT_FILE: &[u8] = b"next file";
 const SKIPPED: &[u8] = b"skipped files";
 
-/// Of a new volume.
+/// Starts the numbers of a new volume.
 pub(super) fn format(transaction: &mut dyn Transaction) -> Outcome<()> {
     put_counter(transaction, NEXT_FILE, ROOT.0 + 1)
 }

@@ -44,7 +44,7 @@ impl From<Status> for Failure {
     }
 }
 
-/// What an operation gives.
+/// The result of an operation.
 pub type Outcome<T> = Result<T, Failure>;
 
 /// The context of a change.

@@ -93,7 +93,7 @@ pub struct NameSearch {
 }
 
 impl NameSearch {
-    /// For the files of `objects` that are missing.
+    /// A search for names of those files of `objects` that are missing.
     pub fn new(objects: &[(u32, FileId)], found: &[Outcome<ByInode>]) -> NameSearch {
         let pairs = objects.iter().zip(found);
         let missing = pairs.filter(|(_, found)| matches!(found, Ok(ByInode::Missing)));

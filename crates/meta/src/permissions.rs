@@ -21,7 +21,7 @@ impl Rights {
     pub(super) const EXECUTE: u32 = 1;
 }
 
-/// What `caller` may do with a file (POSIX.1-2017 section 4.5).
+/// The rights of `caller` to a file (POSIX.1-2017 section 4.5).
 pub(super) fn rights(inode: &Inode, caller: &Caller) -> Rights {
     if caller.uid == 0 {
         let runs = inode.kind() == FileKind::Directory || inode.mode & 0o111 != 0;

@@ -284,7 +284,7 @@ impl Outgoing {
     /// Writes as much as the stream takes. `scratch` is memory through which file ranges are copied.
     ///
     /// # Errors
-    /// Those of [`ByteStream::try_write`] but `WouldBlock`: the connection is broken.
+    /// The errors of [`ByteStream::try_write`] but `WouldBlock`: the connection is broken.
     pub(crate) fn flush(
         &mut self,
         stream: &dyn ByteStream,

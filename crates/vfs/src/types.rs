@@ -282,7 +282,7 @@ pub struct Wcc {
 pub struct Changed<T> {
     /// The result of the operation.
     pub result: Result<T, Status>,
-    /// Of the file, or of the directory for operations on names.
+    /// The attributes before and after: of the file, or of the directory for operations on names.
     pub wcc: Wcc,
 }
 
@@ -377,13 +377,13 @@ pub struct BytesRead {
 /// [`TRANSFER_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransferSizes {
-    /// Of a read, best.
+    /// Bytes of a read that suit the file system best.
     pub read_preferred: u32,
-    /// Of a read, at most.
+    /// Most bytes of a read.
     pub read_max: u32,
-    /// Of a write, best.
+    /// Bytes of a write that suit the file system best.
     pub write_preferred: u32,
-    /// Of a write, at most.
+    /// Most bytes of a write.
     pub write_max: u32,
 }
 

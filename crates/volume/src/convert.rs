@@ -6,13 +6,13 @@ use gannet_wire::volume::{
     FileState, Found, Inode, NodeKind, SetTimestamp, Stability, Status, Timestamp,
 };
 
-/// What a file system says, for a peer to hear.
+/// The protocol's value for a file system's status.
 pub(crate) fn status_of(status: vfs::Status) -> Status {
     // Both have NFSv3's numbers.
     Status::from_number(status as u32)
 }
 
-/// What a peer says, as a file system would.
+/// The file system's value for a peer's status.
 pub(crate) fn vfs_status_of(status: Status) -> vfs::Status {
     vfs::Status::from_number(status as u32).unwrap_or(vfs::Status::Serverfault)
 }
@@ -134,7 +134,7 @@ pub(crate) fn attributes_of(inode: &Inode, id: FileId, fsid: u64) -> vfs::Attrib
     }
 }
 
-/// What the manager and the objects know of a file together; `None` when the objects' part is missing.
+/// The attributes of a file by its inode and its objects; `None` when the part of the objects is missing.
 pub(crate) fn whole_of(found: &Found, fsid: u64) -> Option<vfs::Attributes> {
     let mut whole = attributes_of(&found.inode, found.id, fsid);
     if let Body::Regular { written, .. } = &found.inode.body {
@@ -182,7 +182,7 @@ pub(crate) fn record_of(kind: FileKind, whole: &vfs::Attributes) -> FileAttribut
     }
 }
 
-/// What a record says of a file.
+/// The attributes of a file by its record.
 pub(crate) fn attributes_in(record: &FileAttributes, id: FileId, fsid: u64) -> vfs::Attributes {
     vfs::Attributes {
         kind: file_kind_of(record.kind),

@@ -65,13 +65,13 @@ pub struct IoServer<V: Vfs> {
     /// Memory for bytes on their way to the disk.
     slabs: Slabs,
     fetches: Fetches,
-    /// For long READs.
+    /// The scheduler of long READs.
     reads: Rc<Scheduler>,
-    /// For long WRITEs.
+    /// The scheduler of long WRITEs.
     writes: Rc<Scheduler>,
-    /// For short WRITEs that must be fetched.
+    /// The scheduler of short WRITEs whose bytes must be fetched.
     small: Rc<Scheduler>,
-    /// For requests with many pieces.
+    /// The walks over requests with many pieces.
     walks: Rc<Walks>,
 }
 

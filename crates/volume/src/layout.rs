@@ -53,16 +53,16 @@ pub fn placements(layout: &LayoutRecord) -> impl Iterator<Item = (u32, Placement
 /// Bytes of a request that lie together on one server and in the request's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// Of the first byte, in the server's object.
+    /// The offset of the first byte in the server's object.
     pub object_offset: u64,
-    /// Of the first byte, in the stream.
+    /// The offset of the first byte in the stream.
     pub stream_offset: u64,
     /// How many; never 0.
     pub len: u32,
 }
 
 impl Part {
-    /// Past its last byte in the object.
+    /// The offset after the last byte in the object.
     pub fn object_end(&self) -> u64 {
         self.object_offset + u64::from(self.len)
     }
@@ -95,7 +95,7 @@ pub enum Step<T> {
 pub struct Parts<'a> {
     pieces: Pieces<'a>,
     placement: Placement,
-    /// What is left of the piece at hand, on whatever server.
+    /// The rest of the current piece, on all servers.
     piece: Option<Piece>,
     /// Where that is in the stream.
     stream: u64,
@@ -160,9 +160,9 @@ impl Parts<'_> {
 /// Bytes that lie together in an object and in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pair {
-    /// Of the first byte, in the server's object.
+    /// The offset of the first byte in the server's object.
     pub object_offset: u64,
-    /// Of the first byte, in the terms of the memory's shape.
+    /// The offset of the first byte, counted as in the memory's shape.
     pub memory_offset: u64,
     /// How many; never 0.
     pub len: u32,
@@ -195,7 +195,7 @@ pub fn pairs_together(file: &Shape, placement: Placement, start: u64) -> Pairs<'
 #[derive(Debug, Clone)]
 pub struct Pairs<'a> {
     parts: Parts<'a>,
-    /// What is left of the part at hand.
+    /// The rest of the current part.
     part: Option<Part>,
     memory: Place<'a>,
 }
@@ -206,7 +206,7 @@ enum Place<'a> {
     Shaped {
         pieces: Pieces<'a>,
         piece: Option<Piece>,
-        /// Of the piece at hand, or the next one, in the stream.
+        /// The offset of the current piece, or of the next one, in the stream.
         start: u64,
     },
     /// A server's own bytes one behind the other: the next one's place.

@@ -100,7 +100,7 @@ pub const SIZE_DEADLINE_OF_SILENT: Duration = Duration::from_millis(100);
 pub const BATCHES_UNDER_WAY: usize = 2;
 /// Changes that one client has under way at a time.
 pub const SESSION_SLOTS: u32 = 32;
-/// Those of them that may wait for I/O servers: others find room beside them while one is away.
+/// Session slots whose changes may wait for I/O servers. The other slots stay free while a server is away.
 pub const SESSION_SLOTS_WAITING: u32 = SESSION_SLOTS / 2;
 /// Changes of the same bytes, file or name that may wait for their turn at once: further ones are refused.
 pub const CHANGES_BEFORE_MAX: usize = 256;

@@ -74,7 +74,7 @@ pub struct Message {
     /// Its header.
     pub header: MessageHeader,
     buffer: Buffer,
-    /// Of a reply: the eager buffers of its request.
+    /// The eager buffers of the request, if the message is a reply.
     pub(crate) slot: Option<EagerBuffer>,
 }
 
@@ -108,7 +108,7 @@ impl Message {
 /// A reply to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// What came of the request.
+    /// The outcome of the request.
     pub status: Result<(), Status>,
     /// The body.
     pub body: Vec<u8>,
@@ -166,11 +166,11 @@ struct Shared {
     /// The peer's own session.
     session: Session,
     handler: Option<Rc<dyn Handler>>,
-    /// Of an accepted connection, until it is over.
+    /// The place of an accepted connection, until it is over.
     holding: RefCell<Option<Holding>>,
     state: RefCell<State>,
     eager: RefCell<EagerBuffers>,
-    /// Of connections with client-driven buffers, which few have.
+    /// Client-driven buffers, which few connections have.
     client_buffers: OnceCell<Box<RefCell<ClientBuffers>>>,
     looking: Looking,
     /// Something was queued.

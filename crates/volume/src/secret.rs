@@ -31,7 +31,7 @@ impl Secret {
         self.0
     }
 
-    /// What shows that a file handle is one that was given out.
+    /// The proof that a file handle was made by a holder of this secret.
     pub(crate) fn handle_proof(self, fsid: u64, file: u64) -> u64 {
         let proof = self.prove("file handle", &[&fsid.to_be_bytes(), &file.to_be_bytes()]);
         u64::from_be_bytes(proof.first_chunk().copied().unwrap_or_default())
@@ -46,7 +46,7 @@ impl Secret {
     }
 }
 
-/// What a volume's servers know.
+/// The secrets of a volume's servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerKeys {
     secret: Secret,
@@ -68,12 +68,12 @@ impl ServerKeys {
         ServerKeys { clients, ..self }
     }
 
-    /// What its clients are given: it says nothing about the secret itself.
+    /// The key of the clients, from which the secret cannot be derived.
     pub fn for_clients(&self) -> Secret {
         self.clients
     }
 
-    /// What a server signs file handles with that must outlive a change of the clients' key.
+    /// The key for file handles that must stay valid after a change of the clients' key.
     pub fn for_handles(&self) -> Secret {
         Secret(self.secret.prove("handle key", &[]))
     }

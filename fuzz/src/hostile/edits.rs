@@ -4,9 +4,9 @@
 //! next.
 //! When the input is over, all units pass.
 
-/// Of an edit's second byte: it is of the same unit as the one before.
+/// A bit of an edit's second byte: the edit changes the same unit as the one before.
 pub(crate) const SAME: u8 = 0x80;
-/// Of an edit's second byte: lengths within the unit are left as they were.
+/// A bit of an edit's second byte: lengths within the unit stay as they were.
 pub(crate) const UNMENDED: u8 = 0x40;
 pub(crate) const OVERWRITE: u8 = 0;
 pub(crate) const WORD: u8 = 1;

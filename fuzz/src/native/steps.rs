@@ -17,9 +17,9 @@ use gannet_wire::xdr::{Encode, from_bytes, to_bytes};
 pub(crate) const NUMBER: u32 = 0xf11e_f11e;
 /// A key that stands for that of the peer's memory, whose offsets count from its start.
 pub(crate) const KEY: u32 = 0x6b65_7921;
-/// Of the third byte: the next request waits for the answer.
+/// A bit of the third byte: the next request waits for the answer.
 pub(crate) const WAIT: u8 = 1;
-/// Of the third byte: a header follows.
+/// A bit of the third byte: a header follows.
 pub(crate) const RAW: u8 = 2;
 const CLASS: u8 = 0x0c;
 /// Class and kind, status, credits, id, term.

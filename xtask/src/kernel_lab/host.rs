@@ -36,7 +36,7 @@ pub(super) struct Host<'a> {
     started: Instant,
     limit: Duration,
     server: Option<GannetServer>,
-    /// For NFS over TCP, over RDMA.
+    /// Proxies of NFS over TCP and over RDMA.
     proxies: Vec<Proxy>,
     /// Guests that wait for the others.
     meeting: Vec<usize>,

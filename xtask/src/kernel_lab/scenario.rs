@@ -15,13 +15,13 @@ const GUESTS_MAX: usize = 4;
 pub(super) struct Scenario {
     /// The file's name without its end; behind a dot the variant.
     pub(super) name: String,
-    /// What is proven, in a line.
+    /// The proven behaviour, in one line.
     pub(super) title: String,
     /// The script.
     pub(super) file: PathBuf,
     /// One word of the header `over`, handed to the script as `$OVER`.
     pub(super) over: String,
-    /// Who serves.
+    /// The server program.
     pub(super) server: Server,
     /// How many guests run the script at the same time.
     pub(super) guests: usize,
@@ -33,12 +33,12 @@ pub(super) struct Scenario {
     pub(super) package: bool,
 }
 
-/// Who serves.
+/// The server program of a scenario.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Server {
     /// `gannet serve` on the host, with these options.
     Gannet(Vec<String>),
-    /// What the script starts in its guests.
+    /// The server that the script starts in its guests.
     Script,
     /// The guest's kernel.
     Knfsd,

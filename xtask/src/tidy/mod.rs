@@ -72,7 +72,9 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
         let full = root.join(file);
         match file.extension().and_then(|extension| extension.to_str()) {
             Some("rs") => {
-                let source = Source::new(file, read(&full)?);
+                let text = read(&full)?;
+                prose::check_comments(file, &text, &mut findings);
+                let source = Source::new(file, text);
                 lengths::check(&source, &mut findings);
                 banned::check(&source, &mut findings);
                 names.check(&source, &mut findings);

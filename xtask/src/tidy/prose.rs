@@ -7,6 +7,8 @@ use std::path::Path;
 const SENTENCE_WORDS_MAX: usize = 25;
 /// Sentences that start so have a clause as their subject, unless they are questions.
 const STARTS: &[&str] = &["Who", "Whoever", "What", "Whatever"];
+/// First words of doc comments without a noun: the reader would have to guess it.
+const COMMENT_STARTS: &[&str] = &["Of", "Those", "That", "Past", "Who", "What"];
 /// Words that documents do not use, and what they say instead (docs/glossary.md).
 const WORDS: &[(&str, &str)] = &[
     ("he", "it, or the noun"),
@@ -39,6 +41,24 @@ pub(super) fn check(file: &Path, text: &str, findings: &mut Vec<Finding>) {
                 findings.push(Finding::new(file, line, what));
             }
         }
+    }
+}
+
+/// Checks the first words of doc comments and of their sections in a Rust file.
+pub(super) fn check_comments(file: &Path, text: &str, findings: &mut Vec<Finding>) {
+    let mut starts = true;
+    for (index, line) in text.lines().enumerate() {
+        let Some(comment) = line.trim_start().strip_prefix("///") else {
+            starts = true;
+            continue;
+        };
+        let first = comment.split_whitespace().next().unwrap_or_default();
+        if starts && COMMENT_STARTS.contains(&first) {
+            let what = format!("a doc comment starts with {first:?}: name what it describes");
+            findings.push(Finding::new(file, index + 1, what));
+        }
+        // A section such as `# Errors` starts anew.
+        starts = comment.trim().is_empty() || comment.trim_start().starts_with('#');
     }
 }
 
@@ -168,6 +188,15 @@ mod tests {
         assert_eq!(findings(&row), Vec::<String>::new());
         let code = format!("```\n{}\n```\n", words(40));
         assert_eq!(findings(&code), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_doc_comment_starts_with_what_it_describes() {
+        let text = "/// Of the file.\nsize: u64,\n/// The size\n/// Of it.\n///\n/// # Errors\n/// Those of it.\n";
+        let mut found = Vec::new();
+        check_comments(Path::new("lib.rs"), text, &mut found);
+        let lines: Vec<usize> = found.iter().map(|finding| finding.line).collect();
+        assert_eq!(lines, [1, 7]);
     }
 
     #[test]

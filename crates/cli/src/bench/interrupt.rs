@@ -81,7 +81,7 @@ impl Interrupt {
     /// Does `work`, unless a signal comes before its end.
     ///
     /// # Errors
-    /// Those of `work`, or a signal has come.
+    /// The errors of `work`, or a signal has come.
     pub async fn until<T>(
         &self,
         work: impl Future<Output = Result<T, Failure>>,

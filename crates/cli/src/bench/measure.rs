@@ -65,7 +65,7 @@ pub fn check_moved(
 /// Makes a directory on the server, does `work` in it, and removes it with its contents; soon, if a signal comes.
 ///
 /// # Errors
-/// Those of `work`; or the server cannot be reached, the folder cannot be made or removed, or a signal came.
+/// The errors of `work`; or the server cannot be reached, the folder cannot be made or removed, or a signal came.
 pub fn in_folder<T>(
     (url, client, interrupt): (&Url, &ClientOptions, &Interrupt),
     work: impl FnOnce(&Url) -> Result<T, Failure>,

@@ -195,7 +195,7 @@ struct RowKey {
     op: BenchOp,
     record: u64,
     threads: u16,
-    /// Of volumes alone.
+    /// Whether reads were optimistic, for volumes only.
     optimistic: Option<OptimisticSwitch>,
 }
 

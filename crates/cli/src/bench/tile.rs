@@ -51,10 +51,10 @@ struct Row {
     registration_hits: f64,
     /// The median of the rounds.
     mb_per_s: f64,
-    /// Of a whole tile.
+    /// The median time of a whole tile, in microseconds.
     p50_us: f64,
     p99_us: f64,
-    /// Of interleaved rows: their rate by that of rows apart, the median of the rounds.
+    /// The rate of interleaved rows divided by that of separate rows: the median of the rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
     of_apart: Option<f64>,
 }

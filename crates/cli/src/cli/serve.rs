@@ -168,12 +168,12 @@ pub struct ServeOptions {
     pub memory: MemoryOptions,
 }
 
-/// Where to listen: an address, or not at all.
+/// The address of a listener, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listen {
-    /// Not at all.
+    /// No listener.
     Off,
-    /// Here; port 0 picks a free one.
+    /// The address to listen at; port 0 picks a free port.
     At(SocketAddr),
 }
 

@@ -122,7 +122,7 @@ pub(super) struct Unfinished {
 }
 
 impl Unfinished {
-    /// Of a file that is to take the place of another one, or of a symbolic link, or of none.
+    /// Creates a file that will replace another file or a symbolic link, or that has a new name.
     pub(super) fn create(at: &At) -> io::Result<Unfinished> {
         let entry = at.open_parent()?;
         match entry.kind()? {

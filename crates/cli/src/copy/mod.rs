@@ -112,7 +112,7 @@ fn check_usage(sources: &[Location], target: &Location) -> Result<(), Failure> {
     Ok(())
 }
 
-/// That no source takes the place of another in the target. (Directories go into each other.)
+/// Checks that no two sources have the same name in the target. Directories of one name are merged.
 fn check_names(sources: &[Location], target: &Location) -> Result<(), Failure> {
     let mut names = HashMap::new();
     for source in sources {

@@ -147,7 +147,7 @@ struct Settled {
     read_only: bool,
     no_exec: bool,
     allow_other: Option<bool>,
-    /// Of HOST:/PATH.
+    /// The protocol for a source of the form HOST:/PATH.
     proto: Option<Scheme>,
     port: Option<String>,
     /// Options of `gannet mount` that are taken as they are.

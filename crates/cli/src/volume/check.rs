@@ -20,10 +20,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// What is known of objects.
+/// The objects that I/O servers have listed.
 #[derive(Default)]
 struct Objects {
-    /// Their lengths by file and I/O server.
+    /// The lengths of the objects, by file and I/O server.
     sizes: HashMap<(u64, u32), u64>,
     /// I/O servers whose folders are here.
     looked: HashSet<u32>,
@@ -151,7 +151,7 @@ pub(super) fn note(what: &str) -> Result<(), Failure> {
     output::line(&format!("note: {what}"))
 }
 
-/// What is said of an I/O server that has none of the objects of `count` files: it was hardly left out by every writer.
+/// The finding about an I/O server that has no objects although `count` files reach into it.
 pub(super) fn empty(number: u32, count: usize) -> String {
     format!(
         "I/O server {number} has no objects at all, and {count} files reach into it: its disk may be lost or not mounted"

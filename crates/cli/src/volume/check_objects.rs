@@ -9,7 +9,7 @@ use gannet_wire::volume::{
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// What was seen of objects, and what does not fit.
+/// The objects that were listed, and the findings about them.
 #[derive(Default)]
 pub(super) struct Compared {
     pub(super) findings: Vec<String>,
@@ -93,7 +93,7 @@ impl Compared {
         }
     }
 
-    /// What the manager says of objects for which no file was found.
+    /// Reports the manager's statuses of objects for which no file was found.
     async fn judge(
         &mut self,
         volume: &VolumeFs,
@@ -221,7 +221,7 @@ struct Missing {
     server: u32,
     /// Bytes of the file that would lie in it.
     len: u64,
-    /// Of the file.
+    /// The length of the file in bytes.
     size: u64,
 }
 
@@ -258,7 +258,7 @@ fn missing(
     missing
 }
 
-/// What an I/O server has.
+/// The objects of one I/O server.
 struct Listed {
     objects: Objects,
     /// Other names.

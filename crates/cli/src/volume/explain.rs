@@ -61,7 +61,7 @@ pub(crate) fn explain(volume: &Path, error: VolumeError) -> Failure {
     }
 }
 
-/// Of making and changing a volume.
+/// Explains a failure to make or change a volume.
 fn explain_making(error: VolumeError) -> Failure {
     match error {
         VolumeError::File {
@@ -117,7 +117,7 @@ fn explain_secret(file: &Path, why: SecretError) -> Failure {
     }
 }
 
-/// Of servers of a volume, and their folders.
+/// Explains a failure of a volume's servers or of their folders.
 fn explain_serving(error: VolumeError) -> Failure {
     let starting = |number| format!("cannot start I/O server {number}");
     match error {

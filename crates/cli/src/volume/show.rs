@@ -21,7 +21,7 @@ struct VolumeJson {
     format: u32,
     stripe_unit_bytes: u32,
     stripe_width: usize,
-    /// Of all file systems that I/O servers are on, each counted once.
+    /// Bytes of all file systems under the I/O servers, each counted once.
     total_bytes: u64,
     available_bytes: u64,
     /// Missing where the manager's metadata is on another host.

@@ -18,10 +18,10 @@ struct StripesJson {
     chosen_by: &'static str,
     stripe_unit_bytes: u32,
     stripe_width: u32,
-    /// Of a directory: the first server of each new file; none: they take turns.
+    /// The first server of each new file in a directory; `None`: servers take turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     first: Option<u32>,
-    /// Of a file, or of a directory that names them: the I/O servers, in the order of the stripes.
+    /// The I/O servers in the order of the stripes, for files and for directories that name them.
     #[serde(skip_serializing_if = "Option::is_none")]
     io_servers: Option<Vec<u32>>,
 }

@@ -14,7 +14,7 @@ use support::{Place, Server, assert_same, bytes, run, succeed};
 struct Disk(PathBuf);
 
 impl Disk {
-    /// Of 48 MiB at `place`; `None`, which is said, where this user may not mount one.
+    /// A disk of 48 MiB at `place`; `None`, which is printed, where this user may not mount one.
     fn at(place: PathBuf) -> Option<Disk> {
         fs::create_dir(&place).unwrap();
         let mut mount = Command::new("mount");

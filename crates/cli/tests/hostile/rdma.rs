@@ -19,7 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 const CONNECTIONS: usize = 40;
-/// Of each connection: as many as there are credits.
+/// Calls of each connection: as many as there are credits.
 const CALLS: usize = 127;
 /// Holds the longest page.
 const ROOM: usize = 132 << 10;

@@ -359,7 +359,8 @@ impl<V: Vfs> Mounted<V> {
     /// Commits the file with the most kept bytes, for a writer of `file`; false if no file has any.
     ///
     /// # Errors
-    /// Those of `file` itself. An error of another file is recorded there, and the next sync of that file reports it.
+    /// The errors of `file` itself. An error of another file is recorded there, and the next sync of that file reports
+    /// it.
     async fn commit_fullest(&self, file: &OpenFile) -> Result<bool, Errno> {
         // The block ends the borrow of the table before the commit awaits.
         let fullest = {

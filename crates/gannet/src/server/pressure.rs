@@ -141,7 +141,7 @@ fn is_triggered(file: &File, window: Duration) -> io::Result<bool> {
     Ok(ready.contains(PollFlags::PRI))
 }
 
-/// For how long some program waited so far: the total of the first line.
+/// The time for which some program has waited so far: the total of the first line.
 fn waited(file: &File) -> io::Result<Duration> {
     let mut text = [0; 512];
     let len = file.read_at(&mut text, 0)?;

@@ -113,7 +113,7 @@ impl Description {
     /// Reads and checks the text of `volume.toml`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The first fault of the text.
     pub fn parse(text: &str) -> Result<Description, DescriptionError> {
         let description: Description =
             toml::from_str(text).map_err(|error| DescriptionError::Text(error.to_string()))?;

@@ -1,6 +1,6 @@
 //! Statistics of repeated samples: their median, and how far they lie apart.
 
-/// Of sorted values; 0 of none.
+/// The median of sorted values; 0 without values.
 pub(super) fn median(sorted: &[f64]) -> f64 {
     let at = |index: usize| sorted.get(index).copied().unwrap_or_default();
     let half = sorted.len() / 2;

@@ -95,7 +95,7 @@ pub struct CachingOutcome {
     pub server_misses: u64,
     /// Attributes that were asked for.
     pub stats: u64,
-    /// Of these, by an optimistic read.
+    /// Directory hits of stats that an optimistic read answered.
     pub stat_directory_hits: u64,
     /// By a call after an optimistic read was refused.
     pub stat_stale_hits: u64,
@@ -103,7 +103,7 @@ pub struct CachingOutcome {
     pub messages: u64,
     /// References that came ahead of any use.
     pub prefetched: u64,
-    /// Of these, those that were used.
+    /// Prefetched references that were used.
     pub prefetched_used: u64,
     /// Bytes of references of all clients at the end.
     pub reference_bytes: u64,
@@ -160,7 +160,7 @@ impl AccessTimes {
 impl Sub for CachingOutcome {
     type Output = CachingOutcome;
 
-    /// Of counts; what there is at the end stays.
+    /// The difference of counts. Values of a moment keep those of the end.
     fn sub(self, before: CachingOutcome) -> CachingOutcome {
         CachingOutcome {
             accesses: self.accesses - before.accesses,

@@ -172,7 +172,7 @@ pub fn run(profile: &Profile, workload: &Workload) -> Result<Outcome, Failure> {
 struct Stage {
     workload: Workload,
     counted: Cell<Counted>,
-    /// Of each record since the start.
+    /// The latency of each record since the start, in nanoseconds.
     latencies_ns: RefCell<Vec<u64>>,
     failure: RefCell<Option<Failure>>,
 }

@@ -29,9 +29,10 @@ const PORT: u16 = 4000;
 /// How the server has a file open: what it takes to have a piece of it in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileAccess {
-    /// For reading: a copy by read(2).
+    /// Opened for reading: the bytes are copied by read(2).
     ReadOnly,
-    /// For writing too: a shared mapping, which OpenFabrics registers only then (004 section 3.1), and no copy.
+    /// Opened for writing too: a shared mapping, and no copy. OpenFabrics registers a mapping only then (004 section
+    /// 3.1).
     Writable,
 }
 

@@ -40,7 +40,7 @@ pub(super) struct Testbed {
     pub(super) server: Machine,
     pub(super) service: gannet_rpc::Server<Server<SimStore>>,
     pub(super) clients: Vec<Machine>,
-    /// Of the server and of all mounts.
+    /// Counters of copies of the server and of all mounts.
     copies: RefCell<Vec<Rc<Copies>>>,
 }
 

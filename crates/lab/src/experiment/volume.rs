@@ -389,7 +389,7 @@ struct Process {
     buffer: Buffer,
     load: Load,
     fs: Rc<VolumeFs>,
-    /// Of short transfers.
+    /// Copies of short transfers.
     copies: Rc<Copies>,
     /// Where a tile lies in several allocations.
     parents: Vec<Buffer>,

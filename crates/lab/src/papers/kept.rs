@@ -9,7 +9,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Of a page as [`super::page::page`] writes it.
+    /// Reads the rows of a page that [`super::page::page`] wrote.
     pub(super) fn new(page: String) -> Kept {
         Kept { page }
     }

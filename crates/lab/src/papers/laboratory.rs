@@ -181,7 +181,7 @@ impl<'a> Laboratory<'a> {
         self.extent == Extent::Ends
     }
 
-    /// Those of `xs` that are measured.
+    /// The members of `xs` that are measured.
     pub(super) fn points<T: Copy>(&self, xs: &[T]) -> Vec<T> {
         match (self.extent, xs) {
             (Extent::Ends, [first, .., last]) if xs.len() > 4 => {

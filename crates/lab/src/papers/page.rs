@@ -31,7 +31,7 @@ const ODAFS_STORY: &str = "Table II is *input*. The simulated adapter charges it
     reply pay for whole files and for popular blocks, and cost no cache hits. Most of the gain \
     is there with 7 to 15 of them.";
 
-/// What one must know before the rows, by paper.
+/// The introduction to the rows of each paper.
 fn story(paper: Paper) -> &'static str {
     match paper {
         Paper::NfsRdma => {

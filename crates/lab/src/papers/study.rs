@@ -140,7 +140,7 @@ pub struct Move {
     pub constant: String,
     /// `halved` or `doubled`.
     pub how: String,
-    /// Of the row's number.
+    /// The share of the row's number that moves.
     pub share: f64,
 }
 
@@ -326,7 +326,7 @@ fn run_all(
     done.into_iter().map(|(_, ran)| ran).collect()
 }
 
-/// Of what was; a row of 0 moves by what it becomes.
+/// The change as a share of the value before. A value of 0 before counts as a change by the value after.
 fn share_moved(before: f64, after: f64) -> f64 {
     match before.abs() {
         some if some > 1e-9 => (after - before) / some,
@@ -384,7 +384,7 @@ fn ablated(report: &Report, short: &[Report]) -> Vec<Ablated> {
     report.figures.iter().map(of).collect()
 }
 
-/// Of each testbed, what differs from the one before it; then the study's own.
+/// The constants in which each testbed differs from the one before it, then the study's own constants.
 fn constants(used: &[Used], own: &[OwnConstant]) -> Vec<(&'static str, &'static str, Constant)> {
     let mut constants: Vec<(&'static str, &'static str, Constant)> = Vec::new();
     for used in used {

@@ -17,8 +17,8 @@ pub use sendfile::{SENDFILE_IB, SENDFILE_IB_2X, SENDFILE_IB_4X};
 
 use gannet_sim::nic::Profile;
 
-/// Those on which any load runs. The machines of Optimistic DAFS are not among them: what its paper leaves out costs
-/// nothing there.
+/// The profiles on which any load runs. The machines of Optimistic DAFS are not among them: costs that its paper leaves
+/// out are 0 there.
 pub const ALL: &[&Profile] = &[
     &OPENSOLARIS,
     &LINUX,

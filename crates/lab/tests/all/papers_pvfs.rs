@@ -89,7 +89,7 @@ fn small_writes_want_memory_that_is_registered_already() {
     assert!((0.85..1.15).contains(&(inline / fast)), "{inline}, {fast}");
 }
 
-/// What long transfers come to, moved by the servers or by the clients.
+/// The outcome of long transfers that servers or clients drive.
 fn long(len: u32, writes: bool, compute_nodes: usize, client_based: bool) -> VolumeOutcome {
     let load = Load {
         compute_nodes,

@@ -29,7 +29,7 @@ const TMPFS: u64 = 0x0102_1994;
 /// that to who serves them (FUSE).
 const DIRECT_FILE_SYSTEMS: [u64; 4] = [0xEF53, 0x5846_5342, 0x9123_683E, TMPFS];
 
-/// What a disk says that cannot write so after all.
+/// Errors of a disk that refuses direct writes after all.
 const UNABLE: [ErrorKind; 2] = [ErrorKind::InvalidInput, ErrorKind::Unsupported];
 
 /// The file system of `file`, as statfs(2) calls it.
@@ -39,7 +39,7 @@ fn file_system(file: &File) -> Option<u64> {
 }
 
 impl Direct {
-    /// Of `file`, which was opened at `path`; `None` where it cannot be written so.
+    /// Opens `file` once more at `path` for direct writes; `None` where direct writes are not possible.
     fn open(file: &File, path: &Path) -> Option<Direct> {
         if !DIRECT_FILE_SYSTEMS.contains(&file_system(file)?) {
             return None;

@@ -20,7 +20,7 @@ struct State {
     written: Vec<(usize, usize)>,
 }
 
-/// What a disk writes whole or not at all.
+/// Bytes that a disk writes completely or not at all.
 const SECTOR_LEN: usize = 512;
 
 impl JournalMemory {

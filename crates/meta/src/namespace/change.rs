@@ -12,7 +12,7 @@ use gannet_wire::volume::{
     SetTimestamp, Status, Stripes, Timestamp,
 };
 
-/// What is to be made, other than a regular file.
+/// The kind of a new file, other than a regular one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Make<'a> {
     /// A directory.
@@ -23,7 +23,7 @@ pub enum Make<'a> {
     Node(NodeKind),
 }
 
-/// What came of a CREATE.
+/// The result of a CREATE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Opened {
     /// The file.
@@ -340,7 +340,7 @@ pub fn set_stripes(
     Ok(found)
 }
 
-/// That files of a volume with `servers` I/O servers can be striped so.
+/// Checks that files of a volume with `servers` I/O servers can have these stripes.
 ///
 /// # Errors
 /// `Inval`.
@@ -348,7 +348,7 @@ pub fn check_stripes(stripes: &Stripes, servers: u32) -> Result<(), Status> {
     stripes.check(servers).map_err(|_| Status::Inval)
 }
 
-/// That `caller` may set attributes of a file so, as far as can be told before it is done.
+/// Checks that `caller` may set these attributes of a file, as far as this is known before the change.
 ///
 /// # Errors
 /// As [`set_attributes`].
@@ -361,7 +361,7 @@ pub fn may_set(
     Ok(check_change(&inode(view, file)?, caller, change)?)
 }
 
-/// That nothing comes to belong to the user or group 2^32-1, by which system calls mean "no change".
+/// Checks that no file gets the user or group 2^32-1, by which system calls mean "no change".
 fn check_owners(change: &AttributeChanges) -> Result<(), Status> {
     if [change.uid, change.gid].contains(&Some(u32::MAX)) {
         Err(Status::Inval)
@@ -370,7 +370,7 @@ fn check_owners(change: &AttributeChanges) -> Result<(), Status> {
     }
 }
 
-/// That `caller` may make this change.
+/// Checks that `caller` may make this change.
 fn check_change(file: &Inode, caller: &Caller, change: &AttributeChanges) -> Result<(), Status> {
     check_owners(change)?;
     if caller.uid == 0 {
@@ -517,7 +517,7 @@ pub fn remove_directory(
     delete_inode(transaction, file)
 }
 
-/// That it is a directory without names.
+/// Checks that an inode is a directory without names.
 pub(super) fn check_empty(inode: &Inode) -> Result<(), Status> {
     match inode.body {
         Body::Directory { entries: 0, .. } => Ok(()),

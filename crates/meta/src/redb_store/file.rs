@@ -9,7 +9,7 @@ use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What redb reads and writes: its own file, of which the reserve is told.
+/// The file that redb reads and writes. It reports changes of its length to the reserve.
 #[derive(Debug)]
 pub(super) struct ReservedFile {
     file: FileBackend,
@@ -31,7 +31,7 @@ impl ReservedFile {
         })
     }
 
-    /// What it has in reserve.
+    /// The reserve of the file.
     pub(super) fn reserve(&self) -> Arc<Reserve> {
         Arc::clone(&self.reserve)
     }

@@ -30,7 +30,7 @@ struct State {
 }
 
 impl Reserve {
-    /// That of `file`, a handle of its own for the file.
+    /// The reserve of a database file; `file` is a handle of its own.
     ///
     /// # Errors
     /// The file cannot be asked for its length.

@@ -84,7 +84,7 @@ fn states(steps: u32) -> Vec<State> {
     std::iter::once(State::new()).chain(after).collect()
 }
 
-/// What the machine still does before it goes down.
+/// The number of operations that the machine still does before it goes down.
 #[derive(Clone)]
 struct Fuel(Arc<AtomicI64>);
 

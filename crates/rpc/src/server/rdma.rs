@@ -141,7 +141,7 @@ pub(super) struct Memory {
     path: Datapath,
     remote_invalidation: bool,
     read_depth_max: u16,
-    /// Of a listener, the design that clients may ask for; of a connection, the agreed one.
+    /// For a listener the design that clients may ask for, for a connection the agreed one.
     design: Design,
     receives: Rc<ReceivePool>,
 }

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 struct Lab {
     runtime: Handle,
-    /// Of another host.
+    /// The runtime of another host.
     other: Handle,
     address: SocketAddr,
     bench: Rc<Bench>,

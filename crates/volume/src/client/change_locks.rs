@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
-/// What a lock is of.
+/// The object of a lock.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum LockTarget {
     Bytes(FileId),

@@ -55,7 +55,7 @@ pub struct VolumeFs {
     runtime: Handle,
     servers: Rc<Servers>,
     mover: Mover,
-    /// Of the volume, for handles and attributes.
+    /// The file system identity of the volume, in handles and attributes.
     fsid: u64,
     /// Handles are signed with it.
     key: Secret,

@@ -84,7 +84,7 @@ impl PinDownCache {
     /// is dropped goes to no user again.
     ///
     /// # Errors
-    /// Those of [`Domain::register`]; the buffer is gone then.
+    /// The errors of [`Domain::register`]; the buffer is lost then.
     pub(super) fn expose(
         &self,
         buffer: Buffer,

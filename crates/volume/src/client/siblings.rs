@@ -15,8 +15,8 @@ pub struct Siblings {
 }
 
 impl Siblings {
-    /// For one server, whose write verifier starts as `verifier`. That must be random: with the verifier of an earlier
-    /// process, a caller would take lost data for durable.
+    /// The siblings of one server, whose write verifier starts as `verifier`. It must be random: with the verifier of
+    /// an earlier process, a caller would take lost data for durable.
     pub fn new(verifier: u64) -> Arc<Siblings> {
         Arc::new(Siblings {
             verifier: WriteVerifier::new(verifier),

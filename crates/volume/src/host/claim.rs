@@ -16,7 +16,7 @@ pub trait ObjectDisk {
     /// Why it cannot be looked at, or marked.
     type Error: 'static;
 
-    /// What is there.
+    /// The state of the disk.
     ///
     /// # Errors
     /// It is another server's, or cannot be read.
@@ -36,7 +36,7 @@ pub trait ObjectDisk {
     fn is_in_place(&self) -> impl Future<Output = Result<bool, Self::Error>>;
 }
 
-/// What a disk is to a server.
+/// The relation of a disk to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// It is marked as this one's.

@@ -18,7 +18,7 @@ use std::rc::Rc;
 /// The walks of a core, which go on one at a time.
 pub(super) struct Walks {
     runtime: Handle,
-    /// For steps, one turn at a time.
+    /// The scheduler of steps, one turn at a time.
     scheduler: Rc<Scheduler>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// For a request of the peer of `link`.
+    /// The pace of a request from the peer of `link`.
     pub(super) fn new(walks: &Rc<Walks>, link: &Link) -> Pace {
         Pace::of(walks, link.endpoint().id())
     }

@@ -22,20 +22,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What the connections of a core share: memory, bounded for all of them together, and what they know of the manager.
+/// The shared state of a core's connections: memory with one bound for all, and the manager's term.
 #[derive(Clone)]
 pub struct Pool {
-    /// For messages.
+    /// Memory for messages.
     pub(super) messages: Arena,
     /// One permit for each eager buffer that may yet be made.
     room: Arc<Semaphore>,
-    /// For connections with client-driven buffers.
+    /// The bound of memory for client-driven buffers.
     pub(super) client_buffers: Arc<Semaphore>,
     /// Registers our side of long transfers, where that must be done.
     pub(super) staging: Staging,
-    /// What accepted connections share.
+    /// The shared state of accepted connections.
     pub(crate) accepted: Rc<AcceptedLinks>,
-    /// What they report and hear of the manager's term.
+    /// The manager's term, as the connections report and learn it.
     pub(crate) terms: Rc<LinkTerms>,
 }
 
@@ -216,8 +216,9 @@ impl Link {
         (len <= u64::from(peers.len)).then(|| address(place))
     }
 
-    /// What the peer has written to our buffer of this number. Until it is dropped and [`Link::restore_eager_buffers`]
-    /// called, no byte can be written to it. `None`: there is no such buffer, or it is being worked on.
+    /// Our buffer with this number, as the peer has written it. Until it is dropped and
+    /// [`Link::restore_eager_buffers`] is called, no byte can be written to it. `None`: there is no such buffer, or a
+    /// request uses it.
     pub(crate) fn take_eager_buffer(&self, slot: u32) -> Option<Buffer> {
         let eager = self.shared.eager.borrow();
         eager.own.as_ref()?.region(slot)?.software()?.lend()

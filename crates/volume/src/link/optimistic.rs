@@ -18,7 +18,7 @@ type Waiter = oneshot::Receiver<Result<(), AccessError>>;
 pub(crate) struct ExportedRead {
     /// Where the bytes go.
     pub(crate) sink: Span,
-    /// What is read, of as many bytes.
+    /// The source, of as many bytes.
     pub(crate) source: Reference,
 }
 

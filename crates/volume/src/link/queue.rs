@@ -98,7 +98,7 @@ pub(super) struct State {
     /// Requests sent, and how many the peer allows, modulo 2^32.
     pub(super) sent: u32,
     pub(super) allowed: u32,
-    /// Of an accepted connection: the credits of the peer.
+    /// The credits of the peer, on an accepted connection.
     pub(super) credits: Option<Credits>,
     /// Requests of the peer that are under way here.
     pub(super) under_way: u32,
@@ -114,7 +114,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// Of the connecting side, which may send so many requests before the first reply.
+    /// The state of the connecting side, which may send `allowed` requests before the first reply.
     pub(super) fn connecting(allowed: u32) -> State {
         State {
             allowed,
@@ -122,7 +122,7 @@ impl State {
         }
     }
 
-    /// Of the accepting side, which grants `credits` to the peer.
+    /// The state of the accepting side, which grants `credits` to the peer.
     pub(super) fn accepting(credits: Credits) -> State {
         State {
             credits: Some(credits),

@@ -43,7 +43,7 @@ pub(super) struct Work {
     pub(super) last_write: Timestamp,
 }
 
-/// What a change is.
+/// The work of a change.
 pub(super) enum Task {
     /// A client's request, perhaps repeated with the same slot and sequence.
     Asked(SlotSequence, Call),

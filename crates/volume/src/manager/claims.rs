@@ -38,7 +38,7 @@ impl Manager {
         Ok(Vec::new())
     }
 
-    /// That this server never had a folder with data. Nothing changes by the question: its answer may be lost.
+    /// Checks that this server never had a folder with data. The check changes nothing, because its reply may be lost.
     async fn may_claim(&self, number: u32) -> Result<(), Status> {
         if number >= self.objects.count() {
             return Err(Status::Inval);

@@ -38,7 +38,7 @@ pub(super) struct Sizes {
     queues: RefCell<BTreeMap<u32, Queue>>,
 }
 
-/// What has happened to a file since a question to its objects began.
+/// Changes of a file since a question to its objects began.
 struct Asking {
     /// Nothing has: the answer may be cached.
     is_steady: Cell<bool>,
@@ -56,7 +56,7 @@ struct Known {
 struct Grants {
     files: BTreeMap<FileId, Vec<Grant>>,
     last: u64,
-    /// At so many files with grants, those that are over are removed.
+    /// The number of files with grants at which grants that have ended are removed.
     sweep_at: usize,
     /// Until this time there may be grants of an earlier manager, for files with numbers below this one.
     earlier: (Instant, FileId),
@@ -76,7 +76,7 @@ struct Grant {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<(FileId, oneshot::Sender<Result<ObjectState, Status>>)>,
-    /// At so many questions, those that were abandoned are dropped.
+    /// The number of questions at which abandoned ones are dropped.
     prune_at: usize,
     under_way: usize,
     /// Its last deadline passed, and it has not answered since.
@@ -432,7 +432,7 @@ struct Question<'a> {
 }
 
 impl<'a> Question<'a> {
-    /// Of a file that an intent cuts to `cut_to` bytes, or none does.
+    /// Begins a question for the size of a file, which an intent cuts to `cut_to` bytes if there is one.
     fn begin(sizes: &'a Sizes, file: FileId, cut_to: Option<u64>) -> Question<'a> {
         let asking = Rc::new(Asking {
             is_steady: Cell::new(!sizes.is_writable(file) && cut_to.is_none()),

@@ -66,7 +66,7 @@ record! {
     AccessOk = "ACCESS3resok" {
         /// The object's attributes.
         attributes: PostOpAttributes as "obj_attributes",
-        /// Those of the rights asked about that the caller has.
+        /// The requested rights that the caller has.
         access: u32 as "access" via access_bits,
     }
 }

@@ -45,7 +45,7 @@ impl fmt::Display for AuthFlavor {
 pub struct OpaqueAuth<'a> {
     /// The kind, which determines the format of the body.
     pub flavor: AuthFlavor,
-    /// At most [`AUTH_BODY_MAX`] bytes.
+    /// The body, at most [`AUTH_BODY_MAX`] bytes.
     pub body: &'a [u8],
 }
 

@@ -331,7 +331,7 @@ pub enum ReplyOutcome<'a> {
 /// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
 /// ```
 ///
-/// That of a denied reply has MSG_DENIED (1), RPC_MISMATCH (0) with low and high, or AUTH_ERROR (1) with its reason.
+/// A denied reply has MSG_DENIED (1), then RPC_MISMATCH (0) with low and high, or AUTH_ERROR (1) with its reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplyHeader<'a> {
     /// The XID of the call that it answers.

@@ -99,7 +99,7 @@ impl Decode<'_> for FoundFiles {
 /// The reply to [`Call::Access`](super::Call::Access).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessAnswer {
-    /// Those of the rights asked about that the caller has.
+    /// The requested rights that the caller has.
     pub granted: AccessMask,
     /// The file.
     pub found: FoundFiles,

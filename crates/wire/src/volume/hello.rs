@@ -18,11 +18,11 @@ mod field {
     pub(super) const SERVER: Range<usize> = 6..8;
     pub(super) const VOLUME: Range<usize> = 8..24;
     pub(super) const NONCE: Range<usize> = 24..40;
-    /// Of the connecting side.
+    /// Credits of the connecting side.
     pub(super) const HELLO_CREDITS: Range<usize> = 40..44;
-    /// Of the accepting side.
+    /// The proof of the accepting side.
     pub(super) const PROOF: Range<usize> = 40..56;
-    /// Of the accepting side.
+    /// Credits of the accepting side.
     pub(super) const ACCEPTED_CREDITS: Range<usize> = 56..60;
 }
 const _: () = assert!(field::VOLUME.end - field::VOLUME.start == TOKEN_LEN);

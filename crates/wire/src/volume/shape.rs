@@ -228,9 +228,9 @@ impl Piece {
 #[derive(Debug, Clone)]
 pub struct Pieces<'a> {
     shape: &'a Shape,
-    /// Of a nested shape: the repetitions of each level so far. `None` after the last piece.
+    /// The repetitions of each level of a nested shape so far. `None` after the last piece.
     next: Option<[u32; LEVELS_MAX]>,
-    /// Of a list: the index of the next piece.
+    /// The index of the next piece of a list.
     at: usize,
 }
 

@@ -24,7 +24,7 @@ pub trait Decode<'a>: Sized {
 /// The one value that all of `bytes` encode.
 ///
 /// # Errors
-/// Those of [`Decode::decode`], and [`XdrError::Trailing`]: bytes follow the value.
+/// The errors of [`Decode::decode`], and [`XdrError::Trailing`]: bytes follow the value.
 pub fn from_bytes<'a, T: Decode<'a>>(bytes: &'a [u8]) -> Result<T, XdrError> {
     let mut decoder = Decoder::new(bytes);
     let value = T::decode(&mut decoder)?;

@@ -27,7 +27,7 @@ pub(super) struct Common {
 }
 
 impl Extent {
-    /// Past the last byte of the last row.
+    /// The offset after the last byte of the last row.
     fn end(&self) -> u64 {
         self.first + (self.rows - 1) * self.stride + self.row
     }

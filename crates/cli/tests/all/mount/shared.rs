@@ -267,7 +267,7 @@ fn what_others_write_into_loses_its_set_uid_bit() {
     });
 }
 
-/// Those are exports' alone: NFSv3 has 32 bits for seconds. Volumes keep times of all centuries.
+/// Only exports refuse times: NFSv3 has 32 bits for seconds. Volumes keep times of all centuries.
 #[test]
 fn times_that_cannot_be_kept_are_refused() {
     if is_left_out() {

@@ -72,7 +72,7 @@ pub(crate) struct Server {
     stdout: BufReader<ChildStdout>,
     pub(crate) tcp: String,
     pub(crate) rdma: String,
-    /// Of the manager of a volume; empty without one.
+    /// The address of a volume's manager; empty without one.
     pub(crate) native: String,
 }
 

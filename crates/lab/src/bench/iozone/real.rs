@@ -155,7 +155,7 @@ struct Moments {
 struct Known {
     /// Processor time of this process.
     own_cpu: Duration,
-    /// Of the server's, where that is another one.
+    /// Processor time of the server's process, where that is another process.
     server_cpu: Option<Duration>,
     /// The time that our own server has spent.
     server_spent: Option<Spent>,

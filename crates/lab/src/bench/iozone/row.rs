@@ -31,11 +31,11 @@ pub(super) struct Row {
     /// Operations that count.
     pub(super) ops: u64,
     pub(super) seconds: f64,
-    /// Of the repeat in the middle, as all numbers.
+    /// The rate of the median repeat, from which all other numbers come too.
     pub(super) mb_per_s: f64,
-    /// Of the slowest repeat.
+    /// The rate of the slowest repeat.
     pub(super) mb_per_s_min: f64,
-    /// Of the fastest.
+    /// The rate of the fastest repeat.
     pub(super) mb_per_s_max: f64,
     pub(super) repeats: u16,
     pub(super) ops_per_s: f64,

@@ -69,7 +69,7 @@ impl Sum {
 pub(super) struct Totals {
     /// Polling tasks.
     pub(super) busy: Sum,
-    /// Of that, in calls of sockets.
+    /// The part of that time in calls of sockets.
     pub(super) wire: Sum,
     /// The time between the arrival of bytes and the start of work on their connection.
     pub(super) queueing: Sum,
@@ -252,7 +252,7 @@ struct TimedStream {
 }
 
 impl TimedStream {
-    /// For how long bytes that were sent then have waited for the turn that is under way.
+    /// The time for which bytes sent at `sent` have waited for the current turn.
     fn waited_since(&self, sent: u64) -> u64 {
         let core = &self.core;
         let ((turn, at), now) = (self.last_used.get(), core.turn.get());

@@ -35,7 +35,7 @@ pub(super) struct Cell {
     pub(super) stability: Stability,
     pub(super) client: ClientOptions,
     pub(super) interrupt: Interrupt,
-    /// Of all byte streams of this process.
+    /// Deliveries to all byte streams of this process.
     pub(super) deliveries: Deliveries,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Part {
     pub(super) began: Instant,
     /// It was through with its file, or saw that another one was.
     pub(super) ended: Instant,
-    /// Of the records until then.
+    /// Latencies of the records until then, in nanoseconds.
     pub(super) latency_ns: Histogram<u64>,
     /// Processor time of this thread until then.
     pub(super) cpu: Duration,
@@ -66,11 +66,11 @@ pub(super) struct Spent {
     pub(super) queueing: Duration,
     /// Known of a server that is ours, waits for disks with it.
     pub(super) file_system: Duration,
-    /// Of that, work of the cores.
+    /// The part of that time that is work of the cores.
     pub(super) file_system_work: Duration,
     /// All work of the cores.
     pub(super) busy: Duration,
-    /// Of that, in calls of sockets.
+    /// The part of that time in calls of sockets.
     pub(super) wire: Duration,
 }
 

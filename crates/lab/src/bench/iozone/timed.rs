@@ -21,7 +21,7 @@ pub(super) struct Timed<V> {
 pub(super) struct StoreClocks {
     /// From call to answer.
     pub(super) whole: Sum,
-    /// Of that, work of the cores: waits for disks left out.
+    /// The part of that time that is work of the cores, without waits for disks.
     pub(super) work: Sum,
 }
 

@@ -278,7 +278,7 @@ async fn sample(
     })
 }
 
-/// Of all connections: sums, and the largest peak.
+/// The counts of all connections: sums, and the largest peak.
 fn total(senders: &[Sending]) -> SendCounts {
     let each = senders.iter().map(|it| it.sender.counts());
     each.fold(SendCounts::default(), |all, one| SendCounts {

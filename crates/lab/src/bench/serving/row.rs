@@ -37,7 +37,7 @@ pub(super) struct Row {
     server_cpu_s_per_gb_high: f64,
     /// The most bytes that the pieces under way of one connection took.
     memory_peak: usize,
-    /// Of each file: times that the sender (not its provider) copies its bytes, registrations, work requests.
+    /// Copies of each file's bytes by the sender, without its provider's. Registrations and work requests follow.
     copies: f64,
     registrations: f64,
     work: f64,

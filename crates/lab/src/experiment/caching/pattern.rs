@@ -23,7 +23,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Of a block by its number among all.
+    /// The place of a block with this number among the blocks of all files.
     pub(super) fn of(block: u64, file_blocks: u64) -> Place {
         Place {
             file: block / file_blocks.max(1),

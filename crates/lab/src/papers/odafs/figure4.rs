@@ -9,7 +9,7 @@ use crate::experiment::caching::{CachingLoad, CachingOutcome, Start};
 const MB: u64 = 1 << 20;
 /// Megabytes of the file: 256 MB to 1.15 GB.
 const SIZES: [u64; 9] = [256, 384, 512, 640, 768, 896, 1024, 1100, 1177];
-/// Of a hundred accesses, what is seldom.
+/// The per cent of accesses below which an event counts as rare.
 const SELDOM: f64 = 1.0;
 
 /// The memory of a directory.

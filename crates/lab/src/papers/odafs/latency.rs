@@ -49,7 +49,7 @@ impl Ways {
         })
     }
 
-    /// Of a hundred parts of a call's time, how many an optimistic read spares.
+    /// The per cent of a call's time that an optimistic read saves.
     fn saved(&self, call: f64) -> f64 {
         100.0 * (1.0 - self.optimistic / call.max(1e-9))
     }

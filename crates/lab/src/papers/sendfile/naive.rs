@@ -24,7 +24,7 @@ pub(super) const SIZES: [usize; 13] = [
     8 << 20,
     16 << 20,
 ];
-/// Those whose order is judged.
+/// The file sizes whose order is judged.
 const RISING: [usize; 4] = [16 << 10, 64 << 10, 1 << 20, 16 << 20];
 /// Static buffers are good up to here.
 const GOOD_MAX: usize = 64 << 10;

@@ -15,7 +15,7 @@ pub(super) struct Parents {
 }
 
 impl Parents {
-    /// Of a request whose bytes in memory are `memory`. `None`: some of them lie in no allocation or in two, or there
+    /// The allocations of a request for the bytes `memory`. `None`: some bytes lie in no allocation or in two, or there
     /// are several allocations and more pieces than a request names.
     pub(super) fn new(buffers: &[Buffer], memory: &Shape) -> Option<Parents> {
         let starts = buffers.iter().scan(0, |end, buffer| {

@@ -267,7 +267,7 @@ impl VolumeFs {
         self.mover.cache().memory(len)
     }
 
-    /// What registering memory for transfers has come to.
+    /// Counters of memory registration for transfers.
     pub fn pin_down_counters(&self) -> PinDownCounters {
         self.mover.cache().counters()
     }

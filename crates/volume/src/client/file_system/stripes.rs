@@ -22,7 +22,7 @@ impl VolumeFs {
     /// The address of each I/O server, by its number, or the error of the connection to it.
     ///
     /// # Errors
-    /// That of the connection to the manager, which knows how many there are.
+    /// The error of the connection to the manager, which knows how many there are.
     pub async fn io_servers(&self) -> Result<Vec<Result<SocketAddr, LinkError>>, LinkError> {
         let count = self.servers.io_servers_count().await?;
         let mut reached = Vec::new();

@@ -93,7 +93,7 @@ pub(crate) async fn write(
     written.await.result.map(|_| ())
 }
 
-/// What is there of `len` bytes from `offset` on.
+/// Reads at most `len` bytes from `offset` on.
 pub(crate) async fn read(fs: &VolumeFs, file: &FileHandle, offset: u64, len: usize) -> Vec<u8> {
     let reply = fs.read(&root(), file, offset, len as u32).await.unwrap();
     let mut bytes = vec![0; reply.count as usize];

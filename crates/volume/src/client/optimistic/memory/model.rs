@@ -132,7 +132,7 @@ impl Model {
     }
 }
 
-/// What both say of a block.
+/// The answer about a block that model and memory must agree on.
 fn found(found: &BlockLookup<'_, u64>) -> Option<Option<RemoteReference>> {
     match found {
         BlockLookup::Data { .. } => Some(None),
