@@ -10,7 +10,9 @@
 //! zeros until the server makes it.
 
 use super::{IoServer, parse};
-use crate::limits::{ATTRIBUTES_EXPORTED_FOR, RESIDENT_PROBES_MAX, RESIDENT_STEP_MIN};
+use crate::limits::{
+    ATTRIBUTES_EXPORTED_FOR, MISSING_OBJECTS_MAX, RESIDENT_PROBES_MAX, RESIDENT_STEP_MIN,
+};
 use crate::link::Link;
 use gannet_fabric::{
     Access, Backing, Export, ExportStats, ExportTable, Exported, FILE_STATUS_LEN, FindExported,
@@ -187,7 +189,7 @@ impl Exports {
     /// Notes that a search for an object begins.
     fn begin_search(&self, object: u64) {
         let mut missing = self.missing.borrow_mut();
-        if missing.len() >= super::OBJECTS_MAX {
+        if missing.len() >= MISSING_OBJECTS_MAX {
             let all = std::mem::take(&mut *missing);
             all.into_iter()
                 .for_each(|(object, _)| self.end_state(object));

@@ -4,15 +4,17 @@
 use crate::servers::{Bed, capability, connect_all, noise, write};
 use gannet_dst::volume::keys;
 use gannet_fabric::{
-    Access, AccessKey, Backing, Reference, RemoteAddress, RemoteKey, Scope, Span, WorkId,
+    Access, AccessKey, Backing, FILE_STATUS_LEN, Reference, RemoteAddress, RemoteKey, Scope, Span,
+    WorkId, file_status_in,
 };
 use gannet_runtime::{Buffer, sleep};
 use gannet_sim::store::Disk;
 use gannet_volume::client::data::{Mover, Request, Target};
+use gannet_volume::limits::MISSING_OBJECTS_MAX;
 use gannet_volume::link::Link;
 use gannet_wire::volume::{
-    Capability, Class, OBJECTS_MAX, ObjectReference, Operation, RUNS_MAX, ReferenceAnswer,
-    ReferenceAnswers, ReferenceRequest, Shape, Stability, Status,
+    Capability, Class, OBJECTS_MAX, ObjectList, ObjectReference, Operation, RUNS_MAX,
+    ReferenceAnswer, ReferenceAnswers, ReferenceRequest, Shape, Stability, Status,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::rc::Rc;
@@ -55,6 +57,20 @@ impl Client {
         let mut answers = self.try_ask(vec![capability]).await.unwrap();
         let outcome = answers.remove(0).outcome;
         outcome.map(|told| reference_of(&told.expect("the connection survives exceptions")))
+    }
+
+    /// References to the states of these files' objects.
+    async fn ask_states(&self, files: &[u64]) -> Vec<Reference> {
+        let body = to_bytes(&ObjectList {
+            files: files.to_vec(),
+        });
+        let operation = Operation::StateReferences;
+        let asking = (self.link()).call(operation, Class::Background, &body, &[]);
+        let answer = asking.await.unwrap();
+        let answers: ReferenceAnswers = from_bytes(answer.body()).unwrap();
+        let outcomes = answers.answers.iter().map(|answer| answer.outcome);
+        let references = outcomes.map(|outcome| outcome.unwrap().unwrap());
+        references.map(|found| reference_of(&found)).collect()
     }
 
     /// The bytes of a Read by this reference, if any arrived.
@@ -296,5 +312,39 @@ fn a_client_that_fills_the_table_costs_others_a_call() {
         crowd[connections - 1]
             .goes_on(1 + files, &[(1 + files) as u8; 8])
             .await;
+    });
+}
+
+#[test]
+fn states_of_objects_are_read_by_their_connection_and_take_a_bounded_part_of_the_table() {
+    run(7, 2, |clients, _| async move {
+        let [victim, hostile] = &clients[..] else {
+            panic!("there are two");
+        };
+        let size = async |client: &Client, state| {
+            let bytes = client.reach(state, FILE_STATUS_LEN).await?;
+            Some(file_status_in(bytes.first_chunk().unwrap()).size)
+        };
+        let state = victim.ask_states(&[1]).await.remove(0);
+        assert_eq!(size(victim, state).await, Some(LEN as u64));
+        assert_eq!(size(hostile, state).await, None);
+        // References to objects that do not exist: more of them end each other, and none of the victim's.
+        let mine = victim.ask(capability(1)).await.unwrap();
+        let missing: Vec<u64> = (1000..).take(MISSING_OBJECTS_MAX + OBJECTS_MAX).collect();
+        let mut zeros = Vec::new();
+        for some in missing.chunks(OBJECTS_MAX) {
+            zeros.extend(hostile.ask_states(some).await);
+        }
+        let last = zeros[MISSING_OBJECTS_MAX + 1];
+        assert_eq!(size(hostile, last).await, Some(0));
+        assert_eq!(size(hostile, zeros[0]).await, None);
+        assert_eq!(size(victim, state).await, Some(LEN as u64));
+        assert!(victim.reach(mine, LEN).await == Some(noise(LEN, 1)));
+        // The reference to a missing object ends with its first WRITE.
+        let made = missing[MISSING_OBJECTS_MAX + 1];
+        write_file(victim, made, (0, vec![1; 8])).await;
+        assert_eq!(size(hostile, last).await, None);
+        let state = hostile.ask_states(&[made]).await.remove(0);
+        assert_eq!(size(hostile, state).await, Some(8));
     });
 }

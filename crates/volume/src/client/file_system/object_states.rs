@@ -215,11 +215,7 @@ impl ObjectStates {
         let mut by_server: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         for (file, layout) in files {
             for (server, _) in placements(layout) {
-                let list = by_server.entry(server).or_default();
-                // A layout may name a server twice.
-                if list.last() != Some(&file.0) {
-                    list.push(file.0);
-                }
+                by_server.entry(server).or_default().push(file.0);
             }
         }
         let requests = by_server.into_iter().map(|(server, files)| {
