@@ -30,7 +30,7 @@ pub enum Failure {
     /// The store failed; so has the whole transaction.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A record of the store is none.
+    /// A value of the store is not valid.
     #[error("metadata of file {0:?} is damaged")]
     Damaged(FileId),
     /// A file is of a kind that only a later version of this program knows.

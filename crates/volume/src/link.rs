@@ -16,7 +16,7 @@ mod queue;
 mod staged;
 mod term;
 
-pub use class::TrafficClasses;
+pub use class::{TrafficClasses, TrafficClassesError};
 pub use connect::{AcceptOptions, Identity, ServerPlace, Session, accept, connect};
 pub(crate) use eager::EagerBuffer;
 pub use eager::Pool;

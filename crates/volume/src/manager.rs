@@ -281,7 +281,10 @@ impl Manager {
         let last_write = self.last_write(&change).await?;
         let work = Work {
             caller,
-            task: Task::Asked(slot, change),
+            task: Task::Asked {
+                slot_sequence: slot,
+                call: change,
+            },
             last_write,
         };
         let done = self.change(work, cut).await?;

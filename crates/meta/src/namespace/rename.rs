@@ -84,11 +84,13 @@ pub fn rename(
 
 /// Checks that a file, or a directory, may replace `other`.
 fn check_replaceable(directory: bool, other: &Inode) -> Result<(), Status> {
-    match (directory, is_directory(other)) {
-        (true, true) => check_empty(other),
-        (true, false) => Err(Status::Notdir),
-        (false, true) => Err(Status::Isdir),
-        (false, false) => Ok(()),
+    if directory {
+        // `Notdir` for another kind of file.
+        check_empty(other)
+    } else if is_directory(other) {
+        Err(Status::Isdir)
+    } else {
+        Ok(())
     }
 }
 

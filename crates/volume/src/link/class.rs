@@ -8,6 +8,7 @@ use gannet_runtime::Dscp;
 use gannet_wire::volume::{Hello, Role};
 use std::fmt;
 use std::str::FromStr;
+use thiserror::Error;
 
 /// The traffic classes of links; `metadata=24,data=10` in text. By default packets have none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,10 +37,15 @@ impl fmt::Display for TrafficClasses {
     }
 }
 
-impl FromStr for TrafficClasses {
-    type Err = String;
+/// The text, which does not name traffic classes.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is not metadata=N,data=N, or one of them, with N from 0 to {max}", max = Dscp::MAX.get())]
+pub struct TrafficClassesError(pub String);
 
-    fn from_str(text: &str) -> Result<TrafficClasses, String> {
+impl FromStr for TrafficClasses {
+    type Err = TrafficClassesError;
+
+    fn from_str(text: &str) -> Result<TrafficClasses, TrafficClassesError> {
         let (mut metadata, mut data) = (None, None);
         for part in text.split(',') {
             let (name, number) = part.split_once('=').unwrap_or_default();
@@ -51,12 +57,7 @@ impl FromStr for TrafficClasses {
             };
             match place.filter(|place| place.is_none() && class.is_some()) {
                 Some(place) => *place = class,
-                None => {
-                    let most = Dscp::MAX.get();
-                    return Err(format!(
-                        "`{text}` is not metadata=N,data=N, or one of them, with N from 0 to {most}"
-                    ));
-                }
+                None => return Err(TrafficClassesError(text.to_owned())),
             }
         }
         Ok(TrafficClasses {
@@ -103,7 +104,10 @@ mod tests {
             "metadata=1, data=1",
         ] {
             let error = text.parse::<TrafficClasses>().unwrap_err();
-            assert!(error.contains("N from 0 to 63"), "{text}: {error}");
+            assert!(
+                error.to_string().contains("N from 0 to 63"),
+                "{text}: {error}"
+            );
         }
     }
 

@@ -46,7 +46,10 @@ pub(super) struct Work {
 /// The work of a change.
 pub(super) enum Task {
     /// A client's request, perhaps repeated with the same slot and sequence.
-    Asked(SlotSequence, Call),
+    Asked {
+        slot_sequence: SlotSequence,
+        call: Call,
+    },
     /// The caller is about to write this file: it loses its set-user-ID and set-group-ID bits.
     DropPrivileges(FileId),
 }
@@ -169,7 +172,7 @@ impl Manager {
         let looked = self.look(|view| {
             for work in work {
                 let call = match &work.task {
-                    Task::Asked(_, call) => call,
+                    Task::Asked { call, .. } => call,
                     Task::DropPrivileges(file) => {
                         files.insert(*file);
                         continue;
@@ -415,7 +418,10 @@ fn perform_once(
     made: &mut Vec<FileId>,
 ) -> Outcome<Done> {
     let (slot_sequence, call) = match &work.task {
-        Task::Asked(slot_sequence, call) => (slot_sequence, call),
+        Task::Asked {
+            slot_sequence,
+            call,
+        } => (slot_sequence, call),
         Task::DropPrivileges(file) => {
             namespace::drop_privileges(transaction, request, *file)?;
             return Ok(Done::default());
@@ -649,13 +655,13 @@ mod tests {
         };
         Work {
             caller: Caller::new(0, 0, &[]),
-            task: Task::Asked(
+            task: Task::Asked {
                 slot_sequence,
-                Call::Mkdir {
+                call: Call::Mkdir {
                     entry,
                     attributes: AttributeChanges::default(),
                 },
-            ),
+            },
             last_write: Timestamp::default(),
         }
     }
@@ -733,19 +739,22 @@ mod tests {
         store.commit(&mut |it| format(it)).unwrap();
         let (name, text) = ("n".repeat(FILE_NAME_MAX), vec![b't'; SYMLINK_MAX]);
         let mut work = mkdir(0, ROOT, &name);
-        if let Task::Asked(
-            _,
-            Call::Mkdir {
+        if let Task::Asked {
+            call: Call::Mkdir {
                 entry, attributes, ..
             },
-        ) = &work.task
+            ..
+        } = &work.task
         {
             let call = Call::Symlink {
                 entry: entry.clone(),
                 text,
                 attributes: *attributes,
             };
-            work.task = Task::Asked(SlotSequence::default(), call);
+            work.task = Task::Asked {
+                slot_sequence: SlotSequence::default(),
+                call,
+            };
         }
         let done = commit(&store, vec![work], layouts(), now).unwrap();
         assert!(done.outcomes[0].is_ok());

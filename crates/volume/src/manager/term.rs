@@ -69,6 +69,9 @@ pub enum TermError {
     /// The term cannot be written to the metadata, for this reason.
     #[error("its term cannot be noted: {0}")]
     Store(String),
+    /// The process ends.
+    #[error("its term ends with the process")]
+    Stopping,
 }
 
 /// The state of the manager's term.
@@ -249,9 +252,7 @@ impl Office {
             begun
         });
         let noted = noting.await;
-        noted
-            .map_err(|_| TermError::Store(String::from("the process ends")))?
-            .map_err(unnoted)
+        noted.map_err(|_| TermError::Stopping)?.map_err(unnoted)
     }
 
     /// Asks all I/O servers at the same time.
@@ -306,7 +307,7 @@ impl Office {
         ended.await;
         match &*self.state.borrow() {
             State::Ended(error) => error.clone(),
-            _ => TermError::Store(String::from("the process ends")),
+            _ => TermError::Stopping,
         }
     }
 
