@@ -280,8 +280,8 @@ const _: () = assert!(RECORDS_SWEEP.as_secs() * 4 < SIZE_AGE.as_secs());
 /// How often a client reads a record again that was being written, before it asks.
 pub const TORN_RETRIES: u32 = 3;
 
-/// Missing objects whose states an I/O server exports. Beyond it the server ends the references to all of them: a client
-/// that asks for files that do not exist must not evict the references of others.
+/// Missing objects whose states an I/O server exports. Beyond it the server ends the references to all of them: files
+/// that do not exist must not evict the references of others.
 pub const MISSING_OBJECTS_MAX: usize = 1 << 12;
 /// References to states of objects that a client keeps, over all files. Beyond it the client forgets all.
 pub const STATE_REFERENCES_MAX: usize = 1 << 14;
