@@ -11,7 +11,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// From now on they do not end the process.
+    /// Catches the signals: from now on they do not end the process.
     ///
     /// # Errors
     /// The system refuses.

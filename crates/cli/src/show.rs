@@ -26,7 +26,7 @@ pub(crate) struct Shown {
 #[derive(Serialize)]
 struct ObjectJson {
     name: String,
-    /// From the server's root.
+    /// The path from the server's root.
     path: String,
     /// As commands take it.
     url: String,

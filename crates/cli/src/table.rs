@@ -69,7 +69,7 @@ fn width<const N: usize>(column: usize, header: &[&str; N], rows: &[[String; N]]
     widths.first().copied().map_or(0, usize::from)
 }
 
-/// Which columns stand beside each other, and the blanks between them.
+/// The columns that stand beside each other, and the blanks between them.
 fn panels(
     keys: usize,
     columns: &[usize],

@@ -262,7 +262,7 @@ impl<V: Visitor> Walk<V> {
 pub(crate) struct Failures {
     listed: RefCell<Vec<Failure>>,
     count: Cell<u64>,
-    /// One of them is that a right is missing.
+    /// Some error was a missing right.
     has_denied: Cell<bool>,
 }
 

@@ -20,7 +20,7 @@ pub struct Part {
 /// RDMA Writes of one message, with their sources until they have left.
 #[derive(Default)]
 pub struct Writes {
-    /// In the order in which they are to be posted.
+    /// The RDMA Writes, in the order in which they are to be posted.
     pub work: Vec<(Source, RemoteAddress)>,
     /// Their registered sources. Drop them only after the Writes have completed: the drop deregisters the memory.
     pub sources: Vec<Registered>,

@@ -35,7 +35,7 @@ pub(crate) struct Connection {
     opened: u64,
     streams: [Reassembly; 2],
     content: Content,
-    /// By direction: its end was shown already.
+    /// Whether the end of each direction was printed.
     is_closed: [bool; 2],
 }
 

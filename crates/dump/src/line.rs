@@ -42,7 +42,7 @@ pub(crate) enum Crc {
     Off,
     /// Bytes that they cover are missing.
     Unknown,
-    /// One does not match.
+    /// Some CRC does not match.
     Bad,
 }
 

@@ -28,9 +28,9 @@ const XFS: i64 = 0x5846_5342;
 
 /// The way in which changes of names and attributes become durable.
 pub(crate) enum MetadataSync {
-    /// By the file system's own writeback, usually within seconds.
+    /// The file system's own writeback does it, usually within seconds.
     Later,
-    /// With the next commit of the file system's one journal. The file has no name and no data.
+    /// The next commit of the file system's one journal does it. The file has no name and no data.
     Journal(OwnedFd),
     /// Object by object; new inodes too where a durable name does not imply a durable inode.
     Objects { new_inodes: bool },

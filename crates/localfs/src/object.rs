@@ -164,9 +164,9 @@ impl ProcPath {
 /// The use for which the base descriptor of an object was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Base {
-    /// To name it (O_PATH).
+    /// The descriptor names the object (O_PATH).
     Path,
-    /// To read and write it: it was just created.
+    /// The descriptor reads and writes the object, which was just created.
     Data,
 }
 

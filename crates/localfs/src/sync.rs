@@ -77,7 +77,7 @@ impl Subject {
 /// The write verifier and the syncs of a tree, over all cores.
 pub(crate) struct Durability {
     verifier: AtomicU64,
-    /// By [`Subject::turn`].
+    /// The turns by [`Subject::turn`].
     turns: Vec<Turn>,
     /// Descriptors to sync before they are closed, at most [`UNSYNCED_MAX`].
     unsynced: Mutex<Vec<Unsynced>>,

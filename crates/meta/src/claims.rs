@@ -7,7 +7,7 @@ use gannet_wire::xdr::from_bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Before the number of a server that was never served: files may be made to lie on it, and none has data there.
+/// The prefix of the number of a server that was never served. Files may lie on it, but none has data there.
 const NEW: &[u8] = b"new I/O server ";
 
 fn key(number: u32) -> Vec<u8> {
@@ -66,7 +66,7 @@ pub fn note_served(transaction: &mut dyn Transaction, number: u32) -> Result<(),
     transaction.delete(Table::Volume, &key(number))
 }
 
-/// Before the number of a server whose disk was lost.
+/// The prefix of the number of a server whose disk was lost.
 const LOST: &[u8] = b"lost I/O server ";
 
 /// Notes that the disk of an I/O server was lost.

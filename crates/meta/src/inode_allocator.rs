@@ -84,7 +84,7 @@ pub(super) fn next(transaction: &mut dyn Transaction, name: &[u8]) -> Outcome<u6
 
 /// The numbers that no file had, as far as the metadata knows.
 pub struct NeverMade {
-    /// From the first on, to before the second; ascending.
+    /// Ranges from the first number to before the second, in ascending order.
     skipped: Vec<(u64, u64)>,
     next: u64,
 }

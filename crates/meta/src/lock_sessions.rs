@@ -4,7 +4,7 @@ use super::{StoreError, Table, Transaction, View};
 use gannet_wire::volume::Token;
 use std::collections::BTreeSet;
 
-/// Before the session of a client that has locks, or had some lately.
+/// The prefix of the session of a client that has locks, or had some lately.
 const PREFIX: &[u8] = b"lock session ";
 
 fn key(session: &Token) -> Vec<u8> {

@@ -110,7 +110,7 @@ pub struct Placed {
 pub enum OpaqueArgument<'a> {
     /// Among the other arguments.
     Inline(&'a [u8]),
-    /// In a buffer of its own: the first `len` bytes.
+    /// The payload is the first bytes of a buffer of its own.
     Placed(Buffer, usize),
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// [`Slabs::trim`].
 #[derive(Clone)]
 pub struct Slabs {
-    /// By length, each twice the one before.
+    /// The arenas by slab length, each twice the one before.
     classes: Vec<Arena>,
     /// Longer slots that serve as several of a class, by class.
     splits: Arc<Mutex<Vec<Vec<Arc<Split>>>>>,

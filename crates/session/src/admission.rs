@@ -18,9 +18,9 @@ use std::task::{Context, Poll};
 /// The bounds of a core's connections, over all transports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// From all origins together.
+    /// Most connections from all origins together.
     pub total_max: usize,
-    /// From one [`Origin`].
+    /// Most connections from one [`Origin`].
     pub per_origin_max: usize,
     /// Unauthenticated ones, from all origins together.
     pub unauthenticated_max: usize,

@@ -8,9 +8,9 @@ use std::cell::Cell;
 /// back to the system. The task that trims a core's memory looks here once in [`crate::limits::REST_AFTER`].
 #[derive(Debug, Default)]
 pub struct Freed {
-    /// Since the last look.
+    /// Connections that ended since the last look.
     new: Cell<u32>,
-    /// Before it.
+    /// Connections that ended before it.
     waiting: Cell<u32>,
 }
 

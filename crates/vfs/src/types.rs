@@ -338,7 +338,7 @@ impl AccessMask {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Stability {
-    /// In the page cache; COMMIT makes it durable.
+    /// The data is in the page cache; COMMIT makes it durable.
     Unstable = 0,
     /// Data durable, and what is needed to find it.
     DataSync = 1,
@@ -504,7 +504,7 @@ pub struct DirectoryPage {
     pub attributes: Attributes,
     /// Nothing comes after the last entry pushed.
     pub eof: bool,
-    /// To be sent back with the next page's cookie.
+    /// The verifier, which the caller sends back with the next page's cookie.
     pub verifier: Verifier,
 }
 

@@ -21,7 +21,7 @@ const _: () = assert!(CREDITS_MIN <= CREDITS);
 pub const RECEIVES_MAX: u32 = RECEIVES_RESERVED * (CONNECTIONS_MAX as u32 + 64);
 /// Receives of the connecting side beyond the credits, for control messages.
 pub const SPARE_RECEIVES: u32 = 4;
-/// After so many RDMA Writes one is signaled, so that the send queue empties.
+/// RDMA Writes for each signaled one, so that the send queue empties.
 pub const SIGNAL_EVERY: u32 = 16;
 /// The deadline of a reply.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(30);
@@ -73,7 +73,7 @@ pub const SMALL_MAX: u64 = 64 << 10;
 pub const CAPABILITY_AGE: Duration = Duration::from_secs(60);
 /// How far clocks of a volume's machines may be apart.
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(30);
-/// After which no I/O server stores anything by a capability, if its clock is no further off than that.
+/// The age after which no I/O server stores bytes by a capability, if its clock is within the allowed skew.
 pub const GRANT_AGE: Duration = CAPABILITY_AGE.saturating_add(CLOCK_SKEW_MAX.saturating_mul(2));
 /// How long an I/O server keeps the tombstone of a file: longer than any capability to write it is good.
 pub const TOMBSTONE_AGE: Duration = GRANT_AGE;
@@ -128,7 +128,7 @@ const _: () =
 pub const REFUSED_OF_BATCH_MAX: usize = 16;
 /// How long the manager waits for what an I/O server says of its term.
 pub const TERM_DEADLINE: Duration = Duration::from_secs(5);
-/// Between two times that it asks for a majority.
+/// The pause between two requests of a manager for a majority.
 pub const TERM_PAUSE: Duration = Duration::from_millis(250);
 /// How often it tells each I/O server that its term goes on: so soon a manager that was paused hears that it is
 /// replaced.
@@ -139,7 +139,7 @@ pub const TERM_PATIENCE: Duration = Duration::from_secs(5);
 pub const FORCE_PATIENCE: Duration = Duration::from_secs(3);
 /// How long the answer to a change waits for the I/O servers to confirm the term.
 pub const CONFIRM_DEADLINE: Duration = Duration::from_secs(10);
-/// After how long an I/O server writes down which change it has heard of.
+/// The time after which an I/O server stores the number of the last change that the manager reported.
 pub const TERM_WRITE_PAUSE: Duration = Duration::from_secs(1);
 /// Transactions in a row for which waiting would have paid before one waits for changes that are about to come.
 pub const GROUP_COMMIT_SEEN_MIN: u32 = 16;
@@ -159,7 +159,7 @@ pub const INTENTS_AT_A_SERVER: usize = CREDITS as usize / 2;
 pub const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// How long an operation on a volume is tried, over lost connections and servers that are away.
 pub const OPERATION_DEADLINE: Duration = Duration::from_secs(20);
-/// Between two attempts.
+/// The pause between two attempts of an operation.
 pub const ATTEMPT_PAUSE: Duration = Duration::from_millis(100);
 /// Capabilities that a client remembers.
 pub const CAPABILITIES_MAX: usize = 1 << 14;
@@ -194,7 +194,7 @@ pub const OUTGOING_MAX: usize = 1024;
 /// Peers of one core that are connected and have not yet proven who they are: the oldest of the address that has most
 /// of them makes room for the next.
 pub const UNAUTHENTICATED_MAX: usize = 192;
-/// Between two times that an I/O server tells the manager where it is: so soon a restarted manager knows.
+/// The interval at which an I/O server reports its address: a restarted manager knows it within this time.
 pub const REGISTER_PAUSE: Duration = Duration::from_millis(500);
 /// How long a process that starts an I/O server asks the manager about an empty disk before it says that it listens.
 pub const CLAIM_PATIENCE: Duration = Duration::from_secs(3);

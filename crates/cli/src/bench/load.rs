@@ -249,7 +249,7 @@ impl Shared {
         Ok(stream)
     }
 
-    /// One operation after the other until the time is over; their latencies.
+    /// Does one operation after the other until the time is over. Returns their latencies.
     async fn lane(
         self: Arc<Self>,
         (session, target, handles): (Rc<Session>, FileHandle, Rc<[FileHandle]>),

@@ -92,7 +92,7 @@ struct Shared {
     cells: Vec<Cell>,
     together: Barrier,
     has_failed: AtomicBool,
-    /// By cells: what each rank measured.
+    /// The measurements of each rank, by cell.
     measured: Mutex<Vec<Vec<Part>>>,
     failures: Mutex<Vec<Failure>>,
 }

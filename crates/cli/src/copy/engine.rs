@@ -104,7 +104,7 @@ struct Object {
 }
 
 enum To {
-    /// To a name in a directory.
+    /// The target is a name in a directory.
     Name(Rc<Made>, OsString),
     /// A directory becomes this one.
     Itself(Place),

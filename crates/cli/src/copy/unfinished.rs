@@ -96,7 +96,7 @@ struct Remote {
     name: Vec<u8>,
     temporary: Vec<u8>,
     file: FileHandle,
-    /// In `temporaries`.
+    /// The number of the file in `temporaries`.
     number: u64,
     temporaries: Rc<Temporaries>,
 }

@@ -16,7 +16,7 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
-    /// In order.
+    /// The checked part works.
     Ok,
     /// Works, but slower, or not for every user.
     Warn,

@@ -10,7 +10,7 @@ use rustix::thread::{
     remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-/// To become the caller of an operation, and the server again.
+/// The capabilities to take the identity of an operation's caller, and the server's again.
 const IDENTITY: CapabilitySet = CapabilitySet::SETUID.union(CapabilitySet::SETGID);
 /// The privileges of root over files, since root of a trusted client is served as root. The kernel takes these from
 /// a thread that has become another user. DAC_READ_SEARCH also opens files by their handles.
@@ -20,9 +20,9 @@ const FILES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::FOWNER)
     .union(CapabilitySet::FSETID)
     .union(CapabilitySet::MKNOD);
-/// To register memory beyond RLIMIT_MEMLOCK.
+/// The capability to register memory beyond RLIMIT_MEMLOCK.
 const MEMORY: CapabilitySet = CapabilitySet::IPC_LOCK;
-/// To listen at ports below 1024, until that is done.
+/// The capability to listen at ports below 1024, which is dropped after that.
 const BINDING: CapabilitySet = CapabilitySet::NET_BIND_SERVICE;
 
 const SERVING: CapabilitySet = IDENTITY.union(FILES).union(MEMORY);

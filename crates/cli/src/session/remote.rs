@@ -19,7 +19,7 @@ pub(super) async fn ping(remote: &Remote) -> Result<(), Failure> {
     }
 }
 
-/// Which I/O servers of a volume do not greet within `max`, and why; `None` when all do.
+/// The I/O servers of a volume that do not reply within `max`, with the reasons; `None` when all do.
 pub(super) async fn away(volume: &VolumeFs, max: Duration) -> Option<String> {
     let away = volume.away(max).await;
     let away: Vec<String> = away

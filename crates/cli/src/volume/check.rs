@@ -299,7 +299,7 @@ fn losses(metadata: &dyn MetaStore) -> Result<BTreeMap<u32, Loss>, Failure> {
 /// Files that have lost bytes, and the I/O servers whose disks had them.
 type Lost = BTreeMap<FileId, Vec<u32>>;
 
-/// Which files reach into objects that are not there, on servers whose disks were lost when they had been made.
+/// The files with missing objects on servers whose disks were lost after the files had been made.
 fn lost_files(survey: &Survey, objects: &Objects, losses: &BTreeMap<u32, Loss>) -> Lost {
     let mut lost = Lost::new();
     for (id, layout) in &survey.files {

@@ -45,7 +45,7 @@ impl Default for CreateOptions {
 pub enum NewIoServers {
     /// This number, in folders below the volume's.
     Inside(usize),
-    /// One in each of these folders, which do not exist or are empty: on disks of their own, for instance.
+    /// One I/O server in each of these folders, which do not exist or are empty; they may be on disks of their own.
     Folders(Vec<PathBuf>),
 }
 

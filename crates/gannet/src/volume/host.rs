@@ -65,7 +65,7 @@ impl fmt::Display for VolumeRole {
     }
 }
 
-/// Which servers of a volume a process runs, and where they listen.
+/// The servers of a volume that a process runs, and their addresses.
 #[derive(Debug, Clone)]
 pub struct HostOptions {
     /// The manager listens at this address, and I/O servers at its host with ports of their own. Without it they listen
@@ -311,7 +311,7 @@ impl Host {
     /// Ends the servers, once no call needs them.
     ///
     /// # Errors
-    /// One of them had failed.
+    /// Some server had failed.
     pub fn stop(self) -> Result<(), VolumeError> {
         // Receivers are dropped when all threads have ended by themselves.
         let _ = self.stop.send(true);

@@ -43,7 +43,7 @@ pub(super) fn own_folders(
 /// The folders that were named, by their absolute paths; none may lie in another, nor in one of `existing`.
 ///
 /// # Errors
-/// One cannot be made, or be used.
+/// A folder cannot be made, or be used.
 pub(super) fn named_folders(
     path: &Path,
     existing: &[PathBuf],

@@ -39,11 +39,11 @@ impl Framing {
 /// The place of one segment's payload.
 pub(super) enum Payload {
     None,
-    /// In the memory of the message, from this offset.
+    /// The payload is in the memory of the message, from this offset.
     Memory(usize),
-    /// In a window onto its file, at this offset of the file.
+    /// The payload is in a window onto its file, at this offset of the file.
     Mapped(Rc<FileWindow>, u64),
-    /// In the data buffer of the youngest batch, from this offset.
+    /// The payload is in the data buffer of the youngest batch, from this offset.
     Data(usize),
 }
 

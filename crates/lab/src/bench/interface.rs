@@ -197,7 +197,7 @@ impl Sample {
         self.done.fetch_add(count, Ordering::Relaxed)
     }
 
-    /// By the second.
+    /// Operations a second.
     fn rate(&self) -> f64 {
         self.done.load(Ordering::Relaxed) as f64 / self.began.elapsed().as_secs_f64()
     }

@@ -7,7 +7,7 @@ const LEFT: i32 = 330;
 /// Where the plot ends and the legend starts.
 const RIGHT: i32 = 780;
 const TOP: i32 = 46;
-/// From one bar to the next.
+/// Pixels from one bar to the next.
 const STEP: i32 = 24;
 /// Below the last bar: numbers and name of the axis.
 const BELOW: i32 = 64;
@@ -25,7 +25,7 @@ pub(crate) struct Bars {
     pub(crate) x: String,
     /// Names of the parts, in the legend.
     pub(crate) parts: Vec<String>,
-    /// From top to bottom; the first forty are drawn.
+    /// The bars from top to bottom; the first forty are drawn.
     pub(crate) bars: Vec<Bar>,
 }
 

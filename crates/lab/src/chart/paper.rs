@@ -26,7 +26,7 @@ const GRID: RGBColor = RGBColor(221, 221, 221);
 /// Height of ordinary text, in pixels.
 const TEXT: u32 = 15;
 const TITLE: u32 = 19;
-/// Between two lines of a legend.
+/// Pixels between two lines of a legend.
 const LEGEND_STEP: i32 = 20;
 /// Lines that an axis of numbers may have.
 const MARKS_MAX: f64 = 6.0;
@@ -36,7 +36,7 @@ pub(super) fn colour(number: usize) -> RGBColor {
     COLOURS[number % COLOURS.len()]
 }
 
-/// Which side of a point text is on.
+/// The side of a point on which text stands.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Side {
     /// It starts there.

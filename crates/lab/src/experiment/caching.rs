@@ -27,9 +27,9 @@ pub const ATTRIBUTES_LEN: u32 = 128;
 pub enum Attributes {
     /// They do not ask.
     Unused,
-    /// By a call.
+    /// Attributes come by a call.
     ByCall,
-    /// By an optimistic read, where the directory has a reference; references come with replies.
+    /// Attributes come by an optimistic read where the directory has a reference. Replies bring references.
     ByReference,
 }
 
@@ -59,7 +59,7 @@ pub struct CachingLoad {
     pub server_files: u64,
     /// Each client's memory. Data are charged with its block length.
     pub memory: ClientMemoryOptions,
-    /// Which blocks are accessed.
+    /// The blocks that are accessed.
     pub pattern: Pattern,
     /// The contents of the caches at the beginning.
     pub start: Start,
@@ -85,11 +85,11 @@ pub struct CachingOutcome {
     pub accesses: u64,
     /// Answered by the client's cache.
     pub cache_hits: u64,
-    /// By an optimistic read.
+    /// Accesses by an optimistic read.
     pub directory_hits: u64,
-    /// By a call after an optimistic read was refused.
+    /// Accesses by a call after an optimistic read was refused.
     pub stale_hits: u64,
-    /// By a call at once.
+    /// Accesses by a call at once.
     pub misses: u64,
     /// Calls whose block the server did not have in memory.
     pub server_misses: u64,
@@ -97,7 +97,7 @@ pub struct CachingOutcome {
     pub stats: u64,
     /// Directory hits of stats that an optimistic read answered.
     pub stat_directory_hits: u64,
-    /// By a call after an optimistic read was refused.
+    /// Accesses by a call after an optimistic read was refused.
     pub stat_stale_hits: u64,
     /// Messages with invalidations.
     pub messages: u64,

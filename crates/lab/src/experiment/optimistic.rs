@@ -34,13 +34,13 @@ const WORK: WorkId = WorkId(100);
 /// How a block is accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AccessWay {
-    /// By a call whose reply carries the data.
+    /// A call whose reply carries the data.
     InlineCall,
-    /// By a call whose data the server writes into the client's memory before it replies.
+    /// A call whose data the server writes into the client's memory before it replies.
     DirectCall,
-    /// By an optimistic read.
+    /// An optimistic read.
     Optimistic,
-    /// By an optimistic read that is refused; the call that follows is not in it.
+    /// An optimistic read that is refused, without the call that follows.
     Refused,
 }
 

@@ -106,9 +106,9 @@ pub struct Load {
 /// When measuring ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// With the last operation that began in time.
+    /// The measurement ends with the last operation that began in time.
     LastOperation,
-    /// With the time: what is not done counts nothing. For many operations of many processes.
+    /// The measurement ends with the time, and unfinished operations do not count. It suits many short operations.
     Time,
 }
 

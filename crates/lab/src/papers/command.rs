@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Columns of the table: wide enough for its sentences, and the same wherever it is printed.
 const TABLE_WIDTH: u16 = 170;
-/// Between two movements of the progress.
+/// The time between two updates of the progress display.
 const TICK: Duration = Duration::from_millis(100);
 
 /// One line of the result.

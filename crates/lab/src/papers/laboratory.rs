@@ -11,10 +11,10 @@ use crate::experiment::volume;
 use gannet_sim::nic::{Constant, Profile, Source};
 use std::time::Duration;
 
-/// In what the machines differ from the paper's.
+/// The difference between the machines and the paper's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    /// In nothing.
+    /// No difference.
     Nothing,
     /// One constant is another multiple of itself, on the testbeds where it is of this kind.
     Scaled(&'static str, Factor, Origin),
@@ -199,7 +199,7 @@ impl<'a> Laboratory<'a> {
         }
     }
 
-    /// With few threads, credits are all there by then.
+    /// The warm-up before a measurement. With few threads, all credits are granted by its end.
     fn warm_up(&self, full: Duration) -> Duration {
         match self.extent {
             Extent::Full => full,

@@ -94,7 +94,7 @@ fn figure(
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
-    /// From left to right.
+    /// The points from left to right.
     pub points: Vec<(f64, f64)>,
 }
 

@@ -92,7 +92,7 @@ pub(super) fn digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// One sentence on how many rows of which kind agree.
+/// A sentence with the numbers of rows of each kind that agree.
 pub(super) fn summary(study: &Study) -> String {
     let count = |kind| study.agreeing(&[kind]);
     let [ratios, counts, orders, levels] = ["ratio", "count", "order", "level"].map(count);

@@ -110,7 +110,7 @@ pub(super) const ABLATIONS: [(&str, &[&str]); 5] = [
 /// A paper's experiments, and what decides them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Study {
-    /// Which paper.
+    /// The paper.
     pub paper: Paper,
     /// Its rows and figures.
     pub report: Report,
@@ -133,7 +133,7 @@ pub struct Judged {
     pub ablated: Vec<f64>,
 }
 
-/// By how much a row moves.
+/// The movement of a row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Move {
     /// The constant that was changed.

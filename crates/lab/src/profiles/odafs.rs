@@ -18,7 +18,7 @@ const CHEAPEST: &str = "003 section VI-B.3: 50 us of network and client, assumed
 const DEAREST: &str = "003 section VI-B.3: 100 us of network and client, assumed there from another adapter's figures; \
      half each way";
 
-/// With 50 us of network and client.
+/// The machines of Optimistic DAFS with 50 us of network and client.
 pub const ODAFS_50: Profile = Profile {
     name: "odafs-50",
     about: "Optimistic DAFS 2002: prototype adapter, table II, 50 us of network and client",
@@ -102,7 +102,7 @@ pub const ODAFS_50: Profile = Profile {
     },
 };
 
-/// With 100 us of network and client.
+/// The machines of Optimistic DAFS with 100 us of network and client.
 pub const ODAFS_100: Profile = Profile {
     name: "odafs-100",
     about: "Optimistic DAFS 2002: prototype adapter, table II, 100 us of network and client",

@@ -22,7 +22,7 @@ const OPENING: u64 = 1;
 /// The place that has room for a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Room {
-    /// Behind the last record.
+    /// There is room behind the last record.
     Here,
     /// The other half.
     OtherHalf,

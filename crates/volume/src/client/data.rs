@@ -27,7 +27,7 @@ pub enum DataError {
     /// The connection to a server ended: which of the bytes it has written is not known.
     #[error("server {index} of the file: {error}")]
     Link {
-        /// Which of the file's servers.
+        /// The index of the server in the file's layout.
         index: u32,
         /// The error of the connection.
         error: LinkError,
@@ -35,7 +35,7 @@ pub enum DataError {
     /// A server refused.
     #[error("server {index} of the file refuses: {status}")]
     Refused {
-        /// Which of the file's servers.
+        /// The index of the server in the file's layout.
         index: u32,
         /// Why.
         status: Status,
@@ -43,7 +43,7 @@ pub enum DataError {
     /// The reply of a server cannot be decoded, or is not of this request.
     #[error("server {index} of the file gives an answer that cannot be understood")]
     Nonsense {
-        /// Which of the file's servers.
+        /// The index of the server in the file's layout.
         index: u32,
     },
     /// The shapes do not fit each other or the buffer.
@@ -70,9 +70,9 @@ pub struct Target {
 pub struct Request {
     /// The manager's capability for it.
     pub capability: Capability,
-    /// In the file.
+    /// The bytes in the file.
     pub file: Shape,
-    /// In the buffer, or in several as if they lay one behind the other: each piece then lies in one of them.
+    /// The bytes in one buffer, or in several as if they lay one behind the other. Each piece lies in one buffer.
     pub memory: Shape,
 }
 

@@ -269,7 +269,7 @@ impl File {
 /// Bytes of one allocation among several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ParentPiece {
-    /// Which allocation.
+    /// The index of the allocation.
     pub parent: usize,
     /// The bytes in it.
     pub piece: Piece,

@@ -36,7 +36,7 @@ pub(crate) struct Servers {
     manager: Option<SocketAddr>,
     book: Book,
     resolver: RefCell<Option<Resolver>>,
-    /// By the number of the server in [`Hello::server`].
+    /// The servers by their numbers in [`Hello::server`].
     seats: RefCell<BTreeMap<u16, Rc<Seat>>>,
     /// How many connections were made again after a loss.
     reconnects: Cell<u64>,

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 pub(super) struct Fetches {
     runtime: Handle,
     next: Cell<u64>,
-    /// By their numbers, the oldest first.
+    /// Fetches by their numbers, the oldest first.
     under_way: RefCell<BTreeMap<u64, UnderWay>>,
     log: LogLimit,
 }

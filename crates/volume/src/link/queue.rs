@@ -85,7 +85,7 @@ pub(super) struct State {
     pub(super) reads: BTreeMap<u64, oneshot::Sender<Result<(), AccessError>>>,
     /// Since when the peer owes the reply to a request, or the bytes of an RDMA Read; also of abandoned ones.
     pub(super) owed: HashMap<u64, Instant>,
-    /// By signaled work: the count of work that its completion covers, and the value held until then.
+    /// The count of work that each signaled completion covers, and the value held until then.
     pub(super) held: BTreeMap<u64, (u32, Hold)>,
     pub(super) requests: Requests,
     pub(super) outgoing: VecDeque<Outgoing>,

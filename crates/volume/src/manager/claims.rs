@@ -79,7 +79,7 @@ impl Manager {
         Ok(loss.below)
     }
 
-    /// From now on files may have data on it. It hears of that before it serves.
+    /// Notes that files may have data on a server from now on. The server gets the reply before it serves.
     async fn is_served(&self, number: u32) -> Result<(), Status> {
         if !self.new_servers.borrow().contains(&number) {
             return Ok(());

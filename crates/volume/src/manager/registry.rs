@@ -149,7 +149,7 @@ pub struct Registration<F> {
     pub identity: Identity,
     /// Finds the manager.
     pub find: F,
-    /// Which one it is, and where.
+    /// The server's number and address.
     pub record: RegisterRecord,
 }
 

@@ -58,9 +58,9 @@ struct Grants {
     last: u64,
     /// The number of files with grants at which grants that have ended are removed.
     sweep_at: usize,
-    /// Until this time there may be grants of an earlier manager, for files with numbers below this one.
+    /// The time until which an earlier manager's grants may last, for files with numbers below this one.
     earlier: (Instant, FileId),
-    /// Until this time there may be grants that are not in `files`, which was full.
+    /// The time until which grants may last that are not in `files`, which was full.
     others_until: Instant,
 }
 

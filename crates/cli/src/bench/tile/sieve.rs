@@ -19,9 +19,9 @@ pub(super) struct Extent {
 /// Bytes that a window and the tile have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Common {
-    /// In the window.
+    /// The offset in the window.
     pub(super) at: usize,
-    /// In the tile, whose rows lie together.
+    /// The offset in the tile, whose rows lie together.
     pub(super) tile: usize,
     pub(super) len: usize,
 }

@@ -36,7 +36,7 @@ const FILE_MAX: u64 = 200_000;
 const OPERATION_TIME_MAX: Duration = OPERATION_DEADLINE
     .saturating_add(CALL_DEADLINE)
     .saturating_add(Duration::from_secs(15));
-/// Between two attempts at something that a fault prevents.
+/// The pause between two attempts at an operation that a fault prevents.
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// The state of a worker that lasts over crashes of its machine: the operations left, and the one under way.

@@ -137,7 +137,7 @@ impl Roles {
     /// and wait for it, so that servers may be started in any order.
     ///
     /// # Errors
-    /// One may not be served.
+    /// Some folder may not be served.
     pub(super) fn ask_for_folders(&mut self) -> Result<(), VolumeError> {
         let asks = |seat: &IoServerSeat| seat.claimed == Claimed::Asks;
         if !self.io_servers.iter().any(asks) {

@@ -27,7 +27,7 @@ struct Variant {
     client: Option<Registration>,
     /// How the server does; nothing where it is not ours.
     server: Option<Registration>,
-    /// Which end moves the data of READ.
+    /// The end that moves the data of READ.
     design: Design,
 }
 

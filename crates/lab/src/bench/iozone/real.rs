@@ -26,7 +26,7 @@ enum Server {
     Elsewhere,
     /// A process of this machine.
     Process(u32),
-    /// In this process.
+    /// A server in this process.
     Here(LocalServer),
 }
 

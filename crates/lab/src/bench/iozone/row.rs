@@ -60,7 +60,7 @@ pub(super) struct Cpu {
 }
 
 impl Cpu {
-    /// From processor seconds of each side, during `seconds` in which `bytes` moved.
+    /// The shares for processor seconds of each side, during `seconds` in which `bytes` moved.
     pub(super) fn new(client: Option<f64>, server: Option<f64>, seconds: f64, bytes: f64) -> Cpu {
         let percent = |cpu: f64| rounded(cpu / seconds.max(f64::MIN_POSITIVE) * 100.0, 2);
         let per_gb = |cpu: f64| rounded(cpu / (bytes.max(1.0) / 1e9), 4);

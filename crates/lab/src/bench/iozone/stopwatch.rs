@@ -244,10 +244,11 @@ impl Listener for TimedListener {
 struct TimedStream {
     core: Rc<Core>,
     stream: Stream,
-    /// From here to the peer, and back.
+    /// The delivery of bytes to the peer.
     sent: Delivery,
+    /// The delivery of bytes from the peer.
     received: Delivery,
-    /// In which turn it was used last, and when that was.
+    /// The turn of the last use, and its time.
     last_used: Cell<(u64, u64)>,
 }
 

@@ -86,7 +86,7 @@ impl Spent {
         }
     }
 
-    /// With what cores have spent.
+    /// The same spending with the totals of the cores.
     pub(super) fn and_totals(self, totals: &Totals) -> Spent {
         Spent {
             queueing: self.queueing + totals.queueing.get(),

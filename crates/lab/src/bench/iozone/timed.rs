@@ -19,7 +19,7 @@ pub(super) struct Timed<V> {
 /// The time spent in the stores of all cores.
 #[derive(Default)]
 pub(super) struct StoreClocks {
-    /// From call to answer.
+    /// The time from call to reply.
     pub(super) whole: Sum,
     /// The part of that time that is work of the cores, without waits for disks.
     pub(super) work: Sum,

@@ -12,7 +12,7 @@ use serde::Serialize;
 pub(super) struct Row {
     /// `local` or `profile:NAME`.
     target: String,
-    /// In virtual time.
+    /// The row was measured in virtual time.
     simulated: bool,
     engine: &'static str,
     /// How the file is open: `read-only` or `writable`.

@@ -389,7 +389,7 @@ impl VolumeFs {
     }
 }
 
-/// From the first byte of a shape to its last; of several pieces, which may stand in any order, from the start.
+/// The bytes from the first one of a shape to its last. For several pieces, in any order, they begin with the file.
 fn span_of(file: &Shape) -> std::ops::Range<u64> {
     let mut pieces = file.pieces();
     match (pieces.next(), pieces.next()) {

@@ -7,9 +7,9 @@ use std::ops::Add;
 /// The way by which a call brings its bytes: an optimistic read is compared with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CallWay {
-    /// In the message.
+    /// The data is in the message.
     Inline,
-    /// By an RDMA operation of its own.
+    /// The data moves by an RDMA operation of its own.
     Direct,
 }
 

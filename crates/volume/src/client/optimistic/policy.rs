@@ -35,9 +35,9 @@ const HIGH_PERMILLE: u64 = 900;
 /// The way of an access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadPath {
-    /// By a one-sided read with a reference, if there is one.
+    /// A one-sided read with a reference, if there is one.
     Optimistic,
-    /// By a call.
+    /// A call.
     Call,
 }
 
