@@ -39,8 +39,13 @@ pub fn begin(transaction: &mut dyn Transaction, now: Timestamp, random: u64) -> 
     // A clock that is before 1970 is behind.
     let seconds = u64::try_from(now.seconds).unwrap_or(0);
     let reached = next >> SECOND_BITS;
+    // The fraction of the second counts too: an incarnation of metadata that were put back within this second knows
+    // nothing of the one before, and would give its numbers again.
+    let fraction = (u64::from(now.nanoseconds) << SECOND_BITS) / 1_000_000_000;
+    let clock = seconds.checked_mul(1 << SECOND_BITS);
+    let clock = clock.and_then(|start| start.checked_add(fraction));
     let start = match reached.cmp(&seconds) {
-        Ordering::Less => seconds.checked_mul(1 << SECOND_BITS),
+        Ordering::Less => clock,
         Ordering::Equal => next.checked_add(1 + random % SAME_SECOND_MAX),
         Ordering::Greater => next.checked_add(1 + random % BEHIND_MAX),
     };
@@ -188,6 +193,32 @@ mod tests {
             .iter()
             .map(|file| known.contains(FileId(*file)))
             .collect()
+    }
+
+    /// A restart takes longer than a millisecond, but perhaps not a second.
+    #[test]
+    fn no_number_is_given_again_after_a_backup_was_put_back_within_a_second() {
+        let store = formatted(|_, _| {});
+        incarnation(&store, 1_800_000_000, 3);
+        let backup = copy(&store);
+        let first_of = |store: &MemoryStore, nanoseconds| {
+            let (mut first, seconds) = (0, 1_800_000_100);
+            change(store, |transaction| {
+                let now = Timestamp {
+                    seconds,
+                    nanoseconds,
+                };
+                assert!(begin(transaction, now, 7).unwrap());
+                first = next_file(transaction).unwrap().0;
+                Ok(())
+            });
+            first
+        };
+        let lost = first_of(&store, 300_000_000);
+        let again = first_of(&backup, 301_000_000);
+        assert!(lost + 1000 < again, "{lost} and {again}");
+        let latest = first_of(&copy(&backup), 999_999_999);
+        assert!(again < latest && latest >> SECOND_BITS == 1_800_000_100);
     }
 
     #[test]
