@@ -5,7 +5,7 @@ use super::{Error, Follow, Item, Objects, Reader, Transfer, Writer, Zeros};
 use crate::limits::PIPELINE_DEPTH_MAX;
 use gannet_runtime::Handle;
 use gannet_vfs::{
-    Attributes, CreateMode, Created, Credentials, FileHandle, FileKind, FileSystemUsage,
+    Attributes, CreateMode, Created, Credentials, EntryName, FileHandle, FileKind, FileSystemUsage,
     SetAttributes, Status, TransferSizes, Vfs,
 };
 use std::ops::Range;
@@ -308,7 +308,10 @@ impl<V: Vfs> Files<V> {
             };
             let (source, target) = (&source.handle, &target.handle);
             self.objects
-                .rename((source, name), (target, new_name))
+                .rename(
+                    EntryName::new(source, name),
+                    EntryName::new(target, new_name),
+                )
                 .await
         })
         .await

@@ -3,8 +3,8 @@
 use super::{Error, Node};
 use gannet_runtime::{Buffer, Handle, Instant};
 use gannet_vfs::{
-    Attributes, BytesRead, Changed, Commit, CreateMode, Created, Credentials, FileHandle,
-    FileSystemUsage, NodeKind, SetAttributes, Stability, Status, Vfs, WriteDone,
+    Attributes, BytesRead, Changed, Commit, CreateMode, Created, Credentials, EntryName,
+    FileHandle, FileSystemUsage, NodeKind, SetAttributes, Stability, Status, Vfs, WriteDone,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -265,11 +265,7 @@ impl<V: Vfs> Objects<V> {
     }
 
     /// Moves a name from directory to directory, and replaces the object that has the new name.
-    pub async fn rename(
-        &self,
-        from: (&FileHandle, &[u8]),
-        to: (&FileHandle, &[u8]),
-    ) -> Result<(), Error> {
+    pub async fn rename(&self, from: EntryName<'_>, to: EntryName<'_>) -> Result<(), Error> {
         let (moved, ..) = self
             .wait(self.file_system().rename(self.caller(), from, to))
             .await;

@@ -380,11 +380,8 @@ impl<V: Vfs> Filesystem for Front<V> {
         }
         let (name, new_name) = (owned(name), owned(new_name));
         self.submit_empty(request, reply, async move |it, caller| {
-            let (from, to) = (
-                (parent.0, name.as_slice()),
-                (new_parent.0, new_name.as_slice()),
-            );
-            it.rename(&caller, from, to).await
+            it.rename(&caller, parent.0, &name, new_parent.0, &new_name)
+                .await
         });
     }
 
@@ -494,7 +491,7 @@ impl<V: Vfs> Filesystem for Front<V> {
             // A variable of its own ends the borrow before the await.
             let appends = it.open.borrow().appends(key.0);
             let written = if appends {
-                it.append(key.0, offset, (data, len), stability).await?
+                it.append(key.0, offset, data, len, stability).await?
             } else {
                 it.write(key.0, offset, data, len, stability).await?
             };

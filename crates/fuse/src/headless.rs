@@ -240,8 +240,16 @@ impl<V: Vfs> Headless<V> {
     ///
     /// # Errors
     /// As rename(2).
-    pub async fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8])) -> io::Result<()> {
-        let renaming = self.mounted.rename(&self.caller, from, to);
+    pub async fn rename(
+        &self,
+        parent: u64,
+        name: &[u8],
+        new_parent: u64,
+        new_name: &[u8],
+    ) -> io::Result<()> {
+        let renaming = self
+            .mounted
+            .rename(&self.caller, parent, name, new_parent, new_name);
         self.ask(renaming).await
     }
 }

@@ -300,12 +300,14 @@ impl LocalTree {
         changed
     }
 
-    /// RENAME.
+    /// Moves the name `old` of the directory `from` to `new` of the directory `to` (RENAME).
     pub(crate) fn rename(
         &self,
         caller: &Credentials,
-        (from, old): (&Object, &[u8]),
-        (to, new): (&Object, &[u8]),
+        from: &Object,
+        old: &[u8],
+        to: &Object,
+        new: &[u8],
     ) -> (Result<(), Status>, Wcc, Wcc) {
         let checks = [
             from.require_directory(),
@@ -323,7 +325,7 @@ impl LocalTree {
                     other => other,
                 },
             )?;
-            self.renamed((from, old), (to, new));
+            self.renamed(from, old, to, new);
             Ok(())
         };
         if from.handle == to.handle {
@@ -355,7 +357,7 @@ impl LocalTree {
     }
 
     /// Keeps what is remembered of names in step with a rename.
-    fn renamed(&self, (from, old): (&Object, &[u8]), (to, new): (&Object, &[u8])) {
+    fn renamed(&self, from: &Object, old: &[u8], to: &Object, new: &[u8]) {
         let replaced = self.forget_name(to, new);
         let moved = self.forget_name(from, old);
         if let Some(moved) = &moved {
@@ -499,8 +501,8 @@ mod tests {
 
         let me = Credentials::new(0, 0, &[]);
         std::fs::write(scratch.path().join("one/f"), "").unwrap();
-        let (there, _, _) = tree.rename(&me, (&one, b"f"), (&other, b"g"));
-        let (back, left, entered) = tree.rename(&me, (&other, b"g"), (&one, b"h"));
+        let (there, _, _) = tree.rename(&me, &one, b"f", &other, b"g");
+        let (back, left, entered) = tree.rename(&me, &other, b"g", &one, b"h");
         assert_eq!((there, back), (Ok(()), Ok(())));
         assert!(scratch.path().join("one/h").exists());
         let fileid = |wcc: Wcc| wcc.after.map(|after| after.fileid);

@@ -16,8 +16,8 @@ use gannet_runtime::{Buffer, FileSource, Handle};
 use gannet_vfs::limits::NAME_MAX;
 use gannet_vfs::{
     AccessMask, Attributes, BytesRead, Changed, Commit, CreateMode, Created, Credentials,
-    DirectoryPage, Entries, FileHandle, FileKind, FileSystemLimits, FileSystemUsage, NodeKind,
-    ReadReply, SetAttributes, Stability, Status, Time, Verifier, Vfs, Wcc, WriteDone,
+    DirectoryPage, Entries, EntryName, FileHandle, FileKind, FileSystemLimits, FileSystemUsage,
+    NodeKind, ReadReply, SetAttributes, Stability, Status, Time, Verifier, Vfs, Wcc, WriteDone,
 };
 use rustix::fs::AtFlags;
 use rustix::io::Errno;
@@ -505,21 +505,24 @@ impl Vfs for LocalStore {
     async fn rename(
         &self,
         cred: &Credentials,
-        from: (&FileHandle, &[u8]),
-        to: (&FileHandle, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
     ) -> (Result<(), Status>, Wcc, Wcc) {
-        let objects = match (self.object(from.0).await, self.object(to.0).await) {
+        let objects = match (
+            self.object(from.directory).await,
+            self.object(to.directory).await,
+        ) {
             (Ok(from), Ok(to)) => (from, to),
             (Err(reason), _) | (_, Err(reason)) => {
                 return (Err(reason), Wcc::default(), Wcc::default());
             }
         };
-        let (caller, old, new) = (cred.clone(), from.1.to_vec(), to.1.to_vec());
+        let (caller, old, new) = (cred.clone(), from.name.to_vec(), to.name.to_vec());
         let run = self
             .lanes
             .run(objects.0.fileid, move |tree| {
                 let (from, to) = &objects;
-                let renamed = tree.rename(&caller, (from, &old), (to, &new));
+                let renamed = tree.rename(&caller, from, &old, to, &new);
                 let targets = if from.handle == to.handle {
                     tree.names_targets(&[to])
                 } else {

@@ -19,7 +19,7 @@ pub use memory::in_memory;
 pub use status::Status;
 pub use types::{
     AccessMask, Attributes, BytesRead, Changed, Commit, CreateMode, Created, Credentials,
-    DirectoryEntry, DirectoryPage, Entries, FileHandle, FileKind, FileSystemLimits,
+    DirectoryEntry, DirectoryPage, Entries, EntryName, FileHandle, FileKind, FileSystemLimits,
     FileSystemUsage, NodeKind, ReadReply, SetAttributes, SetTime, Stability, Time, TransferSizes,
     Verifier, Wcc, WccBefore, WriteDone,
 };
@@ -195,8 +195,8 @@ pub trait Vfs: 'static {
     async fn rename(
         &self,
         cred: &Credentials,
-        from: (&FileHandle, &[u8]),
-        to: (&FileHandle, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
     ) -> (Result<(), Status>, Wcc, Wcc);
 
     /// Gives an object another name (LINK). The attributes are the object's, if it could be reached.
@@ -270,7 +270,8 @@ pub trait Vfs: 'static {
         _cred: &Credentials,
         _file: &FileHandle,
         _at_least: u64,
-        (data, _len): (Buffer, usize),
+        data: Buffer,
+        _len: usize,
         _stability: Stability,
     ) -> (Result<(u64, WriteDone), Status>, Buffer) {
         (Err(Status::Notsupp), data)

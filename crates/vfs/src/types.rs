@@ -257,6 +257,23 @@ impl Attributes {
     }
 }
 
+/// A name in a directory (`diropargs3`, RFC 1813 section 2.6).
+#[derive(Debug, Clone, Copy)]
+pub struct EntryName<'a> {
+    /// The directory.
+    pub directory: &'a FileHandle,
+    /// One component of a path.
+    pub name: &'a [u8],
+}
+
+impl<'a> EntryName<'a> {
+    /// `name` in `directory`.
+    #[must_use]
+    pub fn new(directory: &'a FileHandle, name: &'a [u8]) -> Self {
+        Self { directory, name }
+    }
+}
+
 /// Attributes before an operation (`wcc_attr`); given only if taken atomically with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WccBefore {

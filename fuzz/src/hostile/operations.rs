@@ -3,8 +3,8 @@
 use crate::server::PATIENCE;
 use gannet_runtime::{Buffer, Handle, timeout};
 use gannet_vfs::{
-    AccessMask, ByteLock, CreateMode, Credentials, DirectoryEntry, Entries, FileHandle, LockKind,
-    LockRequest, NodeKind, SetAttributes, Stability, Vfs,
+    AccessMask, ByteLock, CreateMode, Credentials, DirectoryEntry, Entries, EntryName, FileHandle,
+    LockKind, LockRequest, NodeKind, SetAttributes, Stability, Vfs,
 };
 
 /// Bytes of a short transfer and of a long one.
@@ -41,7 +41,8 @@ async fn perform(fs: &impl Vfs) {
     for directory in [&root, &directory] {
         list(fs, &cred, directory).await;
     }
-    let (from, to) = ((&directory, &b"file"[..]), (&root, &b"moved"[..]));
+    let from = EntryName::new(&directory, b"file");
+    let to = EntryName::new(&root, b"moved");
     let _ = fs.rename(&cred, from, to).await;
     for name in [&b"moved"[..], b"link", b"node", b"other name"] {
         let _ = fs.remove(&cred, &root, name).await;
@@ -89,8 +90,10 @@ async fn move_bytes(fs: &impl Vfs, cred: &Credentials, file: &FileHandle) {
     for request in [LockRequest::Try, LockRequest::Test, LockRequest::Unlock] {
         let _ = fs.lock(cred, file, &lock, request).await;
     }
-    let more = (Buffer::from_vec(vec![8; 300]), 300);
-    let _ = fs.append(cred, file, 0, more, Stability::Unstable).await;
+    let more = Buffer::from_vec(vec![8; 300]);
+    let _ = fs
+        .append(cred, file, 0, more, 300, Stability::Unstable)
+        .await;
 }
 
 /// Entries of a listing: how many there were, and the last one's cookie.

@@ -12,7 +12,7 @@ use crate::session::Session;
 use gannet::url::Url;
 use gannet_client::{Error, Existing, Transfer};
 use gannet_runtime::{Handle, timeout};
-use gannet_vfs::{FileHandle, FileKind, SetAttributes, SetTime, Status};
+use gannet_vfs::{EntryName, FileHandle, FileKind, SetAttributes, SetTime, Status};
 use gannet_wire::printable;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -265,9 +265,9 @@ impl Unfinished {
             }
             UnfinishedFile::Remote(remote) => {
                 let objects = remote.session.objects();
-                let from = (&remote.directory, &remote.temporary[..]);
+                let from = EntryName::new(&remote.directory, &remote.temporary);
                 let renamed = objects
-                    .rename(from, (&remote.directory, &remote.name))
+                    .rename(from, EntryName::new(&remote.directory, &remote.name))
                     .await;
                 match renamed {
                     Ok(()) => {

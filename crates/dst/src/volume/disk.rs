@@ -2,7 +2,9 @@
 
 use gannet_runtime::{Buffer, Handle};
 use gannet_sim::store::{Disk, SimStore};
-use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
+use gannet_vfs::{
+    CreateMode, Credentials, EntryName, FileHandle, SetAttributes, Stability, Status, Vfs,
+};
 use gannet_volume::host::{Found, ObjectDisk};
 use gannet_volume::io_server::OWNER_FILE;
 use std::fmt;
@@ -124,7 +126,8 @@ impl ObjectDisk for SimDisk {
         let file = made.await.result?.handle;
         let mark = [&self.number.to_be_bytes()[..], &lost_below.to_be_bytes()].concat();
         self.write_all(&file, &mark).await?;
-        let (from, to) = ((&root, next.as_bytes()), (&root, OWNER_FILE.as_bytes()));
+        let from = EntryName::new(&root, next.as_bytes());
+        let to = EntryName::new(&root, OWNER_FILE.as_bytes());
         Ok(self.store.rename(&own, from, to).await.0?)
     }
 

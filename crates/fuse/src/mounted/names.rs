@@ -11,8 +11,8 @@ use crate::takings::Taking;
 use fuser::Errno;
 use gannet_runtime::sleep;
 use gannet_vfs::{
-    Attributes, Changed, CreateMode, Created, Credentials, FileHandle, FileKind, SetAttributes,
-    SetTime, Status, Vfs,
+    Attributes, Changed, CreateMode, Created, Credentials, EntryName, FileHandle, FileKind,
+    SetAttributes, SetTime, Status, Vfs,
 };
 use std::rc::Rc;
 
@@ -34,9 +34,6 @@ enum Taken<'a> {
     /// Nothing, a file with other names, or no file.
     Nothing,
 }
-
-/// A directory and a name in it.
-type Place<'a> = (&'a FileHandle, &'a [u8]);
 
 impl<V: Vfs> Mounted<V> {
     pub(crate) async fn lookup(
@@ -239,11 +236,14 @@ impl<V: Vfs> Mounted<V> {
         let directory = self.handle(parent)?;
         let _taking = self.taking_names.read().await;
         // It holds a guard until the store has replied, for which opens of the file wait.
-        let taken = self.taken(caller, (&directory, name)).await?;
+        let taken = self.taken(caller, EntryName::new(&directory, name)).await?;
         if let Taken::InUse(handle) = taken {
             let hidden = self.hidden(handle, &directory, caller);
-            let to = (&directory, hidden.name.as_slice());
-            let (moved, ..) = self.vfs.rename(caller, (&directory, name), to).await;
+            let to = EntryName::new(&directory, &hidden.name);
+            let (moved, ..) = self
+                .vfs
+                .rename(caller, EntryName::new(&directory, name), to)
+                .await;
             moved.map_err(errno)?;
             self.hide(hidden).await;
             return Ok(());
@@ -267,11 +267,14 @@ impl<V: Vfs> Mounted<V> {
     pub(crate) async fn rename(
         self: &Rc<Self>,
         caller: &Credentials,
-        (parent, name): (u64, &[u8]),
-        (new_parent, new_name): (u64, &[u8]),
+        parent: u64,
+        name: &[u8],
+        new_parent: u64,
+        new_name: &[u8],
     ) -> Result<(), Errno> {
         let (directory, new_directory) = (self.handle(parent)?, self.handle(new_parent)?);
-        let (from, to) = ((&directory, name), (&new_directory, new_name));
+        let from = EntryName::new(&directory, name);
+        let to = EntryName::new(&new_directory, new_name);
         let _taking = self.taking_names.read().await;
         let taken = self.taken(caller, to).await?;
         let Taken::InUse(handle) = taken else {
@@ -299,15 +302,11 @@ impl<V: Vfs> Mounted<V> {
     }
 
     /// Looks up the effect of a name's removal, and begins a [`Taking`] unless the file is in use here.
-    async fn taken(
-        &self,
-        caller: &Credentials,
-        (directory, name): Place<'_>,
-    ) -> Result<Taken<'_>, Errno> {
+    async fn taken(&self, caller: &Credentials, entry: EntryName<'_>) -> Result<Taken<'_>, Errno> {
         if !self.inodes.borrow().any_in_use() {
             return Ok(Taken::Free(self.takings.begin(None)));
         }
-        let found = match self.vfs.lookup(caller, directory, name).await.0 {
+        let found = match self.vfs.lookup(caller, entry.directory, entry.name).await.0 {
             Ok((handle, attributes)) if is_last_name(&attributes) => Some(handle),
             Ok(_) | Err(Status::Noent | Status::Stale) => None,
             Err(status) => return Err(errno(status)),

@@ -83,7 +83,8 @@ impl<V: Vfs> Mounted<V> {
         self: &Rc<Self>,
         key: u64,
         believed: u64,
-        (data, len): (Buffer, usize),
+        data: Buffer,
+        len: usize,
         stability: Stability,
     ) -> Result<u32, Errno> {
         let file = self.open_file(key)?;
@@ -104,8 +105,10 @@ impl<V: Vfs> Mounted<V> {
             let _writing = unstable.turn.read().await;
             let _turn = self.turns.take(len).await;
             last = data.get(len.saturating_sub(1)).copied().unwrap_or(0);
-            let (caller, data) = (&file.caller, (data, len));
-            let appended = self.vfs.append(caller, &handle, at_least, data, stability);
+            let caller = &file.caller;
+            let appended = self
+                .vfs
+                .append(caller, &handle, at_least, data, len, stability);
             let (done, buffer) = appended.await;
             let (offset, done) = done.map_err(errno)?;
             if done.committed == Stability::Unstable || !unstable.is_empty() {

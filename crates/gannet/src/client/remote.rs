@@ -4,9 +4,9 @@ use gannet_nfs::client::NfsFs;
 use gannet_runtime::Buffer;
 use gannet_vfs::{
     AccessMask, Attributes, ByteLock, BytesRead, Changed, Commit, CreateMode, Created, Credentials,
-    DirectoryPage, Entries, FileHandle, FileSystemLimits, FileSystemUsage, LockRequest, Locked,
-    NodeKind, ReadReply, SetAttributes, Stability, Status, Time, TransferSizes, Verifier, Vfs, Wcc,
-    WriteDone,
+    DirectoryPage, Entries, EntryName, FileHandle, FileSystemLimits, FileSystemUsage, LockRequest,
+    Locked, NodeKind, ReadReply, SetAttributes, Stability, Status, Time, TransferSizes, Verifier,
+    Vfs, Wcc, WriteDone,
 };
 #[cfg(feature = "volumes")]
 use gannet_volume::client::VolumeFs;
@@ -218,8 +218,8 @@ impl Vfs for Remote {
     async fn rename(
         &self,
         cred: &Credentials,
-        from: (&FileHandle, &[u8]),
-        to: (&FileHandle, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
     ) -> (Result<(), Status>, Wcc, Wcc) {
         either_waits!(self, fs => fs.rename(cred, from, to))
     }
@@ -284,9 +284,10 @@ impl Vfs for Remote {
         cred: &Credentials,
         file: &FileHandle,
         at_least: u64,
-        data: (Buffer, usize),
+        data: Buffer,
+        len: usize,
         stability: Stability,
     ) -> (Result<(u64, WriteDone), Status>, Buffer) {
-        either_waits!(self, fs => fs.append(cred, file, at_least, data, stability))
+        either_waits!(self, fs => fs.append(cred, file, at_least, data, len, stability))
     }
 }

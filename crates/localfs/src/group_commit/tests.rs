@@ -7,7 +7,7 @@ use crate::sync::{Durability, Extent};
 use crate::{LocalOptions, LocalStore, LocalTree};
 use gannet_runtime::Buffer;
 use gannet_runtime::tokio_plug::block_on;
-use gannet_vfs::{CreateMode, FileHandle, NodeKind, SetAttributes, SetTime, Time, Vfs};
+use gannet_vfs::{CreateMode, EntryName, FileHandle, NodeKind, SetAttributes, SetTime, Time, Vfs};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::collections::HashSet;
@@ -330,7 +330,11 @@ async fn operate(store: &LocalStore, name: &str, d: &FileHandle, e: &FileHandle,
             let removed = store.remove_directory(&me, d, b"empty").await;
             removed.result.unwrap();
         }
-        "rename" => store.rename(&me, (d, b"old"), (e, b"new")).await.0.unwrap(),
+        "rename" => store
+            .rename(&me, EntryName::new(d, b"old"), EntryName::new(e, b"new"))
+            .await
+            .0
+            .unwrap(),
         "link" => store.link(&me, old, e, b"new").await.0.result.unwrap(),
         "setattr of a file" => {
             let set = store.set_attributes(&me, old, &stamp, None).await;

@@ -6,8 +6,8 @@ use crate::support;
 
 use gannet_runtime::{Buffer, FileRef};
 use gannet_vfs::{
-    AccessMask, CreateMode, FileKind, NodeKind, SetAttributes, SetTime, Stability, Status, Time,
-    Vfs,
+    AccessMask, CreateMode, EntryName, FileKind, NodeKind, SetAttributes, SetTime, Stability,
+    Status, Time, Vfs,
 };
 use support::{create, is_root, lookup, me, mkdir, read, with_each_scheme, write};
 
@@ -346,7 +346,9 @@ fn metadata_is_durable_at_once_on_the_file_system_of_this_machine() {
             let set = store.set_attributes(&me(), &handle, &mode, None).await;
             set.result.unwrap();
         }
-        let (moved, _, _) = store.rename(&me(), (&d, b"f"), (&root, b"g")).await;
+        let (moved, _, _) = store
+            .rename(&me(), EntryName::new(&d, b"f"), EntryName::new(&root, b"g"))
+            .await;
         moved.unwrap();
         store.remove(&me(), &root, b"g").await.result.unwrap();
         store

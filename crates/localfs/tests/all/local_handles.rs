@@ -5,7 +5,7 @@
 use crate::support;
 
 use gannet_localfs::{HandleScheme, LocalOptions, LocalTree};
-use gannet_vfs::{Credentials, FileHandle, SetAttributes, Status, Vfs};
+use gannet_vfs::{Credentials, EntryName, FileHandle, SetAttributes, Status, Vfs};
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +29,11 @@ fn a_handle_survives_restart_and_rename() {
             assert_eq!(lookup(&store, &b, b"after").await.unwrap(), file);
             // This server moves the file again while the handle is in use.
             let (result, _, _) = store
-                .rename(&me(), (&b, b"after"), (&store.root(), b"top"))
+                .rename(
+                    &me(),
+                    EntryName::new(&b, b"after"),
+                    EntryName::new(&store.root(), b"top"),
+                )
                 .await;
             result.unwrap();
             assert_eq!(read(&store, &file, 6, 100).await, b"here");
@@ -541,8 +545,8 @@ fn two_cores_agree() {
                     let (result, _, _) = store
                         .rename(
                             &me(),
-                            (&d, mine.as_bytes()),
-                            (&store.root(), moved.as_bytes()),
+                            EntryName::new(&d, mine.as_bytes()),
+                            EntryName::new(&store.root(), moved.as_bytes()),
                         )
                         .await;
                     result.unwrap();

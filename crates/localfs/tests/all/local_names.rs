@@ -4,7 +4,7 @@
 
 use crate::support;
 
-use gannet_vfs::{CreateMode, SetAttributes, SetTime, Status, Time, Vfs};
+use gannet_vfs::{CreateMode, EntryName, SetAttributes, SetTime, Status, Time, Vfs};
 use support::{create, lookup, me, mkdir, read, with_each_scheme, write};
 
 fn size(size: u64) -> SetAttributes {
@@ -143,7 +143,13 @@ fn a_lookup_sees_each_change_at_once() {
                 if round % 2 == 0 {
                     std::fs::rename(path.join("f"), path.join("g")).unwrap();
                 } else {
-                    let (result, _, _) = store.rename(&me(), (&root, b"f"), (&root, b"g")).await;
+                    let (result, _, _) = store
+                        .rename(
+                            &me(),
+                            EntryName::new(&root, b"f"),
+                            EntryName::new(&root, b"g"),
+                        )
+                        .await;
                     result.unwrap();
                 }
                 assert_eq!(lookup(&store, &root, b"f").await, Err(Status::Noent));
@@ -234,7 +240,13 @@ fn a_rename_replaces_and_refuses_as_the_kernel_does() {
             let one = create(&store, &d, b"one").await;
             create(&store, &root, b"file").await;
             let two = create(&store, &e, b"two").await;
-            let (result, from, to) = store.rename(&me(), (&d, b"one"), (&e, b"two")).await;
+            let (result, from, to) = store
+                .rename(
+                    &me(),
+                    EntryName::new(&d, b"one"),
+                    EntryName::new(&e, b"two"),
+                )
+                .await;
             result.unwrap();
             assert!(from.before.is_some() && to.after.is_some());
             assert_eq!(from.after, store.attributes(&d).await.ok());
@@ -242,20 +254,63 @@ fn a_rename_replaces_and_refuses_as_the_kernel_does() {
             assert_eq!(store.attributes(&two).await, Err(Status::Stale));
             assert_eq!(lookup(&store, &e, b"two").await.unwrap(), one);
             // The opposite rename takes the locks in the same order.
-            let (result, _, _) = store.rename(&me(), (&e, b"two"), (&d, b"one")).await;
+            let (result, _, _) = store
+                .rename(
+                    &me(),
+                    EntryName::new(&e, b"two"),
+                    EntryName::new(&d, b"one"),
+                )
+                .await;
             result.unwrap();
-            for ((from, old), (to, new), reason) in [
-                ((&d, &b"gone"[..]), (&e, &b"x"[..]), Status::Noent),
-                ((&root, b"e"), (&root, b"d"), Status::Notempty),
-                ((&root, b"d"), (&d, b"below"), Status::Inval),
-                ((&root, b"d"), (&root, b"file"), Status::Notdir),
-                ((&d, b"one"), (&root, b"e"), Status::Isdir),
-                ((&d, b"."), (&e, b"x"), Status::Inval),
-                ((&d, b"one"), (&e, b".."), Status::Exist),
-                ((&one, b"one"), (&e, b"x"), Status::Notdir),
+            for (from, to, reason) in [
+                (
+                    EntryName::new(&d, b"gone"),
+                    EntryName::new(&e, b"x"),
+                    Status::Noent,
+                ),
+                (
+                    EntryName::new(&root, b"e"),
+                    EntryName::new(&root, b"d"),
+                    Status::Notempty,
+                ),
+                (
+                    EntryName::new(&root, b"d"),
+                    EntryName::new(&d, b"below"),
+                    Status::Inval,
+                ),
+                (
+                    EntryName::new(&root, b"d"),
+                    EntryName::new(&root, b"file"),
+                    Status::Notdir,
+                ),
+                (
+                    EntryName::new(&d, b"one"),
+                    EntryName::new(&root, b"e"),
+                    Status::Isdir,
+                ),
+                (
+                    EntryName::new(&d, b"."),
+                    EntryName::new(&e, b"x"),
+                    Status::Inval,
+                ),
+                (
+                    EntryName::new(&d, b"one"),
+                    EntryName::new(&e, b".."),
+                    Status::Exist,
+                ),
+                (
+                    EntryName::new(&one, b"one"),
+                    EntryName::new(&e, b"x"),
+                    Status::Notdir,
+                ),
             ] {
-                let (result, _, _) = store.rename(&me(), (from, old), (to, new)).await;
-                assert_eq!(result, Err(reason), "{}", String::from_utf8_lossy(old));
+                let (result, _, _) = store.rename(&me(), from, to).await;
+                assert_eq!(
+                    result,
+                    Err(reason),
+                    "{}",
+                    String::from_utf8_lossy(from.name)
+                );
             }
         });
     });
@@ -269,7 +324,13 @@ fn renaming_one_link_to_another_does_nothing() {
             let file = create(&store, &root, b"a").await;
             let (linked, _) = store.link(&me(), &file, &root, b"b").await;
             linked.result.unwrap();
-            let (result, _, _) = store.rename(&me(), (&root, b"a"), (&root, b"b")).await;
+            let (result, _, _) = store
+                .rename(
+                    &me(),
+                    EntryName::new(&root, b"a"),
+                    EntryName::new(&root, b"b"),
+                )
+                .await;
             result.unwrap();
             assert_eq!(lookup(&store, &root, b"a").await.unwrap(), file);
             assert_eq!(lookup(&store, &root, b"b").await.unwrap(), file);

@@ -7,8 +7,8 @@ use crate::support;
 use gannet_localfs::{HandleScheme, LocalStore};
 use gannet_runtime::Buffer;
 use gannet_vfs::{
-    AccessMask, CreateMode, Credentials, FileHandle, NodeKind, SetAttributes, SetTime, Stability,
-    Status, Vfs,
+    AccessMask, CreateMode, Credentials, EntryName, FileHandle, NodeKind, SetAttributes, SetTime,
+    Stability, Status, Vfs,
 };
 use std::future::Future;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -254,7 +254,13 @@ fn directories_hold_what_they_hide() {
             (b"new", Err(Status::Acces)),
         ] {
             assert_eq!(store.remove(&bob(), &d, name).await.result, result);
-            let (renamed, _, _) = store.rename(&bob(), (&d, name), (&root, b"x")).await;
+            let (renamed, _, _) = store
+                .rename(
+                    &bob(),
+                    EntryName::new(&d, name),
+                    EntryName::new(&root, b"x"),
+                )
+                .await;
             assert_eq!(renamed, result);
         }
     });
@@ -272,7 +278,13 @@ fn a_sticky_directory_protects_its_entries() {
         create(&store, &alice(), &tmp, b"f", 0o666).await;
         let removed = store.remove(&bob(), &tmp, b"f").await.result;
         assert_eq!(removed, Err(Status::Perm));
-        let (renamed, _, _) = store.rename(&bob(), (&tmp, b"f"), (&tmp, b"g")).await;
+        let (renamed, _, _) = store
+            .rename(
+                &bob(),
+                EntryName::new(&tmp, b"f"),
+                EntryName::new(&tmp, b"g"),
+            )
+            .await;
         assert_eq!(renamed, Err(Status::Perm));
         store.remove(&alice(), &tmp, b"f").await.result.unwrap();
     });

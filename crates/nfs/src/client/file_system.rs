@@ -10,9 +10,9 @@ use gannet_rpc::CallerCredential;
 use gannet_runtime::{Arena, Buffer, LogLimit};
 use gannet_vfs::{
     AccessMask, Attributes, BytesRead, Changed, Commit, CreateMode, Created, Credentials,
-    DirectoryEntry, DirectoryPage, Entries, FileHandle, FileSystemLimits, FileSystemUsage,
-    NodeKind, ReadReply, SetAttributes, Stability, Status, Time, TransferSizes, Verifier, Vfs, Wcc,
-    WriteDone,
+    DirectoryEntry, DirectoryPage, Entries, EntryName, FileHandle, FileSystemLimits,
+    FileSystemUsage, NodeKind, ReadReply, SetAttributes, Stability, Status, Time, TransferSizes,
+    Verifier, Vfs, Wcc, WriteDone,
 };
 use gannet_wire::nfs3::EntryPlus;
 use gannet_wire::rpc::Groups;
@@ -448,8 +448,8 @@ impl Vfs for NfsFs {
     async fn rename(
         &self,
         cred: &Credentials,
-        from: (&FileHandle, &[u8]),
-        to: (&FileHandle, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
     ) -> (Result<(), Status>, Wcc, Wcc) {
         let moved = self.client_of(cred).rename(from, to).await;
         let moved = moved.map_err(|error| self.status(error));

@@ -8,7 +8,7 @@ use crate::convert::{
 use gannet_rpc::Sink;
 use gannet_runtime::Buffer;
 use gannet_vfs::{
-    AccessMask, Attributes, CreateMode, FileHandle, FileKind, FileSystemUsage, NodeKind,
+    AccessMask, Attributes, CreateMode, EntryName, FileHandle, FileKind, FileSystemUsage, NodeKind,
     SetAttributes, Stability, Status, Time, Verifier,
 };
 use gannet_wire::nfs3::{self, DirectoryName, Name, NfsProcedure};
@@ -428,14 +428,10 @@ impl Client {
 
     /// RENAME, from directory and name to directory and name. See [`Client::forgiving_echoes`]: the echo is that the
     /// old name does not exist and the new one does.
-    pub async fn rename(
-        &self,
-        from: (&FileHandle, &[u8]),
-        to: (&FileHandle, &[u8]),
-    ) -> Result<(), Error> {
+    pub async fn rename(&self, from: EntryName<'_>, to: EntryName<'_>) -> Result<(), Error> {
         let arguments = nfs3::RenameArgs {
-            from: at(from.0, from.1)?,
-            to: at(to.0, to.1)?,
+            from: at(from.directory, from.name)?,
+            to: at(to.directory, to.name)?,
         };
         let answer = self
             .exchange_change(NfsProcedure::Rename, &arguments, 0)
@@ -443,7 +439,7 @@ impl Client {
         let moved = good(results::<nfs3::RenameResult>(&answer.results)?).map(|_| ());
         match moved {
             Err(refused) if answer.is_echo(&refused, Status::Noent) => {
-                let moved = self.lookup(to.0, to.1).await.map(|_| true);
+                let moved = self.lookup(to.directory, to.name).await.map(|_| true);
                 if answered(moved, false)? {
                     Ok(())
                 } else {

@@ -3,7 +3,7 @@
 use super::{Answered, Server, arguments, failed, put, put_changed};
 use crate::convert::{attributes_to_wire, wcc_to_wire};
 use gannet_rpc::{Call, Reply};
-use gannet_vfs::{Vfs, Wcc};
+use gannet_vfs::{EntryName, Vfs, Wcc};
 use gannet_wire::nfs3::{
     LinkArgs, LinkResult, LinkWcc, RemoveArgs, RenameArgs, RenameResult, RenameWcc, RmdirArgs,
 };
@@ -59,8 +59,8 @@ pub(super) async fn rename<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut 
         .store()
         .rename(
             &target.credentials,
-            (&target.handle, args.from.name.0),
-            (&to, args.to.name.0),
+            EntryName::new(&target.handle, args.from.name.0),
+            EntryName::new(&to, args.to.name.0),
         )
         .await;
     let body = RenameWcc {

@@ -10,7 +10,7 @@ use gannet_rpc::{CallerCredential, ClientConfig, Request};
 use gannet_runtime::{Buffer, Handle};
 use gannet_sim::store::SimStore;
 use gannet_vfs::{
-    AccessMask, CreateMode, FileHandle, NodeKind, SetAttributes, Stability, Status, Vfs,
+    AccessMask, CreateMode, EntryName, FileHandle, NodeKind, SetAttributes, Stability, Status, Vfs,
 };
 use gannet_wire::{mount3, xdr::from_bytes};
 use std::sync::Arc;
@@ -221,7 +221,11 @@ async fn refusals(client: &Client, root: FileHandle, file: FileHandle) -> Vec<St
         status(client.mknod(&root, b"n", NodeKind::Fifo, &set).await),
         status(client.remove(&root, b"f").await),
         status(client.rmdir(&root, b"f").await),
-        status(client.rename((&root, b"f"), (&root, b"n")).await),
+        status(
+            client
+                .rename(EntryName::new(&root, b"f"), EntryName::new(&root, b"n"))
+                .await,
+        ),
         status(client.link(&file, &root, b"n").await),
         status(client.commit(&file, 0, 0).await),
     ]
@@ -281,7 +285,9 @@ fn handles_of_other_exports_and_forged_ones_have_different_errors() {
             .create(&one, b"f", &CreateMode::Unchecked(set))
             .await
             .unwrap();
-        let across = client.rename((&one, b"f"), (&other, b"f")).await;
+        let across = client
+            .rename(EntryName::new(&one, b"f"), EntryName::new(&other, b"f"))
+            .await;
         assert_eq!(status(across), Status::Xdev);
         let file = client.lookup(&one, b"f").await.unwrap().handle;
         assert_eq!(status(client.link(&file, &other, b"g").await), Status::Xdev);

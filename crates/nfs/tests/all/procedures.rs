@@ -10,8 +10,8 @@ use gannet_runtime::Buffer;
 use gannet_sim::limits::{DISK_BYTES, DISK_INODES, FILE_MAX, LINK_MAX};
 use gannet_sim::store::DiskProfile;
 use gannet_vfs::{
-    AccessMask, CreateMode, FileHandle, FileKind, NodeKind, SetAttributes, SetTime, Stability,
-    Status, Time,
+    AccessMask, CreateMode, EntryName, FileHandle, FileKind, NodeKind, SetAttributes, SetTime,
+    Stability, Status, Time,
 };
 use support::{Calls, Files, run, served, status};
 
@@ -429,7 +429,10 @@ fn names_move() {
         let handle = file(&files, b"f", b"1").await;
         file(&files, b"victim", b"2").await;
         client
-            .rename((&root, b"f"), (&directory, b"g"))
+            .rename(
+                EntryName::new(&root, b"f"),
+                EntryName::new(&directory, b"g"),
+            )
             .await
             .unwrap();
         assert_eq!(
@@ -437,7 +440,10 @@ fn names_move() {
             handle
         );
         client
-            .rename((&directory, b"g"), (&root, b"victim"))
+            .rename(
+                EntryName::new(&directory, b"g"),
+                EntryName::new(&root, b"victim"),
+            )
             .await
             .unwrap();
         assert_eq!(
@@ -445,7 +451,9 @@ fn names_move() {
             handle
         );
         assert_eq!(content(client, &handle).await, b"1", "handles survive");
-        let missing = client.rename((&root, b"f"), (&root, b"h")).await;
+        let missing = client
+            .rename(EntryName::new(&root, b"f"), EntryName::new(&root, b"h"))
+            .await;
         assert_eq!(status(missing), Status::Noent);
     });
 }

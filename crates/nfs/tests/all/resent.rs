@@ -9,7 +9,7 @@ use gannet_nfs::server::Server;
 use gannet_rpc::{Call, ClientConfig, Persistence, Program, Reply, Service};
 use gannet_runtime::{Handle, Notify};
 use gannet_sim::store::SimStore;
-use gannet_vfs::{NodeKind, Status};
+use gannet_vfs::{EntryName, NodeKind, Status};
 use gannet_wire::nfs3::Nfsstat;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -100,7 +100,10 @@ fn a_call_that_was_done_already_is_done() {
 
         switch.swallow.set(true);
         client
-            .rename((&root, b"made"), (&root, b"moved"))
+            .rename(
+                EntryName::new(&root, b"made"),
+                EntryName::new(&root, b"moved"),
+            )
             .await
             .unwrap();
         assert_eq!(
@@ -162,7 +165,8 @@ fn a_change_that_a_busy_server_has_executed_counts_as_done() {
         switch.busy.set(true);
         let made = client.mkdir(&root, b"made", &plain).await.unwrap();
         switch.busy.set(true);
-        let (from, to) = ((&root, &b"made"[..]), (&root, &b"moved"[..]));
+        let from = EntryName::new(&root, b"made");
+        let to = EntryName::new(&root, b"moved");
         client.rename(from, to).await.unwrap();
         let there = client.lookup(&root, b"moved").await.unwrap();
         assert_eq!(made.handle, there.handle);
@@ -184,7 +188,12 @@ fn a_refusal_of_a_call_that_was_sent_once_is_an_error() {
         assert_eq!(switch.swallowed.get(), 1);
         let made = client.mkdir(&root, b"there", &plain).await;
         assert_eq!(status(made), Status::Exist);
-        let moved = client.rename((&root, b"none"), (&root, b"there")).await;
+        let moved = client
+            .rename(
+                EntryName::new(&root, b"none"),
+                EntryName::new(&root, b"there"),
+            )
+            .await;
         assert_eq!(status(moved), Status::Noent);
         assert_eq!(status(client.rmdir(&root, b"none").await), Status::Noent);
         assert_eq!(status(client.remove(&root, b"none").await), Status::Noent);
@@ -205,7 +214,12 @@ fn a_refused_repetition_is_an_error_if_another_object_has_the_name() {
         assert_eq!(status(made), Status::Exist, "a file is there");
         switch.end.notify();
         switch.swallow.set(true);
-        let moved = client.rename((&root, b"none"), (&root, b"nowhere")).await;
+        let moved = client
+            .rename(
+                EntryName::new(&root, b"none"),
+                EntryName::new(&root, b"nowhere"),
+            )
+            .await;
         assert_eq!(status(moved), Status::Noent, "nothing was moved");
         switch.end.notify();
 

@@ -426,8 +426,10 @@ impl FileSystem {
 
     pub(super) fn rename(
         &mut self,
-        (from, old): (u64, &[u8]),
-        (to, new): (u64, &[u8]),
+        from: u64,
+        old: &[u8],
+        to: u64,
+        new: &[u8],
     ) -> Result<(), Status> {
         check_old_name(old)?;
         check_new_name(new)?;

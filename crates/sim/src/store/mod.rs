@@ -18,8 +18,9 @@ use disk::{Content, FileSystem, Make, ROOT, handle_of};
 use gannet_runtime::{Buffer, Handle, Instant};
 use gannet_vfs::{
     AccessMask, Attributes, BytesRead, Changed, Commit, CreateMode, Created, Credentials,
-    DirectoryEntry, DirectoryPage, Entries, FileHandle, FileSystemLimits, FileSystemUsage,
-    NodeKind, ReadReply, SetAttributes, Stability, Status, Time, Verifier, Vfs, Wcc, WriteDone,
+    DirectoryEntry, DirectoryPage, Entries, EntryName, FileHandle, FileSystemLimits,
+    FileSystemUsage, NodeKind, ReadReply, SetAttributes, Stability, Status, Time, Verifier, Vfs,
+    Wcc, WriteDone,
 };
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -583,17 +584,17 @@ impl Vfs for SimStore {
     async fn rename(
         &self,
         _cred: &Credentials,
-        from: (&FileHandle, &[u8]),
-        to: (&FileHandle, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
     ) -> (Result<(), Status>, Wcc, Wcc) {
         let fault = self.fault(Needs::Nothing);
         self.step(|system| {
-            let (source, target) = (system.find(from.0), system.find(to.0));
+            let (source, target) = (system.find(from.directory), system.find(to.directory));
             let ((result, inner), outer) = {
                 let (result, outer) = system.around(source, |system, source| {
                     Ok(system.around(target, |system, target| {
                         fault?;
-                        system.rename((source, from.1), (target, to.1))
+                        system.rename(source, from.name, target, to.name)
                     }))
                 });
                 (

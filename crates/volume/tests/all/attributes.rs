@@ -9,8 +9,8 @@ use gannet_fabric::{
 use gannet_runtime::{Buffer, sleep};
 use gannet_sim::{Crash, World};
 use gannet_vfs::{
-    Attributes, CreateMode, DirectoryEntry, Entries, FileHandle, NodeKind, SetAttributes, SetTime,
-    Stability, Status, Time, Verifier, Vfs,
+    Attributes, CreateMode, DirectoryEntry, Entries, EntryName, FileHandle, NodeKind,
+    SetAttributes, SetTime, Stability, Status, Time, Verifier, Vfs,
 };
 use gannet_volume::client::{Addresses, AttributeCounters, Siblings, VolumeFs};
 use gannet_volume::limits::{ATTRIBUTE_RECORDS_MAX, GIVE_BACK_AFTER, SIZE_AGE};
@@ -170,8 +170,8 @@ fn every_acknowledged_change_is_seen() {
         commit(fs, &file).await;
         rest(&bed).await;
         all.warm(&file).await;
-        let bytes = (Buffer::from_vec(b"end".to_vec()), 3);
-        let appended = fs.append(&caller, &file, 0, bytes, Stability::Unstable);
+        let bytes = Buffer::from_vec(b"end".to_vec());
+        let appended = fs.append(&caller, &file, 0, bytes, 3, Stability::Unstable);
         assert_eq!(appended.await.0.unwrap().0, 400_004);
         assert_eq!(all.see(&file).await.unwrap().size, 400_007);
         commit(fs, &file).await;
@@ -184,7 +184,8 @@ fn every_acknowledged_change_is_seen() {
             match target {
                 "link" => fs.link(&caller, &file, &top, name).await.0.result.unwrap(),
                 _ => {
-                    let (from, to) = ((&top, &b"link"[..]), (&top, name));
+                    let from = EntryName::new(&top, b"link");
+                    let to = EntryName::new(&top, name);
                     fs.rename(&caller, from, to).await.0.unwrap();
                 }
             }
@@ -209,7 +210,8 @@ fn every_acknowledged_change_is_seen() {
         let other = create(fs, "other").await;
         all.warm(&file).await;
         all.warm(&other).await;
-        let (from, to) = ((&top, &b"other"[..]), (&top, &b"file"[..]));
+        let from = EntryName::new(&top, b"other");
+        let to = EntryName::new(&top, b"file");
         fs.rename(&caller, from, to).await.0.unwrap();
         assert_eq!(all.see(&file).await, Err(Status::Stale));
         all.see(&other).await.unwrap();

@@ -7,7 +7,7 @@ use common::{Bed, VOLUME_UNIT, noise, read, root, shared_file, write};
 use gannet_runtime::{both, sleep, timeout};
 use gannet_sim::store::DiskProfile;
 use gannet_sim::{Crash, World};
-use gannet_vfs::{CreateMode, FileHandle, SetAttributes, Status, Vfs};
+use gannet_vfs::{CreateMode, EntryName, FileHandle, SetAttributes, Status, Vfs};
 use gannet_volume::client::{Siblings, VolumeFs};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -140,7 +140,8 @@ fn what_takes_the_place_of_a_file_is_not_cut_in_its_place() {
             let cut = CreateMode::Unchecked(CUT);
             let changes = both(one.create(&caller, &top, b"file", &cut), async {
                 sleep(&runtime, Duration::from_millis(5)).await;
-                let (from, to) = ((&top, &b"next"[..]), (&top, &b"file"[..]));
+                let from = EntryName::new(&top, b"next");
+                let to = EntryName::new(&top, b"file");
                 other.rename(&caller, from, to).await.0
             });
             let coming_back = async {
@@ -172,7 +173,8 @@ fn a_create_is_never_answered_for_a_file_that_is_gone() {
             let runtime = bed.client.runtime();
             let (made, ()) = both(cutting, async {
                 sleep(&runtime, moment).await;
-                let (from, to) = ((&top, &b"next"[..]), (&top, &b"file"[..]));
+                let from = EntryName::new(&top, b"next");
+                let to = EntryName::new(&top, b"file");
                 stranger.rename(&caller, from, to).await.0.unwrap();
             })
             .await;

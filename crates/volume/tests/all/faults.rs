@@ -7,7 +7,7 @@ use common::{Bed, VOLUME_UNIT, noise, root};
 use gannet_runtime::{Buffer, timeout};
 use gannet_sim::store::DiskProfile;
 use gannet_sim::{Crash, Faults, Random, World};
-use gannet_vfs::{CreateMode, FileHandle, SetAttributes, Stability, Status, Vfs};
+use gannet_vfs::{CreateMode, EntryName, FileHandle, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::VolumeFs;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -197,7 +197,9 @@ impl Run {
         let mut perhaps = false;
         loop {
             let fs = self.client();
-            let (source, target) = ((&fs.root(), from.as_bytes()), (&fs.root(), to.as_bytes()));
+            let directory = fs.root();
+            let source = EntryName::new(&directory, from.as_bytes());
+            let target = EntryName::new(&directory, to.as_bytes());
             match fs.rename(&root(), source, target).await.0 {
                 Ok(()) => assert!(self.model.contains_key(from), "{from} was not there"),
                 Err(Status::Noent) => {

@@ -183,8 +183,8 @@ fn a_lock_that_is_asked_for_again_after_silence_is_kept() {
 }
 
 async fn append(fs: &VolumeFs, file: &FileHandle, bytes: &[u8]) -> u64 {
-    let (caller, buffer) = (root(), (Buffer::from_vec(bytes.to_vec()), bytes.len()));
-    let appended = fs.append(&caller, file, 0, buffer, Stability::FileSync);
+    let (caller, buffer) = (root(), Buffer::from_vec(bytes.to_vec()));
+    let appended = fs.append(&caller, file, 0, buffer, bytes.len(), Stability::FileSync);
     let (offset, done) = appended.await.0.unwrap();
     assert_eq!(done.count as usize, bytes.len());
     offset

@@ -5,7 +5,7 @@ use crate::common::{Bed, noise, read, root, until, write};
 use gannet_runtime::{Buffer, both, sleep};
 use gannet_sim::store::DiskProfile;
 use gannet_sim::{Crash, World};
-use gannet_vfs::{CreateMode, FileHandle, SetAttributes, Stability, Vfs};
+use gannet_vfs::{CreateMode, EntryName, FileHandle, SetAttributes, Stability, Vfs};
 use gannet_volume::client::{Optimistic, ReadOptions, VolumeFs};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -199,9 +199,10 @@ fn a_file_made_anew_never_has_bytes_of_the_old_one() {
                 }
                 _ => {
                     let new = create(&writer, "other").await;
-                    let (from, to) = (&b"other"[..], &b"file"[..]);
-                    let places = ((&writer.root(), from), (&writer.root(), to));
-                    let renamed = writer.rename(&caller, places.0, places.1).await;
+                    let directory = writer.root();
+                    let from = EntryName::new(&directory, b"other");
+                    let to = EntryName::new(&directory, b"file");
+                    let renamed = writer.rename(&caller, from, to).await;
                     renamed.0.unwrap();
                     (new, LEN)
                 }

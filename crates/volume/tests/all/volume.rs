@@ -11,8 +11,8 @@ use gannet_runtime::{Buffer, both, sleep};
 use gannet_sim::store::DiskProfile;
 use gannet_sim::{Crash, World};
 use gannet_vfs::{
-    CreateMode, Credentials, DirectoryEntry, Entries, FileHandle, SetAttributes, SetTime,
-    Stability, Status, Time, Verifier, Vfs,
+    CreateMode, Credentials, DirectoryEntry, Entries, EntryName, FileHandle, SetAttributes,
+    SetTime, Stability, Status, Time, Verifier, Vfs,
 };
 use gannet_volume::client::{Siblings, VolumeFs};
 use gannet_volume::limits::UNLINK_AGAIN_AFTER;
@@ -349,7 +349,8 @@ fn changes_of_the_same_name_keep_their_order_while_the_manager_is_away() {
                     let made = other.create(&caller, &top, b"file", &how);
                     both(made, async {
                         after(30).await;
-                        let (from, to) = ((&top, &b"file"[..]), (&top, &b"moved"[..]));
+                        let from = EntryName::new(&top, b"file");
+                        let to = EntryName::new(&top, b"moved");
                         one.rename(&caller, from, to).await.0
                     })
                     .await
@@ -550,7 +551,8 @@ fn names_that_no_request_holds_are_too_long() {
             let how = CreateMode::Guarded(SetAttributes::default());
             let made = fs.create(&caller, &root, &name, &how).await.result;
             assert_eq!(made.map(|_| ()), Err(Status::Nametoolong), "{len}");
-            let (from, to) = ((&root, &b"there"[..]), (&root, &name[..]));
+            let from = EntryName::new(&root, b"there");
+            let to = EntryName::new(&root, &name);
             let renamed = fs.rename(&caller, from, to).await.0;
             assert_eq!(renamed, Err(Status::Nametoolong), "{len}");
         }

@@ -16,8 +16,8 @@ use counted::Counted;
 use gannet_runtime::both;
 use gannet_sim::Random;
 use gannet_vfs::{
-    ByteLock, CreateMode, Credentials, FileHandle, LockKind, LockRequest, Locked, SetAttributes,
-    Status, Vfs,
+    ByteLock, CreateMode, Credentials, EntryName, FileHandle, LockKind, LockRequest, Locked,
+    SetAttributes, Status, Vfs,
 };
 use gannet_volume::client::{Striping, VolumeFs};
 use gannet_volume::limits::{CALL_DEADLINE, OPERATION_DEADLINE};
@@ -669,8 +669,8 @@ impl Worker {
         loop {
             let renaming = self.fs.rename(
                 &self.caller,
-                (&self.directory, &old),
-                (&self.directory, &new),
+                EntryName::new(&self.directory, &old),
+                EntryName::new(&self.directory, &new),
             );
             match self.in_time("a rename", renaming).await?.0 {
                 Ok(()) | Err(Status::Noent) => break,

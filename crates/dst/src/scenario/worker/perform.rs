@@ -6,7 +6,7 @@ use gannet_nfs::client::{Error, Found, Position};
 use gannet_nfs::limits::LISTING_PAGE;
 use gannet_runtime::Buffer;
 use gannet_vfs::{
-    Attributes, CreateMode, FileHandle, FileKind, SetAttributes, Stability, Verifier,
+    Attributes, CreateMode, EntryName, FileHandle, FileKind, SetAttributes, Stability, Verifier,
 };
 
 /// An operation as it was executed, and its outcome, if a reply came.
@@ -168,7 +168,9 @@ impl Worker {
             }
             Operation::Rename { from, old, to, new } => {
                 let (from, to) = (self.handle(*from)?, self.handle(*to)?);
-                self.client.rename((&from, old), (&to, new)).await?;
+                self.client
+                    .rename(EntryName::new(&from, old), EntryName::new(&to, new))
+                    .await?;
                 Ok(Answer::Done)
             }
             Operation::Link {

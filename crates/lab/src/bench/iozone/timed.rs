@@ -4,8 +4,8 @@ use super::stopwatch::Sum;
 use gannet_runtime::Buffer;
 use gannet_vfs::{
     AccessMask, Attributes, BytesRead, Changed, Commit, CreateMode, Created, Credentials,
-    DirectoryPage, Entries, FileHandle, FileSystemLimits, FileSystemUsage, NodeKind, ReadReply,
-    SetAttributes, Stability, Status, Time, Verifier, Vfs, Wcc, WriteDone,
+    DirectoryPage, Entries, EntryName, FileHandle, FileSystemLimits, FileSystemUsage, NodeKind,
+    ReadReply, SetAttributes, Stability, Status, Time, Verifier, Vfs, Wcc, WriteDone,
 };
 use std::ops::Range;
 use std::sync::Arc;
@@ -199,8 +199,8 @@ impl<V: Vfs> Vfs for Timed<V> {
     async fn rename(
         &self,
         cred: &Credentials,
-        from: (&FileHandle, &[u8]),
-        to: (&FileHandle, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
     ) -> (Result<(), Status>, Wcc, Wcc) {
         self.store.rename(cred, from, to).await
     }

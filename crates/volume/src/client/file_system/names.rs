@@ -10,9 +10,9 @@ use gannet_runtime::Buffer;
 use gannet_vfs::limits::NAME_MAX;
 use gannet_vfs::{
     AccessMask, Attributes, ByteLock, BytesRead, Changed, Commit, CreateMode, Created, Credentials,
-    DirectoryEntry, DirectoryPage, Entries, FileHandle, FileSystemLimits, FileSystemUsage,
-    LockRequest, Locked, NodeKind, ReadReply, SetAttributes, Stability, Status, Time, Verifier,
-    Vfs, Wcc, WriteDone, in_memory,
+    DirectoryEntry, DirectoryPage, Entries, EntryName, FileHandle, FileSystemLimits,
+    FileSystemUsage, LockRequest, Locked, NodeKind, ReadReply, SetAttributes, Stability, Status,
+    Time, Verifier, Vfs, Wcc, WriteDone, in_memory,
 };
 use gannet_wire::volume::{
     self as wire, AccessAnswer, Body, Call, Class, Entry, FileId, Found, Operation, Page, ROOT,
@@ -321,7 +321,8 @@ impl Vfs for VolumeFs {
         cred: &Credentials,
         file: &FileHandle,
         at_least: u64,
-        (mut data, len): (Buffer, usize),
+        mut data: Buffer,
+        len: usize,
         stability: Stability,
     ) -> (Result<(u64, WriteDone), Status>, Buffer) {
         // Lengths of buffers fit: they are bounded by the protocols above.
@@ -432,12 +433,12 @@ impl Vfs for VolumeFs {
     async fn rename(
         &self,
         cred: &Credentials,
-        from: (&FileHandle, &[u8]),
-        to: (&FileHandle, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
     ) -> (Result<(), Status>, Wcc, Wcc) {
         let renamed = async {
-            let from = entry_of(self.id(from.0)?, from.1);
-            let to = entry_of(self.id(to.0)?, to.1);
+            let from = entry_of(self.id(from.directory)?, from.name);
+            let to = entry_of(self.id(to.directory)?, to.name);
             self.find(cred, Call::Rename { from, to }).await
         };
         match renamed.await {

@@ -3,7 +3,7 @@
 
 use super::{Mount, Worker, name_of};
 use gannet_sim::Random;
-use gannet_vfs::{Attributes, FileHandle, SetAttributes, Status, Vfs};
+use gannet_vfs::{Attributes, EntryName, FileHandle, SetAttributes, Status, Vfs};
 
 /// One operation of a worker around a file, which it undoes at its end.
 #[derive(Debug, Clone, Copy)]
@@ -187,9 +187,12 @@ impl Worker {
         };
         self.until("mkdir", Status::Exist, make).await?;
         let (inside, _) = self.see(view, view.root, &directory).await?;
-        let places = [(view.root, &name[..]), (&inside, &name[..])];
-        let [there, back] = [[0, 1], [1, 0]].map(|order| order.map(|place: usize| places[place]));
-        let rename = async |[from, to]: [(&FileHandle, &[u8]); 2]| {
+        let names = [
+            EntryName::new(view.root, name),
+            EntryName::new(&inside, name),
+        ];
+        let [there, back] = [[0, 1], [1, 0]].map(|order| order.map(|name: usize| names[name]));
+        let rename = async |[from, to]: [EntryName<'_>; 2]| {
             let rename = async || view.fs.rename(caller, from, to).await.0;
             self.until("rename", Status::Noent, rename).await
         };

@@ -80,7 +80,13 @@ impl Mount {
         either!(self, it => it.remove(parent, name).await)
     }
 
-    pub(super) async fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8])) -> io::Result<()> {
-        either!(self, it => it.rename(from, to).await)
+    pub(super) async fn rename(
+        &self,
+        parent: u64,
+        name: &[u8],
+        new_parent: u64,
+        new_name: &[u8],
+    ) -> io::Result<()> {
+        either!(self, it => it.rename(parent, name, new_parent, new_name).await)
     }
 }

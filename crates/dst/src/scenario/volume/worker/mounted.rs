@@ -382,7 +382,7 @@ impl Worker {
     async fn move_name(&self, mount: &Rc<Mount>, from: usize, to: usize) -> Result<(), String> {
         let (old, new) = (name_of(from), name_of(to));
         let moved = self.replace(mount, ("rename", to), async || {
-            mount.rename((ROOT, &old), (ROOT, &new)).await
+            mount.rename(ROOT, &old, ROOT, &new).await
         });
         moved.await?;
         self.moved(from, to);
