@@ -79,11 +79,13 @@ impl<T> Placing<T> {
         tail.filter(|tail| *tail <= TAIL_MAX && len <= PAYLOAD_MAX)
     }
 
-    /// A record whose payload goes to `buffer`; `tail` is the result of [`Placing::tail_of`].
+    /// A record whose payload of `len` bytes goes to `buffer`. `around` holds the bytes before the payload, and `tail`
+    /// is the result of [`Placing::tail_of`].
     pub(crate) fn new(
         owner: T,
+        buffer: Buffer,
+        len: usize,
         around: Vec<u8>,
-        (buffer, len): (Buffer, usize),
         tail: usize,
     ) -> Placing<T> {
         Placing {
@@ -150,7 +152,8 @@ impl<T> Records<T> {
         &mut self,
         stream: &dyn ByteStream,
         stage: &mut [u8],
-        (kept, is_tight): (usize, bool),
+        kept: usize,
+        is_tight: bool,
     ) -> io::Result<Option<Arrived>> {
         if let State::Placing(placing) = &mut self.state
             && placing.filled < placing.len

@@ -185,7 +185,8 @@ impl Pending {
         &mut self,
         outgoing: &mut Outgoing,
         credential: &CallerCredential,
-        (now, patience): (Instant, Duration),
+        now: Instant,
+        patience: Duration,
         under_way_max: usize,
     ) {
         while self.under_way < under_way_max

@@ -108,7 +108,7 @@ impl Link {
         if pending.has_unsent() {
             let (credential, patience) = (&shared.config.credential, shared.config.reply_timeout);
             let now = shared.calls.runtime.now();
-            pending.queue(&mut self.outgoing, credential, (now, patience), usize::MAX);
+            pending.queue(&mut self.outgoing, credential, now, patience, usize::MAX);
         }
     }
 
@@ -127,7 +127,7 @@ impl Link {
         if let Some(target) = stage.get_mut(..kept) {
             target.copy_from_slice(&self.records.partial);
         }
-        let staged = match self.records.read(&*self.stream, stage, (kept, false)) {
+        let staged = match self.records.read(&*self.stream, stage, kept, false) {
             Ok(None) => return Err(Lost::Peer),
             Ok(Some(arrived)) => arrived.staged,
             // Not readable after all: another round must wait for it anew, because only that registers the waker.
@@ -186,7 +186,7 @@ impl Link {
         let results = results.to_vec();
         let Sink { buffer, locate } = entry.sink.take()?;
         let owner = Awaited { xid, locate };
-        Some((Placing::new(owner, results, (buffer, len), tail), used))
+        Some((Placing::new(owner, buffer, len, results, tail), used))
     }
 
     /// Takes a complete message: a reply ends its call, a call of the server begins.

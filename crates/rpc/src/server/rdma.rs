@@ -173,6 +173,15 @@ impl Memory {
         }
     }
 
+    /// The private data that the server sends when it accepts a connection.
+    fn private_data(&self) -> PrivateData {
+        PrivateData {
+            remote_invalidation: self.remote_invalidation,
+            send_size: INLINE_THRESHOLD,
+            receive_size: INLINE_THRESHOLD,
+        }
+    }
+
     /// The design of a connection: the one that the peer asks for, if the listener allows it and the peer can read.
     fn agree(&self, incoming: &dyn Incoming) -> Design {
         let can_read = incoming.read_depths().is_none_or(|(_, ord)| ord > 0);
@@ -195,17 +204,12 @@ pub(super) async fn serve<S: Service>(
     let Some(activity) = admitted.flatten() else {
         return incoming.reject(Vec::new()).await;
     };
-    let own = PrivateData {
-        remote_invalidation: memory.remote_invalidation,
-        send_size: INLINE_THRESHOLD,
-        receive_size: INLINE_THRESHOLD,
-    };
     let Some(share) = memory.receives.join() else {
         core.note_refused(peer, OUT_OF_MEMORY);
         return incoming.reject(Vec::new()).await;
     };
     let design = memory.agree(&*incoming);
-    let mut private_data = own.to_bytes().to_vec();
+    let mut private_data = memory.private_data().to_bytes().to_vec();
     private_data.extend(design.to_bytes().into_iter().flatten());
     let options = ConnectOptions {
         private_data,
@@ -219,7 +223,7 @@ pub(super) async fn serve<S: Service>(
     };
     let memory = Memory { design, ..memory };
     match activity.unless_over(incoming.accept(options)).await {
-        Some(Ok(endpoint)) => answer(core, activity, memory, (endpoint, share), own).await,
+        Some(Ok(endpoint)) => answer(core, activity, memory, endpoint, share).await,
         Some(Err(error)) => tracing::debug!(%peer, %error, "rdma connection not made"),
         None => {}
     }
@@ -229,16 +233,15 @@ async fn answer<S: Service>(
     core: Rc<Core<S>>,
     activity: Activity,
     memory: Memory,
-    (endpoint, share): (Connected, Share),
-    own: PrivateData,
+    endpoint: Connected,
+    share: Share,
 ) {
     core.counters.connections.add(1);
     let peer = endpoint.peer_address();
     let theirs = PrivateData::find(endpoint.private_data()).unwrap_or_default();
     tracing::debug!(%peer, %theirs, design = %memory.design, "rdma connection");
-    let ends = (own, theirs);
-    let made = (Rc::clone(&endpoint), share);
-    let mut connection = Connection::new(&core, activity, memory, made, ends);
+    let mut connection =
+        Connection::new(&core, activity, memory, Rc::clone(&endpoint), share, theirs);
     let end = rounds::run(|context| connection.round(context)).await;
     if matches!(end, End::Memory) {
         core.note_refused(peer, OUT_OF_MEMORY);
@@ -342,9 +345,11 @@ impl<S: Service> Connection<S> {
         core: &Rc<Core<S>>,
         activity: Activity,
         memory: Memory,
-        (endpoint, share): (Connected, Share),
-        (own, theirs): (PrivateData, PrivateData),
+        endpoint: Connected,
+        share: Share,
+        theirs: PrivateData,
     ) -> Connection<S> {
+        let own = memory.private_data();
         let deadlines = Deadlines::new(core.runtime.now());
         let timer = Timer::new(&core.runtime, &deadlines);
         let credits = credit_limits(memory.design);

@@ -296,8 +296,14 @@ impl<S: Service> Connection<S> {
         let mut pending = self.back.pending();
         if pending.has_unsent() {
             let credential = &CallerCredential::None;
-            let since = (self.deadlines.now(), Duration::ZERO);
-            pending.queue(&mut self.outgoing, credential, since, CALLBACKS_MAX);
+            let now = self.deadlines.now();
+            pending.queue(
+                &mut self.outgoing,
+                credential,
+                now,
+                Duration::ZERO,
+                CALLBACKS_MAX,
+            );
         }
         made
     }

@@ -10,6 +10,7 @@ use gannet_datapath::{Datapath, Engine, Part as SourcePart, Ready, Writes};
 use gannet_fabric::registration::Registered;
 use gannet_fabric::{Invalidate, PostError, RemoteAddress, RemoteKey, SendOptions, Signal, Source};
 use gannet_runtime::Buffer;
+use gannet_session::Grant;
 use gannet_wire::rpcrdma::{
     ChunkLists, Design, RDMA_VERSION, Segment, TransportError, TransportHeader, TransportProcedure,
 };
@@ -251,7 +252,7 @@ impl<S: Service> Connection<S> {
         // Before the grant, which asks the pool for receives: this one is free now.
         drop(call.receive.take());
         let grant = self.grant(call.asked)?;
-        let (send, send_len) = self.message((xid, grant.window), &mut job.reply, &echo, &plan);
+        let (send, send_len) = self.message(xid, &grant, &mut job.reply, &echo, &plan);
         // Only if the call has one key: Send with Invalidate carries one, and the client revokes the others itself.
         let handle = call.lists.sole_handle().filter(|_| self.invalidates);
         let invalidate = handle.map_or(Invalidate::None, |handle| {
@@ -298,7 +299,8 @@ impl<S: Service> Connection<S> {
     /// The Send: transport header and, unless it goes to the Reply chunk, the RPC message.
     fn message(
         &self,
-        (xid, credits): (u32, u32),
+        xid: u32,
+        grant: &Grant,
         reply: &mut Reply,
         echo: &ChunkLists,
         plan: &Plan,
@@ -314,7 +316,7 @@ impl<S: Service> Connection<S> {
         let header = TransportHeader {
             xid,
             version: RDMA_VERSION,
-            credits,
+            credits: grant.window,
             procedure,
         };
         header.emit(&mut Encoder::new(&mut bytes), echo);

@@ -145,8 +145,7 @@ impl<S: Service> Connection<S> {
             .iter_mut()
             .zip(&self.inbound.records.partial)
             .for_each(|(to, from)| *to = *from);
-        let window = (kept, self.is_tight);
-        let read = (self.inbound.records).read(&*self.stream, stage, window);
+        let read = (self.inbound.records).read(&*self.stream, stage, kept, self.is_tight);
         let count = match read {
             Ok(None) => return Ok(Received::End),
             Ok(Some(count)) => count,
@@ -266,7 +265,7 @@ impl<S: Service> Connection<S> {
         around.clear();
         around.extend_from_slice(head);
         job.tag = head.len();
-        let placing = Placing::new(job, around, (buffer, len), tail);
+        let placing = Placing::new(job, buffer, len, around, tail);
         Ok(Large::Placing(Box::new(placing), used))
     }
 
