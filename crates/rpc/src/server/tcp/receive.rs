@@ -77,9 +77,10 @@ impl Inbound {
 
     /// The part of [`Inbound::memory`] that waits for the peer: 0 while a bound of this server holds the record back.
     pub(super) fn owed(&self) -> usize {
-        match (self.backlog, &self.records.state) {
-            (true, _) | (_, State::Assembled(_)) => 0,
-            _ => self.memory(),
+        if self.backlog || matches!(self.records.state, State::Assembled(_)) {
+            0
+        } else {
+            self.memory()
         }
     }
 
@@ -130,15 +131,16 @@ impl<S: Service> Connection<S> {
         if self.inbound.backlog {
             let partial = std::mem::take(&mut self.inbound.records.partial);
             let used = self.consume(&partial)?;
-            let progress = used > 0;
             self.inbound.records.partial = partial;
             self.inbound.records.partial.drain(..used);
             // A backlog that went on is progress without bytes. If only half a record is left, it is no backlog any
             // more, and the next round waits for the socket.
-            return Ok(match (progress, self.inbound.backlog) {
-                (true, _) => Received::Bytes(0),
-                (false, true) => Received::Nothing,
-                (false, false) => Received::Spurious,
+            return Ok(if used > 0 {
+                Received::Bytes(0)
+            } else if self.inbound.backlog {
+                Received::Nothing
+            } else {
+                Received::Spurious
             });
         }
         stage
