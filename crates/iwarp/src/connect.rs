@@ -128,7 +128,7 @@ pub(crate) async fn accept(
         ..options
     };
     let answer = private_data_of(&options)?;
-    let (reply, agreement) = match startup::accept(&core.config, &request, (&options, &answer)) {
+    let (reply, agreement) = match startup::accept(&core.config, &request, &options, &answer) {
         Ok(accepted) => accepted,
         Err(_) => {
             let reply = startup::reject(&request, &[]);

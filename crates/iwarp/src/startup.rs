@@ -142,7 +142,8 @@ pub(crate) fn check_request(request: &StartupFrame<'_>) -> Result<(), Refusal> {
 pub(crate) fn accept<'a>(
     config: &IwarpConfig,
     request: &StartupFrame<'_>,
-    (options, private_data): (&ConnectOptions, &'a [u8]),
+    options: &ConnectOptions,
+    private_data: &'a [u8],
 ) -> Result<(StartupFrame<'a>, Agreement), Refusal> {
     let (mut ird, mut ord) = depths_wanted(config, options);
     let mut ready = ReadyToReceive::Ordinary;

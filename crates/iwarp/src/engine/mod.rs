@@ -362,8 +362,8 @@ impl Engine {
         let answer = leaving
             .answer
             .filter(|_| matches!(error, WorkError::Local(_)));
-        if let Some((id, _, _)) = leaving.work.take() {
-            self.completions.push_back(failed(id, error, None));
+        if let Some(work) = leaving.work.take() {
+            self.completions.push_back(failed(work.id, error, None));
         }
         let Some(answer) = answer else {
             let terminate = Terminate::bare(TerminateCode::LOCAL_CATASTROPHIC);

@@ -70,7 +70,7 @@ impl Awaited {
 
     /// The bytes that were read, cut to the `filled` ones of the file, with zeros behind them. The message keeps its
     /// length when the file became shorter: its header has left.
-    fn filled_up(&self, (mut bytes, filled): (Vec<u8>, usize)) -> Vec<u8> {
+    fn filled_up(&self, mut bytes: Vec<u8>, filled: usize) -> Vec<u8> {
         bytes.truncate(filled);
         bytes.resize(self.len, 0);
         bytes
@@ -80,11 +80,19 @@ impl Awaited {
 /// A message of which bytes may still have to leave.
 pub(super) struct Leaving {
     pub(super) source: LeavingSource,
-    pub(super) work: Option<(WorkId, Done, Signal)>,
+    pub(super) work: Option<LeavingWork>,
     /// The stream position behind it, once it is framed to its end.
     pub(super) end: Option<u64>,
     /// The Read Request it answers.
     pub(super) answer: Option<Answer>,
+}
+
+/// The work that a message belongs to.
+pub(super) struct LeavingWork {
+    pub(super) id: WorkId,
+    /// The outcome of its completion.
+    pub(super) done: Done,
+    pub(super) signal: Signal,
 }
 
 /// The request that a Read Response answers, for the Terminate that quotes it.
@@ -219,7 +227,8 @@ impl Engine {
                 break;
             };
             tx.leaving_base += 1;
-            let Some((id, done, Signal::Always)) = leaving.work else {
+            let signaled = |work: &LeavingWork| work.signal == Signal::Always;
+            let Some(work) = leaving.work.filter(signaled) else {
                 continue;
             };
             let buffer = match leaving.source {
@@ -227,8 +236,8 @@ impl Engine {
                 _ => None,
             };
             self.completions.push_back(Completion {
-                id,
-                outcome: Ok(done),
+                id: work.id,
+                outcome: Ok(work.done),
                 buffer,
             });
         }
@@ -266,7 +275,7 @@ impl Engine {
             return;
         };
         match fetched {
-            Ok(fetched) => self.tx.fetched = Some(awaited.filled_up(fetched)),
+            Ok((bytes, filled)) => self.tx.fetched = Some(awaited.filled_up(bytes, filled)),
             Err(error) => self.fail_locally(WorkError::File(error.kind())),
         }
     }

@@ -7,7 +7,7 @@
 
 use super::batch::{Batch, BatchPool, Piece};
 use super::frame::{crc_of, frame_head, frame_of, pad_of};
-use super::outgoing::{Answer, Awaited, Leaving, LeavingSource};
+use super::outgoing::{Answer, Awaited, Leaving, LeavingSource, LeavingWork};
 use super::payload::{Framing, Payload};
 use super::receive::InboundSource;
 use super::{
@@ -17,9 +17,7 @@ use super::{
 use crate::crc;
 use crate::limits::{BATCH_LEN, BATCHES_MAX, INLINE_PAYLOAD_MAX, SLICES_MAX};
 use crate::startup::{Agreement, Role};
-use gannet_fabric::{
-    AccessError, Done, MemoryRegion, SendOptions, Signal, Source, WorkError, WorkId,
-};
+use gannet_fabric::{AccessError, Done, MemoryRegion, SendOptions, Source, WorkError, WorkId};
 use gannet_runtime::Buffer;
 use gannet_softrdma::TableRegion;
 use gannet_wire::ddp::{
@@ -125,7 +123,7 @@ impl Transmitter {
             // Messages that will never be framed to their end leave with the last framed byte, else they would hold
             // their regions until the engine is dropped.
             leaving.end = Some(leaving.end.map_or(position, |end| end.min(position)));
-            let Some((id, done, _)) = leaving.work.take() else {
+            let Some(work) = leaving.work.take() else {
                 continue;
             };
             let buffer = match &mut leaving.source {
@@ -134,7 +132,7 @@ impl Transmitter {
                 }
                 _ => None,
             };
-            abandoned.push((id, done, buffer));
+            abandoned.push((work.id, work.done, buffer));
         }
         abandoned
     }
@@ -415,7 +413,12 @@ impl Engine {
             Operation::Send { source, options } => {
                 let stag = invalidate_stag(&options).map_or(0, |stag| stag.0);
                 let header = self.tx.untagged(send_opcode(&options), stag);
-                self.begin_source(header, source, (id, Done::Sent, options.signal))
+                let work = LeavingWork {
+                    id,
+                    done: Done::Sent,
+                    signal: options.signal,
+                };
+                self.begin_source(header, source, work)
             }
             Operation::Write {
                 source,
@@ -424,7 +427,12 @@ impl Engine {
             } => {
                 let offset = TaggedOffset(target.offset);
                 let header = tagged(Opcode::Write, STag(target.key.0), offset);
-                self.begin_source(header, source, (id, Done::Written, signal))
+                let work = LeavingWork {
+                    id,
+                    done: Done::Written,
+                    signal,
+                };
+                self.begin_source(header, source, work)
             }
             Operation::Read { sink, source } => {
                 let address = match source {
@@ -490,7 +498,7 @@ impl Engine {
         &mut self,
         header: DdpHeader,
         source: Source,
-        work: (WorkId, Done, Signal),
+        work: LeavingWork,
     ) -> Result<(), WorkError> {
         let size = source.len();
         let (source, start) = match source {
@@ -688,10 +696,14 @@ fn segment_header(framing: &Framing, last: bool) -> DdpHeader {
 }
 
 fn send_opcode(options: &SendOptions) -> Opcode {
-    match (invalidate_stag(options).is_some(), options.solicited) {
-        (false, false) => Opcode::Send,
-        (true, false) => Opcode::SendWithInvalidate,
-        (false, true) => Opcode::SendWithSolicitedEvent,
-        (true, true) => Opcode::SendWithSolicitedEventAndInvalidate,
+    let invalidates = invalidate_stag(options).is_some();
+    if invalidates && options.solicited {
+        Opcode::SendWithSolicitedEventAndInvalidate
+    } else if invalidates {
+        Opcode::SendWithInvalidate
+    } else if options.solicited {
+        Opcode::SendWithSolicitedEvent
+    } else {
+        Opcode::Send
     }
 }

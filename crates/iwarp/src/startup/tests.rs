@@ -18,19 +18,22 @@ fn without_crc() -> IwarpConfig {
 
 /// Both ends' agreements.
 fn negotiate(
-    initiator: (&IwarpConfig, ConnectOptions),
-    responder: (&IwarpConfig, ConnectOptions),
+    initiator: &IwarpConfig,
+    initiator_options: ConnectOptions,
+    responder: &IwarpConfig,
+    responder_options: ConnectOptions,
 ) -> (Agreement, Agreement) {
-    let request = request(initiator.0, &initiator.1, &[]);
+    let request = request(initiator, &initiator_options, &[]);
     check_request(&request).unwrap();
-    let (reply, theirs) = accept(responder.0, &request, (&responder.1, &[])).unwrap();
-    (conclude(initiator.0, &initiator.1, &reply).unwrap(), theirs)
+    let (reply, theirs) = accept(responder, &request, &responder_options, &[]).unwrap();
+    let ours = conclude(initiator, &initiator_options, &reply).unwrap();
+    (ours, theirs)
 }
 
 #[test]
 fn depths_cross_over() {
     let config = IwarpConfig::default();
-    let (near, far) = negotiate((&config, options(16, 4)), (&config, options(2, 100)));
+    let (near, far) = negotiate(&config, options(16, 4), &config, options(2, 100));
     assert_eq!((near.ird, near.ord), (16, 4));
     assert_eq!((far.ird, far.ord), (4, 16));
     assert_eq!((near.ready, near.crc), (ReadyToReceive::Ordinary, true));
@@ -39,7 +42,7 @@ fn depths_cross_over() {
 #[test]
 fn depths_stay_below_what_siw_can_bear() {
     let config = IwarpConfig::default();
-    let (near, far) = negotiate((&config, options(500, 500)), (&config, options(500, 500)));
+    let (near, far) = negotiate(&config, options(500, 500), &config, options(500, 500));
     assert_eq!((near.ird, near.ord, far.ird, far.ord), (128, 128, 128, 128));
 }
 
@@ -47,7 +50,7 @@ fn depths_stay_below_what_siw_can_bear() {
 fn crcs_are_on_when_either_side_asks() {
     let (with, without) = (IwarpConfig::default(), without_crc());
     let crcs = |near: &IwarpConfig, far: &IwarpConfig| {
-        let (near, far) = negotiate((near, options(0, 0)), (far, options(0, 0)));
+        let (near, far) = negotiate(near, options(0, 0), far, options(0, 0));
         assert_eq!(near.crc, far.crc);
         near.crc
     };
@@ -61,10 +64,7 @@ fn revision_one_has_no_depths_to_negotiate() {
         revision: Revision::ONE,
         ..IwarpConfig::default()
     };
-    let (near, far) = negotiate(
-        (&old, options(3, 5)),
-        (&IwarpConfig::default(), options(7, 9)),
-    );
+    let (near, far) = negotiate(&old, options(3, 5), &IwarpConfig::default(), options(7, 9));
     assert_eq!((near.ird, near.ord, far.ird, far.ord), (3, 5, 7, 9));
 }
 
@@ -113,7 +113,7 @@ fn peer_to_peer_agrees_on_how_to_open() {
         ..IwarpConfig::default()
     };
     let plain = IwarpConfig::default();
-    let (near, far) = negotiate((&p2p, options(1, 1)), (&plain, options(1, 1)));
+    let (near, far) = negotiate(&p2p, options(1, 1), &plain, options(1, 1));
     assert_eq!(
         (near.ready, far.ready),
         (ReadyToReceive::Write, ReadyToReceive::Write)
@@ -130,8 +130,7 @@ fn peer_to_peer_agrees_on_how_to_open() {
             read_rtr,
             ..depths
         });
-        accept(&plain, &frame, (&granted, &[]))
-            .map(|(reply, agreed)| (reply.enhanced, agreed.ready))
+        accept(&plain, &frame, &granted, &[]).map(|(reply, agreed)| (reply.enhanced, agreed.ready))
     };
     let (reply, ready) = offer(false, false, true).unwrap();
     assert_eq!(ready, ReadyToReceive::Read);
@@ -175,21 +174,21 @@ fn depths_left_open_are_answered_open() {
     let wanted = options(8, 8);
     let mut frame = request(&config, &wanted, &[]);
     frame.enhanced = Some(Enhanced::client_server(NOT_NEGOTIATED, NOT_NEGOTIATED));
-    let (reply, agreed) = accept(&config, &frame, (&wanted, &[])).unwrap();
+    let (reply, agreed) = accept(&config, &frame, &wanted, &[]).unwrap();
     let block = reply.enhanced.unwrap();
     assert_eq!((block.ird, block.ord), (NOT_NEGOTIATED, NOT_NEGOTIATED));
     assert_eq!((agreed.ird, agreed.ord), (8, 8));
 }
 
 #[test]
-fn markers_are_for_the_one_who_asks() {
+fn markers_go_only_to_the_end_that_asked_for_them() {
     let config = IwarpConfig::default();
     let wanted = options(0, 0);
     let asked = StartupFrame {
         markers: true,
         ..request(&config, &wanted, &[])
     };
-    let (reply, agreed) = accept(&config, &asked, (&wanted, &[])).unwrap();
+    let (reply, agreed) = accept(&config, &asked, &wanted, &[]).unwrap();
     assert!(agreed.markers && !reply.markers);
     assert!(!reject(&asked, b"").markers);
 }
@@ -213,7 +212,7 @@ fn exceptions_are_agreed_when_both_ends_offer_them() {
         assert_eq!(split_exceptions_offer(asked.private_data).0, near_asks);
         // A responder asks for exceptions only if the initiator offers them.
         let far = options(near_asks && far_asks);
-        let (reply, theirs) = accept(&config, &asked, (&far, offer(far.exceptions))).unwrap();
+        let (reply, theirs) = accept(&config, &asked, &far, offer(far.exceptions)).unwrap();
         let ours = conclude(&config, &options(near_asks), &reply).unwrap();
         let agreed = near_asks && far_asks;
         assert_eq!((ours.exceptions, theirs.exceptions), (agreed, agreed));

@@ -58,7 +58,8 @@ pub(crate) fn served_by<F: Future<Output = ()>>(
 /// Has `count` peers do `work`; checks their memory when they rest, that each still has a `call` answered, and the
 /// memory that is left after they end.
 pub(crate) fn check<P>(
-    (story, count): (&str, u64),
+    story: &str,
+    count: u64,
     connect: impl Fn(u64) -> P,
     work: fn(&mut P),
     call: fn(&mut P),

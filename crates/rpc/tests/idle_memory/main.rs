@@ -31,7 +31,7 @@ fn idle_connections_cost_8_kib_at_most_and_leave_nothing() {
     }
     drop(first);
     let call = |peer: &mut Peer| assert!(peer.work(1) >= 1);
-    check(("one call", CONNECTIONS), connect, call, call);
+    check("one call", CONNECTIONS, connect, call, call);
     let busy = |peer: &mut Peer| _ = peer.work(4);
-    check(("a busy time", CONNECTIONS), connect, busy, call);
+    check("a busy time", CONNECTIONS, connect, busy, call);
 }

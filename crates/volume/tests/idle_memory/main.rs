@@ -56,10 +56,10 @@ fn idle_connections_cost_8_kib_at_most_and_leave_nothing() {
     first.iter_mut().for_each(|peer| peer.work(4, CREDITS));
     drop(first);
     let call = |peer: &mut Peer| peer.work(1, 1);
-    check(("one request", CONNECTIONS), connect, |_| {}, call);
+    check("one request", CONNECTIONS, connect, |_| {}, call);
     let busy = |peer: &mut Peer| peer.work(4, CREDITS);
-    check(("a busy time", CONNECTIONS), connect, busy, call);
+    check("a busy time", CONNECTIONS, connect, busy, call);
     // Nothing was written to them: only their registrations cost.
     let count = EAGER_BUFFERS_HELD_MAX as u64 / u64::from(EAGER_BUFFERS);
-    check(("buffers", count), connect, Peer::ask_for_buffers, call);
+    check("buffers", count, connect, Peer::ask_for_buffers, call);
 }
