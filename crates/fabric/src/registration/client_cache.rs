@@ -140,7 +140,8 @@ impl ClientCache {
         class: &SizeClass,
         slab_len: usize,
         original: Buffer,
-        (access, scope): (Access, Scope),
+        access: Access,
+        scope: Scope,
     ) -> Result<Parts, RegisterError> {
         let (region, mut slab) = self.slab(class, slab_len)?;
         restrict(&region, access, scope);
@@ -205,7 +206,7 @@ impl Strategy for ClientCache {
         let start = self.meter.now();
         let parts = match self.class(buffer.len()) {
             Some((class, slab_len)) if self.domain.has_software_regions() && class.copies() => {
-                self.register_slab(class, slab_len, buffer, (access, scope))?
+                self.register_slab(class, slab_len, buffer, access, scope)?
             }
             _ => self.register_directly(buffer, access, scope)?,
         };
