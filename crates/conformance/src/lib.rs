@@ -225,7 +225,7 @@ cases! {
         receives_are_used_in_order,
         sources_of_every_kind,
         a_file_is_a_source: FileRegions,
-        solicited_is_told,
+        a_solicited_message_is_reported_as_such,
         only_asked_completions_come,
         the_send_queue_fills_and_recovers,
         the_receive_queue_is_bounded,

@@ -127,7 +127,7 @@ pub(crate) async fn a_file_is_a_source(bed: &Bed<'_>) -> Outcome {
     ensure_bytes("message", &far.expect_message().await?, &bytes[50..3050])
 }
 
-pub(crate) async fn solicited_is_told(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn a_solicited_message_is_reported_as_such(bed: &Bed<'_>) -> Outcome {
     let (near, mut far) = bed.pair().await?;
     for wanted in [true, false] {
         let options = SendOptions {

@@ -1,6 +1,6 @@
 //! RDMA Write.
 
-use crate::bed::{Bed, MemoryFile, Peer, RECEIVES, WORK, address_of, pattern, ping};
+use crate::bed::{Bed, MemoryFile, RECEIVES, WORK, address_of, pattern, ping};
 use crate::{Outcome, ensure, ensure_bytes, ensure_eq};
 use gannet_fabric::{Access, Done, Region, SendOptions, Signal, Source, Span, WorkError, WorkId};
 use gannet_runtime::FileRef;
@@ -70,25 +70,22 @@ pub(crate) async fn sources_of_every_kind(bed: &Bed<'_>) -> Outcome {
 }
 
 pub(crate) async fn a_file_is_a_source(bed: &Bed<'_>) -> Outcome {
-    let pair = bed.pair().await?;
     let bytes = pattern(6, 200_000);
-    let found = write_file(bed, pair, bed.file(bytes.clone()), 12_345, 150_000).await?;
+    let found = write_file(bed, bed.file(bytes.clone()), 12_345, 150_000).await?;
     ensure_bytes("from a file", &found, &bytes[12_345..162_345])
 }
 
 pub(crate) async fn a_cold_file_is_written(bed: &Bed<'_>) -> Outcome {
-    let pair = bed.pair().await?;
     let bytes = pattern(7, 300_000);
     let file = MemoryFile::cold(bytes.clone());
-    let found = write_file(bed, pair, file, 0, 300_000).await?;
+    let found = write_file(bed, file, 0, 300_000).await?;
     ensure_bytes("from a cold file", &found, &bytes)
 }
 
 pub(crate) async fn past_the_end_of_a_file_come_zeros(bed: &Bed<'_>) -> Outcome {
     let bytes = pattern(8, 100_000);
     for (offset, len) in [(0, 100_100), (99_000, 70_000), (100_000, 500), (1 << 40, 3)] {
-        let pair = bed.pair().await?;
-        let found = write_file(bed, pair, bed.file(bytes.clone()), offset, len).await?;
+        let found = write_file(bed, bed.file(bytes.clone()), offset, len).await?;
         let start = usize::try_from(offset)?.min(bytes.len());
         let there = (bytes.len() - start).min(len);
         ensure_bytes(
@@ -158,13 +155,8 @@ pub(crate) async fn an_idle_application_is_written_to(bed: &Bed<'_>) -> Outcome 
 }
 
 /// Writes part of a file into a fresh region of the far end; gives the region's bytes.
-async fn write_file(
-    bed: &Bed<'_>,
-    (mut near, mut far): (Peer, Peer),
-    file: FileRef,
-    offset: u64,
-    len: usize,
-) -> Outcome<Vec<u8>> {
+async fn write_file(bed: &Bed<'_>, file: FileRef, offset: u64, len: usize) -> Outcome<Vec<u8>> {
+    let (mut near, mut far) = bed.pair().await?;
     let target = far.expose(vec![0xee; len], Access::RemoteWrite)?;
     let source = Source::File {
         file,

@@ -156,19 +156,20 @@ struct Pair {
 }
 
 fn pair(kind: StrategyKind, design: Design, profile: NicProfile) -> Pair {
-    pair_by(kind, (design, None), profile)
+    pair_by(kind, design, None, profile)
 }
 
 fn pair_by(
     kind: StrategyKind,
-    (design, engine): (Design, Option<Engine>),
+    design: Design,
+    engine: Option<Engine>,
     profile: NicProfile,
 ) -> Pair {
     let world = World::new(profile.seed);
     let network = Rc::<NicNetwork>::default();
     let (near, far) = (world.add_node("client"), world.add_node("server"));
     let adapter = |node: &gannet_sim::Node, profile| {
-        NicProvider::provider(&network, (node.runtime(), node.ip()), profile)
+        NicProvider::provider(&network, node.runtime(), node.ip(), profile)
     };
     let other = NicProfile {
         seed: !profile.seed,
@@ -284,7 +285,7 @@ fn files_leave_by_the_engine_that_was_asked_for() {
     for engine in [Engine::Static, Engine::Dynamic] {
         let profile = NicProfile::default();
         let kind = StrategyKind::ServerCache;
-        let pair = pair_by(kind, (Design::ReadWrite, Some(engine)), profile);
+        let pair = pair_by(kind, Design::ReadWrite, Some(engine), profile);
         let client = pair.client;
         let reading = async move {
             for len in SIZES {
@@ -311,7 +312,7 @@ fn an_engine_that_the_provider_does_not_have_is_refused_before_anybody_connects(
         let node = world.add_node("server");
         let network = Rc::<NicNetwork>::default();
         let profile = NicProfile::default();
-        let provider = NicProvider::provider(&network, (node.runtime(), node.ip()), profile);
+        let provider = NicProvider::provider(&network, node.runtime(), node.ip(), profile);
         let listener = provider.listen(SocketAddr::new(node.ip(), 20049)).unwrap();
         let server = Server::new(
             node.runtime(),

@@ -51,16 +51,25 @@ fn providers(world: &World, kind: Kind, nodes: [&Node; 2]) -> [Rc<dyn Provider>;
             IwarpProvider::new(node.runtime(), config) as Rc<dyn Provider>
         }
         Kind::Nic => {
-            let address = (node.runtime(), node.ip());
-            NicProvider::provider(&network, address, NicProfile::default())
+            NicProvider::provider(&network, node.runtime(), node.ip(), NicProfile::default())
         }
     })
 }
 
-/// Runs `test` on a fresh pair whose client has `receives` receives of `receive_len` bytes.
+/// The receives that the client of a pair posts when it connects.
+struct ClientReceives {
+    count: usize,
+    /// Bytes of each.
+    len: usize,
+}
+
+/// Receives for short messages.
+const SHORT_RECEIVES: ClientReceives = ClientReceives { count: 8, len: 16 };
+
+/// Runs `test` on a fresh pair whose client has these receives.
 fn with_ends<F: Future<Output = ()> + 'static>(
     kind: Kind,
-    (receives, receive_len): (usize, usize),
+    receives: ClientReceives,
     test: impl FnOnce(Ends) -> F + 'static,
 ) {
     let world = World::new(7);
@@ -69,7 +78,7 @@ fn with_ends<F: Future<Output = ()> + 'static>(
     let (runtime, address) = (near.runtime(), SocketAddr::new(far.ip(), 4000));
     let work = async move {
         let mut listener = peer.listen(address).unwrap();
-        let memory = (0..receives).map(|_| Buffer::zeroed(receive_len));
+        let memory = (0..receives.count).map(|_| Buffer::zeroed(receives.len));
         let options = ConnectOptions {
             receives: memory.collect::<Vec<_>>().into(),
             ..ConnectOptions::default()
@@ -186,7 +195,7 @@ const LEN: usize = 300_001;
 #[test]
 fn every_engine_fills_the_peers_memory_and_counts_what_it_took() {
     for kind in KINDS {
-        with_ends(kind, (8, 16), move |ends| async move {
+        with_ends(kind, SHORT_RECEIVES, move |ends| async move {
             for engine in ends.engines() {
                 let (sink, rest) = (ends.sink(200_000), ends.sink(150_000));
                 let mut sender = ends.sender(options(engine)).unwrap();
@@ -247,7 +256,11 @@ fn every_engine_fills_the_peers_memory_and_counts_what_it_took() {
 #[test]
 fn messages_bring_a_file_in_order_whether_it_is_in_the_cache_or_not() {
     for kind in KINDS {
-        with_ends(kind, (200, 16 << 10), move |ends| async move {
+        let receives = ClientReceives {
+            count: 200,
+            len: 16 << 10,
+        };
+        with_ends(kind, receives, move |ends| async move {
             for engine in ends.engines() {
                 for file in [
                     MemoryFile::resident as fn(Vec<u8>) -> FileRef,
@@ -278,7 +291,7 @@ fn messages_bring_a_file_in_order_whether_it_is_in_the_cache_or_not() {
 #[test]
 fn a_file_that_fails_or_does_not_fit_is_refused_and_the_next_one_goes() {
     for kind in KINDS {
-        with_ends(kind, (8, 16), move |ends| async move {
+        with_ends(kind, SHORT_RECEIVES, move |ends| async move {
             for engine in ends.engines().filter(|engine| *engine != Engine::Sendfile) {
                 let sink = ends.sink(LEN);
                 let mut sender = ends.sender(options(engine)).unwrap();
@@ -312,7 +325,7 @@ fn a_file_that_fails_or_does_not_fit_is_refused_and_the_next_one_goes() {
 #[test]
 fn a_call_that_is_given_up_does_not_disturb_the_next() {
     for kind in KINDS {
-        with_ends(kind, (8, 16), move |ends| async move {
+        with_ends(kind, SHORT_RECEIVES, move |ends| async move {
             for engine in ends.engines() {
                 let sink = ends.sink(LEN);
                 let mut sender = ends.sender(options(engine)).unwrap();
@@ -352,7 +365,7 @@ fn a_call_that_is_given_up_does_not_disturb_the_next() {
 
 #[test]
 fn memory_bounds_the_pipes_and_a_missing_engine_is_said_at_once() {
-    with_ends(Kind::Nic, (8, 16), move |ends| async move {
+    with_ends(Kind::Nic, SHORT_RECEIVES, move |ends| async move {
         let missing = ends.sender(options(Engine::Sendfile)).err().unwrap();
         assert!(matches!(missing, EngineError::NoFiles { .. }));
         assert!(
@@ -388,7 +401,7 @@ fn memory_bounds_the_pipes_and_a_missing_engine_is_said_at_once() {
         assert_eq!(sender.engine(64 << 10), Engine::Static);
         assert_eq!(sender.engine(65 << 10), Engine::Pipelined);
     });
-    with_ends(Kind::SoftwareRnic, (8, 16), move |ends| async move {
+    with_ends(Kind::SoftwareRnic, SHORT_RECEIVES, move |ends| async move {
         let sender = ends.sender(SenderOptions::default()).unwrap();
         assert_eq!(sender.engine(16 << 10), Engine::Static);
         assert_eq!(sender.engine(17 << 10), Engine::Sendfile);

@@ -48,7 +48,7 @@ fn bench(world: &World, profile: NicProfile) -> Bench {
     let network = Rc::<NicNetwork>::default();
     let (near, far) = (world.add_node("near"), world.add_node("far"));
     let adapter = |node: &gannet_sim::Node, profile| {
-        NicProvider::provider(&network, (node.runtime(), node.ip()), profile)
+        NicProvider::provider(&network, node.runtime(), node.ip(), profile)
     };
     let other = NicProfile {
         seed: profile.seed ^ 0x5555,

@@ -71,8 +71,10 @@ impl Work {
 impl End {
     pub(crate) fn new(
         id: EndpointId,
-        (runtime, domain): (Handle, Rc<NicDomain>),
-        (peer_address, private_data): (SocketAddr, Vec<u8>),
+        runtime: Handle,
+        domain: Rc<NicDomain>,
+        peer_address: SocketAddr,
+        private_data: Vec<u8>,
         attributes: EndpointAttributes,
         receives: EndpointReceives,
     ) -> Rc<End> {

@@ -2,7 +2,7 @@
 
 use gannet_fabric::{
     Access, AccessError, Backing, DeregisterError, Domain, EndpointId, LocalKey, MemoryRegion,
-    Region, RegionStats, RegisterError, RemoteKey, Revocation, Scope, Span,
+    Region, RegionStats, RegisterError, RemoteAddress, RemoteKey, Revocation, Scope, Span,
 };
 use gannet_runtime::{Buffer, Handle, sleep};
 use std::any::Any;
@@ -157,18 +157,18 @@ impl NicDomain {
     fn check(
         &self,
         endpoint: EndpointId,
-        key: RemoteKey,
-        (offset, len): (u64, u64),
+        address: RemoteAddress,
+        len: u64,
         wanted: Wanted,
     ) -> Result<(Rc<Entry>, u64), AccessError> {
-        let entry = self.entries.borrow().get(&key).cloned();
+        let entry = self.entries.borrow().get(&address.key).cloned();
         let entry = entry.ok_or(AccessError::InvalidKey)?;
         if let Scope::Endpoint(owner) = entry.scope
             && owner != endpoint
         {
             return Err(AccessError::WrongEndpoint);
         }
-        offset.checked_add(len).ok_or(AccessError::Wrap)?;
+        address.offset.checked_add(len).ok_or(AccessError::Wrap)?;
         let (reads, writes) = match entry.access {
             Access::Local => (false, false),
             Access::RemoteRead => (true, false),
@@ -186,7 +186,8 @@ impl NicDomain {
         if wanted == Wanted::Invalidate {
             return Ok((entry, 0));
         }
-        let offset = offset.checked_sub(entry.base).ok_or(AccessError::Bounds)?;
+        let offset = address.offset.checked_sub(entry.base);
+        let offset = offset.ok_or(AccessError::Bounds)?;
         entry.check_bounds(offset, len)?;
         Ok((entry, offset))
     }
@@ -199,8 +200,8 @@ impl NicDomain {
         offset: u64,
         len: u32,
     ) -> Result<Vec<u8>, AccessError> {
-        let range = (offset, u64::from(len));
-        let (entry, at) = self.check(endpoint, key, range, Wanted::Read)?;
+        let address = RemoteAddress { key, offset };
+        let (entry, at) = self.check(endpoint, address, u64::from(len), Wanted::Read)?;
         entry.read(at, len)
     }
 
@@ -212,8 +213,8 @@ impl NicDomain {
         offset: u64,
         bytes: &[u8],
     ) -> Result<(), AccessError> {
-        let range = (offset, bytes.len() as u64);
-        let (entry, at) = self.check(endpoint, key, range, Wanted::Write)?;
+        let address = RemoteAddress { key, offset };
+        let (entry, at) = self.check(endpoint, address, bytes.len() as u64, Wanted::Write)?;
         entry.write(at, bytes)
     }
 
@@ -223,7 +224,8 @@ impl NicDomain {
         endpoint: EndpointId,
         key: RemoteKey,
     ) -> Result<(), AccessError> {
-        let (entry, _) = self.check(endpoint, key, (0, 0), Wanted::Invalidate)?;
+        let address = RemoteAddress { key, offset: 0 };
+        let (entry, _) = self.check(endpoint, address, 0, Wanted::Invalidate)?;
         self.remove(&entry);
         Ok(())
     }

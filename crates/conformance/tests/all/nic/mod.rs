@@ -84,7 +84,8 @@ pub(crate) struct NicProvider {
 impl NicProvider {
     pub(crate) fn provider(
         network: &Rc<NicNetwork>,
-        (runtime, ip): (Handle, IpAddr),
+        runtime: Handle,
+        ip: IpAddr,
         profile: NicProfile,
     ) -> Rc<dyn Provider> {
         Rc::new(NicProvider {
@@ -246,8 +247,8 @@ impl Incoming for NicIncoming {
             let (near_address, far_address) = (side.address, request.side.address);
             let near = request
                 .side
-                .end(request.options, near, (near_address, near_data))?;
-            let far = side.end(options, far, (far_address, far_data))?;
+                .end(request.options, near, near_address, near_data)?;
+            let far = side.end(options, far, far_address, far_data)?;
             *near.peer.borrow_mut() = Rc::downgrade(&far);
             *far.peer.borrow_mut() = Rc::downgrade(&near);
             let endpoint = Rc::new(NicEndpoint(far));
@@ -272,15 +273,18 @@ impl Side {
         self,
         options: ConnectOptions,
         attributes: EndpointAttributes,
-        (peer_address, private_data): (SocketAddr, Vec<u8>),
+        peer_address: SocketAddr,
+        private_data: Vec<u8>,
     ) -> Result<Rc<End>, ConnectError> {
         let receives = EndpointReceives::new(options.receives)
             .ok_or(ConnectError::Unsupported("receives of another provider"))?;
         let id = self.network.take_id();
         Ok(End::new(
             id,
-            (self.runtime, self.domain),
-            (peer_address, private_data),
+            self.runtime,
+            self.domain,
+            peer_address,
+            private_data,
             attributes,
             receives,
         ))
