@@ -9,7 +9,7 @@ mod client_buffers;
 mod connect;
 mod drive;
 mod eager;
-mod fault;
+mod error;
 mod holding;
 mod optimistic;
 mod queue;
@@ -20,13 +20,14 @@ pub use class::{TrafficClasses, TrafficClassesError};
 pub use connect::{AcceptOptions, Identity, ServerPlace, Session, accept, connect};
 pub(crate) use eager::EagerBuffer;
 pub use eager::Pool;
+pub use error::{EndReason, HandshakeError, LinkError, LookupError, SystemError, Unreachable};
 pub(crate) use optimistic::ExportedRead;
 pub(crate) use queue::Hold;
 
 use crate::limits::{CALL_DEADLINE, OUTGOING_MAX, READ_DEADLINE};
 use client_buffers::ClientBuffers;
 use eager::EagerBuffers;
-use gannet_fabric::{Connected, RegisterError, RemoteAddress, Source, Span};
+use gannet_fabric::{Connected, RemoteAddress, Source, Span};
 use gannet_runtime::{Buffer, Handle, Instant, LocalFuture, Notify, timeout};
 use gannet_wire::volume::{
     Class, HEADER_LEN, Kind, MESSAGE_MAX, MessageHeader, Operation, Role, Status, Token,
@@ -39,35 +40,7 @@ use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
-use thiserror::Error;
 use tokio::sync::oneshot;
-
-/// Why a call has no usable reply. Unless it was refused, the caller does not know whether it was done.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum LinkError {
-    /// The connection has ended, or there is none, for this reason.
-    #[error("{0}")]
-    Ended(String),
-    /// The peer refuses the request.
-    #[error("it refuses: {0}")]
-    Refused(Status),
-    /// The peer's reply cannot be decoded.
-    #[error("its answer cannot be decoded")]
-    Undecodable,
-    /// The peer has not replied within the time that the caller waits; the connection goes on.
-    #[error("it does not answer in time")]
-    Silent,
-    /// The peer owed an answer, or bytes of an RDMA Read, for too long; the connection was ended for that.
-    #[error("no answer within {} s, or no bytes within {} s", CALL_DEADLINE.as_secs(), READ_DEADLINE.as_secs())]
-    TimedOut,
-    /// The message is longer than messages may be.
-    #[error("the request is longer than a message may be")]
-    TooLong,
-    /// Memory could not be registered.
-    #[error("memory could not be registered: {0}")]
-    Memory(#[from] RegisterError),
-}
 
 /// A message that came, in the memory that it was received in.
 pub struct Message {
@@ -307,7 +280,7 @@ impl Link {
             Ok(Err(_)) => Err(self.why_over()),
             Err(_) => {
                 // The peer may still read or write the memory of this call: only the end of the connection stops that.
-                self.abort("no answer in time");
+                self.abort(EndReason::NoReply);
                 drop(waiting);
                 Err(LinkError::TimedOut)
             }
@@ -319,7 +292,7 @@ impl Link {
         state
             .end
             .clone()
-            .unwrap_or_else(|| LinkError::Ended("the connection has ended".into()))
+            .unwrap_or_else(|| EndReason::Unknown.into())
     }
 
     /// Queues an RDMA Write, when there is room. Its bytes are in place at the peer before any later message.
@@ -393,7 +366,7 @@ impl Link {
             Ok(read) => read,
             Err(_) => {
                 // Until the connection ends, bytes may still come into the sinks.
-                self.abort("no bytes in time");
+                self.abort(EndReason::NoBytes);
                 Err(LinkError::TimedOut)
             }
         }
@@ -432,9 +405,9 @@ impl Link {
     }
 
     /// Ends the connection at once.
-    pub fn abort(&self, why: &str) {
-        self.shared.end(LinkError::Ended(why.to_owned()));
-        self.shared.endpoint.abort(why);
+    pub fn abort(&self, why: EndReason) {
+        self.shared.endpoint.abort(&why.to_string());
+        self.shared.end(why.into());
     }
 
     /// Ends the connection when all queued work has left.

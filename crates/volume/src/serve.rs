@@ -3,7 +3,7 @@
 use crate::limits::{
     CONNECTIONS_MAX, CONNECTIONS_PER_ORIGIN_MAX, REPLACE_DEADLINE, UNAUTHENTICATED_MAX,
 };
-use crate::link::{self, AcceptOptions, Handler, Link, LinkError, Pool, TrafficClasses};
+use crate::link::{self, AcceptOptions, EndReason, Handler, Link, Pool, TrafficClasses};
 use crate::secret::ServerKeys;
 use gannet_fabric::{Listener, Provider};
 use gannet_runtime::{Handle, LogLimit, timeout};
@@ -116,28 +116,26 @@ impl Server {
     /// a second time after others have written the same bytes. Otherwise waits for their end, and refuses: the peer may
     /// have died meanwhile, and its requests on this connection may be older than those of others. A live one connects
     /// again.
-    async fn admit(&self, link: &Link) -> Result<(), LinkError> {
+    async fn admit(&self, link: &Link) -> Result<(), EndReason> {
         let mut has_waited = false;
         let replaced = self.replaced_by(link);
         for other in &replaced {
-            other.abort("the peer has connected again");
+            other.abort(EndReason::Replaced);
         }
         for other in &replaced {
             has_waited |= other.is_busy();
             let idle = timeout(&self.runtime, REPLACE_DEADLINE, other.idle()).await;
             if idle.is_err() {
-                let why = "what was asked on an earlier connection has not come to an end";
-                return Err(LinkError::Ended(why.into()));
+                return Err(EndReason::EarlierUnderWay);
             }
         }
-        let why = if link.is_over() {
-            "the peer has connected once more"
+        if link.is_over() {
+            Err(EndReason::Replaced)
         } else if has_waited {
-            "requests of an earlier connection have ended just now"
+            Err(EndReason::EarlierEnded)
         } else {
-            return Ok(());
-        };
-        Err(LinkError::Ended(why.into()))
+            Ok(())
+        }
     }
 
     /// Accepts connections of `provider` from `listener` and answers them, until the listener fails.

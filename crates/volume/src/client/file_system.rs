@@ -166,7 +166,7 @@ impl VolumeFs {
     /// Asks the manager once for its record of the volume.
     ///
     /// # Errors
-    /// As [`Link::call`](crate::link::Link::call), or `Ended` if there is no connection to the manager.
+    /// As [`Link::call`](crate::link::Link::call), or `Unreachable` if there is no connection to the manager.
     pub async fn volume(&self) -> Result<VolumeRecord, LinkError> {
         self.servers.ask_manager().await
     }

@@ -1,7 +1,10 @@
 //! Connections to the servers of a volume, made when they are needed and again when they are lost.
 
 use crate::limits::{CONNECT_AGAIN_AFTER, HELLO_DEADLINE};
-use crate::link::{self, Identity, Link, LinkError, Pool, ServerPlace, Session};
+use crate::link::{
+    self, HandshakeError, Identity, Link, LinkError, LookupError, Pool, ServerPlace, Session,
+    Unreachable,
+};
 use crate::manager::{IoServers, Registry};
 use gannet_fabric::Provider;
 use gannet_runtime::{Handle, Instant, LocalFuture, timeout};
@@ -124,8 +127,7 @@ impl Servers {
     /// A connection to the manager.
     pub(crate) async fn manager(&self) -> Result<Link, LinkError> {
         let address = self.manager;
-        let address =
-            address.ok_or_else(|| LinkError::Ended("there is no manager to connect to".into()))?;
+        let address = address.ok_or(Unreachable::NoManager)?;
         self.reach(Hello::MANAGER, async || {
             self.connect(address, Hello::MANAGER).await
         })
@@ -138,10 +140,10 @@ impl Servers {
         self.reach(server, async || match &self.book {
             Book::Fixed(addresses) => match addresses.get(number as usize) {
                 Some(address) => self.connect(*address, server).await,
-                None => Err(no_such()),
+                None => Err(Unreachable::NoSuchServer.into()),
             },
             Book::Registry(registry, here) => {
-                let address = registry.address(number).ok_or_else(no_such)?;
+                let address = registry.address(number).ok_or(Unreachable::NoSuchServer)?;
                 let found = self.find(&address, *here).await?;
                 self.connect(found, server).await
             }
@@ -187,7 +189,7 @@ impl Servers {
     /// Connects at the address that the manager reported last, or else at the one that it reports now.
     async fn connect_as_reported(&self, number: u32) -> Result<Link, LinkError> {
         let Book::Reported(reported) = &self.book else {
-            return Err(no_such());
+            return Err(Unreachable::NoSuchServer.into());
         };
         let server = Hello::io_server(number);
         let before = address_in(reported.borrow().as_ref(), number);
@@ -202,11 +204,10 @@ impl Servers {
             (Ok(record), _) => record,
             (Err(_), Some(failed)) => return Err(failed),
             (Err(error), None) => {
-                let why = format!("the manager does not report where it is: {error}");
-                return Err(LinkError::Ended(why));
+                return Err(Unreachable::NotReported(Box::new(error)).into());
             }
         };
-        let address = address_in(Some(&record), number).ok_or_else(no_such)?;
+        let address = address_in(Some(&record), number).ok_or(Unreachable::NoSuchServer)?;
         match failed {
             Some(error) if before.as_ref() == Some(&address) => Err(error),
             _ => {
@@ -218,7 +219,7 @@ impl Servers {
 
     async fn connect_to(&self, number: u32, address: &Address) -> Result<Link, LinkError> {
         let here = self.manager.map(|manager| manager.ip());
-        let here = here.ok_or_else(no_such)?;
+        let here = here.ok_or(Unreachable::NoSuchServer)?;
         let found = self.find(address, here).await?;
         self.connect(found, Hello::io_server(number)).await
     }
@@ -233,12 +234,9 @@ impl Servers {
             let answer = link.call(Operation::Volume, Class::Metadata, &body, &[]);
             let answer = answer.await?;
             let page = from_bytes::<VolumeRecord>(answer.body());
-            let nonsense = |why: &dyn std::fmt::Display| {
-                LinkError::Ended(format!("the manager's answer makes no sense: {why}"))
-            };
-            let page = page.map_err(|error| nonsense(&error))?;
+            let page = page.map_err(Unreachable::BadRecord)?;
             if page.servers.is_empty() {
-                return Err(nonsense(&"no servers"));
+                return Err(Unreachable::EmptyRecord.into());
             }
             let record = match whole.take() {
                 None => page,
@@ -258,10 +256,9 @@ impl Servers {
     }
 
     /// Resolves the address of an I/O server; without a host it is `here`.
-    async fn find(&self, address: &Address, here: IpAddr) -> Result<SocketAddr, LinkError> {
+    async fn find(&self, address: &Address, here: IpAddr) -> Result<SocketAddr, Unreachable> {
         if !address.is_known() {
-            let why = "it has not registered with the manager";
-            return Err(LinkError::Ended(why.into()));
+            return Err(Unreachable::NotRegistered);
         }
         let (host, port) = (address.host.as_str(), address.port);
         if host.is_empty() {
@@ -271,18 +268,20 @@ impl Servers {
             return Ok(SocketAddr::new(ip, port));
         }
         let resolver = self.resolver.borrow().clone();
-        let failed =
-            |why: &dyn std::fmt::Display| LinkError::Ended(format!("it is at {host}: {why}"));
-        match resolver {
+        let found = match resolver {
             Some(resolver) => {
                 let found = resolver(host.to_owned(), port);
                 match timeout(&self.runtime, HELLO_DEADLINE, found).await {
-                    Ok(found) => found.map_err(|error| failed(&error)),
-                    Err(_) => Err(failed(&"its address is not found in time")),
+                    Ok(found) => found.map_err(|error| LookupError::Failed(error.into())),
+                    Err(_) => Err(LookupError::TimedOut),
                 }
             }
-            None => Err(failed(&"names of hosts cannot be looked up here")),
-        }
+            None => Err(LookupError::NoResolver),
+        };
+        found.map_err(|error| {
+            let host = host.to_owned();
+            Unreachable::Lookup { host, error }
+        })
     }
 
     /// The connection to a server, made by `connect` if there is none and no attempt has failed just now.
@@ -326,17 +325,13 @@ impl Servers {
         let place = ServerPlace { address, server };
         let connecting = link::connect(runtime, &self.provider, pool, place, identity, session);
         let connected = timeout(runtime, HELLO_DEADLINE, connecting).await;
-        let connected = connected.unwrap_or(Err(LinkError::Silent));
-        connected.map_err(|error| LinkError::Ended(format!("{address}: {error}")))
+        let connected = connected.unwrap_or(Err(HandshakeError::TimedOut));
+        connected.map_err(|error| Unreachable::Connect { address, error }.into())
     }
 
     fn is_recent(&self, since: Instant) -> bool {
         self.runtime.now() < since + CONNECT_AGAIN_AFTER
     }
-}
-
-fn no_such() -> LinkError {
-    LinkError::Ended("the volume has no such I/O server".into())
 }
 
 fn address_in(record: Option<&VolumeRecord>, number: u32) -> Option<Address> {

@@ -2,7 +2,7 @@
 //! it. When another fetch needs memory, the client with the oldest fetch loses its connection.
 
 use crate::limits::FETCH_AGE_MAX;
-use crate::link::Link;
+use crate::link::{EndReason, Link};
 use gannet_runtime::{Handle, Instant, LogLimit};
 use gannet_session::limits::LOG_INTERVAL;
 use std::cell::{Cell, RefCell};
@@ -72,7 +72,7 @@ impl Fetches {
         if let Some(left_out) = self.log.admit(self.runtime.now()) {
             tracing::warn!(%peer, left_out, "a peer lost its connection: others need the memory for its bytes, which do not come");
         }
-        link.abort("no bytes, and others need the memory for them");
+        link.abort(EndReason::MemoryForBytes);
         Some(over)
     }
 }

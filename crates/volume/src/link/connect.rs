@@ -1,13 +1,14 @@
 //! The beginning of a connection: both sides prove that they know the volume's key before they take other messages.
 
 use super::drive::{RECEIVES, control, drive};
+use super::error::{EndReason, HandshakeError};
 use super::holding::Holding;
 use super::queue::{Outgoing, State};
-use super::{Handler, Link, LinkError, Message, Pool, Shared, TrafficClasses, compose};
+use super::{Handler, Link, Message, Pool, Shared, TrafficClasses, compose};
 use crate::limits::{CREDITS, CREDITS_MIN, HELLO_DEADLINE, MESSAGES_SPARE};
 use crate::secret::{Secret, ServerKeys, capability_key, client_proof, same, server_proof};
 use gannet_fabric::{
-    ConnectError, ConnectOptions, Connected, Done, Incoming, Provider, Receives, next_completions,
+    ConnectOptions, Connected, Done, Incoming, Provider, Receives, next_completions,
 };
 use gannet_runtime::{Arena, Buffer, Handle, Notify, timeout};
 use gannet_session::limits::REST_AFTER;
@@ -79,10 +80,6 @@ fn receives(messages: &Arena) -> Receives {
         .collect()
 }
 
-fn ended(why: impl ToString) -> LinkError {
-    LinkError::Ended(why.to_string())
-}
-
 /// A server of a volume, and its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerPlace {
@@ -113,7 +110,8 @@ impl ServerPlace {
 /// Connects to a server of the volume.
 ///
 /// # Errors
-/// `Ended`: it cannot be reached, serves another volume, is another server, or does not know the volume's key.
+/// [`HandshakeError`]: it cannot be reached, serves another volume, is another server, or does not know the volume's
+/// key.
 pub async fn connect(
     runtime: &Handle,
     provider: &Rc<dyn Provider>,
@@ -121,7 +119,7 @@ pub async fn connect(
     place: ServerPlace,
     identity: Identity,
     session: Session,
-) -> Result<Link, LinkError> {
+) -> Result<Link, HandshakeError> {
     let ServerPlace { address, server } = place;
     let Identity {
         role,
@@ -147,7 +145,7 @@ pub async fn connect(
         exceptions: true,
     };
     let connected = provider.connect(address, options).await;
-    let endpoint = connected.map_err(|error| ended(reason(&error)))?;
+    let endpoint = connected?;
     let accepted = Accepted::from_bytes(endpoint.private_data());
     let genuine = |it: &Accepted| {
         let proof = server_proof(key, &hello, &it.volume, &it.nonce);
@@ -155,14 +153,14 @@ pub async fn connect(
     };
     let Some(accepted) = accepted.filter(genuine) else {
         endpoint.abort("not a server of the volume");
-        let why = "the peer is not a server of this volume, or does not know its key";
-        return Err(ended(why));
+        return Err(HandshakeError::NotOfVolume);
     };
     if accepted.credits < CREDITS_MIN {
         endpoint.abort("too few credits");
-        let (told, least) = (accepted.credits, CREDITS_MIN);
-        let why = format!("the server takes {told} requests at a time, and {least} are needed");
-        return Err(ended(why));
+        return Err(HandshakeError::TooFewCredits {
+            offered: accepted.credits,
+            needed: CREDITS_MIN,
+        });
     }
     // Bounded: this side has receives for no more replies than it asked for, and one more would end the connection.
     let state = State::connecting(accepted.credits.min(CREDITS));
@@ -177,7 +175,8 @@ pub async fn connect(
     link.endpoint().authenticate(link_key);
     let proof = client_proof(key, &hello, &accepted, &session.0);
     let body = [proof, session.0].concat();
-    let message = compose(&pool.messages, control(Operation::Hello, 0), &body, &[])?;
+    let message = compose(&pool.messages, control(Operation::Hello, 0), &body, &[])
+        .map_err(|_| HandshakeError::TooLong)?;
     link.push(Outgoing::Send(message));
     start(&link);
     Ok(link)
@@ -189,23 +188,6 @@ fn role_of(server: u16) -> Role {
         Hello::MANAGER => Role::Manager,
         _ => Role::IoServer,
     }
-}
-
-/// The reason of a refused connection, for people.
-fn reason(error: &ConnectError) -> String {
-    match error {
-        ConnectError::Rejected { private_data } => match version_in(private_data) {
-            Some(theirs) if theirs != VERSION => other_version("server", theirs),
-            _ => format!("{error} (it is another server, full, or of an earlier version)"),
-        },
-        error => error.to_string(),
-    }
-}
-
-fn other_version(peer: &str, theirs: u8) -> String {
-    format!(
-        "the {peer} speaks version {theirs} of the native protocol and this program version {VERSION}: use the same release of gannet everywhere"
-    )
 }
 
 /// The peer of a connection.
@@ -264,7 +246,8 @@ pub struct AcceptOptions {
 /// peer is unauthenticated, it can lose its place to others.
 ///
 /// # Errors
-/// `Ended`: the peer is none of this volume, closed the connection, lost its place, or is refused by `admit`.
+/// [`HandshakeError`]: the peer is none of this volume, closed the connection, lost its place, or is refused by
+/// `admit`.
 pub async fn accept(
     runtime: &Handle,
     pool: &Pool,
@@ -272,13 +255,13 @@ pub async fn accept(
     incoming: Box<dyn Incoming>,
     activity: Activity,
     handler: Rc<dyn Handler>,
-    admit: impl AsyncFnOnce(&Link) -> Result<(), LinkError>,
-) -> Result<Link, LinkError> {
+    admit: impl AsyncFnOnce(&Link) -> Result<(), EndReason>,
+) -> Result<Link, HandshakeError> {
     let volume = options.volume;
     let (hello, incoming) = hello_of(incoming, volume).await?;
     let Some(share) = pool.accepted.join() else {
         incoming.reject(Vec::new()).await;
-        return Err(ended("out of receives"));
+        return Err(HandshakeError::OutOfReceives);
     };
     let key = options.keys.between(hello.role);
     let nonce = token(runtime);
@@ -298,14 +281,14 @@ pub async fn accept(
     };
     let accepting = timeout(runtime, HELLO_DEADLINE, incoming.accept(options)).await;
     let endpoint = match accepting {
-        Ok(endpoint) => endpoint.map_err(ended)?,
-        Err(_) => return Err(ended("the peer did not finish connecting")),
+        Ok(endpoint) => endpoint?,
+        Err(_) => return Err(HandshakeError::Unfinished),
     };
     let first = first_in_time(runtime, &activity, &endpoint).await;
     let (first, others) = first.inspect_err(|why| endpoint.abort(&why.to_string()))?;
     let Some(session) = session_of(&first, key, &hello, &accepted) else {
         endpoint.abort("the peer does not know the volume's key");
-        return Err(ended("the peer does not know the volume's key"));
+        return Err(HandshakeError::WrongKey);
     };
     let mut credits = Credits::new(share, credit_limits(accepted.credits), runtime.now());
     // Before the first reply: after that the peer may have a reference, and its reads must be authenticated.
@@ -323,14 +306,13 @@ pub async fn accept(
     };
     let link = make(runtime, endpoint, pool, peer, state);
     if let Err(why) = admit(&link).await {
-        link.abort(&why.to_string());
-        return Err(why);
+        link.abort(why.clone());
+        return Err(why.into());
     }
     start(&link);
     for (buffer, len) in others {
-        if let Err(fault) = link.shared.receive_early(buffer, len) {
-            let why = fault.to_string();
-            link.abort(&why);
+        if let Err(why) = link.shared.receive_early(buffer, len) {
+            link.abort(why);
         }
     }
     Ok(link)
@@ -340,19 +322,18 @@ pub async fn accept(
 async fn hello_of(
     incoming: Box<dyn Incoming>,
     volume: Token,
-) -> Result<(Hello, Box<dyn Incoming>), LinkError> {
+) -> Result<(Hello, Box<dyn Incoming>), HandshakeError> {
     let hello = Hello::from_bytes(incoming.private_data());
     if let Some(hello) = hello.filter(|hello| hello.volume == volume) {
         return Ok((hello, incoming));
     }
-    if let Some(theirs) = version_in(incoming.private_data()).filter(|it| *it != VERSION) {
+    if let Some(version) = version_in(incoming.private_data()).filter(|it| *it != VERSION) {
         incoming.reject(refusal().to_vec()).await;
-        return Err(ended(other_version("peer", theirs)));
+        let peer = "peer";
+        return Err(HandshakeError::OtherVersion { peer, version });
     }
     incoming.reject(Vec::new()).await;
-    Err(ended(
-        "the peer does not mean this volume, or does not speak its protocol",
-    ))
+    Err(HandshakeError::OtherVolume)
 }
 
 /// The first message of an unauthenticated peer, and those that came with it; within [`HELLO_DEADLINE`], and while it
@@ -361,11 +342,11 @@ async fn first_in_time(
     runtime: &Handle,
     activity: &Activity,
     endpoint: &Connected,
-) -> Result<(Message, Vec<(Buffer, usize)>), LinkError> {
+) -> Result<(Message, Vec<(Buffer, usize)>), HandshakeError> {
     let first = activity.unless_over(first_message(endpoint));
     let first = timeout(runtime, HELLO_DEADLINE, first).await;
-    let first = first.map_err(|_| ended("the peer did not say who it is"))?;
-    first.ok_or_else(|| ended("others came before the peer had said who it is"))?
+    let first = first.map_err(|_| HandshakeError::Unidentified)?;
+    first.ok_or(HandshakeError::Evicted)?
 }
 
 /// The peer's session, if the proof of the key is right.
@@ -378,15 +359,17 @@ fn session_of(first: &Message, key: Secret, hello: &Hello, accepted: &Accepted) 
 }
 
 /// The first message, and those that came with it.
-async fn first_message(endpoint: &Connected) -> Result<(Message, Vec<(Buffer, usize)>), LinkError> {
+async fn first_message(
+    endpoint: &Connected,
+) -> Result<(Message, Vec<(Buffer, usize)>), HandshakeError> {
     let mut messages = Vec::new();
     let mut completions = Vec::new();
     while messages.is_empty() {
         next_completions(&**endpoint, &mut completions)
             .await
-            .map_err(ended)?;
+            .map_err(EndReason::from)?;
         for completion in completions.drain(..) {
-            let len = match completion.outcome.map_err(ended)? {
+            let len = match completion.outcome.map_err(EndReason::from)? {
                 Done::Received { len, .. } => len as usize,
                 _ => continue,
             };
@@ -394,13 +377,13 @@ async fn first_message(endpoint: &Connected) -> Result<(Message, Vec<(Buffer, us
         }
     }
     let others = messages.split_off(1);
-    let first = messages.pop().ok_or_else(|| ended("no message"))?;
+    let first = messages.pop().ok_or(HandshakeError::Short)?;
     let (buffer, len) = first;
     let header = MessageHeader::split(buffer.get(..len).unwrap_or_default())
-        .map_err(ended)?
+        .map_err(EndReason::from)?
         .0;
     if len < HEADER_LEN {
-        return Err(ended("a message shorter than its header"));
+        return Err(HandshakeError::Short);
     }
     let slot = None;
     let first = Message {

@@ -1,6 +1,6 @@
 //! The task that drives a connection.
 
-use super::fault::Fault;
+use super::error::EndReason;
 use super::queue::{Call, Outgoing, State, Work};
 use super::{Answer, Link, LinkError, Message, Shared, compose};
 use crate::limits::{CALL_DEADLINE, CREDITS, OUTGOING_MAX, SIGNAL_EVERY, SPARE_RECEIVES};
@@ -52,19 +52,18 @@ impl Shared {
             let polled = self.endpoint.poll_completions(context, completions);
             let mut progress = !completions.is_empty();
             for completion in completions.drain(..) {
-                if let Err(fault) = self.complete(completion) {
-                    let why = fault.to_string();
-                    self.endpoint.abort(&why);
-                    return Poll::Ready(LinkError::Ended(why));
+                if let Err(why) = self.complete(completion) {
+                    self.endpoint.abort(&why.to_string());
+                    return Poll::Ready(why.into());
                 }
             }
-            if let Poll::Ready(Err(gone)) = polled {
-                return Poll::Ready(LinkError::Ended(gone.to_string()));
+            if let Poll::Ready(Err(disconnected)) = polled {
+                return Poll::Ready(EndReason::from(disconnected).into());
             }
             progress |= self.queued.poll_notified(context).is_ready();
             self.begin_requests();
             if let Err(error) = self.post() {
-                return Poll::Ready(LinkError::Ended(error.to_string()));
+                return Poll::Ready(EndReason::from(error).into());
             }
             self.endpoint.flush();
             if let Some(why) = self.over() {
@@ -95,7 +94,7 @@ impl Shared {
                 return Poll::Pending;
             };
             if due <= self.runtime.now() {
-                self.endpoint.abort("no answer in time");
+                self.endpoint.abort(&EndReason::NoReply.to_string());
                 return Poll::Ready(LinkError::TimedOut);
             }
             *alarm = Some(self.runtime.sleep_until(due));
@@ -113,8 +112,8 @@ impl Shared {
                 Ok(Some(due)) => due,
                 Ok(None) => return Poll::Pending,
                 Err(why) => {
-                    self.endpoint.abort(why);
-                    return Poll::Ready(LinkError::Ended(why.into()));
+                    self.endpoint.abort(&why.to_string());
+                    return Poll::Ready(why.into());
                 }
             };
             let set = alarm.take().filter(|(at, _)| *at <= due);
@@ -136,7 +135,7 @@ impl Shared {
         let quiet = state.outgoing.is_empty() && state.calls.is_empty();
         if state.closing && quiet {
             self.endpoint.close();
-            return Some(LinkError::Ended("closed".into()));
+            return Some(EndReason::Closed.into());
         }
         None
     }
@@ -222,7 +221,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn complete(self: &Rc<Self>, completion: Completion) -> Result<(), Fault> {
+    pub(super) fn complete(self: &Rc<Self>, completion: Completion) -> Result<(), EndReason> {
         let work = Work::of(completion.id);
         let done = match completion.outcome {
             Ok(done) => done,
@@ -275,11 +274,15 @@ impl Shared {
     }
 
     /// Takes a message that came before the connection was driven.
-    pub(super) fn receive_early(self: &Rc<Self>, buffer: Buffer, len: usize) -> Result<(), Fault> {
+    pub(super) fn receive_early(
+        self: &Rc<Self>,
+        buffer: Buffer,
+        len: usize,
+    ) -> Result<(), EndReason> {
         self.receive(buffer, len)
     }
 
-    fn receive(self: &Rc<Self>, buffer: Buffer, len: usize) -> Result<(), Fault> {
+    fn receive(self: &Rc<Self>, buffer: Buffer, len: usize) -> Result<(), EndReason> {
         let message = buffer.get(..len).unwrap_or_default();
         let (header, ..) = MessageHeader::split(message)?;
         self.state.borrow_mut().hear_credits(header.credits);
@@ -312,18 +315,18 @@ impl Shared {
                 link.note_peers_buffers(message.body())?;
                 self.without_credit(message)
             }
-            Kind::Control | Kind::Data => Err(Fault::Unexpected(header.operation)),
+            Kind::Control | Kind::Data => Err(EndReason::Unexpected(header.operation)),
         }
     }
 
     /// Notes the manager's term. The replies of a manager whose successor is known do not count: it may have been
     /// paused, and report what is over.
-    fn hear_term(&self, header: &MessageHeader) -> Result<(), Fault> {
+    fn hear_term(&self, header: &MessageHeader) -> Result<(), EndReason> {
         let (terms, number) = (&self.pool.terms, header.term);
         if self.peer == Role::Manager
             && let Some(later) = terms.successor_of(number)
         {
-            return Err(Fault::TermOver {
+            return Err(EndReason::TermOver {
                 term: number,
                 later,
             });
@@ -333,9 +336,9 @@ impl Shared {
     }
 
     /// Takes a request. It begins when the budget has room for its reply.
-    fn serve(&self, request: Message) -> Result<(), Fault> {
+    fn serve(&self, request: Message) -> Result<(), EndReason> {
         if self.handler.is_none() {
-            return Err(Fault::RequestToClient);
+            return Err(EndReason::RequestToClient);
         }
         {
             let mut state = self.state.borrow_mut();
@@ -389,7 +392,7 @@ impl Shared {
         }
         let credits = match self.grant() {
             Ok(credits) => credits,
-            Err(why) => return self.end(LinkError::Ended(why.to_string())),
+            Err(error) => return self.end(EndReason::from(error).into()),
         };
         let header = MessageHeader {
             kind: Kind::Reply,
@@ -417,7 +420,7 @@ impl Shared {
     }
 
     /// Takes back the receive of a message that needs no credit.
-    fn without_credit(&self, message: Message) -> Result<(), Fault> {
+    fn without_credit(&self, message: Message) -> Result<(), EndReason> {
         drop(message);
         let mut state = self.state.borrow_mut();
         let Some(credits) = &mut state.credits else {
@@ -429,7 +432,7 @@ impl Shared {
     }
 
     /// Posts one more receive, where receives are the connection's own.
-    fn post_receive(&self) -> Result<(), Fault> {
+    fn post_receive(&self) -> Result<(), EndReason> {
         let buffer = self.pool.messages.take();
         let buffer = buffer.unwrap_or_else(|| Buffer::zeroed(MESSAGE_MAX));
         Ok(self.endpoint.post_receive(Work::Receive.id(), buffer)?)

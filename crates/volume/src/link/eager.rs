@@ -8,7 +8,7 @@
 //! ([`gannet_fabric::SoftwareRegion`]): on any other, an end reports no buffers.
 
 use super::accepted::AcceptedLinks;
-use super::fault::Fault;
+use super::error::EndReason;
 use super::staged::Staging;
 use super::term::LinkTerms;
 use super::{Link, Outgoing};
@@ -232,12 +232,12 @@ impl Link {
     }
 
     /// Notes where the peer reports its buffers; the server answers with its own.
-    pub(super) fn note_peers_buffers(&self, body: &[u8]) -> Result<(), Fault> {
+    pub(super) fn note_peers_buffers(&self, body: &[u8]) -> Result<(), EndReason> {
         let reported: Buffers = from_bytes(body)?;
         let is_server = self.shared.handler.is_some();
         let mut eager = self.shared.eager.borrow_mut();
         if eager.peers.is_some() || (!is_server && !eager.asked) {
-            return Err(Fault::UnexpectedBuffers);
+            return Err(EndReason::UnexpectedBuffers);
         }
         let own = if is_server {
             OwnBuffers::new(&self.shared.endpoint, &self.shared.pool.room)

@@ -1,5 +1,6 @@
 //! The memory that a peer makes this side hold, and its requests that wait for room in the budget.
 
+use super::error::EndReason;
 use super::{Message, Shared};
 use gannet_runtime::Instant;
 use gannet_session::limits::{MEMORY_RETRY_MAX, REST_AFTER};
@@ -80,7 +81,7 @@ impl Shared {
     }
 
     /// The reason why the connection must end; otherwise when to look again, if at all.
-    pub(super) fn look(&self, context: &mut Context<'_>) -> Result<Option<Instant>, &'static str> {
+    pub(super) fn look(&self, context: &mut Context<'_>) -> Result<Option<Instant>, EndReason> {
         let (unsent, under_way) = self.messages_held();
         let mut holding = self.holding.borrow_mut();
         let Some(holding) = holding.as_mut() else {
@@ -89,7 +90,7 @@ impl Shared {
         let (activity, now) = (&holding.activity, self.runtime.now());
         activity.register(context);
         if activity.is_evicted() {
-            return Err("idle, and others need the room");
+            return Err(EndReason::Evicted);
         }
         holding.held.set(unsent + under_way);
         holding.kept.note(now, unsent, holding.moved);
@@ -97,7 +98,7 @@ impl Shared {
         activity.account().set_waiting(waits);
         let due = holding.kept.due(now, activity.account().is_scarce());
         if due.is_some_and(|due| due <= now) {
-            return Err("the peer keeps memory that others wait for");
+            return Err(EndReason::MemoryForMessages);
         }
         let retry = waits.then(|| now + MEMORY_RETRY_MAX);
         let rest = self.rest_when_due(holding, now);

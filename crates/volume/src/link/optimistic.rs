@@ -3,6 +3,7 @@
 //! A lone read is polled for: its poster looks at the socket itself, for as long as such answers used to take to come,
 //! so that neither the runtime nor the connection's task is between them. Any other goes the way of all work.
 
+use super::error::EndReason;
 use super::queue::Outgoing;
 use super::{Link, LinkError, Shared};
 use crate::limits::{LOOK_POINTS_IN_VAIN, LOOK_POINTS_MAX, LOOK_POINTS_MIN, LOOKS_IN_A_ROW_MAX};
@@ -134,7 +135,7 @@ impl Shared {
         until: Instant,
     ) -> Result<Option<Result<(), AccessError>>, LinkError> {
         if let Err(error) = self.post() {
-            let why = LinkError::Ended(error.to_string());
+            let why = LinkError::from(EndReason::from(error));
             self.end(why.clone());
             return Err(why);
         }
@@ -147,11 +148,10 @@ impl Shared {
                 continue;
             }
             for completion in completions.drain(..) {
-                if let Err(fault) = self.complete(completion) {
-                    let why = fault.to_string();
-                    self.endpoint.abort(&why);
-                    self.end(LinkError::Ended(why.clone()));
-                    return Err(LinkError::Ended(why));
+                if let Err(why) = self.complete(completion) {
+                    self.endpoint.abort(&why.to_string());
+                    self.end(why.clone().into());
+                    return Err(why.into());
                 }
             }
             found = waiter.try_recv().ok();

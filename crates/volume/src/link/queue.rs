@@ -1,5 +1,6 @@
 //! The state of a connection: queued and posted work, and the tasks that wait.
 
+use super::error::EndReason;
 use super::{EagerBuffer, LinkError, Message};
 use gannet_fabric::{AccessError, Reference, RemoteAddress, Source, Span, WorkId};
 use gannet_runtime::{Buffer, Instant};
@@ -162,7 +163,7 @@ impl State {
     pub(super) fn check(&self) -> Result<(), LinkError> {
         match &self.end {
             Some(why) => Err(why.clone()),
-            None if self.closing => Err(LinkError::Ended("the connection is being closed".into())),
+            None if self.closing => Err(EndReason::Closing.into()),
             None => Ok(()),
         }
     }

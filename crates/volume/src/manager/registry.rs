@@ -2,7 +2,8 @@
 
 use crate::limits::{HELLO_DEADLINE, REGISTER_PAUSE};
 use crate::link::{
-    self, Answer, Handler, Identity, Link, LinkError, Message, ServerPlace, Session,
+    self, Answer, Handler, HandshakeError, Identity, Link, LinkError, Message, ServerPlace,
+    Session, Unreachable,
 };
 use gannet_fabric::Provider;
 use gannet_runtime::{Handle, LocalFuture, sleep, timeout};
@@ -172,7 +173,7 @@ impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
                 },
                 Err(Status::Exist) => Ok(Err(ClaimError::ServedBefore)),
                 Err(Status::Inval) => Ok(Err(ClaimError::NotKnown)),
-                Err(status) => Err(refused(status)),
+                Err(status) => Err(LinkError::Refused(status)),
             }
         })
         .await
@@ -202,7 +203,7 @@ impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
     async fn say_where(&self, link: &Link) -> Result<(), LinkError> {
         let body = to_bytes(&self.record);
         let answer = link.call(Operation::Register, Class::Metadata, &body, &[]);
-        answer.await?.header.status.map_err(refused)
+        answer.await?.header.status.map_err(LinkError::Refused)
     }
 
     /// Connects to the manager and runs `work`, until that succeeds. Logs a failure once, and again after a reset.
@@ -215,12 +216,17 @@ impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
         loop {
             let worked = async {
                 let manager = (self.find)().await;
-                let manager = manager.map_err(|error| LinkError::Ended(error.to_string()))?;
+                let manager = manager.map_err(|error| Unreachable::NoAddress(error.into()))?;
                 let (provider, place) = (&self.provider, ServerPlace::manager(manager));
                 let (runtime, identity) = (&self.runtime, self.identity);
                 let connecting = link::connect(runtime, provider, &pool, place, identity, session);
                 let link = timeout(&self.runtime, HELLO_DEADLINE, connecting).await;
-                work(&link.unwrap_or(Err(LinkError::TimedOut))?).await
+                let link = link.unwrap_or(Err(HandshakeError::TimedOut));
+                let link = link.map_err(|error| Unreachable::Connect {
+                    address: manager,
+                    error,
+                })?;
+                work(&link).await
             };
             match worked.await {
                 Ok(done) => return done,
@@ -233,8 +239,4 @@ impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
             sleep(&self.runtime, REGISTER_PAUSE).await;
         }
     }
-}
-
-fn refused(status: Status) -> LinkError {
-    LinkError::Ended(format!("the manager refuses: {status}"))
 }

@@ -8,7 +8,7 @@ use gannet_sim::Crash;
 use gannet_sim::store::{Disk, DiskProfile};
 use gannet_volume::client::data::Target;
 use gannet_volume::limits::CREDITS;
-use gannet_volume::link::Session;
+use gannet_volume::link::{EndReason, Session};
 use servers::{Bed, connect_all, connect_as, noise, read, try_write, write};
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn slow() -> DiskProfile {
 /// Breaks the connection during a write to the disk, which is slow for that write alone.
 async fn leave_a_write(runtime: &Handle, targets: &[Target], disk: &Disk) {
     give_a_write_up(runtime, targets, disk).await;
-    targets[0].link.abort("the test breaks it");
+    targets[0].link.abort(EndReason::Replaced);
 }
 
 /// Abandons a write on its way to the disk, which is slow for that write alone.

@@ -8,7 +8,7 @@ use gannet_fabric::Provider;
 use gannet_runtime::Buffer;
 use gannet_volume::client::data::{DataError, Request};
 use gannet_volume::layout::object_size;
-use gannet_volume::link::{self, Identity, LinkError, Pool, ServerPlace, Session};
+use gannet_volume::link::{self, HandshakeError, Identity, Pool, ServerPlace, Session};
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_wire::volume::{self as wire, Capability, Level, Piece, Shape, Stability};
 use servers::{Bed, PORT, capability, contiguous, identity, mover, noise, read, write};
@@ -214,7 +214,7 @@ fn a_class_that_the_fabric_does_not_have_is_not_lost_in_silence() {
 }
 
 #[test]
-fn who_does_not_know_the_key_is_not_let_in_on_either_side() {
+fn a_wrong_key_is_refused_on_either_side() {
     let Bed {
         world,
         fabric,
@@ -231,12 +231,15 @@ fn who_does_not_know_the_key_is_not_let_in_on_either_side() {
             volume: *b"another's volume",
             ..identity(keys())
         };
-        for identity in [stranger, other] {
+        for (identity, reason) in [
+            (stranger, HandshakeError::NotOfVolume),
+            (other, HandshakeError::Rejected),
+        ] {
             let server = ServerPlace::io_server(address, 0);
             let runtime = client.runtime();
             let (identity, session) = (identity, Session::new(&runtime));
             let link = link::connect(&runtime, &provider, &pool, server, identity, session).await;
-            assert!(matches!(link, Err(LinkError::Ended(_))), "{link:?}");
+            assert_eq!(link.err(), Some(reason));
         }
     });
     done.unwrap();
