@@ -143,9 +143,10 @@ fn open(root: &OwnedFd, path: &str) -> Result<(File, u64), Errno> {
     let path = path.trim_start_matches('/');
     let file = File::from(openat2(root, path, flags, Mode::empty(), resolve)?);
     let metadata = file.metadata().map_err(|_| Errno::IO)?;
-    match metadata.is_file() {
-        true => Ok((file, metadata.len())),
-        false => Err(Errno::ACCESS),
+    if metadata.is_file() {
+        Ok((file, metadata.len()))
+    } else {
+        Err(Errno::ACCESS)
     }
 }
 

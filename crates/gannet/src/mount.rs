@@ -159,11 +159,11 @@ pub async fn mount(
         return Err(MountError::NotADirectory);
     }
     let remote = connection.front_end().await.map_err(MountError::Limits)?;
-    let locks = match (options.locks, remote.is_coordinated()) {
-        (Some(Locks::Shared), false) => return Err(MountError::NoSharedLocks),
-        (Some(locks), _) => locks,
-        (None, true) => Locks::Shared,
-        (None, false) => Locks::Local,
+    let locks = match options.locks {
+        Some(Locks::Shared) if !remote.is_coordinated() => return Err(MountError::NoSharedLocks),
+        Some(locks) => locks,
+        None if remote.is_coordinated() => Locks::Shared,
+        None => Locks::Local,
     };
     let settings = gannet_fuse::MountOptions {
         source: options.source.clone().unwrap_or_else(|| url.to_string()),

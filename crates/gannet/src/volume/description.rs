@@ -166,9 +166,10 @@ impl IoServerDescription {
 
 /// A string of TOML: JSON's are among them.
 fn quoted(text: &str) -> Result<String, VolumeError> {
-    match text.contains(char::is_control) {
-        true => Err(unwritable(text)),
-        false => serde_json::to_string(text).map_err(|_| unwritable(text)),
+    if text.contains(char::is_control) {
+        Err(unwritable(text))
+    } else {
+        serde_json::to_string(text).map_err(|_| unwritable(text))
     }
 }
 

@@ -114,14 +114,15 @@ impl HostOptions {
 
     /// The numbers of I/O servers among them, in order, out of `count`.
     fn io_servers(&self, count: usize) -> Result<Vec<usize>, VolumeError> {
-        let mut numbers: Vec<usize> = match self.roles.is_empty() {
-            true => (0..count).collect(),
-            false => (self.roles.iter())
+        let mut numbers: Vec<usize> = if self.roles.is_empty() {
+            (0..count).collect()
+        } else {
+            (self.roles.iter())
                 .filter_map(|role| match role {
                     VolumeRole::IoServer(number) => Some(*number as usize),
                     VolumeRole::Manager => None,
                 })
-                .collect(),
+                .collect()
         };
         numbers.sort_unstable();
         numbers.dedup();
@@ -225,13 +226,10 @@ impl OpenHost {
         let address = manager_address(volume, options);
         options.check_lost(&numbers)?;
         // The manager's first: the lock of the store marks the volume as served.
-        let metadata = match options.runs_manager() {
-            true => Some(Arc::new(open_metadata(volume)?)),
-            false => None,
-        };
-        let register = match options.runs_manager() {
-            true => None,
-            false => Some(manager_place(volume, options)?),
+        let (metadata, register) = if options.runs_manager() {
+            (Some(Arc::new(open_metadata(volume)?)), None)
+        } else {
+            (None, Some(manager_place(volume, options)?))
         };
         let descriptors = descriptors_each(numbers.len()).map_err(VolumeError::Descriptors)?;
         let knows = (metadata.as_deref(), register.as_ref());

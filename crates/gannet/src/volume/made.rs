@@ -143,9 +143,10 @@ impl Made {
 impl Drop for Made {
     fn drop(&mut self) {
         for path in self.folders_and_files.drain(..).rev() {
-            let removed = match path.is_dir() {
-                true => std::fs::remove_dir(&path),
-                false => std::fs::remove_file(&path),
+            let removed = if path.is_dir() {
+                std::fs::remove_dir(&path)
+            } else {
+                std::fs::remove_file(&path)
             };
             if let Err(error) = removed {
                 tracing::warn!(path = %path.display(), %error, "left behind");

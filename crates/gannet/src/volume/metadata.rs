@@ -15,9 +15,12 @@ pub fn open_metadata(volume: &Volume) -> Result<JournaledStore, VolumeError> {
         return Err(VolumeError::NoMetadata(path));
     }
     let opened = JournaledStore::open(&path, METADATA_CACHE, volume.description.identity);
-    opened.map_err(|error| match error.is_open_elsewhere() {
-        true => VolumeError::ServedElsewhere,
-        false => VolumeError::Metadata(error),
+    opened.map_err(|error| {
+        if error.is_open_elsewhere() {
+            VolumeError::ServedElsewhere
+        } else {
+            VolumeError::Metadata(error)
+        }
     })
 }
 

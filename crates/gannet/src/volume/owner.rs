@@ -70,10 +70,8 @@ impl Owner {
                 folder: folder.to_path_buf(),
                 owner,
             }),
-            None => match holds_objects(folder).at(FileWork::UseFolder, folder)? {
-                true => Ok(Found::Unmarked),
-                false => Ok(Found::Empty),
-            },
+            None if holds_objects(folder).at(FileWork::UseFolder, folder)? => Ok(Found::Unmarked),
+            None => Ok(Found::Empty),
         }
     }
 
