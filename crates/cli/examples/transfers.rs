@@ -127,9 +127,10 @@ impl Moving<'_> {
         operation: &str,
         registered: bool,
     ) -> Outcome<Duration> {
-        let mut buffer = match registered {
-            true => self.fs.memory(self.len),
-            false => gannet_runtime::Buffer::zeroed(self.len),
+        let mut buffer = if registered {
+            self.fs.memory(self.len)
+        } else {
+            gannet_runtime::Buffer::zeroed(self.len)
         };
         let shape = Shape::contiguous(0, self.len as u32)?;
         let start = runtime.now();

@@ -147,8 +147,9 @@ async fn list(fs: &Rc<VolumeFs>) -> Result<(), Box<dyn Error>> {
 }
 
 fn expect(right: bool) -> Result<(), Box<dyn Error>> {
-    match right {
-        true => Ok(()),
-        false => Err("what was read is not what was written".into()),
+    if right {
+        Ok(())
+    } else {
+        Err("what was read is not what was written".into())
     }
 }

@@ -75,10 +75,7 @@ impl Failure {
     /// Adds the hint if `helps`.
     #[must_use]
     pub fn hint_if(self, helps: bool, hint: &str) -> Failure {
-        match helps {
-            true => self.hint(hint),
-            false => self,
-        }
+        if helps { self.hint(hint) } else { self }
     }
 
     /// The exit code of the process: 2 for wrong usage, 1 for other failures, 0 when the reader went away.

@@ -68,12 +68,13 @@ async fn ls_url(
     // Of the first directory that is not known to its end; the others are listed all the same.
     let mut failure = None;
     while let Some((url, node, depth)) = directories.pop() {
-        let mut listed = match needs_attributes(options) {
-            true => show::listing(&url, session.list_known(&node.handle).await)?,
-            false => Listing {
+        let mut listed = if needs_attributes(options) {
+            show::listing(&url, session.list_known(&node.handle).await)?
+        } else {
+            Listing {
                 unknown: names(session, &url, &node).await?,
                 ..Listing::default()
-            },
+            }
         };
         listed.known.retain(|entry| is_shown(&entry.name, options));
         listed.unknown.retain(|name| is_shown(name, options));
@@ -277,9 +278,10 @@ pub fn df(options: &DfOptions) -> Result<(), Failure> {
         let is_first = Cell::new(true);
         each(&options.urls, async |url| {
             let usage = usage(&runtime, url, &options.client).await?;
-            match options.json {
-                true => output::json(&usage),
-                false => show_usage(&usage, &is_first),
+            if options.json {
+                output::json(&usage)
+            } else {
+                show_usage(&usage, &is_first)
             }
         })
         .await

@@ -64,9 +64,10 @@ async fn hold_mount(
     let call = &options.client.call;
     let is_someone = call.uid.is_some() || call.gid.is_some();
     let settings = gannet::MountOptions::default()
-        .caching(match options.direct {
-            true => Caching::Direct,
-            false => Caching::Writeback,
+        .caching(if options.direct {
+            Caching::Direct
+        } else {
+            Caching::Writeback
         })
         .read_only(options.read_only)
         .no_exec(options.noexec)
@@ -165,9 +166,10 @@ fn check_directory(directory: &Path) -> Result<(), Failure> {
 
 /// The command that unmounts it, for this user.
 fn unmount(directory: &Path) -> String {
-    let command = match rustix::process::geteuid().is_root() {
-        true => "umount",
-        false => "fusermount3 -u",
+    let command = if rustix::process::geteuid().is_root() {
+        "umount"
+    } else {
+        "fusermount3 -u"
     };
     format!("{command} {}", directory.display())
 }
@@ -221,13 +223,13 @@ fn explain(options: &MountOptions, error: MountError) -> Failure {
     let refused =
         matches!(&front_end, FrontEndError::Io(io) if io.kind() == io::ErrorKind::PermissionDenied);
     let failure = Failure::new(format!("cannot mount on {directory}"), front_end);
-    match (refused, options.allow_other) {
-        (false, _) => failure,
-        (true, true) => {
-            failure.hint("say user_allow_other in /etc/fuse.conf, or leave --allow-other out")
-        }
-        (true, false) => failure.hint(
+    if !refused {
+        failure
+    } else if options.allow_other {
+        failure.hint("say user_allow_other in /etc/fuse.conf, or leave --allow-other out")
+    } else {
+        failure.hint(
             "mounting needs CAP_SYS_ADMIN here: run as root, and in a container with that right",
-        ),
+        )
     }
 }

@@ -140,9 +140,10 @@ impl Progress {
 
     fn report_files(&self) {
         let (done, all) = (self.done.files.get(), self.all.files.get());
-        let more = match self.is_counted.get() {
-            true => "",
-            false => ", still counting",
+        let more = if self.is_counted.get() {
+            ""
+        } else {
+            ", still counting"
         };
         self.bar.set_message(format!("{done} of {all} files{more}"));
     }
@@ -163,10 +164,12 @@ impl Progress {
     fn summary(&self, took: Duration) -> String {
         let seconds = took.as_secs_f64().max(0.001);
         let (done, all) = (self.done.files.get(), self.all.files.get());
-        let files = match (done == all, self.is_counted.get()) {
-            (true, true) => counted(done, "file", "files"),
-            (_, true) => format!("{done} of {all} files"),
-            (_, false) => format!("{done} of {all} files found so far"),
+        let files = if !self.is_counted.get() {
+            format!("{done} of {all} files found so far")
+        } else if done != all {
+            format!("{done} of {all} files")
+        } else {
+            counted(done, "file", "files")
         };
         let directories = counted(self.directories.get(), "directory", "directories");
         let bytes = self.done.bytes.get();

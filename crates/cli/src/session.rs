@@ -216,12 +216,13 @@ impl Session {
                 failure = self.silence(runtime, url, silence) => Err(failure),
             },
         };
-        outcome.map_err(
-            |failure| match failure.is_denied() && self.may_be_squashed(options) {
-                true => failure.or_hint(SQUASHED),
-                false => failure,
-            },
-        )
+        outcome.map_err(|failure| {
+            if failure.is_denied() && self.may_be_squashed(options) {
+                failure.or_hint(SQUASHED)
+            } else {
+                failure
+            }
+        })
     }
 
     /// Whether the server may take the caller for another one: it is root. (Servers of volumes do not.)

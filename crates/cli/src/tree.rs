@@ -113,9 +113,10 @@ impl<V: Visitor> Walk<V> {
             above,
             depth,
         };
-        match is_directory {
-            true => self.directories.push(waiting),
-            false => self.objects.push_back(waiting),
+        if is_directory {
+            self.directories.push(waiting);
+        } else {
+            self.objects.push_back(waiting);
         }
     }
 

@@ -121,9 +121,10 @@ pub(super) fn run(options: &TileOptions) -> Result<(), Failure> {
     let interrupt = Interrupt::install()?;
     let place = (&options.url, &options.client, &interrupt);
     let rows = in_folder(place, |folder| measure(folder, options, &interrupt))?;
-    match options.json {
-        true => rows.iter().try_for_each(output::json),
-        false => show(&rows),
+    if options.json {
+        rows.iter().try_for_each(output::json)
+    } else {
+        show(&rows)
     }
 }
 

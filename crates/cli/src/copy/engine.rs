@@ -273,9 +273,10 @@ impl Copier {
             .await;
         moved.explain(|| format!("cannot copy {} to {target}", job.source))?;
         target.set_attributes(&job.node).await?;
-        match self.verify {
-            true => self.compare(job, target, transfer).await,
-            false => Ok(()),
+        if self.verify {
+            self.compare(job, target, transfer).await
+        } else {
+            Ok(())
         }
     }
 

@@ -70,10 +70,8 @@ pub fn run(options: &CpOptions) -> Result<(), Failure> {
         let squashed = report.failures.has_denied()
             && open.any(|(_, session)| session.may_be_squashed(&options.client));
         let is_complete = report.failures.report("the copy is not complete", "copied");
-        let is_complete = is_complete.map_err(|failure| match squashed {
-            true => failure.hint(format!("the lines above say which; {SQUASHED}")),
-            false => failure,
-        });
+        let hint = format!("the lines above say which; {SQUASHED}");
+        let is_complete = is_complete.map_err(|failure| failure.hint_if(squashed, &hint));
         if options.recursive && report.progress.has_begun() {
             report.progress.report();
         }

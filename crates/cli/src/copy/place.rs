@@ -418,13 +418,11 @@ impl Place {
             // cp(1) copies local files.
             (Place::Local(..), Place::Local(..)) => false,
         };
-        match same {
-            true => {
-                let failure = Failure::new(what(), "source and target seem to be the same file");
-                Err(failure.hint("if they are not, remove the target first"))
-            }
-            false => Ok(()),
+        if same {
+            let failure = Failure::new(what(), "source and target seem to be the same file");
+            return Err(failure.hint("if they are not, remove the target first"));
         }
+        Ok(())
     }
 
     /// Opens a file of `size` bytes to be read by `transfer`.

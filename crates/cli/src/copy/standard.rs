@@ -31,9 +31,10 @@ pub(super) fn source_of_output(options: &CpOptions) -> Result<Option<&Url>, Fail
     if !is_input && !is_output {
         return Ok(None);
     }
-    let what = match is_input {
-        true => format!("cannot copy standard input to {target}"),
-        false => String::from("cannot copy to standard output"),
+    let what = if is_input {
+        format!("cannot copy standard input to {target}")
+    } else {
+        String::from("cannot copy to standard output")
     };
     let refuse = |why: &str, hint: &str| Err(Failure::usage(&what, why).hint(hint));
     if options.recursive {
@@ -43,11 +44,15 @@ pub(super) fn source_of_output(options: &CpOptions) -> Result<Option<&Url>, Fail
         let why = "what went through a pipe cannot be read again to compare it";
         return refuse(why, "leave out --verify");
     }
-    match (&sources[..], is_input) {
-        ([_], true) => Ok(None),
-        ([Location::Remote(url)], false) => Ok(Some(url)),
-        (_, true) => refuse("it is the only source then", "copy the others apart"),
-        (_, false) => refuse("it takes one file", "`gannet cat` takes several"),
+    if is_input {
+        return match &sources[..] {
+            [_] => Ok(None),
+            _ => refuse("it is the only source then", "copy the others apart"),
+        };
+    }
+    match &sources[..] {
+        [Location::Remote(url)] => Ok(Some(url)),
+        _ => refuse("it takes one file", "`gannet cat` takes several"),
     }
 }
 

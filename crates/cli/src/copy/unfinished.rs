@@ -167,11 +167,12 @@ impl Unfinished {
     ) -> Result<Unfinished, Failure> {
         let shown = url.child(target.name.as_bytes()).to_string();
         let what = || format!("cannot create {shown}");
-        let existing = match target.is_new {
-            true => None,
-            false => lookup(session, directory, target.name)
+        let existing = if target.is_new {
+            None
+        } else {
+            lookup(session, directory, target.name)
                 .await
-                .explain(what)?,
+                .explain(what)?
         };
         match existing.map(|(_, attributes)| attributes.kind) {
             None | Some(FileKind::Symlink) => {}

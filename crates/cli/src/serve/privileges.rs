@@ -60,9 +60,10 @@ fn keep(kept: CapabilitySet) -> rustix::io::Result<()> {
         permitted: now.permitted & kept,
         inheritable: CapabilitySet::empty(),
     };
-    match left == now {
-        true => Ok(()),
-        false => set_capabilities(None, left),
+    if left == now {
+        Ok(())
+    } else {
+        set_capabilities(None, left)
     }
 }
 

@@ -54,9 +54,10 @@ impl<'a> Formatter<'a> {
             attributes.link_count.to_string(),
             self.user(attributes.uid),
             self.group(attributes.gid),
-            match self.options.human_readable {
-                true => size::human(attributes.size),
-                false => attributes.size.to_string(),
+            if self.options.human_readable {
+                size::human(attributes.size)
+            } else {
+                attributes.size.to_string()
             },
             time(attributes.modify_time),
         ]

@@ -121,10 +121,7 @@ fn check_folder(path: &Path, options: &CheckOptions) -> Result<(), Failure> {
     }
     let orphans = report_orphans(left, statuses.explain(what)?, is_sound, &mut survey)?;
     look_at_files(&mut survey, &objects, &lost)?;
-    let repaired = match options.repair {
-        true => remove(&orphans)?,
-        false => 0,
-    };
+    let repaired = if options.repair { remove(&orphans)? } else { 0 };
     drop::<Vec<File>>(locks);
     report(&survey, &objects, repaired)
 }

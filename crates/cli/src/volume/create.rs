@@ -12,9 +12,10 @@ use gannet::volume::{NewIoServers, Volume, identity_text};
 /// It cannot be made at this place.
 pub(super) fn run(options: &CreateOptions) -> Result<(), Failure> {
     let wanted = gannet::volume::CreateOptions {
-        io_servers: match options.io_server.is_empty() {
-            true => NewIoServers::Inside(options.io_servers as usize),
-            false => NewIoServers::Folders(options.io_server.clone()),
+        io_servers: if options.io_server.is_empty() {
+            NewIoServers::Inside(options.io_servers as usize)
+        } else {
+            NewIoServers::Folders(options.io_server.clone())
         },
         stripe_unit: options.stripe_unit,
         stripe_width: options.stripe_width.unwrap_or(0),

@@ -38,14 +38,12 @@ pub(crate) fn explain(volume: &Path, error: VolumeError) -> Failure {
         // It says what to do.
         VolumeError::Metadata(error) if error.is_other_format() => Failure::new(opening(), error),
         VolumeError::Metadata(error) => {
-            let way_out = match error.is_disk_full() {
-                true => "free space on its disk; no data is lost",
-                false if error.is_damage() => {
-                    "`gannet volume check` lists the damage; restore metadata and metadata.journal from the same backup"
-                }
-                false => {
-                    "if it is damaged or lost, restore metadata and metadata.journal from the same backup"
-                }
+            let way_out = if error.is_disk_full() {
+                "free space on its disk; no data is lost"
+            } else if error.is_damage() {
+                "`gannet volume check` lists the damage; restore metadata and metadata.journal from the same backup"
+            } else {
+                "if it is damaged or lost, restore metadata and metadata.journal from the same backup"
             };
             Failure::new(opening(), error).hint(way_out)
         }

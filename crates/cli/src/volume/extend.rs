@@ -13,9 +13,10 @@ use gannet::volume::{IO_SERVERS_MAX, NewIoServers, VolumeError};
 pub(super) fn run(options: &ExtendOptions) -> Result<(), Failure> {
     let mut volume = super::open(&options.path)?;
     let before = volume.description.io_server.len();
-    let more = match options.io_server.is_empty() {
-        true => NewIoServers::Inside(options.io_servers.unwrap_or(0) as usize),
-        false => NewIoServers::Folders(options.io_server.clone()),
+    let more = if options.io_server.is_empty() {
+        NewIoServers::Inside(options.io_servers.unwrap_or(0) as usize)
+    } else {
+        NewIoServers::Folders(options.io_server.clone())
     };
     let what = "cannot extend this volume";
     volume.extend(&more).map_err(|error| match error {

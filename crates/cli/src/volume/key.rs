@@ -46,8 +46,9 @@ pub(super) fn run(options: &NewKeyOptions) -> Result<(), Failure> {
         "restart the servers of the volume: from then on they refuse the old key, and every client needs the new one",
     )?;
     let apart = volume.description.manager.address.is_some();
-    match apart {
-        true => output::line("copy `secret` to the hosts of I/O servers before the restart"),
-        false => Ok(()),
+    if apart {
+        output::line("copy `secret` to the hosts of I/O servers before the restart")
+    } else {
+        Ok(())
     }
 }

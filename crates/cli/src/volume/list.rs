@@ -30,12 +30,13 @@ pub(super) fn run(options: &ListOptions) -> Result<(), Failure> {
                 identity: identity_text(&volume.description.identity),
                 io_servers: volume.description.io_server.len(),
             };
-            match options.json {
-                true => output::json(&listed)?,
-                false => output::line(&format!(
+            if options.json {
+                output::json(&listed)?;
+            } else {
+                output::line(&format!(
                     "{} {:>3} I/O servers  {} at {}",
                     listed.identity, listed.io_servers, listed.name, listed.path
-                ))?,
+                ))?;
             }
         }
     }

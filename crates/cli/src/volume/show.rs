@@ -55,9 +55,10 @@ struct SpaceJson {
 /// It cannot be looked at.
 pub(super) fn run(options: &ShowOptions) -> Result<(), Failure> {
     let shown = look(&super::open(&options.path)?)?;
-    match options.json {
-        true => output::json(&shown),
-        false => output::line(&shown.text()),
+    if options.json {
+        output::json(&shown)
+    } else {
+        output::line(&shown.text())
     }
 }
 

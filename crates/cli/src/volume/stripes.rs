@@ -51,9 +51,10 @@ pub(super) fn run(options: &StripesOptions) -> Result<(), Failure> {
             }
         };
         let shown = look(volume, caller, &found, (&record, options)).await?;
-        match options.json {
-            true => output::json(&shown),
-            false => output::line(&shown.text(record.count)),
+        if options.json {
+            output::json(&shown)
+        } else {
+            output::line(&shown.text(record.count))
         }
     })
 }

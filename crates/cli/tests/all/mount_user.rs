@@ -144,15 +144,13 @@ fn a_user_mounts_works_and_unmounts_without_root() {
         let again = by_user(&gannet).args(["mount", url]).arg(&mnt).output();
         let error = text(&again.unwrap());
         assert!(error.contains("`fusermount3 -u "), "{error}");
-        let mut end = match by_signal {
-            false => by_user("fusermount3"),
-            true => Command::new("kill"),
+        let ended = if by_signal {
+            let process = mounted.child.id().to_string();
+            Command::new("kill").args(["-s", "TERM", &process]).status()
+        } else {
+            by_user("fusermount3").arg("-u").arg(&mnt).status()
         };
-        match by_signal {
-            false => end.arg("-u").arg(&mnt),
-            true => end.args(["-s", "TERM", &mounted.child.id().to_string()]),
-        };
-        assert!(end.status().unwrap().success());
+        assert!(ended.unwrap().success());
         assert!(mounted.child.wait().unwrap().success());
         assert_eq!(fs::read_dir(&mnt).unwrap().count(), 0, "still mounted");
     }

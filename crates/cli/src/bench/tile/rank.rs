@@ -77,15 +77,17 @@ impl Rank {
             options: options.clone(),
             file: File::new(Rc::clone(&fs), caller.clone(), handle),
             memory: fs.memory(tile_len(options)),
-            apart: match options.hints.contains(&TileHints::Off) {
-                true => (0..options.rows)
+            apart: if options.hints.contains(&TileHints::Off) {
+                (0..options.rows)
                     .map(|_| fs.memory(options.row as usize))
-                    .collect(),
-                false => Vec::new(),
+                    .collect()
+            } else {
+                Vec::new()
             },
-            window: match sieves {
-                true => fs.memory(options.sieve_buffer as usize),
-                false => Buffer::zeroed(0),
+            window: if sieves {
+                fs.memory(options.sieve_buffer as usize)
+            } else {
+                Buffer::zeroed(0)
             },
             fs,
             caller,

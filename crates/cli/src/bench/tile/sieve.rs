@@ -39,9 +39,10 @@ impl Extent {
             (offset - self.first) / self.stride,
             (offset - self.first) % self.stride,
         );
-        let next = match within < self.row {
-            true => offset,
-            false => self.first + (row + 1) * self.stride,
+        let next = if within < self.row {
+            offset
+        } else {
+            self.first + (row + 1) * self.stride
         };
         (next < self.end()).then_some(next)
     }
