@@ -49,10 +49,10 @@ pub use error::{DescriptionError, FileWork, ManagerError, SecretError, VolumeErr
 pub use folder::lock_folder;
 pub use gannet_volume::host::ClaimFailure;
 pub use gannet_volume::manager::{ClaimError, TermError};
-pub use host::{Front, Host, HostOptions, Listening, OpenHost, VolumeRole};
+pub use host::{Front, Host, HostOptions, Listening, OpenHost, VolumeRole, VolumeRoleError};
 pub use metadata::open_metadata;
 pub use owner::Owner;
-pub use place::Place;
+pub use place::{Place, PlaceError};
 
 use crate::{ClientKey, KeyError};
 use description::{METADATA_FILE, SECRET_FILE};

@@ -29,6 +29,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::SystemTime;
+use thiserror::Error;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch;
 
@@ -41,10 +42,15 @@ pub enum VolumeRole {
     IoServer(u32),
 }
 
-impl FromStr for VolumeRole {
-    type Err = String;
+/// The text, which does not name a server of a volume.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is not `manager` or `io-server=N`")]
+pub struct VolumeRoleError(pub String);
 
-    fn from_str(text: &str) -> Result<VolumeRole, String> {
+impl FromStr for VolumeRole {
+    type Err = VolumeRoleError;
+
+    fn from_str(text: &str) -> Result<VolumeRole, VolumeRoleError> {
         if text == "manager" {
             return Ok(VolumeRole::Manager);
         }
@@ -52,7 +58,7 @@ impl FromStr for VolumeRole {
         let number = number.and_then(|number| number.parse().ok());
         number
             .map(VolumeRole::IoServer)
-            .ok_or_else(|| format!("`{text}` is not `manager` or `io-server=N`"))
+            .ok_or_else(|| VolumeRoleError(text.to_owned()))
     }
 }
 

@@ -5,16 +5,22 @@ use serde::Deserialize;
 use serde::de::Error as _;
 use std::fmt;
 use std::str::FromStr;
+use thiserror::Error;
 
 /// `HOST:PORT`; a host that is an IPv6 address stands in brackets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place(pub Address);
 
-impl FromStr for Place {
-    type Err = String;
+/// The text, which is not a host with a port.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is not HOST:PORT, for example io1.example:20051")]
+pub struct PlaceError(pub String);
 
-    fn from_str(text: &str) -> Result<Place, String> {
-        let wrong = || format!("`{text}` is not HOST:PORT, for example io1.example:20051");
+impl FromStr for Place {
+    type Err = PlaceError;
+
+    fn from_str(text: &str) -> Result<Place, PlaceError> {
+        let wrong = || PlaceError(text.to_owned());
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         let port = port.parse().ok().filter(|port| *port != 0);
         let bare = match host.strip_prefix('[') {
@@ -67,7 +73,7 @@ mod tests {
             assert_eq!(place.to_string(), text);
         }
         for text in ["host", "host:", "host:0", ":1", "::1:2", "[::1:2", "a b:1"] {
-            assert!(text.parse::<Place>().is_err(), "{text}");
+            assert_eq!(text.parse::<Place>(), Err(PlaceError(text.to_owned())));
         }
     }
 }
