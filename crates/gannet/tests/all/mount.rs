@@ -54,7 +54,7 @@ fn what_a_mount_was_written_is_the_servers_once_it_is_unmounted() {
 }
 
 #[test]
-fn what_cannot_be_mounted_is_told_apart() {
+fn failures_to_mount_have_different_errors() {
     let place = tempfile::tempdir().unwrap();
     fs::write(place.path().join("file"), "bytes").unwrap();
     let builder = Server::builder().directory(place.path());
