@@ -226,7 +226,7 @@ impl Mount {
         let (ends, ended) = oneshot::channel();
         let serving = move || {
             let served = tokio_plug::block_on(async |runtime| {
-                let opened = open(&runtime, &url, &directory, (&connect, &options)).await;
+                let opened = open(&runtime, &url, &directory, &connect, &options).await;
                 serve(opened, started, stopped).await
             });
             // The caller may have dropped the mount.
@@ -280,7 +280,8 @@ async fn open(
     runtime: &Handle,
     url: &Url,
     directory: &Path,
-    (connecting, options): (&ConnectOptions, &MountOptions),
+    connecting: &ConnectOptions,
+    options: &MountOptions,
 ) -> Result<Opened, MountError> {
     // An operation of a mount fails at its deadline; what it has begun need not go on.
     #[cfg(feature = "volumes")]

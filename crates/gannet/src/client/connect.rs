@@ -42,7 +42,8 @@ impl Connection {
     fn new(
         files: Files<Remote>,
         contact: Rc<Contact>,
-        (export, export_len): (Vec<u8>, usize),
+        export: Vec<u8>,
+        export_len: usize,
     ) -> Connection {
         Connection {
             files,
@@ -138,8 +139,12 @@ async fn connect_to_export(
     let export = NfsFs::open(client, found.root, machine_name()).await;
     let export = Remote::Nfs(export.map_err(ConnectError::Mount)?);
     let files = Files::new(Rc::clone(runtime), export, options.caller.clone());
-    let export = (found.export, found.export_len);
-    Ok(Connection::new(files, contact, export))
+    Ok(Connection::new(
+        files,
+        contact,
+        found.export,
+        found.export_len,
+    ))
 }
 
 #[cfg(feature = "volumes")]
@@ -153,7 +158,7 @@ async fn connect_to_volume(
     // Attributes are asked for when they are wanted.
     let volume = Remote::Volume(volume.without_attributes());
     let files = Files::new(Rc::clone(runtime), volume, options.caller.clone());
-    Ok(Connection::new(files, contact, (Vec::new(), 0)))
+    Ok(Connection::new(files, contact, Vec::new(), 0))
 }
 
 #[cfg(not(feature = "volumes"))]

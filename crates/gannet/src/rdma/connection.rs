@@ -128,9 +128,9 @@ impl RdmaConnection {
     ) -> Result<RegisteredMemory, RdmaError> {
         let link = self.link;
         let register = async move |device: Rc<Device>| device.find(link)?.register(memory, access);
-        let made = self.worker.run(register).await??;
+        let (name, segment) = self.worker.run(register).await??;
         let worker = self.worker.clone();
-        Ok(RegisteredMemory::new(worker, link, made))
+        Ok(RegisteredMemory::new(worker, link, name, segment))
     }
 
     /// Sends `len` bytes of a file from `offset` on, and returns when they have left; what its connection's sender did

@@ -32,7 +32,8 @@ impl RegisteredMemory {
     pub(super) fn new(
         core: Worker<Device>,
         link: EndpointId,
-        (name, segment): (u64, RemoteSegment),
+        name: u64,
+        segment: RemoteSegment,
     ) -> RegisteredMemory {
         RegisteredMemory {
             core,

@@ -238,14 +238,18 @@ impl OpenHost {
             (None, Some(manager_place(volume, options)?))
         };
         let descriptors = descriptors_each(numbers.len()).map_err(VolumeError::Descriptors)?;
-        let knows = (metadata.as_deref(), register.as_ref());
+        let opening = IoServerOpening {
+            volume,
+            lost_disks: &options.lost_disks,
+            ip: address.ip(),
+            descriptors,
+            metadata: metadata.as_deref(),
+            manager: register.as_ref(),
+        };
         let opened = on_a_core(async |runtime| {
             let mut opened = Vec::with_capacity(numbers.len());
             for number in numbers {
-                let lost = options.lost_disks.contains(&number);
-                let place = (address.ip(), descriptors);
-                let seat = open_io_server(&runtime, volume, (number, lost), place, knows).await?;
-                opened.push(seat);
+                opened.push(opening.open(&runtime, number).await?);
             }
             Ok(opened)
         });
@@ -428,72 +432,85 @@ fn open_manager(
     })
 }
 
-/// Opens one with its folder, whose disk may be said to be lost. The names are known here, or the manager is.
-async fn open_io_server(
-    runtime: &Handle,
-    volume: &Volume,
-    (number, is_lost): (usize, bool),
-    (ip, descriptors): (IpAddr, usize),
-    (names, manager): (Option<&JournaledStore>, Option<&Place>),
-) -> Result<IoServerSeat, VolumeError> {
-    let described = volume.description.io_server.get(number);
-    let described = described.ok_or(VolumeError::NoSuchIoServer {
-        number,
-        count: volume.description.io_server.len(),
-    })?;
-    let folder = volume.path.join(&described.folder);
-    let unusable = |why: io::Error| {
-        let folder = folder.clone();
-        match why.kind() {
-            io::ErrorKind::WouldBlock => VolumeError::FolderLocked { number, folder },
-            _ => VolumeError::Folder {
-                number,
-                folder,
-                why,
+/// The facts by which a process opens its I/O servers, the same for each. The process has the metadata, or it knows
+/// the manager's address.
+struct IoServerOpening<'a> {
+    volume: &'a Volume,
+    /// Numbers of the I/O servers whose disk the operator says is lost.
+    lost_disks: &'a [usize],
+    /// The host's address at which they listen.
+    ip: IpAddr,
+    /// Most files that each keeps open.
+    descriptors: usize,
+    /// The volume's metadata, if the manager runs in this process.
+    metadata: Option<&'a JournaledStore>,
+    /// The manager's address, if the manager runs in another process.
+    manager: Option<&'a Place>,
+}
+
+impl IoServerOpening<'_> {
+    /// Locks and claims the folder of the I/O server `number`, and listens for it.
+    async fn open(&self, runtime: &Handle, number: usize) -> Result<IoServerSeat, VolumeError> {
+        let described = self.volume.description.io_server.get(number);
+        let described = described.ok_or(VolumeError::NoSuchIoServer {
+            number,
+            count: self.volume.description.io_server.len(),
+        })?;
+        let folder = self.volume.path.join(&described.folder);
+        let is_lost = self.lost_disks.contains(&number);
+        let unusable = |why: io::Error| {
+            let folder = folder.clone();
+            match why.kind() {
+                io::ErrorKind::WouldBlock => VolumeError::FolderLocked { number, folder },
+                _ => VolumeError::Folder {
+                    number,
+                    folder,
+                    why,
+                },
+            }
+        };
+        let lock = lock_folder(&folder).map_err(unusable)?;
+        let opened = lock.metadata().map_err(unusable)?;
+        let claimable = Folder {
+            owner: Owner {
+                volume: self.volume.description.identity,
+                io_server: number,
+                lost_below: 0,
             },
-        }
-    };
-    let lock = lock_folder(&folder).map_err(unusable)?;
-    let opened = lock.metadata().map_err(unusable)?;
-    let claimable = Folder {
-        owner: Owner {
-            volume: volume.description.identity,
-            io_server: number,
-            lost_below: 0,
-        },
-        path: folder.clone(),
-        opened: identity(&opened),
-    };
-    // Bounded by WIDTH_MAX.
-    let claim = claimable.claim(runtime, number as u32, is_lost);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let names = names.map(|names| names as &dyn MetaStore);
-    let claimed = claim.take(names, now.unwrap_or_default()).await;
-    let claimed = claimed.map_err(|failure| claimable.refused(failure))?;
-    let options = LocalOptions {
-        state_dir: Some(volume.path.clone()),
-        // Durable data must not lose the name of its object.
-        async_metadata: false,
-        descriptors_max: Some(descriptors),
-        ..LocalOptions::default()
-    };
-    let tree = LocalTree::open(&folder, &options);
-    let tree = tree.map_err(|why| VolumeError::Tree { number, why })?;
-    let said = described.address.as_ref().map(|place| place.0.clone());
-    let said = said.unwrap_or_default();
-    let role = VolumeRole::IoServer(claim.number);
-    let listener = listen(role, SocketAddr::new(ip, said.port))?;
-    let address = host::reported_address(listener.local_address(), &said);
-    Ok(IoServerSeat {
-        number: claim.number,
-        listener,
-        folder: claimable,
-        tree,
-        _lock: lock,
-        is_lost,
-        claimed,
-        register: manager.map(|place| (place.clone(), address)),
-    })
+            path: folder.clone(),
+            opened: identity(&opened),
+        };
+        // Bounded by WIDTH_MAX.
+        let claim = claimable.claim(runtime, number as u32, is_lost);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let metadata = self.metadata.map(|metadata| metadata as &dyn MetaStore);
+        let claimed = claim.take(metadata, now.unwrap_or_default()).await;
+        let claimed = claimed.map_err(|failure| claimable.refused(failure))?;
+        let options = LocalOptions {
+            state_dir: Some(self.volume.path.clone()),
+            // Durable data must not lose the name of its object.
+            async_metadata: false,
+            descriptors_max: Some(self.descriptors),
+            ..LocalOptions::default()
+        };
+        let tree = LocalTree::open(&folder, &options);
+        let tree = tree.map_err(|why| VolumeError::Tree { number, why })?;
+        let said = described.address.as_ref().map(|place| place.0.clone());
+        let said = said.unwrap_or_default();
+        let role = VolumeRole::IoServer(claim.number);
+        let listener = listen(role, SocketAddr::new(self.ip, said.port))?;
+        let address = host::reported_address(listener.local_address(), &said);
+        Ok(IoServerSeat {
+            number: claim.number,
+            listener,
+            folder: claimable,
+            tree,
+            _lock: lock,
+            is_lost,
+            claimed,
+            register: self.manager.map(|place| (place.clone(), address)),
+        })
+    }
 }
 
 fn listen(role: VolumeRole, address: SocketAddr) -> Result<SharedListener, VolumeError> {
