@@ -403,8 +403,10 @@ impl<V: Vfs> Filesystem for Front<V> {
         let way = self.write_way(flags);
         let (unchanged, changed) = (self.open_flags(true, way), self.open_flags(false, way));
         let answer = move |outcome: Result<(u64, bool), Errno>| match outcome {
-            Ok((key, true)) => reply.opened(FileHandle(key), unchanged),
-            Ok((key, false)) => reply.opened(FileHandle(key), changed),
+            Ok((key, is_unchanged)) => {
+                let flags = if is_unchanged { unchanged } else { changed };
+                reply.opened(FileHandle(key), flags);
+            }
             Err(errno) => reply.error(errno),
         };
         let process = request.pid();

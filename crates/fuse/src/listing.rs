@@ -219,15 +219,15 @@ impl<V: Vfs> Mounted<V> {
             }
             let mut gave_up = listing.gave_up;
             for listed in listing.behind(position).unwrap_or_default() {
-                let object = match (listed.object, gave_up) {
-                    (Some(object), _) => Ok(Some(object)),
-                    (None, true) => Err(Errno::EIO),
-                    (None, false) => {
-                        let looking = self.look_up(&directory, listed);
-                        let looked = timeout(&self.runtime, LISTED_DEADLINE, looking).await;
-                        gave_up = looked.is_err();
-                        looked.unwrap_or(Err(Errno::EIO))
-                    }
+                let object = if let Some(object) = listed.object {
+                    Ok(Some(object))
+                } else if gave_up {
+                    Err(Errno::EIO)
+                } else {
+                    let looking = self.look_up(&directory, listed);
+                    let looked = timeout(&self.runtime, LISTED_DEADLINE, looking).await;
+                    gave_up = looked.is_err();
+                    looked.unwrap_or(Err(Errno::EIO))
                 };
                 let is_full = match object {
                     Ok(Some((handle, attributes))) => {

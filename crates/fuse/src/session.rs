@@ -202,27 +202,26 @@ impl<V: Vfs> Mount<V> {
             detach(&directory).map(|()| true)
         });
         let unmounted = unmounting.await;
-        match unmounted.map_err(|_| io::Error::other("the runtime is shutting down"))? {
-            Ok(true) => {
-                let seconds = self.deadline.as_secs_f64();
+        let is_detached =
+            unmounted.map_err(|_| io::Error::other("the runtime is shutting down"))??;
+        if !is_detached {
+            return self.ended().await;
+        }
+        let seconds = self.deadline.as_secs_f64();
+        tracing::warn!(
+            directory = %self.directory.display(),
+            seconds,
+            "detached while in use: served for these seconds, or until its last close"
+        );
+        let (runtime, max) = (Handle::clone(&self.runtime), self.deadline);
+        match timeout(&runtime, max, self.ended()).await {
+            Ok(ended) => ended,
+            Err(_) => {
                 tracing::warn!(
-                    directory = %self.directory.display(),
-                    seconds,
-                    "detached while in use: served for these seconds, or until its last close"
+                    "still in use: what open files have in the kernel's cache may be lost"
                 );
-                let (runtime, max) = (Handle::clone(&self.runtime), self.deadline);
-                match timeout(&runtime, max, self.ended()).await {
-                    Ok(ended) => ended,
-                    Err(_) => {
-                        tracing::warn!(
-                            "still in use: what open files have in the kernel's cache may be lost"
-                        );
-                        Ok(())
-                    }
-                }
+                Ok(())
             }
-            Ok(false) => self.ended().await,
-            Err(error) => Err(error),
         }
     }
 }

@@ -284,28 +284,26 @@ impl<V: Vfs> Mounted<V> {
     }
 
     async fn close_last(self: &Rc<Self>, number: u64, caller: &Credentials) {
-        let hidden = self.with_inode(number, |inode| inode.hidden.is_some());
-        match hidden {
-            Err(_) => {}
-            Ok(true) => {
-                let removed = self.within(async {
-                    self.remove_unused(number).await;
-                    Ok(())
-                });
-                let _ = removed.await;
-            }
-            Ok(false) => {
-                let committed = self.within(self.commit(number, caller)).await;
-                let handle = self.handle(number).ok();
-                let inodes = self.inodes.borrow();
-                let is_open = handle.is_some_and(|it| inodes.open_number(&it).is_some());
-                drop(inodes);
-                // A file that was opened again keeps its writes: its next sync commits or reports them.
-                if committed.is_err() && !is_open {
-                    let bytes = self.drop_kept(number);
-                    tracing::error!(bytes, "a file was closed before the server had kept it");
-                }
-            }
+        let Ok(is_hidden) = self.with_inode(number, |inode| inode.hidden.is_some()) else {
+            return;
+        };
+        if is_hidden {
+            let removed = self.within(async {
+                self.remove_unused(number).await;
+                Ok(())
+            });
+            let _ = removed.await;
+            return;
+        }
+        let committed = self.within(self.commit(number, caller)).await;
+        let handle = self.handle(number).ok();
+        let inodes = self.inodes.borrow();
+        let is_open = handle.is_some_and(|it| inodes.open_number(&it).is_some());
+        drop(inodes);
+        // A file that was opened again keeps its writes: its next sync commits or reports them.
+        if committed.is_err() && !is_open {
+            let bytes = self.drop_kept(number);
+            tracing::error!(bytes, "a file was closed before the server had kept it");
         }
     }
 
