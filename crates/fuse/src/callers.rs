@@ -91,11 +91,11 @@ mod tests {
         assert!(!status(none, none, none));
         assert!(status(interrupt, none, none) && status(none, interrupt, none));
         assert!(!status(interrupt, none, interrupt));
-        assert!(has_signal(u32::MAX), "it is gone");
+        assert!(has_signal(u32::MAX), "the thread has ended");
     }
 
     #[test]
-    fn who_cannot_be_looked_at_has_no_groups() {
+    fn a_process_without_a_proc_entry_has_no_groups() {
         let callers = Callers::default();
         let asker = Asker {
             uid: 7,

@@ -97,18 +97,18 @@ fn two_live_objects_never_share_a_number() {
 }
 
 #[test]
-fn a_file_that_others_changed_becomes_another_inode_before_it_is_opened() {
+fn a_file_that_another_client_changed_becomes_another_inode_before_it_is_opened() {
     let mut inodes = Inodes::new(handle(0), true);
     let (number, _) = report(&mut inodes, 1, &file(77, 10));
     let open = |inodes: &mut Inodes, number, size, now| {
-        inodes.open(number, &file(77, size), (PROCESS, at(now)))
+        inodes.open(number, &file(77, size), PROCESS, at(now))
     };
     assert_eq!(open(&mut inodes, number, 10, 0), Opened::Unchanged);
     assert!(inodes.close(number));
     inodes.closed(number);
     assert_eq!(open(&mut inodes, number, 11, 5), Opened::Outdated);
     assert_eq!(inodes.is_kept(&handle(1), at(5)), Kept::No);
-    let reported = report_to(&mut inodes, 1, &file(77, 11), (PROCESS, at(6)));
+    let reported = report_to(&mut inodes, 1, &file(77, 11), PROCESS, at(6));
     let (renewed, _) = reported;
     assert_ne!(renewed, number);
     // Programs see the same; and it is still only one object.
@@ -189,26 +189,26 @@ fn a_file_that_replaced_another_is_kept_for_the_process_that_comes_back_for_it()
 }
 
 #[test]
-fn of_several_who_open_such_a_file_each_comes_in_at_the_second_attempt() {
+fn each_process_that_opens_a_changing_file_succeeds_at_its_second_attempt() {
     let mut inodes = Inodes::new(handle(0), true);
     let (number, _) = report(&mut inodes, 1, &file(77, 10));
     for process in 1..4 {
-        let opened = inodes.open(number, &file(77, 11), (process, at(1)));
+        let opened = inodes.open(number, &file(77, 11), process, at(1));
         assert_eq!(opened, Opened::Outdated);
     }
     let reported: Vec<_> = (1..4)
         .zip(20..)
-        .map(|(process, size)| report_to(&mut inodes, 1, &file(77, size), (process, at(2))).0)
+        .map(|(process, size)| report_to(&mut inodes, 1, &file(77, size), process, at(2)).0)
         .collect();
     for (process, number) in (1..4).zip(reported) {
-        let opened = inodes.open(number, &file(77, 30), (process, at(3)));
+        let opened = inodes.open(number, &file(77, 30), process, at(3));
         assert_eq!(opened, Opened::Changed);
         inodes.close(number);
     }
 }
 
 #[test]
-fn what_our_own_writes_have_overtaken_counts_for_nothing() {
+fn attributes_from_before_an_own_write_are_ignored() {
     for kernel_caches in [true, false] {
         let mut inodes = Inodes::new(handle(0), kernel_caches);
         let (number, generation) = report(&mut inodes, 1, &file(77, 10));
@@ -220,18 +220,25 @@ fn what_our_own_writes_have_overtaken_counts_for_nothing() {
         inodes.close(number);
         inodes.closed(number);
         assert!(inodes.knows_better(&handle(1), asked));
-        let old = (&file(77, 10), asked);
+        let old = Fetched {
+            attributes: file(77, 10),
+            asked,
+        };
         assert_eq!(
-            inodes.report(&handle(1), old, (NOBODY, at(0))),
+            inodes.report(&handle(1), &old, NOBODY, at(0)),
             (number, generation)
         );
-        inodes.reported(number, old);
-        let opened = inodes.open(number, &file(77, 20), (PROCESS, at(1)));
+        inodes.reported(number, &old);
+        let opened = inodes.open(number, &file(77, 20), PROCESS, at(1));
         assert_eq!(opened, Opened::Unchanged, "{kernel_caches}");
         // Simultaneous lookups with equal attributes do not overtake each other.
         let asked = inodes.epoch();
         report(&mut inodes, 1, &file(77, 20));
-        inodes.reported(number, (&file(77, 20), asked));
+        let equal = Fetched {
+            attributes: file(77, 20),
+            asked,
+        };
+        inodes.reported(number, &equal);
         assert!(!inodes.knows_better(&handle(1), asked));
         // Also where the kernel has forgotten the file meanwhile.
         inodes.changed(number, &file(77, 30));
