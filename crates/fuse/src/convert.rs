@@ -9,6 +9,7 @@ const BLOCK_BYTES: u32 = 128 << 10;
 
 /// The kernel's view of an object that has `number`.
 pub(crate) fn file_attr(number: u64, attributes: &Attributes) -> FileAttr {
+    let (major, minor) = attributes.device;
     FileAttr {
         ino: INodeNo(number),
         size: attributes.size,
@@ -22,7 +23,7 @@ pub(crate) fn file_attr(number: u64, attributes: &Attributes) -> FileAttr {
         nlink: attributes.link_count,
         uid: attributes.uid,
         gid: attributes.gid,
-        rdev: device_number(attributes.device),
+        rdev: DeviceNumbers { major, minor }.encode(),
         blksize: BLOCK_BYTES,
         flags: 0,
     }
@@ -109,7 +110,7 @@ pub(crate) enum Made {
 
 /// The kind for a mode and a device number; `None` for types that mknod(2) does not make.
 pub(crate) fn made(mode: u32, device: u32) -> Option<Made> {
-    let (major, minor) = device_numbers(device);
+    let DeviceNumbers { major, minor } = DeviceNumbers::decode(device);
     Some(match mode & 0o170_000 {
         0 | 0o100_000 => Made::Regular,
         0o010_000 => Made::Node(NodeKind::Fifo),
@@ -120,15 +121,27 @@ pub(crate) fn made(mode: u32, device: u32) -> Option<Made> {
     })
 }
 
-/// Linux's encoding of device numbers in 32 bits: 12 bits of major around 20 of minor.
-fn device_number((major, minor): (u32, u32)) -> u32 {
-    (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & 0xf_ff00) << 12)
+/// The numbers of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct DeviceNumbers {
+    major: u32,
+    minor: u32,
 }
 
-fn device_numbers(device: u32) -> (u32, u32) {
-    let major = (device >> 8) & 0xfff;
-    let minor = (device & 0xff) | ((device >> 12) & 0xf_ff00);
-    (major, minor)
+impl DeviceNumbers {
+    /// Linux's encoding in 32 bits: 12 bits of major around 20 of minor.
+    fn encode(self) -> u32 {
+        let DeviceNumbers { major, minor } = self;
+        (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & 0xf_ff00) << 12)
+    }
+
+    /// The numbers of an encoded device.
+    fn decode(device: u32) -> DeviceNumbers {
+        DeviceNumbers {
+            major: (device >> 8) & 0xfff,
+            minor: (device & 0xff) | ((device >> 12) & 0xf_ff00),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -137,10 +150,11 @@ mod tests {
 
     #[test]
     fn device_numbers_survive_their_encoding() {
-        for numbers in [(0, 0), (8, 1), (259, 65_535), (0xfff, 0xf_ffff)] {
-            assert_eq!(device_numbers(device_number(numbers)), numbers);
+        for (major, minor) in [(0, 0), (8, 1), (259, 65_535), (0xfff, 0xf_ffff)] {
+            let numbers = DeviceNumbers { major, minor };
+            assert_eq!(DeviceNumbers::decode(numbers.encode()), numbers);
         }
-        assert_eq!(device_number((8, 1)), 0x801);
+        assert_eq!(DeviceNumbers { major: 8, minor: 1 }.encode(), 0x801);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use gannet_runtime::{Arena, Buffer};
 use gannet_vfs::{ByteLock, Credentials, LockKind, LockRequest, Locked, Stability, Vfs};
 use std::ffi::OsStr;
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -179,7 +180,7 @@ fn wanted_stability(flags: OpenFlags) -> Stability {
 /// A lock as the kernel asks for it; `None` for an unknown type.
 fn byte_lock(
     owner: LockOwner,
-    (start, end): (u64, u64),
+    range: RangeInclusive<u64>,
     kind: i32,
     process: u32,
 ) -> Option<ByteLock> {
@@ -189,10 +190,11 @@ fn byte_lock(
         F_WRLCK | F_UNLCK => LockKind::Exclusive,
         _ => return None,
     };
+    let end = *range.end();
     Some(ByteLock {
         owner: owner.0,
         kind,
-        start,
+        start: *range.start(),
         end: if end >= LAST_OFFSET { u64::MAX } else { end },
         process,
     })
@@ -236,7 +238,7 @@ impl<V: Vfs> Filesystem for Front<V> {
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let (name, process) = (owned(name), request.pid());
         self.submit_entry(request, reply, async move |it, caller| {
-            it.lookup((&caller, process), parent.0, &name).await
+            it.lookup(&caller, process, parent.0, &name).await
         });
     }
 
@@ -290,7 +292,7 @@ impl<V: Vfs> Filesystem for Front<V> {
         };
         let (answer, process) = (attr_answer(reply, self.age), request.pid());
         self.submit(request, answer, async move |it, caller| {
-            it.set((&caller, process), number.0, setting).await
+            it.set(&caller, process, number.0, setting).await
         });
     }
 
@@ -411,7 +413,8 @@ impl<V: Vfs> Filesystem for Front<V> {
         };
         let process = request.pid();
         self.submit(request, answer, async move |it, caller| {
-            let opened = it.open((&caller, process), number.0, way.is_some()).await?;
+            let opening = it.open(&caller, process, number.0, way.is_some());
+            let opened = opening.await?;
             it.open.borrow_mut().note_write_way(opened.0, way);
             Ok(opened)
         });
@@ -670,7 +673,7 @@ impl<V: Vfs> Filesystem for Front<V> {
         process: u32,
         reply: ReplyLock,
     ) {
-        let lock = byte_lock(owner, (start, end), kind, process);
+        let lock = byte_lock(owner, start..=end, kind, process);
         let Some(lock) = lock.filter(|_| self.locks == Locks::Shared) else {
             return reply.error(Errno::ENOLCK);
         };
@@ -705,7 +708,7 @@ impl<V: Vfs> Filesystem for Front<V> {
         waits: bool,
         reply: ReplyEmpty,
     ) {
-        let lock = byte_lock(owner, (start, end), kind, process);
+        let lock = byte_lock(owner, start..=end, kind, process);
         let thread = request.pid();
         let answer = move |outcome: Result<Locked, Errno>| match outcome {
             Ok(_) => reply.ok(),

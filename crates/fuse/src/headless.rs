@@ -67,12 +67,13 @@ impl<V: Vfs> Headless<V> {
     /// The core of a mount of the directory `root` of `vfs`, with these bounds for kept writes.
     pub fn new(
         runtime: &Handle,
-        (vfs, root): (V, FileHandle),
+        vfs: V,
+        root: FileHandle,
         options: MountOptions,
         bounds: KeptBounds,
     ) -> Headless<V> {
         let caller = options.caller.clone();
-        let mounted = Mounted::new(Handle::clone(runtime), (Rc::new(vfs), root), options);
+        let mounted = Mounted::new(Handle::clone(runtime), Rc::new(vfs), root, options);
         Headless {
             mounted: Rc::new(mounted.bounded(bounds)),
             caller: caller.unwrap_or_else(|| Credentials::new(0, 0, &[])),
@@ -89,7 +90,7 @@ impl<V: Vfs> Headless<V> {
     /// # Errors
     /// As stat(2).
     pub async fn lookup(&self, parent: u64, name: &[u8], process: u32) -> io::Result<(u64, u64)> {
-        let looking = self.mounted.lookup((&self.caller, process), parent, name);
+        let looking = self.mounted.lookup(&self.caller, process, parent, name);
         let entry = self.ask(looking).await?;
         Ok((entry.attr.ino.0, entry.attr.size))
     }
@@ -116,7 +117,7 @@ impl<V: Vfs> Headless<V> {
     /// # Errors
     /// As open(2); `ESTALE` requires another lookup first.
     pub async fn open(&self, number: u64, process: u32) -> io::Result<Opened> {
-        let opening = self.mounted.open((&self.caller, process), number, true);
+        let opening = self.mounted.open(&self.caller, process, number, true);
         let (key, _) = self.ask(opening).await?;
         Ok(Opened { number, key })
     }
@@ -180,7 +181,7 @@ impl<V: Vfs> Headless<V> {
             change_time: None,
             open_file: None,
         };
-        let set = self.ask((self.mounted).set((&self.caller, NOBODY), number, setting));
+        let set = self.ask((self.mounted).set(&self.caller, NOBODY, number, setting));
         set.await.map(|_| ())
     }
 

@@ -50,6 +50,14 @@ impl Seen {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Epoch(u64);
 
+/// Attributes that the store reported, with the epoch of the request for them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fetched {
+    pub(crate) attributes: Attributes,
+    /// The epoch before the request was sent.
+    pub(crate) asked: Epoch,
+}
+
 /// An object that the kernel knows.
 pub(crate) struct Inode {
     pub(crate) handle: FileHandle,
@@ -258,9 +266,11 @@ impl Inodes {
     pub(crate) fn report(
         &mut self,
         handle: &FileHandle,
-        (attributes, asked): (&Attributes, Epoch),
-        (asker, now): (u32, Instant),
+        fetched: &Fetched,
+        asker: u32,
+        now: Instant,
     ) -> (u64, u64) {
+        let Fetched { attributes, asked } = fetched;
         let number = match self.number(handle) {
             Some(number) => number,
             None => {
@@ -269,7 +279,7 @@ impl Inodes {
                 number
             }
         };
-        let is_old = self.inode(number).is_some_and(|it| it.seen_at > asked);
+        let is_old = self.inode(number).is_some_and(|it| it.seen_at > *asked);
         let is_outdated = !is_old && self.is_outdated(handle, attributes);
         // An awaited number stays: the process that comes back with it would get `ESTALE` a second time.
         let number = if is_outdated && !self.is_awaited(number, now) {
@@ -384,10 +394,10 @@ impl Inodes {
     }
 
     /// Records attributes that a reply to GETATTR carries.
-    pub(crate) fn reported(&mut self, number: u64, (attributes, asked): (&Attributes, Epoch)) {
-        let is_old = self.inode(number).is_some_and(|it| it.seen_at > asked);
+    pub(crate) fn reported(&mut self, number: u64, fetched: &Fetched) {
+        let is_old = (self.inode(number)).is_some_and(|it| it.seen_at > fetched.asked);
         if !self.kernel_caches && !is_old {
-            self.learn(number, attributes);
+            self.learn(number, &fetched.attributes);
         }
     }
 
@@ -414,7 +424,8 @@ impl Inodes {
         &mut self,
         number: u64,
         attributes: &Attributes,
-        (asker, now): (u32, Instant),
+        asker: u32,
+        now: Instant,
     ) -> Opened {
         let Some(inode) = self.by_number.get_mut(&number) else {
             return Opened::Outdated;

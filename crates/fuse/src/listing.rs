@@ -1,7 +1,7 @@
 //! Listings: pages of the store, handed to the kernel in the portions it asks for.
 
 use crate::convert::{file_type, unknown_attr};
-use crate::inodes::{Epoch, NOBODY, OWN, ROOT};
+use crate::inodes::{Epoch, Fetched, NOBODY, OWN, ROOT};
 use crate::limits::{LISTED_DEADLINE, LISTING_NAMES_MAX};
 use crate::mounted::{Entry, Mounted};
 use crate::open::OpenDirectory;
@@ -99,8 +99,11 @@ pub(crate) trait PortionPlus {
 enum What<'a> {
     /// The directory that is listed.
     Itself(&'a Entry),
-    /// An object with attributes that were asked for at that epoch.
-    Object(&'a FileHandle, &'a Attributes, Epoch),
+    /// An object with its attributes.
+    Object {
+        handle: &'a FileHandle,
+        fetched: &'a Fetched,
+    },
     /// A file with this fileid whose attributes are not available, because one of its servers does not answer.
     Unknown(u64),
 }
@@ -135,7 +138,8 @@ impl<V: Vfs> Mounted<V> {
     ) -> Result<(), Errno> {
         let take = &mut |name: &[u8], next, what: What<'_>| match what {
             What::Itself(own) => portion.add(own.attr.ino.0, next, FileType::Directory, name),
-            What::Object(handle, attributes, _) => {
+            What::Object { handle, fetched } => {
+                let attributes = &fetched.attributes;
                 let inodes = self.inodes.borrow();
                 let known = inodes.number(handle).and_then(|it| inodes.inode(it));
                 // For programs 0 means a removed entry.
@@ -158,16 +162,16 @@ impl<V: Vfs> Mounted<V> {
     ) -> Result<(), Errno> {
         let take = &mut |name: &[u8], next, what: What<'_>| match what {
             What::Itself(own) => portion.add(own, next, Duration::ZERO, name),
-            What::Object(handle, attributes, asked) => {
+            What::Object { handle, fetched } => {
                 // A listing does not replace an outdated number: with age 0 the kernel looks the name up before its
                 // use.
-                let is_outdated = self.inodes.borrow().is_outdated(handle, attributes);
-                let age = if is_outdated || self.knows_better(handle, asked) {
+                let is_outdated = (self.inodes.borrow()).is_outdated(handle, &fetched.attributes);
+                let age = if is_outdated || self.knows_better(handle, fetched.asked) {
                     Duration::ZERO
                 } else {
                     self.options.cache_age
                 };
-                let entry = self.report(handle, (attributes, asked), NOBODY);
+                let entry = self.report(handle, fetched, NOBODY);
                 let is_full = portion.add(&entry, next, entry.attr_age(age), name);
                 if is_full {
                     // The kernel does not get this entry and will not forget it, so its lookup is taken back here.
@@ -217,7 +221,7 @@ impl<V: Vfs> Mounted<V> {
                 Err(_) if any => return Ok(()),
                 turned => turned?,
             }
-            let mut gave_up = listing.gave_up;
+            let (asked, mut gave_up) = (listing.asked, listing.gave_up);
             for listed in listing.behind(position).unwrap_or_default() {
                 let object = if let Some(object) = listed.object {
                     Ok(Some(object))
@@ -231,7 +235,10 @@ impl<V: Vfs> Mounted<V> {
                 };
                 let is_full = match object {
                     Ok(Some((handle, attributes))) => {
-                        let object = What::Object(&handle, &attributes, listing.asked);
+                        let object = What::Object {
+                            handle: &handle,
+                            fetched: &Fetched { attributes, asked },
+                        };
                         take(&listed.name, listed.next, object)
                     }
                     Ok(None) => continue,

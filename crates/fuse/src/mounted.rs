@@ -7,7 +7,7 @@ mod shared;
 
 use crate::callers::{Asker, Callers};
 use crate::convert::file_attr;
-use crate::inodes::{Epoch, Inode, Inodes};
+use crate::inodes::{Epoch, Fetched, Inode, Inodes};
 use crate::limits::{
     ASKED_AGAIN_MAX, AWAY_DEADLINE, BUFFERS_MAX, KeptBounds, REQUEST_BYTES_MAX, REQUESTS_MAX,
 };
@@ -80,7 +80,8 @@ impl Entry {
 impl<V: Vfs> Mounted<V> {
     pub(crate) fn new(
         runtime: Handle,
-        (vfs, root): (Rc<V>, FileHandle),
+        vfs: Rc<V>,
+        root: FileHandle,
         options: MountOptions,
     ) -> Mounted<V> {
         let kernel_caches = options.caching == Caching::Writeback;
@@ -187,15 +188,11 @@ impl<V: Vfs> Mounted<V> {
 
     /// The reply for an object that a process asked for by name. It counts as one lookup, so the caller must either
     /// send it to the kernel or forget it.
-    pub(crate) fn report(
-        &self,
-        handle: &FileHandle,
-        known: (&Attributes, Epoch),
-        process: u32,
-    ) -> Entry {
-        let asker = (process, self.runtime.now());
-        let (number, generation) = self.inodes.borrow_mut().report(handle, known, asker);
-        let mut attr = self.attr(number, known.0);
+    pub(crate) fn report(&self, handle: &FileHandle, fetched: &Fetched, process: u32) -> Entry {
+        let now = self.runtime.now();
+        let reported = (self.inodes.borrow_mut()).report(handle, fetched, process, now);
+        let (number, generation) = reported;
+        let mut attr = self.attr(number, &fetched.attributes);
         let shown = std::mem::replace(&mut attr.ino, INodeNo(number));
         Entry {
             attr,
@@ -208,11 +205,11 @@ impl<V: Vfs> Mounted<V> {
     async fn report_newest(
         &self,
         handle: &FileHandle,
-        known: Option<(Attributes, Epoch)>,
+        known: Option<Fetched>,
         process: u32,
     ) -> Result<Entry, Errno> {
-        let (attributes, asked) = self.newest(handle, known).await?;
-        Ok(self.report(handle, (&attributes, asked), process))
+        let newest = self.newest(handle, known).await?;
+        Ok(self.report(handle, &newest, process))
     }
 
     /// Attributes of an object: the known ones, or fetched ones if a later event has overtaken those. After
@@ -221,16 +218,17 @@ impl<V: Vfs> Mounted<V> {
     async fn newest(
         &self,
         handle: &FileHandle,
-        mut known: Option<(Attributes, Epoch)>,
-    ) -> Result<(Attributes, Epoch), Errno> {
+        mut known: Option<Fetched>,
+    ) -> Result<Fetched, Errno> {
         for _ in 0..ASKED_AGAIN_MAX {
-            let good = known.filter(|(_, asked)| !self.knows_better(handle, *asked));
+            let good = known.filter(|known| !self.knows_better(handle, known.asked));
             if let Some(good) = good {
                 return Ok(good);
             }
             // The epoch is read before the request: an event during the wait must count as later than the reply.
             let asked = self.epoch();
-            known = Some((self.attributes(handle).await?, asked));
+            let attributes = self.attributes(handle).await?;
+            known = Some(Fetched { attributes, asked });
         }
         known.ok_or(Errno::EIO)
     }

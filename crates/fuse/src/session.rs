@@ -95,7 +95,8 @@ impl<V: Vfs> Mount<V> {
     /// The system does not have FUSE, does not let this user mount, or the directory is no directory.
     pub async fn start(
         runtime: &Handle,
-        (vfs, root): (Rc<V>, FileHandle),
+        vfs: Rc<V>,
+        root: FileHandle,
         directory: &Path,
         options: MountOptions,
     ) -> Result<Mount<V>, MountError> {
@@ -103,7 +104,7 @@ impl<V: Vfs> Mount<V> {
         let (arena, settings) = (write_arena(), options.clone());
         let front = Front::new(jobs, arena, vfs.is_coordinated(), &options);
         let deadline = options.deadline;
-        let mounted = Rc::new(Mounted::new(Handle::clone(runtime), (vfs, root), options));
+        let mounted = Rc::new(Mounted::new(Handle::clone(runtime), vfs, root, options));
         let target = directory.to_path_buf();
         let starting = run_blocking(runtime, move || {
             let target = target.canonicalize()?;

@@ -55,7 +55,7 @@ fn mounted(story: fn(&Path, &Path)) {
                 locks: Locks::Local,
                 deadline: Duration::from_secs(60),
             };
-            let mount = Mount::start(&runtime, (Rc::new(store), root), &mnt, options);
+            let mount = Mount::start(&runtime, Rc::new(store), root, &mnt, options);
             let mut mount = mount.await.unwrap();
             let (share, mnt) = (share.clone(), mnt.clone());
             let told = run_blocking(&runtime, move || story(&share, &mnt)).await;

@@ -176,8 +176,8 @@ pub async fn mount(
         locks,
         deadline: options.deadline,
     };
-    let root = (remote, node.handle);
-    Ok(gannet_fuse::Mount::start(runtime, root, directory, settings).await?)
+    let mounting = gannet_fuse::Mount::start(runtime, remote, node.handle, directory, settings);
+    Ok(mounting.await?)
 }
 
 /// A mounted directory, with a thread of its own. It stays mounted until it is unmounted by any program; dropping this

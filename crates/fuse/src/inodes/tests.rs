@@ -32,18 +32,23 @@ const PROCESS: u32 = 11;
 
 /// Reports an object with attributes of the present epoch, for no process.
 fn report(inodes: &mut Inodes, name: u8, attributes: &Attributes) -> (u64, u64) {
-    report_to(inodes, name, attributes, (NOBODY, at(0)))
+    report_to(inodes, name, attributes, NOBODY, at(0))
 }
 
-/// As [`report`], for the process `asker`.
+/// As [`report`], for the process `asker` at the time `now`.
 fn report_to(
     inodes: &mut Inodes,
     name: u8,
     attributes: &Attributes,
-    asker: (u32, Instant),
+    asker: u32,
+    now: Instant,
 ) -> (u64, u64) {
     let asked = inodes.epoch();
-    inodes.report(&handle(name), (attributes, asked), asker)
+    let fetched = Fetched {
+        attributes: *attributes,
+        asked,
+    };
+    inodes.report(&handle(name), &fetched, asker, now)
 }
 
 #[test]
@@ -138,20 +143,29 @@ fn a_file_keeps_its_number_for_a_process_that_is_about_to_open_it() {
     // During an open, other processes may look it up.
     inodes.opening(number);
     assert_eq!(report(&mut inodes, 1, &file(77, 11)).0, number);
-    let asker = (PROCESS, at(1));
-    assert_eq!(inodes.open(number, &file(77, 11), asker), Opened::Outdated);
+    let now = at(1);
+    assert_eq!(
+        inodes.open(number, &file(77, 11), PROCESS, now),
+        Opened::Outdated
+    );
     inodes.opening_ended(number);
-    let (renewed, _) = report_to(&mut inodes, 1, &file(77, 12), asker);
+    let (renewed, _) = report_to(&mut inodes, 1, &file(77, 12), PROCESS, now);
     assert_ne!(renewed, number);
     // The process has looked it up, and comes back.
     assert_eq!(report(&mut inodes, 1, &file(77, 13)).0, renewed);
-    assert_eq!(inodes.open(renewed, &file(77, 14), asker), Opened::Changed);
+    assert_eq!(
+        inodes.open(renewed, &file(77, 14), PROCESS, now),
+        Opened::Changed
+    );
     inodes.close(renewed);
     inodes.closed(renewed);
     // If it does not come back in time, the number is free to be replaced.
-    assert_eq!(inodes.open(renewed, &file(77, 15), asker), Opened::Outdated);
-    report_to(&mut inodes, 1, &file(77, 12), asker);
-    let (last, _) = report_to(&mut inodes, 1, &file(77, 16), (NOBODY, at(3000)));
+    assert_eq!(
+        inodes.open(renewed, &file(77, 15), PROCESS, now),
+        Opened::Outdated
+    );
+    report_to(&mut inodes, 1, &file(77, 12), PROCESS, now);
+    let (last, _) = report_to(&mut inodes, 1, &file(77, 16), NOBODY, at(3000));
     assert_ne!(last, renewed);
 }
 
@@ -159,15 +173,24 @@ fn a_file_keeps_its_number_for_a_process_that_is_about_to_open_it() {
 fn a_file_that_changes_all_the_time_can_be_opened() {
     let mut inodes = Inodes::new(handle(0), true);
     let (number, _) = report(&mut inodes, 1, &file(77, 10));
-    let asker = (PROCESS, at(1));
-    assert_eq!(inodes.open(number, &file(77, 11), asker), Opened::Outdated);
+    let now = at(1);
+    assert_eq!(
+        inodes.open(number, &file(77, 11), PROCESS, now),
+        Opened::Outdated
+    );
     // The kernel may forget it before it looks it up.
     inodes.forget(number, 1);
-    let (number, _) = report_to(&mut inodes, 1, &file(77, 12), asker);
-    assert_eq!(inodes.open(number, &file(77, 13), asker), Opened::Changed);
+    let (number, _) = report_to(&mut inodes, 1, &file(77, 12), PROCESS, now);
+    assert_eq!(
+        inodes.open(number, &file(77, 13), PROCESS, now),
+        Opened::Changed
+    );
     inodes.close(number);
     // The kernel's last attributes are known to be old.
-    assert_eq!(inodes.open(number, &file(77, 13), asker), Opened::Outdated);
+    assert_eq!(
+        inodes.open(number, &file(77, 13), PROCESS, now),
+        Opened::Outdated
+    );
 }
 
 #[test]
@@ -176,10 +199,10 @@ fn a_file_that_replaced_another_is_kept_for_the_process_that_comes_back_for_it()
         let mut inodes = Inodes::new(handle(0), kernel_caches);
         inodes.refuse(PROCESS, None, at(0));
         assert!(inodes.is_returning(PROCESS, at(1)));
-        let (number, _) = report_to(&mut inodes, 2, &file(78, 10), (PROCESS, at(1)));
+        let (number, _) = report_to(&mut inodes, 2, &file(78, 10), PROCESS, at(1));
         assert_eq!(inodes.is_kept(&handle(2), at(900)), Kept::Awaited(number));
-        let asker = (PROCESS, at(900));
-        assert_eq!(inodes.open(number, &file(78, 11), asker), Opened::Changed);
+        let opened = inodes.open(number, &file(78, 11), PROCESS, at(900));
+        assert_eq!(opened, Opened::Changed);
         assert_eq!(inodes.is_kept(&handle(2), at(901)), Kept::Open);
         assert!(!inodes.is_returning(PROCESS, at(901)));
         inodes.close(number);
@@ -258,12 +281,12 @@ fn our_own_changes_and_open_files_are_not_outdated() {
     inodes.changed(number, &file(77, 20));
     assert_eq!(report(&mut inodes, 1, &file(77, 20)).1, generation);
     assert_eq!(
-        inodes.open(number, &file(77, 20), (PROCESS, at(900))),
+        inodes.open(number, &file(77, 20), PROCESS, at(900)),
         Opened::Unchanged
     );
     assert_eq!(report(&mut inodes, 1, &file(77, 30)).1, generation);
     assert_eq!(
-        inodes.open(number, &file(77, 30), (PROCESS, at(900))),
+        inodes.open(number, &file(77, 30), PROCESS, at(900)),
         Opened::Changed
     );
     inodes.close(number);
@@ -277,12 +300,12 @@ fn without_the_kernels_cache_a_lookup_is_enough() {
     let mut inodes = Inodes::new(handle(0), false);
     let reported = report(&mut inodes, 1, &file(77, 10));
     assert_eq!(
-        inodes.open(reported.0, &file(77, 11), (PROCESS, at(500))),
+        inodes.open(reported.0, &file(77, 11), PROCESS, at(500)),
         Opened::Outdated
     );
     assert_eq!(report(&mut inodes, 1, &file(77, 11)), reported);
     assert_eq!(
-        inodes.open(reported.0, &file(77, 11), (PROCESS, at(502))),
+        inodes.open(reported.0, &file(77, 11), PROCESS, at(502)),
         Opened::Unchanged
     );
 }

@@ -1,7 +1,7 @@
 //! Reads, writes and commits of file data.
 
 use super::Mounted;
-use crate::inodes::Epoch;
+use crate::inodes::Fetched;
 use crate::limits::RESENDS_MAX;
 use crate::open::OpenFile;
 use crate::status::errno;
@@ -9,9 +9,7 @@ use crate::unstable::{Kept, Unstable};
 use fuser::Errno;
 use gannet_runtime::file::read_cold;
 use gannet_runtime::{Buffer, FileRef};
-use gannet_vfs::{
-    Attributes, Changed, Credentials, FileHandle, Stability, Verifier, Vfs, WriteDone,
-};
+use gannet_vfs::{Changed, Credentials, FileHandle, Stability, Verifier, Vfs, WriteDone};
 use std::io;
 use std::rc::Rc;
 
@@ -100,8 +98,7 @@ impl<V: Vfs> Mounted<V> {
             // itself.
             let _writing = unstable.turn.read().await;
             let _turn = self.turns.take(len).await;
-            let range = (offset, len);
-            let written = self.write_all(&file, &handle, range, data, stability);
+            let written = self.write_all(&file, &handle, offset, data, len, stability);
             let (write, is_stable) = written.await?;
             // A stable write is kept too while unstable ones are: a resend of an older overlapping write would undo it.
             if !is_stable || !unstable.is_empty() {
@@ -137,8 +134,9 @@ impl<V: Vfs> Mounted<V> {
         &self,
         file: &OpenFile,
         handle: &FileHandle,
-        (offset, len): (u64, usize),
+        offset: u64,
         data: Buffer,
+        len: usize,
         stability: Stability,
     ) -> Result<(Kept, bool), Errno> {
         let (vfs, caller) = (&self.vfs, &file.caller);
@@ -288,7 +286,10 @@ impl<V: Vfs> Mounted<V> {
             .verifier;
         let lost = self.keep(unstable, |unstable| unstable.confirm(asked, verifier));
         if unstable.is_empty() {
-            let reported = done.wcc.after.map(|attributes| (attributes, epoch));
+            let reported = (done.wcc.after).map(|attributes| Fetched {
+                attributes,
+                asked: epoch,
+            });
             self.note_own_writes(file.number, handle, reported).await;
         }
         Ok(lost)
@@ -328,15 +329,10 @@ impl<V: Vfs> Mounted<V> {
 
     /// Records the attributes of a file after this mount's own writes. Otherwise the next open would take them for a
     /// change by another client. Stores that report none with the COMMIT are asked once for many writes.
-    async fn note_own_writes(
-        &self,
-        number: u64,
-        handle: &FileHandle,
-        reported: Option<(Attributes, Epoch)>,
-    ) {
+    async fn note_own_writes(&self, number: u64, handle: &FileHandle, reported: Option<Fetched>) {
         // After a failure the next open finds the file changed, and the kernel reads it again.
-        if let Ok((attributes, _)) = self.newest(handle, reported).await {
-            self.inodes.borrow_mut().changed(number, &attributes);
+        if let Ok(newest) = self.newest(handle, reported).await {
+            self.inodes.borrow_mut().changed(number, &newest.attributes);
         }
     }
 
@@ -351,8 +347,8 @@ impl<V: Vfs> Mounted<V> {
         let copy = unstable.with(index, |kept| (kept.offset, kept.data().to_vec()));
         let (offset, bytes) = copy.ok_or(Errno::EIO)?;
         let (len, data) = (bytes.len(), Buffer::from_vec(bytes));
-        let (range, unstable) = ((offset, len), Stability::Unstable);
-        let (write, _) = self.write_all(file, handle, range, data, unstable).await?;
+        let written = self.write_all(file, handle, offset, data, len, Stability::Unstable);
+        let (write, _) = written.await?;
         Ok(write.verifier)
     }
 
@@ -418,7 +414,7 @@ mod tests {
                 locks: Locks::Local,
                 deadline: Duration::from_secs(60),
             };
-            let mounted = Rc::new(Mounted::new(runtime, (Rc::new(store), root), options));
+            let mounted = Rc::new(Mounted::new(runtime, Rc::new(store), root, options));
             let made = mounted.create(&caller, ROOT, b"file", 0o644, IfThere::Refuse);
             let (_, key) = made.await.unwrap();
             story(share.path(), mounted, key).await;
@@ -469,7 +465,7 @@ mod tests {
         on_a_file(Caching::Writeback, async |share, mounted, key| {
             let file = mounted.open_file(key).unwrap();
             std::fs::write(share.join("file"), "changed by another").unwrap();
-            let open = mounted.open((&file.caller, 1), file.number, false);
+            let open = mounted.open(&file.caller, 1, file.number, false);
             let (opened, ()) = both(open, mounted.close(key)).await;
             // The kernel looks it up again, and learns of its size.
             assert_eq!(opened, Err(Errno::ESTALE));

@@ -2,7 +2,7 @@
 
 use super::{Mounted, is_refused};
 use crate::convert::{set_time, unknown_attr};
-use crate::inodes::{Inode, Inodes, Opened};
+use crate::inodes::{Fetched, Inode, Inodes, Opened};
 use crate::limits::CLOSING_AGE;
 use crate::open::OpenFile;
 use crate::status::errno;
@@ -84,8 +84,8 @@ impl<V: Vfs> Mounted<V> {
         let (handle, asked) = (self.handle(number)?, self.epoch());
         let attributes = self.attributes(&handle).await;
         let attributes = self.note_stale(process, attributes)?;
-        let known = (&attributes, asked);
-        self.inodes.borrow_mut().reported(number, known);
+        let fetched = Fetched { attributes, asked };
+        self.inodes.borrow_mut().reported(number, &fetched);
         Ok(self.attr(number, &attributes))
     }
 
@@ -102,7 +102,8 @@ impl<V: Vfs> Mounted<V> {
     /// Sets attributes, for a process.
     pub(crate) async fn set(
         &self,
-        (caller, process): (&Credentials, u32),
+        caller: &Credentials,
+        process: u32,
         number: u64,
         setting: Setting,
     ) -> Result<FileAttr, Errno> {
@@ -213,7 +214,8 @@ impl<V: Vfs> Mounted<V> {
     /// the kernel looks the name up once more and opens again.
     pub(crate) async fn open(
         &self,
-        (caller, process): (&Credentials, u32),
+        caller: &Credentials,
+        process: u32,
         number: u64,
         writes: bool,
     ) -> Result<(u64, bool), Errno> {
@@ -239,7 +241,7 @@ impl<V: Vfs> Mounted<V> {
         let now = self.runtime.now();
         // No await from here to the end: the open is counted before its `Opening` ends.
         let mut inodes = self.inodes.borrow_mut();
-        let opened = inodes.open(number, &attributes, (process, now));
+        let opened = inodes.open(number, &attributes, process, now);
         if opened == Opened::Outdated {
             return Err(Errno::ESTALE);
         }
@@ -258,7 +260,7 @@ impl<V: Vfs> Mounted<V> {
     async fn newest_to_open(&self, handle: &FileHandle, process: u32) -> Result<Attributes, Errno> {
         let newest = self.newest(handle, None).await;
         self.note_stale(process, newest)
-            .map(|(attributes, _)| attributes)
+            .map(|newest| newest.attributes)
     }
 
     /// True if another client changed a file that is open here, as [`Inodes::is_changed_while_open`].

@@ -3,7 +3,7 @@
 use super::{Entry, Mounted};
 use crate::convert::{Made, made};
 use crate::hidden::{Hidden, hidden_name};
-use crate::inodes::{Epoch, Kept, NOBODY, ROOT, TakenHidden};
+use crate::inodes::{Epoch, Fetched, Kept, NOBODY, ROOT, TakenHidden};
 use crate::limits::{KEPT_FOR_RETURN_AGE, LOOKED_UP_AGAIN_MAX};
 use crate::open::OpenFile;
 use crate::status::errno;
@@ -38,7 +38,8 @@ enum Taken<'a> {
 impl<V: Vfs> Mounted<V> {
     pub(crate) async fn lookup(
         &self,
-        (caller, process): (&Credentials, u32),
+        caller: &Credentials,
+        process: u32,
         parent: u64,
         name: &[u8],
     ) -> Result<Entry, Errno> {
@@ -53,7 +54,8 @@ impl<V: Vfs> Mounted<V> {
         };
         let mut again = 0..LOOKED_UP_AGAIN_MAX;
         loop {
-            let looked = self.look_up_once((caller, process), &directory, name).await;
+            let looking = self.look_up_once(caller, process, &directory, name);
+            let looked = looking.await;
             // The file may have been removed since the store found it, and its name may stand for another now.
             if looked.as_ref().err() == Some(&Errno::ESTALE)
                 && again.next().is_some()
@@ -70,21 +72,22 @@ impl<V: Vfs> Mounted<V> {
 
     async fn look_up_once(
         &self,
-        (caller, process): (&Credentials, u32),
+        caller: &Credentials,
+        process: u32,
         directory: &FileHandle,
         name: &[u8],
     ) -> Result<Entry, Errno> {
         let asked = self.epoch();
         let (found, _) = self.vfs.lookup(caller, directory, name).await;
         let (handle, attributes) = found.map_err(errno)?;
-        let known = Some((attributes, asked));
+        let known = Some(Fetched { attributes, asked });
         self.report_newest(&handle, known, process).await
     }
 
     /// The entry of an object that a request made which was sent at `asked`.
     async fn made(&self, changed: Changed<Created>, asked: Epoch) -> Result<Entry, Errno> {
         let created = changed.result.map_err(errno)?;
-        let known = created.attributes.map(|attributes| (attributes, asked));
+        let known = (created.attributes).map(|attributes| Fetched { attributes, asked });
         self.report_newest(&created.handle, known, NOBODY).await
     }
 
@@ -222,7 +225,7 @@ impl<V: Vfs> Mounted<V> {
         let asked = self.epoch();
         let (linked, known) = self.vfs.link(caller, &handle, &directory, name).await;
         linked.result.map_err(errno)?;
-        let known = known.map(|attributes| (attributes, asked));
+        let known = known.map(|attributes| Fetched { attributes, asked });
         self.report_newest(&handle, known, NOBODY).await
     }
 

@@ -14,6 +14,16 @@ use std::rc::Rc;
 /// Bytes of a page of the kernel, to which offsets are rounded down; the kernel rounds further where pages are larger.
 const PAGE_LEN: u64 = 4096;
 
+/// The end of a file that an append has moved.
+struct MovedEnd {
+    /// The end in the kernel's cache, in bytes.
+    believed: u64,
+    /// The end in the store, in bytes.
+    end: u64,
+    /// The last byte of the file.
+    last: u8,
+}
+
 impl<V: Vfs> Mounted<V> {
     /// Locks, unlocks or tests bytes of an open file, for all hosts. A wait ends with the lock, or with a signal to the
     /// waiting thread: the kernel then restarts the system call, or the program gets `EINTR`.
@@ -127,16 +137,25 @@ impl<V: Vfs> Mounted<V> {
         // After both turns are released: the kernel may write pages back before it drops them, and those writes need
         // turns. With a turn held here, neither would end.
         if offset != believed && self.options.caching == Caching::Writeback {
-            let end = offset + len as u64;
-            self.move_end(file.number, believed, (end, last)).await;
+            let moved = MovedEnd {
+                believed,
+                end: offset + len as u64,
+                last,
+            };
+            self.move_end(file.number, &moved).await;
         }
         self.bound_kept(&file, &unstable).await?;
         u32::try_from(len).map_err(|_| Errno::EINVAL)
     }
 
-    /// Moves the end of a file in the kernel's cache to `end`, and invalidates its pages from `believed` on. With its
+    /// Moves the end of a file in the kernel's cache, and invalidates its pages from the former end on. With its
     /// write-back cache the kernel ignores the sizes in replies.
-    async fn move_end(&self, number: u64, believed: u64, (end, last): (u64, u8)) {
+    async fn move_end(&self, number: u64, moved: &MovedEnd) {
+        let MovedEnd {
+            believed,
+            end,
+            last,
+        } = *moved;
         let Some(notifier) = self.notifier.borrow().clone() else {
             return;
         };

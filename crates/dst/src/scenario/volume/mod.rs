@@ -366,13 +366,13 @@ impl Stage {
         let (runtime, bounds) = (node.runtime(), mounts.bounds);
         let mount = match (face, &self.gateway) {
             (Face::Nfs, Some(gateway)) => {
-                let store = gateway.mount(self, node).await;
-                Mount::Export(Headless::new(&runtime, store, options, bounds))
+                let (store, root) = gateway.mount(self, node).await;
+                Mount::Export(Headless::new(&runtime, store, root, options, bounds))
             }
             _ => {
                 let fs = self.connect(client);
                 let root = fs.root();
-                Mount::Volume(Headless::new(&runtime, (fs, root), options, bounds))
+                Mount::Volume(Headless::new(&runtime, fs, root, options, bounds))
             }
         };
         Some(Rc::new(mount))
