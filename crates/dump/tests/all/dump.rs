@@ -310,7 +310,7 @@ fn offering(key: &[u8], flags: u8) -> Vec<u8> {
 }
 
 #[test]
-fn reads_that_were_refused_are_told_with_their_reason() {
+fn a_refused_read_is_shown_with_its_reason() {
     // The bytes of docs/formats/exceptions.md, with a CRC that was computed elsewhere.
     let bytes = |text: &str| -> Vec<u8> {
         let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();

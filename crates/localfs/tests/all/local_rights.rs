@@ -404,7 +404,7 @@ fn nothing_is_cut_when_what_comes_with_the_size_is_refused() {
 }
 
 #[test]
-fn an_unreadable_root_is_still_served_to_those_who_may() {
+fn an_export_with_a_private_root_is_served_to_its_owner_alone() {
     if !is_root() {
         return;
     }
