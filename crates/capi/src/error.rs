@@ -85,22 +85,26 @@ pub(crate) unsafe fn reference<'a, T>(object: *const T) -> Result<&'a T, Fault> 
 /// # Safety
 /// `first` is null or the first of `count` that live for `'a`.
 pub(crate) unsafe fn slice<'a, T>(first: *const T, count: usize) -> Result<&'a [T], Fault> {
-    match (first.is_null(), count) {
-        (true, 0) => Ok(&[]),
-        (true, _) => Err(Fault::new("a null pointer")),
+    if !first.is_null() {
         // SAFETY: the caller keeps this function's contract.
-        (false, _) => Ok(unsafe { std::slice::from_raw_parts(first, count) }),
+        Ok(unsafe { std::slice::from_raw_parts(first, count) })
+    } else if count == 0 {
+        Ok(&[])
+    } else {
+        Err(Fault::new("a null pointer"))
     }
 }
 
 /// # Safety
 /// As [`slice`], and no other reference to them exists for `'a`.
 pub(crate) unsafe fn bytes_mut<'a>(first: *mut u8, count: usize) -> Result<&'a mut [u8], Fault> {
-    match (first.is_null(), count) {
-        (true, 0) => Ok(&mut []),
-        (true, _) => Err(Fault::new("a null pointer")),
+    if !first.is_null() {
         // SAFETY: the caller keeps this function's contract.
-        (false, _) => Ok(unsafe { std::slice::from_raw_parts_mut(first, count) }),
+        Ok(unsafe { std::slice::from_raw_parts_mut(first, count) })
+    } else if count == 0 {
+        Ok(&mut [])
+    } else {
+        Err(Fault::new("a null pointer"))
     }
 }
 

@@ -78,10 +78,12 @@ impl Datapath {
 
     /// The engine for `len` bytes of a file.
     pub fn engine(&self, len: usize) -> Engine {
-        match (self.chosen, self.file_regions && len > COPY_FILE_MAX) {
-            (Some(engine), _) => engine,
-            (None, true) => Engine::Sendfile,
-            (None, false) => Engine::Static,
+        if let Some(engine) = self.chosen {
+            engine
+        } else if self.file_regions && len > COPY_FILE_MAX {
+            Engine::Sendfile
+        } else {
+            Engine::Static
         }
     }
 

@@ -129,10 +129,14 @@ impl Engine {
         } else {
             COPY_FILE_MAX
         };
-        match (len > copied_max, capabilities.file_regions) {
-            (true, true) => Engine::Sendfile,
-            (true, false) if capabilities.needs_local_registration => Engine::Pipelined,
-            _ => Engine::Static,
+        if len <= copied_max {
+            Engine::Static
+        } else if capabilities.file_regions {
+            Engine::Sendfile
+        } else if capabilities.needs_local_registration {
+            Engine::Pipelined
+        } else {
+            Engine::Static
         }
     }
 }

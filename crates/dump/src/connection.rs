@@ -350,9 +350,9 @@ fn is_from_client(segment: &Segment<'_>) -> bool {
     }
     let (source, target) = (segment.source.port(), segment.target.port());
     let is_server = |port| SERVER_PORTS.contains(&port);
-    match (is_server(source), is_server(target)) {
-        (false, true) => true,
-        (true, false) => false,
-        _ => source > target,
+    if is_server(source) == is_server(target) {
+        source > target
+    } else {
+        is_server(target)
     }
 }

@@ -236,14 +236,11 @@ impl Holding {
     }
 
     fn set_waiting(&self, waits: bool) {
-        match (self.waits.replace(waits), waits) {
-            (false, true) => {
-                self.whole.waiting.fetch_add(1, Ordering::Relaxed);
-            }
-            (true, false) => {
-                self.whole.waiting.fetch_sub(1, Ordering::Relaxed);
-            }
-            _ => {}
+        let waited = self.waits.replace(waits);
+        if waits && !waited {
+            self.whole.waiting.fetch_add(1, Ordering::Relaxed);
+        } else if waited && !waits {
+            self.whole.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

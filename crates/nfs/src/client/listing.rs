@@ -159,10 +159,12 @@ fn page<'a>(
             attributes: entry.attributes.as_ref().map(attributes_from_wire),
         });
     }
-    let next = match (eof, last) {
-        (true, _) => None,
-        (false, Some(cookie)) => Some(Position { cookie, verifier }),
-        (false, None) => return Err(Error::Malformed("an empty page that is not the last")),
+    let next = if eof {
+        None
+    } else if let Some(cookie) = last {
+        Some(Position { cookie, verifier })
+    } else {
+        return Err(Error::Malformed("an empty page that is not the last"));
     };
     Ok(Page { items, next })
 }

@@ -118,9 +118,10 @@ proptest! {
         message in vec(any::<u8>(), 0..16),
     ) {
         let can_be_long = !lists.reads().is_empty() || lists.reply().is_some();
-        let procedure = match long && can_be_long {
-            true => TransportProcedure::Nomsg,
-            false => TransportProcedure::Msg,
+        let procedure = if long && can_be_long {
+            TransportProcedure::Nomsg
+        } else {
+            TransportProcedure::Msg
         };
         let header = TransportHeader { xid, version: 1, credits, procedure };
         let mut bytes = emitted(|encoder| header.emit(encoder, &lists));
