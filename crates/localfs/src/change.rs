@@ -90,7 +90,7 @@ impl LocalTree {
                 return Err(Status::NotSync);
             }
             match change.size {
-                Some(size) => self.resize(object, caller, before, (size, change)),
+                Some(size) => self.resize(object, caller, before, size, change),
                 None => self.apply(object, caller, before, change),
             }
         })
@@ -129,7 +129,7 @@ impl LocalTree {
             )
             .map_err(status)?;
         }
-        self.set_times(object, caller, before, (change, &times))
+        self.set_times(object, caller, before, change, &times)
     }
 
     fn set_times(
@@ -137,7 +137,8 @@ impl LocalTree {
         object: &Object,
         caller: &Credentials,
         before: &Attributes,
-        (change, times): (&SetAttributes, &Timestamps),
+        change: &SetAttributes,
+        times: &Timestamps,
     ) -> Result<(), Status> {
         if change.access_time == SetTime::Keep && change.modify_time == SetTime::Keep {
             return Ok(());
@@ -170,7 +171,8 @@ impl LocalTree {
         object: &Object,
         caller: &Credentials,
         before: &Attributes,
-        (size, change): (u64, &SetAttributes),
+        size: u64,
+        change: &SetAttributes,
     ) -> Result<(), Status> {
         object.require_regular()?;
         if size > FILE_SIZE_MAX {

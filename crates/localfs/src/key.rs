@@ -9,8 +9,8 @@ const KEY_FILE: &str = "handle.key";
 /// The state directory of users without a home of their own. Any user may write here, and reboots leave it alone.
 const SHARED_STATE: &str = "/var/tmp";
 
-/// The key kept in `directory` (made if missing), or one for this run alone, with a warning, when that fails.
-/// Without `directory` the key may be in any of the [`default_directories`].
+/// Loads the key that `directory` keeps, and makes one if it has none. If that fails, the key is for this run alone,
+/// and a warning says so. Without `directory` the key may be in any of the [`default_directories`].
 pub(crate) fn load(directory: Option<&Path>) -> [u8; 16] {
     let directories = match directory {
         Some(directory) => vec![directory.to_path_buf()],
@@ -27,8 +27,11 @@ pub(crate) fn load(directory: Option<&Path>) -> [u8; 16] {
     })
 }
 
-/// The first key there is, so that a directory that becomes writable later changes nothing; else a new one in the
-/// first directory that can keep it. Fails with the first directory's error.
+/// Loads the first key that is in any of `directories`, so that a directory that becomes writable later changes
+/// nothing. If none has a key, the first directory that can keep one gets a new key.
+///
+/// # Errors
+/// The first directory and its error, if no directory can keep a key.
 fn load_first(directories: &[PathBuf]) -> Result<[u8; 16], (PathBuf, io::Error)> {
     for directory in directories {
         if is_trusted(directory)
@@ -47,8 +50,8 @@ fn load_first(directories: &[PathBuf]) -> Result<[u8; 16], (PathBuf, io::Error)>
     Err(first.unwrap_or_else(|| (PathBuf::new(), io::ErrorKind::NotFound.into())))
 }
 
-/// /var/lib/gannet for root; else below the user's state directory and, for users without a home of their own, below
-/// [`SHARED_STATE`].
+/// The directories that may keep the key, in order. Root has /var/lib/gannet alone. Other users have a directory in
+/// their state directory and, since some have no home of their own, one in [`SHARED_STATE`].
 fn default_directories() -> Vec<PathBuf> {
     let uid = rustix::process::geteuid();
     if uid.is_root() {

@@ -33,58 +33,65 @@ const MISSED_MAX: usize = 8;
 
 /// The entries of a directory, or of a window of a large one.
 pub(crate) struct Listing {
-    /// The cookie it begins after; 0 at the start of the directory.
+    /// The cookie after which the listing begins; 0 at the start of the directory.
     pub(crate) start: u64,
-    /// It reaches the end of the directory.
+    /// Whether the listing reaches the end of the directory.
     pub(crate) complete: bool,
-    /// Each with a NUL behind it, as system calls want them.
+    /// The names of the entries, one after the other, each with a NUL behind it for system calls.
     pub(crate) names: Vec<u8>,
     pub(crate) entries: Vec<Entry>,
     /// The change time of the directory before it was read, if that can validate the listing.
     pub(crate) valid_at: Option<Time>,
     pub(crate) read_at: Instant,
-    /// One slot for each entry; none at all until objects are wanted or an earlier listing is taken over.
+    /// One slot for each entry; empty until a page wants objects or an earlier listing is taken over.
     pub(crate) slots: RwLock<Vec<Slot>>,
-    /// Held while some of its objects are looked at, so that no two threads look at the same ones.
+    /// A lock that a thread holds while it looks at objects of the listing, so that no two look at the same ones.
     pub(crate) filling: Mutex<()>,
-    /// Pages that wait for the lock `filling`. A thread that looks ahead stops for them: a client waits for each.
+    /// Number of pages that wait for the lock `filling`. A thread that looks ahead stops for them, since a client waits
+    /// for each.
     pub(crate) pages_waiting: AtomicUsize,
     /// The index at which the last page ended and the next one probably begins.
     last_end: AtomicUsize,
 }
 
-/// One entry.
+/// One entry of a directory.
 pub(crate) struct Entry {
     pub(crate) fileid: u64,
-    /// The kernel's position after it.
+    /// The kernel's position after the entry.
     pub(crate) cookie: u64,
+    /// The index of the name's first byte in [`Listing::names`].
     pub(crate) name_at: u32,
+    /// Bytes of the name without its NUL.
     pub(crate) name_len: u16,
 }
 
-/// The knowledge of an entry's object.
+/// The handle and attributes of an entry's object, as far as they are known.
 #[derive(Clone, Copy)]
 pub(crate) enum Slot {
-    /// Nothing yet.
+    /// No thread has looked at the entry.
     Unknown,
-    /// The object of an inode with this number in an earlier listing. A look at the entry shows whether it is the same.
+    /// The object that an inode with this number had in an earlier listing. A look at the entry shows whether it is the
+    /// same.
     Earlier(KnownObject),
-    /// The name was removed.
+    /// The name was removed after the directory was read.
     Gone,
     /// An entry without a handle: `..`, a mount point, an object that cannot be looked at.
     Foreign,
-    /// Its handle and attributes.
+    /// The object's handle and attributes.
     Known(KnownObject),
 }
 
-/// Handle and attributes, with the time and the change counter at which they were taken.
+/// Handle and attributes of an object, with the time and the change counter at which they were taken.
 #[derive(Clone, Copy)]
 pub(crate) struct KnownObject {
     pub(crate) handle: FileHandle,
-    /// Its time of birth in nanoseconds, if no other inode ever had its number and that; else 0.
+    /// The inode's time of birth in nanoseconds since 1970; 0 unless number and birth together belong to this inode
+    /// alone.
     pub(crate) birth: u64,
     pub(crate) attributes: Attributes,
+    /// The time at which the attributes were taken.
     pub(crate) taken: Instant,
+    /// The object's change counter before the attributes were taken.
     pub(crate) change_count: u32,
 }
 
@@ -102,11 +109,12 @@ pub(crate) enum Served {
 }
 
 impl Listing {
-    /// A listing just read.
+    /// A listing that has just been read; its objects are unknown.
     pub(crate) fn new(
         start: u64,
         complete: bool,
-        (names, entries): (Vec<u8>, Vec<Entry>),
+        names: Vec<u8>,
+        entries: Vec<Entry>,
         valid_at: Option<Time>,
     ) -> Listing {
         Listing {
@@ -158,7 +166,7 @@ impl Listing {
         self.valid_at == Some(change_time) || continued
     }
 
-    /// The index of the first entry after `cookie`, if that is where it begins or where the last page ended.
+    /// The index of the first entry after `cookie`, if the listing begins or the last page ended there.
     fn expected_position(&self, cookie: u64) -> Option<usize> {
         if cookie == self.start {
             return Some(0);
@@ -181,19 +189,20 @@ impl Listing {
         self.complete || position < self.entries.len()
     }
 
-    /// Pushes entries from `index` on, with handles and attributes if `objects`, for a call that came at `asked`.
+    /// Pushes entries from `index` on, with handles and attributes if `with_objects`, for a call that came at `asked`.
     /// Attributes that were fresh at that time are used: on a slow disk a page takes longer than attributes stay fresh,
     /// and the page would never end.
     pub(crate) fn serve(
         &self,
         tree: &LocalTree,
         mut index: usize,
-        (objects, asked): (bool, Instant),
+        with_objects: bool,
+        asked: Instant,
         to: &mut dyn Entries,
     ) -> Served {
         let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
         while let Some(entry) = self.entries.get(index) {
-            let object = if objects {
+            let object = if with_objects {
                 match slots.get(index) {
                     Some(Slot::Gone) => {
                         index += 1;
@@ -235,7 +244,7 @@ impl Listing {
         (index..page, page..end)
     }
 
-    /// Bytes it takes once filled.
+    /// Bytes that the listing takes once its slots are filled.
     fn bytes(&self) -> usize {
         size_of::<Listing>()
             + self.names.capacity()
@@ -254,7 +263,7 @@ struct Earlier<'a> {
     at: usize,
     /// Numbers that were not found there, because they were added or moved. A few are simply looked at anew.
     missed: usize,
-    /// The index of each number, made once more than [`MISSED_MAX`] were missed.
+    /// The index of each number, filled once more than [`MISSED_MAX`] numbers were missed.
     places: Option<HashMap<u64, usize>>,
 }
 
@@ -330,7 +339,7 @@ pub(crate) struct Listings {
 struct ListingsState {
     bytes: usize,
     ring: VecDeque<(Weak<Object>, Weak<Listing>, usize)>,
-    /// How long the ring may get before those that were replaced are taken out of its middle.
+    /// Number of listings in the ring above which the replaced ones are taken out of its middle.
     ring_max: usize,
 }
 
@@ -368,7 +377,8 @@ impl Listings {
 }
 
 impl ListingsState {
-    /// Takes out those that were replaced. Each time the ring has doubled, so that it costs little per listing.
+    /// Takes the replaced listings out of the ring, each time its length has doubled, so that it costs little per
+    /// listing.
     fn drop_replaced(&mut self) {
         if self.ring.len() <= self.ring_max {
             return;
@@ -402,7 +412,7 @@ pub(crate) fn current(directory: &Object, cookie: u64, now: Time) -> Option<Arc<
         .cloned()
 }
 
-/// The change time that validates what is read of a directory after these attributes were taken.
+/// The change time that validates a listing of a directory which is read after these attributes were taken.
 pub(crate) fn validity(attributes: &Attributes) -> Option<Time> {
     is_settled(attributes.change_time).then_some(attributes.change_time)
 }
@@ -423,7 +433,7 @@ mod tests {
         let other = directory.path().join("other");
         std::fs::create_dir(&other).unwrap();
         let other = LocalTree::open(&other, &options).unwrap();
-        let empty = |start| Arc::new(Listing::new(start, true, Default::default(), None));
+        let empty = |start| Arc::new(Listing::new(start, true, Vec::new(), Vec::new(), None));
         // One that stays, in front of all that follow.
         tree.listings.keep(&other.root_object, &empty(0));
         for start in 0..10_000 {
@@ -446,7 +456,7 @@ mod tests {
                 name_len: 0,
             };
             let entries = numbers.iter().map(entry).collect();
-            Listing::new(0, true, (Vec::new(), entries), None)
+            Listing::new(0, true, Vec::new(), entries, None)
         };
         let known = |fileid: &u64| {
             Slot::Known(KnownObject {

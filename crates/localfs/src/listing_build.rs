@@ -24,10 +24,11 @@ const FILL_STEP: usize = 32;
 const BIRTH_SETTLED: Duration = Duration::from_secs(1);
 
 impl LocalTree {
-    /// Reads the entries after `cookie` and keeps them with the directory. Blocks. The caller's right was checked.
+    /// Reads the entries after `cookie` and keeps them with the directory. It blocks. The caller's right to read the
+    /// directory was checked before.
     ///
     /// # Errors
-    /// `BadCookie` for a position the file system does not know; as opendir(3).
+    /// `BadCookie`: the file system does not know the position. Other errors are those of opendir(3).
     pub(crate) fn list(
         &self,
         directory: &Arc<Object>,
@@ -70,8 +71,8 @@ impl LocalTree {
         }
         names.shrink_to_fit();
         entries.shrink_to_fit();
-        let listing = Arc::new(Listing::new(cookie, complete, (names, entries), valid_at));
-        // Handles of inodes are made from what statx(2) says: nothing to save by knowing them.
+        let listing = Arc::new(Listing::new(cookie, complete, names, entries, valid_at));
+        // Where handles are made from the results of statx(2), known ones save nothing.
         if self.places.is_none() {
             let windows = lock(&directory.windows);
             let earlier = windows
@@ -88,7 +89,7 @@ impl LocalTree {
     }
 
     /// Reads the entries after `cookie` for a page, with the objects of as many as it has room for if it wants any, and
-    /// goes on with the next ones when the page has been answered. Blocks.
+    /// goes on with the next ones when the page has been answered. It blocks.
     pub(crate) fn list_page(
         &self,
         directory: &Arc<Object>,
@@ -102,7 +103,8 @@ impl LocalTree {
         }
     }
 
-    /// Looks at the objects of a page that begins at `index`; else as [`LocalTree::list_page`].
+    /// Looks at the objects of a page of `listing` that begins at `index`, and then goes on and blocks as
+    /// [`LocalTree::list_page`] does.
     pub(crate) fn fill_page(
         &self,
         directory: &Arc<Object>,
@@ -136,7 +138,7 @@ impl LocalTree {
         }
     }
 
-    /// Looks at the objects of some entries. Blocks.
+    /// Looks at the objects of the entries in `range`. It blocks.
     ///
     /// # Errors
     /// The server's identity cannot be assumed.
@@ -291,10 +293,10 @@ fn steps(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         .map(move |start| start..end.min(start + FILL_STEP))
 }
 
-/// When objects began to be looked at: no later than each of them was.
+/// The time at which a thread began to look at some objects, no later than its look at each of them.
 struct Looking {
     taken: Instant,
-    /// Since 1970.
+    /// Time since 1970.
     wall_clock: Duration,
 }
 
@@ -309,7 +311,8 @@ impl Looking {
     }
 }
 
-/// The birth of an inode that was seen no earlier than `seen`, if no other ever had its number and that; else 0.
+/// The birth of an inode that was seen no earlier than `seen`, both in nanoseconds since 1970; 0 unless number and
+/// birth together belong to this inode alone.
 fn settled_birth(birth: u64, seen: Duration) -> u64 {
     if Duration::from_nanos(birth) + BIRTH_SETTLED < seen {
         birth
@@ -373,7 +376,7 @@ mod tests {
         let (tree, listing, index) = listed(directory.path());
         let (taken, now) = (known(&listing, index).taken, Instant::now());
         let long_after = taken + 10 * LISTING_ATTRIBUTES_AGE;
-        let serve = |asked| listing.serve(&tree, index, (true, asked), &mut Names::default());
+        let serve = |asked| listing.serve(&tree, index, true, asked, &mut Names::default());
         assert!(
             !matches!(serve(taken), Served::Wanting(_)),
             "asked before it was looked at"

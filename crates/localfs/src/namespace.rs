@@ -41,6 +41,14 @@ impl Made {
     }
 }
 
+/// An object that a creating call has just made.
+struct Opened {
+    descriptor: OwnedFd,
+    base: Base,
+    /// Whether it has been given a size.
+    is_sized: bool,
+}
+
 /// A new object other than a regular file.
 pub(crate) enum Make {
     Directory,
@@ -122,20 +130,24 @@ impl LocalTree {
             size: None,
             ..*attributes
         };
-        let opened = (descriptor, Base::Data);
-        self.finish(directory, caller, name, (opened, size.is_some()), &rest)
+        let opened = Opened {
+            descriptor,
+            base: Base::Data,
+            is_sized: size.is_some(),
+        };
+        self.finish(directory, caller, name, opened, &rest)
     }
 
-    /// Sets what the creating call could not, and gives the new object out; `is_sized` when it has been given a size.
+    /// Sets the attributes that the creating call could not, and gives the new object out.
     fn finish(
         &self,
         directory: &Object,
         caller: &Credentials,
         name: &[u8],
-        ((descriptor, base), is_sized): ((OwnedFd, Base), bool),
+        opened: Opened,
         rest: &SetAttributes,
     ) -> Result<Made, Status> {
-        let (object, attributes) = self.adopt(descriptor, base)?;
+        let (object, attributes) = self.adopt(opened.descriptor, opened.base)?;
         self.remember(directory, name, &object, None);
         let mut rest = *rest;
         // Like knfsd: only root gives files away, others' wish is ignored rather than refused after the creation.
@@ -150,7 +162,7 @@ impl LocalTree {
             return Ok(Made {
                 object,
                 attributes,
-                is_altered: is_sized,
+                is_altered: opened.is_sized,
             });
         }
         self.apply(&object, caller, &attributes, &rest)?;
@@ -265,8 +277,12 @@ impl LocalTree {
                 size: None,
                 ..*attributes
             };
-            let opened = (descriptor, Base::Path);
-            self.finish(directory, caller, name, (opened, false), &rest)
+            let opened = Opened {
+                descriptor,
+                base: Base::Path,
+                is_sized: false,
+            };
+            self.finish(directory, caller, name, opened, &rest)
         })
     }
 

@@ -594,7 +594,7 @@ impl Vfs for LocalStore {
             };
             let mut index = listing.position(after).ok_or(Status::BadCookie)?;
             loop {
-                match listing.serve(&self.tree, index, (objects, asked), entries) {
+                match listing.serve(&self.tree, index, objects, asked, entries) {
                     Served::Full => break 'windows false,
                     Served::End => break 'windows true,
                     Served::Window(cookie) => {
