@@ -61,14 +61,13 @@ fn status() -> impl Strategy<Value = AcceptStatus> {
 proptest! {
     #[test]
     fn call_headers_come_back(
-        fixed: (u32, u32, u32, u32),
-        flavors: (u32, u32),
+        xid: u32, program: u32, version: u32, procedure: u32,
+        flavors: [u32; 2],
         bodies in (vec(any::<u8>(), 0..=400), vec(any::<u8>(), 0..=400)),
         arguments in vec(any::<u8>(), 0..16),
     ) {
-        let (xid, program, version, procedure) = fixed;
-        let credential = OpaqueAuth { flavor: AuthFlavor(flavors.0), body: &bodies.0 };
-        let verifier = OpaqueAuth { flavor: AuthFlavor(flavors.1), body: &bodies.1 };
+        let credential = OpaqueAuth { flavor: AuthFlavor(flavors[0]), body: &bodies.0 };
+        let verifier = OpaqueAuth { flavor: AuthFlavor(flavors[1]), body: &bodies.1 };
         let header = CallHeader { xid, program, version, procedure, credential, verifier };
         let mut bytes = emitted(|encoder| header.emit(encoder));
         prop_assert_eq!(bytes.len(), header.encoded_len());
