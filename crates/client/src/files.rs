@@ -342,12 +342,14 @@ impl<V: Vfs> Files<V> {
         Writer::new(self.objects.clone(), *file, zeros, block, depth)
     }
 
-    /// Copies `from`, a file of `source`, to the same offsets of `to`, with several reads and writes in flight. Gives
-    /// the number of bytes, which are durable when this returns. Bytes of `to` behind them stay.
+    /// Copies the file `from` of `source` into the file `to` of this file system, at the same offsets, with several
+    /// reads and writes in flight. Gives the number of bytes, which are durable when this returns. Bytes of `to` behind
+    /// them stay.
     pub async fn copy_from<S: Vfs>(
         &self,
-        (source, from): (&Files<S>, &FileHandle),
         to: &FileHandle,
+        source: &Files<S>,
+        from: &FileHandle,
         transfer: Transfer,
     ) -> Result<u64, Error> {
         let common = source.sizes.read_preferred.min(self.sizes.write_preferred);

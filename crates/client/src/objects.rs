@@ -179,7 +179,8 @@ impl<V: Vfs> Objects<V> {
         &self,
         file: &FileHandle,
         offset: u64,
-        (buffer, len): (Buffer, u32),
+        buffer: Buffer,
+        len: u32,
         stability: Stability,
     ) -> Result<(WriteDone, Buffer), Error> {
         let (fs, caller) = (self.file_system(), self.caller());

@@ -98,7 +98,7 @@ impl<V: Vfs> Reader<V> {
                 .free
                 .pop()
                 .unwrap_or_else(|| Buffer::zeroed(self.block as usize));
-            let read = read_block(self.objects.clone(), self.file, (offset, count), buffer);
+            let read = read_block(self.objects.clone(), self.file, offset, count, buffer);
             self.in_flight.start(Box::pin(read)).await;
         }
         match self.in_flight.next().await {
@@ -136,7 +136,8 @@ impl<V: Vfs> Reader<V> {
 async fn read_block<V: Vfs>(
     objects: Objects<V>,
     file: FileHandle,
-    (offset, count): (u64, u32),
+    offset: u64,
+    count: u32,
     buffer: Buffer,
 ) -> Result<(BytesRead, Block), Error> {
     let (read, buffer) = objects.read_into(&file, offset, count, buffer).await?;

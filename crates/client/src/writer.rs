@@ -223,9 +223,7 @@ async fn write_block<V: Vfs>(
     len: u32,
 ) -> Result<Kept, Error> {
     let unstable = Stability::Unstable;
-    let (first, buffer) = objects
-        .write(&file, offset, (buffer, len), unstable)
-        .await?;
+    let (first, buffer) = objects.write(&file, offset, buffer, len, unstable).await?;
     let mut done = first.count;
     let mut kept = Kept {
         offset,
@@ -239,9 +237,10 @@ async fn write_block<V: Vfs>(
             .buffer
             .get(done as usize..len as usize)
             .unwrap_or_default();
-        let rest = (Buffer::from_vec(rest.to_vec()), len - done);
+        let rest = Buffer::from_vec(rest.to_vec());
         let at = offset.saturating_add(u64::from(done));
-        let (more, _) = objects.write(&file, at, rest, unstable).await?;
+        let writing = objects.write(&file, at, rest, len - done, unstable);
+        let (more, _) = writing.await?;
         if more.count == 0 {
             return Err(Error::Malformed("a write of nothing"));
         }

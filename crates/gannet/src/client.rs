@@ -194,8 +194,8 @@ impl Client {
             let source = files.stat(&from).await?;
             let mode = source.attributes.mode;
             let target = files.create(&to, mode, Existing::Truncate).await?;
-            let from = (&files, &source.handle);
-            let copied = files.copy_from(from, &target.handle, Transfer::default());
+            let (to, from) = (&target.handle, &source.handle);
+            let copied = files.copy_from(to, &files, from, Transfer::default());
             copied.await.map(|_| ())
         };
         self.with(copy).await

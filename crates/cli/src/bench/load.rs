@@ -306,8 +306,7 @@ impl Shared {
             }
             BenchOp::Write => {
                 let offset = self.offset(number);
-                let part = (memory, record);
-                let written = objects.write(&target, offset, part, Stability::Unstable);
+                let written = objects.write(&target, offset, memory, record, Stability::Unstable);
                 let (written, memory) = written.await.explain(what)?;
                 (offset, memory, written.count)
             }

@@ -194,8 +194,8 @@ impl NfsFs {
                     let listing = listing?;
                     let after = listing.attributes.as_ref().map(attributes_from_wire);
                     let eof = push_all(entries, listing.entries.iter(), listing.eof)?;
-                    let page = (after, eof, listing.verifier);
-                    return self.page(client, directory, page).await;
+                    let page = self.page(client, directory, after, eof, listing.verifier);
+                    return page.await;
                 }
             }
         }
@@ -205,8 +205,8 @@ impl NfsFs {
         let after = listing.attributes.as_ref().map(attributes_from_wire);
         let names = listing.entries.iter().map(without_object);
         let eof = push_all(entries, names, listing.eof)?;
-        let page = (after, eof, listing.verifier);
-        self.page(client, directory, page).await
+        let page = self.page(client, directory, after, eof, listing.verifier);
+        page.await
     }
 
     /// The end of a page, with the directory's attributes; asks for these if they did not come with the page.
@@ -214,7 +214,9 @@ impl NfsFs {
         &self,
         client: &Client,
         directory: &FileHandle,
-        (after, eof, verifier): (Option<Attributes>, bool, Verifier),
+        after: Option<Attributes>,
+        eof: bool,
+        verifier: Verifier,
     ) -> Result<DirectoryPage, Error> {
         let attributes = match after {
             Some(attributes) => attributes,
@@ -360,7 +362,7 @@ impl Vfs for NfsFs {
         stability: Stability,
     ) -> (Changed<WriteDone>, Option<Buffer>) {
         let client = self.client_of(cred);
-        let written = self.write_range(&client, file, offset, (data, range), stability);
+        let written = self.write_range(&client, file, offset, data, range, stability);
         match written.await {
             Ok((done, after, data)) => {
                 self.verifier.set(done.verifier);

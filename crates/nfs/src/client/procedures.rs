@@ -291,10 +291,11 @@ impl Client {
             place: at(directory, name)?,
             attributes: set_attributes_to_wire(attributes)?,
         };
-        let (procedure, place) = (NfsProcedure::Mkdir, (directory, name));
+        let entry = EntryName::new(directory, name);
         let is_it =
             async |_: &FileHandle, there: &Attributes| Ok(there.kind == FileKind::Directory);
-        self.make_once(procedure, &arguments, place, is_it).await
+        self.make_once(NfsProcedure::Mkdir, &arguments, entry, is_it)
+            .await
     }
 
     /// SYMLINK. See [`Client::forgiving_echoes`]: the echo is a symbolic link of that name to the same target.
@@ -313,8 +314,9 @@ impl Client {
         let is_it = async |link: &FileHandle, there: &Attributes| {
             Ok(there.kind == FileKind::Symlink && self.readlink(link).await? == target)
         };
-        let (procedure, place) = (NfsProcedure::Symlink, (directory, name));
-        self.make_once(procedure, &arguments, place, is_it).await
+        let entry = EntryName::new(directory, name);
+        self.make_once(NfsProcedure::Symlink, &arguments, entry, is_it)
+            .await
     }
 
     /// MKNOD. See [`Client::forgiving_echoes`]: the echo is a node of that name and kind.
@@ -349,8 +351,9 @@ impl Client {
         let is_it = async |_: &FileHandle, there: &Attributes| {
             Ok(there.kind == kind.kind() && numbers.is_none_or(|it| it == there.device))
         };
-        let (procedure, place) = (NfsProcedure::Mknod, (directory, name));
-        self.make_once(procedure, &arguments, place, is_it).await
+        let entry = EntryName::new(directory, name);
+        self.make_once(NfsProcedure::Mknod, &arguments, entry, is_it)
+            .await
     }
 
     /// The common part of MKDIR, SYMLINK and MKNOD. If a repeated call finds the name taken by the very object that it
@@ -359,9 +362,10 @@ impl Client {
         &self,
         procedure: NfsProcedure,
         arguments: &impl Encode,
-        (directory, name): (&FileHandle, &[u8]),
+        entry: EntryName<'_>,
         is_it: impl AsyncFnOnce(&FileHandle, &Attributes) -> Result<bool, Error>,
     ) -> Result<Found, Error> {
+        let EntryName { directory, name } = entry;
         let answer = self.exchange_change(procedure, arguments, 0).await?;
         match self.made(&answer.results, directory, name).await {
             Err(refused) if answer.is_echo(&refused, Status::Exist) => {

@@ -79,7 +79,7 @@ fn script(runtime: &Handle, answers: Vec<Vec<u8>>) -> (Running<Script>, Client) 
 /// As [`script`], after a mount.
 async fn mounted(runtime: &Handle, answers: Vec<Vec<u8>>) -> (Running<Script>, Files) {
     let (running, client) = script(runtime, [mount_answers(8192), answers].concat());
-    let files = mount(runtime, client, (0, &[]), b"/").await.unwrap();
+    let files = mount(runtime, client, 0, &[], b"/").await.unwrap();
     (running, files)
 }
 
@@ -342,7 +342,7 @@ async fn write_to(
     let script = Script::new([mount_answers(8192), answers].concat());
     let running = Running::serve(runtime, script.clone(), Addresses::any());
     let client = running.client(runtime, CallerCredential::None);
-    let files = mount(runtime, client, (0, &[]), b"/").await.unwrap();
+    let files = mount(runtime, client, 0, &[], b"/").await.unwrap();
     let mut writer = files.write_file(&handle(), Zeros::Write, ONE_BY_ONE);
     let buffer = writer.buffer();
     writer.write(0, buffer, 8).await?;
@@ -431,7 +431,7 @@ fn short_reads_are_continued() {
             read_answer(2, true, b"gh"),
         ]);
         let (_running, client) = script(&runtime, answers);
-        let files = mount(&runtime, client, (0, &[]), b"/").await.unwrap();
+        let files = mount(&runtime, client, 0, &[], b"/").await.unwrap();
         let mut reader = files.read_file(&handle(), 0..8, ONE_BY_ONE);
         let mut seen = Vec::new();
         while let Some(block) = reader.next().await.unwrap() {
@@ -470,7 +470,7 @@ fn nothing_is_asked_for_behind_a_known_end() {
             let script = Script::new([mount_answers(8192), reads, spare].concat());
             let running = Running::serve(&runtime, script.clone(), Addresses::any());
             let client = running.client(&runtime, CallerCredential::None);
-            let files = mount(&runtime, client, (0, &[]), b"/").await.unwrap();
+            let files = mount(&runtime, client, 0, &[], b"/").await.unwrap();
             let mut reader = files.read_file(&handle(), 0..u64::MAX, how);
             let mut seen = Vec::new();
             while let Some(block) = reader.next().await.unwrap() {
@@ -567,7 +567,7 @@ fn names_without_handles_are_looked_up() {
             found(2),
         ]);
         let (_running, client) = script(&runtime, answers);
-        let files = mount(&runtime, client, (0, &[]), b"/").await.unwrap();
+        let files = mount(&runtime, client, 0, &[], b"/").await.unwrap();
         let listed = files.list(b"").await.unwrap();
         let handles: Vec<_> = listed.iter().map(|(_, node)| node.handle).collect();
         let expected = [[1; 8], [2; 8]].map(|bytes| FileHandle::new(&bytes).unwrap());
@@ -604,7 +604,7 @@ fn transfer_sizes_out_of_bounds_are_brought_back() {
             let mut answers = mount_answers(said);
             answers.push(read_answer(0, true, b""));
             let (_running, client) = script(&runtime, answers);
-            let files = mount(&runtime, client, (0, &[]), b"/").await.unwrap();
+            let files = mount(&runtime, client, 0, &[], b"/").await.unwrap();
             let mut writer = files.write_file(&handle(), Zeros::Skip, Transfer::default());
             assert_eq!(writer.buffer().len(), used);
             let one = Transfer {
@@ -639,7 +639,7 @@ fn a_stale_handle_on_the_way_is_looked_up_again() {
             })),
         ]);
         let (_running, client) = script(&runtime, answers);
-        let files = mount(&runtime, client, (0, &[]), b"/").await.unwrap();
+        let files = mount(&runtime, client, 0, &[], b"/").await.unwrap();
         let node = files.stat(b"name").await.unwrap();
         assert_eq!(node.handle.as_bytes(), [9; 8]);
     });

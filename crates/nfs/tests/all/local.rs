@@ -68,7 +68,7 @@ fn me() -> (u32, u32) {
 async fn mounted(runtime: &Handle, running: &Running<Server<LocalStore>>) -> Files {
     let (uid, gid) = me();
     let client: Client = running.client(runtime, user(uid, &[gid]));
-    mount(runtime, client, (uid, &[gid]), b"/").await.unwrap()
+    mount(runtime, client, uid, &[gid], b"/").await.unwrap()
 }
 
 async fn put(files: &Files, path: &str, bytes: &[u8], zeros: Zeros) -> FileHandle {

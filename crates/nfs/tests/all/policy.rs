@@ -25,10 +25,10 @@ fn paths_lead_to_the_export_that_is_nearest() {
         ];
         let running = Running::start(&runtime, exports);
         let client = running.client(&runtime, user(1000, &[1000]));
-        let files = mount(&runtime, client.clone(), (1000, &[1000]), b"/").await;
+        let files = mount(&runtime, client.clone(), 1000, &[1000], b"/").await;
         let files = files.unwrap();
         files.make_directories(b"data/other", 0o755).await.unwrap();
-        let inside = mount(&runtime, client.clone(), (1000, &[1000]), b"/data/set").await;
+        let inside = mount(&runtime, client.clone(), 1000, &[1000], b"/data/set").await;
         let inside = inside.unwrap();
         let sub = inside.make_directories(b"sub", 0o755).await.unwrap();
 
@@ -76,7 +76,7 @@ fn mounts_are_remembered_by_all_cores_until_they_are_undone() {
         let client = one.client(&runtime, user(1000, &[1000]));
         let elsewhere = other.client(&runtime, user(1000, &[1000]));
         assert_eq!(dump(&one, &runtime).await, [""; 0]);
-        let files = mount(&runtime, client.clone(), (1000, &[1000]), b"/").await;
+        let files = mount(&runtime, client.clone(), 1000, &[1000], b"/").await;
         let files = files.unwrap();
         files.make_directories(b"a/b", 0o755).await.unwrap();
         client.mount(b"//a/b/").await.unwrap();

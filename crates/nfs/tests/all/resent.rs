@@ -79,7 +79,7 @@ fn story<F: Future<Output = ()>>(body: impl Fn(Files, Rc<Switch>) -> F) {
         };
         let rpc = gannet_rpc::Client::new(Rc::clone(&runtime), running.target(), config);
         let client = Client::new(runtime.clone(), rpc).forgiving_echoes();
-        let files = mount(&runtime, client, (1000, &[1000]), b"/").await;
+        let files = mount(&runtime, client, 1000, &[1000], b"/").await;
         let files = files.unwrap();
         body(files, Rc::clone(&switch)).await;
         switch.end.notify();

@@ -383,8 +383,8 @@ impl<'a> Worker<'a> {
         let memory = std::mem::take(&mut self.memory);
         let (memory, count) = if op.is_write() {
             let stability = self.cell.stability;
-            let part = (memory, record);
-            let done = objects.write(&file, offset, part, stability).await;
+            let writing = objects.write(&file, offset, memory, record, stability);
+            let done = writing.await;
             done.map(|(done, memory)| (memory, done.count))
                 .explain(what)?
         } else {

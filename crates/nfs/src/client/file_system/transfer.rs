@@ -82,7 +82,8 @@ impl NfsFs {
         client: &Client,
         file: &FileHandle,
         offset: u64,
-        (data, range): (Buffer, Range<usize>),
+        data: Buffer,
+        range: Range<usize>,
         stability: Stability,
     ) -> Result<(WriteDone, Option<Attributes>, Buffer), Error> {
         let block = self.sizes.write_max;

@@ -133,7 +133,7 @@ impl<S: Service> Running<S> {
 
     pub(crate) async fn mount(&self, runtime: &Handle) -> Files {
         let client = self.client(runtime, user(1000, &[1000]));
-        mount(runtime, client, (1000, &[1000]), b"/").await.unwrap()
+        mount(runtime, client, 1000, &[1000], b"/").await.unwrap()
     }
 }
 
@@ -144,7 +144,8 @@ pub(crate) type Files = gannet_client::Files<NfsFs>;
 pub(crate) async fn mount(
     runtime: &Handle,
     client: Client,
-    (uid, groups): (u32, &[u32]),
+    uid: u32,
+    groups: &[u32],
     path: &[u8],
 ) -> Result<Files, Error> {
     let root = client.mount(path).await?;
