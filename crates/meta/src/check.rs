@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_in_another_group_of_servers_is_told_from_damage() {
+    fn a_file_in_another_group_of_servers_is_distinguished_from_damage() {
         let store = store();
         let files: Vec<FileId> = surveyed(&store).files.into_keys().collect();
         let (file, key) = (files[0], files[0].0.to_be_bytes());

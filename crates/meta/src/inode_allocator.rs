@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lives_skipped_is_remembered_and_does_not_grow_with_idle_ones() {
+    fn numbers_skipped_by_incarnations_are_kept_and_idle_incarnations_add_none() {
         let store = formatted(|transaction, request| {
             // By a version that did not go by the clock.
             create(transaction, request, ROOT, b"a", &[1]);
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_behind_or_was_ahead_is_told_and_gives_no_number_twice() {
+    fn a_clock_that_is_behind_or_was_ahead_is_reported_and_gives_no_number_twice() {
         let store = formatted(|_, _| {});
         let (is_right, ahead) = incarnation(&store, 1_900_000_000, 2);
         assert!(is_right);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_counters_are_told() {
+    fn damaged_counters_fail_as_damage_of_the_root() {
         for (key, value) in [
             (NEXT_FILE, &b"odd"[..]),
             (NEXT_FILE, &u64::MAX.to_be_bytes()),

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn only_objects_of_files_that_were_made_and_are_gone_may_be_removed() {
+    fn only_objects_of_made_and_then_removed_files_are_orphans() {
         let store = store();
         for (server, file, expected) in [
             (1, 2, Some(OrphanStatus::InUse)),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_object_that_nobody_can_have_written_to_lately_is_an_orphan() {
+    fn only_an_object_without_recent_writes_is_an_orphan() {
         let (now, age) = (Duration::from_secs(1_800_000_000), ORPHAN_AGE_MIN);
         for (modified, expected) in [
             (now - age, OrphanStatus::Orphan),

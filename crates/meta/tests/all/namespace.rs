@@ -666,7 +666,7 @@ fn new_files_of_a_setgid_directory_belong_to_its_group() {
 }
 
 #[test]
-fn what_nobody_gave_a_mode_has_that_of_its_kind() {
+fn a_file_made_without_a_mode_has_the_default_of_its_kind() {
     both(|names| {
         for (what, mode) in [
             (Make::Directory, 0o755),

@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_memory_is_told_in_runs() {
+    fn resident_memory_is_reported_in_runs() {
         const MIB: u64 = 1 << 20;
         assert_eq!(runs(&[(0, 10 * MIB)], 10 * MIB, 8), [(0, 10 * MIB)]);
         assert_eq!(runs(&[], 10 * MIB, 8), []);
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_one_question_share_what_it_may_cost() {
+    fn objects_of_one_request_share_its_bounds_of_runs_and_probes() {
         const MIB: u64 = 1 << 20;
         let file = Cached(vec![(0, MIB), (2 * MIB, 3 * MIB)]);
         let mut left = Left {

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_gone_gets_no_permit() {
+    fn an_abandoned_request_gets_no_permit() {
         run(QUANTUM, async |scheduler, order| {
             let first = scheduler.take(flow(1, Class::Bulk), QUANTUM).await;
             let gone = scheduler.take(flow(2, Class::Bulk), QUANTUM);

@@ -188,7 +188,7 @@ mod tests {
     use gannet_wire::volume::LayoutRecord;
 
     #[test]
-    fn an_object_that_is_not_there_is_gone_and_others_go_by_their_age() {
+    fn a_missing_object_is_gone_and_others_are_orphans_by_age() {
         let now = Duration::from_secs(1_800_000_000);
         let long_ago = now.as_secs() - ORPHAN_AGE_MIN.as_secs();
         let state = |size, seconds: u64| ObjectState {

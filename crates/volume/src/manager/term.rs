@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_is_the_newest_if_it_has_lived_through_what_servers_know() {
+    fn metadata_is_the_newest_if_it_has_every_term_that_servers_know() {
         let own = [term(1, 1), term(2, 2), term(3, 3)];
         let fresh = answer(Term::default(), 0);
         for (own, change, answers) in [
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_older_times_is_told_from_the_newest() {
+    fn an_older_copy_of_the_metadata_is_refused() {
         let own = [term(1, 1), term(2, 2)];
         let judged = |own: &[Term], change, known, heard| {
             judge(own, change, &vec![None, answer(known, heard)])

@@ -210,7 +210,7 @@ fn a_peer_that_connects_again_has_all_its_credits_and_no_more() {
 }
 
 #[test]
-fn a_server_tells_who_connects_as_many_credits_as_both_would_have() {
+fn a_server_grants_the_smaller_of_both_sides_credits() {
     run(async |client, provider, server| {
         let (greedy, told) = connect_asking(&provider, server, ([1; 16], 1000)).await;
         assert_eq!(told, CREDITS);
@@ -234,7 +234,7 @@ fn a_server_tells_who_connects_as_many_credits_as_both_would_have() {
 
 /// With fewer credits, waiting requests could keep back the request that they wait for.
 #[test]
-fn a_client_refuses_a_server_that_tells_too_few_credits() {
+fn a_client_refuses_a_server_that_grants_too_few_credits() {
     let world = World::new(5);
     let fabric = SimFabric::new(&world, FabricProfile::default());
     let (server, client) = (world.add_node("server"), world.add_node("client"));
@@ -289,7 +289,7 @@ fn a_client_asks_for_exactly_as_much_at_a_time_as_it_is_allowed() {
 }
 
 #[test]
-fn who_exceeds_its_credits_ends_its_own_connection_and_no_other() {
+fn exceeding_the_credits_ends_only_the_clients_own_connection() {
     run(async |client, provider, server| {
         let modest = connect(&provider, server, [1; 16]).await;
         let greedy = connect(&provider, server, [2; 16]).await;

@@ -59,7 +59,7 @@ fn run<F: Future<Output = ()> + 'static>(story: impl FnOnce(Rc<Bed>) -> F) {
 
 /// One of the file's servers is down, and returns at any moment between two attempts to truncate its object.
 #[test]
-fn what_is_written_after_a_cut_that_was_given_up_stays() {
+fn writes_after_an_abandoned_truncation_stay() {
     let ways = [Way::SetSize, Way::Create];
     let back_after = (0..1500).step_by(50).map(Duration::from_millis);
     for (way, back_after) in ways
@@ -126,7 +126,7 @@ fn a_cut_can_be_given_up_at_any_moment() {
 
 /// CREATE with a size takes its turn among changes of the name too: it does not truncate a later file of that name.
 #[test]
-fn what_takes_the_place_of_a_file_is_not_cut_in_its_place() {
+fn a_file_renamed_over_another_is_not_truncated_in_its_place() {
     for back_after in (10..260).step_by(10).map(Duration::from_millis) {
         run(async move |bed| {
             let (runtime, bytes) = (bed.client.runtime(), noise(5000, 3));
@@ -158,7 +158,7 @@ fn what_takes_the_place_of_a_file_is_not_cut_in_its_place() {
 
 /// An unrelated client gives the name to another file at any moment: CREATE truncates one of the two files.
 #[test]
-fn a_create_is_never_answered_for_a_file_that_is_gone() {
+fn a_create_never_returns_a_file_that_was_replaced() {
     let mut later = 0;
     for moment in (0..2000).step_by(10).map(Duration::from_micros) {
         let (sender, done) = std::sync::mpsc::channel();

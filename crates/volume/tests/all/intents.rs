@@ -170,7 +170,7 @@ fn changes_that_wait_for_a_server_leave_room_for_others() {
 /// A client truncates files to a length that no I/O server can hold. It gets the error at once, and no other client
 /// waits.
 #[test]
-fn what_no_server_can_ever_do_is_told_and_given_up() {
+fn an_impossible_truncation_fails_at_once_and_leaves_no_intent() {
     let world = World::new(2);
     let bed = Bed::new(&world, 2);
     let done = world.run(async move {
@@ -197,7 +197,7 @@ fn what_no_server_can_ever_do_is_told_and_given_up() {
 /// An I/O server's disk refuses the intents of many files. Other files' intents run meanwhile, and these run when the
 /// disk works again.
 #[test]
-fn what_a_disk_refuses_is_tried_again_beside_the_rest() {
+fn intents_a_disk_refuses_are_retried_beside_the_rest() {
     const FILES: usize = 150;
     let world = World::new(2);
     let bed = Bed::new(&world, 2);

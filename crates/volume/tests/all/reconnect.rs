@@ -71,7 +71,7 @@ fn a_write_of_a_broken_connection_does_not_happen_after_later_ones() {
 /// A write is on its way to a slow disk when its connection breaks. Its client connects again, sends another write,
 /// and crashes before the first is over. Bytes that another client writes there meanwhile stay.
 #[test]
-fn who_has_died_before_it_was_let_in_changes_nothing() {
+fn a_client_that_dies_before_authentication_changes_nothing() {
     for seed in 1..40 {
         let bed = Bed::new(seed, 1);
         let (addresses, disk, another) = (bed.addresses(), bed.disks[0].clone(), bed.add_client());
@@ -101,7 +101,7 @@ fn who_has_died_before_it_was_let_in_changes_nothing() {
 /// A write is on its way to a slow disk when its client crashes or abandons it. A later write to the same place
 /// follows, and the first one must not reach the disk after it.
 #[test]
-fn what_nobody_waits_for_does_not_happen_after_later_writes() {
+fn an_abandoned_write_does_not_happen_after_later_writes() {
     for seed in 1..40 {
         let bed = Bed::new(seed, 1);
         let (addresses, disk) = (bed.addresses(), bed.disks[0].clone());
@@ -126,7 +126,7 @@ fn what_nobody_waits_for_does_not_happen_after_later_writes() {
 /// Writes to a slow disk use up all credits. The client abandons one more write before it is sent, and another client
 /// writes the same place. The abandoned write must not be sent after that.
 #[test]
-fn what_nobody_waits_for_does_not_leave() {
+fn a_write_abandoned_before_it_is_sent_is_never_sent() {
     // In the message, and through eager buffers.
     for len in [100, LEN] {
         let bed = Bed::new(1, 1);

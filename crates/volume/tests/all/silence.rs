@@ -241,7 +241,7 @@ fn clients_that_fall_silent_do_not_keep_the_memory_for_writes() {
 /// Clients lose power together, each with as many short WRITEs under way as it may have. They hold all the memory for
 /// WRITEs. A later client does not wait until the server gives all of them up.
 #[test]
-fn who_stands_still_makes_room_for_others() {
+fn writes_of_dead_clients_make_room_for_others() {
     let world = World::new(1);
     let (bed, node, faults) = (bed(&world), world.add_node("client"), world.faults());
     let victims = 2 * SLABS_MAX / (SMALL_MAX as usize * CREDITS as usize);

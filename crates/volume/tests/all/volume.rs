@@ -36,7 +36,7 @@ fn run<F: Future<Output = ()> + 'static>(
 }
 
 #[test]
-fn a_name_that_is_too_long_is_told_so_however_long_it_is() {
+fn names_beyond_255_bytes_fail_with_nametoolong() {
     run(41, 1, |bed| async move {
         let (fs, caller) = (bed.mount(), root());
         let (top, plain) = (fs.root(), SetAttributes::default());
@@ -646,7 +646,7 @@ fn a_program_that_runs_as_its_owner_does_so_no_more_once_somebody_writes_it() {
 }
 
 #[test]
-fn a_size_is_not_believed_longer_than_the_server_that_told_it_lives() {
+fn a_size_reported_by_a_server_is_dropped_when_the_server_restarts() {
     let lost = Rc::new(Cell::new(0));
     // A power failure loses random writes of a disk.
     for seed in 0..20 {
@@ -680,7 +680,7 @@ fn a_size_is_not_believed_longer_than_the_server_that_told_it_lives() {
 }
 
 #[test]
-fn who_writes_to_a_removed_file_leaves_nothing_behind() {
+fn a_write_to_a_removed_file_leaves_no_objects() {
     run(12, 2, |bed| async move {
         let (fs, other) = (bed.mount(), bed.mount());
         let empty = bed.used().await;
