@@ -91,10 +91,12 @@ impl File {
     pub(super) fn permits(&self, offset: u64, bytes: &[u8], eof: bool) -> bool {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         let end = start.saturating_add(bytes.len());
-        let fits = match (bytes.is_empty(), eof) {
-            (true, true) => self.lengths().any(|len| len <= start),
-            (false, true) => self.lengths().any(|len| len == end),
-            (_, false) => self.lengths().any(|len| len > end),
+        let fits = if eof && bytes.is_empty() {
+            self.lengths().any(|len| len <= start)
+        } else if eof {
+            self.lengths().any(|len| len == end)
+        } else {
+            self.lengths().any(|len| len > end)
         };
         let mut bytes = bytes.iter().enumerate();
         fits && bytes.all(|(index, byte)| self.permits_byte(start + index, *byte))

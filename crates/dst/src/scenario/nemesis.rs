@@ -59,9 +59,10 @@ async fn partition(stage: &Stage, random: &Random) {
 
 /// The server or the client stands still for a while.
 async fn freeze(stage: &Stage, random: &Random) {
-    let node = match random.chance(500) {
-        true => stage.server.id(),
-        false => stage.client.id(),
+    let node = if random.chance(500) {
+        stage.server.id()
+    } else {
+        stage.client.id()
     };
     stage.faults.freeze(node);
     outage(stage, random, 5_000_000_000).await;

@@ -107,9 +107,10 @@ impl Mounts {
         Mounts {
             clients: (0..clients).map(|_| Face::draw(random)).collect(),
             export_rdma: random.chance(500),
-            caching: match random.chance(500) {
-                true => Caching::Direct,
-                false => Caching::Writeback,
+            caching: if random.chance(500) {
+                Caching::Direct
+            } else {
+                Caching::Writeback
             },
             deadline: Duration::from_secs([1, 10, 60, 60][random.index(4)]),
             bounds: KeptBounds {
@@ -142,9 +143,12 @@ impl Face {
     /// Draws the protocol of a client's mount, if it has the volume mounted.
     fn draw(random: &Random) -> Option<Face> {
         let is_mounted = random.chance(600);
-        is_mounted.then(|| match random.chance(400) {
-            true => Face::Nfs,
-            false => Face::Volume,
+        is_mounted.then(|| {
+            if random.chance(400) {
+                Face::Nfs
+            } else {
+                Face::Volume
+            }
         })
     }
 }
@@ -194,13 +198,14 @@ impl Plan {
 
     fn policy(&self) -> TransferPolicy {
         let usual = TransferPolicy::default();
-        match self.client_driven {
-            true => TransferPolicy {
+        if self.client_driven {
+            TransferPolicy {
                 eager_max: usual.inline_max,
                 client_driven: true,
                 ..usual
-            },
-            false => usual,
+            }
+        } else {
+            usual
         }
     }
 }
@@ -236,9 +241,10 @@ struct Stage {
 
 /// Runs the scenario of `seed`.
 pub fn run(seed: u64, keep_trace: bool) -> Report {
-    let world = match keep_trace {
-        true => World::traced(seed),
-        false => World::new(seed),
+    let world = if keep_trace {
+        World::traced(seed)
+    } else {
+        World::new(seed)
     };
     let plan = Plan::draw(&world.random("volume"));
     world.set_links(plan.links);
@@ -262,9 +268,10 @@ pub fn run(seed: u64, keep_trace: bool) -> Report {
 
 impl Stage {
     fn build(world: &World, plan: Plan) -> Stage {
-        let carrier = match plan.iwarp {
-            true => Carrier::iwarp(),
-            false => Carrier::Memory(SimFabric::new(world, plan.fabric)),
+        let carrier = if plan.iwarp {
+            Carrier::iwarp()
+        } else {
+            Carrier::Memory(SimFabric::new(world, plan.fabric))
         };
         let bed = Bed::new(world, carrier, plan.servers, UNIT);
         for io_server in &bed.io_servers {

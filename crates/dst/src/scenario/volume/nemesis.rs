@@ -49,9 +49,10 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
             return;
         }
         stage.count(|summary| summary.faults += 1);
-        let event = match strikes {
-            true => IO_SERVER_DIES,
-            false => random.below(21),
+        let event = if strikes {
+            IO_SERVER_DIES
+        } else {
+            random.below(21)
         };
         match event {
             0..=1 => {
@@ -65,9 +66,10 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
                 stage.bed.kill_io_server(number, how(random));
                 outage(stage, random, 3_000_000_000).await;
                 stage.faults.restart(stage.bed.io_servers[number].node.id());
-                match random.chance(300) {
-                    true => stage.bed.start_io_server_at(number, another_port(random)),
-                    false => stage.bed.start_io_server(number),
+                if random.chance(300) {
+                    stage.bed.start_io_server_at(number, another_port(random))
+                } else {
+                    stage.bed.start_io_server(number)
                 }
             }
             5 => {
@@ -149,9 +151,10 @@ async fn outage(stage: &Stage, random: &Random, longest_ns: u64) {
 }
 
 fn how(random: &Random) -> Crash {
-    match random.chance(700) {
-        true => Crash::Process,
-        false => Crash::Power,
+    if random.chance(700) {
+        Crash::Process
+    } else {
+        Crash::Power
     }
 }
 

@@ -12,9 +12,10 @@ pub(super) async fn write_once<V: Vfs>(
     write: &Write,
 ) -> Result<(), Status> {
     let (data, range) = (Buffer::from_vec(write.bytes.clone()), 0..write.bytes.len());
-    let stability = match write.commits {
-        true => Stability::Unstable,
-        false => Stability::FileSync,
+    let stability = if write.commits {
+        Stability::Unstable
+    } else {
+        Stability::FileSync
     };
     let writing = fs.write(caller, file, write.offset, data, range, stability);
     let written = writing.await.result?;
