@@ -291,7 +291,7 @@ impl Model {
             } => self.make(*directory, name, *key, Content::Symlink(target.clone())),
             Operation::Remove { directory, name } => self.remove(*directory, name),
             Operation::Rmdir { directory, name } => self.remove_directory(*directory, name),
-            Operation::Rename { from, old, to, new } => self.rename((*from, old), (*to, new)),
+            Operation::Rename { from, old, to, new } => self.rename(*from, old, *to, new),
             Operation::Link {
                 file,
                 directory,
@@ -464,7 +464,7 @@ impl Model {
         Ok(Answer::Done)
     }
 
-    fn rename(&mut self, (from, old): (Key, &[u8]), (to, new): (Key, &[u8])) -> Outcome {
+    fn rename(&mut self, from: Key, old: &[u8], to: Key, new: &[u8]) -> Outcome {
         // Handles are looked at before names.
         self.node(from).and(self.node(to))?;
         let moved = self.lookup(from, old)?;
@@ -480,15 +480,18 @@ impl Model {
             return Err(Status::Inval);
         }
         if let Some(target) = target {
-            match (
-                moves_directory,
-                self.node(target)?.kind() == FileKind::Directory,
-            ) {
-                (true, false) => return Err(Status::Notdir),
-                (false, true) => return Err(Status::Isdir),
-                (true, true) => self.remove_directory(to, new)?,
-                (false, false) => self.remove(to, new)?,
-            };
+            let replaces_directory = self.node(target)?.kind() == FileKind::Directory;
+            if moves_directory && !replaces_directory {
+                return Err(Status::Notdir);
+            }
+            if replaces_directory && !moves_directory {
+                return Err(Status::Isdir);
+            }
+            if replaces_directory {
+                self.remove_directory(to, new)?;
+            } else {
+                self.remove(to, new)?;
+            }
         }
         self.directory_mut(from)?.remove(old);
         self.directory_mut(to)?.insert(new.to_vec(), moved);

@@ -268,7 +268,7 @@ impl Bed {
     pub fn start_manager(&self) {
         let (node, ended) = (&self.manager, Rc::clone(&self.ended));
         let unknown = vec![Address::default(); self.io_servers.len()];
-        let store = self.run_manager(node, (&self.metadata, unknown), false, ended);
+        let store = self.run_manager(node, &self.metadata, unknown, false, ended);
         *self.seen.borrow_mut() = Some(store);
     }
 
@@ -285,14 +285,15 @@ impl Bed {
             host: it.node.ip().to_string(),
             port: it.port.get(),
         });
-        self.run_manager(node, (metadata, said.collect()), force, Rc::clone(&ended));
+        self.run_manager(node, metadata, said.collect(), force, Rc::clone(&ended));
         ended
     }
 
     fn run_manager(
         &self,
         node: &Node,
-        (metadata, io_servers): (&Metadata, Vec<Address>),
+        metadata: &Metadata,
+        io_servers: Vec<Address>,
         force_term: bool,
         ended: ManagerEnd,
     ) -> Arc<JournaledStore> {

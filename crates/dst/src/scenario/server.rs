@@ -101,14 +101,15 @@ pub(super) fn serve<V: Vfs>(
 ) {
     let cache = Arc::new(ReplyCache::new(CacheLimits::default()));
     for (store, core) in stores.into_iter().zip(0..) {
-        serve_on_core(node, core, (store, Arc::clone(&cache)), provider());
+        serve_on_core(node, core, store, Arc::clone(&cache), provider());
     }
 }
 
 fn serve_on_core<V: Vfs>(
     node: &Node,
     core: u16,
-    (store, cache): (V, Arc<ReplyCache>),
+    store: V,
+    cache: Arc<ReplyCache>,
     provider: Option<(Rc<dyn Provider>, RdmaOptions)>,
 ) {
     let runtime = node.runtime();

@@ -26,14 +26,24 @@ fn write(offset: u64, bytes: &[u8], stability: Stability) -> Operation {
     }
 }
 
-fn read(bytes: &[u8]) -> (Operation, Outcome) {
+/// An operation, and the outcome that its caller saw.
+#[derive(Clone)]
+struct Observed {
+    operation: Operation,
+    outcome: Outcome,
+}
+
+fn read(bytes: &[u8]) -> Observed {
     let operation = Operation::Read {
         file: FILE,
         offset: 0,
         len: 100,
     };
     let bytes = bytes.to_vec();
-    (operation, Ok(Answer::Bytes { bytes, eof: true }))
+    Observed {
+        operation,
+        outcome: Ok(Answer::Bytes { bytes, eof: true }),
+    }
 }
 
 fn never(_: Status) -> bool {
@@ -55,11 +65,8 @@ fn after(operations: &[Operation]) -> Oracle {
     oracle
 }
 
-fn believes(
-    oracle: &mut Oracle,
-    (operation, outcome): (Operation, Outcome),
-    how: Execution,
-) -> bool {
+fn believes(oracle: &mut Oracle, observed: Observed, how: Execution) -> bool {
+    let Observed { operation, outcome } = observed;
     oracle.learn(&operation, Some(&outcome), how, never).is_ok()
 }
 
@@ -78,7 +85,10 @@ fn a_wrong_byte_is_caught() {
 
 #[test]
 fn executing_twice_is_believed_only_after_a_restart() {
-    let again = (create(Create::Guarded, 2), Err(Status::Exist));
+    let again = Observed {
+        operation: create(Create::Guarded, 2),
+        outcome: Err(Status::Exist),
+    };
     assert!(!believes(
         &mut Oracle::new(),
         again.clone(),
@@ -88,15 +98,14 @@ fn executing_twice_is_believed_only_after_a_restart() {
     assert!(believes(&mut oracle, again, Execution::OnceOrMore));
     assert_eq!(oracle.state().entries(TOP), [(b"file".to_vec(), 2)]);
     let mut oracle = after(&[create(Create::Guarded, FILE)]);
-    let remove = Operation::Remove {
-        directory: TOP,
-        name: b"file".to_vec(),
+    let remove = Observed {
+        operation: Operation::Remove {
+            directory: TOP,
+            name: b"file".to_vec(),
+        },
+        outcome: Err(Status::Noent),
     };
-    assert!(believes(
-        &mut oracle,
-        (remove, Err(Status::Noent)),
-        Execution::OnceOrMore
-    ));
+    assert!(believes(&mut oracle, remove, Execution::OnceOrMore));
     assert!(oracle.state().entries(TOP).is_empty());
 }
 
@@ -162,7 +171,10 @@ fn a_sync_after_the_crash_brings_nothing_back() {
             write(0, b"aaaaaa", Stability::FileSync),
             write(0, b"bbbbbb", Stability::Unstable),
         ]);
-        let synced = (write(2, b"cc", Stability::FileSync), Ok(Answer::Done));
+        let synced = Observed {
+            operation: write(2, b"cc", Stability::FileSync),
+            outcome: Ok(Answer::Done),
+        };
         assert!(believes(&mut oracle, synced, Execution::OnceOrMore));
         assert!(oracle.may_lose(FILE));
         oracle
@@ -184,7 +196,7 @@ fn a_disk_error_is_believed_only_where_it_is_excused() {
     assert!(oracle.state().entries(TOP).is_empty());
     assert!(!believes(
         &mut oracle,
-        (operation, outcome),
+        Observed { operation, outcome },
         Execution::Once
     ));
 }

@@ -21,22 +21,34 @@ struct Held {
     until_ns: u64,
 }
 
+/// The grant of a lock of a whole file, as its holder receives it.
+pub(super) struct ReceivedGrant {
+    pub(super) file: FileHandle,
+    /// The client that requested the lock: a number of its own for each incarnation.
+    pub(super) holder: u64,
+    /// The time of the request, from which the client counts its lease.
+    pub(super) requested_ns: u64,
+    /// The time of the reply.
+    pub(super) received_ns: u64,
+}
+
 impl LocksHeld {
-    /// Records that `holder` now receives the grant of a lock of all of `file`, which it asked for at `asked_ns`.
+    /// Records that a client now receives the grant of a lock.
     ///
     /// # Errors
     /// Another holder has the lock: two were granted it at a time.
-    pub(super) fn granted(
-        &self,
-        file: &FileHandle,
-        holder: u64,
-        (asked_ns, now_ns): (u64, u64),
-    ) -> Result<(), String> {
+    pub(super) fn granted(&self, grant: &ReceivedGrant) -> Result<(), String> {
+        let ReceivedGrant {
+            file,
+            holder,
+            requested_ns,
+            received_ns,
+        } = *grant;
         let mut held = self.held.borrow_mut();
-        held.retain(|it| it.until_ns > now_ns);
+        held.retain(|it| it.until_ns > received_ns);
         let of_other = held
             .iter()
-            .find(|it| it.file == *file && it.holder != holder);
+            .find(|it| it.file == file && it.holder != holder);
         if let Some(Held {
             holder: other,
             until_ns,
@@ -44,14 +56,14 @@ impl LocksHeld {
         }) = of_other
         {
             return Err(format!(
-                "client {holder} is told at {now_ns} ns that it has a lock that client {other} has until {until_ns} ns"
+                "client {holder} is granted a lock at {received_ns} ns that client {other} has until {until_ns} ns"
             ));
         }
-        held.retain(|it| it.file != *file);
+        held.retain(|it| it.file != file);
         held.push(Held {
-            file: *file,
+            file,
             holder,
-            until_ns: asked_ns.saturating_add(nanoseconds(LOCK_LEASE)),
+            until_ns: requested_ns.saturating_add(nanoseconds(LOCK_LEASE)),
         });
         Ok(())
     }
@@ -71,20 +83,24 @@ mod tests {
     fn a_lock_that_two_clients_have_at_a_time_is_found() {
         let file = |byte| FileHandle::new(&[byte; 16]).unwrap();
         let (locks, lease) = (LocksHeld::default(), nanoseconds(LOCK_LEASE));
-        assert_eq!(locks.granted(&file(1), 1, (10, 20)), Ok(()));
-        assert_eq!(locks.granted(&file(2), 2, (10, 20)), Ok(()));
-        assert!(locks.granted(&file(1), 2, (20, 10 + lease - 1)).is_err());
-        assert_eq!(locks.granted(&file(1), 2, (20, 10 + lease)), Ok(()));
+        let granted = |number, holder, requested_ns, received_ns| {
+            locks.granted(&ReceivedGrant {
+                file: file(number),
+                holder,
+                requested_ns,
+                received_ns,
+            })
+        };
+        assert_eq!(granted(1, 1, 10, 20), Ok(()));
+        assert_eq!(granted(2, 2, 10, 20), Ok(()));
+        assert!(granted(1, 2, 20, 10 + lease - 1).is_err());
+        assert_eq!(granted(1, 2, 20, 10 + lease), Ok(()));
         // Its holder renews it, and then unlocks.
-        assert_eq!(locks.granted(&file(1), 2, (lease, lease + 1)), Ok(()));
-        assert!(
-            locks
-                .granted(&file(1), 1, (2 * lease - 1, 2 * lease - 1))
-                .is_err()
-        );
+        assert_eq!(granted(1, 2, lease, lease + 1), Ok(()));
+        assert!(granted(1, 1, 2 * lease - 1, 2 * lease - 1).is_err());
         locks.releasing(&file(1), 1);
-        assert!(locks.granted(&file(1), 1, (lease + 2, lease + 3)).is_err());
+        assert!(granted(1, 1, lease + 2, lease + 3).is_err());
         locks.releasing(&file(1), 2);
-        assert_eq!(locks.granted(&file(1), 1, (lease + 4, lease + 5)), Ok(()));
+        assert_eq!(granted(1, 1, lease + 4, lease + 5), Ok(()));
     }
 }

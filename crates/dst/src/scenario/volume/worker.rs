@@ -9,6 +9,7 @@ mod mount;
 mod mounted;
 mod ranges;
 
+use super::locked::ReceivedGrant;
 use super::{NAMES, Stage, UNIT};
 use around::{Around, is_left_over};
 use bytes::{compare, write_once};
@@ -388,12 +389,11 @@ impl Worker {
         // A client gets this status if its own memory cannot be registered.
         let is_own = error == Status::Serverfault && self.stage.plan.reads.fails_to_register();
         let expected = matches!(error, Status::Jukebox | Status::Io) || is_full || is_own;
-        match expected {
-            true => {
-                self.stage.faults.sleep(PATIENCE).await;
-                Ok(())
-            }
-            false => Err(format!("{what} fails: {error}")),
+        if expected {
+            self.stage.faults.sleep(PATIENCE).await;
+            Ok(())
+        } else {
+            Err(format!("{what} fails: {error}"))
         }
     }
 
@@ -418,9 +418,10 @@ impl Worker {
         let done = operations.await;
         let took = Duration::from_nanos(self.stage.faults.now_ns() - began);
         let stood_still = freezes % 2 == 1 || freezes != self.stage.freezes.get();
-        match took > count * OPERATION_TIME_MAX && !stood_still {
-            true => Err(format!("{what} took {took:?}")),
-            false => Ok(done),
+        if took > count * OPERATION_TIME_MAX && !stood_still {
+            Err(format!("{what} took {took:?}"))
+        } else {
+            Ok(done)
         }
     }
 
@@ -455,11 +456,14 @@ impl Worker {
     /// Looks a name up as [`Worker::look_up`] does, and compares its existence with the model.
     async fn find(&self, name: usize) -> Result<Option<FileHandle>, String> {
         let found = self.look_up(name).await?;
-        match (&found, self.content(name).is_some()) {
-            (None, true) => Err(format!("file {name} is gone")),
-            (Some(_), false) => Err(format!("file {name} is there again")),
-            _ => Ok(found.map(|(handle, _)| handle)),
+        let exists = self.content(name).is_some();
+        if exists && found.is_none() {
+            return Err(format!("file {name} is missing"));
         }
+        if found.is_some() && !exists {
+            return Err(format!("file {name} is there again"));
+        }
+        Ok(found.map(|(handle, _)| handle))
     }
 
     async fn create(&self, name: usize, attempt: [u8; 8]) -> Result<(), String> {
@@ -468,18 +472,17 @@ impl Worker {
             let made = self
                 .fs
                 .create(&self.caller, &self.directory, &own_name, &mode);
-            match (
-                self.in_time("a create", made).await?.result,
-                self.content(name).is_some(),
-            ) {
-                (Ok(_), false) => {
+            let made = self.in_time("a create", made).await?.result;
+            let exists = self.content(name).is_some();
+            match made {
+                Ok(_) if exists => return Err(format!("file {name} is made twice")),
+                Ok(_) => {
                     self.set(name, Some(Vec::new()));
                     return Ok(());
                 }
-                (Err(Status::Exist), true) => return Ok(()),
-                (Ok(_), true) => return Err(format!("file {name} is made twice")),
-                (Err(Status::Exist), false) => return Err(format!("file {name} is there already")),
-                (Err(error), _) => self.try_later("create", error).await?,
+                Err(Status::Exist) if exists => return Ok(()),
+                Err(Status::Exist) => return Err(format!("file {name} is there already")),
+                Err(error) => self.try_later("create", error).await?,
             }
         }
     }
@@ -491,13 +494,15 @@ impl Worker {
             let making =
                 self.fs
                     .create_striped(&self.caller, directory, &own_name, &plain, stripes);
-            match (making.await, self.content(name).is_some()) {
-                (Err(Status::Exist), true) => return Ok(()),
+            let made = making.await;
+            let exists = self.content(name).is_some();
+            match made {
+                Ok(_) if exists => return Err(format!("file {name} is made twice")),
+                Err(Status::Exist) if exists => return Ok(()),
                 // An earlier incarnation may have made the file and not received the reply: the file is as requested
                 // then.
-                (Ok(_) | Err(Status::Exist), false) => break,
-                (Ok(_), true) => return Err(format!("file {name} is made twice")),
-                (Err(error), _) => self.try_later("create", error).await?,
+                Ok(_) | Err(Status::Exist) => break,
+                Err(error) => self.try_later("create", error).await?,
             }
         }
         self.set(name, Some(Vec::new()));
@@ -521,9 +526,10 @@ impl Worker {
             0 => count,
             width => width,
         };
-        match right && unit == stripes.unit && layout.servers.len() == width as usize {
-            true => Ok(()),
-            false => Err(format!("file {name} lies on {layout:?}")),
+        if right && unit == stripes.unit && layout.servers.len() == width as usize {
+            Ok(())
+        } else {
+            Err(format!("file {name} lies on {layout:?}"))
         }
     }
 
@@ -636,12 +642,16 @@ impl Worker {
             locks.releasing(&file, self.client);
         }
         loop {
-            let asked = self.stage.faults.now_ns();
+            let requested_ns = self.stage.faults.now_ns();
             let locking = self.fs.lock(&self.caller, &file, &lock, request);
             match self.in_time("a lock", locking).await? {
                 Ok(Locked::Done) if wanted => {
-                    let now = self.stage.faults.now_ns();
-                    return locks.granted(&file, self.client, (asked, now));
+                    return locks.granted(&ReceivedGrant {
+                        file,
+                        holder: self.client,
+                        requested_ns,
+                        received_ns: self.stage.faults.now_ns(),
+                    });
                 }
                 Ok(_) => return Ok(()),
                 Err(error) => self.try_later("lock", error).await?,

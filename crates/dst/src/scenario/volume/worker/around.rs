@@ -73,9 +73,9 @@ impl Worker {
         let own_name = name_of(name);
         match around {
             Around::Link => self.link(&view, &own_name, is_first).await,
-            Around::Mode(mode) => self.set_mode(&view, &own_name, (mode, is_first)).await,
+            Around::Mode(mode) => self.set_mode(&view, &own_name, mode, is_first).await,
             Around::Directory => self.go_through_directory(&view, &own_name, is_first).await,
-            Around::Symlink(text) => self.symlink(&view, &own_name, (&text, is_first)).await,
+            Around::Symlink(text) => self.symlink(&view, &own_name, &text, is_first).await,
         }
     }
 
@@ -148,7 +148,8 @@ impl Worker {
         &self,
         view: &View<'_, V>,
         name: &[u8; 1],
-        (mode, is_first): (u32, bool),
+        mode: u32,
+        is_first: bool,
     ) -> Result<(), String> {
         let (file, _) = self.see(view, view.root, name).await?;
         let change = SetAttributes {
@@ -165,9 +166,10 @@ impl Worker {
             root: &self.directory,
         };
         let (_, attributes) = self.see(&own, own.root, name).await?;
-        match attributes.mode == mode || !is_first {
-            true => Ok(()),
-            false => Err(format!("the mode is {:o}", attributes.mode)),
+        if attributes.mode == mode || !is_first {
+            Ok(())
+        } else {
+            Err(format!("the mode is {:o}", attributes.mode))
         }
     }
 
@@ -230,7 +232,8 @@ impl Worker {
         &self,
         view: &View<'_, V>,
         name: &[u8; 1],
-        (text, is_first): (&[u8], bool),
+        text: &[u8],
+        is_first: bool,
     ) -> Result<(), String> {
         let (caller, plain, symlink) = (&self.caller, SetAttributes::default(), [SYMLINK, name[0]]);
         if is_first {

@@ -40,18 +40,19 @@ impl Worker {
         match (self.mount.as_deref(), &stage.gateway) {
             (Some(Mount::Export(_)), Some(gateway)) => {
                 let (fs, root) = gateway.mount(stage, &stage.clients[client]).await;
-                self.give_up_with((&fs, &root), given_up).await
+                self.give_up_with(&fs, &root, given_up).await
             }
             _ => {
-                let mounted = (&self.fs, &self.directory);
-                self.give_up_with(mounted, given_up).await
+                let directory = &self.directory;
+                self.give_up_with(&self.fs, directory, given_up).await
             }
         }
     }
 
     async fn give_up_with<V: Vfs>(
         &self,
-        (fs, directory): (&V, &FileHandle),
+        fs: &V,
+        directory: &FileHandle,
         GivenUp { size, after, write }: &GivenUp,
     ) -> Result<(), String> {
         let name = write.name;
@@ -86,9 +87,10 @@ impl Worker {
         let states = [before, cut].map(|state| write.apply(&state));
         let seen = self.read_and_compare(&seen_here, &states[0], &states[1]);
         let seen = seen.await?;
-        match states.contains(&seen) {
-            true => self.set(name, Some(seen)),
-            false => return Err(String::from("the file is cut in part")),
+        if states.contains(&seen) {
+            self.set(name, Some(seen));
+        } else {
+            return Err(String::from("the file is cut in part"));
         }
         Ok(())
     }

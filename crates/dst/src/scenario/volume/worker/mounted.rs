@@ -46,10 +46,7 @@ impl Session {
             1 => Act::Truncate(random.below(2 * AREA)),
             2..=3 => Act::Read,
             _ => {
-                let offset = match goes_on {
-                    true => end,
-                    false => random.below(AREA),
-                };
+                let offset = if goes_on { end } else { random.below(AREA) };
                 let len = match random.below(4) {
                     0 => random.between(1, 100),
                     1 => random.between(1, 3 * u64::from(UNIT)),
@@ -152,16 +149,20 @@ impl Worker {
     async fn make(&self, mount: &Rc<Mount>, name: usize) -> Result<(), String> {
         let exists = self.content(name).is_some();
         loop {
-            match (mount.create(ROOT, &name_of(name)).await, exists) {
-                (Ok(_), true) => return Err(format!("file {name} is made twice")),
-                (Ok(file), false) => {
+            match mount.create(ROOT, &name_of(name)).await {
+                Ok(_) if exists => return Err(format!("file {name} is made twice")),
+                Ok(file) => {
                     self.close(mount, file);
                     break;
                 }
-                (Err(error), true) if status(&error) == Status::Exist => return Ok(()),
-                // An earlier attempt had no reply.
-                (Err(error), false) if status(&error) == Status::Exist => break,
-                (Err(error), _) => self.try_again("create", error).await?,
+                Err(error) if status(&error) == Status::Exist => {
+                    if exists {
+                        return Ok(());
+                    }
+                    // An earlier attempt had no reply.
+                    break;
+                }
+                Err(error) => self.try_again("create", error).await?,
             }
         }
         self.set(name, Some(Vec::new()));
@@ -180,11 +181,12 @@ impl Worker {
                     continue;
                 }
             };
-            let number = match (number, self.content(name).is_some()) {
-                (None, true) => return Err(format!("file {name} is gone")),
-                (Some(_), false) => return Err(format!("file {name} is there again")),
-                (None, false) => return Ok(None),
-                (Some(number), true) => number,
+            let exists = self.content(name).is_some();
+            let number = match number {
+                Some(number) if exists => number,
+                Some(_) => return Err(format!("file {name} is there again")),
+                None if exists => return Err(format!("file {name} is missing")),
+                None => return Ok(None),
             };
             match mount.open(number, self.number).await {
                 Ok(file) => return Ok(Some(file)),
@@ -261,7 +263,7 @@ impl Worker {
                     bytes,
                     parts,
                     stability,
-                } => write_parts(mount, file, *offset, bytes, (*parts, *stability)).await,
+                } => write_parts(mount, file, *offset, bytes, *parts, *stability).await,
                 Act::Sync => mount.sync(file).await,
                 Act::Truncate(size) => mount.truncate(file.number, *size).await,
                 Act::Read => self.read_between(mount, file, session).await?,
@@ -371,7 +373,7 @@ impl Worker {
     /// Removes a name; success too if no file has it.
     async fn unlink(&self, mount: &Rc<Mount>, name: usize) -> Result<(), String> {
         let own_name = name_of(name);
-        let removed = self.replace(mount, ("unlink", name), async || {
+        let removed = self.replace(mount, "unlink", name, async || {
             mount.remove(ROOT, &own_name).await
         });
         removed.await?;
@@ -381,7 +383,7 @@ impl Worker {
 
     async fn move_name(&self, mount: &Rc<Mount>, from: usize, to: usize) -> Result<(), String> {
         let (old, new) = (name_of(from), name_of(to));
-        let moved = self.replace(mount, ("rename", to), async || {
+        let moved = self.replace(mount, "rename", to, async || {
             mount.rename(ROOT, &old, ROOT, &new).await
         });
         moved.await?;
@@ -393,7 +395,8 @@ impl Worker {
     async fn replace(
         &self,
         mount: &Rc<Mount>,
-        (what, name): (&str, usize),
+        what: &str,
+        name: usize,
         change: impl AsyncFn() -> io::Result<()>,
     ) -> Result<(), String> {
         let mut kept = self.keep_open(mount, name).await;
@@ -418,7 +421,8 @@ async fn write_parts(
     file: Opened,
     offset: u64,
     bytes: &[u8],
-    (parts, stability): (usize, Stability),
+    parts: usize,
+    stability: Stability,
 ) -> io::Result<()> {
     let len = bytes.len().div_ceil(parts);
     let parts = bytes.chunks(len).zip(0u64..);

@@ -33,11 +33,19 @@ pub(super) struct Ranges {
     pub(super) name: usize,
     through: Through,
     change: Option<Change>,
-    reads: Vec<(u64, u32)>,
+    reads: Vec<ReadRange>,
     rounds: usize,
     pause: Duration,
     /// Read into memory of the worker, in place of the client's.
     into: bool,
+}
+
+/// The bytes of one read.
+#[derive(Debug, Clone, Copy)]
+struct ReadRange {
+    offset: u64,
+    /// Number of bytes.
+    count: u32,
 }
 
 #[derive(Debug, Clone)]
@@ -83,17 +91,19 @@ impl Ranges {
 }
 
 /// A range: mostly whole blocks, and sometimes any bytes.
-fn draw_range(random: &Random) -> (u64, u32) {
-    match random.chance(700) {
-        true => {
-            let unit = u64::from(UNIT);
-            let len = unit * [1, 1, 1, 2, 4, 16][random.index(6)];
-            (random.below(FILE_MAX / unit) * unit, len as u32)
+fn draw_range(random: &Random) -> ReadRange {
+    if random.chance(700) {
+        let unit = u64::from(UNIT);
+        let len = unit * [1, 1, 1, 2, 4, 16][random.index(6)];
+        ReadRange {
+            offset: random.below(FILE_MAX / unit) * unit,
+            count: len as u32,
         }
-        false => (
-            random.below(FILE_MAX),
-            random.between(1, RANGE_MAX >> random.below(12)) as u32,
-        ),
+    } else {
+        ReadRange {
+            offset: random.below(FILE_MAX),
+            count: random.between(1, RANGE_MAX >> random.below(12)) as u32,
+        }
     }
 }
 
@@ -114,11 +124,11 @@ impl Worker {
         for round in 0..ranges.rounds {
             if let Some(change) = ranges.change.as_ref().filter(|_| round == change_at) {
                 begun.set(1);
-                self.change(fs, through, (name, &file), change).await?;
+                self.change(fs, through, name, &file, change).await?;
             }
             for range in &ranges.reads {
-                let (offset, count) = *range;
-                let read = self.read_range(fs, (name, &file), *range, (through, ranges.into));
+                let ReadRange { offset, count } = *range;
+                let read = self.read_range(fs, name, &file, *range, through, ranges.into);
                 read.await
                     .map_err(|why| format!("{count} bytes at {offset} by {through:?}: {why}"))?;
             }
@@ -132,7 +142,8 @@ impl Worker {
         &self,
         fs: &VolumeFs,
         through: Through,
-        (name, file): (usize, &FileHandle),
+        name: usize,
+        file: &FileHandle,
         change: &Change,
     ) -> Result<(), String> {
         let apply = |content: &[u8]| match change {
@@ -195,21 +206,25 @@ impl Worker {
     async fn read_range(
         &self,
         fs: &VolumeFs,
-        (name, file): (usize, &FileHandle),
-        (offset, count): (u64, u32),
-        (through, into): (Through, bool),
+        name: usize,
+        file: &FileHandle,
+        range: ReadRange,
+        through: Through,
+        into: bool,
     ) -> Result<(), String> {
         let (bytes, eof, began) = loop {
             let began = self.stage.faults.now_ns();
-            let read = match into {
-                true => self.read_into(fs, file, (offset, count)).await?,
-                false => self.read_out(fs, file, (offset, count)).await?,
+            let read = if into {
+                self.read_into(fs, file, range).await?
+            } else {
+                self.read_out(fs, file, range).await?
             };
             match read {
                 Ok((bytes, eof)) => break (bytes, eof, began),
                 Err(error) => self.try_later("read", error).await?,
             }
         };
+        let ReadRange { offset, count } = range;
         let content = self.content(name).unwrap_or_default();
         let age = self.stage.cache_age(self.seat().client);
         let olds = match (through, age) {
@@ -223,21 +238,22 @@ impl Worker {
         let parts: Vec<&[u8]> = states.map(|state| part(state, offset, count)).collect();
         compare(&bytes, &parts)?;
         let is_end = offset + bytes.len() as u64 >= content.len() as u64;
-        match (eof, bytes.len() < count as usize) {
-            (true, _) if !is_end && olds.is_empty() => {
-                Err(String::from("the end is said to be here"))
-            }
-            (false, true) => Err(String::from("bytes are missing")),
-            _ => Ok(()),
+        if eof && !is_end && olds.is_empty() {
+            return Err(String::from("the end is said to be here"));
         }
+        if !eof && bytes.len() < count as usize {
+            return Err(String::from("bytes are missing"));
+        }
+        Ok(())
     }
 
     async fn read_out(
         &self,
         fs: &VolumeFs,
         file: &FileHandle,
-        (offset, count): (u64, u32),
+        range: ReadRange,
     ) -> Result<Result<(Vec<u8>, bool), gannet_vfs::Status>, String> {
+        let ReadRange { offset, count } = range;
         let reading = fs.read(&self.caller, file, offset, count);
         let reply = match self.in_time("a read", reading).await? {
             Ok(reply) => reply,
@@ -246,9 +262,10 @@ impl Worker {
         let mut bytes = vec![0; reply.count as usize];
         let read = reply.file.try_read_at(offset, &mut bytes);
         let read = read.map_err(|error| format!("what was read cannot be: {error}"))?;
-        match read == bytes.len() {
-            true => Ok(Ok((bytes, reply.eof))),
-            false => Err(format!("{read} bytes of {} are there", bytes.len())),
+        if read == bytes.len() {
+            Ok(Ok((bytes, reply.eof)))
+        } else {
+            Err(format!("{read} bytes of {} are there", bytes.len()))
         }
     }
 
@@ -256,8 +273,9 @@ impl Worker {
         &self,
         fs: &VolumeFs,
         file: &FileHandle,
-        (offset, count): (u64, u32),
+        range: ReadRange,
     ) -> Result<Result<(Vec<u8>, bool), gannet_vfs::Status>, String> {
+        let ReadRange { offset, count } = range;
         let buffer = Buffer::from_vec(vec![0xaa; count as usize]);
         let reading = fs.read_into(&self.caller, file, offset, count, buffer);
         let (read, buffer) = self.in_time("a read", reading).await?;
