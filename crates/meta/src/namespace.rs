@@ -34,8 +34,13 @@ pub enum Failure {
     #[error("metadata of file {0:?} is damaged")]
     Damaged(FileId),
     /// A file is of a kind that only a later version of this program knows.
-    #[error("file {0:?} has {1}")]
-    Unknown(FileId, XdrError),
+    #[error("file {file:?} has {error}")]
+    Unknown {
+        /// The file.
+        file: FileId,
+        /// The value that is not known.
+        error: XdrError,
+    },
 }
 
 impl From<Status> for Failure {
@@ -217,17 +222,28 @@ pub fn list(
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Intent {
     /// The objects of a removed file are to be removed.
-    Unlink(FileId, LayoutRecord),
+    Unlink {
+        /// The removed file.
+        file: FileId,
+        /// The layout of its objects.
+        layout: LayoutRecord,
+    },
     /// The objects of a file are to be cut, or extended, to this size of the file.
-    Truncate(FileId, LayoutRecord, u64),
+    Truncate {
+        /// The file.
+        file: FileId,
+        /// The layout of its objects.
+        layout: LayoutRecord,
+        /// The new size of the file in bytes.
+        size: u64,
+    },
 }
 
 impl Encode for Intent {
     fn encode(&self, encoder: &mut Encoder<'_>) {
-        let (Intent::Unlink(file, layout) | Intent::Truncate(file, layout, _)) = self;
-        let size = match self {
-            Intent::Unlink(..) => None,
-            Intent::Truncate(_, _, size) => Some(*size),
+        let (file, layout, size) = match self {
+            Intent::Unlink { file, layout } => (file, layout, None),
+            Intent::Truncate { file, layout, size } => (file, layout, Some(*size)),
         };
         encoder.u64(file.0);
         layout.encode(encoder);
@@ -241,9 +257,10 @@ impl Decode<'_> for Intent {
         let file = FileId(decoder.u64()?);
         let layout = LayoutRecord::decode(decoder)?;
         Ok(if decoder.bool()? {
-            Intent::Truncate(file, layout, decoder.u64()?)
+            let size = decoder.u64()?;
+            Intent::Truncate { file, layout, size }
         } else {
-            Intent::Unlink(file, layout)
+            Intent::Unlink { file, layout }
         })
     }
 }
@@ -252,7 +269,7 @@ impl Intent {
     /// The file it is about.
     pub fn file(&self) -> FileId {
         match self {
-            Intent::Unlink(file, _) | Intent::Truncate(file, ..) => *file,
+            Intent::Unlink { file, .. } | Intent::Truncate { file, .. } => *file,
         }
     }
 }
@@ -305,7 +322,7 @@ fn read_inode(view: &dyn View, id: FileId) -> Outcome<Option<Inode>> {
     let value = view.get(Table::Inodes, &id.0.to_be_bytes())?;
     let inode = value.map(|value| from_bytes(&value));
     inode.transpose().map_err(|error| match error {
-        XdrError::Unknown { .. } => Failure::Unknown(id, error),
+        XdrError::Unknown { .. } => Failure::Unknown { file: id, error },
         _ => Failure::Damaged(id),
     })
 }

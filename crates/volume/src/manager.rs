@@ -642,7 +642,7 @@ fn status(failure: Failure) -> Status {
             tracing::error!(%error, "metadata is damaged");
             Status::Io
         }
-        error @ Failure::Unknown(..) => {
+        error @ Failure::Unknown { .. } => {
             tracing::error!(%error, "metadata is of a later version");
             Status::Io
         }

@@ -28,9 +28,9 @@ pub enum Make<'a> {
 pub struct Opened {
     /// The file.
     pub id: FileId,
-    /// As it is now.
+    /// The inode of the file after the CREATE.
     pub inode: Inode,
-    /// It was not there before.
+    /// Whether the CREATE made the file.
     pub made: bool,
     /// The intent to make a new one as long as was asked for.
     pub intent: Option<u64>,
@@ -88,7 +88,11 @@ pub fn create(
         Some(size) => Some(add_intent(
             transaction,
             request,
-            Intent::Truncate(id, layout, size),
+            Intent::Truncate {
+                file: id,
+                layout,
+                size,
+            },
         )?),
         None => None,
     };
@@ -264,9 +268,11 @@ pub fn set_attributes(
     check_size(change.size)?;
     let target = match (&found.body, change.size) {
         (_, None) => None,
-        (Body::Regular { layout, .. }, Some(size)) => {
-            Some(Intent::Truncate(file, layout.clone(), size))
-        }
+        (Body::Regular { layout, .. }, Some(size)) => Some(Intent::Truncate {
+            file,
+            layout: layout.clone(),
+            size,
+        }),
         (Body::Directory { .. }, Some(_)) => return Err(Status::Isdir.into()),
         (_, Some(_)) => return Err(Status::Inval.into()),
     };
@@ -343,7 +349,7 @@ pub fn set_stripes(
 /// Checks that files of a volume with `servers` I/O servers can have these stripes.
 ///
 /// # Errors
-/// `Inval`.
+/// `Inval`: the stripes do not pass [`Stripes::check`].
 pub fn check_stripes(stripes: &Stripes, servers: u32) -> Result<(), Status> {
     stripes.check(servers).map_err(|_| Status::Inval)
 }
@@ -351,7 +357,7 @@ pub fn check_stripes(stripes: &Stripes, servers: u32) -> Result<(), Status> {
 /// Checks that `caller` may set these attributes of a file, as far as this is known before the change.
 ///
 /// # Errors
-/// As [`set_attributes`].
+/// The errors are those of [`set_attributes`].
 pub fn may_set(
     view: &dyn View,
     caller: &Caller,
@@ -494,7 +500,7 @@ pub(super) fn drop_link(
     }
     delete_inode(transaction, file)?;
     if let Body::Regular { layout, .. } = inode.body {
-        add_intent(transaction, request, Intent::Unlink(file, layout))?;
+        add_intent(transaction, request, Intent::Unlink { file, layout })?;
     }
     Ok(())
 }

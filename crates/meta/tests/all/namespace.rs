@@ -17,9 +17,28 @@ struct Names {
     _folder: Option<tempfile::TempDir>,
 }
 
-const ANN: (u32, u32) = (1000, 1000);
-const BOB: (u32, u32) = (1001, 1001);
-const SUPERUSER: (u32, u32) = (0, 0);
+/// A caller by the number of its user and of its group, without further groups.
+#[derive(Debug, Clone, Copy)]
+struct User {
+    uid: u32,
+    gid: u32,
+}
+
+impl User {
+    fn caller(self) -> Caller {
+        Caller::new(self.uid, self.gid, &[])
+    }
+}
+
+const ANN: User = User {
+    uid: 1000,
+    gid: 1000,
+};
+const BOB: User = User {
+    uid: 1001,
+    gid: 1001,
+};
+const SUPERUSER: User = User { uid: 0, gid: 0 };
 
 fn both(story: impl Fn(&Names)) {
     story(&Names::over(Box::new(MemoryStore::default()), None));
@@ -63,7 +82,7 @@ impl Names {
 
     fn change<T>(
         &self,
-        (uid, gid): (u32, u32),
+        by: User,
         work: impl Fn(&mut dyn Transaction, Request<'_>) -> Outcome<T>,
     ) -> Result<T, Status> {
         self.clock.set(self.clock.get() + 1);
@@ -71,7 +90,7 @@ impl Names {
             seconds: self.clock.get(),
             nanoseconds: 0,
         };
-        let caller = Caller::new(uid, gid, &[]);
+        let caller = by.caller();
         let mut outcome = None;
         let intents = std::cell::RefCell::default();
         let request = Request {
@@ -99,7 +118,7 @@ impl Names {
 
     fn create(
         &self,
-        by: (u32, u32),
+        by: User,
         at: FileId,
         name: &str,
         mode: &CreateMode,
@@ -111,42 +130,31 @@ impl Names {
         })
     }
 
-    fn make(
-        &self,
-        by: (u32, u32),
-        at: FileId,
-        name: &str,
-        what: Make<'_>,
-    ) -> Result<FileId, Status> {
+    fn make(&self, by: User, at: FileId, name: &str, what: Make<'_>) -> Result<FileId, Status> {
         let attributes = AttributeChanges::default();
         self.change(by, |it, request| {
             namespace::make(it, request, at, name.as_bytes(), what, &attributes).map(|made| made.0)
         })
     }
 
-    fn directory(&self, by: (u32, u32), at: FileId, name: &str) -> FileId {
+    fn directory(&self, by: User, at: FileId, name: &str) -> FileId {
         self.make(by, at, name, Make::Directory).unwrap()
     }
 
-    fn set(
-        &self,
-        by: (u32, u32),
-        file: FileId,
-        change: &AttributeChanges,
-    ) -> Result<Inode, Status> {
+    fn set(&self, by: User, file: FileId, change: &AttributeChanges) -> Result<Inode, Status> {
         self.change(by, |it, request| {
             namespace::set_attributes(it, request, file, change, None, Timestamp::default())
                 .map(|(inode, _)| inode)
         })
     }
 
-    fn remove(&self, by: (u32, u32), at: FileId, name: &str) -> Result<(), Status> {
+    fn remove(&self, by: User, at: FileId, name: &str) -> Result<(), Status> {
         self.change(by, |it, request| {
             namespace::remove(it, request, at, name.as_bytes())
         })
     }
 
-    fn remove_directory(&self, by: (u32, u32), at: FileId, name: &str) -> Result<(), Status> {
+    fn remove_directory(&self, by: User, at: FileId, name: &str) -> Result<(), Status> {
         self.change(by, |it, request| {
             namespace::remove_directory(it, request, at, name.as_bytes())
         })
@@ -154,18 +162,19 @@ impl Names {
 
     fn rename(
         &self,
-        by: (u32, u32),
-        from: (FileId, &str),
-        to: (FileId, &str),
+        by: User,
+        from: FileId,
+        old: &str,
+        to: FileId,
+        new: &str,
     ) -> Result<(), Status> {
         self.change(by, |it, request| {
-            let (old, new) = (from.1.as_bytes(), to.1.as_bytes());
-            namespace::rename(it, request, from.0, old, to.0, new)
+            namespace::rename(it, request, from, old.as_bytes(), to, new.as_bytes())
         })
     }
 
-    fn find(&self, by: (u32, u32), at: FileId, name: &str) -> Result<(FileId, Inode), Status> {
-        let caller = Caller::new(by.0, by.1, &[]);
+    fn find(&self, by: User, at: FileId, name: &str) -> Result<(FileId, Inode), Status> {
+        let caller = by.caller();
         self.look(|view| namespace::lookup(view, &caller, at, name.as_bytes()))
     }
 
@@ -223,7 +232,10 @@ fn a_file_is_made_found_listed_and_removed() {
         assert_eq!(names.inode(file), Err(Status::Stale));
         assert_eq!(
             names.intents(),
-            [Intent::Unlink(file, layout())],
+            [Intent::Unlink {
+                file,
+                layout: layout()
+            }],
             "its objects must go"
         );
         assert_eq!(names.list(ROOT), [".", ".."]);
@@ -361,9 +373,10 @@ fn a_program_runs_as_a_group_only_if_somebody_in_it_says_so() {
             let inode = names.look(|view| namespace::inode(view, file)).unwrap();
             (file, inode.gid, inode.mode)
         };
+        let member = User { gid: 77, ..ANN };
         let (file, gid, mode) = made(ANN, "of-a-stranger");
         assert_eq!((gid, mode), (77, 0o755));
-        assert_eq!(made((1000, 77), "of-a-member").2, 0o2755);
+        assert_eq!(made(member, "of-a-member").2, 0o2755);
         assert_eq!(made(SUPERUSER, "of-root").2, 0o2755);
         let again = AttributeChanges {
             mode: Some(0o2755),
@@ -434,7 +447,7 @@ fn a_sticky_directory_protects_what_others_put_there() {
         names.create(ANN, shared, "anns", &guarded(0o666)).unwrap();
         assert_eq!(names.remove(BOB, shared, "anns"), Err(Status::Perm));
         assert_eq!(
-            names.rename(BOB, (shared, "anns"), (ROOT, "mine")),
+            names.rename(BOB, shared, "anns", ROOT, "mine"),
             Err(Status::Perm)
         );
         names.remove(ANN, shared, "anns").unwrap();
@@ -538,31 +551,35 @@ fn rename_replaces_what_may_be_replaced() {
         let file = names.create(ANN, ROOT, "file", &guarded(0o600)).unwrap();
         let old = names.create(ANN, ROOT, "old", &guarded(0o600)).unwrap();
         let empty = names.directory(ANN, ROOT, "empty");
-        names.rename(ANN, (ROOT, "file"), (ROOT, "old")).unwrap();
+        names.rename(ANN, ROOT, "file", ROOT, "old").unwrap();
         assert_eq!(names.find(ANN, ROOT, "old").unwrap().0, file);
-        assert_eq!(names.intents(), [Intent::Unlink(old, layout())]);
         assert_eq!(
-            names.rename(ANN, (ROOT, "old"), (ROOT, "empty")),
+            names.intents(),
+            [Intent::Unlink {
+                file: old,
+                layout: layout()
+            }]
+        );
+        assert_eq!(
+            names.rename(ANN, ROOT, "old", ROOT, "empty"),
             Err(Status::Isdir)
         );
         assert_eq!(
-            names.rename(ANN, (ROOT, "empty"), (ROOT, "old")),
+            names.rename(ANN, ROOT, "empty", ROOT, "old"),
             Err(Status::Notdir)
         );
-        names.rename(ANN, (ROOT, "old"), (empty, "deep")).unwrap();
+        names.rename(ANN, ROOT, "old", empty, "deep").unwrap();
         assert_eq!(
-            names.rename(ANN, (ROOT, "empty"), (ROOT, "empty")),
+            names.rename(ANN, ROOT, "empty", ROOT, "empty"),
             Ok(()),
             "onto itself"
         );
         let other = names.directory(ANN, ROOT, "other");
         assert_eq!(
-            names.rename(ANN, (ROOT, "other"), (ROOT, "empty")),
+            names.rename(ANN, ROOT, "other", ROOT, "empty"),
             Err(Status::Notempty)
         );
-        names
-            .rename(ANN, (ROOT, "empty"), (other, "moved"))
-            .unwrap();
+        names.rename(ANN, ROOT, "empty", other, "moved").unwrap();
         assert_eq!(names.find(ANN, empty, "..").unwrap().0, other);
         assert_eq!(names.inode(other).unwrap().links, 3);
         assert_eq!(names.list(ROOT), [".", "..", "other"]);
@@ -575,8 +592,8 @@ fn a_directory_never_comes_to_lie_in_itself() {
         let a = names.directory(ANN, ROOT, "a");
         let b = names.directory(ANN, a, "b");
         let c = names.directory(ANN, b, "c");
-        assert_eq!(names.rename(ANN, (ROOT, "a"), (c, "a")), Err(Status::Inval));
-        assert_eq!(names.rename(ANN, (ROOT, "a"), (a, "a")), Err(Status::Inval));
+        assert_eq!(names.rename(ANN, ROOT, "a", c, "a"), Err(Status::Inval));
+        assert_eq!(names.rename(ANN, ROOT, "a", a, "a"), Err(Status::Inval));
         assert_eq!(names.find(ANN, a, "..").unwrap().0, ROOT);
     });
 }
@@ -596,7 +613,7 @@ fn bad_names_are_refused() {
             assert_eq!(names.create(ANN, ROOT, name, &guarded(0o600)), Err(status));
             assert_eq!(names.make(ANN, ROOT, name, Make::Directory), Err(status));
             assert_eq!(names.remove(ANN, ROOT, name), Err(status));
-            assert_eq!(names.rename(ANN, (ROOT, name), (ROOT, "x")), Err(status));
+            assert_eq!(names.rename(ANN, ROOT, name, ROOT, "x"), Err(status));
         }
         assert_eq!(names.list(ROOT), [".", ".."]);
     });

@@ -132,11 +132,11 @@ impl Manager {
                     // Intents, also of files just made, are known before any caller is answered.
                     for (_, intent) in &intents {
                         match intent {
-                            Intent::Truncate(file, _, len) => {
-                                self.sizes.will_be(*file, *len);
+                            Intent::Truncate { file, size, .. } => {
+                                self.sizes.will_be(*file, *size);
                                 self.appends.borrow_mut().forget(*file);
                             }
-                            Intent::Unlink(file, _) => self.sizes.changes(*file),
+                            Intent::Unlink { file, .. } => self.sizes.changes(*file),
                         }
                     }
                     self.intents.learn(intents);

@@ -67,8 +67,8 @@ impl Objects {
     /// Runs an intent at all servers of its file.
     async fn run(self: Rc<Self>, intent: Intent) -> Progress {
         let (file, layout, size) = match &intent {
-            Intent::Unlink(file, layout) => (*file, layout, None),
-            Intent::Truncate(file, layout, size) => (*file, layout, Some(*size)),
+            Intent::Unlink { file, layout } => (*file, layout, None),
+            Intent::Truncate { file, layout, size } => (*file, layout, Some(*size)),
         };
         let calls = placements(layout).map(|(number, placement)| {
             let (objects, size) = (Rc::clone(&self), size);
@@ -170,7 +170,7 @@ fn room() -> Arc<Semaphore> {
 type WorkQueue = Vec<u32>;
 
 fn queue_of(intent: &Intent) -> WorkQueue {
-    let (Intent::Unlink(_, layout) | Intent::Truncate(_, layout, _)) = intent;
+    let (Intent::Unlink { layout, .. } | Intent::Truncate { layout, .. }) = intent;
     let mut queue: WorkQueue = placements(layout).map(|(number, _)| number).collect();
     queue.sort_unstable();
     queue.dedup();
@@ -225,11 +225,11 @@ impl Intents {
     /// Takes new intents.
     pub(super) fn learn(&self, made: Vec<(u64, Intent)>) {
         for (number, intent) in made {
-            if let Intent::Truncate(file, _, size) = &intent {
+            if let Intent::Truncate { file, size, .. } = &intent {
                 let mut truncating = self.truncating.borrow_mut();
                 truncating.entry(*file).or_default().insert(number, *size);
             }
-            let last = matches!(intent, Intent::Truncate(..));
+            let last = matches!(intent, Intent::Truncate { .. });
             self.open(number, Open::new(intent, last));
         }
         self.wake_up.notify();
@@ -310,7 +310,7 @@ impl Intents {
         let mut queues = self.open.borrow_mut();
         let closed = queues.get_mut(queue).and_then(|open| open.remove(&number));
         drop(queues);
-        if let Some(Intent::Truncate(file, ..)) = closed.map(|open| open.intent) {
+        if let Some(Intent::Truncate { file, .. }) = closed.map(|open| open.intent) {
             let mut truncating = self.truncating.borrow_mut();
             if let Some(intents) = truncating.get_mut(&file) {
                 intents.remove(&number);
