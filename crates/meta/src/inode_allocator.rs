@@ -9,6 +9,7 @@ use super::namespace::{Failure, Outcome};
 use super::{Table, Transaction, View};
 use gannet_wire::volume::{FileId, ROOT, Timestamp};
 use std::cmp::Ordering;
+use std::ops::Range;
 
 /// An incarnation can make this many files for each second since it began, before it gives numbers of the next one:
 /// 2^20. Until 2242 numbers stay below 2^53, which programs that take them for floating-point numbers can bear.
@@ -53,10 +54,10 @@ pub fn begin(transaction: &mut dyn Transaction, now: Timestamp, random: u64) -> 
     let mut skipped = skipped(transaction)?;
     match skipped.last_mut() {
         // The last incarnation made nothing.
-        Some(last) if last.1 == next => last.1 = start,
-        _ => skipped.push((next, start)),
+        Some(last) if last.end == next => last.end = start,
+        _ => skipped.push(next..start),
     }
-    let pairs = skipped.iter().flat_map(|(from, to)| [*from, *to]);
+    let pairs = skipped.iter().flat_map(|it| [it.start, it.end]);
     let bytes: Vec<u8> = pairs.flat_map(u64::to_be_bytes).collect();
     transaction.put(Table::Volume, SKIPPED, &bytes)?;
     put_counter(transaction, NEXT_FILE, start)?;
@@ -89,8 +90,8 @@ pub(super) fn next(transaction: &mut dyn Transaction, name: &[u8]) -> Outcome<u6
 
 /// The numbers that no file had, as far as the metadata knows.
 pub struct NeverMade {
-    /// Ranges from the first number to before the second, in ascending order.
-    skipped: Vec<(u64, u64)>,
+    /// Ranges of numbers in ascending order.
+    skipped: Vec<Range<u64>>,
     next: u64,
 }
 
@@ -108,13 +109,14 @@ impl NeverMade {
 
     /// Whether no file ever had this number.
     pub fn contains(&self, file: FileId) -> bool {
-        let after = self.skipped.partition_point(|(from, _)| *from <= file.0);
+        let after = self.skipped.partition_point(|it| it.start <= file.0);
         let before = after.checked_sub(1).and_then(|at| self.skipped.get(at));
-        file.0 >= self.next || before.is_some_and(|(_, to)| file.0 < *to)
+        file.0 >= self.next || before.is_some_and(|it| file.0 < it.end)
     }
 }
 
-fn skipped(view: &dyn View) -> Outcome<Vec<(u64, u64)>> {
+/// The ranges of numbers that no file had, in ascending order.
+fn skipped(view: &dyn View) -> Outcome<Vec<Range<u64>>> {
     let bytes = view.get(Table::Volume, SKIPPED)?.unwrap_or_default();
     let (numbers, rest) = bytes.as_chunks::<8>();
     let (pairs, odd) = numbers.as_chunks::<2>();
@@ -122,7 +124,7 @@ fn skipped(view: &dyn View) -> Outcome<Vec<(u64, u64)>> {
         return Err(Failure::Damaged(ROOT));
     }
     let pairs = pairs.iter().map(|pair| pair.map(u64::from_be_bytes));
-    Ok(pairs.map(|[from, to]| (from, to)).collect())
+    Ok(pairs.map(|[from, to]| from..to).collect())
 }
 
 fn counter(view: &dyn View, name: &[u8]) -> Outcome<u64> {
@@ -254,7 +256,8 @@ mod tests {
             assert!(incarnation(&store, second, 0).0);
         }
         let skipped = seen(&store, |view| skipped(view).unwrap());
-        assert_eq!(skipped, [(3, 999 << SECOND_BITS)]);
+        let expected = 3..999 << SECOND_BITS;
+        assert_eq!(skipped, [expected]);
         let (_, made) = incarnation(&store, 1000, 2);
         incarnation(&store, 2000, 0);
         let (last, next) = (made[1], 2000 << SECOND_BITS);

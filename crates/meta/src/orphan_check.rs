@@ -48,11 +48,13 @@ impl OrphanCheck {
 
     /// The statuses of these objects by inodes alone; names are the other half, see [`NameSearch`].
     pub fn by_inodes(&self, view: &dyn View, objects: &[(u32, FileId)]) -> Vec<Outcome<ByInode>> {
-        let found = objects.iter().map(|object| self.by_inode(view, *object));
+        let found = objects
+            .iter()
+            .map(|(server, file)| self.by_inode(view, *server, *file));
         found.collect()
     }
 
-    fn by_inode(&self, view: &dyn View, (server, file): (u32, FileId)) -> Outcome<ByInode> {
+    fn by_inode(&self, view: &dyn View, server: u32, file: FileId) -> Outcome<ByInode> {
         let found = match namespace::inode(view, file) {
             Ok(inode) => Some(inode),
             Err(Failure::Status(_)) => None,

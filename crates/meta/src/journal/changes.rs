@@ -15,6 +15,15 @@ pub(super) struct Changes {
     tables: [Pairs; Table::ALL.len()],
 }
 
+/// The change of one key.
+#[derive(Clone, Copy)]
+pub(super) struct ChangedPair<'a> {
+    pub(super) table: Table,
+    pub(super) key: &'a [u8],
+    /// The last value; `None` if the key was removed.
+    pub(super) value: Option<&'a [u8]>,
+}
+
 impl Changes {
     fn pairs(&self, table: Table) -> &Pairs {
         &self.tables[table as usize]
@@ -29,10 +38,14 @@ impl Changes {
     }
 
     /// All of them, in the order of tables and keys.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Table, &[u8], Option<&[u8]>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = ChangedPair<'_>> {
         Table::ALL.into_iter().flat_map(|table| {
             let pairs = self.pairs(table).iter();
-            pairs.map(move |(key, value)| (table, &key[..], value.as_deref()))
+            pairs.map(move |(key, value)| ChangedPair {
+                table,
+                key,
+                value: value.as_deref(),
+            })
         })
     }
 

@@ -12,14 +12,14 @@ use std::path::Path;
 /// A journal in a file.
 pub(super) struct DiskFile {
     file: File,
-    /// Where the file system has it.
+    /// The writer past the page cache, where the file system makes such writes durable.
     direct: RefCell<Option<Direct>>,
 }
 
 /// Writes past the page cache, each of which is durable when it ends: faster than writing and syncing a page.
 struct Direct {
     file: File,
-    /// Holds what is written, on a page's boundary.
+    /// The copy of the bytes under write, which starts on a page's boundary.
     staged: Vec<u8>,
 }
 

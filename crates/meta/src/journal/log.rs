@@ -1,7 +1,7 @@
 //! The two halves of a journal: the place of the next record, and the recovery of records after a crash.
 
 use super::changes::Changes;
-use super::record::{self, BLOCK_LEN, Header};
+use super::record::{self, BLOCK_LEN, Header, Record, RecordNumber};
 use super::{JournalError, JournalFile};
 use gannet_wire::volume::Token;
 use std::collections::BTreeMap;
@@ -47,9 +47,9 @@ pub(super) struct Log {
 /// The records found in a half.
 #[derive(Default)]
 struct Half {
-    records: Vec<record::Record>,
+    records: Vec<Record>,
     /// The latest record behind a gap. It is from before the half was written again, or the gap is damage.
-    beyond: Option<(u64, u64)>,
+    beyond: Option<RecordNumber>,
 }
 
 /// The records that the store below lacks.
@@ -124,7 +124,7 @@ impl Log {
     fn take_over(&mut self, found: [Half; 2], mark: Mark) -> Result<Unapplied, JournalError> {
         let ends = [0, 1].map(|half: usize| {
             let last = found[half].records.last();
-            last.map(|record| (record.epoch, record.sequence))
+            last.map(Record::number)
         });
         let unapplied = |changes, applied| {
             let epoch = mark.epoch;
@@ -135,7 +135,11 @@ impl Log {
         if (found.iter()).any(|half| half.beyond > newest) {
             return Err(JournalError::Damaged);
         }
-        let Some((epoch, last)) = newest else {
+        let Some(RecordNumber {
+            epoch,
+            sequence: last,
+        }) = newest
+        else {
             // The journal was never used.
             return match mark.epoch {
                 0 => Ok(unapplied(Changes::default(), 0)),

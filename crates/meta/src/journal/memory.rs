@@ -14,9 +14,9 @@ pub struct JournalMemory {
 
 struct State {
     durable: Vec<u8>,
-    /// As a running process reads it.
+    /// The bytes as a running process reads them.
     seen: Vec<u8>,
-    /// Where they may differ.
+    /// The ranges in which `seen` may differ from `durable`, as starts and ends.
     written: Vec<(usize, usize)>,
 }
 

@@ -1,7 +1,7 @@
 //! The format of a journal: its first block and its records.
 
 use super::JournalError;
-use super::changes::Changes;
+use super::changes::{ChangedPair, Changes};
 use crate::{OtherFormat, Table};
 use gannet_wire::volume::Token;
 use gannet_wire::xdr::{Decoder, Encoder, XdrError};
@@ -104,6 +104,15 @@ impl Said {
     }
 }
 
+/// The number of a record. Later records have larger ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RecordNumber {
+    /// The number of openings of the store.
+    pub(super) epoch: u64,
+    /// The number of the record within the epoch.
+    pub(super) sequence: u64,
+}
+
 /// The record of one commit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Record {
@@ -113,6 +122,15 @@ pub(super) struct Record {
     pub(super) sequence: u64,
     /// The changes of the commit.
     pub(super) changes: Changes,
+}
+
+impl Record {
+    pub(super) fn number(&self) -> RecordNumber {
+        RecordNumber {
+            epoch: self.epoch,
+            sequence: self.sequence,
+        }
+    }
 }
 
 /// Encodes a record into `out`, in whole blocks.
@@ -134,7 +152,7 @@ pub(super) fn encode(
     let length = encoder.reserve();
     let count = encoder.reserve();
     let mut pairs = 0;
-    for (table, key, value) in changes.iter() {
+    for ChangedPair { table, key, value } in changes.iter() {
         encoder.u32(table.number());
         encoder.opaque(key);
         encoder.bool(value.is_some());
@@ -151,10 +169,13 @@ pub(super) fn encode(
     out.resize(out.len().next_multiple_of(BLOCK_LEN), 0);
 }
 
-/// The epoch and number at the start of `bytes`; only [`decode`] checks that they are those of a record.
-pub(super) fn number(bytes: &[u8]) -> Option<(u64, u64)> {
+/// The number at the start of `bytes`; only [`decode`] checks that they are those of a record.
+pub(super) fn number(bytes: &[u8]) -> Option<RecordNumber> {
     let mut decoder = Decoder::new(bytes.get(8..)?);
-    Some((decoder.u64().ok()?, decoder.u64().ok()?))
+    Some(RecordNumber {
+        epoch: decoder.u64().ok()?,
+        sequence: decoder.u64().ok()?,
+    })
 }
 
 /// The record at the start of `bytes`, and its length in whole blocks. `None` if there is no whole record.

@@ -1,6 +1,6 @@
 //! A store, its journal, and what is in the journal alone.
 
-use super::changes::{Changes, Layered};
+use super::changes::{ChangedPair, Changes, Layered};
 use super::disk::DiskFile;
 use super::log::{Log, Mark, Room};
 use super::record::Header;
@@ -269,8 +269,6 @@ fn mark_of(base: &dyn MetaStore) -> Result<Option<Mark>, StoreError> {
     }
 }
 
-type Pair<'a> = (Table, &'a [u8], Option<&'a [u8]>);
-
 /// Writes changes that are durable in the journal into a store, in commits for which it has room, and the mark in the
 /// last of them. Until then the journal's changes hide those in the store, so no reader sees a part.
 fn put_down_in_parts(
@@ -294,18 +292,18 @@ fn put_down_in_parts(
 }
 
 /// The number of pages that a pair may take.
-fn pages_of((_, _, value): &Pair<'_>) -> usize {
-    1 + value.map_or(0, <[u8]>::len) / PAGE_VALUE_MAX
+fn pages_of(pair: &ChangedPair<'_>) -> usize {
+    1 + pair.value.map_or(0, <[u8]>::len) / PAGE_VALUE_MAX
 }
 
 /// Writes changes into a store in one commit, with the mark if there is one.
 fn put_down(
     base: &dyn MetaStore,
-    pairs: &[Pair<'_>],
+    pairs: &[ChangedPair<'_>],
     mark: Option<Mark>,
 ) -> Result<(), StoreError> {
     base.commit(&mut |transaction| {
-        for (table, key, value) in pairs {
+        for ChangedPair { table, key, value } in pairs {
             match value {
                 Some(value) => transaction.put(*table, key, value)?,
                 None => transaction.delete(*table, key)?,
