@@ -18,7 +18,10 @@ enum LockTarget {
     /// The attributes of a file or directory at the manager.
     Attributes(FileId),
     /// A name in a directory.
-    Name(FileId, Vec<u8>),
+    Name {
+        directory: FileId,
+        name: Vec<u8>,
+    },
 }
 
 /// The range of a lock: all of its target, or some bytes of a file.
@@ -42,7 +45,8 @@ impl LockRange {
 
     /// A name in a directory, and the file that it stands for.
     pub(crate) fn name(directory: FileId, name: &[u8]) -> LockRange {
-        LockRange::all(LockTarget::Name(directory, name.to_vec()))
+        let name = name.to_vec();
+        LockRange::all(LockTarget::Name { directory, name })
     }
 
     fn all(target: LockTarget) -> LockRange {

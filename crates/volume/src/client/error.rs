@@ -23,10 +23,10 @@ pub(super) enum OperationError {
     ManagerWaits,
     #[error("the manager says: {0}")]
     ManagerRefused(Status),
-    #[error("I/O server {0}: {1}")]
-    IoServer(u32, LinkError),
-    #[error("I/O server {0} says: {1}")]
-    Refused(u32, Status),
+    #[error("I/O server {number}: {error}")]
+    IoServer { number: u32, error: LinkError },
+    #[error("I/O server {number} says: {status}")]
+    Refused { number: u32, status: Status },
     #[error(
         "bytes of the file were on a disk of I/O server {0} that was lost: remove the file, or write it anew from its start (`gannet volume check --lost` lists such files)"
     )]
@@ -59,10 +59,16 @@ impl OperationError {
             number.copied().unwrap_or(index)
         };
         match error {
-            DataError::Link { index, error } => OperationError::IoServer(number(index), error),
+            DataError::Link { index, error } => OperationError::IoServer {
+                number: number(index),
+                error,
+            },
             DataError::Refused { index, status } => match vfs_status_of(status) {
                 Status::Nxio => OperationError::Lost(number(index)),
-                status => OperationError::Refused(number(index), status),
+                status => OperationError::Refused {
+                    number: number(index),
+                    status,
+                },
             },
             DataError::Nonsense { index } => OperationError::Nonsense(number(index)),
             DataError::Shape | DataError::Memory(_) => OperationError::Transfer(error),
@@ -73,10 +79,15 @@ impl OperationError {
     pub(super) fn status(&self) -> Status {
         match self {
             // A capability that is not good any more: the manager gives another, or refuses with the reason.
-            OperationError::Refused(_, Status::Stale) => Status::Jukebox,
+            OperationError::Refused {
+                status: Status::Stale,
+                ..
+            } => Status::Jukebox,
             // An object was lost with its disk.
             OperationError::Lost(_) | OperationError::ManagerRefused(Status::Nxio) => Status::Io,
-            OperationError::Refused(_, status) | OperationError::ManagerRefused(status) => *status,
+            OperationError::Refused { status, .. } | OperationError::ManagerRefused(status) => {
+                *status
+            }
             OperationError::Nonsense(_)
             | OperationError::Transfer(_)
             | OperationError::Grant(_) => Status::Serverfault,

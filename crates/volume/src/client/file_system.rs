@@ -280,7 +280,7 @@ impl VolumeFs {
             Status::Jukebox if self.now() < deadline => {}
             status => {
                 // A server's refusal is the caller's to report; other errors need a look at the servers.
-                if status == Status::Jukebox || !matches!(failed, OperationError::Refused(..)) {
+                if status == Status::Jukebox || !matches!(failed, OperationError::Refused { .. }) {
                     tracing::warn!(error = %failed, "a server of the volume does not do what it is asked");
                 }
                 return Err(status);
@@ -338,7 +338,7 @@ impl VolumeFs {
         let mut targets = Vec::with_capacity(layout.servers.len());
         for (number, placement) in placements(layout) {
             let link = self.servers.io_server(number).await;
-            let link = link.map_err(|error| OperationError::IoServer(number, error))?;
+            let link = link.map_err(|error| OperationError::IoServer { number, error })?;
             targets.push(Target {
                 server: number,
                 link,
@@ -355,7 +355,11 @@ impl VolumeFs {
         deadline: Instant,
         failed: &OperationError,
     ) -> Result<(), Status> {
-        if let OperationError::Refused(_, Status::Stale) = failed {
+        if let OperationError::Refused {
+            status: Status::Stale,
+            ..
+        } = failed
+        {
             self.leases.drop_all(id);
         }
         self.pause(deadline, failed).await

@@ -50,8 +50,12 @@ enum Book {
     Fixed(Vec<SocketAddr>),
     /// The manager's last report, all its pages together.
     Reported(RefCell<Option<VolumeRecord>>),
-    /// The registry of this process, which is the manager's; servers without a host are at this address.
-    Registry(Rc<Registry>, IpAddr),
+    /// The registry of this process, which is the manager's.
+    Registry {
+        registry: Rc<Registry>,
+        /// The address of servers without a host.
+        here: IpAddr,
+    },
 }
 
 /// A server and the connection to it.
@@ -70,8 +74,12 @@ enum Known {
     #[default]
     Nothing,
     Connected(Link),
-    /// It could not be reached at this time, for this reason.
-    Away(Instant, LinkError),
+    /// The last attempt to connect failed.
+    Away {
+        /// The time of the attempt.
+        since: Instant,
+        error: LinkError,
+    },
 }
 
 impl Servers {
@@ -142,7 +150,7 @@ impl Servers {
                 Some(address) => self.connect(*address, server).await,
                 None => Err(Unreachable::NoSuchServer.into()),
             },
-            Book::Registry(registry, here) => {
+            Book::Registry { registry, here } => {
                 let address = registry.address(number).ok_or(Unreachable::NoSuchServer)?;
                 let found = self.find(&address, *here).await?;
                 self.connect(found, server).await
@@ -175,7 +183,7 @@ impl Servers {
     pub(crate) async fn io_servers_count(&self) -> Result<u32, LinkError> {
         match &self.book {
             Book::Fixed(addresses) => Ok(u32::try_from(addresses.len()).unwrap_or(u32::MAX)),
-            Book::Registry(registry, _) => Ok(registry.count()),
+            Book::Registry { registry, .. } => Ok(registry.count()),
             Book::Reported(reported) => {
                 let known = reported.borrow().as_ref().map(|record| record.count);
                 match known {
@@ -305,7 +313,10 @@ impl Servers {
         }
         seat.known.replace(match &made {
             Ok(link) => Known::Connected(link.clone()),
-            Err(error) => Known::Away(self.runtime.now(), error.clone()),
+            Err(error) => Known::Away {
+                since: self.runtime.now(),
+                error: error.clone(),
+            },
         });
         made
     }
@@ -314,7 +325,7 @@ impl Servers {
     fn known(&self, seat: &Seat) -> Option<Result<Link, LinkError>> {
         match &*seat.known.borrow() {
             Known::Connected(link) if !link.is_over() => Some(Ok(link.clone())),
-            Known::Away(since, error) if self.is_recent(*since) => Some(Err(error.clone())),
+            Known::Away { since, error } if self.is_recent(*since) => Some(Err(error.clone())),
             _ => None,
         }
     }
@@ -343,7 +354,7 @@ impl IoServers for Servers {
     fn count(&self) -> u32 {
         let count = match &self.book {
             Book::Fixed(addresses) => addresses.len(),
-            Book::Registry(registry, _) => return registry.count(),
+            Book::Registry { registry, .. } => return registry.count(),
             Book::Reported(reported) => reported.borrow().as_ref().map_or(0, |it| it.servers.len()),
         };
         u32::try_from(count).unwrap_or(u32::MAX)
@@ -367,7 +378,7 @@ pub fn registered_io_servers(
     here: IpAddr,
     resolver: Resolver,
 ) -> Rc<dyn IoServers> {
-    let book = Book::Registry(registry, here);
+    let book = Book::Registry { registry, here };
     let servers = Servers::with_book(runtime, provider, identity, None, book);
     servers.resolve_with(resolver);
     servers

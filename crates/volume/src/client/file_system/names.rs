@@ -123,13 +123,13 @@ impl VolumeFs {
         let mut counted = HashSet::new();
         let count = self.servers.io_servers_count().await;
         for number in 0..count.map_err(OperationError::Manager)? {
-            let away = |error| OperationError::IoServer(number, error);
+            let away = |error| OperationError::IoServer { number, error };
             let link = self.servers.io_server(number).await.map_err(away)?;
             let host = link.endpoint().peer_address().ip();
             let answer = link.call(Operation::Usage, Class::Metadata, &[], &[]).await;
             let answer = answer.map_err(away)?;
             if let Some(status) = status_of(&answer) {
-                return Err(OperationError::Refused(number, status));
+                return Err(OperationError::Refused { number, status });
             }
             let mut decoder = Decoder::new(answer.body());
             let mut word = || decoder.u64().map_err(|_| OperationError::Nonsense(number));

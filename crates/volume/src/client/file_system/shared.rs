@@ -94,7 +94,7 @@ impl VolumeFs {
                 let parents = std::slice::from_mut(buffer);
                 written = self.move_once(&lease, id, &shapes, &how, parents).await;
                 match &written {
-                    Err(error) if !matches!(error, OperationError::Refused(..)) => {
+                    Err(error) if !matches!(error, OperationError::Refused { .. }) => {
                         let status = self.last_error.note(self.now(), error);
                         if status != Status::Jukebox || self.now() >= deadline {
                             break;
