@@ -472,7 +472,7 @@ impl IoProcess {
         let find = async move || Ok(manager);
         let registration = self
             .host
-            .registration(Rc::clone(&provider), find, (self.number, own));
+            .registration(Rc::clone(&provider), find, self.number, own);
         let claim = Claim {
             number: self.number,
             is_lost: self.is_lost,

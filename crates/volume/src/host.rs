@@ -106,7 +106,8 @@ impl Host {
         &self,
         provider: Rc<dyn Provider>,
         find: F,
-        (number, address): (u32, Address),
+        number: u32,
+        address: Address,
     ) -> Registration<F> {
         Registration {
             runtime: Handle::clone(&self.runtime),

@@ -187,7 +187,7 @@ impl<V: Vfs> IoServer<V> {
         if let Some(handle) = self.objects.borrow().get(&file) {
             return Ok(Some(*handle));
         }
-        let (folder, name) = place_of(file);
+        let ObjectPath { folder, name } = path_of(file);
         let root = self.store.root();
         let folder = match self.store.lookup(&own(), &root, &folder).await.0 {
             Ok((folder, _)) => folder,
@@ -245,7 +245,7 @@ impl<V: Vfs> IoServer<V> {
 
     /// Makes the object of a file that has none.
     async fn make(&self, file: u64) -> Result<FileHandle, Status> {
-        let (folder, name) = place_of(file);
+        let ObjectPath { folder, name } = path_of(file);
         let root = self.store.root();
         let attributes = SetAttributes {
             mode: Some(0o700),
@@ -378,7 +378,7 @@ impl<V: Vfs> IoServer<V> {
     async fn unlink(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
         let ObjectRange { capability, .. } = parse(body)?;
         self.check(&capability, Capability::WRITE)?;
-        let (folder, name) = place_of(capability.file);
+        let ObjectPath { folder, name } = path_of(capability.file);
         self.objects.borrow_mut().remove(&capability.file);
         self.tombstones
             .borrow_mut()
@@ -457,10 +457,17 @@ impl<V: Vfs> Handler for IoServer<V> {
     }
 }
 
-/// The folder and the name of a file's object.
-fn place_of(file: u64) -> (Vec<u8>, Vec<u8>) {
-    let folder = format!("{:02x}", file & 0xff);
-    (folder.into_bytes(), format!("{file:016x}").into_bytes())
+/// The place of a file's object in the server's store.
+struct ObjectPath {
+    folder: Vec<u8>,
+    name: Vec<u8>,
+}
+
+fn path_of(file: u64) -> ObjectPath {
+    ObjectPath {
+        folder: format!("{:02x}", file & 0xff).into_bytes(),
+        name: format!("{file:016x}").into_bytes(),
+    }
 }
 
 fn parse<'a, T: Decode<'a>>(body: &'a [u8]) -> Result<T, Status> {

@@ -89,16 +89,33 @@ pub struct Answer {
     pub data: Vec<u8>,
 }
 
+/// The body of a reply, and the data behind it.
+#[derive(Debug)]
+pub struct AnswerBytes {
+    /// The body.
+    pub body: Vec<u8>,
+    /// Data behind it.
+    pub data: Vec<u8>,
+}
+
+impl AnswerBytes {
+    /// A body without data.
+    pub(crate) fn of_body(body: Vec<u8>) -> AnswerBytes {
+        let data = Vec::new();
+        AnswerBytes { body, data }
+    }
+}
+
 impl Answer {
     /// The reply to a request that was done, with this body, or its status.
     pub fn of(done: Result<Vec<u8>, Status>) -> Answer {
-        Answer::with_data(done.map(|body| (body, Vec::new())))
+        Answer::with_data(done.map(AnswerBytes::of_body))
     }
 
     /// The same, with data behind the body.
-    pub fn with_data(done: Result<(Vec<u8>, Vec<u8>), Status>) -> Answer {
+    pub fn with_data(done: Result<AnswerBytes, Status>) -> Answer {
         match done {
-            Ok((body, data)) => Answer {
+            Ok(AnswerBytes { body, data }) => Answer {
                 status: Ok(()),
                 body,
                 data,

@@ -1,7 +1,7 @@
 //! The listing of objects, for checks that compare them with the files of the volume.
 
 use super::walk::Pace;
-use super::{IoServer, OWNER_FILE, TERM_FILE, own, parse, place_of};
+use super::{IoServer, OWNER_FILE, TERM_FILE, own, parse, path_of};
 use crate::limits::RANGE_STEPS;
 use crate::link::Link;
 use gannet_vfs::{Attributes, DirectoryEntry, Entries, FileHandle, FileKind, Status, Vfs};
@@ -61,7 +61,7 @@ impl<V: Vfs> IoServer<V> {
             .read_directory(&own, folder, cookie, verifier, page);
         let listed = listed.await?;
         for file in std::mem::take(&mut page.unknown) {
-            let (_, name) = place_of(file);
+            let name = path_of(file).name;
             match self.store.lookup(&own, folder, &name).await.0 {
                 Ok((_, attributes)) => page.take(file, &attributes),
                 // Removed meanwhile.
@@ -101,7 +101,7 @@ const START: ObjectPosition = ObjectPosition {
 };
 
 fn folder_name(folder: u32) -> Vec<u8> {
-    place_of(u64::from(folder)).0
+    path_of(u64::from(folder)).folder
 }
 
 /// Whether a name is that of one of the folders: two digits, as [`folder_name`] writes them.
@@ -145,8 +145,8 @@ impl Page {
     fn file_of(&self, name: &[u8]) -> Option<u64> {
         let text = std::str::from_utf8(name).ok()?;
         let file = u64::from_str_radix(text, 16).ok()?;
-        let expected = (folder_name(self.folder), name.to_vec());
-        (place_of(file) == expected).then_some(file)
+        let path = path_of(file);
+        (path.folder == folder_name(self.folder) && path.name == name).then_some(file)
     }
 }
 

@@ -6,7 +6,7 @@ use super::walk::{Pace, Plans, own_len, ranges_of};
 use super::{IoServer, class_of, flow_of, own, parse_transfer};
 use crate::layout::{Pair, Pairs, pairs, pairs_together};
 use crate::limits::RANGE_STEPS;
-use crate::link::{Hold, Link, Message};
+use crate::link::{AnswerBytes, Hold, Link, Message};
 use gannet_datapath::{Datapath, FileRange, Gather, Part, Writes};
 use gannet_fabric::{Endpoint, RemoteKey, Source};
 use gannet_runtime::{Buffer, FileRef};
@@ -20,11 +20,7 @@ use std::io;
 
 impl<V: Vfs> IoServer<V> {
     /// Answers a READ with the body and the data of the reply.
-    pub(super) async fn read(
-        &self,
-        link: &Link,
-        request: &Message,
-    ) -> Result<(Vec<u8>, Vec<u8>), Status> {
+    pub(super) async fn read(&self, link: &Link, request: &Message) -> Result<AnswerBytes, Status> {
         let transfer = parse_transfer(request.body())?;
         self.check(&transfer.capability, Capability::READ)?;
         let object = self.find(transfer.capability.file).await?;
@@ -79,7 +75,7 @@ impl<V: Vfs> IoServer<V> {
                     reference,
                 };
                 let read = self.read_client_driven(link, object.as_ref(), read, &pace);
-                return Ok((read.await?, Vec::new()));
+                return Ok(AnswerBytes::of_body(read.await?));
             }
         };
         let done = TransferDone {
@@ -87,7 +83,10 @@ impl<V: Vfs> IoServer<V> {
             state,
             reference,
         };
-        Ok((to_bytes(&done), data))
+        Ok(AnswerBytes {
+            body: to_bytes(&done),
+            data,
+        })
     }
 
     /// The reference that goes with the reply to a READ.

@@ -38,13 +38,23 @@ impl Holding {
     }
 }
 
+/// Bytes of messages that a connection holds.
+struct HeldBytes {
+    /// Messages that the peer has not taken.
+    unsent: usize,
+    /// Requests under way.
+    under_way: usize,
+}
+
 impl Shared {
-    /// Bytes of messages that the peer has not taken, and of requests under way.
-    fn messages_held(&self) -> (usize, usize) {
+    fn messages_held(&self) -> HeldBytes {
         let state = self.state.borrow();
         let unsent = state.outgoing.len() + state.posted as usize;
         let under_way = state.under_way as usize;
-        (unsent * MESSAGE_MAX, under_way * MESSAGE_MAX)
+        HeldBytes {
+            unsent: unsent * MESSAGE_MAX,
+            under_way: under_way * MESSAGE_MAX,
+        }
     }
 
     /// Queues a request behind those that have not begun.
@@ -69,7 +79,7 @@ impl Shared {
 
     /// The next request, if the budget has room for its reply.
     pub(super) fn next_request(&self) -> Option<Message> {
-        let (unsent, under_way) = self.messages_held();
+        let HeldBytes { unsent, under_way } = self.messages_held();
         let mut holding = self.holding.borrow_mut();
         let holding = holding.as_mut()?;
         holding.held.set(unsent + under_way);
@@ -82,7 +92,7 @@ impl Shared {
 
     /// The reason why the connection must end; otherwise when to look again, if at all.
     pub(super) fn look(&self, context: &mut Context<'_>) -> Result<Option<Instant>, EndReason> {
-        let (unsent, under_way) = self.messages_held();
+        let HeldBytes { unsent, under_way } = self.messages_held();
         let mut holding = self.holding.borrow_mut();
         let Some(holding) = holding.as_mut() else {
             return Ok(None);

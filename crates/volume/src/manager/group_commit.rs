@@ -84,6 +84,15 @@ mod tests {
     /// Microseconds that a transaction takes here.
     const LASTS: u64 = 200;
 
+    /// Changes that come at one time.
+    struct Arrivals {
+        count: usize,
+        /// Microseconds since the transaction's begin.
+        after: u64,
+    }
+
+    const NONE: Arrivals = Arrivals { count: 0, after: 0 };
+
     struct Story {
         group_commit: GroupCommit,
         now: Instant,
@@ -109,16 +118,17 @@ mod tests {
             });
         }
 
-        /// A transaction of `answered` changes; `others` come meanwhile, `after` its begin.
-        fn transaction(&mut self, answered: usize, (others, after): (usize, u64)) {
+        /// A transaction of `answered` changes, during which others come.
+        fn transaction(&mut self, answered: usize, others: Arrivals) {
             let began = self.now;
-            self.come(others, after);
+            let Arrivals { count, after } = others;
+            self.come(count, after);
             self.passes(LASTS - after);
             self.group_commit.ends(Ended {
                 began,
                 now: self.now,
                 answered,
-                waiting: others,
+                waiting: count,
             });
         }
     }
@@ -129,7 +139,7 @@ mod tests {
         for _ in 0..100 {
             story.come(1, 50);
             assert!(!story.group_commit.should_wait());
-            story.transaction(1, (0, 0));
+            story.transaction(1, NONE);
         }
     }
 
@@ -139,7 +149,13 @@ mod tests {
         story.come(4, 0);
         for _ in 0..GROUP_COMMIT_SEEN_MIN {
             assert!(!story.group_commit.should_wait());
-            story.transaction(4, (4, 60));
+            story.transaction(
+                4,
+                Arrivals {
+                    count: 4,
+                    after: 60,
+                },
+            );
         }
         // The four that were just answered come again: all eight share the next one.
         assert!(story.group_commit.should_wait());
@@ -147,7 +163,7 @@ mod tests {
         assert!(story.group_commit.should_wait());
         assert!(story.group_commit.comes(story.now));
         assert!(!story.group_commit.should_wait());
-        story.transaction(8, (0, 0));
+        story.transaction(8, NONE);
         // None is left over; the first that comes waits for the other seven.
         story.come(1, 60);
         assert!(story.group_commit.should_wait());
@@ -161,7 +177,13 @@ mod tests {
         story.come(4, 0);
         for _ in 0..100 {
             assert!(!story.group_commit.should_wait());
-            story.transaction(4, (4, LASTS - 20));
+            story.transaction(
+                4,
+                Arrivals {
+                    count: 4,
+                    after: LASTS - 20,
+                },
+            );
         }
     }
 
@@ -169,11 +191,19 @@ mod tests {
     fn a_transaction_that_waited_in_vain_does_not_do_so_again_soon() {
         let mut story = Story::new();
         story.come(4, 0);
-        (0..GROUP_COMMIT_SEEN_MIN).for_each(|_| story.transaction(4, (4, 60)));
+        (0..GROUP_COMMIT_SEEN_MIN).for_each(|_| {
+            story.transaction(
+                4,
+                Arrivals {
+                    count: 4,
+                    after: 60,
+                },
+            )
+        });
         assert!(story.group_commit.should_wait());
         story.group_commit.waited_in_vain();
         assert!(!story.group_commit.should_wait());
-        story.transaction(4, (0, 0));
+        story.transaction(4, NONE);
         story.come(1, 1000);
         assert!(!story.group_commit.should_wait());
     }

@@ -72,14 +72,15 @@ fn send(endpoint: &dyn Endpoint, kind: Kind, operation: Operation, body: &[u8]) 
 
 /// Connects at the level of messages, as the client with this session.
 async fn connect(provider: &Rc<dyn Provider>, server: SocketAddr, session: Token) -> Connected {
-    connect_asking(provider, server, (session, CREDITS)).await.0
+    connect_asking(provider, server, session, CREDITS).await.0
 }
 
 /// As [`connect`], with a demand of this many credits; also returns the credits that the server grants.
 async fn connect_asking(
     provider: &Rc<dyn Provider>,
     server: SocketAddr,
-    (session, credits): (Token, u32),
+    session: Token,
+    credits: u32,
 ) -> (Connected, u32) {
     let hello = Hello {
         role: Role::Client,
@@ -191,7 +192,7 @@ fn a_peer_that_connects_again_has_all_its_credits_and_no_more() {
     run_with(async |client, provider, server, choosy| {
         let runtime = client.runtime();
         for connection in 1..=3 {
-            let (peer, told) = connect_asking(&provider, server, ([connection; 16], CREDITS)).await;
+            let (peer, told) = connect_asking(&provider, server, [connection; 16], CREDITS).await;
             assert_eq!(told, CREDITS);
             // The server answers some of the requests; the others are under way when the connection ends.
             (0..5).for_each(|_| send(&*peer, Kind::Request, Operation::Usage, &[]));
@@ -212,10 +213,10 @@ fn a_peer_that_connects_again_has_all_its_credits_and_no_more() {
 #[test]
 fn a_server_grants_the_smaller_of_both_sides_credits() {
     run(async |client, provider, server| {
-        let (greedy, told) = connect_asking(&provider, server, ([1; 16], 1000)).await;
+        let (greedy, told) = connect_asking(&provider, server, [1; 16], 1000).await;
         assert_eq!(told, CREDITS);
         drop(greedy);
-        let (modest, told) = connect_asking(&provider, server, ([2; 16], 4)).await;
+        let (modest, told) = connect_asking(&provider, server, [2; 16], 4).await;
         assert_eq!(told, 4);
         for round in 1..=3 {
             (0..4).for_each(|_| send(&*modest, Kind::Request, Operation::Usage, &[]));

@@ -136,8 +136,8 @@ fn run<F: Future<Output = ()> + 'static>(
     done.unwrap();
 }
 
-/// Writes the object of another file.
-async fn write_file(client: &Client, file: u64, (offset, bytes): (u64, Vec<u8>)) {
+/// Writes the object of another file, from byte `offset` on.
+async fn write_file(client: &Client, file: u64, bytes: Vec<u8>, offset: u64) {
     let mover = Mover::new(client.link().endpoint().domain(), Default::default());
     let request = Request {
         capability: capability(file),
@@ -159,7 +159,7 @@ fn references_of_another_connection_give_nothing() {
         assert!(owner.reach(theirs, LEN).await == Some(noise(LEN, 1)));
         assert_eq!(thief.reach(theirs, LEN).await, None);
         // Nor with the access key that the server gave it for a file of its own.
-        write_file(thief, 2, (0, noise(LEN, 2))).await;
+        write_file(thief, 2, noise(LEN, 2), 0).await;
         let own = thief.ask(capability(2)).await.unwrap();
         let mixed = Reference {
             access_key: own.access_key,
@@ -224,7 +224,7 @@ fn a_reference_ends_with_the_capability_that_it_was_given_for() {
 fn nothing_is_exported_without_the_right_to_read_it() {
     run(4, 1, |clients, _| async move {
         let client = &clients[0];
-        write_file(client, 2, (0, noise(LEN, 2))).await;
+        write_file(client, 2, noise(LEN, 2), 0).await;
         let forever = Duration::from_secs(u64::from(u32::MAX));
         let forged = Capability {
             file: 2,
@@ -262,7 +262,7 @@ fn references_to_much_at_once_are_bounded() {
         // reports.
         let files = 100..104;
         for file in files.clone() {
-            write_file(hostile, file, (16 << 20, noise(LEN, file as u8))).await;
+            write_file(hostile, file, noise(LEN, file as u8), 16 << 20).await;
         }
         disk.page_out(10);
         let all: Vec<Capability> = files.cycle().take(OBJECTS_MAX).map(capability).collect();
@@ -295,7 +295,7 @@ fn a_client_that_fills_the_table_costs_others_a_call() {
         let (victim, crowd) = clients.split_first().unwrap();
         let mine = victim.ask(capability(1)).await.unwrap();
         for file in 2..2 + files {
-            write_file(&crowd[0], file, (0, vec![file as u8; 8])).await;
+            write_file(&crowd[0], file, vec![file as u8; 8], 0).await;
         }
         for hostile in crowd {
             for first in (2..2 + files).step_by(OBJECTS_MAX) {
@@ -342,7 +342,7 @@ fn states_of_objects_are_read_by_their_connection_and_take_a_bounded_part_of_the
         assert!(victim.reach(mine, LEN).await == Some(noise(LEN, 1)));
         // The reference to a missing object ends with its first WRITE.
         let made = missing[MISSING_OBJECTS_MAX + 1];
-        write_file(victim, made, (0, vec![1; 8])).await;
+        write_file(victim, made, vec![1; 8], 0).await;
         assert_eq!(size(hostile, last).await, None);
         let state = hostile.ask_states(&[made]).await.remove(0);
         assert_eq!(size(hostile, state).await, Some(8));

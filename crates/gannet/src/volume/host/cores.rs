@@ -115,7 +115,7 @@ impl Roles {
         let find = async move || find(&clock, manager.host.clone(), manager.port).await;
         let provider = provider(runtime, self.crc);
         let host = self.host(runtime);
-        Some(host.registration(provider, find, (seat.number, address)))
+        Some(host.registration(provider, find, seat.number, address))
     }
 
     /// Asks the manager about a folder if it is empty.

@@ -230,9 +230,20 @@ mod tests {
         }
     }
 
-    fn epoch(balancer: &mut Balancer, hits: (u64, u64), references: u64) {
-        (0..hits.0).for_each(|_| balancer.hit_data_tail());
-        (0..hits.1).for_each(|_| balancer.hit_reference_tail());
+    /// Hits in the tails of both sides within an epoch.
+    struct TailHits {
+        data: u64,
+        references: u64,
+    }
+
+    const MOSTLY_REFERENCES: TailHits = TailHits {
+        data: 1,
+        references: 900,
+    };
+
+    fn epoch(balancer: &mut Balancer, hits: TailHits, references: u64) {
+        (0..hits.data).for_each(|_| balancer.hit_data_tail());
+        (0..hits.references).for_each(|_| balancer.hit_reference_tail());
         balancer.evicted();
         (0..EPOCH).for_each(|_| balancer.looked_up(sides(references)));
     }
@@ -244,12 +255,19 @@ mod tests {
         assert_eq!(first, BUDGET / FIRST);
         for _ in 0..64 {
             let full = balancer.directory();
-            epoch(&mut balancer, (1, 900), full);
+            epoch(&mut balancer, MOSTLY_REFERENCES, full);
         }
         assert_eq!(balancer.directory(), BUDGET / 1000 * 500);
         for _ in 0..128 {
             let full = balancer.directory();
-            epoch(&mut balancer, (900, 1), full);
+            epoch(
+                &mut balancer,
+                TailHits {
+                    data: 900,
+                    references: 1,
+                },
+                full,
+            );
         }
         assert_eq!(balancer.directory(), BUDGET / 1000);
     }
@@ -258,7 +276,14 @@ mod tests {
     fn chance_moves_nothing() {
         let mut balancer = Balancer::new(BUDGET, Balance::default());
         let first = balancer.directory();
-        epoch(&mut balancer, (2, 1), first);
+        epoch(
+            &mut balancer,
+            TailHits {
+                data: 2,
+                references: 1,
+            },
+            first,
+        );
         assert_eq!(balancer.directory(), first);
     }
 
@@ -290,7 +315,7 @@ mod tests {
     fn references_that_take_little_do_not_raise_the_bound() {
         let mut balancer = Balancer::new(BUDGET, Balance::default());
         for _ in 0..64 {
-            epoch(&mut balancer, (1, 900), 80 << 10);
+            epoch(&mut balancer, MOSTLY_REFERENCES, 80 << 10);
         }
         assert!(
             balancer.directory() <= 100 << 10,
@@ -306,7 +331,14 @@ mod tests {
         balancer.set_costs(time, time);
         for _ in 0..128 {
             let full = balancer.directory();
-            epoch(&mut balancer, (8, 900), full);
+            epoch(
+                &mut balancer,
+                TailHits {
+                    data: 8,
+                    references: 900,
+                },
+                full,
+            );
         }
         assert_eq!(balancer.directory(), BUDGET / 1000);
     }
@@ -319,7 +351,14 @@ mod tests {
         for _ in 0..128 {
             let full = balancer.directory();
             (0..600).for_each(|_| balancer.reference_was_stale());
-            epoch(&mut balancer, (0, 1000), full);
+            epoch(
+                &mut balancer,
+                TailHits {
+                    data: 0,
+                    references: 1000,
+                },
+                full,
+            );
         }
         assert_eq!(balancer.directory(), BUDGET / 1000);
     }
@@ -330,7 +369,7 @@ mod tests {
             directory: BUDGET / 4,
         };
         let mut balancer = Balancer::new(BUDGET, fixed);
-        epoch(&mut balancer, (1, 900), 1 << 20);
+        epoch(&mut balancer, MOSTLY_REFERENCES, 1 << 20);
         assert_eq!(balancer.directory(), BUDGET / 4);
         assert_eq!(balancer.tail_of(1 << 20), 0);
     }

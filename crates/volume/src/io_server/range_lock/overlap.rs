@@ -42,6 +42,13 @@ struct Multiples {
     most: i128,
 }
 
+/// The sums that mean an overlap, from `least` to `most`.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    least: i128,
+    most: i128,
+}
+
 /// Most terms of two shapes together.
 const TERMS_MAX: usize = 2 * LEVELS_MAX;
 
@@ -154,7 +161,10 @@ impl Nested {
         spend(steps)?;
         // The distance of overlapping pieces is less than the length of `self` behind, or that of `other` before.
         let distance = other.start - self.start;
-        let mut window = (1 - other.len - distance, self.len - 1 - distance);
+        let mut window = Window {
+            least: 1 - other.len - distance,
+            most: self.len - 1 - distance,
+        };
         let mut terms = [(0, 0, 0); TERMS_MAX];
         let behind = other
             .levels
@@ -198,7 +208,7 @@ impl Multiples {
     ///
     /// - into the window, if it moves the window by no more than its width;
     /// - into the last smaller term, if it closes the gaps between the multiples of that.
-    fn joins(&self, window: &mut (i128, i128), smaller: &mut [Multiples]) -> bool {
+    fn joins(&self, window: &mut Window, smaller: &mut [Multiples]) -> bool {
         let Multiples {
             stride,
             least,
@@ -208,8 +218,9 @@ impl Multiples {
             return true;
         }
         match smaller.last_mut() {
-            None if stride <= window.1 - window.0 + 1 => {
-                *window = (window.0 - stride * most, window.1 - stride * least);
+            None if stride <= window.most - window.least + 1 => {
+                window.least -= stride * most;
+                window.most -= stride * least;
                 true
             }
             None => false,
@@ -228,18 +239,22 @@ impl Multiples {
 
 /// Whether multiples of the strides, in ascending order, add up to a number in the window. `None`: the steps are used
 /// up.
-fn is_sum(terms: &[Multiples], window: (i128, i128), steps: &mut u32) -> Option<bool> {
+fn is_sum(terms: &[Multiples], window: Window, steps: &mut u32) -> Option<bool> {
     spend(steps)?;
     let Some((term, smaller)) = terms.split_last() else {
-        return Some(window.0 <= 0 && 0 <= window.1);
+        return Some(window.least <= 0 && 0 <= window.most);
     };
     let reach = |of: fn(&Multiples) -> i128| smaller.iter().map(|it| it.stride * of(it)).sum();
     let (least, most): (i128, i128) = (reach(|it| it.least), reach(|it| it.most));
-    let from = div_ceil(window.0 - most, term.stride).max(term.least);
-    let to = (window.1 - least).div_euclid(term.stride).min(term.most);
+    let from = div_ceil(window.least - most, term.stride).max(term.least);
+    let to = (window.most - least).div_euclid(term.stride).min(term.most);
     any(from..=to, |times| {
         let by = times * term.stride;
-        is_sum(smaller, (window.0 - by, window.1 - by), steps)
+        let window = Window {
+            least: window.least - by,
+            most: window.most - by,
+        };
+        is_sum(smaller, window, steps)
     })
 }
 

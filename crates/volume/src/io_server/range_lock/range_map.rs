@@ -41,7 +41,7 @@ impl RangeMap {
     /// The parts of `bytes` that no version after `version` has stored, in order.
     pub(super) fn without_newer(&self, bytes: &Range<u64>, version: Version) -> Vec<Range<u64>> {
         let (mut left, mut at) = (Vec::new(), bytes.start);
-        for (start, end, other) in self.overlapping(bytes) {
+        for (Range { start, end }, other) in self.overlapping(bytes) {
             if other <= version {
                 continue;
             }
@@ -56,18 +56,18 @@ impl RangeMap {
         left
     }
 
-    fn overlapping(&self, bytes: &Range<u64>) -> impl Iterator<Item = (u64, u64, Version)> {
+    fn overlapping(&self, bytes: &Range<u64>) -> impl Iterator<Item = (Range<u64>, Version)> {
         let before = self.ranges.range(..bytes.start).next_back();
         let before = before.filter(|(_, (end, _))| *end > bytes.start);
         let within = self.ranges.range(bytes.start..bytes.end);
         let all = before.into_iter().chain(within);
-        all.map(|(start, (end, version))| (*start, *end, *version))
+        all.map(|(start, (end, version))| (*start..*end, *version))
     }
 
     /// Assigns `range` to `version`, and merges it with neighbours of the same version.
     fn replace(&mut self, range: Range<u64>, version: Version) {
         let under: Vec<_> = self.overlapping(&range).collect();
-        for (start, end, other) in under {
+        for (Range { start, end }, other) in under {
             self.ranges.remove(&start);
             if start < range.start {
                 self.ranges.insert(start, (range.start, other));

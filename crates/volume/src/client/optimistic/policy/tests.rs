@@ -5,6 +5,22 @@ const CALL: Duration = Duration::from_micros(33);
 const OPTIMISTIC: Duration = Duration::from_micros(12);
 const STALE: Duration = Duration::from_micros(15);
 
+/// The durations of an access.
+#[derive(Clone, Copy)]
+struct AccessCosts {
+    call: Duration,
+    /// An optimistic read that finds the block.
+    optimistic: Duration,
+    /// An optimistic read with a stale reference; a call follows.
+    stale: Duration,
+}
+
+const COSTS: AccessCosts = AccessCosts {
+    call: CALL,
+    optimistic: OPTIMISTIC,
+    stale: STALE,
+};
+
 /// A client with one access at a time, whose durations are those of a model.
 struct Run {
     policy: AdaptivePolicy,
@@ -32,11 +48,12 @@ impl Run {
     }
 
     /// One access to a block with a reference.
-    fn access(
-        &mut self,
-        is_stale: bool,
-        (call, optimistic, stale): (Duration, Duration, Duration),
-    ) {
+    fn access(&mut self, is_stale: bool, costs: AccessCosts) {
+        let AccessCosts {
+            call,
+            optimistic,
+            stale,
+        } = costs;
         self.calls += call;
         if self.policy.decide(self.now) == ReadPath::Optimistic {
             self.tried += 1;
@@ -53,7 +70,7 @@ impl Run {
     }
 
     fn accesses(&mut self, count: u64, is_stale: bool) {
-        (0..count).for_each(|_| self.access(is_stale, (CALL, OPTIMISTIC, STALE)));
+        (0..count).for_each(|_| self.access(is_stale, COSTS));
     }
 
     fn over_calls(&self) -> f64 {
@@ -95,10 +112,10 @@ fn the_ratio_is_the_papers() {
 #[test]
 fn it_stays_on_as_long_as_it_pays() {
     let mut run = Run::new();
-    run.access(true, (CALL, OPTIMISTIC, STALE));
+    run.access(true, COSTS);
     // 2 of 3 are valid: 2 * 21 us against 15 us.
     for number in 0..3000 {
-        run.access(number % 3 == 0, (CALL, OPTIMISTIC, STALE));
+        run.access(number % 3 == 0, COSTS);
     }
     assert_eq!(run.tried, 3001);
     assert!(run.over_calls() < 0.75);
@@ -110,7 +127,8 @@ fn if_every_reference_is_stale_it_costs_less_than_a_twentieth() {
         for stale in [8, 15, 33, 50] {
             let mut run = Run::new();
             let stale = Duration::from_micros(stale);
-            (0..accesses).for_each(|_| run.access(true, (CALL, OPTIMISTIC, stale)));
+            let costs = AccessCosts { stale, ..COSTS };
+            (0..accesses).for_each(|_| run.access(true, costs));
             let over = run.over_calls();
             assert!(over < 1.05, "{accesses} accesses, {stale:?}: {over}");
             assert_eq!(run.policy.counters().switches_off, 1);
@@ -123,7 +141,7 @@ fn slow_accesses_do_not_make_every_one_a_probe() {
     // One access a minute: each interval is over when the next comes.
     let mut run = Run::new();
     for _ in 0..2_000 {
-        run.access(true, (CALL, OPTIMISTIC, STALE));
+        run.access(true, COSTS);
         run.now += Duration::from_secs(60);
     }
     assert!(run.over_calls() < 1.05, "{}", run.over_calls());
@@ -188,7 +206,7 @@ fn a_hit_rate_does_not_spare_the_debt() {
     let mut run = Run::new();
     for _ in 0..20_000 {
         run.policy.server_hit_rate(1000);
-        run.access(true, (CALL, OPTIMISTIC, STALE));
+        run.access(true, COSTS);
     }
     assert!(run.over_calls() < 1.05, "{}", run.over_calls());
 }
@@ -214,8 +232,12 @@ fn lost_probes_are_made_again() {
 fn an_optimistic_read_that_takes_longer_than_a_call_is_given_up() {
     let mut run = Run::new();
     run.policy.call_took(CALL);
+    let costs = AccessCosts {
+        optimistic: Duration::from_micros(80),
+        ..COSTS
+    };
     for _ in 0..100_000 {
-        run.access(false, (CALL, Duration::from_micros(80), STALE));
+        run.access(false, costs);
     }
     assert!(run.policy.counters().switches_off >= 1);
     assert!(run.over_calls() < 1.05, "{}", run.over_calls());
@@ -229,7 +251,11 @@ proptest! {
         optimistic in 1..40u64,
         stale in 1..60u64,
     ) {
-        let costs = (CALL, Duration::from_micros(optimistic), Duration::from_micros(stale));
+        let costs = AccessCosts {
+            call: CALL,
+            optimistic: Duration::from_micros(optimistic),
+            stale: Duration::from_micros(stale),
+        };
         let mut run = Run::new();
         run.policy.call_took(CALL);
         let mut number = 0_u64;
@@ -242,7 +268,7 @@ proptest! {
         }
         let most = 2 * WINDOW_MAX;
         let allowed = run.calls + run.calls / 32
-            + (costs.2 + costs.1.saturating_sub(CALL)) * most;
+            + (costs.stale + costs.optimistic.saturating_sub(CALL)) * most;
         prop_assert!(run.spent <= allowed, "{:?} of {:?}", run.spent, run.calls);
     }
 }
