@@ -8,6 +8,7 @@ use gannet_rpc::Engine;
 use gannet_volume::link::TrafficClasses;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use thiserror::Error;
 
 /// `gannet serve`.
 #[derive(Debug, Args)]
@@ -177,10 +178,15 @@ pub enum Listen {
     At(SocketAddr),
 }
 
-impl std::str::FromStr for Listen {
-    type Err = String;
+/// The text, which is not an address with a port, and not `off`.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is not ADDRESS:PORT, for example 127.0.0.1:2049, [::]:2049 or :2049")]
+pub struct ListenError(pub String);
 
-    fn from_str(text: &str) -> Result<Listen, String> {
+impl std::str::FromStr for Listen {
+    type Err = ListenError;
+
+    fn from_str(text: &str) -> Result<Listen, ListenError> {
         if text == "off" {
             return Ok(Listen::Off);
         }
@@ -190,10 +196,6 @@ impl std::str::FromStr for Listen {
             .ok()
             .or_else(with_port)
             .map(Listen::At)
-            .ok_or_else(|| {
-                format!(
-                    "`{text}` is not ADDRESS:PORT, for example 127.0.0.1:2049, [::]:2049 or :2049"
-                )
-            })
+            .ok_or_else(|| ListenError(text.to_owned()))
     }
 }
