@@ -15,6 +15,7 @@ pub use bench::{
 pub use client::{CallOptions, ClientOptions, MemoryOptions, NativeOptions, OptimisticSwitch};
 pub use files::{
     CatOptions, CpOptions, DfOptions, LsOptions, MkdirOptions, MvOptions, RmOptions, StatOptions,
+    TreeOptions,
 };
 pub use mount::{HelperOptions, Locks, MountOptions};
 pub use serve::{Listen, ListenError, ServeOptions};

@@ -20,7 +20,7 @@ use std::rc::Rc;
 pub(crate) fn run(options: &RmOptions) -> Result<(), Failure> {
     session::run(async |runtime| {
         let mut signals = Signals::install().explain(|| String::from("cannot handle signals"))?;
-        let is_quiet = options.quiet || !options.recursive;
+        let is_quiet = options.tree.quiet || !options.tree.recursive;
         let progress = Rc::new(Progress::new(Work::Remove, is_quiet));
         let removal = each(&options.urls, async |url| {
             let removing = async |session| remove(&session, url, options, &progress).await;
@@ -61,7 +61,7 @@ async fn remove(
     if node.attributes.kind != FileKind::Directory {
         return session.files().remove(&path).await.explain(what);
     }
-    if !options.recursive {
+    if !options.tree.recursive {
         return Err(Failure::new(what(), Status::Isdir)
             .hint("-r removes directories with everything in them"));
     }
@@ -70,7 +70,7 @@ async fn remove(
         session: session.clone(),
         progress: Rc::clone(progress),
     });
-    let mut walk = Walk::new(remover, options.jobs, Rc::clone(&failures));
+    let mut walk = Walk::new(remover, options.tree.jobs, Rc::clone(&failures));
     walk.add(Object::Top(url.clone(), node));
     walk.run().await;
     failures.report(&what(), "removed")?;

@@ -79,8 +79,24 @@ pub struct StatOptions {
     pub client: ClientOptions,
 }
 
+/// Options of commands that work on whole trees: `gannet cp` and `gannet rm`.
+#[derive(Debug, Args)]
+pub struct TreeOptions {
+    /// Include directories with everything in them
+    #[arg(short, long, visible_short_alias = 'R')]
+    pub recursive: bool,
+    /// Work on N names at a time
+    #[arg(short, long, value_name = "N", default_value_t = 16)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub jobs: u16,
+    /// Print no progress and no summary
+    #[arg(short, long, help_heading = "Output")]
+    pub quiet: bool,
+}
+
 /// `gannet cp`.
 #[derive(Debug, Args)]
+#[command(mut_arg("jobs", |jobs| jobs.help("Copy N files at a time, and N blocks of each")))]
 pub struct CpOptions {
     /// Files to copy: URLs or local paths; `-` is standard input
     #[arg(required = true, value_name = "SOURCE", value_parser = location_parser())]
@@ -88,19 +104,12 @@ pub struct CpOptions {
     /// A file, or a directory to copy into: a URL or a local path; `-` is standard output
     #[arg(value_name = "TARGET", value_parser = location_parser())]
     pub target: Location,
-    /// Copy directories with everything in them
-    #[arg(short, long, visible_short_alias = 'R')]
-    pub recursive: bool,
+    /// Options of the work on trees.
+    #[command(flatten)]
+    pub tree: TreeOptions,
     /// Read each copy back and compare every byte with the source
     #[arg(long)]
     pub verify: bool,
-    /// Copy N files at a time, and N blocks of each
-    #[arg(short, long, value_name = "N", default_value_t = 16)]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub jobs: u16,
-    /// Print no progress and no summary
-    #[arg(short, long, help_heading = "Output")]
-    pub quiet: bool,
     /// Options of the connection.
     #[command(flatten)]
     pub client: ClientOptions,
@@ -126,19 +135,12 @@ pub struct RmOptions {
     /// Files or directories to remove
     #[arg(required = true, value_name = "URL", value_parser = url_parser())]
     pub urls: Vec<Url>,
-    /// Remove directories with everything in them
-    #[arg(short, long, visible_short_alias = 'R')]
-    pub recursive: bool,
+    /// Options of the work on trees.
+    #[command(flatten)]
+    pub tree: TreeOptions,
     /// Ignore names that do not exist
     #[arg(short, long)]
     pub force: bool,
-    /// With -r, remove N names at a time
-    #[arg(short, long, value_name = "N", default_value_t = 16)]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub jobs: u16,
-    /// With -r, print no progress and no summary
-    #[arg(short, long, help_heading = "Output")]
-    pub quiet: bool,
     /// Options of the connection.
     #[command(flatten)]
     pub client: ClientOptions,

@@ -39,7 +39,7 @@ pub fn run(options: &CpOptions) -> Result<(), Failure> {
         return standard::write_out(url, options);
     }
     let umask = process::umask();
-    if !options.recursive {
+    if !options.tree.recursive {
         check_names(sources, target)?;
     }
     session::run(async |runtime| {
@@ -48,7 +48,7 @@ pub fn run(options: &CpOptions) -> Result<(), Failure> {
             sessions.connect(location).await?;
         }
         let mut signals = Signals::install().explain(|| String::from("cannot copy"))?;
-        let report = Report::new(Progress::new(Work::Copy, options.quiet));
+        let report = Report::new(Progress::new(Work::Copy, options.tree.quiet));
         let copy = Copy {
             runtime: &runtime,
             sessions: &sessions,
@@ -72,7 +72,7 @@ pub fn run(options: &CpOptions) -> Result<(), Failure> {
         let is_complete = report.failures.report("the copy is not complete", "copied");
         let hint = format!("the lines above say which; {SQUASHED}");
         let is_complete = is_complete.map_err(|failure| failure.hint_if(squashed, &hint));
-        if options.recursive && report.progress.has_begun() {
+        if options.tree.recursive && report.progress.has_begun() {
             report.progress.report();
         }
         copied.and(is_complete)
@@ -239,7 +239,7 @@ impl Copy<'_> {
                 "it is not a directory",
             ));
         }
-        let (jobs, verify) = (self.options.jobs, self.options.verify);
+        let (jobs, verify) = (self.options.tree.jobs, self.options.verify);
         let mut engine = Engine::new(jobs, verify, self.report);
         for source in sources {
             let (place, node) = self.source(source).await?;
@@ -266,9 +266,11 @@ impl Copy<'_> {
         let found = self.look(source).await?;
         let (place, node) = found.ok_or_else(|| Failure::new(what(), Status::Noent))?;
         match node.kind {
-            Kind::Directory if !self.options.recursive => Err(Failure::new(what(), Status::Isdir)
-                .hint("-r copies directories with everything in them")),
-            Kind::Special(_) if !self.options.recursive => {
+            Kind::Directory if !self.options.tree.recursive => {
+                Err(Failure::new(what(), Status::Isdir)
+                    .hint("-r copies directories with everything in them"))
+            }
+            Kind::Special(_) if !self.options.tree.recursive => {
                 let failure = Failure::new(what(), "it is a device, socket or FIFO");
                 Err(failure.hint("-r copies it as such"))
             }

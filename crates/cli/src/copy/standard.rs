@@ -37,7 +37,7 @@ pub(super) fn source_of_output(options: &CpOptions) -> Result<Option<&Url>, Fail
         String::from("cannot copy to standard output")
     };
     let refuse = |why: &str, hint: &str| Err(Failure::usage(&what, why).hint(hint));
-    if options.recursive {
+    if options.tree.recursive {
         return refuse("it is one stream of bytes", "leave out -r");
     }
     if options.verify {
@@ -75,7 +75,7 @@ pub(super) fn write_out(url: &Url, options: &CpOptions) -> Result<(), Failure> {
 fn transfer(options: &CpOptions) -> Transfer {
     Transfer {
         block: None,
-        depth: usize::from(options.jobs),
+        depth: usize::from(options.tree.jobs),
     }
 }
 
