@@ -45,24 +45,20 @@ pub fn ls(options: &LsOptions) -> Result<(), Failure> {
     let formatter = &Formatter::new(options);
     session::run(async |runtime| {
         each(&options.urls, async |url| {
-            let listing = async |session| ls_url(&session, url, (options, formatter)).await;
+            let listing = async |session| ls_url(&session, url, formatter).await;
             with_session(&runtime, url, &options.client, listing).await
         })
         .await
     })
 }
 
-async fn ls_url(
-    session: &Session,
-    url: &Url,
-    how: (&LsOptions, &Formatter<'_>),
-) -> Result<(), Failure> {
-    let (options, _) = how;
+async fn ls_url(session: &Session, url: &Url, formatter: &Formatter<'_>) -> Result<(), Failure> {
+    let options = formatter.options;
     let node = session.node(url, Follow::Yes).await?;
     if node.attributes.kind != FileKind::Directory {
         let name = url.file_name().unwrap_or_default().to_vec();
         let shown = [Shown { name, node }];
-        return show::entries(session, &url.parent(), (&shown, &[]), how).await;
+        return show::entries(session, &url.parent(), &shown, &[], formatter).await;
     }
     let mut directories = vec![(url.clone(), node, 0)];
     // Of the first directory that is not known to its end; the others are listed all the same.
@@ -87,7 +83,7 @@ async fn ls_url(
         if !options.json && (options.recursive || options.urls.len() > 1) {
             output::line(&format!("{url}:"))?;
         }
-        show::entries(session, &url, (&entries, &listed.unknown), how).await?;
+        show::entries(session, &url, &entries, &listed.unknown, formatter).await?;
         if !options.recursive {
             continue;
         }

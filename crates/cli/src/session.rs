@@ -14,7 +14,7 @@ use gannet_client::{Error, Files, Follow, Node, Objects};
 use gannet_nfs::client::Client;
 use gannet_runtime::tokio_plug;
 use gannet_runtime::{Handle, timeout};
-use gannet_vfs::{Credentials, FileHandle};
+use gannet_vfs::{Credentials, EntryName, FileHandle};
 use gannet_volume::client::VolumeFs;
 use std::future::Future;
 use std::rc::Rc;
@@ -158,13 +158,11 @@ impl Session {
     pub(crate) async fn create_like(
         &self,
         replaced: &FileHandle,
-        directory: &FileHandle,
-        name: &[u8],
+        entry: EntryName<'_>,
         mode: u32,
     ) -> Option<Result<FileHandle, Error>> {
         let (objects, volume) = (self.objects(), self.remote().volume()?);
-        let place = (directory, name);
-        let made = remote::create_like((volume, objects.caller()), replaced, place, mode).await;
+        let made = remote::create_like(volume, objects.caller(), replaced, entry, mode).await;
         Some(made.map_err(|status| objects.error(status)))
     }
 

@@ -135,9 +135,11 @@ pub(crate) fn sort(entries: &mut [Shown], options: &LsOptions) {
 pub(crate) async fn entries(
     session: &Session,
     url: &Url,
-    (known, unknown): (&[Shown], &[Vec<u8>]),
-    (options, formatter): (&LsOptions, &Formatter<'_>),
+    known: &[Shown],
+    unknown: &[Vec<u8>],
+    formatter: &Formatter<'_>,
 ) -> Result<(), Failure> {
+    let options = formatter.options;
     if options.json {
         for entry in known {
             let target = link_target(session, url, &entry.node).await?;

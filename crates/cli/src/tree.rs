@@ -327,19 +327,26 @@ mod tests {
         counts: Cell<usize>,
     }
 
+    /// A file or a directory by its path.
+    struct MadeObject {
+        name: String,
+        is_directory: bool,
+    }
+
     impl Visitor for Made {
-        type Object = (String, bool);
+        type Object = MadeObject;
         type Directory = String;
 
-        fn is_directory(&self, object: &(String, bool)) -> bool {
-            object.1
+        fn is_directory(&self, object: &MadeObject) -> bool {
+            object.is_directory
         }
 
-        fn name(&self, object: &(String, bool)) -> String {
-            object.0.clone()
+        fn name(&self, object: &MadeObject) -> String {
+            object.name.clone()
         }
 
-        async fn visit(&self, (name, _): (String, bool)) -> Result<(), Failure> {
+        async fn visit(&self, object: MadeObject) -> Result<(), Failure> {
+            let name = object.name;
             self.under_way.set(self.under_way.get() + 1);
             self.most.set(self.most.get().max(self.under_way.get()));
             for _ in 0..3 {
@@ -353,10 +360,8 @@ mod tests {
             Ok(())
         }
 
-        async fn enter(
-            &self,
-            (name, _): (String, bool),
-        ) -> Result<(String, Vec<(String, bool)>), Failure> {
+        async fn enter(&self, object: MadeObject) -> Result<(String, Vec<MadeObject>), Failure> {
+            let name = object.name;
             let is_low = name.matches('/').count() < self.depth;
             let kinds = [true, false]
                 .into_iter()
@@ -364,8 +369,10 @@ mod tests {
             let objects = kinds.flat_map(|is_directory| {
                 let letter = if is_directory { 'd' } else { 'f' };
                 let name = &name;
-                (0..self.width)
-                    .map(move |number| (format!("{name}/{letter}{number}"), is_directory))
+                (0..self.width).map(move |number| MadeObject {
+                    name: format!("{name}/{letter}{number}"),
+                    is_directory,
+                })
             });
             Ok((name.clone(), objects.collect()))
         }
@@ -394,7 +401,10 @@ mod tests {
         });
         let failures = Rc::new(Failures::default());
         let mut walk = Walk::new(Rc::clone(&visitor), 4, Rc::clone(&failures));
-        walk.add((String::from("top"), true));
+        walk.add(MadeObject {
+            name: String::from("top"),
+            is_directory: true,
+        });
         tokio_plug::block_on(async |_| walk.run().await).unwrap();
         assert_eq!(failures.count.get(), 1);
         assert_eq!(visitor.counts.get(), 1);

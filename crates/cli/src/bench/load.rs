@@ -60,7 +60,14 @@ pub(super) struct Measured {
     /// The design that the servers agreed to.
     pub(super) design: Design,
     /// The counters of optimistic reads, for volumes.
-    pub(super) reads: Option<(OptimisticCounters, AttributeCounters)>,
+    pub(super) reads: Option<ReadCounters>,
+}
+
+/// The counters of a volume's client for optimistic reads of data and of attributes.
+#[derive(Clone, Copy)]
+pub(super) struct ReadCounters {
+    pub(super) data: OptimisticCounters,
+    pub(super) attributes: AttributeCounters,
 }
 
 /// The state that the streams share.
@@ -82,7 +89,7 @@ struct Stream {
     reconnects: u64,
     registration: Option<Counters>,
     design: Design,
-    reads: Option<(OptimisticCounters, AttributeCounters)>,
+    reads: Option<ReadCounters>,
 }
 
 impl Load {
@@ -165,7 +172,10 @@ fn merge(
         reads: streams
             .iter()
             .filter_map(|stream| stream.reads)
-            .reduce(|one, other| (one.0 + other.0, one.1 + other.1)),
+            .reduce(|one, other| ReadCounters {
+                data: one.data + other.data,
+                attributes: one.attributes + other.attributes,
+            }),
         design: streams
             .last()
             .map_or(Design::default(), |stream| stream.design),
@@ -223,13 +233,16 @@ impl Shared {
         let (starved_at_start, reconnects_at_start) = (starved(), session.reconnects());
         let handles: Rc<[FileHandle]> = handles.into();
         let until = stream.began + load.time;
-        let place = || (Rc::clone(&session), target, Rc::clone(&handles));
+        let lane = || {
+            let (session, handles) = (Rc::clone(&session), Rc::clone(&handles));
+            Arc::clone(&self).lane(session, target, handles, until)
+        };
         if load.in_flight == 1 {
-            stream.latency_ns = Arc::clone(&self).lane(place(), until).await?;
+            stream.latency_ns = lane().await?;
         } else {
-            let lane = |_| tokio::task::spawn_local(Arc::clone(&self).lane(place(), until));
+            let spawn = |_| tokio::task::spawn_local(lane());
             // All at once: a lazy one would begin when the one before it has ended.
-            let lanes: Vec<_> = (0..load.in_flight).map(lane).collect();
+            let lanes: Vec<_> = (0..load.in_flight).map(spawn).collect();
             for lane in lanes {
                 let latency_ns = lane.await.explain(what)??;
                 stream.latency_ns.add(&latency_ns).explain(what)?;
@@ -242,9 +255,10 @@ impl Shared {
         stream.credit_starved = starved().saturating_sub(starved_at_start);
         stream.reconnects = session.reconnects() - reconnects_at_start;
         stream.registration = rpc.and_then(gannet_rpc::Client::registration);
-        stream.reads = session
-            .volume()
-            .map(|volume| (volume.optimistic_counters(), volume.attribute_counters()));
+        stream.reads = session.volume().map(|volume| ReadCounters {
+            data: volume.optimistic_counters(),
+            attributes: volume.attribute_counters(),
+        });
         stream.design = rpc.map_or(Design::default(), gannet_rpc::Client::design);
         Ok(stream)
     }
@@ -252,7 +266,9 @@ impl Shared {
     /// Does one operation after the other until the time is over. Returns their latencies.
     async fn lane(
         self: Arc<Self>,
-        (session, target, handles): (Rc<Session>, FileHandle, Rc<[FileHandle]>),
+        session: Rc<Session>,
+        target: FileHandle,
+        handles: Rc<[FileHandle]>,
         until: Instant,
     ) -> Result<Histogram<u64>, Failure> {
         let mut latency_ns = histogram()?;
@@ -325,7 +341,7 @@ impl Shared {
                 return Ok(memory);
             }
         };
-        check_moved(what, (count, record), offset)?;
+        check_moved(what, count, offset, record)?;
         Ok(memory)
     }
 

@@ -29,7 +29,7 @@ const LATENCY_MAX_NS: u64 = 600_000_000_000;
 ///
 /// # Errors
 /// There is such a record.
-pub fn check_records((records, size): (&[u64], u64), is_volume: bool) -> Result<(), Failure> {
+pub fn check_records(records: &[u64], size: u64, is_volume: bool) -> Result<(), Failure> {
     let longest = records.iter().copied().max().unwrap_or(0);
     if longest > size {
         let (size, record) = (size::human(size), size::human(longest));
@@ -45,14 +45,15 @@ pub fn check_records((records, size): (&[u64], u64), is_volume: bool) -> Result<
     Ok(())
 }
 
-/// Refuses to count an operation that moved less than its record.
+/// Refuses to count an operation that moved `count` bytes at `offset`, and not the `record` bytes that were asked for.
 ///
 /// # Errors
 /// It did.
 pub fn check_moved(
     what: impl FnOnce() -> String,
-    (count, record): (u32, u32),
+    count: u32,
     offset: u64,
+    record: u32,
 ) -> Result<(), Failure> {
     if count == record {
         return Ok(());
@@ -67,7 +68,9 @@ pub fn check_moved(
 /// # Errors
 /// The errors of `work`; or the server cannot be reached, the folder cannot be made or removed, or a signal came.
 pub fn in_folder<T>(
-    (url, client, interrupt): (&Url, &ClientOptions, &Interrupt),
+    url: &Url,
+    client: &ClientOptions,
+    interrupt: &Interrupt,
     work: impl FnOnce(&Url) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     // Two machines may measure a server at the same time.
@@ -75,7 +78,7 @@ pub fn in_folder<T>(
     let machine = machine.nodename().to_string_lossy();
     let name = format!("gannet-bench-{machine}-{}", std::process::id());
     let folder = url.child(name.as_bytes());
-    let made = with_session((url, client, interrupt), async |session| {
+    let made = with_session(url, client, interrupt, async |session| {
         let path = session.path_of(&folder);
         let made = session.files().make_directory(&path, 0o700).await;
         made.map(|_| ()).explain(|| format!("cannot make {folder}"))
@@ -110,7 +113,9 @@ pub fn in_folder<T>(
 
 /// Does `work` on a session to the server of `url`, unless a signal comes before its end.
 pub(super) fn with_session<F: Future<Output = Result<(), Failure>>>(
-    (url, client, interrupt): (&Url, &ClientOptions, &Interrupt),
+    url: &Url,
+    client: &ClientOptions,
+    interrupt: &Interrupt,
     work: impl FnOnce(Session) -> F,
 ) -> Result<(), Failure> {
     session::run(async |runtime| {

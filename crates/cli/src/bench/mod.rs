@@ -12,8 +12,7 @@ use crate::table::{self, short};
 use crate::{output, size};
 use gannet::url::{Scheme, Url};
 use gannet_client::{Existing, Transfer, Zeros};
-use gannet_volume::client::{AttributeCounters, OptimisticCounters};
-use load::{Load, Measured};
+use load::{Load, Measured, ReadCounters};
 use measure::{Interrupt, check_records, in_folder, rounded, with_session};
 use serde::Serialize;
 use std::time::Duration;
@@ -73,16 +72,17 @@ struct Reads {
 }
 
 impl Reads {
-    fn new((counters, attributes): &(OptimisticCounters, AttributeCounters)) -> Reads {
-        let memory = &counters.memory;
+    fn new(counters: &ReadCounters) -> Reads {
+        let ReadCounters { data, attributes } = counters;
+        let memory = &data.memory;
         Reads {
             client_cache_hits: memory.cache_hits,
             directory_hits: memory.directory_hits(),
             stale_hits: memory.stale_hits,
             directory_misses: memory.misses,
-            optimistic_reads: counters.reads,
-            refused_reads: counters.refused,
-            policy_switches: counters.policy.switches_off + counters.policy.switches_on,
+            optimistic_reads: data.reads,
+            refused_reads: data.refused,
+            policy_switches: data.policy.switches_off + data.policy.switches_on,
             attribute_hits: attributes.hits,
             attribute_stale: attributes.stale,
         }
@@ -141,15 +141,13 @@ pub fn run(options: &BenchOptions) -> Result<(), Failure> {
 fn run_server(url: &Url, options: &BenchOptions) -> Result<(), Failure> {
     let moves = |op: &BenchOp| matches!(op, BenchOp::Read | BenchOp::Write | BenchOp::Randread);
     if options.op.iter().any(moves) {
-        check_records(
-            (&options.record, options.size),
-            url.scheme == Scheme::Native,
-        )?;
+        check_records(&options.record, options.size, url.scheme == Scheme::Native)?;
     }
     let interrupt = Interrupt::install()?;
     let client = plain(&options.client);
-    let place = (url, &client, &interrupt);
-    let rows = in_folder(place, |folder| measure_all(folder, options, &interrupt))?;
+    let rows = in_folder(url, &client, &interrupt, |folder| {
+        measure_all(folder, options, &interrupt)
+    })?;
     if options.json {
         rows.iter().try_for_each(output::json)
     } else {
@@ -164,7 +162,7 @@ fn measure_all(
 ) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for op in &options.op {
-        prepare(folder, *op, (options, interrupt))?;
+        prepare(folder, *op, options, interrupt)?;
         let has_records = !matches!(op, BenchOp::Stat | BenchOp::Create);
         // A record means nothing to an operation without data: one row is enough.
         let records = if has_records {
@@ -181,7 +179,7 @@ fn measure_all(
                         threads: *threads,
                         optimistic: *optimistic,
                     };
-                    rows.push(measure(folder, row, (options, interrupt))?);
+                    rows.push(measure(folder, row, options, interrupt)?);
                 }
             }
         }
@@ -219,10 +217,11 @@ fn switches(folder: &Url, options: &BenchOptions) -> Vec<Option<OptimisticSwitch
 fn prepare(
     folder: &Url,
     op: BenchOp,
-    (options, interrupt): (&BenchOptions, &Interrupt),
+    options: &BenchOptions,
+    interrupt: &Interrupt,
 ) -> Result<(), Failure> {
     let client = plain(&options.client);
-    with_session((folder, &client, interrupt), async |session| {
+    with_session(folder, &client, interrupt, async |session| {
         let what = || format!("cannot prepare {folder}");
         match op {
             BenchOp::Read | BenchOp::Randread | BenchOp::Write => {
@@ -276,7 +275,8 @@ async fn fill(session: &Session, url: &Url, len: u64) -> Result<(), Failure> {
 fn measure(
     folder: &Url,
     row: RowKey,
-    (options, interrupt): (&BenchOptions, &Interrupt),
+    options: &BenchOptions,
+    interrupt: &Interrupt,
 ) -> Result<Row, Failure> {
     let RowKey {
         op,

@@ -119,8 +119,9 @@ pub(super) fn run(options: &TileOptions) -> Result<(), Failure> {
             .hint("give --hints on, or --how rows,lists"));
     }
     let interrupt = Interrupt::install()?;
-    let place = (&options.url, &options.client, &interrupt);
-    let rows = in_folder(place, |folder| measure(folder, options, &interrupt))?;
+    let rows = in_folder(&options.url, &options.client, &interrupt, |folder| {
+        measure(folder, options, &interrupt)
+    })?;
     if options.json {
         rows.iter().try_for_each(output::json)
     } else {
@@ -201,7 +202,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Shared {
     /// One rank, from its connection to its end. It comes to every barrier, or the others would wait for ever.
     async fn rank(&self, runtime: &Handle, number: u64) {
-        let opened = Rank::open(runtime, (&self.folder, &self.options), number);
+        let opened = Rank::open(runtime, &self.folder, &self.options, number);
         let mut rank = self.noting(opened).await;
         for (at, cell) in self.cells.iter().enumerate() {
             self.together.wait().await;

@@ -118,6 +118,13 @@ struct Job {
     name: OsString,
 }
 
+/// A directory whose entries are being copied. Its attributes are set after them, since each entry changes its time.
+struct CopiedDirectory {
+    target: Place,
+    /// The attributes of the source.
+    node: Node,
+}
+
 struct Copier {
     report: Report,
     /// READs or WRITEs of one file under way at a time.
@@ -128,7 +135,7 @@ struct Copier {
 
 impl Visitor for Copier {
     type Object = Object;
-    type Directory = (Place, Node);
+    type Directory = CopiedDirectory;
 
     fn is_directory(&self, object: &Object) -> bool {
         object.node.kind == Kind::Directory
@@ -164,7 +171,7 @@ impl Visitor for Copier {
         Ok(())
     }
 
-    async fn enter(&self, object: Object) -> Result<((Place, Node), Vec<Object>), Failure> {
+    async fn enter(&self, object: Object) -> Result<(CopiedDirectory, Vec<Object>), Failure> {
         let Object {
             source,
             node,
@@ -180,7 +187,10 @@ impl Visitor for Copier {
             },
         };
         let made = Rc::new(made);
-        let directory = (made.place.clone(), node);
+        let directory = CopiedDirectory {
+            target: made.place.clone(),
+            node,
+        };
         let objects = entries.into_iter().map(|Entry { name, place, node }| {
             if node.kind != Kind::Directory {
                 self.report.progress.expect(1, node.size_to_move());
@@ -194,8 +204,9 @@ impl Visitor for Copier {
         Ok((directory, objects.collect()))
     }
 
-    async fn leave(&self, (place, node): (Place, Node), _: bool) -> Result<(), Failure> {
-        place.set_attributes(&node).await?;
+    async fn leave(&self, directory: CopiedDirectory, _: bool) -> Result<(), Failure> {
+        let CopiedDirectory { target, node } = directory;
+        target.set_attributes(&node).await?;
         self.report.progress.directory_done();
         Ok(())
     }

@@ -249,7 +249,7 @@ impl Copy<'_> {
                 (Some(directory), None) => engine.add_contents(place, node, directory.clone()),
                 (None, _) => {
                     let there = found.as_ref().map(|(_, node)| *node);
-                    check_replaced((source, &node), (target, there))?;
+                    check_replaced(source, &node, target, there)?;
                     let found = parent_of(self.runtime, self.sessions, target, node.kind).await;
                     let (parent, name) = found?;
                     engine.add(place, node, &parent, &name);
@@ -279,10 +279,12 @@ impl Copy<'_> {
     }
 }
 
-/// Checks that the one source may replace the object at the target, if there is one.
+/// Checks that the one source, which is `node`, may replace the object `there` at the target, if there is one.
 fn check_replaced(
-    (source, node): (&Location, &Node),
-    (target, there): (&Location, Option<Node>),
+    source: &Location,
+    node: &Node,
+    target: &Location,
+    there: Option<Node>,
 ) -> Result<(), Failure> {
     let Some(there) = there else {
         return Ok(());

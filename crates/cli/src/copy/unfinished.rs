@@ -142,8 +142,15 @@ impl Unfinished {
                 Unfinished::create_locally(local, &target).await
             }
             Place::Remote(session, directory, url) => {
-                let at = (session, directory, url);
-                Unfinished::create_remotely(at, &target, source, temporaries).await
+                let making = Unfinished::create_remotely(
+                    session,
+                    directory,
+                    url,
+                    &target,
+                    source,
+                    temporaries,
+                );
+                making.await
             }
         }
     }
@@ -160,7 +167,9 @@ impl Unfinished {
     }
 
     async fn create_remotely(
-        (session, directory, url): (&Session, &FileHandle, &Url),
+        session: &Session,
+        directory: &FileHandle,
+        url: &Url,
         target: &Target<'_>,
         source: Option<&Place>,
         temporaries: &Rc<Temporaries>,
@@ -309,7 +318,7 @@ async fn make(
 ) -> Result<FileHandle, Error> {
     if let Some(replaced) = replaced
         && let Some(made) = session
-            .create_like(&replaced, directory, name, FILE_MODE)
+            .create_like(&replaced, EntryName::new(directory, name), FILE_MODE)
             .await
     {
         return made;

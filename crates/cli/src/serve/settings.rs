@@ -101,7 +101,7 @@ impl Settings {
             manage_gids: options.manage_gids || config.server.manage_gids,
             volume: options.volume.clone().map(|path| {
                 let native = options.native.or(listen.native);
-                (path, host_options(options, native, (cores, crc), budget))
+                (path, host_options(options, native, cores, crc, budget))
             }),
             exports,
             local: LocalOptions {
@@ -355,7 +355,8 @@ fn budget(config: &ServerConfig) -> Budget {
 fn host_options(
     options: &ServeOptions,
     native: Option<Listen>,
-    (cores, crc): (usize, bool),
+    cores: usize,
+    crc: bool,
     budget: Budget,
 ) -> HostOptions {
     HostOptions {

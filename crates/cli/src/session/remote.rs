@@ -2,7 +2,7 @@
 
 use crate::failure::{Explain, Failure};
 use gannet::local::Remote;
-use gannet_vfs::{Credentials, FileHandle, SetAttributes, Status};
+use gannet_vfs::{Credentials, EntryName, FileHandle, SetAttributes, Status};
 use gannet_volume::client::{Striping, VolumeFs};
 use gannet_wire::volume::{Chosen, Stripes};
 use std::time::Duration;
@@ -29,11 +29,12 @@ pub(super) async fn away(volume: &VolumeFs, max: Duration) -> Option<String> {
     (!away.is_empty()).then(|| away.join("; "))
 }
 
-/// Makes an empty file on a volume, striped as `replaced` is.
+/// Makes an empty file `entry` on a volume, striped as `replaced` is.
 pub(super) async fn create_like(
-    (volume, caller): (&VolumeFs, &Credentials),
+    volume: &VolumeFs,
+    caller: &Credentials,
     replaced: &FileHandle,
-    (directory, name): (&FileHandle, &[u8]),
+    entry: EntryName<'_>,
     mode: u32,
 ) -> Result<FileHandle, Status> {
     let Striping::File(layout) = volume.striping(caller, replaced).await? else {
@@ -47,6 +48,7 @@ pub(super) async fn create_like(
         mode: Some(mode),
         ..SetAttributes::default()
     };
+    let EntryName { directory, name } = entry;
     let made = volume.create_striped(caller, directory, name, &attributes, stripes);
     made.await
 }

@@ -14,7 +14,7 @@ type Columns = [String; 6];
 
 /// Formats entries. Keeps names of users and groups, each of which may cost a query of a directory service.
 pub(crate) struct Formatter<'a> {
-    options: &'a LsOptions,
+    pub(crate) options: &'a LsOptions,
     users: RefCell<HashMap<u32, String>>,
     groups: RefCell<HashMap<u32, String>>,
 }
@@ -130,7 +130,7 @@ mod tests {
         options
     }
 
-    fn entry(name: &str, ids: (u32, u32), size: u64) -> Shown {
+    fn entry(name: &str, uid: u32, size: u64) -> Shown {
         let time = Time {
             seconds: 1_763_700_000,
             nanoseconds: 0,
@@ -139,8 +139,8 @@ mod tests {
             kind: FileKind::Regular,
             mode: 0o644,
             link_count: 1,
-            uid: ids.0,
-            gid: ids.1,
+            uid,
+            gid: 0,
             size,
             used: size,
             device: (0, 0),
@@ -162,8 +162,8 @@ mod tests {
     fn columns_are_as_wide_as_their_entries_and_fit_a_terminal() {
         let options = options(&["-l"]);
         let entries = [
-            entry("small", (0, 0), 1),
-            entry("a-quite-long-name", (4_000_000_000, 0), 1 << 40),
+            entry("small", 0, 1),
+            entry("a-quite-long-name", 4_000_000_000, 1 << 40),
         ];
         let lines = Formatter::new(&options).lines(&entries, &[None, None], &[b"away".to_vec()]);
         assert_eq!(
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn owners_are_named_unless_numbers_are_asked_for() {
-        let root = [entry("a", (0, 0), 9_999_999)];
+        let root = [entry("a", 0, 9_999_999)];
         let line = |words: &[&str]| {
             let options = options(words);
             let lines = Formatter::new(&options).lines(&root, &[None], &[]);

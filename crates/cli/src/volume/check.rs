@@ -110,7 +110,7 @@ fn check_folder(path: &Path, options: &CheckOptions) -> Result<(), Failure> {
             ));
             continue;
         }
-        look_at_server(folder, number, &mut survey, (&mut objects, &mut left)).explain(what)?;
+        look_at_server(folder, number, &mut survey, &mut objects, &mut left).explain(what)?;
     }
     let mut statuses: Outcome<Vec<_>> = Ok(Vec::new());
     let read = metadata.read(&mut |view| statuses = judge(view, &left));
@@ -155,12 +155,14 @@ pub(super) fn empty(number: u32, count: usize) -> String {
     )
 }
 
-/// Compares the objects of one I/O server with the files that lie on it.
+/// Compares the objects of one I/O server with the files that lie on it. Adds the objects to `objects`, and those for
+/// which there is no file also to `left`.
 fn look_at_server(
     folder: &Path,
     number: u32,
     survey: &mut Survey,
-    (objects, left): (&mut Objects, &mut Vec<Left>),
+    objects: &mut Objects,
+    left: &mut Vec<Left>,
 ) -> io::Result<()> {
     objects.looked.insert(number);
     let files = files_on(survey, number);

@@ -35,7 +35,8 @@ type Files = BTreeMap<u64, LayoutRecord>;
 pub(super) async fn compare(
     volume: &VolumeFs,
     caller: &Credentials,
-    (servers, repair): (&[u32], bool),
+    servers: &[u32],
+    repair: bool,
 ) -> Result<Compared, Status> {
     let mut compared = Compared::default();
     // Objects first: those of files that are made later are not seen, and those of files that go meanwhile are asked
@@ -57,8 +58,9 @@ pub(super) async fn compare(
         let unknown = found.iter().filter(|(file, _)| !lies_there(file));
         let mut unknown: Vec<(u64, u64)> = unknown.map(|(file, len)| (*file, *len)).collect();
         unknown.sort_unstable();
-        let place = (*number, repair);
-        compared.judge(volume, caller, place, &unknown).await?;
+        compared
+            .judge(volume, caller, *number, repair, &unknown)
+            .await?;
     }
     let sizes = compared.sizes(&files, &objects);
     let missing = missing(&files, &sizes, &objects, &compared.lost_below);
@@ -93,12 +95,14 @@ impl Compared {
         }
     }
 
-    /// Reports the manager's statuses of objects for which no file was found.
+    /// Reports the manager's statuses of objects on I/O server `number` for which no file was found: their files'
+    /// numbers, and their lengths. With `repair`, the manager has those removed that belong to no file.
     async fn judge(
         &mut self,
         volume: &VolumeFs,
         caller: &Credentials,
-        (number, repair): (u32, bool),
+        number: u32,
+        repair: bool,
         unknown: &[(u64, u64)],
     ) -> Result<(), Status> {
         for batch in unknown.chunks(OBJECTS_MAX) {

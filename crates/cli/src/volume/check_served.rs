@@ -64,7 +64,7 @@ pub(super) fn run(url: &Url, client: &ClientOptions, repair: bool) -> Result<(),
         let mut repaired = 0;
         if url.path.is_empty() {
             seen.check_links();
-            let compared = compare(&volume, &caller, (&there, repair)).await;
+            let compared = compare(&volume, &caller, &there, repair).await;
             let compared = compared.explain(|| format!("cannot compare objects of {url}"))?;
             let Compared { files, objects, .. } = compared;
             looked.push_str(&format!(", {files} files, {objects} objects"));
@@ -91,7 +91,7 @@ pub(super) fn lost(url: &Url, client: &ClientOptions) -> Result<(), Failure> {
         }
         // Bounded by WIDTH_MAX.
         let all: Vec<u32> = (0..servers.len() as u32).collect();
-        let compared = compare(&volume, &caller, (&all, false)).await;
+        let compared = compare(&volume, &caller, &all, false).await;
         let lost = compared.explain(what)?.lost;
         if lost.is_empty() {
             return Ok(());

@@ -40,17 +40,17 @@ pub(super) fn run(options: &StripesOptions) -> Result<(), Failure> {
         let record = record.explain(|| format!("cannot query {url}"))?;
         let found = match volume.resolve(caller, &names).await {
             Err(Status::Noent) if options.changes() => {
-                make(volume, caller, &names, (&record, options)).await?
+                make(volume, caller, &names, &record, options).await?
             }
             found => {
                 let found = found.explain(|| format!("cannot find {url}"))?;
                 if options.default || options.changes() {
-                    set(volume, caller, &found, (&record, options)).await?;
+                    set(volume, caller, &found, &record, options).await?;
                 }
                 found
             }
         };
-        let shown = look(volume, caller, &found, (&record, options)).await?;
+        let shown = look(volume, caller, &found, &record, options).await?;
         if options.json {
             output::json(&shown)
         } else {
@@ -64,7 +64,8 @@ async fn make(
     volume: &VolumeFs,
     caller: &Credentials,
     names: &[&[u8]],
-    (record, options): (&VolumeRecord, &StripesOptions),
+    record: &VolumeRecord,
+    options: &StripesOptions,
 ) -> Result<FileHandle, Failure> {
     let what = || format!("cannot make {}", options.url);
     let Some((name, above)) = names.split_last() else {
@@ -99,7 +100,8 @@ async fn set(
     volume: &VolumeFs,
     caller: &Credentials,
     found: &FileHandle,
-    (record, options): (&VolumeRecord, &StripesOptions),
+    record: &VolumeRecord,
+    options: &StripesOptions,
 ) -> Result<(), Failure> {
     let what = || format!("cannot set the stripes of {}", options.url);
     let before = volume.striping(caller, found).await.explain(what)?;
@@ -144,7 +146,8 @@ async fn look(
     volume: &VolumeFs,
     caller: &Credentials,
     found: &FileHandle,
-    (record, options): (&VolumeRecord, &StripesOptions),
+    record: &VolumeRecord,
+    options: &StripesOptions,
 ) -> Result<StripesJson, Failure> {
     let url = options.url.to_string();
     let striping = volume.striping(caller, found).await;

@@ -49,11 +49,11 @@ impl Bed {
 
     /// Kills the server and starts it again where it was.
     fn restart(&mut self) {
-        let (tcp, rdma) = (self.server.tcp.clone(), self.server.rdma.clone());
+        let addresses = self.server.addresses();
         self.server.kill();
         let (share, state) = (self.place.text("share"), self.place.path("state"));
         let arguments = [share.as_str(), "--no-root-squash"];
-        self.server = Server::start_at((&tcp, &rdma), &state, &arguments);
+        self.server = Server::start_at(&addresses, &state, &arguments);
     }
 }
 
@@ -412,7 +412,7 @@ fn without_its_server_operations_fail_in_time_and_unmounting_works() {
     fs::write(bed.share("file"), "text").unwrap();
     let mount = bed.mount(&["--timeout", "2", "--cache-age", "0.01"]);
     assert_eq!(fs::read(mount.path("file")).unwrap(), b"text");
-    let (tcp, rdma) = (bed.server.tcp.clone(), bed.server.rdma.clone());
+    let addresses = bed.server.addresses();
     bed.server.kill();
     let began = Instant::now();
     let error = fs::read(mount.path("other")).unwrap_err();
@@ -422,7 +422,7 @@ fn without_its_server_operations_fail_in_time_and_unmounting_works() {
     );
     assert!(began.elapsed() < Duration::from_secs(20));
     let (share, state) = (bed.place.text("share"), bed.place.path("state"));
-    bed.server = Server::start_at((&tcp, &rdma), &state, &[&share, "--no-root-squash"]);
+    bed.server = Server::start_at(&addresses, &state, &[&share, "--no-root-squash"]);
     let began = Instant::now();
     while fs::read(mount.path("file")).is_err() {
         assert!(began.elapsed() < Duration::from_secs(30), "it is back");

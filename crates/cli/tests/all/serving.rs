@@ -11,7 +11,9 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use support::{Place, Server, assert_same, bytes, fail, gannet, make_tree, succeed};
+use support::{
+    FREE_PORT, NfsAddresses, Place, Server, assert_same, bytes, fail, gannet, make_tree, succeed,
+};
 
 #[test]
 fn the_ready_file_holds_the_ready_line() {
@@ -309,9 +311,8 @@ fn a_copy_survives_a_crash_of_the_server_in_the_middle() {
             copy.try_wait().unwrap().is_none(),
             "the copy ended before the crash"
         );
-        let (tcp, rdma) = (server.tcp.clone(), server.rdma.clone());
         let arguments = [share.as_str(), "--no-root-squash"];
-        let again = Server::start_at((&tcp, &rdma), &place.path("state"), &arguments);
+        let again = Server::start_at(&server.addresses(), &place.path("state"), &arguments);
         let output = copy.wait_with_output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{error}");
@@ -346,12 +347,14 @@ fn a_server_killed_during_the_first_connect_is_waited_for() {
         // The client has noticed that the server ended.
         let mut said = BufReader::new(copy.stderr.take().unwrap()).lines();
         assert!(said.any(|line| line.unwrap().contains("refused")));
-        let ports = match way {
-            "nfs" => (address.as_str(), "127.0.0.1:0"),
-            _ => ("127.0.0.1:0", address.as_str()),
+        let free = String::from(FREE_PORT);
+        let (tcp, rdma) = match way {
+            "nfs" => (address, free),
+            _ => (free, address),
         };
+        let addresses = NfsAddresses { tcp, rdma };
         let arguments = [&place.text("share"), "--no-root-squash"];
-        let server = Server::start_at(ports, &place.path("state"), &arguments);
+        let server = Server::start_at(&addresses, &place.path("state"), &arguments);
         assert!(copy.wait().unwrap().success());
         assert_eq!(fs::read(place.path("share/copy")).unwrap(), b"content");
         drop(server);

@@ -134,11 +134,10 @@ fn a_copy_survives_a_crash_of_the_volumes_process_in_the_middle() {
             copy.try_wait().unwrap().is_none(),
             "the copy ended before the crash"
         );
-        let ports = (server.tcp.clone(), server.rdma.clone());
         let arguments = ["--volume", volume.as_str(), "--no-root-squash"];
         let arguments = [&arguments[..], &NATIVE].concat();
         let state = place.path("state");
-        let again = Server::start_at((&ports.0, &ports.1), &state, &arguments);
+        let again = Server::start_at(&server.addresses(), &state, &arguments);
         let output = copy.wait_with_output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{error}");

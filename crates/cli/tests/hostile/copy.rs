@@ -183,9 +183,12 @@ impl Dam {
             for client in listener.incoming() {
                 let (client, server) = (client.unwrap(), TcpStream::connect(&server).unwrap());
                 for (from, to) in [(&client, &server), (&server, &client)] {
-                    let ends = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    let flow = Flow {
+                        from: from.try_clone().unwrap(),
+                        to: to.try_clone().unwrap(),
+                    };
                     let (passed, is_open) = (Arc::clone(&passed), Arc::clone(&is_open));
-                    std::thread::spawn(move || pass(ends, &passed, &is_open));
+                    std::thread::spawn(move || flow.pass(&passed, &is_open));
                 }
             }
         });
@@ -201,24 +204,33 @@ impl Dam {
     }
 }
 
-fn pass((mut from, mut to): (TcpStream, TcpStream), passed: &AtomicUsize, is_open: &AtomicBool) {
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        while passed.load(Ordering::SeqCst) >= PASSED_MAX && !is_open.load(Ordering::SeqCst) {
-            std::thread::yield_now();
-        }
-        match from.read(&mut buffer) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) | Ok(0) => break,
-            Ok(count) => {
-                passed.fetch_add(count, Ordering::SeqCst);
-                if to.write_all(&buffer[..count]).is_err() {
-                    break;
+/// One direction of a connection through a dam.
+struct Flow {
+    from: TcpStream,
+    to: TcpStream,
+}
+
+impl Flow {
+    /// Passes bytes on until one end closes; after [`PASSED_MAX`] bytes only while the dam is open.
+    fn pass(mut self, passed: &AtomicUsize, is_open: &AtomicBool) {
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            while passed.load(Ordering::SeqCst) >= PASSED_MAX && !is_open.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            match self.from.read(&mut buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) | Ok(0) => break,
+                Ok(count) => {
+                    passed.fetch_add(count, Ordering::SeqCst);
+                    if self.to.write_all(&buffer[..count]).is_err() {
+                        break;
+                    }
                 }
             }
         }
+        let _ = self.to.shutdown(Shutdown::Both);
     }
-    let _ = to.shutdown(Shutdown::Both);
 }
 
 /// A copy that has come to a dam in the middle of a file.

@@ -12,16 +12,30 @@ use std::time::Duration;
 /// How long an honest peer waits for anything.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// A procedure of version 3 of an RPC program.
+#[derive(Clone, Copy)]
+struct Procedure {
+    program: u32,
+    number: u32,
+}
+
+impl Procedure {
+    /// A procedure of NFS.
+    const fn nfs(number: u32) -> Procedure {
+        Procedure {
+            program: nfs3::PROGRAM,
+            number,
+        }
+    }
+}
+
 /// A record with one call.
-pub(crate) fn call(
-    (program, procedure): (u32, u32),
-    arguments: impl FnOnce(&mut Encoder<'_>),
-) -> Vec<u8> {
+fn call(procedure: Procedure, arguments: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
     let header = CallHeader {
         xid: 1,
-        program,
+        program: procedure.program,
         version: 3,
-        procedure,
+        procedure: procedure.number,
         credential: OpaqueAuth::NONE,
         verifier: OpaqueAuth::NONE,
     };
@@ -35,16 +49,16 @@ pub(crate) fn call(
 }
 
 pub(crate) fn null() -> Vec<u8> {
-    call((nfs3::PROGRAM, 0), |_| ())
+    call(Procedure::nfs(0), |_| ())
 }
 
 pub(crate) fn getattr(handle: &[u8]) -> Vec<u8> {
-    call((nfs3::PROGRAM, 1), |arguments| arguments.opaque(handle))
+    call(Procedure::nfs(1), |arguments| arguments.opaque(handle))
 }
 
 /// READDIRPLUS with the longest page.
 pub(crate) fn readdirplus(handle: &[u8]) -> Vec<u8> {
-    call((nfs3::PROGRAM, 17), |arguments| {
+    call(Procedure::nfs(17), |arguments| {
         arguments.opaque(handle);
         arguments.u64(0);
         arguments.u64(0);
@@ -55,7 +69,7 @@ pub(crate) fn readdirplus(handle: &[u8]) -> Vec<u8> {
 
 /// WRITE of a mebibyte, whose bytes are not all there.
 pub(crate) fn begun_write(handle: &[u8], len: usize) -> Vec<u8> {
-    let mut bytes = call((nfs3::PROGRAM, 7), |arguments| {
+    let mut bytes = call(Procedure::nfs(7), |arguments| {
         arguments.opaque(handle);
         arguments.u64(0);
         arguments.u32(1 << 20);
@@ -105,7 +119,11 @@ impl Peer {
 
     /// The handle of the root, by MOUNT.
     pub(crate) fn mount(&mut self) -> Vec<u8> {
-        let call = call((mount3::PROGRAM, 1), |arguments| arguments.opaque(b"/"));
+        let mount = Procedure {
+            program: mount3::PROGRAM,
+            number: 1,
+        };
+        let call = call(mount, |arguments| arguments.opaque(b"/"));
         let reply = self.exchange(&call).unwrap();
         let result: MntResult<'_> = from_bytes(&reply[24..]).unwrap();
         result.unwrap().root.0.to_vec()

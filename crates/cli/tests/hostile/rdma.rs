@@ -2,7 +2,7 @@
 
 use crate::attack::serve;
 use crate::memory::{HELD_MAX, lasting, watch};
-use crate::peer::{Peer, call, readdirplus};
+use crate::peer::{Peer, null, readdirplus};
 use crate::support::Place;
 use gannet_fabric::{
     Access, Backing, ConnectOptions, Provider, Region, Scope, SendOptions, Source, WorkId,
@@ -11,7 +11,6 @@ use gannet_fabric::{
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::tokio_plug::block_on;
 use gannet_runtime::{Buffer, Handle, sleep};
-use gannet_wire::nfs3;
 use gannet_wire::rpcrdma::{ChunkLists, PrivateData, Segment, TransportHeader, TransportProcedure};
 use gannet_wire::xdr::Encoder;
 use std::rc::Rc;
@@ -58,7 +57,7 @@ async fn attack(runtime: Handle, target: String, page: Vec<u8>) {
         let endpoint = provider.connect(target.parse().unwrap(), options).await;
         let endpoint = endpoint.unwrap();
         // The reply to the first call says how many more there may be.
-        let null = message(&call((nfs3::PROGRAM, 0), |_| ()), &ChunkLists::new());
+        let null = message(&null(), &ChunkLists::new());
         endpoint
             .post_send(WorkId(1), null, SendOptions::default())
             .unwrap();

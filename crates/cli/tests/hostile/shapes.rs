@@ -9,7 +9,7 @@ use gannet_volume::client::{File, Level, Piece, Shape, VolumeFs};
 use gannet_wire::volume::{NESTED_PIECES_MAX, ObjectPosition};
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -60,9 +60,9 @@ async fn list(fs: Rc<VolumeFs>) {
 }
 
 /// All that hostile clients do, each kind on connections of its own.
-async fn attack(runtime: &Handle, (manager, key): (SocketAddr, PathBuf), begun: &AtomicBool) {
+async fn attack(runtime: &Handle, manager: SocketAddr, key: &Path, begun: &AtomicBool) {
     let open = async || {
-        let fs = Rc::new(connect(runtime, manager, &key).unwrap());
+        let fs = Rc::new(connect(runtime, manager, key).unwrap());
         let file = Rc::new(create(&fs, "hostile").await.unwrap());
         (fs, file)
     };
@@ -147,13 +147,12 @@ fn a_million_pieces_in_each_request_hold_up_no_other_client() {
     let key = place.path("volume/client-key");
     let (begun, over) = (AtomicBool::new(false), AtomicBool::new(false));
     let times = std::thread::scope(|scope| {
-        let hostile = (manager, key.clone());
-        let (begun, over) = (&begun, &over);
+        let (key, begun, over) = (key.as_path(), &begun, &over);
         scope.spawn(move || {
             let _begun = SetWhenDropped(begun);
             block_on(async |runtime| {
                 tokio::select! {
-                    () = attack(&runtime, hostile, begun) => {}
+                    () = attack(&runtime, manager, key, begun) => {}
                     () = set(&runtime, over) => {}
                 }
             })
@@ -162,7 +161,7 @@ fn a_million_pieces_in_each_request_hold_up_no_other_client() {
         let _over = SetWhenDropped(over);
         let times = block_on(async |runtime| {
             set(&runtime, begun).await;
-            short_requests(&runtime, manager, key).await
+            short_requests(&runtime, manager, key.to_path_buf()).await
         });
         times.unwrap()
     });

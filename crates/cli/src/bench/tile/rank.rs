@@ -52,7 +52,8 @@ impl Rank {
     /// make its pages is not measured.
     pub(super) async fn open(
         runtime: &Handle,
-        (folder, options): (&Url, &TileOptions),
+        folder: &Url,
+        options: &TileOptions,
         number: u64,
     ) -> Result<Rank, Failure> {
         let what = || format!("cannot make the file in {folder}");
@@ -203,11 +204,11 @@ impl Rank {
         while at < rows {
             let count = requests.min(rows - at);
             let offset = extent.first + u64::from(at) * stride;
+            let first = Piece { offset, len };
             let file = match way.how {
-                TileHow::Lists => Shape::list(pieces((offset, len), stride, count)),
+                TileHow::Lists => Shape::list(pieces(first, stride, count)),
                 TileHow::Rows | TileHow::Nested | TileHow::Sieve => {
-                    let piece = Piece { offset, len };
-                    Shape::nested(piece, vec![Level { count, stride }])
+                    Shape::nested(first, vec![Level { count, stride }])
                 }
             };
             let failed = || format!("cannot {} a tile in {}", way.op.name(), self.folder);
@@ -317,10 +318,11 @@ fn window_len(window: &Range<u64>) -> usize {
     (window.end - window.start) as usize
 }
 
-fn pieces((offset, len): (u64, u32), stride: u64, count: u32) -> Vec<Piece> {
+/// `count` pieces as long as `first`, each `stride` bytes after the one before it.
+fn pieces(first: Piece, stride: u64, count: u32) -> Vec<Piece> {
     let piece = |at| Piece {
-        offset: offset + u64::from(at) * stride,
-        len,
+        offset: first.offset + u64::from(at) * stride,
+        len: first.len,
     };
     (0..count).map(piece).collect()
 }

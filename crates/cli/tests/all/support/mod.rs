@@ -66,6 +66,9 @@ pub(crate) fn fail_at_length(arguments: &[&str], code: i32) -> String {
     error
 }
 
+/// A loopback address that has the system choose a free port.
+pub(crate) const FREE_PORT: &str = "127.0.0.1:0";
+
 /// `gannet serve`, killed when dropped.
 pub(crate) struct Server {
     child: Child,
@@ -74,6 +77,12 @@ pub(crate) struct Server {
     pub(crate) rdma: String,
     /// The address of a volume's manager; empty without one.
     pub(crate) native: String,
+}
+
+/// The addresses at which a server listens for NFS, as `ADDRESS:PORT`.
+pub(crate) struct NfsAddresses {
+    pub(crate) tcp: String,
+    pub(crate) rdma: String,
 }
 
 impl Server {
@@ -114,16 +123,29 @@ impl Server {
         }
     }
 
-    /// Serves with these arguments on the given loopback ports.
-    pub(crate) fn start_at(ports: (&str, &str), state: &Path, arguments: &[&str]) -> Server {
+    /// Serves with these arguments at the given addresses.
+    pub(crate) fn start_at(addresses: &NfsAddresses, state: &Path, arguments: &[&str]) -> Server {
         let state = state.to_str().unwrap();
-        let listen = ["--nfs-tcp", ports.0, "--nfs-rdma", ports.1];
+        let NfsAddresses { tcp, rdma } = addresses;
+        let listen = ["--nfs-tcp", tcp, "--nfs-rdma", rdma];
         Server::with(&[&listen[..], &["--state-dir", state], arguments].concat())
     }
 
     /// On free ports.
     pub(crate) fn start(state: &Path, arguments: &[&str]) -> Server {
-        Server::start_at(("127.0.0.1:0", "127.0.0.1:0"), state, arguments)
+        let addresses = NfsAddresses {
+            tcp: String::from(FREE_PORT),
+            rdma: String::from(FREE_PORT),
+        };
+        Server::start_at(&addresses, state, arguments)
+    }
+
+    /// Its addresses, at which another server can start when this one has ended.
+    pub(crate) fn addresses(&self) -> NfsAddresses {
+        NfsAddresses {
+            tcp: self.tcp.clone(),
+            rdma: self.rdma.clone(),
+        }
     }
 
     /// Serves a directory, as root's own.

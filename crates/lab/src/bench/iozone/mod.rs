@@ -163,8 +163,8 @@ fn is_volume(target: &BenchTarget) -> bool {
 /// Refuses what would fail half-way, or mean nothing.
 fn check(options: &IozoneOptions) -> Result<(), Failure> {
     let has = |wanted: fn(&BenchTarget) -> bool| options.targets.iter().any(wanted);
-    let records = (&options.record[..], options.size);
-    check_records(records, !has(|target| !is_volume(target)))?;
+    let are_volumes = !has(|target| !is_volume(target));
+    check_records(&options.record, options.size, are_volumes)?;
     if options.clients > 1 && has(|target| !matches!(target, BenchTarget::Profile(..))) {
         let why = "only simulated testbeds have several client machines";
         return Err(Failure::usage("--clients makes no sense here", why)

@@ -100,7 +100,7 @@ fn measure(
         is_gated: options.gate,
         moments: Mutex::default(),
     });
-    in_folder((url, &client, interrupt), |folder| {
+    in_folder(url, &client, interrupt, |folder| {
         for (record, threads) in cells(options) {
             interrupt.check()?;
             let cell = Cell {

@@ -393,6 +393,6 @@ impl<'a> Worker<'a> {
                 .explain(what)?
         };
         self.memory = memory;
-        check_moved(what, (count, record), offset)
+        check_moved(what, count, offset, record)
     }
 }
