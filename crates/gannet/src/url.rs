@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_parses_to_the_same_url() {
+    fn a_printed_url_parses_to_the_same_url() {
         for text in [
             "nfs://h/",
             "nfs+rdma://h:1/a%25b/c%3Fd",

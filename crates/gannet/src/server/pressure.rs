@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn this_kernel_takes_a_trigger_or_tells_the_total() {
+    fn this_kernel_takes_a_trigger_or_reports_the_total() {
         let path = Path::new(MACHINE);
         // A kernel without PSI has no such file, which `watch_memory` says.
         if path.exists() {

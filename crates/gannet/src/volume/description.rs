@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_program_does_not_understand_is_refused() {
+    fn descriptions_with_wrong_values_or_formats_are_refused() {
         let text = description().to_text().unwrap();
         for (from, to, part) in [
             ("format = 2", "format = 1", "into a new volume"),

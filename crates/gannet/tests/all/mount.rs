@@ -23,7 +23,7 @@ fn is_left_out() -> bool {
 }
 
 #[test]
-fn what_a_mount_was_written_is_the_servers_once_it_is_unmounted() {
+fn writes_to_a_mount_are_at_the_server_after_unmount() {
     if is_left_out() {
         return;
     }

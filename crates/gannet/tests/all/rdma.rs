@@ -97,7 +97,7 @@ fn a_file_arrives_in_the_memory_of_a_mapping_by_every_engine() {
 }
 
 #[test]
-fn messages_arrive_whole_and_in_order_and_a_peer_that_goes_away_is_heard_of() {
+fn messages_arrive_in_order_and_a_closed_connection_is_reported() {
     run(async {
         let (server, client) = pair(AdapterOptions::default()).await;
         for round in 0..100_u8 {
@@ -132,7 +132,7 @@ fn messages_arrive_whole_and_in_order_and_a_peer_that_goes_away_is_heard_of() {
 }
 
 #[test]
-fn what_was_sent_leaves_although_everything_is_dropped_behind_it() {
+fn messages_that_were_sent_arrive_after_the_sender_is_dropped() {
     run(async {
         let options = AdapterOptions {
             receives: 300,
@@ -157,7 +157,7 @@ fn what_was_sent_leaves_although_everything_is_dropped_behind_it() {
 }
 
 #[test]
-fn a_key_ends_with_its_memory_also_where_other_memory_lies_there_then() {
+fn a_key_stays_revoked_when_other_memory_takes_its_address() {
     run(async {
         let (server, client) = pair(AdapterOptions::default()).await;
         let mapping = MmapMut::map_anon(1 << 20).unwrap();
@@ -194,7 +194,7 @@ fn a_key_ends_with_its_memory_also_where_other_memory_lies_there_then() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_the_connection_goes_on() {
+fn a_file_longer_than_its_memory_is_refused_and_the_connection_lasts() {
     run(async {
         let (server, client) = pair(AdapterOptions::default()).await;
         let memory = Buffer::from_vec(vec![0; 10]);

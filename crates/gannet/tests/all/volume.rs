@@ -130,7 +130,7 @@ fn a_volume_grows_while_nobody_serves_it() {
 }
 
 #[test]
-fn what_is_no_volume_is_not_made_or_opened() {
+fn a_volume_refuses_wrong_folders_counts_and_formats() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("volume");
     let none = Volume::open(&path).unwrap_err();
