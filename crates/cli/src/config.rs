@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_says_every_key_and_is_understood() {
+    fn the_example_has_every_key_and_is_valid() {
         let example = crate::generate::EXAMPLE;
         assert_eq!(examples(PAGE).next(), Some(example), "that of the page");
         let volume = example

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_one_line_with_what_why_and_what_to_do() {
+    fn a_failure_is_one_line_with_object_reason_and_hint() {
         let failure = Failure::new("cannot listen", "address\n  in use").hint("use --nfs-tcp");
         assert_eq!(
             failure.to_string(),

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_says_what_was_done_and_how_fast() {
+    fn the_summary_has_counts_and_rate() {
         let progress = Progress::new(Work::Copy, true);
         progress.expect(3, 4 << 20);
         progress.add(3 << 20);

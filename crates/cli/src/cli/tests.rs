@@ -68,7 +68,7 @@ fn shared_options_are_grouped_apart() {
 
 /// Each line sets exactly the options that it names.
 #[test]
-fn the_documented_forms_say_what_they_say() {
+fn documented_command_lines_set_the_options_they_name() {
     for (line, parts) in [
         (
             "gannet demo --json",

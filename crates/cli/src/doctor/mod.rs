@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_are_aligned_and_say_below_what_to_do() {
+    fn findings_are_aligned_with_the_fix_below() {
         let fine = Finding::ok("files", "1048576 may be open");
         assert_eq!(plain(&fine), "ok   files         1048576 may be open");
         let bad = Finding::fail("port", "2049 is taken", "use --nfs-tcp");

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sockets_with_a_path_and_abstract_ones_are_told() {
+    fn notifications_reach_path_and_abstract_sockets() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("notify");
         let name = format!("@gannet-notify-{}", std::process::id());

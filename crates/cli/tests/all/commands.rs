@@ -84,7 +84,7 @@ fn fifos_sockets_and_devices_are_copied_as_such() {
 }
 
 #[test]
-fn what_cannot_be_copied_is_said_and_fails_the_copy() {
+fn a_file_that_cannot_be_copied_is_reported_and_fails_the_copy() {
     let place = Place::new();
     let tree = place.path("tree");
     fs::create_dir(&tree).unwrap();
@@ -205,7 +205,7 @@ fn no_source_takes_the_place_of_another() {
 }
 
 #[test]
-fn what_would_be_harmed_by_a_copy_is_left_alone() {
+fn copies_onto_the_same_file_or_a_special_file_are_refused() {
     let place = Place::new();
     fs::write(place.path("share/file"), b"content").unwrap();
     fs::hard_link(place.path("share/file"), place.path("share/link")).unwrap();
@@ -264,7 +264,7 @@ fn copies_go_between_ways_and_over_existing_files() {
 }
 
 #[test]
-fn the_small_commands_do_what_their_names_say() {
+fn file_commands_work_over_tcp_and_rdma() {
     let place = Place::new();
     let server = Server::of(&place.path("share"), &place.path("state"));
     for url in server.urls() {
@@ -350,7 +350,7 @@ fn listings_are_sorted_as_the_options_say() {
 }
 
 #[test]
-fn what_fails_for_one_of_several_is_done_for_the_others() {
+fn commands_continue_with_other_arguments_after_a_failure() {
     let place = Place::new();
     let server = Server::of(&place.path("share"), &place.path("state"));
     let at = |path: &str| format!("{}{path}", server.urls()[0]);
@@ -391,7 +391,7 @@ fn what_fails_for_one_of_several_is_done_for_the_others() {
 }
 
 #[test]
-fn trees_are_copied_and_removed_to_their_end_with_a_line_that_says_so() {
+fn copies_and_removals_of_trees_end_with_a_summary() {
     let place = Place::new();
     make_tree(&place.path("tree"), 40);
     let server = Server::of(&place.path("share"), &place.path("state"));
@@ -424,7 +424,7 @@ fn trees_are_copied_and_removed_to_their_end_with_a_line_that_says_so() {
 }
 
 #[test]
-fn a_removal_goes_on_past_what_cannot_be_removed() {
+fn a_removal_continues_after_failures_and_lists_them() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -456,7 +456,7 @@ fn a_removal_goes_on_past_what_cannot_be_removed() {
 }
 
 #[test]
-fn mount_may_be_answered_elsewhere() {
+fn mount_may_be_served_at_another_port() {
     let place = Place::new();
     fs::write(place.path("share/file"), b"content").unwrap();
     let server = Server::of(&place.path("share"), &place.path("state"));
@@ -556,7 +556,7 @@ fn an_interrupted_bench_removes_its_folder() {
 }
 
 #[test]
-fn what_cannot_be_reached_or_done_is_said_in_one_line() {
+fn a_failure_is_reported_on_one_line() {
     let place = Place::new();
     let error = fail(&["ls", "nfs://127.0.0.1:1/"], 1);
     assert!(error.contains("refused"), "{error}");
@@ -588,7 +588,7 @@ fn what_cannot_be_reached_or_done_is_said_in_one_line() {
 }
 
 #[test]
-fn doctor_looks_at_this_machine_and_at_a_server() {
+fn doctor_checks_this_host_and_a_server() {
     let place = Place::new();
     let mut server = Server::of(&place.path("share"), &place.path("state"));
     let urls = server.urls();
@@ -634,7 +634,7 @@ fn doctor_has_colours_where_they_are_wanted() {
 }
 
 #[test]
-fn doctor_says_why_a_caller_cannot_write() {
+fn doctor_explains_a_denied_write() {
     let place = Place::new();
     let share = place.text("share");
     let read_only = [&share, "--no-root-squash", "--read-only"];
@@ -658,7 +658,7 @@ fn doctor_says_why_a_caller_cannot_write() {
 }
 
 #[test]
-fn root_hears_that_it_may_be_squashed_and_how_to_go_on() {
+fn a_denied_write_of_root_has_a_hint_at_root_squash() {
     if !rustix::process::geteuid().is_root() {
         return;
     }

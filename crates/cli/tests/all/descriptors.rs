@@ -30,7 +30,7 @@ fn assert_half(server: &Server, log: &Path) {
 }
 
 #[test]
-fn the_io_servers_of_a_process_share_what_it_may_open() {
+fn the_io_servers_of_a_process_share_its_descriptors() {
     let place = Place::new();
     let (tree, volume) = (tree(&place, "tree"), place.text("volume"));
     succeed(&["volume", "create", &volume, "--io-servers", "4"]);
@@ -58,7 +58,7 @@ fn the_io_servers_of_a_process_share_what_it_may_open() {
 }
 
 #[test]
-fn the_exports_of_a_process_share_what_it_may_open() {
+fn the_exports_of_a_process_share_its_descriptors() {
     let place = Place::new();
     let mut config = String::new();
     for name in ["one", "two", "three"] {

@@ -202,7 +202,7 @@ fn a_program_is_built_there_and_runs_and_maps_files() {
 }
 
 #[test]
-fn what_programs_do_to_a_file_is_what_the_server_has() {
+fn writes_through_a_mount_are_the_bytes_at_the_server() {
     if is_left_out() {
         return;
     }
@@ -282,7 +282,7 @@ fn a_file_removed_or_replaced_while_open_stays_readable() {
 }
 
 #[test]
-fn what_another_client_wrote_is_seen_at_the_next_open() {
+fn open_shows_the_writes_of_other_clients() {
     if is_left_out() {
         return;
     }
@@ -458,7 +458,7 @@ fn a_signal_unmounts_even_under_load() {
 }
 
 #[test]
-fn what_is_open_at_a_signal_is_served_to_its_end() {
+fn open_files_are_served_until_their_last_close_after_a_signal() {
     if is_left_out() {
         return;
     }
@@ -678,7 +678,7 @@ fn wait_until(program: &mut Child, happened: impl Fn() -> bool) {
 }
 
 #[test]
-fn what_cannot_be_mounted_is_said_on_one_line() {
+fn a_failure_to_mount_is_reported_on_one_line() {
     if is_left_out() {
         return;
     }

@@ -291,7 +291,7 @@ fn a_copy_survives_crashes_of_the_manager_in_both_directions() {
 }
 
 #[test]
-fn commands_say_which_server_is_away_and_show_what_is_known() {
+fn commands_name_the_io_server_that_is_away_and_list_known_entries() {
     let mut bed = Bed::apart(2);
     fs::write(bed.place.path("file"), bytes(1, 300_000)).unwrap();
     bed.succeed(&["mkdir", &bed.url("/directory")]);
@@ -538,7 +538,7 @@ fn a_check_of_a_served_volume_sees_the_objects_of_all_its_servers() {
 }
 
 #[test]
-fn what_stands_in_the_place_of_an_object_is_told_and_not_followed() {
+fn foreign_files_at_paths_of_objects_are_reported_and_not_followed() {
     let mut bed = Bed::apart(1);
     fs::write(bed.place.path("source"), "ten bytes.").unwrap();
     let names = ["/directory", "/link", "/pipe"].map(|name| bed.url(name));
@@ -579,7 +579,7 @@ fn what_stands_in_the_place_of_an_object_is_told_and_not_followed() {
 }
 
 #[test]
-fn older_metadata_that_is_put_back_gives_no_file_the_bytes_of_another() {
+fn restored_metadata_gives_no_file_the_bytes_of_another() {
     let mut bed = Bed::apart(1);
     let files = ["metadata", "metadata.journal"].map(|name| bed.place.path("volume").join(name));
     let backup = bed.place.path("backup");
@@ -690,7 +690,7 @@ fn an_io_server_whose_disk_is_not_mounted_does_not_serve() {
 }
 
 #[test]
-fn servers_of_a_new_volume_start_in_any_order_and_ask_nobody_for_leave() {
+fn servers_of_a_new_volume_start_in_any_order() {
     let mut bed = Bed::apart(2);
     bed.manager = None;
     succeed(&["volume", "extend", &bed.volume, "--io-servers", "1"]);

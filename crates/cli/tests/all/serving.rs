@@ -197,7 +197,7 @@ fn each_network_of_an_export_has_its_own_rules() {
 }
 
 #[test]
-fn a_volume_serves_nfs_where_it_is_asked_to() {
+fn a_volume_serves_nfs_only_at_given_addresses() {
     let place = Place::new();
     let volume = place.text("volume");
     succeed(&["volume", "create", &volume, "--io-servers", "1"]);
@@ -238,7 +238,7 @@ fn of_all_threads(pid: u32, name: &str) -> Vec<String> {
 const SERVING: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1 << 14 | 1 << 27;
 
 #[test]
-fn a_server_of_root_gives_up_what_serving_does_not_take() {
+fn a_server_of_root_drops_capabilities_that_serving_does_not_need() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -362,7 +362,7 @@ fn a_server_killed_during_the_first_connect_is_waited_for() {
 }
 
 #[test]
-fn whoever_is_not_there_or_never_answers_is_not_waited_for() {
+fn a_copy_does_not_wait_for_a_server_that_never_replied() {
     let place = Place::new();
     fs::write(place.path("file"), b"content").unwrap();
     let file = place.text("file");
@@ -387,7 +387,7 @@ fn whoever_is_not_there_or_never_answers_is_not_waited_for() {
 }
 
 #[test]
-fn a_timeout_bounds_the_wait_for_a_server_that_is_gone() {
+fn a_timeout_bounds_the_wait_for_a_stopped_server() {
     let place = Place::new();
     make_tree(&place.path("tree"), 300);
     let mut server = Server::of(&place.path("share"), &place.path("state"));

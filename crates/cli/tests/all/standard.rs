@@ -67,7 +67,7 @@ fn a_new_file_has_the_mode_of_the_umask_and_an_old_one_keeps_its_own() {
 }
 
 #[test]
-fn what_a_stream_cannot_do_is_refused() {
+fn streams_refuse_recursion_verification_and_several_sources() {
     let place = Place::new();
     let server = Server::of(&place.path("share"), &place.path("state"));
     let url = server.urls()[0].clone();
@@ -136,7 +136,7 @@ fn a_stream_takes_little_memory_and_leaves_nothing_when_it_is_interrupted() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_copy_without_a_word() {
+fn a_closed_standard_output_ends_the_copy_without_an_error() {
     let place = Place::new();
     let server = Server::of(&place.path("share"), &place.path("state"));
     fs::write(place.path("share/file"), bytes(1, 16 << 20)).unwrap();

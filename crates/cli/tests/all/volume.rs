@@ -270,7 +270,7 @@ fn a_volume_is_made_in_an_empty_place_or_not_at_all() {
 }
 
 #[test]
-fn a_volume_shows_what_it_is() {
+fn show_reports_stripes_servers_and_space_of_a_volume() {
     let place = Place::new();
     let (first, share) = (place.text("disk"), place.text("share"));
     let servers = ["--io-server", &first, "--io-server", &share];
@@ -298,7 +298,7 @@ fn a_volume_shows_what_it_is() {
 }
 
 #[test]
-fn volumes_are_listed_where_they_are() {
+fn list_finds_volumes_in_folders() {
     let place = Place::new();
     let volume = create(&place, &["--io-servers", "3"]);
     let (here, other) = (place.text(""), place.text("share/other"));
@@ -322,7 +322,7 @@ fn volumes_are_listed_where_they_are() {
 }
 
 #[test]
-fn a_check_finds_what_was_damaged_and_repairs_orphans() {
+fn a_check_finds_damage_and_repairs_orphans() {
     let place = Place::new();
     make_tree(&place.path("tree"), 20);
     let volume = create(&place, &["--io-servers", "2"]);
@@ -386,7 +386,7 @@ fn a_check_finds_what_was_damaged_and_repairs_orphans() {
 }
 
 #[test]
-fn damaged_pages_of_the_metadata_are_told_on_one_line() {
+fn damaged_pages_of_metadata_are_reported_on_one_line() {
     let place = Place::new();
     let volume = create(&place, &["--io-servers", "1"]);
     let path = place.path("volume/metadata");
@@ -514,7 +514,7 @@ fn an_old_copy_of_the_metadata_costs_no_object() {
 }
 
 #[test]
-fn disks_that_were_swapped_are_served_by_nobody_and_repaired_by_nobody() {
+fn swapped_disks_are_neither_served_nor_repaired() {
     let place = Place::new();
     let volume = create(&place, &["--io-servers", "2"]);
     let file = place.text("file");

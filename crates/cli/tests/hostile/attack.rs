@@ -66,7 +66,7 @@ fn check(server: &Server, call: &[u8]) {
 }
 
 #[test]
-fn replies_that_nobody_reads_are_bounded() {
+fn memory_for_unread_replies_is_bounded() {
     let place = Place::new();
     let server = serve(&place);
     let handle = Peer::connect(&server.tcp).mount();

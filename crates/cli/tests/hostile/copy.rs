@@ -249,7 +249,7 @@ fn begun(words: &[&str], dam: &Dam, folder: &Path) -> Child {
 }
 
 #[test]
-fn a_wait_for_a_silent_server_is_told_of() {
+fn a_wait_for_a_silent_server_is_reported() {
     for way in ["nfs", "nfs+rdma"] {
         let place = Place::new();
         fs::write(place.path("share/large"), bytes(1, 24 << 20)).unwrap();

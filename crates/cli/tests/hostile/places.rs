@@ -19,7 +19,7 @@ fn serve(place: &Place, clients: &str) -> Server {
 const OTHERS: [Ipv4Addr; 2] = [Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 0, 3)];
 
 #[test]
-fn hosts_that_nothing_is_exported_to_are_turned_away_when_they_connect() {
+fn connections_of_hosts_without_an_export_are_refused() {
     let place = Place::new();
     let server = serve(&place, "\"127.0.0.1\"");
     let mut honest = Peer::connect(&server.tcp);
@@ -37,7 +37,7 @@ fn hosts_that_nothing_is_exported_to_are_turned_away_when_they_connect() {
 }
 
 #[test]
-fn calls_of_null_hold_no_place_that_others_need() {
+fn connections_with_only_null_calls_do_not_crowd_out_others() {
     let place = Place::new();
     let server = serve(&place, "\"127.0.0.0/8\"");
     let mut honest = Peer::connect(&server.tcp);

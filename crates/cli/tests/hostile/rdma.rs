@@ -97,7 +97,7 @@ async fn attack(runtime: Handle, target: String, page: Vec<u8>) {
 }
 
 #[test]
-fn reply_chunks_that_nobody_takes_are_bounded() {
+fn memory_for_unread_reply_chunks_is_bounded() {
     let place = Place::new();
     let server = serve(&place);
     let page = readdirplus(&Peer::connect(&server.tcp).mount());

@@ -239,7 +239,7 @@ fn the_table_of_mounts_names_the_file_system() {
 }
 
 #[test]
-fn what_others_write_into_loses_its_set_uid_bit() {
+fn a_write_of_another_user_clears_the_set_uid_bit() {
     if is_left_out() {
         return;
     }

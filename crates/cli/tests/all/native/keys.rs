@@ -9,7 +9,7 @@ use gannet_runtime::tokio_plug::block_on;
 use gannet_vfs::FileHandle;
 
 #[test]
-fn only_who_has_the_key_of_the_volume_gets_in() {
+fn a_volume_refuses_clients_without_its_key() {
     let bed = Bed::embedded("1");
     let list = ["ls", &bed.url("/")];
     let error = fail(&list, 1);
@@ -47,7 +47,7 @@ fn only_who_has_the_key_of_the_volume_gets_in() {
 }
 
 #[test]
-fn a_new_key_locks_out_who_has_the_old_one_and_nobody_else() {
+fn a_new_client_key_locks_out_the_old_one_and_no_nfs_client() {
     let mut bed = Bed::apart(2);
     let file = bed.place.path("file");
     fs::write(&file, bytes(3, 300_000)).unwrap();
