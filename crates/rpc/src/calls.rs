@@ -163,8 +163,8 @@ impl CallsBack {
 
     /// The XID of the call of this server that `message` answers, if it answers one.
     pub(crate) fn answered_by(&self, message: &[u8]) -> Option<u32> {
-        let (xid, is_call) = xid_of(message)?;
-        (!is_call && self.pending().is_under_way(xid)).then_some(xid)
+        let xid = xid_of(message).filter(|_| !is_call(message))?;
+        self.pending().is_under_way(xid).then_some(xid)
     }
 }
 
@@ -175,8 +175,12 @@ impl Drop for CallsBack {
     }
 }
 
-/// The XID of a message, and whether it is a call.
-pub(crate) fn xid_of(message: &[u8]) -> Option<(u32, bool)> {
-    let front = MessageFront::of(message)?;
-    Some((front.xid, front.message_type == MESSAGE_CALL))
+/// The XID of a message; `None` if the message is too short for an XID and a type.
+pub(crate) fn xid_of(message: &[u8]) -> Option<u32> {
+    MessageFront::of(message).map(|front| front.xid)
+}
+
+/// Whether a message is a call. One that is too short for its type is none.
+pub(crate) fn is_call(message: &[u8]) -> bool {
+    MessageFront::of(message).is_some_and(|front| front.message_type == MESSAGE_CALL)
 }

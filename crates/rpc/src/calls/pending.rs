@@ -254,7 +254,7 @@ impl Pending {
     /// # Errors
     /// The reply cannot be parsed; the text is the part that is malformed.
     pub(crate) fn take_reply(&mut self, message: &[u8]) -> Result<(), &'static str> {
-        let Some((xid, _)) = xid_of(message) else {
+        let Some(xid) = xid_of(message) else {
             return Err("a reply without an xid");
         };
         let Some(entry) = self.entries.get_mut(&xid) else {

@@ -15,7 +15,7 @@ use super::backward::Backward;
 use super::timer::ReplyTimer;
 use super::types::{CallError, Sink};
 use super::{Lost, Shared};
-use crate::calls::{Entry, check_reply, fill_sink, opaque_len, xid_of};
+use crate::calls::{Entry, check_reply, fill_sink, is_call, opaque_len};
 use crate::limits::{
     CALLBACKS_MAX, CLIENT_RECEIVES_SPARE, CREDITS, INLINE_THRESHOLD, SEGMENTS_MAX, WRITE_CHUNKS_MAX,
 };
@@ -539,8 +539,8 @@ impl Link {
         let mut decoder = Decoder::new(bytes);
         let parsed = TransportHeader::parse(&mut decoder, &mut lists, LIMITS);
         let message = decoder.remaining();
-        let outcome = match (&parsed, xid_of(message)) {
-            (Ok(header), Some((_, true))) if header.procedure == TransportProcedure::Msg => {
+        let outcome = match &parsed {
+            Ok(header) if header.procedure == TransportProcedure::Msg && is_call(message) => {
                 self.called(header.xid, &lists, message)
             }
             _ => self.match_reply(parsed, &lists, message, invalidated),

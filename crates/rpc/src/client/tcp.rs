@@ -7,7 +7,7 @@ use super::backward::Backward;
 use super::timer::ReplyTimer;
 use super::types::Sink;
 use super::{Lost, Shared};
-use crate::calls::{check_reply, opaque_len, xid_of};
+use crate::calls::{check_reply, is_call, opaque_len};
 use crate::limits::{CLIENT_STAGE_LEN, OUTGOING_BYTES_MAX};
 use crate::outgoing::{Outgoing, Progress};
 use crate::records::{Event, Placing, Records, State};
@@ -191,7 +191,7 @@ impl Link {
 
     /// Takes a complete message: a reply ends its call, a call of the server begins.
     fn take_message(&mut self, message: &[u8]) -> Result<(), Lost> {
-        if let Some((_, true)) = xid_of(message) {
+        if is_call(message) {
             // A server that calls and takes no replies would make the outgoing bytes grow without end.
             let is_full = self.outgoing.len() >= OUTGOING_BYTES_MAX;
             let begun = (!is_full).then(|| self.backward.begin(message));
