@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn names_go_before_what_is_left() {
+    fn names_of_a_link_go_before_the_rest_of_the_path() {
         let mut ahead = VecDeque::from([b"z".to_vec()]);
         push_front(&mut ahead, b"/a/./b//../c/").unwrap();
         let names: Vec<_> = ahead.iter().map(Vec::as_slice).collect();

@@ -73,7 +73,7 @@ pub(crate) async fn a_rejection_brings_its_private_data(bed: &Bed<'_>) -> Outcom
     Ok(())
 }
 
-pub(crate) async fn nobody_listening_is_an_error(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn a_port_without_listener_is_an_error(bed: &Bed<'_>) -> Outcome {
     let listener = bed.far.listen(bed.address())?;
     let address = listener.local_address();
     drop(listener);

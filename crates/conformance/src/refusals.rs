@@ -343,7 +343,7 @@ pub(crate) async fn a_sink_taken_away_fails_the_read(bed: &Bed<'_>) -> Outcome {
     )
 }
 
-pub(crate) async fn a_revocation_that_nobody_waits_for_goes_on(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn a_dropped_revocation_goes_on(bed: &Bed<'_>) -> Outcome {
     let (_near, far) = bed.pair().await?;
     let scope = Scope::Endpoint(far.endpoint.id());
     let domain = far.endpoint.domain();

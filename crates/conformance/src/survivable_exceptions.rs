@@ -579,7 +579,7 @@ pub(crate) async fn a_reference_serves_its_connection_alone(bed: &Bed<'_>) -> Ou
     expect_refusal(bed, &mut by_near, theirs, AccessError::InvalidKey).await
 }
 
-pub(crate) async fn who_has_another_key_reads_nothing(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn a_peer_with_another_key_reads_nothing(bed: &Bed<'_>) -> Outcome {
     // The far end has no key yet, and then another one.
     let (mut near, mut far) = bed.pair_with(asking(bed)?, asking(bed)?).await?;
     near.endpoint.authenticate(KEY);
@@ -596,7 +596,7 @@ pub(crate) async fn who_has_another_key_reads_nothing(bed: &Bed<'_>) -> Outcome 
     ping(&mut near, &mut far).await
 }
 
-pub(crate) async fn what_is_removed_meanwhile_is_read_whole_or_not_at_all(
+pub(crate) async fn an_object_removed_meanwhile_is_read_whole_or_not_at_all(
     bed: &Bed<'_>,
 ) -> Outcome {
     const COUNT: u64 = 12;
@@ -665,7 +665,7 @@ pub(crate) async fn a_cold_file_is_refused_and_stays_cold(bed: &Bed<'_>) -> Outc
     ensure_eq("counters", counted, (1, 4, 0))
 }
 
-pub(crate) async fn what_cannot_be_is_refused_at_home(bed: &Bed<'_>) -> Outcome {
+pub(crate) async fn impossible_reads_are_refused_at_home(bed: &Bed<'_>) -> Outcome {
     let (mut near, mut far) = bed.pair_with(asking(bed)?, asking(bed)?).await?;
     let table = exporter(&far)?;
     let reference = enter(&*table, 1, &far, memory(&far, vec![1; 100])?);

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn mknod_makes_what_its_mode_says() {
+    fn mknod_makes_the_type_in_its_mode() {
         assert_eq!(made(0o644, 0), Some(Made::Regular));
         let device = Made::Node(NodeKind::CharacterDevice { major: 1, minor: 3 });
         assert_eq!(made(0o020_600, 0x103), Some(device));

@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_device_is_that_of_what_lies_on_top() {
+    fn the_device_is_that_of_the_topmost_mount() {
         let mounts = b"21 1 0:19 / /a rw - tmpfs x rw\n22 1 0:40 / /a\\040b rw - fuse x rw\n\
             23 22 0:41 / /a\\040b rw - fuse x rw\n";
         assert_eq!(

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_waits_for_what_may_take_its_file_and_began_before_it() {
+    fn an_open_waits_for_removals_that_began_before_it() {
         let takings = Takings::default();
         let [file, other] = [[1], [2]].map(|name| FileHandle::new(&name).unwrap());
         assert!(is_over(pin!(takings.over(&file))));

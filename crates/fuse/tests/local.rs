@@ -68,7 +68,7 @@ fn mounted(story: fn(&Path, &Path)) {
 }
 
 #[test]
-fn whoever_writes_is_not_held_to_a_hundredth_of_the_memory() {
+fn the_limit_of_dirty_pages_is_not_strict() {
     mounted(|_, mnt| {
         let device = mnt.metadata().unwrap().dev();
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -139,7 +139,7 @@ fn data_is_written_read_cut_and_durable() {
 }
 
 #[test]
-fn what_others_change_is_seen_at_the_next_open() {
+fn an_open_shows_changes_made_outside_the_mount() {
     mounted(|share, mnt| {
         for round in 0..20usize {
             let text = "x".repeat(1 + (round * 7919) % 9000);

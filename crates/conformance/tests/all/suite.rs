@@ -63,7 +63,7 @@ fn bench(world: &World, profile: NicProfile) -> Bench {
 }
 
 #[test]
-fn the_suite_holds_but_for_what_asks_for_files_and_exceptions() {
+fn the_suite_holds_without_files_and_exceptions() {
     for seed in 0..4 {
         let world = World::new(seed);
         let profile = NicProfile {
@@ -97,10 +97,10 @@ fn the_suite_holds_but_for_what_asks_for_files_and_exceptions() {
                 "survivable_exceptions::a_refusal_fails_its_read_alone",
                 "survivable_exceptions::ordinary_reads_survive_refusals_too",
                 "survivable_exceptions::a_reference_serves_its_connection_alone",
-                "survivable_exceptions::who_has_another_key_reads_nothing",
-                "survivable_exceptions::what_is_removed_meanwhile_is_read_whole_or_not_at_all",
+                "survivable_exceptions::a_peer_with_another_key_reads_nothing",
+                "survivable_exceptions::an_object_removed_meanwhile_is_read_whole_or_not_at_all",
                 "survivable_exceptions::a_cold_file_is_refused_and_stays_cold",
-                "survivable_exceptions::what_cannot_be_is_refused_at_home",
+                "survivable_exceptions::impossible_reads_are_refused_at_home",
                 "survivable_exceptions::a_sink_taken_away_fails_the_read",
                 "survivable_exceptions::reads_beyond_the_depth_wait_their_turn",
                 "survivable_exceptions::a_write_seen_by_its_writer_is_seen_by_readers",
@@ -193,7 +193,7 @@ fn a_peer_gets_in_until_the_revocation_is_done_and_not_after() {
 }
 
 #[test]
-fn memory_that_cannot_be_deregistered_goes_to_nobody() {
+fn memory_that_cannot_be_deregistered_is_not_used_again() {
     let world = World::new(2);
     let profile = NicProfile {
         deregistration_failures_per_mille: 1000,

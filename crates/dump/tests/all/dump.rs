@@ -394,7 +394,7 @@ fn records_in_several_fragments_are_one_message() {
 }
 
 #[test]
-fn what_is_not_decoded_is_counted() {
+fn packets_that_are_not_decoded_are_counted() {
     let mut roce = Packet::of_bytes(true, 1, &[0; 20]);
     roce.ip[9] = 17;
     roce.ip[22..26].copy_from_slice(&[0x12, 0xb7, 0, 40]);
@@ -492,7 +492,7 @@ fn a_file_that_ends_early_is_shown_up_to_there() {
 }
 
 #[test]
-fn the_example_of_the_documents_is_what_is_shown() {
+fn the_example_in_the_documentation_is_real_output() {
     let document = fs::read_to_string(vector("../docs/dump.md")).unwrap();
     let shown = fs::read_to_string(vector("siw-nfs.txt")).unwrap();
     let example = document.split("```text\n").nth(1).unwrap();

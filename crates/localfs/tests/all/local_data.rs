@@ -154,7 +154,7 @@ fn an_empty_write_changes_nothing() {
 }
 
 #[test]
-fn offsets_reach_to_the_end_of_what_the_kernel_counts() {
+fn offsets_reach_to_the_largest_of_the_kernel() {
     with_each_scheme(|world| {
         world.serve(|store| async move {
             let file = create(&store, &store.root(), b"f").await;

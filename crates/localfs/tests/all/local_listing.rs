@@ -133,7 +133,7 @@ fn a_listed_handle_is_of_the_object_that_has_the_name_now() {
 }
 
 #[test]
-fn removing_what_is_listed_loses_nothing() {
+fn removals_during_a_listing_lose_no_entry() {
     with_each_scheme(|world| {
         for index in 0..2000 {
             std::fs::write(world.path().join(format!("entry-{index}")), "").unwrap();

@@ -15,7 +15,7 @@ fn size(size: u64) -> SetAttributes {
 }
 
 #[test]
-fn an_unchecked_creation_takes_what_is_there() {
+fn an_unchecked_creation_takes_an_existing_file() {
     with_each_scheme(|world| {
         world.serve(|store| async move {
             let root = store.root();
@@ -339,7 +339,7 @@ fn renaming_one_link_to_another_does_nothing() {
 }
 
 #[test]
-fn links_are_for_what_is_no_directory() {
+fn hard_links_are_made_to_all_but_directories() {
     with_each_scheme(|world| {
         world.serve(|store| async move {
             let root = store.root();

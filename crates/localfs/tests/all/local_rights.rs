@@ -214,7 +214,7 @@ fn more_groups_count_than_a_call_carries() {
 }
 
 #[test]
-fn directories_hold_what_they_hide() {
+fn a_private_directory_refuses_other_users() {
     with_users(|store| async move {
         let root = store.root();
         let made = store
@@ -356,7 +356,7 @@ fn a_user_with_the_right_to_write_may_set_times_to_now() {
 }
 
 #[test]
-fn nothing_is_cut_when_what_comes_with_the_size_is_refused() {
+fn a_refused_attribute_leaves_the_size_unchanged() {
     with_users(|store| async move {
         let file = create(&store, &alice(), &store.root(), b"f", 0o666).await;
         write(&store, &alice(), &file).await.unwrap();

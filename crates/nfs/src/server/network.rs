@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_network_is_named() {
+    fn an_invalid_network_is_named_in_its_error() {
         let error = |network: &str| network.parse::<Network>().unwrap_err();
         assert_eq!(error("host/8"), NetworkError::Address("host".to_owned()));
         assert_eq!(error("10.0.0.0/33"), NetworkError::Prefix("33".to_owned()));

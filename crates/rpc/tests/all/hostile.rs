@@ -292,7 +292,7 @@ fn slow_writers_keep_others_from_writing_for_seconds_at_most() {
 }
 
 #[test]
-fn slow_writers_end_what_they_began_while_no_client_waits() {
+fn slow_writers_finish_their_calls_while_no_client_waits() {
     lab(|lab| async move {
         let call = large_write();
         let mut slow = Vec::new();

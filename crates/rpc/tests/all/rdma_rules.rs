@@ -426,7 +426,7 @@ fn without_private_data_messages_are_small_and_keys_are_left_alone() {
 }
 
 #[test]
-fn the_server_says_what_it_can_receive() {
+fn the_server_announces_its_inline_sizes() {
     lab(|lab| async move {
         let raw = lab.connect().await;
         let theirs = PrivateData::find(raw.endpoint.private_data()).unwrap();

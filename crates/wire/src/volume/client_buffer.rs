@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn lent_memory_lies_as_the_format_says() {
+    fn a_client_buffer_has_the_layout_of_the_format() {
         let expected = [
             0, 0, 0, 1, // there is some
             1, 2, 3, 4, 5, 6, 7, 8, 0x11, 0x12, 0x13, 0x14, // number, key
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_tells_what_was_done_and_what_is_lent() {
+    fn a_reply_carries_the_transfer_and_the_next_buffer() {
         let state = ObjectState {
             size: 1,
             used: 2,

@@ -119,7 +119,7 @@ fn replies() {
 }
 
 #[test]
-fn messages_that_are_not_what_they_should_be() {
+fn invalid_call_and_reply_headers_are_refused() {
     let parse = |text: &str| {
         let bytes = words(text);
         CallHeader::parse(&mut Decoder::new(&bytes)).map(|header| header.xid)
@@ -420,7 +420,7 @@ fn an_echo_fills_segments_in_order() {
 }
 
 #[test]
-fn private_data_of_linux_and_of_nobody() {
+fn private_data_of_linux_is_found_and_other_is_not() {
     let client = words("f6ab0e18 01010303");
     let expected = PrivateData {
         remote_invalidation: true,

@@ -455,7 +455,7 @@ fn read_requests() {
 }
 
 #[test]
-fn read_responses_nobody_asked_for() {
+fn unsolicited_read_responses_are_violations() {
     check(TerminateCode::TAGGED_INVALID_STAG, |victim| {
         vec![Segment::tagged(
             Opcode::ReadResponse,

@@ -101,7 +101,7 @@ impl Inbound {
 impl<S: Service> Connection<S> {
     /// True when the budget allows a receive. The rest of a payload goes to memory that is charged already, so it is
     /// always received: a writer that has begun ends, and frees its memory (test
-    /// `slow_writers_end_what_they_began_while_no_client_waits`).
+    /// `slow_writers_finish_their_calls_while_no_client_waits`).
     pub(super) fn has_room_to_receive(&mut self) -> bool {
         match &self.inbound.records.state {
             State::Placing(_) => true,
