@@ -4,7 +4,7 @@ use crate::executor::Wait;
 use crate::limits::BACKLOG_MAX;
 use crate::nic::{Host, Transfer};
 use crate::random::Random;
-use crate::stream::{self, SimStream};
+use crate::stream::{self, NodeAddress, SimStream};
 use crate::world::{Core, NodeId};
 use gannet_runtime::{Listener, LocalFuture, Stream};
 use std::cell::{Cell, RefCell};
@@ -383,7 +383,15 @@ pub(crate) async fn connect(
     }
     let (ip, port) = core.with_node(node, |node| (node.ip, node.take_port()));
     let local = SocketAddr::new(ip, port);
-    let (near, far) = SimStream::pair(&core, (node, local), (target, address));
+    let near = NodeAddress {
+        node,
+        address: local,
+    };
+    let far = NodeAddress {
+        node: target,
+        address,
+    };
+    let (near, far) = SimStream::pair(&core, near, far);
     core.trace(format_args!(
         "connect {local} {address} stream {}",
         near.id()

@@ -21,12 +21,19 @@ pub(crate) const SET_UP_LEN: u64 = 1024;
 /// The number of reads and writes, of a thousand, that give a spurious `WouldBlock`.
 const SPURIOUS_PER_MILLE: u64 = 10;
 
+/// The node of an end and the address that the end uses there.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NodeAddress {
+    pub(crate) node: NodeId,
+    pub(crate) address: SocketAddr,
+}
+
 /// One end of a simulated connection.
 pub(crate) struct SimStream {
     core: Rc<Core>,
     id: u64,
-    local: (NodeId, SocketAddr),
-    peer: (NodeId, SocketAddr),
+    local: NodeAddress,
+    peer: NodeAddress,
     connection: Rc<Connection>,
     outgoing: Rc<Half>,
     incoming: Rc<Half>,
@@ -175,20 +182,20 @@ impl SimStream {
     /// Two connected ends: of `near` and of `far`.
     pub(crate) fn pair(
         core: &Rc<Core>,
-        near: (NodeId, SocketAddr),
-        far: (NodeId, SocketAddr),
+        near: NodeAddress,
+        far: NodeAddress,
     ) -> (SimStream, SimStream) {
         let id = core.network.take_id();
-        let there = Half::new(core, near.0, far.0);
-        let back = Half::new(core, far.0, near.0);
+        let there = Half::new(core, near.node, far.node);
+        let back = Half::new(core, far.node, near.node);
         let connection = Rc::new(Connection {
-            nodes: (near.0, far.0),
-            ports: (near.1.port(), far.1.port()),
+            nodes: (near.node, far.node),
+            ports: (near.address.port(), far.address.port()),
             halves: [Rc::clone(&there), Rc::clone(&back)],
         });
         let weak = Rc::downgrade(&connection);
         core.network.register(weak);
-        let end = |local, peer, outgoing: &Rc<Half>, incoming: &Rc<Half>| SimStream {
+        let end = |local: NodeAddress, peer, outgoing: &Rc<Half>, incoming: &Rc<Half>| SimStream {
             core: Rc::clone(core),
             id,
             local,
@@ -196,7 +203,7 @@ impl SimStream {
             connection: Rc::clone(&connection),
             outgoing: Rc::clone(outgoing),
             incoming: Rc::clone(incoming),
-            host: core.host(local.0),
+            host: core.host(local.node),
         };
         let near_end = end(near, far, &there, &back);
         (near_end, end(far, near, &back, &there))
@@ -258,7 +265,7 @@ impl SimStream {
         self.core.trace(format_args!(
             "stream {} {} writes {}",
             self.id,
-            self.local.1,
+            self.local.address,
             bytes.len()
         ));
         let connection = Rc::clone(&self.connection);
@@ -292,11 +299,11 @@ impl SimStream {
 
 impl ByteStream for SimStream {
     fn peer_address(&self) -> SocketAddr {
-        self.peer.1
+        self.peer.address
     }
 
     fn local_address(&self) -> SocketAddr {
-        self.local.1
+        self.local.address
     }
 
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -402,7 +409,7 @@ impl ByteStream for SimStream {
         drop(state);
         self.core.trace(format_args!(
             "stream {} {} ends its side",
-            self.id, self.local.1
+            self.id, self.local.address
         ));
         let half = Rc::clone(&self.outgoing);
         self.outgoing.channel.send(0, move || {
@@ -414,8 +421,10 @@ impl ByteStream for SimStream {
     }
 
     fn abort(&self) {
-        self.core
-            .trace(format_args!("stream {} {} aborts", self.id, self.local.1));
+        self.core.trace(format_args!(
+            "stream {} {} aborts",
+            self.id, self.local.address
+        ));
         if self.outgoing.state.borrow().write_error.is_none() {
             self.send_reset();
         }
@@ -433,7 +442,7 @@ impl Drop for SimStream {
             state.reader_gone = true;
             !std::mem::take(&mut state.arrived).is_empty()
         };
-        if !self.core.is_up(self.local.0) {
+        if !self.core.is_up(self.local.node) {
             // Without power no segment leaves. The peer gets a reset when it sends and the node is up again.
             return;
         }

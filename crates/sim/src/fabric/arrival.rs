@@ -29,7 +29,7 @@ impl End {
                 source,
                 len,
                 proof,
-            } => self.request_arrived(read, (source, len), proof),
+            } => self.request_arrived(read, source, len, proof),
             Segment::ReadResponse {
                 read,
                 offset,
@@ -125,10 +125,10 @@ impl End {
     fn request_arrived(
         self: &Rc<Self>,
         read: u64,
-        what: (RemoteAddress, u32),
+        source: RemoteAddress,
+        len: u32,
         proof: Option<Proof>,
     ) {
-        let (source, len) = what;
         let executor = &self.fabric.core.executor;
         let turnaround = self
             .host
@@ -146,7 +146,7 @@ impl End {
         }
         let granted = match proof {
             Some(_) if len > OPTIMISTIC_READ_MAX => Err(AccessError::Bounds),
-            Some(proof) => proof.check(&mut state.authenticator, what),
+            Some(proof) => proof.check(&mut state.authenticator, source, len),
             None => {
                 let (table, kind) = (&self.domain.table, AccessKind::RemoteRead);
                 let checked = table.check(self.id, source.key, source.offset, u64::from(len), kind);

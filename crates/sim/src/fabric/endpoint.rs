@@ -1,14 +1,13 @@
 //! A simulated queue pair: one transmitter per end, one handler per arriving segment.
 
 use super::segment::{Fetched, MessageEnd, Proof, Segment, fetch, fetch_region};
-use super::{Side, SimDomain, SimFabric};
+use super::{EndSetup, PeerIdentity, SimDomain, SimFabric};
 use crate::network::{Breakable, Channel};
 use crate::nic::{Activity, Adapter, Host, Machine};
 use crate::world::NodeId;
 use gannet_fabric::{
-    AccessError, AccessKey, Completion, ConnectError, ConnectOptions, Disconnected, Done,
-    EndpointAttributes, EndpointId, PostError, Reference, RemoteAddress, Signal, Source, Span,
-    WorkError, WorkId,
+    AccessError, AccessKey, Completion, ConnectError, Disconnected, Done, EndpointAttributes,
+    EndpointId, PostError, Reference, RemoteAddress, Signal, Source, Span, WorkError, WorkId,
 };
 use gannet_runtime::{Buffer, FileRef, Handle};
 use gannet_softrdma::{AccessKind, Authenticator, EndpointReceives, OptimisticRead};
@@ -135,14 +134,10 @@ enum Next {
 
 impl End {
     /// Two connected ends.
-    pub(super) fn pair(
-        near: (Side, ConnectOptions, EndpointAttributes),
-        far: (Side, ConnectOptions, EndpointAttributes),
-    ) -> Result<(Rc<End>, Rc<End>), ConnectError> {
-        let near_meta = (near.0.node, near.0.address, near.1.private_data.clone());
-        let far_meta = (far.0.node, far.0.address, far.1.private_data.clone());
-        let near = End::build(near, far_meta)?;
-        let far = End::build(far, near_meta)?;
+    pub(super) fn pair(near: EndSetup, far: EndSetup) -> Result<(Rc<End>, Rc<End>), ConnectError> {
+        let (near_identity, far_identity) = (near.identity(), far.identity());
+        let near = End::build(near, far_identity)?;
+        let far = End::build(far, near_identity)?;
         *near.peer.borrow_mut() = Rc::downgrade(&far);
         *far.peer.borrow_mut() = Rc::downgrade(&near);
         let network = &near.fabric.core.network;
@@ -151,23 +146,25 @@ impl End {
         Ok((near, far))
     }
 
-    fn build(
-        (side, options, attributes): (Side, ConnectOptions, EndpointAttributes),
-        (peer_node, peer_address, private_data): (NodeId, SocketAddr, Vec<u8>),
-    ) -> Result<Rc<End>, ConnectError> {
+    fn build(setup: EndSetup, peer: PeerIdentity) -> Result<Rc<End>, ConnectError> {
+        let EndSetup {
+            side,
+            options,
+            attributes,
+        } = setup;
         let core = &side.fabric.core;
         let receives = EndpointReceives::new(options.receives)
             .ok_or(ConnectError::Unsupported("receives of another provider"))?;
         Ok(Rc::new(End {
             id: EndpointId(core.network.take_id()),
-            channel: Channel::new(core, side.node, peer_node),
+            channel: Channel::new(core, side.node, peer.node),
             fabric: side.fabric,
             node: side.node,
             runtime: side.runtime,
             domain: side.domain,
             host: side.host,
-            peer_address,
-            private_data,
+            peer_address: peer.address,
+            private_data: peer.private_data,
             attributes,
             peer: RefCell::default(),
             state: RefCell::new(EndState::new(receives)),
@@ -249,12 +246,15 @@ impl End {
         if may_ask && !state.closing {
             return Next::ReadRequest;
         }
-        match (may_work, may_answer) {
-            (true, true) if self.fabric.random.chance(500) => Next::Send(Sender::Answer),
-            (true, _) => Next::Send(Sender::Work),
-            (false, true) => Next::Send(Sender::Answer),
-            (false, false) if is_over && state.closing && state.has_nothing_to_send() => Next::End,
-            (false, false) => Next::Nothing,
+        // A random number is drawn only when both may send, or the draws after this one would change.
+        if may_answer && (!may_work || self.fabric.random.chance(500)) {
+            Next::Send(Sender::Answer)
+        } else if may_work {
+            Next::Send(Sender::Work)
+        } else if is_over && state.closing && state.has_nothing_to_send() {
+            Next::End
+        } else {
+            Next::Nothing
         }
     }
 
@@ -274,7 +274,7 @@ impl End {
         let (source, len) = (read.source, read.sink.len);
         let proof = read.access_key.map(|access_key| {
             let timestamp = state.authenticator.next_timestamp();
-            Proof::new(&state.authenticator, (source, len), access_key, timestamp)
+            Proof::new(&state.authenticator, source, len, access_key, timestamp)
         });
         let segment = Segment::ReadRequest {
             read: read.number,

@@ -237,6 +237,30 @@ struct Side {
     address: SocketAddr,
 }
 
+/// The parts from which an end of an agreed connection is built.
+struct EndSetup {
+    side: Side,
+    options: ConnectOptions,
+    attributes: EndpointAttributes,
+}
+
+impl EndSetup {
+    fn identity(&self) -> PeerIdentity {
+        PeerIdentity {
+            node: self.side.node,
+            address: self.side.address,
+            private_data: self.options.private_data.clone(),
+        }
+    }
+}
+
+/// The facts about an end that its peer learns from the connection's setup.
+struct PeerIdentity {
+    node: NodeId,
+    address: SocketAddr,
+    private_data: Vec<u8>,
+}
+
 /// A connection request, as it arrives at a listener.
 struct Request {
     side: Side,
@@ -288,9 +312,10 @@ impl Side {
 
 /// Checks the options of an end; `offers` is true if it offers exceptions to its peer.
 fn check_options(options: &ConnectOptions, offers: bool) -> Result<(), ConnectError> {
-    let private_data_max = match offers {
-        true => PRIVATE_DATA_BESIDE_OFFER_MAX,
-        false => PRIVATE_DATA_MAX,
+    let private_data_max = if offers {
+        PRIVATE_DATA_BESIDE_OFFER_MAX
+    } else {
+        PRIVATE_DATA_MAX
     };
     if options.private_data.len() > private_data_max {
         return Err(ConnectError::Unsupported("private data this long"));
@@ -374,10 +399,17 @@ impl Incoming for SimIncoming {
                 &options,
                 request.side.read_depth_max.min(side.read_depth_max),
             );
-            let (near, far) = End::pair(
-                (request.side, request.options, near_attributes),
-                (side, options, far_attributes),
-            )?;
+            let near = EndSetup {
+                side: request.side,
+                options: request.options,
+                attributes: near_attributes,
+            };
+            let far = EndSetup {
+                side,
+                options,
+                attributes: far_attributes,
+            };
+            let (near, far) = End::pair(near, far)?;
             let endpoint = Rc::new(SimEndpoint::new(far));
             if request.answer.send(Ok(near)).is_err() {
                 // The peer gave up meanwhile.

@@ -59,11 +59,12 @@ pub(super) struct Proof {
 impl Proof {
     pub(super) fn new(
         authenticator: &Authenticator,
-        what: (RemoteAddress, u32),
+        source: RemoteAddress,
+        len: u32,
         access_key: AccessKey,
         timestamp: u64,
     ) -> Proof {
-        let code = authenticator.code(&claim(what, access_key, timestamp));
+        let code = authenticator.code(&claim(source, len, access_key, timestamp));
         Proof {
             access_key,
             timestamp,
@@ -74,14 +75,16 @@ impl Proof {
     pub(super) fn check(
         &self,
         authenticator: &mut Authenticator,
-        what: (RemoteAddress, u32),
+        source: RemoteAddress,
+        len: u32,
     ) -> Result<(), AccessError> {
-        let claim = claim(what, self.access_key, self.timestamp);
+        let claim = claim(source, len, self.access_key, self.timestamp);
         authenticator.check(&claim, self.timestamp, &self.code)
     }
 }
 
-fn claim((source, len): (RemoteAddress, u32), access_key: AccessKey, timestamp: u64) -> Vec<u8> {
+/// The bytes that a proof's code covers: the `len` bytes at `source`, the key and the time.
+fn claim(source: RemoteAddress, len: u32, access_key: AccessKey, timestamp: u64) -> Vec<u8> {
     let mut claim = Vec::new();
     claim.extend(source.key.0.to_be_bytes());
     claim.extend(source.offset.to_be_bytes());
