@@ -61,14 +61,15 @@ impl Calendar {
         let place = self.taken.partition_point(|&(begins, _)| begins < start);
         let touches_next = self.taken.get(place).is_some_and(|next| next.0 == end);
         let touches_last = place > 0 && self.taken[place - 1].1 == start;
-        match (touches_last, touches_next) {
-            (true, true) => {
-                let next = self.taken.remove(place);
-                self.taken[place - 1].1 = next.map_or(end, |(_, ends)| ends);
-            }
-            (true, false) => self.taken[place - 1].1 = end,
-            (false, true) => self.taken[place].0 = start,
-            (false, false) => self.taken.insert(place, (start, end)),
+        if touches_last && touches_next {
+            let next = self.taken.remove(place);
+            self.taken[place - 1].1 = next.map_or(end, |(_, ends)| ends);
+        } else if touches_last {
+            self.taken[place - 1].1 = end;
+        } else if touches_next {
+            self.taken[place].0 = start;
+        } else {
+            self.taken.insert(place, (start, end));
         }
     }
 }

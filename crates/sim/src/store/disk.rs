@@ -447,11 +447,16 @@ impl FileSystem {
         }
         if let Some(target) = target {
             let target_is_directory = self.inode(target)?.kind == FileKind::Directory;
-            match (moves_directory, target_is_directory) {
-                (true, false) => return Err(Status::Notdir),
-                (false, true) => return Err(Status::Isdir),
-                (true, true) => self.remove_directory(to, new)?,
-                (false, false) => self.unlink(target)?,
+            if moves_directory && !target_is_directory {
+                return Err(Status::Notdir);
+            }
+            if !moves_directory && target_is_directory {
+                return Err(Status::Isdir);
+            }
+            if target_is_directory {
+                self.remove_directory(to, new)?;
+            } else {
+                self.unlink(target)?;
             }
         }
         self.change_directory(from)?.remove(old);
