@@ -227,7 +227,7 @@ fn work_takes_turns_with_charges() {
 }
 
 #[test]
-fn threads_wait_for_processors_in_their_order_and_behind_who_was_woken() {
+fn threads_wait_for_a_processor_in_order_and_behind_a_woken_task() {
     let (world, node, host) = machine(1);
     let log = Log::default();
     for name in ["first", "second"] {
