@@ -35,13 +35,13 @@ const NAME: &str = "file";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
     Stat,
-    /// So many bytes, at random places.
+    /// Reads of this many bytes, at random places.
     Read(usize),
-    /// The whole file, from its start.
+    /// A read of the whole file, from its start.
     Stream,
 }
 
-/// Work, and how much of it is under way at a time.
+/// The work of each row, and how much of it is under way at a time.
 const ROWS: [(Work, usize); 7] = [
     (Work::Stat, 1),
     (Work::Stat, 32),
@@ -56,16 +56,16 @@ const ROWS: [(Work, usize); 7] = [
 #[derive(Debug, Serialize)]
 struct Row {
     op: &'static str,
-    /// Bytes of an operation; null for those that move none.
+    /// Bytes of an operation; null for an operation that moves none.
     record: Option<usize>,
     in_flight: usize,
     inner_per_s: f64,
     public_per_s: f64,
-    /// Public by inner: the median of all threes, and the interval that holds it with 95 %.
+    /// The public rate over the inner one: the median of all threes. `ratio_low` and `ratio_high` bound it with 95 %.
     ratio: f64,
     ratio_low: f64,
     ratio_high: f64,
-    /// Inner by inner, the median.
+    /// The second inner rate of a three over the first: the median.
     control: f64,
 }
 
@@ -82,10 +82,11 @@ pub(super) fn run(options: &InterfaceOptions) -> Result<(), Failure> {
     let server = server.start().explain(what)?;
     let measured = ROWS.map(|(work, in_flight)| {
         let url = server.rdma_url();
-        let row = measure((&url, work, in_flight), options)?;
-        match options.json {
-            true => output::json(&row)?,
-            false => output::report(&format!("{} x{in_flight}: {}", row.op, row.ratio)),
+        let row = measure(&url, work, in_flight, options)?;
+        if options.json {
+            output::json(&row)?;
+        } else {
+            output::report(&format!("{} x{in_flight}: {}", row.op, row.ratio));
         }
         Ok(row)
     });
@@ -93,15 +94,14 @@ pub(super) fn run(options: &InterfaceOptions) -> Result<(), Failure> {
         .into_iter()
         .collect::<Result<Vec<Row>, Failure>>()?;
     server.stop().explain(what)?;
-    match options.json {
-        true => Ok(()),
-        false => show(&rows),
-    }
+    if options.json { Ok(()) } else { show(&rows) }
 }
 
 /// One row, by threes of samples.
 fn measure(
-    (url, work, in_flight): (&str, Work, usize),
+    url: &str,
+    work: Work,
+    in_flight: usize,
     options: &InterfaceOptions,
 ) -> Result<Row, Failure> {
     let what = || format!("cannot read from {url}");
@@ -136,13 +136,13 @@ fn measure(
         for _ in 0..options.threes {
             let before = inner().await?;
             let (client, file) = (client.clone(), file.clone());
-            let public = public((client, file), (work, in_flight), options.sample);
+            let public = public(client, file, work, in_flight, options.sample);
             let public = program.run(public).await.explain(what)?.explain(what)?;
             samples.push([before, public, inner().await?]);
         }
         Ok(())
     })?;
-    Ok(Row::new((work, in_flight), &samples))
+    Ok(Row::new(work, in_flight, &samples))
 }
 
 /// A program with an executor of its own, on a thread of its own.
@@ -257,14 +257,17 @@ async fn inner(
 
 /// The rate of a sample through the public interface.
 async fn public(
-    (client, file): (Client, File),
-    (work, in_flight): (Work, usize),
+    client: Client,
+    file: File,
+    work: Work,
+    in_flight: usize,
     max: Duration,
 ) -> Result<f64, gannet::Error> {
     let sample = Arc::new(Sample::new(max));
     let task = |number: usize| {
         let one = public_one(
-            (client.clone(), file.clone()),
+            client.clone(),
+            file.clone(),
             work,
             Arc::clone(&sample),
             number,
@@ -279,7 +282,8 @@ async fn public(
 }
 
 async fn public_one(
-    (client, file): (Client, File),
+    client: Client,
+    file: File,
     work: Work,
     sample: Arc<Sample>,
     number: usize,
@@ -329,7 +333,7 @@ async fn take_out(reader: &mut FileReader, own: &mut [u8]) -> io::Result<usize> 
 }
 
 impl Row {
-    fn new((work, in_flight): (Work, usize), samples: &[[f64; 3]]) -> Row {
+    fn new(work: Work, in_flight: usize, samples: &[[f64; 3]]) -> Row {
         let of = |pick: fn(&[f64; 3]) -> f64| {
             let mut values: Vec<f64> = samples.iter().map(pick).collect();
             values.sort_by(f64::total_cmp);

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const GATE: &str = "gate";
 /// How often a wait looks for signals.
 const LOOK: Duration = Duration::from_millis(100);
-/// Options that are ours, and not those of the machines; whether a value follows.
+/// Options of this program that are not passed on to the machines, and whether a value follows each.
 const OURS: [(&str, bool); 5] = [
     ("--host", true),
     ("--repeats", true),

@@ -71,10 +71,13 @@ fn measure_all(
     interrupt: &Interrupt,
     report: Report<'_>,
 ) -> Result<(), Failure> {
-    let once = |report: Report<'_>| match options.host.is_empty() {
-        true => (options.targets.iter())
-            .try_for_each(|target| measure(target, options, interrupt, report)),
-        false => hosts::run(options, interrupt, report),
+    let once = |report: Report<'_>| {
+        if options.host.is_empty() {
+            let mut targets = options.targets.iter();
+            targets.try_for_each(|target| measure(target, options, interrupt, report))
+        } else {
+            hosts::run(options, interrupt, report)
+        }
     };
     if options.repeats == 1 {
         return once(report);

@@ -20,11 +20,21 @@ use hdrhistogram::Histogram;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Where the server is, for what can be known of it.
+/// The server that rows are measured on.
+struct MeasuredServer {
+    /// The target, as rows name it.
+    target: String,
+    url: Url,
+    server: Server,
+    /// Deliveries to all byte streams of this process.
+    deliveries: Deliveries,
+}
+
+/// The place of the server, which decides what can be known of it.
 enum Server {
-    /// Somewhere.
+    /// A server of which nothing is known.
     Elsewhere,
-    /// A process of this machine.
+    /// A process of this machine, by its number.
     Process(u32),
     /// A server in this process.
     Here(LocalServer),
@@ -33,7 +43,7 @@ enum Server {
 /// Measures all cells on the server of a URL.
 ///
 /// # Errors
-/// It cannot be reached, an operation failed, or a signal came.
+/// The server cannot be reached, an operation failed, or a signal came.
 pub(super) fn measure_url(
     url: &Url,
     variant: &Variant,
@@ -48,15 +58,19 @@ pub(super) fn measure_url(
         }
         None => Server::Elsewhere,
     };
-    let target = BenchTarget::Url(url.clone()).to_string();
-    let server = (server, Deliveries::default());
-    measure(&target, url, server, (variant, options, interrupt), report)
+    let measured = MeasuredServer {
+        target: BenchTarget::Url(url.clone()).to_string(),
+        url: url.clone(),
+        server,
+        deliveries: Deliveries::default(),
+    };
+    measure(measured, variant, options, interrupt, report)
 }
 
 /// Measures all cells on a server of this process.
 ///
 /// # Errors
-/// It does not start, an operation failed, or a signal came.
+/// The server does not start, an operation failed, or a signal came.
 pub(super) fn measure_local(
     scheme: Scheme,
     variant: &Variant,
@@ -71,20 +85,28 @@ pub(super) fn measure_local(
     };
     let deliveries = Deliveries::default();
     let server = LocalServer::start(scheme, rdma, options.scratch.as_deref(), &deliveries)?;
-    let url = server.url().clone();
-    let target = BenchTarget::Local(scheme).to_string();
-    let server = Server::Here(server);
-    let server = (server, deliveries);
-    measure(&target, &url, server, (variant, options, interrupt), report)
+    let measured = MeasuredServer {
+        target: BenchTarget::Local(scheme).to_string(),
+        url: server.url().clone(),
+        server: Server::Here(server),
+        deliveries,
+    };
+    measure(measured, variant, options, interrupt, report)
 }
 
 fn measure(
-    target: &str,
-    url: &Url,
-    (server, deliveries): (Server, Deliveries),
-    (variant, options, interrupt): (&Variant, &IozoneOptions, &Interrupt),
+    measured: MeasuredServer,
+    variant: &Variant,
+    options: &IozoneOptions,
+    interrupt: &Interrupt,
     report: Report<'_>,
 ) -> Result<(), Failure> {
+    let MeasuredServer {
+        target,
+        url,
+        server,
+        deliveries,
+    } = measured;
     let client = ClientOptions {
         call: options.call.clone(),
         memory: MemoryOptions {
@@ -100,7 +122,7 @@ fn measure(
         is_gated: options.gate,
         moments: Mutex::default(),
     });
-    in_folder(url, &client, interrupt, |folder| {
+    in_folder(&url, &client, interrupt, |folder| {
         for (record, threads) in cells(options) {
             interrupt.check()?;
             let cell = Cell {
@@ -122,7 +144,7 @@ fn measure(
             for measured in std::mem::take(&mut recorder.moments().measured) {
                 let size = options.size / u64::from(record) * u64::from(record);
                 let shape = Shape {
-                    target,
+                    target: &target,
                     variant,
                     threads,
                     record,

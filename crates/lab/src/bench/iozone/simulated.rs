@@ -31,7 +31,7 @@ pub(super) fn measure(
     for (record, threads) in cells(options) {
         for op in &options.op {
             interrupt.check()?;
-            let workload = workload(target, variant, options, (record, threads), *op);
+            let workload = workload(target, variant, options, record, threads, *op);
             let outcome = run(profile, &workload)
                 .explain(|| format!("cannot simulate {} on {target}", op.name()))?;
             report(row(target, variant, options, *op, &workload, &outcome))?;
@@ -44,17 +44,18 @@ fn workload(
     target: &BenchTarget,
     variant: &Variant,
     options: &IozoneOptions,
-    (record, threads): (u32, u16),
+    record: u32,
+    threads: u16,
     op: IozoneOp,
 ) -> Workload {
     let files = u64::from(threads) * u64::from(options.clients);
     let usual = Workload::default();
     Workload {
-        operation: match (op.is_write(), op.is_random()) {
-            (true, true) => Operation::RandomWrite,
-            (true, false) => Operation::Write,
-            (false, true) => Operation::RandomRead,
-            (false, false) => Operation::Read,
+        operation: match op {
+            IozoneOp::Write | IozoneOp::Rewrite => Operation::Write,
+            IozoneOp::Read | IozoneOp::Reread => Operation::Read,
+            IozoneOp::Randread => Operation::RandomRead,
+            IozoneOp::Randwrite => Operation::RandomWrite,
         },
         transport: match target.scheme() {
             Scheme::Rdma | Scheme::Native => Transport::Rdma,

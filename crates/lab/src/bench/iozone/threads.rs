@@ -42,15 +42,15 @@ pub(super) struct Cell {
 /// The measurements of one thread during one operation of the matrix.
 pub(super) struct Part {
     pub(super) began: Instant,
-    /// It was through with its file, or saw that another one was.
+    /// The time at which the thread finished its file, or saw that another thread had finished.
     pub(super) ended: Instant,
     /// Latencies of the records until then, in nanoseconds.
     pub(super) latency_ns: Histogram<u64>,
     /// Processor time of this thread until then.
     pub(super) cpu: Duration,
-    /// Records, with those that do not count.
+    /// Number of records moved, with those after `ended`.
     pub(super) all_ops: u64,
-    /// Time spent over all of those.
+    /// Time spent on all of those records.
     pub(super) spent: Spent,
     /// The design that the server agreed to.
     pub(super) design: Design,
@@ -62,15 +62,15 @@ pub(super) struct Spent {
     pub(super) registration: Duration,
     pub(super) deregistration: Duration,
     pub(super) copy: Duration,
-    /// Waiting for credits or slots, and what has arrived for a core to wake.
+    /// Time of waiting for credits or slots, and of arrived data for a core to wake.
     pub(super) queueing: Duration,
-    /// Known of a server that is ours, waits for disks with it.
+    /// Time of the file system, waits for disks included. It is known only of a server in this process.
     pub(super) file_system: Duration,
-    /// The part of that time that is work of the cores.
+    /// The part of `file_system` that is work of the cores.
     pub(super) file_system_work: Duration,
     /// All work of the cores.
     pub(super) busy: Duration,
-    /// The part of that time in calls of sockets.
+    /// The part of `busy` in calls of sockets.
     pub(super) wire: Duration,
 }
 
@@ -179,9 +179,8 @@ impl Shared {
     async fn thread(&self, index: usize, runtime: &Handle) {
         let totals = Arc::new(Totals::default());
         let core = TimedRuntime::new(runtime, &totals, &self.cell.deliveries);
-        let timed: &Handle = &(Rc::clone(&core) as Handle);
-        let clocks = (core, totals);
-        let mut worker = self.keep(Worker::connect(&self.cell, timed, (index, clocks)).await);
+        let connected = Worker::connect(&self.cell, index, core, totals).await;
+        let mut worker = self.keep(connected);
         for op in self.cell.ops.iter().copied() {
             if let Some(worker) = &mut worker {
                 let prepared = worker
@@ -237,9 +236,11 @@ struct Worker<'a> {
 impl<'a> Worker<'a> {
     async fn connect(
         cell: &'a Cell,
-        runtime: &Handle,
-        (index, (core, totals)): (usize, (Rc<TimedRuntime>, Arc<Totals>)),
+        index: usize,
+        core: Rc<TimedRuntime>,
+        totals: Arc<Totals>,
     ) -> Result<Worker<'a>, Failure> {
+        let timed: Handle = Rc::clone(&core) as Handle;
         let mut memory = Buffer::zeroed(cell.record as usize);
         memory.fill(CONTENT);
         Ok(Worker {
@@ -247,7 +248,7 @@ impl<'a> Worker<'a> {
             index,
             core,
             totals,
-            session: Session::connect(runtime, &cell.folder, &cell.client).await?,
+            session: Session::connect(&timed, &cell.folder, &cell.client).await?,
             url: cell.folder.child(format!("file-{index}").as_bytes()),
             file: None,
             memory,

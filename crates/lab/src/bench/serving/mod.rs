@@ -48,9 +48,10 @@ pub(super) fn run(options: &ServingOptions) -> Result<(), Failure> {
             }
         }
     }
-    match options.json {
-        true => Ok(()),
-        false => row::show(&rows),
+    if options.json {
+        Ok(())
+    } else {
+        row::show(&rows)
     }
 }
 

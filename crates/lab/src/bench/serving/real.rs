@@ -45,7 +45,7 @@ pub(super) fn measure(
     let crc = options.crc;
     let client = std::thread::Builder::new()
         .name("bench-client".into())
-        .spawn(move || on_core(|runtime| client(runtime, (len, crc), tell_address, stopped)))
+        .spawn(move || on_core(|runtime| client(runtime, len, crc, tell_address, stopped)))
         .map_err(|error| failed(error.into()))?;
     let served = address
         .recv()
@@ -77,10 +77,11 @@ fn options() -> ConnectOptions {
     }
 }
 
-/// Takes connections that may write its memory, and answers their messages, until it is stopped.
+/// Accepts connections that may write `len` bytes of memory, and answers their messages, until `stopped`.
 async fn client(
     runtime: Handle,
-    (len, crc): (usize, bool),
+    len: usize,
+    crc: bool,
     address: mpsc::Sender<SocketAddr>,
     stopped: oneshot::Receiver<()>,
 ) -> anyhow::Result<()> {
@@ -159,7 +160,7 @@ async fn serve(
         }
         let mut senders = Vec::with_capacity(connections.len());
         for endpoint in &connections {
-            senders.push(Sending::new(&provider, &runtime, endpoint, (case, &file))?);
+            senders.push(Sending::new(&provider, &runtime, endpoint, case, &file)?);
         }
         let samples = sample(&runtime, case, settings.repeats, senders).await?;
         report(Row::new(
@@ -186,13 +187,16 @@ impl Sending {
         provider: &Rc<IwarpProvider>,
         runtime: &Handle,
         endpoint: &Connected,
-        (case, file): (&Case, &FileRef),
+        case: &Case,
+        file: &FileRef,
     ) -> anyhow::Result<Sending> {
-        let told = endpoint.private_data();
-        let (offset, rest) = told
+        let private_data = endpoint.private_data();
+        let (offset, rest) = private_data
             .split_first_chunk()
-            .context("the client told nothing")?;
-        let key = rest.first_chunk().context("the client told no key")?;
+            .context("the client's private data has no offset")?;
+        let key = rest
+            .first_chunk()
+            .context("the client's private data has no key")?;
         let options = SenderOptions {
             engine: Some(case.engine),
             pipes: case.pipes,
