@@ -1,6 +1,8 @@
 //! Stacked bars: sums and what they consist of. They lie, so that their labels can be read.
 
-use super::paper::{Area, Drawn, Scale, Side, axis_line, colour, grid_line, legend, text, title};
+use super::paper::{
+    Area, Drawn, Point, Scale, Side, axis_line, colour, grid_line, legend, text, title,
+};
 use plotters::prelude::*;
 
 const LEFT: i32 = 330;
@@ -64,20 +66,20 @@ impl Bars {
         };
         title(area, &caption, 14)?;
         for (x, number) in scale.marks() {
-            grid_line(area, (x, TOP), (x, bottom))?;
-            text(area, &number, (x, bottom + 8), Side::Below)?;
+            grid_line(area, Point::new(x, TOP), Point::new(x, bottom))?;
+            text(area, &number, Point::new(x, bottom + 8), Side::Below)?;
         }
-        axis_line(area, (LEFT, bottom), (RIGHT, bottom))?;
-        axis_line(area, (LEFT, TOP), (LEFT, bottom))?;
+        axis_line(area, Point::new(LEFT, bottom), Point::new(RIGHT, bottom))?;
+        axis_line(area, Point::new(LEFT, TOP), Point::new(LEFT, bottom))?;
         text(
             area,
             &self.x,
-            (i32::midpoint(LEFT, RIGHT), bottom + 32),
+            Point::new(i32::midpoint(LEFT, RIGHT), bottom + 32),
             Side::Below,
         )?;
         let mut middle = TOP + STEP / 2;
         for bar in self.shown() {
-            text(area, &bar.label, (LEFT - 8, middle), Side::Left)?;
+            text(area, &bar.label, Point::new(LEFT - 8, middle), Side::Left)?;
             let mut sum = 0.0;
             for (number, part) in bar.parts.iter().enumerate() {
                 let from = scale.pixel(sum);
@@ -88,6 +90,6 @@ impl Bars {
             middle += STEP;
         }
         let names = self.parts.iter().map(String::as_str);
-        legend(area, names, (RIGHT + 24, TOP + 6))
+        legend(area, names, Point::new(RIGHT + 24, TOP + 6))
     }
 }

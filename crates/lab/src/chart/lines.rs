@@ -1,6 +1,8 @@
 //! Lines over something that grows: threads, records, clients.
 
-use super::paper::{Area, Drawn, Scale, Side, axis_line, colour, grid_line, legend, text, title};
+use super::paper::{
+    Area, Drawn, Point, Scale, Side, axis_line, colour, grid_line, legend, text, title,
+};
 use plotters::prelude::*;
 
 pub(super) const HEIGHT: u32 = 380;
@@ -42,26 +44,26 @@ impl Lines {
         let scale = Scale::new(max, BOTTOM, TOP);
         title(area, &self.title, LEFT)?;
         for (y, number) in scale.marks() {
-            grid_line(area, (LEFT, y), (RIGHT, y))?;
-            text(area, &number, (LEFT - 8, y), Side::Left)?;
+            grid_line(area, Point::new(LEFT, y), Point::new(RIGHT, y))?;
+            text(area, &number, Point::new(LEFT - 8, y), Side::Left)?;
         }
         for (number, value) in columns.iter().enumerate() {
             let x = column_pixel(number, columns.len());
-            axis_line(area, (x, BOTTOM), (x, BOTTOM + 4))?;
-            text(area, &short(*value), (x, BOTTOM + 8), Side::Below)?;
+            axis_line(area, Point::new(x, BOTTOM), Point::new(x, BOTTOM + 4))?;
+            text(area, &short(*value), Point::new(x, BOTTOM + 8), Side::Below)?;
         }
-        axis_line(area, (LEFT, BOTTOM), (RIGHT, BOTTOM))?;
-        axis_line(area, (LEFT, TOP), (LEFT, BOTTOM))?;
+        axis_line(area, Point::new(LEFT, BOTTOM), Point::new(RIGHT, BOTTOM))?;
+        axis_line(area, Point::new(LEFT, TOP), Point::new(LEFT, BOTTOM))?;
         text(
             area,
             &self.x,
-            (i32::midpoint(LEFT, RIGHT), BOTTOM + 32),
+            Point::new(i32::midpoint(LEFT, RIGHT), BOTTOM + 32),
             Side::Below,
         )?;
         text(
             area,
             &self.y,
-            (14, i32::midpoint(TOP, BOTTOM)),
+            Point::new(14, i32::midpoint(TOP, BOTTOM)),
             Side::Upright,
         )?;
         for (number, series) in self.series.iter().enumerate() {
@@ -76,7 +78,7 @@ impl Lines {
             area.draw(&PathElement::new(places, colour(number).stroke_width(2)))?;
         }
         let names = self.series.iter().map(|series| series.name.as_str());
-        legend(area, names, (RIGHT + 24, TOP + 6))
+        legend(area, names, Point::new(RIGHT + 24, TOP + 6))
     }
 }
 

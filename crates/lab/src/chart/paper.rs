@@ -28,7 +28,7 @@ const TEXT: u32 = 15;
 const TITLE: u32 = 19;
 /// Pixels between two lines of a legend.
 const LEGEND_STEP: i32 = 20;
-/// Lines that an axis of numbers may have.
+/// The most lines of an axis of numbers.
 const MARKS_MAX: f64 = 6.0;
 
 /// The colour of the `number`th series or part; they come again after eight.
@@ -36,21 +36,41 @@ pub(super) fn colour(number: usize) -> RGBColor {
     COLOURS[number % COLOURS.len()]
 }
 
+/// A point of a panel, in pixels from its upper left corner.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Point {
+    pub(super) x: i32,
+    pub(super) y: i32,
+}
+
+impl Point {
+    pub(super) fn new(x: i32, y: i32) -> Point {
+        Point { x, y }
+    }
+}
+
+/// The form of points that the drawing library takes.
+impl From<Point> for (i32, i32) {
+    fn from(point: Point) -> (i32, i32) {
+        (point.x, point.y)
+    }
+}
+
 /// The side of a point on which text stands.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Side {
-    /// It starts there.
+    /// The text starts at the point.
     Right,
-    /// It ends there.
+    /// The text ends at the point.
     Left,
-    /// It hangs below, in its middle.
+    /// The text hangs below the point, centred.
     Below,
-    /// It stands upright, read from below, its middle there.
+    /// The text runs upwards beside the point, centred.
     Upright,
 }
 
 /// Writes text of ordinary size.
-pub(super) fn text(area: &Area<'_>, text: &str, at: (i32, i32), side: Side) -> Drawn {
+pub(super) fn text(area: &Area<'_>, text: &str, at: Point, side: Side) -> Drawn {
     let (h, v) = match side {
         Side::Right => (HPos::Left, VPos::Center),
         Side::Left => (HPos::Right, VPos::Center),
@@ -62,7 +82,7 @@ pub(super) fn text(area: &Area<'_>, text: &str, at: (i32, i32), side: Side) -> D
         _ => font,
     };
     let style = TextStyle::from(font).pos(Pos::new(h, v)).color(&BLACK);
-    area.draw_text(text, &style, at)?;
+    area.draw_text(text, &style, at.into())?;
     Ok(())
 }
 
@@ -80,13 +100,13 @@ pub(super) fn title(area: &Area<'_>, text: &str, left: i32) -> Drawn {
 pub(super) fn legend<'n>(
     area: &Area<'_>,
     names: impl Iterator<Item = &'n str>,
-    at: (i32, i32),
+    at: Point,
 ) -> Drawn {
     for (number, name) in names.enumerate() {
-        let y = at.1 + LEGEND_STEP * i32::try_from(number).unwrap_or(i32::MAX / LEGEND_STEP);
-        let square = [(at.0, y - 6), (at.0 + 12, y + 6)];
+        let y = at.y + LEGEND_STEP * i32::try_from(number).unwrap_or(i32::MAX / LEGEND_STEP);
+        let square = [(at.x, y - 6), (at.x + 12, y + 6)];
         area.draw(&Rectangle::new(square, colour(number).filled()))?;
-        text(area, name, (at.0 + 18, y), Side::Right)?;
+        text(area, name, Point::new(at.x + 18, y), Side::Right)?;
     }
     Ok(())
 }
@@ -121,7 +141,7 @@ impl Scale {
         }
     }
 
-    /// Where a value is.
+    /// The pixel of a value.
     pub(super) fn pixel(&self, value: f64) -> i32 {
         self.start + (value / self.end * f64::from(self.len)).round() as i32
     }
@@ -138,14 +158,20 @@ impl Scale {
 }
 
 /// A thin line of the grid.
-pub(super) fn grid_line(area: &Area<'_>, from: (i32, i32), to: (i32, i32)) -> Drawn {
-    area.draw(&PathElement::new([from, to], GRID.stroke_width(1)))?;
+pub(super) fn grid_line(area: &Area<'_>, from: Point, to: Point) -> Drawn {
+    area.draw(&PathElement::new(
+        [from.into(), to.into()],
+        GRID.stroke_width(1),
+    ))?;
     Ok(())
 }
 
 /// A line of an axis.
-pub(super) fn axis_line(area: &Area<'_>, from: (i32, i32), to: (i32, i32)) -> Drawn {
-    area.draw(&PathElement::new([from, to], BLACK.stroke_width(1)))?;
+pub(super) fn axis_line(area: &Area<'_>, from: Point, to: Point) -> Drawn {
+    area.draw(&PathElement::new(
+        [from.into(), to.into()],
+        BLACK.stroke_width(1),
+    ))?;
     Ok(())
 }
 
