@@ -337,7 +337,8 @@ impl Thread {
             calls.push(Box::pin(call(
                 self.client.clone(),
                 self.stage.workload,
-                (self.file, at),
+                self.file,
+                at,
                 memory,
             )));
             at += u64::from(len);
@@ -356,7 +357,8 @@ impl Thread {
 async fn call(
     client: Client,
     workload: Workload,
-    (file, offset): (FileHandle, u64),
+    file: FileHandle,
+    offset: u64,
     memory: Buffer,
 ) -> Result<Buffer, Failure> {
     let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);

@@ -89,8 +89,8 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 pub fn latency(profile: &Profile, way: AccessWay) -> Result<Duration, Failure> {
     let world = World::new(1);
     let fabric = SimFabric::new(&world, FabricProfile::default());
-    let server = Machine::add(&world, &fabric, ("server", profile));
-    let client = Machine::add(&world, &fabric, ("client", &costless(profile)));
+    let server = Machine::add(&world, &fabric, "server", profile);
+    let client = Machine::add(&world, &fabric, "client", &costless(profile));
     world.run(async move { access(server, client, way).await })?
 }
 

@@ -26,7 +26,7 @@ use tokio::sync::{Barrier, oneshot};
 
 const PORT: u16 = 4000;
 
-/// How the server has a file open: what it takes to have a piece of it in memory.
+/// The mode in which the server has a file open. It decides how a piece of the file comes into memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileAccess {
     /// Opened for reading: the bytes are copied by read(2).
@@ -34,6 +34,15 @@ pub enum FileAccess {
     /// Opened for writing too: a shared mapping, and no copy. OpenFabrics registers a mapping only then (004 section
     /// 3.1).
     Writable,
+}
+
+/// The memory that a connection sends a file through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pipes {
+    /// Pieces under way at a time.
+    pub count: usize,
+    /// Bytes of a piece.
+    pub len: usize,
 }
 
 /// The files that are sent, and the way of sending.
@@ -47,7 +56,7 @@ pub struct ServingLoad {
     pub pipe_len: usize,
     /// Bytes of each connection's file.
     pub file_len: usize,
-    /// How it is open.
+    /// The mode in which each file is open.
     pub access: FileAccess,
     /// Connections, all to one client, each a thread of the server.
     pub connections: usize,
@@ -58,11 +67,11 @@ pub struct ServingLoad {
 impl ServingLoad {
     /// One connection that sends a file once. A program with *static* memory reads the file, the others map it, as the
     /// paper's did.
-    pub fn of(engine: Engine, (pipes, pipe_len): (usize, usize), file_len: usize) -> ServingLoad {
+    pub fn of(engine: Engine, pipes: Pipes, file_len: usize) -> ServingLoad {
         ServingLoad {
             engine,
-            pipes,
-            pipe_len,
+            pipes: pipes.count,
+            pipe_len: pipes.len,
             file_len,
             access: match engine {
                 Engine::Static => FileAccess::ReadOnly,
@@ -80,10 +89,10 @@ impl ServingLoad {
         if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
             return Err(Failure::Workload("too few or too many connections"));
         }
-        match self.sink_len() > SENT_MAX {
-            true => Err(Failure::Workload("files or pipes are too long")),
-            false => Ok(()),
+        if self.sink_len() > SENT_MAX {
+            return Err(Failure::Workload("files or pipes are too long"));
         }
+        Ok(())
     }
 
     /// Bytes of the client's memory: a file, and what warms a server's static memory up.
@@ -160,8 +169,8 @@ impl Pair {
         let fabric = SimFabric::new(world, FabricProfile::default());
         let of_client = profile.of_client();
         Pair {
-            server: Machine::add(world, &fabric, ("server", profile)),
-            client: Machine::add(world, &fabric, ("client", &of_client)),
+            server: Machine::add(world, &fabric, "server", profile),
+            client: Machine::add(world, &fabric, "client", &of_client),
         }
     }
 

@@ -55,7 +55,7 @@ impl Testbed {
                 ..FabricProfile::default()
             },
         );
-        let server = Machine::add(world, &fabric, ("server", profile));
+        let server = Machine::add(world, &fabric, "server", profile);
         let options = RdmaOptions {
             registration: workload.server,
             design: workload.design,
@@ -74,7 +74,7 @@ impl Testbed {
             service,
             copies: RefCell::new(vec![of_server]),
             clients: (0..workload.clients)
-                .map(|_| Machine::add(world, &fabric, ("client", &profile.of_client())))
+                .map(|_| Machine::add(world, &fabric, "client", &profile.of_client()))
                 .collect(),
         }
     }
@@ -116,7 +116,8 @@ impl Machine {
     pub(super) fn add(
         world: &World,
         fabric: &Rc<SimFabric>,
-        (name, profile): (&'static str, &Profile),
+        name: &'static str,
+        profile: &Profile,
     ) -> Machine {
         let node = world.add_node(name);
         let host = Host::install(&node, profile);

@@ -22,53 +22,54 @@ use std::time::Duration;
 
 /// Bytes that an adapter moves for one connection before another one's turn comes.
 const SEGMENT_LEN: usize = 16 << 10;
-/// I/O nodes, compute nodes, and processes of one.
+/// The most I/O nodes, compute nodes, or processes of a compute node.
 const NODES_MAX: usize = 64;
-/// Pieces of one list at most.
+/// The most pieces of one list.
 const LIST_LEN: u64 = 128;
-/// Requests for a tile that lies apart in memory.
+/// Number of requests for a tile whose rows lie apart in memory.
 const LISTS: u64 = 6;
-/// Allocations of a tile that lies in several.
+/// Number of allocations of a tile that lies in several.
 const PARENTS: u64 = 3;
 
 /// The data that a process moves at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// So many bytes that lie together.
+    /// A run of this many bytes.
     Contiguous(u32),
     /// Rows out of a file whose rows are twice as long.
     Rows {
         /// Bytes of a row of the tile.
         len: u32,
-        /// How many.
+        /// Number of rows of the tile.
         count: u32,
-        /// How they are asked for.
+        /// The requests that the rows are moved with.
         how: Rows,
     },
 }
 
-/// How a tile is asked for.
+/// The requests that a tile is moved with, and the place of its rows in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rows {
     /// One request for each row.
     Each,
-    /// Requests with lists of 128 rows; in memory they lie together.
+    /// Requests with lists of 128 rows; the rows lie together in memory.
     Lists,
-    /// Six requests with a sixth of the rows each, which lie as far apart in memory as in the file. The allocation that
-    /// they lie in is registered by the first, and new for each tile.
+    /// Six requests with a sixth of the rows each; the rows lie as far apart in memory as in the file. Their allocation
+    /// is new for each tile, and the first request registers it.
     ListsInParent,
-    /// The same, of a whole array of twice as many rows of that length: four tiles.
+    /// As [`Rows::ListsInParent`], and the allocation holds a whole array: twice as many rows, twice as long, four tiles.
     ListsInWhole,
     /// As [`Rows::ListsInParent`], and the allocation stays registered from tile to tile.
     ListsInKeptParent,
-    /// The same, and every row in memory is an allocation of its own, new for each tile: it is registered for itself.
+    /// As [`Rows::ListsInParent`], and each row in memory is an allocation of its own, new for each tile and registered
+    /// by itself.
     ListsOfRows,
-    /// The same out of three allocations, new for each tile: one row after the other lies in the next of them, so that
-    /// each request names all three.
+    /// As [`Rows::ListsInParent`], and the rows lie in three allocations in turn, new for each tile, so that each request
+    /// names all three.
     ListsInThreeParents,
-    /// One request for all: a row that repeats.
+    /// One request for all rows, as a row that repeats.
     Nested,
-    /// All bytes between the first and the last are read, and the rows picked out.
+    /// One request for all bytes from the first row to the last, out of which the rows are picked.
     Sieve,
 }
 
@@ -77,33 +78,33 @@ pub enum Rows {
 pub struct Load {
     /// The transport of the load.
     pub transport: Transport,
-    /// I/O nodes.
+    /// Number of I/O nodes.
     pub io_nodes: usize,
-    /// Compute nodes.
+    /// Number of compute nodes.
     pub compute_nodes: usize,
-    /// Data goes to the I/O nodes.
+    /// Whether data goes to the I/O nodes.
     pub writes: bool,
-    /// The data that is moved at a time.
+    /// The data that a process moves at a time.
     pub access: Access,
-    /// How clients move it.
+    /// The policy by which clients move the data.
     pub policy: TransferPolicy,
-    /// How I/O servers move it.
+    /// The policy by which I/O servers move the data.
     pub server: ServerPolicy,
-    /// Memory of the process stays registered.
+    /// Whether the memory of a process stays registered.
     pub registered: bool,
     /// Bytes of a stripe.
     pub unit: u32,
-    /// Operations of each process before anything is counted.
+    /// Number of operations of each process before any is counted.
     pub warm_up: u32,
-    /// Processes of each compute node.
+    /// Number of processes of each compute node.
     pub processes: usize,
     /// Virtual time that is measured.
     pub time: Duration,
-    /// The measurement beyond that time.
+    /// The end of the measurement, at that time or after it.
     pub end: End,
 }
 
-/// When measuring ends.
+/// The end of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// The measurement ends with the last operation that began in time.
@@ -136,19 +137,19 @@ impl Default for Load {
 /// The result of a load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct VolumeOutcome {
-    /// Operations in the time measured.
+    /// Number of operations in the time measured.
     pub operations: u64,
     /// Megabytes of 2^20 bytes per second, of all processes together.
     pub mib_per_s: f64,
-    /// Mean time of an operation.
+    /// Mean time of an operation, in nanoseconds.
     pub latency_ns: f64,
     /// Processor time of a compute node in the time measured, as a share of one processor.
     pub client_cpu: f64,
-    /// The same of an I/O node.
+    /// Processor time of an I/O node in the time measured, as a share of one processor.
     pub server_cpu: f64,
-    /// Requests of a process for an operation.
+    /// Number of requests of a process for an operation.
     pub requests: f64,
-    /// Registrations of a compute node for an operation.
+    /// Number of registrations of a compute node for an operation.
     pub registrations: f64,
 }
 
@@ -169,6 +170,17 @@ struct Stage {
     requests: Cell<u64>,
     registrations: Cell<u64>,
     failure: RefCell<Option<Failure>>,
+}
+
+/// The processor time that both kinds of nodes have used up to a moment.
+#[derive(Debug, Clone, Copy)]
+struct ProcessorTimes {
+    /// The moment, in nanoseconds of virtual time.
+    at_ns: u64,
+    /// Processor time of all compute nodes together.
+    compute_ns: u64,
+    /// Processor time of all I/O nodes together.
+    io_ns: u64,
 }
 
 /// Runs `load` on `profile`'s machines.
@@ -219,7 +231,7 @@ async fn play(
     let processes = load.compute_nodes * load.processes;
     for number in 0..processes {
         let machine = &compute_nodes[number % load.compute_nodes];
-        start(&stage, bed, machine, (number, *load));
+        start(&stage, bed, machine, number, *load);
     }
     let wait = Duration::from_micros(20);
     while stage.ready.get() < processes && stage.failure.borrow().is_none() {
@@ -230,11 +242,11 @@ async fn play(
         let clients = compute_nodes.iter().map(|it| it.host.usage());
         let hosts = bed.io_servers.iter().filter_map(|it| it.host.as_ref());
         let servers = hosts.map(|host| host.usage()).sum::<Usage>();
-        (
-            faults.now_ns(),
-            clients.sum::<Usage>().cpu_ns,
-            servers.cpu_ns,
-        )
+        ProcessorTimes {
+            at_ns: faults.now_ns(),
+            compute_ns: clients.sum::<Usage>().cpu_ns,
+            io_ns: servers.cpu_ns,
+        }
     };
     let before = used();
     if load.end == End::Time {
@@ -254,24 +266,25 @@ async fn play(
 fn outcome(
     stage: &Stage,
     load: &Load,
-    before: (u64, u64, u64),
-    after: (u64, u64, u64),
+    before: ProcessorTimes,
+    after: ProcessorTimes,
 ) -> VolumeOutcome {
-    let period_ns = (after.0 - before.0).max(1) as f64;
+    let period_ns = (after.at_ns - before.at_ns).max(1) as f64;
     let operations = stage.operations.get();
     VolumeOutcome {
         operations,
         mib_per_s: stage.bytes.get() as f64 / f64::from(1 << 20) / (period_ns / 1e9),
         latency_ns: stage.latency_ns.get() as f64 / operations.max(1) as f64,
-        client_cpu: (after.1 - before.1) as f64 / (period_ns * load.compute_nodes as f64),
-        server_cpu: (after.2 - before.2) as f64 / (period_ns * load.io_nodes as f64),
+        client_cpu: (after.compute_ns - before.compute_ns) as f64
+            / (period_ns * load.compute_nodes as f64),
+        server_cpu: (after.io_ns - before.io_ns) as f64 / (period_ns * load.io_nodes as f64),
         requests: stage.requests.get() as f64 / operations.max(1) as f64,
         registrations: stage.registrations.get() as f64 / operations.max(1) as f64,
     }
 }
 
 /// Starts the process of a compute node.
-fn start(stage: &Rc<Stage>, bed: &Bed, machine: &Machine, (number, load): (usize, Load)) {
+fn start(stage: &Rc<Stage>, bed: &Bed, machine: &Machine, number: usize, load: Load) {
     let fs = bed.mount(&machine.node);
     let (stage, host, runtime) = (
         Rc::clone(stage),
@@ -285,9 +298,10 @@ fn start(stage: &Rc<Stage>, bed: &Bed, machine: &Machine, (number, load): (usize
             let name = format!("file-{number}");
             let made = fs.create(&caller, &fs.root(), name.as_bytes(), &mode).await;
             let handle = made.result.map_err(failed)?.handle;
-            let (fs, buffer) = match load.registered {
-                true => register(fs, handle, load.memory_len()).await?,
-                false => (fs, Buffer::zeroed(load.memory_len())),
+            let (fs, buffer) = if load.registered {
+                register(fs, handle, load.memory_len()).await?
+            } else {
+                (fs, Buffer::zeroed(load.memory_len()))
             };
             let fs = Rc::new(as_published(fs, load.policy));
             let file = File::new(Rc::clone(&fs), caller, handle);
@@ -327,7 +341,7 @@ fn failed(error: impl std::fmt::Display) -> Failure {
     Failure::Operation(error.to_string())
 }
 
-/// Memory of `len` bytes that is registered: a transfer by the server does that.
+/// Memory of `len` bytes that a transfer by the server has registered.
 async fn register(
     fs: VolumeFs,
     file: FileHandle,
@@ -371,7 +385,7 @@ impl Load {
                 how: Rows::ListsInWhole,
                 ..
             } => 4 * self.bytes(),
-            // They have memory of their own.
+            // The rows have allocations of their own.
             Access::Rows {
                 how: Rows::ListsOfRows | Rows::ListsInThreeParents,
                 ..
@@ -391,10 +405,11 @@ struct Process {
     fs: Rc<VolumeFs>,
     /// Copies of short transfers.
     copies: Rc<Copies>,
-    /// Where a tile lies in several allocations.
+    /// The allocations of a tile that lies in several.
     parents: Vec<Buffer>,
+    /// Memory of earlier tiles, kept so that no allocation comes back.
     used: Vec<Buffer>,
-    /// So far.
+    /// Number of requests so far.
     requests: u64,
 }
 
@@ -517,13 +532,13 @@ impl Process {
         Ok(())
     }
 
-    /// Memory that was never registered; the old one is kept, so that it does not come back.
+    /// Replaces the buffer by memory that was never registered. The old buffer is kept, so that it does not come back.
     fn renew_memory(&mut self) {
         let fresh = self.fs.memory(self.buffer.len());
         self.used.push(std::mem::replace(&mut self.buffer, fresh));
     }
 
-    /// The same, in as many allocations as the rows lie in.
+    /// Replaces the allocations of the rows, as [`Process::renew_memory`] does the buffer.
     fn renew_parents(&mut self, len: u32, count: u32, how: Rows) {
         let (parents, len) = match how {
             Rows::ListsInThreeParents => {
@@ -541,14 +556,12 @@ impl Process {
     async fn move_list(&mut self, file: Shape, memory: Vec<ParentPiece>) -> Result<(), Failure> {
         self.begin_request().await;
         let parents = &mut self.parents[..];
-        let moved = match self.load.writes {
-            true => {
-                let stability = stability(&self.host);
-                self.file
-                    .write_list(&file, &memory, parents, stability)
-                    .await
-            }
-            false => self.file.read_list(&file, &memory, parents).await,
+        let moved = if self.load.writes {
+            let stability = stability(&self.host);
+            let written = self.file.write_list(&file, &memory, parents, stability);
+            written.await
+        } else {
+            self.file.read_list(&file, &memory, parents).await
         };
         self.end_request(moved)
     }
@@ -568,14 +581,12 @@ impl Process {
     async fn move_shape(&mut self, file: Shape, memory: Shape) -> Result<(), Failure> {
         self.begin_request().await;
         let buffer = &mut self.buffer;
-        let moved = match self.load.writes {
-            true => {
-                let stability = stability(&self.host);
-                self.file
-                    .write_shape(&file, &memory, buffer, stability)
-                    .await
-            }
-            false => self.file.read_shape(&file, &memory, buffer).await,
+        let moved = if self.load.writes {
+            let stability = stability(&self.host);
+            let written = self.file.write_shape(&file, &memory, buffer, stability);
+            written.await
+        } else {
+            self.file.read_shape(&file, &memory, buffer).await
         };
         self.end_request(moved)
     }
@@ -589,7 +600,7 @@ fn stability(host: &Host) -> Stability {
     }
 }
 
-/// Where a row lies in the allocations of [`Process::renew_parents`].
+/// The place of a row in the allocations of [`Process::renew_parents`].
 fn parent_piece(row: u64, len: u32, how: Rows) -> ParentPiece {
     let (parent, offset) = match how {
         Rows::ListsInThreeParents => (row % PARENTS, row / PARENTS * 2 * u64::from(len)),
@@ -610,7 +621,7 @@ fn shape<E: std::fmt::Display>(made: Result<Shape, E>) -> Result<Shape, Failure>
     made.map_err(failed)
 }
 
-/// A client that asks for everything, as those of PVFS do.
+/// A client that requests all data from servers, as PVFS clients do.
 fn as_published(fs: VolumeFs, policy: TransferPolicy) -> VolumeFs {
     fs.with_policy(policy).with_reads(ReadOptions {
         optimistic: Optimistic::Off,

@@ -73,18 +73,22 @@ pub struct Figure {
     pub series: Vec<Series>,
 }
 
-/// A figure of these lines, named by its file, with what its two axes show.
-fn figure(
-    file: &'static str,
-    title: &str,
-    (x, y): (&'static str, &'static str),
-    series: Vec<Series>,
-) -> Figure {
+/// The names of a figure's axes, each with its unit.
+#[derive(Debug, Clone, Copy)]
+struct Axes {
+    /// The horizontal axis.
+    x: &'static str,
+    /// The vertical axis.
+    y: &'static str,
+}
+
+/// A figure of these lines, named by its file.
+fn figure(file: &'static str, title: &str, axes: Axes, series: Vec<Series>) -> Figure {
     Figure {
         file,
         title: title.to_string(),
-        x,
-        y,
+        x: axes.x,
+        y: axes.y,
         series,
     }
 }

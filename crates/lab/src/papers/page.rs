@@ -292,9 +292,12 @@ fn ablation_header(page: &mut String, first: &str) {
 
 fn ablation_line(page: &mut String, name: &str, numbers: &[f64]) {
     let mut cells = vec![name.to_owned()];
-    cells.extend(numbers.iter().map(|number| match number.is_finite() {
-        true => digits(*number),
-        false => String::from("not measured"),
+    cells.extend(numbers.iter().map(|number| {
+        if number.is_finite() {
+            digits(*number)
+        } else {
+            String::from("not measured")
+        }
     }));
     line(page, &cells);
 }

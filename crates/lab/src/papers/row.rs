@@ -140,6 +140,19 @@ impl From<bool> for Verdict {
     }
 }
 
+/// The number that a row of an order shows, with its unit.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shown {
+    unit: &'static str,
+    value: f64,
+}
+
+impl Shown {
+    pub(super) fn new(unit: &'static str, value: f64) -> Shown {
+        Shown { unit, value }
+    }
+}
+
 /// The rows of a paper, as they come.
 pub(super) struct Table {
     paper: Paper,
@@ -191,36 +204,17 @@ impl Table {
         note: &str,
     ) {
         let within = published.judge(simulated);
-        self.push(row, unit, (published, simulated, within), note);
+        self.push(row, published, Shown::new(unit, simulated), within, note);
     }
 
     /// An order, whether it `holds`, and a number that shows by how much.
-    pub(super) fn order(
-        &mut self,
-        row: &str,
-        words: &str,
-        (unit, simulated): (&'static str, f64),
-        holds: bool,
-        note: &str,
-    ) {
+    pub(super) fn order(&mut self, row: &str, words: &str, shown: Shown, holds: bool, note: &str) {
         let published = Published::Order(words.to_string());
-        self.push(
-            row,
-            unit,
-            (published, simulated, Verdict::from(holds)),
-            note,
-        );
+        self.push(row, published, shown, Verdict::from(holds), note);
     }
 
     /// As [`Table::order`], of something that the paper does not have.
-    pub(super) fn beyond(
-        &mut self,
-        row: &str,
-        words: &str,
-        shown: (&'static str, f64),
-        holds: bool,
-        note: &str,
-    ) {
+    pub(super) fn beyond(&mut self, row: &str, words: &str, shown: Shown, holds: bool, note: &str) {
         self.order(row, words, shown, holds, note);
         if let Some(row) = self.rows.last_mut() {
             row.of_paper = false;
@@ -237,16 +231,17 @@ impl Table {
     fn push(
         &mut self,
         row: &str,
-        unit: &'static str,
-        (published, simulated, within): (Published, f64, Verdict),
+        published: Published,
+        simulated: Shown,
+        within: Verdict,
         note: &str,
     ) {
         self.rows.push(Row {
             paper: self.paper.name(),
             row: row.to_string(),
-            unit,
+            unit: simulated.unit,
             published,
-            simulated,
+            simulated: simulated.value,
             within,
             note: note.to_string(),
             put_in: None,

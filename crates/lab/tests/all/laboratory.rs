@@ -96,9 +96,12 @@ fn the_same_matrix_runs_here_and_on_a_testbed() {
     // Little is counted twice. How much is not known depends on what else the machine does.
     let sum = |of: fn(&Value) -> f64| rows.iter().map(of).sum::<f64>();
     let counted_twice = sum(|row| -row["breakdown_us"]["rest"].as_f64().unwrap_or(0.0).min(0.0));
-    let real = sum(|row| match row["simulated"] == true {
-        true => 0.0,
-        false => row["mean_us"].as_f64().unwrap(),
+    let real = sum(|row| {
+        if row["simulated"] == true {
+            0.0
+        } else {
+            row["mean_us"].as_f64().unwrap()
+        }
     });
     assert!(counted_twice < real / 2.0, "{counted_twice} of {real} us");
     assert_well_formed(&fs::read_to_string(chart).unwrap());

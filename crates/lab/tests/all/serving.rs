@@ -2,32 +2,41 @@
 
 use crate::support::{fail, succeed};
 use gannet_datapath::Engine;
-use gannet_lab::experiment::serving::{FileAccess, Registered, ServingLoad, registration, run};
+use gannet_lab::experiment::serving::{
+    FileAccess, Pipes, Registered, ServingLoad, registration, run,
+};
 use gannet_lab::profiles::{SENDFILE_IB, SENDFILE_IB_4X};
 use gannet_sim::nic::Profile;
 use serde_json::Value;
 
 const FILE_LEN: usize = 16 << 20;
 
-fn on(profile: &Profile, engine: Engine, pipes: (usize, usize), len: usize) -> f64 {
+fn on(profile: &Profile, engine: Engine, pipes: Pipes, len: usize) -> f64 {
     run(profile, &ServingLoad::of(engine, pipes, len))
         .unwrap()
         .mb_per_s
 }
 
-fn rate(engine: Engine, pipes: (usize, usize), len: usize) -> f64 {
+fn rate(engine: Engine, pipes: Pipes, len: usize) -> f64 {
     on(&SENDFILE_IB, engine, pipes, len)
 }
 
 #[test]
 fn pipes_pay_for_long_files_and_change_nothing_for_short_ones() {
-    let pipes = (6, 1 << 20);
+    let pipes = Pipes {
+        count: 6,
+        len: 1 << 20,
+    };
     for len in [16 << 10, 256 << 10, 1 << 20] {
-        let dynamic = rate(Engine::Dynamic, (1, len), len);
+        let dynamic = rate(Engine::Dynamic, Pipes { count: 1, len }, len);
         let pipelined = rate(Engine::Pipelined, pipes, len);
         assert!((0.95..1.05).contains(&(pipelined / dynamic)), "{len}");
     }
-    let dynamic = rate(Engine::Dynamic, (1, FILE_LEN), FILE_LEN);
+    let whole = Pipes {
+        count: 1,
+        len: FILE_LEN,
+    };
+    let dynamic = rate(Engine::Dynamic, whole, FILE_LEN);
     let pipelined = rate(Engine::Pipelined, pipes, FILE_LEN);
     let sendfile = rate(Engine::Sendfile, pipes, FILE_LEN);
     assert!(pipelined > 1.05 * dynamic, "{pipelined}, {dynamic}");
@@ -39,11 +48,16 @@ fn pipes_pay_for_long_files_and_change_nothing_for_short_ones() {
 
 #[test]
 fn sendfile_needs_less_memory_for_the_same_rate() {
+    let pipes = Pipes {
+        count: 4,
+        len: 64 << 10,
+    };
     let [pipelined, sendfile] =
-        [Engine::Pipelined, Engine::Sendfile].map(|engine| rate(engine, (4, 64 << 10), FILE_LEN));
+        [Engine::Pipelined, Engine::Sendfile].map(|engine| rate(engine, pipes, FILE_LEN));
     assert!(sendfile > 1.15 * pipelined, "{sendfile}, {pipelined}");
     let gain = |engine| {
-        let [one, two] = [1, 2].map(|pipes| rate(engine, (pipes, 1 << 20), FILE_LEN));
+        let len = 1 << 20;
+        let [one, two] = [1, 2].map(|count| rate(engine, Pipes { count, len }, FILE_LEN));
         two / one - 1.0
     };
     assert!(gain(Engine::Pipelined) > 2.0 * gain(Engine::Sendfile));
@@ -52,11 +66,15 @@ fn sendfile_needs_less_memory_for_the_same_rate() {
 #[test]
 fn what_is_copied_and_registered_is_counted() {
     let count = |engine, access| {
+        let pipes = Pipes {
+            count: 2,
+            len: 64 << 10,
+        };
         let load = ServingLoad {
             access,
             connections: 3,
             rounds: 2,
-            ..ServingLoad::of(engine, (2, 64 << 10), 1 << 20)
+            ..ServingLoad::of(engine, pipes, 1 << 20)
         };
         let outcome = run(&SENDFILE_IB, &load).unwrap();
         assert_eq!(outcome, run(&SENDFILE_IB, &load).unwrap(), "it replays");

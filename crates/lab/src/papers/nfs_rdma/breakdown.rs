@@ -8,7 +8,7 @@
 //! client's latency when all else is taken off is that wait, and counts as registration.
 
 use super::super::laboratory::Laboratory;
-use super::super::row::{Published, Table};
+use super::super::row::{Published, Shown, Table};
 use super::super::{Failure, Figure, Series};
 use super::{LARGE, SMALL, THREADS, at, load, mean};
 use crate::experiment::nfs::{Operation, Outcome, Workload};
@@ -123,7 +123,7 @@ fn shares(table: &mut Table, registration: &Series, file_system: &Series) {
     table.order(
         "7: share of registration, READ of 128 KiB, 4 threads over 1 thread",
         "rises from 1 to 4 threads and falls to 8",
-        ("times", four / one.max(0.1)),
+        Shown::new("times", four / one.max(0.1)),
         four > 2.0 * one && eight < four && eight > one,
         "",
     );
@@ -152,7 +152,7 @@ fn revoking(table: &mut Table, small: &Series, large: &Series) {
     table.order(
         "7: share of deregistration, READ of 1 MiB over 128 KiB",
         "falls with the record",
-        ("times", mean(large) / mean(small).max(0.01)),
+        Shown::new("times", mean(large) / mean(small).max(0.01)),
         mean(large) < mean(small),
         "",
     );

@@ -4,7 +4,7 @@
 //! that registers nothing (all-physical) and copies once, and the strategy is a line of its own.
 
 use super::super::laboratory::Laboratory;
-use super::super::row::Table;
+use super::super::row::{Shown, Table};
 use super::super::{Failure, Figure, Series};
 use super::{LARGE, SMALL, at, client_cpu, load, peak, rate, registration};
 use crate::experiment::nfs::{Operation, Outcome, Workload};
@@ -42,7 +42,7 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<
     table.order(
         "8: client CPU of READ of 128 KiB, copied over zero-copy, 8 threads",
         "copying takes more of the processor",
-        ("times", more),
+        Shown::new("times", more),
         more > 1.0,
         "",
     );
@@ -82,7 +82,7 @@ fn small_records(table: &mut Table, zero_copy: &Series, copied: &Series) {
     table.order(
         "8: READ of small records (8 KiB), copied over zero-copy, peaks",
         "copying ahead",
-        ("times", gain),
+        Shown::new("times", gain),
         gain > 1.0,
         "",
     );
@@ -100,14 +100,14 @@ fn large_records(table: &mut Table, zero_copy: &Series, copied: &Series) {
     table.order(
         "8: READ of large records (1 MiB), copied over zero-copy, 1 thread",
         "zero-copy ahead with few threads",
-        ("times", ratio(1)),
+        Shown::new("times", ratio(1)),
         ratio(1) < 0.95,
         "",
     );
     table.order(
         "8: READ of large records (1 MiB), copied over zero-copy, 8 threads",
         "equal with enough threads",
-        ("times", ratio(8)),
+        Shown::new("times", ratio(8)),
         (0.95..1.05).contains(&ratio(8)),
         "",
     );

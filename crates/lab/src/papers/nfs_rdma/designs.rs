@@ -1,7 +1,7 @@
 //! Section 6: the Read-Read and the Read-Write design, READ and WRITE on OpenSolaris (figures 5 and 6).
 
 use super::super::laboratory::Laboratory;
-use super::super::row::Table;
+use super::super::row::{Shown, Table};
 use super::super::{Failure, Figure, Series};
 use super::{LARGE, MEMORY, SMALL, THREADS, at, client_cpu, load, mean, peak, rate};
 use crate::experiment::nfs::{Operation, Outcome, Workload};
@@ -139,7 +139,7 @@ fn bandwidth(table: &mut Table, small: &Pair, large: &Pair) {
     table.order(
         "6: READ, Read-Write over Read-Read, means of 1 to 8 threads, lesser of both records",
         "Read-Write ahead with all records, less so with more threads",
-        ("times", least),
+        Shown::new("times", least),
         least > 1.0 && ahead(1) > ahead(8),
         "Once both are bound by the server's processors, single numbers of threads may differ by \
         2 % either way.",
@@ -151,14 +151,14 @@ fn bandwidth(table: &mut Table, small: &Pair, large: &Pair) {
     table.order(
         "6: READ, Read-Write, peak of 1 MiB over peak of 128 KiB",
         "rises with the record, modestly",
-        ("times", rising),
+        Shown::new("times", rising),
         (1.0..1.5).contains(&rising),
         "",
     );
     table.order(
         "6: READ of 128 KiB, threads to nine tenths of the peak, Read-Read less Read-Write",
         "Read-Write saturates earlier",
-        ("threads", earlier),
+        Shown::new("threads", earlier),
         earlier >= 0.0 && ahead(2) > 1.0,
         "Equal where both need the same whole number of threads; then Read-Write is closer to \
         its peak.",
@@ -198,7 +198,7 @@ fn counts(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Fail
         table.order(
             &format!("4 and 5: RDMA operations of a READ, {name}"),
             words,
-            ("each", reads + writes),
+            Shown::new("each", reads + writes),
             holds,
             "",
         );
@@ -222,7 +222,7 @@ fn write_bandwidth(table: &mut Table, writes: &Pair) {
     table.order(
         "6: WRITE of 128 KiB, difference of the designs, most of 1 to 8 threads",
         "equal in both designs",
-        ("share", farthest),
+        Shown::new("share", farthest),
         farthest < 0.02,
         "",
     );
@@ -277,7 +277,7 @@ fn processor(table: &mut Table, cpu: &Pair) {
     table.order(
         "6: client CPU of READ, Read-Read over Read-Write, 8 threads, order",
         "Read-Write needs less at any number of threads",
-        (
+        Shown::new(
             "times",
             at(&cpu.read_read, 8) / at(&cpu.read_write, 8).max(0.1),
         ),

@@ -1,7 +1,7 @@
 //! Section 8: three strategies of the server on OpenSolaris (figures 11 and 12).
 
 use super::super::laboratory::Laboratory;
-use super::super::row::Table;
+use super::super::row::{Shown, Table};
 use super::super::{Failure, Figure, Series};
 use super::{MEMORY, THREADS, at, client_cpu, load, mean, peak, rate, registration};
 use crate::experiment::nfs::{Operation, Outcome, Workload};
@@ -117,7 +117,7 @@ fn ratios(table: &mut Table, reads: &[Series; 3]) {
     table.order(
         "8: READ of 128 KiB, server cache over dynamic, 1 thread",
         "server cache ahead",
-        ("times", early(cache, dynamic)),
+        Shown::new("times", early(cache, dynamic)),
         early(cache, dynamic) > 1.02 && early(cache, fmr) > 1.0,
         "One thread waits for each command; this is all that registering costs it.",
     );
@@ -131,7 +131,7 @@ fn orders(table: &mut Table, reads: &[Series; 3], writes: &[Series; 3], cpu: &[S
         table.order(
             &row,
             "FMR ahead",
-            ("times", gain),
+            Shown::new("times", gain),
             gain > 1.0,
             "FMR spares the adapter's commands and the sleep behind them, not the processor.",
         );
@@ -140,7 +140,7 @@ fn orders(table: &mut Table, reads: &[Series; 3], writes: &[Series; 3], cpu: &[S
         table.order(
             &row,
             "server cache far ahead",
-            ("times", gain),
+            Shown::new("times", gain),
             gain > 1.2,
             BREAKDOWN,
         );
@@ -156,7 +156,7 @@ fn orders(table: &mut Table, reads: &[Series; 3], writes: &[Series; 3], cpu: &[S
     table.order(
         "8: client CPU of READ of 128 KiB, server cache over dynamic, means",
         "dynamic, FMR, server cache, as their rates",
-        ("times", mean(cache) / mean(dynamic).max(0.1)),
+        Shown::new("times", mean(cache) / mean(dynamic).max(0.1)),
         mean(dynamic) < mean(fmr) && mean(fmr) < mean(cache),
         "",
     );

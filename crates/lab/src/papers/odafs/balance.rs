@@ -2,8 +2,8 @@
 
 use super::super::Figure;
 use super::super::laboratory::Laboratory;
-use super::super::row::Table;
-use super::{Bench, SCALE, figure, line};
+use super::super::row::{Shown, Table};
+use super::{Axes, Bench, SCALE, figure, line};
 use crate::experiment::caching::{CachingLoad, Pattern};
 use gannet_volume::client::optimistic::{Balance, ClientMemoryOptions};
 
@@ -44,14 +44,14 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Ta
         table.beyond(
             &format!("III-A: access time, the best fixed share over adaptive, {name}"),
             "the adaptive balance is as good as the best share",
-            ("times", best / adaptive),
+            Shown::new("times", best / adaptive),
             adaptive <= 1.05 * best,
             "Judged: 5 % apart at most. The shares are 0.2 to 64 % of the memory.",
         );
         table.beyond(
             &format!("III-A: access time, the worst fixed share over the best, {name}"),
             "what the right balance is worth",
-            ("times", worst / best),
+            Shown::new("times", worst / best),
             worst > best,
             "",
         );
@@ -74,7 +74,10 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Ta
     figure(
         "odafs-balance",
         "The directory's share of the client's memory (question 2)",
-        ("thousandths of the memory for references", "us an access"),
+        Axes {
+            x: "thousandths of the memory for references",
+            y: "us an access",
+        },
         series,
     )
 }

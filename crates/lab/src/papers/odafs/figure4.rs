@@ -1,9 +1,9 @@
 //! Section VI-A, figure 4: what becomes of uniformly random reads of 8 KB, by the size of the file.
 
 use super::super::laboratory::Laboratory;
-use super::super::row::Table;
+use super::super::row::{Shown, Table};
 use super::super::{Figure, Series};
-use super::{Bench, VISIBLE, figure, line, number};
+use super::{Axes, Bench, VISIBLE, figure, line, number};
 use crate::experiment::caching::{CachingLoad, CachingOutcome, Start};
 
 const MB: u64 = 1 << 20;
@@ -62,7 +62,15 @@ pub(super) fn run(
         ),
     ] {
         let series = lines(laboratory, bench, entries);
-        figures.push(figure(file, title, ("MB", "% of reads"), series));
+        figures.push(figure(
+            file,
+            title,
+            Axes {
+                x: "MB",
+                y: "% of reads",
+            },
+            series,
+        ));
     }
     figures
 }
@@ -94,7 +102,7 @@ fn stale_rows(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table)
     table.order(
         "VI-A: stale hits, most of files of 256, 512 and 768 MB",
         "seldom fail when the file fits in server physical memory",
-        ("%", most),
+        Shown::new("%", most),
         most < SELDOM,
         "Judged: less than 1 % of the reads.",
     );
@@ -104,7 +112,7 @@ fn stale_rows(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table)
     table.order(
         "VI-A: stale hits, file of 1.15 GB",
         "increases slowly as the working set exceeds server physical memory: graceful",
-        ("%", last),
+        Shown::new("%", last),
         exceeds.windows(2).all(|pair| pair[0] < pair[1]) && last <= 1.05 * share.max(0.0),
         "Judged: rises from 1.0 GB on, and is no more than the share of the file that has no room at the server. The \
          figure itself is lost.",
@@ -114,7 +122,7 @@ fn stale_rows(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table)
     table.beyond(
         "III-B: benefit over cost, file of 1.15 GB, directory of the whole file",
         "above 1: optimistic reads pay",
-        ("times", ratio),
+        Shown::new("times", ratio),
         ratio > 1.0,
         "N_DirHit * (T1 - T2) / (N_DirHitStale * T_Stale), with the hits of figure 4 and 75 us of network and client. \
          A refused read costs 105 us and one that succeeds saves 40.",
@@ -124,7 +132,7 @@ fn stale_rows(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table)
     table.beyond(
         "III-B: benefit over cost, file of 1.15 GB, directory that adapts",
         "above 1: optimistic reads pay",
-        ("times", ratio),
+        Shown::new("times", ratio),
         ratio > 1.0,
         "It ends at as many references as the server has pages: the others were stale, and a call at once is cheaper.",
     );
@@ -146,7 +154,7 @@ fn entry_rows(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table)
     table.order(
         "VI-A: cache hits, compact entries over 64 bytes, file of 1.15 GB",
         "realistic entries are expected to interfere with data caching",
-        ("times", hits),
+        Shown::new("times", hits),
         hits >= VISIBLE,
         "With blocks of 8 KB the references to all of the server's memory take a thirtieth of the 200 MB. Judged: a \
          tenth can be seen.",
@@ -155,7 +163,7 @@ fn entry_rows(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table)
     table.beyond(
         "VI-A: mean access time, 64 bytes and adaptive over compact and of the whole file, 1.15 GB",
         "real entries cost nothing where the directory adapts",
-        ("times", time),
+        Shown::new("times", time),
         time < VISIBLE,
         "",
     );

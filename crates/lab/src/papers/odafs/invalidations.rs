@@ -2,8 +2,8 @@
 
 use super::super::Figure;
 use super::super::laboratory::Laboratory;
-use super::super::row::Table;
-use super::{Bench, CLIENTS, SCALE, figure, line, number};
+use super::super::row::{Shown, Table};
+use super::{Axes, Bench, CLIENTS, SCALE, figure, line, number};
 use crate::experiment::caching::{CachingLoad, CachingOutcome};
 
 /// Blocks that a message reports.
@@ -35,7 +35,7 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Ta
             table.beyond(
                 &format!("III-A: messages for each stale hit saved, {name}, {how}"),
                 "fewer messages than refused reads",
-                ("each", price),
+                Shown::new("each", price),
                 price < 1.0,
                 "",
             );
@@ -45,7 +45,7 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Ta
         table.beyond(
             &format!("III-A: access time, no invalidations over immediate ones, {name}"),
             "the most that invalidations can save",
-            ("times", gain),
+            Shown::new("times", gain),
             gain > 1.0,
             "The messages' own cost is not in it.",
         );
@@ -85,7 +85,10 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Ta
     figure(
         "odafs-invalidations",
         "A server that tells what left its memory (question 4)",
-        ("blocks in a message", "of 100 accesses"),
+        Axes {
+            x: "blocks in a message",
+            y: "of 100 accesses",
+        },
         series,
     )
 }

@@ -1,9 +1,9 @@
 //! Section VI-B: what a whole access takes, and the policy that decides between the ways (section III-B).
 
 use super::super::laboratory::Laboratory;
-use super::super::row::Table;
+use super::super::row::{Shown, Table};
 use super::super::{Failure, Figure, Published, Series};
-use super::{Bench, figure, micros, number};
+use super::{Axes, Bench, figure, micros, number};
 use crate::experiment::optimistic::AccessWay;
 use crate::profiles::{ODAFS_50, ODAFS_100};
 use gannet_runtime::Instant;
@@ -98,19 +98,24 @@ pub(super) fn run(
                 "VI-B.3: saved by an optimistic read, direct, {around} us of network and client"
             ),
             "more than of an inline call",
-            ("%", ways.saved(ways.direct)),
+            Shown::new("%", ways.saved(ways.direct)),
             ways.saved(ways.direct) > ways.saved(ways.inline),
             DIRECT,
         );
         table.beyond(
             &format!("VI-B.3: saved by an optimistic read, call in the handler, {around} us"),
             "less than of a call with a thread, and something",
-            ("%", ways.saved(ways.handler)),
+            Shown::new("%", ways.saved(ways.handler)),
             (0.0..ways.saved(ways.inline)).contains(&ways.saved(ways.handler)),
             "Its Optimistic RPC, \"another point of comparison\". Decided by its inputs.",
         );
     }
     policy_row(bench, table);
+    Ok(ways_figure(&least, &most))
+}
+
+/// The time of each way, by the time of network and client.
+fn ways_figure(least: &Ways, most: &Ways) -> Figure {
     type Time = fn(&Ways) -> f64;
     let lines: [(&str, Time); 4] = [
         ("direct call", |it| it.direct),
@@ -120,14 +125,17 @@ pub(super) fn run(
     ];
     let series = lines.map(|(name, y)| Series {
         name: name.to_string(),
-        points: vec![(50.0, y(&least)), (100.0, y(&most))],
+        points: vec![(50.0, y(least)), (100.0, y(most))],
     });
-    Ok(figure(
+    figure(
         "odafs-latency",
         "A whole access of 64 bytes by its way (section VI-B)",
-        ("us of network and client", "us"),
+        Axes {
+            x: "us of network and client",
+            y: "us",
+        },
         series.into(),
-    ))
+    )
 }
 
 /// Section III-B: every reference is stale, and the policy decides.
@@ -149,7 +157,7 @@ fn policy_row(bench: &Bench, table: &mut Table) {
     table.beyond(
         "III-B: time lost by the adaptive policy when every reference is stale",
         "less than 5 % of the calls",
-        ("%", over),
+        Shown::new("%", over),
         over < 5.0,
         "20,000 accesses, 75 us of network and client.",
     );

@@ -2,8 +2,8 @@
 
 use super::super::Figure;
 use super::super::laboratory::Laboratory;
-use super::super::row::Table;
-use super::{Bench, SCALE, figure, line, number};
+use super::super::row::{Shown, Table};
+use super::{Axes, Bench, SCALE, figure, line, number};
 use crate::experiment::caching::{Attributes, CachingLoad, CachingOutcome};
 
 /// Files of one block, in thousands; each access is a stat and a read of one.
@@ -36,14 +36,14 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Ta
     table.order(
         "III-A: stat and read of 10,000 small files, attributes by calls over by references",
         "direct access to in-core metadata is expected to be beneficial",
-        ("times", both(&called) / both(&referred).max(1e-9)),
+        Shown::new("times", both(&called) / both(&referred).max(1e-9)),
         both(&called) > both(&referred),
         "References to attributes share the memory with data and with references to them.",
     );
     table.beyond(
         "III-A: stat of 10,000 files, by calls over by references",
         "T1 over T2, less what is stale",
-        (
+        Shown::new(
             "times",
             called.stat_us(&bench.times) / referred.stat_us(&bench.times).max(1e-9),
         ),
@@ -54,7 +54,7 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Ta
     table.beyond(
         "III-A: cache hits of data, with references to attributes over without, 10,000 files",
         "nearly all are left",
-        ("times", kept),
+        Shown::new("times", kept),
         kept > 0.9,
         "",
     );
@@ -63,7 +63,7 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Ta
     table.beyond(
         "III-A: stale references to attributes, 50,000 files",
         "as many as have no room among the server's inodes",
-        ("%", stale),
+        Shown::new("%", stale),
         stale <= 100.0 * (1.0 - number(bench.inodes) / 50_000.0).max(0.0) + 5.0,
         "",
     );
@@ -89,7 +89,10 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Ta
     figure(
         "odafs-metadata",
         "Attributes by calls and by references, stat and read of small files (question 3)",
-        ("thousands of files", "us"),
+        Axes {
+            x: "thousands of files",
+            y: "us",
+        },
         series,
     )
 }

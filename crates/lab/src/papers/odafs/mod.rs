@@ -15,7 +15,7 @@ mod replacement;
 
 use super::laboratory::{Laboratory, OwnConstant};
 use super::row::Table;
-use super::{Failure, Paper, Report, Series, figure};
+use super::{Axes, Failure, Paper, Report, Series, figure};
 use crate::experiment::caching::{AccessTimes, Attributes, CachingLoad, Pattern, Start};
 use crate::experiment::optimistic::AccessWay;
 use crate::profiles::{ODAFS_50, ODAFS_100};

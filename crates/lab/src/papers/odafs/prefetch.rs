@@ -2,8 +2,8 @@
 
 use super::super::Figure;
 use super::super::laboratory::Laboratory;
-use super::super::row::Table;
-use super::{Bench, CLIENTS, SCALE, figure, line, number};
+use super::super::row::{Shown, Table};
+use super::{Axes, Bench, CLIENTS, SCALE, figure, line, number};
 use crate::experiment::caching::{CachingLoad, CachingOutcome, Pattern, Start};
 
 /// References that come with a reply, beside the one that was asked for.
@@ -65,7 +65,7 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Ta
         table.beyond(
             &format!("III-A: access time, no prefetching over 127 references ahead, {name}"),
             "prefetching of references pays",
-            ("times", gain),
+            Shown::new("times", gain),
             gain > 1.0,
             "",
         );
@@ -73,7 +73,7 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Ta
         table.beyond(
             &format!("III-A: prefetched references that were used, 127 ahead, {name}"),
             "some are",
-            ("each", used),
+            Shown::new("each", used),
             used > 0.0,
             "",
         );
@@ -85,7 +85,7 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Ta
     table.order(
         "III-A: cache hits, 127 references ahead over none, whole files, 4 clients",
         "without fear that too much prefetching will evict useful cache data",
-        ("times", kept),
+        Shown::new("times", kept),
         kept >= 0.95,
         "Judged: at least 0.95 of the hits are left.",
     );
@@ -98,7 +98,10 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Ta
     figure(
         "odafs-prefetch",
         "References that come ahead with a reply (question 5)",
-        ("references ahead", "us an access"),
+        Axes {
+            x: "references ahead",
+            y: "us an access",
+        },
         series,
     )
 }

@@ -1,9 +1,9 @@
 //! Section III-A, question 1: which reference leaves when the directory is full.
 
 use super::super::laboratory::Laboratory;
-use super::super::row::Table;
+use super::super::row::{Shown, Table};
 use super::super::{Figure, Series};
-use super::{Bench, CLIENTS, VISIBLE, figure, line};
+use super::{Axes, Bench, CLIENTS, VISIBLE, figure, line};
 use crate::experiment::caching::{CachingLoad, CachingOutcome, Pattern};
 use gannet_volume::client::optimistic::{ClientMemoryOptions, ReplacementOrder};
 
@@ -56,11 +56,14 @@ const TOLD_LATE: Policy = Policy {
     ..TOLD
 };
 
+/// Accesses of `clients` clients, whose directories hold `references` references each.
 fn at(
     laboratory: &mut Laboratory<'_>,
     bench: &Bench,
     policy: &Policy,
-    (clients, pattern, references): (usize, Pattern, u64),
+    clients: usize,
+    pattern: Pattern,
+    references: u64,
 ) -> CachingOutcome {
     let blocks = bench.large_blocks();
     // Data have little room, so that most accesses are the directory's.
@@ -83,14 +86,17 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Ta
     let series = [&LRU, &CHANCE, &RANDOM, &TOLD, &TOLD_LATE].map(|policy| -> Series {
         line(laboratory, policy.name, &SHARES, |laboratory, share| {
             let references = bench.large_blocks() * share / 100;
-            let what = (CLIENTS, Pattern::Uniform, references);
-            at(laboratory, bench, policy, what).access_us(&bench.times)
+            let any = Pattern::Uniform;
+            at(laboratory, bench, policy, CLIENTS, any, references).access_us(&bench.times)
         })
     });
     figure(
         "odafs-replacement",
         "Replacement of references, 4 clients, any block as often (question 1)",
-        ("% of the file's blocks in the directory", "us an access"),
+        Axes {
+            x: "% of the file's blocks in the directory",
+            y: "us an access",
+        },
         series.into(),
     )
 }
@@ -98,15 +104,15 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Ta
 /// One client whose directory is as large as the server's memory.
 fn alone(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table) {
     let mut stale = |policy: &Policy| {
-        let what = (1, Pattern::Uniform, bench.server_blocks());
-        let outcome = at(laboratory, bench, policy, what);
+        let references = bench.server_blocks();
+        let outcome = at(laboratory, bench, policy, 1, Pattern::Uniform, references);
         outcome.percent(outcome.stale_hits)
     };
     let (same, random) = (stale(&LRU), stale(&RANDOM));
     table.order(
         "III-A: stale hits with the server's own order, one client",
         "a good approximation, with a single file client",
-        ("%", same),
+        Shown::new("%", same),
         same * VISIBLE < random,
         "Judged: visibly fewer than with random replacement. The directory has as many \
             references as the server has pages, so a block that leaves one leaves the other.",
@@ -114,7 +120,7 @@ fn alone(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table) {
     table.beyond(
         "III-A: stale hits with random replacement, one client",
         "more than with the server's order",
-        ("%", random),
+        Shown::new("%", random),
         random > same,
         "",
     );
@@ -123,8 +129,8 @@ fn alone(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table) {
 /// Several clients that know nothing of each other, each with a directory as large as the server's memory.
 fn together(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table) {
     let mut time = |policy: &Policy, pattern| {
-        let what = (CLIENTS, pattern, bench.server_blocks());
-        let outcome = at(laboratory, bench, policy, what);
+        let references = bench.server_blocks();
+        let outcome = at(laboratory, bench, policy, CLIENTS, pattern, references);
         outcome.access_us(&bench.times).max(1e-9)
     };
     let any = Pattern::Uniform;
@@ -132,14 +138,14 @@ fn together(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table) {
     table.order(
         "III-A: access time, silent server over one that tells, 4 clients",
         "with many non-cooperating clients server feedback will be necessary",
-        ("times", silent / told),
+        Shown::new("times", silent / told),
         silent >= VISIBLE * told,
         "Judged: a tenth can be seen. The messages' own cost is not in it.",
     );
     table.order(
         "III-A: access time, stale in order over stale first, server tells, 4 clients",
         "a good policy is one that replaces stale references first",
-        ("times", late / told),
+        Shown::new("times", late / told),
         late >= VISIBLE * told,
         "Judged: a tenth can be seen. The blocks that a server reports are the oldest in the \
             directory too, and leave soon anyway. A silent server's stale \
@@ -149,7 +155,7 @@ fn together(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table) {
     table.beyond(
         "III-A: access time, stale in order over stale first, random, server tells, 4 clients",
         "a random order needs it more",
-        ("times", late / first),
+        Shown::new("times", late / first),
         late > first,
         "",
     );
@@ -157,7 +163,7 @@ fn together(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table) {
     table.beyond(
         "III-A: access time, random over least recently used, 4 clients",
         "the order matters little where each block is used as often",
-        ("times", random / silent),
+        Shown::new("times", random / silent),
         (1.0 / VISIBLE..VISIBLE).contains(&(random / silent)),
         "",
     );
@@ -167,7 +173,7 @@ fn together(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table) {
     table.beyond(
         "III-A: access time, the worst policy over the best, popular blocks, 4 clients",
         "the policies are the same where some blocks are popular",
-        ("times", worst / best),
+        Shown::new("times", worst / best),
         worst < VISIBLE * best,
         "Popular blocks stay at the server, for all readers, and in every directory.",
     );

@@ -1,7 +1,7 @@
 //! Sections 6.3, 6.4 and 6.6: bandwidth by nodes, with and without a disk, processors, pipelining.
 
 use super::super::laboratory::Laboratory;
-use super::super::row::Table;
+use super::super::row::{Shown, Table};
 use super::super::{Failure, Figure, Series};
 use super::{last, line, rate, slope, transport_name};
 use crate::experiment::Transport;
@@ -129,7 +129,7 @@ fn rates(table: &mut Table, compute: &[Series], io: &[Series]) {
     table.order(
         "6.3: TCP, writes over reads, for each compute node",
         "writes ahead of reads",
-        ("times", slope(tcp_write) / slope(tcp_read).max(1.0)),
+        Shown::new("times", slope(tcp_write) / slope(tcp_read).max(1.0)),
         slope(tcp_write) > slope(tcp_read),
         "As above: a write waits for the server's request for its data here.",
     );
@@ -153,7 +153,7 @@ fn rates(table: &mut Table, compute: &[Series], io: &[Series]) {
     table.order(
         "6.3: RDMA, reads over writes, four and four nodes",
         "writes slightly less",
-        ("times", last(read) / last(write).max(1.0)),
+        Shown::new("times", last(read) / last(write).max(1.0)),
         last(read) > last(write),
         "",
     );
@@ -190,7 +190,7 @@ fn gains(table: &mut Table, [read, write, tcp_read, tcp_write]: [&Series; 4]) {
     table.order(
         "6.3: RDMA over TCP, four I/O nodes, least of 1 to 4 compute nodes",
         "RDMA ahead everywhere",
-        ("times", least),
+        Shown::new("times", least),
         least > 1.0,
         "",
     );
@@ -213,7 +213,7 @@ fn processors(table: &mut Table, cpu: &[Series]) {
     table.order(
         "6.4: client CPU, TCP over RDMA",
         "TCP far above",
-        ("times", tcp / rdma.max(0.01)),
+        Shown::new("times", tcp / rdma.max(0.01)),
         tcp > 10.0 * rdma,
         "Of one processor, as above. None of the costs of a request at the client was measured \
         by the paper.",
@@ -223,7 +223,7 @@ fn processors(table: &mut Table, cpu: &[Series]) {
     table.order(
         "6.4: client CPU of reads over TCP, 4 compute nodes over 1",
         "drops with more compute nodes",
-        ("times", four / alone.max(0.01)),
+        Shown::new("times", four / alone.max(0.01)),
         four < alone,
         "",
     );
@@ -231,9 +231,10 @@ fn processors(table: &mut Table, cpu: &[Series]) {
 
 /// MPI-IO on ext3: four I/O nodes.
 fn disk(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failure> {
-    let nodes = match laboratory.is_short() {
-        true => vec![4],
-        false => vec![1, 2, 3, 4],
+    let nodes = if laboratory.is_short() {
+        vec![4]
+    } else {
+        vec![1, 2, 3, 4]
     };
     let mut run = |transport, compute_nodes| {
         let load = Load {
@@ -289,7 +290,7 @@ fn pipelining(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<Figu
         table.order(
             &format!("6.6: 32 MB from one I/O node, {name}: units below 2 MB over the best, least"),
             "overlap fully",
-            ("times", least),
+            Shown::new("times", least),
             least > 0.95,
             "",
         );
@@ -297,7 +298,7 @@ fn pipelining(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<Figu
         table.order(
             &format!("6.6: 32 MB from one I/O node, {name}: units of 64 KiB over the best"),
             "slightly less with very small units",
-            ("times", smallest / best),
+            Shown::new("times", smallest / best),
             smallest < best,
             "Several units are under way at once here, so that one's start-up is another's \
             transfer; PVFS's one thread \

@@ -1,7 +1,7 @@
 //! Not of the paper, which had eight machines: the same machines, up to 32.
 
 use super::super::laboratory::Laboratory;
-use super::super::row::Table;
+use super::super::row::{Shown, Table};
 use super::super::{Failure, Figure, Series};
 use super::{line, rate};
 use crate::experiment::volume::{Access, End, Load};
@@ -49,7 +49,7 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<
             table.beyond(
                 &row,
                 "at least 0.9 of linear",
-                ("times", share),
+                Shown::new("times", share),
                 share >= 0.9,
                 note,
             );

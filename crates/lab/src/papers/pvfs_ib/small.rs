@@ -1,7 +1,7 @@
 //! Section 6.5: small transfers.
 
 use super::super::laboratory::Laboratory;
-use super::super::row::Table;
+use super::super::row::{Shown, Table};
 use super::super::{Failure, Figure, Series};
 use super::line;
 use crate::experiment::volume::{Access, Load};
@@ -12,22 +12,18 @@ const SIZES: [u32; 10] = [
     128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 65_536,
 ];
 
-/// Three of them.
+/// Three of [`SIZES`], for short runs.
 const FEW: [u32; 3] = [128, 4096, 65_536];
 
 /// Sizes up to which data may travel in the message.
 const INLINE_MAX: f64 = 4096.0;
 
-fn load(len: usize, writes: bool, (inline_max, fast_max): (u32, u32), registered: bool) -> Load {
+fn load(len: usize, writes: bool, policy: TransferPolicy, registered: bool) -> Load {
     Load {
         io_nodes: 1,
         writes,
         access: Access::Contiguous(len as u32),
-        policy: TransferPolicy {
-            inline_max,
-            eager_max: fast_max,
-            client_driven: false,
-        },
+        policy,
         registered,
         // Fast RDMA buffers are made by the first transfer that asks for one.
         warm_up: 20,
@@ -35,6 +31,27 @@ fn load(len: usize, writes: bool, (inline_max, fast_max): (u32, u32), registered
         ..Load::default()
     }
 }
+
+/// All data travels in the message.
+const INLINE: TransferPolicy = TransferPolicy {
+    inline_max: u32::MAX,
+    eager_max: 0,
+    client_driven: false,
+};
+
+/// All data travels through Fast RDMA buffers.
+const FAST: TransferPolicy = TransferPolicy {
+    inline_max: 0,
+    eager_max: u32::MAX,
+    client_driven: false,
+};
+
+/// The server moves all data.
+const SERVER_BASED: TransferPolicy = TransferPolicy {
+    inline_max: 0,
+    eager_max: 0,
+    client_driven: false,
+};
 
 struct Schemes {
     inline: Series,
@@ -83,10 +100,7 @@ pub(super) fn run(
 }
 
 fn schemes(laboratory: &mut Laboratory<'_>, writes: bool) -> Result<Schemes, Failure> {
-    let all: &[u32] = match laboratory.is_short() {
-        true => &FEW,
-        false => &SIZES,
-    };
+    let all: &[u32] = if laboratory.is_short() { &FEW } else { &SIZES };
     let inline_sizes: Vec<u32> = all
         .iter()
         .copied()
@@ -99,11 +113,11 @@ fn schemes(laboratory: &mut Laboratory<'_>, writes: bool) -> Result<Schemes, Fai
         })
     };
     Ok(Schemes {
-        inline: of("inline", &inline_sizes, (u32::MAX, 0), false)?,
-        fast_hit: of("Fast RDMA, all hits", all, (0, u32::MAX), true)?,
-        fast_miss: of("Fast RDMA, no hit", all, (0, u32::MAX), false)?,
-        server_hit: of("server-based, all hits", all, (0, 0), true)?,
-        server_miss: of("server-based, no hit", all, (0, 0), false)?,
+        inline: of("inline", &inline_sizes, INLINE, false)?,
+        fast_hit: of("Fast RDMA, all hits", all, FAST, true)?,
+        fast_miss: of("Fast RDMA, no hit", all, FAST, false)?,
+        server_hit: of("server-based, all hits", all, SERVER_BASED, true)?,
+        server_miss: of("server-based, no hit", all, SERVER_BASED, false)?,
     })
 }
 
@@ -135,7 +149,7 @@ fn rows(table: &mut Table, schemes: &Schemes, name: &str) {
             "6.5: small {name}s, Fast RDMA over server-based, all hits, most of 128 B to 64 KiB"
         ),
         "Fast RDMA best",
-        ("times", hits),
+        Shown::new("times", hits),
         hits < 1.0,
         match name {
             "read" => {
@@ -151,7 +165,7 @@ fn rows(table: &mut Table, schemes: &Schemes, name: &str) {
             "6.5: small {name}s, Fast RDMA over server-based, no hits, most of 128 B to 64 KiB"
         ),
         "server-based without hits worst",
-        ("times", misses),
+        Shown::new("times", misses),
         misses < 1.0 && most(server_hit, server_miss) < 1.0,
         "",
     );
@@ -159,7 +173,7 @@ fn rows(table: &mut Table, schemes: &Schemes, name: &str) {
     table.order(
         &format!("6.5: small {name}s up to 4 KiB, inline over Fast RDMA, no hits, most"),
         "no material difference",
-        ("times", below),
+        Shown::new("times", below),
         below < 1.15 && above < 1.15,
         "",
     );

@@ -1,7 +1,7 @@
 //! Sections 6.7 and 6.8: list I/O on tiles, and allocation hints.
 
 use super::super::laboratory::Laboratory;
-use super::super::row::Table;
+use super::super::row::{Shown, Table};
 use super::super::{Failure, Figure, Series};
 use super::transport_name;
 use crate::experiment::Transport;
@@ -25,20 +25,46 @@ const ARRAY: &str = "The whole array is 192 MiB (256 as kept). Its registration 
 
 /// All rows of a tile are the same; a sixth of them shows what a change does.
 fn rows(laboratory: &Laboratory<'_>) -> u32 {
-    match laboratory.is_short() {
-        true => ROWS / 6,
-        false => ROWS,
+    if laboratory.is_short() {
+        ROWS / 6
+    } else {
+        ROWS
     }
 }
 
-fn load(transport: Transport, writes: bool, (count, element): (u32, u32), how: Rows) -> Load {
+/// The part of a file that a process moves: rows of [`ROW_ELEMENTS`] elements.
+#[derive(Debug, Clone, Copy)]
+struct Tile {
+    /// Number of rows.
+    rows: u32,
+    /// Bytes of an element.
+    element_len: u32,
+}
+
+/// The paper's gains of RDMA over TCP, in times.
+#[derive(Debug, Clone, Copy)]
+struct PublishedGains {
+    with_list: f64,
+    without: f64,
+}
+
+const READ_GAINS: PublishedGains = PublishedGains {
+    with_list: 2.7,
+    without: 1.79,
+};
+const WRITE_GAINS: PublishedGains = PublishedGains {
+    with_list: 2.2,
+    without: 1.93,
+};
+
+fn load(transport: Transport, writes: bool, tile: Tile, how: Rows) -> Load {
     Load {
         transport,
         writes,
         compute_nodes: 4,
         access: Access::Rows {
-            len: ROW_ELEMENTS * element,
-            count,
+            len: ROW_ELEMENTS * tile.element_len,
+            count: tile.rows,
             how,
         },
         time: Duration::from_millis(1),
@@ -51,14 +77,15 @@ pub(super) fn run(
     table: &mut Table,
 ) -> Result<Vec<Figure>, Failure> {
     let mut series = Vec::new();
-    let count = rows(laboratory);
-    for (writes, name, with_list, without) in
-        [(false, "read", 2.7, 1.79), (true, "write", 2.2, 1.93)]
-    {
+    let tile = Tile {
+        rows: rows(laboratory),
+        element_len: 24,
+    };
+    for (writes, name, published) in [(false, "read", READ_GAINS), (true, "write", WRITE_GAINS)] {
         let mut requests = Vec::new();
         let mut rate = |transport, how| {
-            let outcome =
-                laboratory.run_volume(&PVFS_IB, &load(transport, writes, (count, 24), how))?;
+            let load = load(transport, writes, tile, how);
+            let outcome = laboratory.run_volume(&PVFS_IB, &load)?;
             requests.push((how, outcome.requests));
             Ok::<f64, Failure>(outcome.mib_per_s)
         };
@@ -66,14 +93,14 @@ pub(super) fn run(
         let (list, tcp_list) = (rate(rdma, Rows::Lists)?, rate(tcp, Rows::Lists)?);
         let (each, tcp_each) = (rate(rdma, Rows::Each)?, rate(tcp, Rows::Each)?);
         let rates = [list, tcp_list, each, tcp_each];
-        gains(table, name, (with_list, without), rates);
+        gains(table, name, published, rates);
         let nested = rate(rdma, Rows::Nested)?;
         let row = format!("6.7: tiles, {name}, one nested shape over six lists, RDMA");
         let note = "The gain of a repeating shape over lists of 128 pieces.";
         table.beyond(
             &row,
             "within a tenth, or ahead",
-            ("times", nested / list.max(1.0)),
+            Shown::new("times", nested / list.max(1.0)),
             nested > 0.9 * list,
             note,
         );
@@ -90,7 +117,7 @@ pub(super) fn run(
             table.beyond(
                 row,
                 "list I/O ahead",
-                ("times", list / sieve.max(1.0)),
+                Shown::new("times", list / sieve.max(1.0)),
                 list > sieve,
                 note,
             );
@@ -113,19 +140,19 @@ pub(super) fn run(
 fn gains(
     table: &mut Table,
     name: &str,
-    (with_list, without): (f64, f64),
+    published: PublishedGains,
     [list, tcp_list, each, tcp_each]: [f64; 4],
 ) {
     let row = format!("6.7: tiles, {name}, RDMA over TCP with list I/O");
-    table.ratio(&row, with_list, list / tcp_list.max(1.0), GAIN);
+    table.ratio(&row, published.with_list, list / tcp_list.max(1.0), GAIN);
     let row = format!("6.7: tiles, {name}, RDMA over TCP with a call for each row");
-    table.ratio(&row, without, each / tcp_each.max(1.0), GAIN);
+    table.ratio(&row, published.without, each / tcp_each.max(1.0), GAIN);
     let more = list / tcp_list.max(1.0) - each / tcp_each.max(1.0);
     let row = format!("6.7: tiles, {name}, RDMA over TCP, with list I/O less without");
     table.order(
         &row,
         "list I/O makes the gain of RDMA larger",
-        ("times", more),
+        Shown::new("times", more),
         more > 0.0,
         "",
     );
@@ -133,7 +160,7 @@ fn gains(
     table.order(
         &row,
         "list I/O far ahead",
-        ("times", list / each.max(1.0)),
+        Shown::new("times", list / each.max(1.0)),
         list > 1.2 * each,
         "",
     );
@@ -153,13 +180,16 @@ fn counts(table: &mut Table, name: &str, requests: &[(Rows, f64)]) {
 
 /// Elements of 64 bytes that lie apart in memory too.
 fn hints(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failure> {
-    let count = rows(laboratory);
+    let tile = Tile {
+        rows: rows(laboratory),
+        element_len: 64,
+    };
     for (writes, name, published) in [(false, "read", 1.85), (true, "write", 1.71)] {
         let mut run = |how| {
             let load = Load {
                 // Nothing of a tile is left from another one.
                 warm_up: 0,
-                ..load(Transport::Rdma, writes, (count, 64), how)
+                ..load(Transport::Rdma, writes, tile, how)
             };
             laboratory.run_volume(&PVFS_IB, &load)
         };
@@ -172,14 +202,14 @@ fn hints(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failu
         table.ratio(&row, published, over_each(parent), HINTS);
         let row = format!("6.8: registrations for a tile, {name}, without hints");
         let note = "One for each row.";
-        table.count(&row, f64::from(count), each.registrations, note);
+        table.count(&row, f64::from(tile.rows), each.registrations, note);
         let row = format!("6.8: registrations for a tile, {name}, with hints");
         table.count(&row, 1.0, parent.registrations, "Six, five of them cached.");
         let over_whole = parent.mib_per_s / whole.mib_per_s.max(1.0);
         table.beyond(
             &format!("5: {name}, covering part of the parent registered over the whole, one tile"),
             "the covering part ahead",
-            ("times", over_whole),
+            Shown::new("times", over_whole),
             over_whole > 1.0,
             ARRAY,
         );
@@ -187,21 +217,21 @@ fn hints(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failu
         table.beyond(
             &format!("5: {name}, tile out of three allocations (figure 6b) over out of one"),
             "within a tenth, or ahead",
-            ("times", three_over_one),
+            Shown::new("times", three_over_one),
             three_over_one > 0.9,
             THREE,
         );
         table.beyond(
             &format!("5: {name}, registrations for a tile out of three allocations"),
             "one for each allocation",
-            ("each", three.registrations),
+            Shown::new("each", three.registrations),
             three.registrations == 3.0,
             "Six requests, each of which names all three.",
         );
         table.beyond(
             &format!("6.8: tiles in memory too, {name}, hints, memory registered before"),
             "hints ahead",
-            ("times", over_each(kept)),
+            Shown::new("times", over_each(kept)),
             over_each(kept) > 1.2,
             "The allocation is registered once for many tiles. The paper's gain lies between the \
             two.",

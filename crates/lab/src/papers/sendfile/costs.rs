@@ -1,10 +1,10 @@
 //! Section 5.5, figure 9: what a registration costs in user space and in the kernel.
 
 use super::super::laboratory::{Laboratory, whole};
-use super::super::row::Table;
+use super::super::row::{Shown, Table};
 use super::super::{Failure, Figure, Series};
 use super::naive::SIZES;
-use super::{VISIBLE, figure};
+use super::{Axes, VISIBLE, figure};
 use crate::experiment::serving::Registered;
 use crate::profiles::SENDFILE_IB;
 
@@ -38,7 +38,10 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<
     Ok(figure(
         "sendfile-registration",
         "Registering in user space and in the kernel (figure 9)",
-        ("bytes", "us"),
+        Axes {
+            x: "bytes",
+            y: "us",
+        },
         series,
     ))
 }
@@ -62,14 +65,14 @@ fn rows(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failur
     table.order(
         "5.5: registering 4 KiB, user space over kernel",
         "the adapter dominates small ones: equal",
-        ("times", small),
+        Shown::new("times", small),
         (1.0 / VISIBLE..VISIBLE).contains(&small),
         note,
     );
     table.order(
         "5.5: registering 1 MiB, user space over kernel",
         "the difference grows with the size",
-        ("times", large),
+        Shown::new("times", large),
         small < middle && middle < large,
         "",
     );
@@ -77,14 +80,14 @@ fn rows(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failur
     table.order(
         "5.5: user space, 4 KiB as a share of 1 MiB",
         "for larger sizes the translation dominates",
-        ("times", smallest / longest.max(1e-3)),
+        Shown::new("times", smallest / longest.max(1e-3)),
         smallest < 0.5 * longest,
         "",
     );
     table.order(
         "5.5: deregistering, user space over kernel",
         "identical",
-        ("times", freed[2]),
+        Shown::new("times", freed[2]),
         freed.iter().all(|ratio| (ratio - 1.0).abs() < 0.01),
         "",
     );

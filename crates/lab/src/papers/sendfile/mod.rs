@@ -11,8 +11,8 @@ mod summary;
 
 use super::laboratory::{Laboratory, whole};
 use super::row::Table;
-use super::{Failure, Paper, Report, Series, figure};
-use crate::experiment::serving::{ServingLoad, ServingOutcome};
+use super::{Axes, Failure, Paper, Report, Series, figure};
+use crate::experiment::serving::{Pipes, ServingLoad, ServingOutcome};
 use crate::profiles::SENDFILE_IB;
 use gannet_datapath::Engine;
 use gannet_sim::nic::{PAGE_LEN, Profile};
@@ -34,14 +34,21 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>) -> Result<Report, Failure> {
     })
 }
 
-/// So many pages of 4096 bytes.
+/// Bytes of this many pages.
 fn pages(count: usize) -> usize {
     count * usize::try_from(PAGE_LEN).unwrap_or(usize::MAX)
 }
 
 /// The paper's file in pieces of so many pages, with so many under way.
 fn piped(engine: Engine, pipes: usize, piece_pages: usize) -> ServingLoad {
-    ServingLoad::of(engine, (pipes, pages(piece_pages)), FILE_LEN)
+    ServingLoad::of(
+        engine,
+        Pipes {
+            count: pipes,
+            len: pages(piece_pages),
+        },
+        FILE_LEN,
+    )
 }
 
 /// The rate of a load on the paper's machines.
@@ -53,7 +60,8 @@ fn rate(laboratory: &mut Laboratory<'_>, load: &ServingLoad) -> Result<f64, Fail
 fn line(
     laboratory: &mut Laboratory<'_>,
     name: &str,
-    (profile, xs): (&Profile, &[usize]),
+    profile: &Profile,
+    xs: &[usize],
     load: impl Fn(usize) -> ServingLoad,
     y: impl Fn(&ServingOutcome) -> f64,
 ) -> Result<Series, Failure> {

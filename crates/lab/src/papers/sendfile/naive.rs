@@ -1,10 +1,10 @@
 //! Section 5.1, figure 2: static and dynamic registration, a message of the file's length at a time.
 
 use super::super::laboratory::Laboratory;
-use super::super::row::Table;
+use super::super::row::{Shown, Table};
 use super::super::{Failure, Figure};
-use super::{VISIBLE, figure, line, rate};
-use crate::experiment::serving::{FileAccess, ServingLoad};
+use super::{Axes, VISIBLE, figure, line, rate};
+use crate::experiment::serving::{FileAccess, Pipes, ServingLoad};
 use crate::profiles::SENDFILE_IB;
 use gannet_datapath::Engine;
 
@@ -33,12 +33,12 @@ const GOOD: f64 = 0.8;
 
 /// The file as one message, copied into memory that stays registered.
 fn copied(len: usize) -> ServingLoad {
-    ServingLoad::of(Engine::Static, (1, len), len)
+    ServingLoad::of(Engine::Static, Pipes { count: 1, len }, len)
 }
 
 /// The file as one message, mapped, registered and deregistered.
 pub(super) fn registered(len: usize) -> ServingLoad {
-    ServingLoad::of(Engine::Dynamic, (1, len), len)
+    ServingLoad::of(Engine::Dynamic, Pipes { count: 1, len }, len)
 }
 
 /// The file as one message, with copy and registration out of the timing loop.
@@ -52,7 +52,6 @@ pub(super) fn prepared(len: usize) -> ServingLoad {
 pub(super) fn run(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<Figure, Failure> {
     static_rows(laboratory, table)?;
     dynamic_rows(laboratory, table)?;
-    let axis = (&SENDFILE_IB, &SIZES[..]);
     let mut series = Vec::new();
     for (name, load) in [
         (
@@ -62,12 +61,17 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<
         ("static", copied),
         ("dynamic", registered),
     ] {
-        series.push(line(laboratory, name, axis, load, |it| it.mb_per_s)?);
+        series.push(line(laboratory, name, &SENDFILE_IB, &SIZES, load, |it| {
+            it.mb_per_s
+        })?);
     }
     Ok(figure(
         "sendfile-naive",
         "Static and dynamic registration (figure 2)",
-        ("bytes of a message", "MB/s"),
+        Axes {
+            x: "bytes of a message",
+            y: "MB/s",
+        },
         series,
     ))
 }
@@ -81,7 +85,7 @@ fn static_rows(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(),
     table.order(
         "5.1: static, 64 KiB over 1 MiB",
         "good up through about 64 kB, and no better beyond",
-        ("times", good / large.max(1.0)),
+        Shown::new("times", good / large.max(1.0)),
         (GOOD..VISIBLE).contains(&(good / large.max(1.0))) && largest < VISIBLE * large,
         "Judged: at 64 KiB at least 0.8 of what 1 MiB has, and 16 MiB less than 1.1 of it. \
          Caches are not modelled: at 64 KiB fixed costs are paid off, and the copy's rate is left.",
@@ -89,7 +93,7 @@ fn static_rows(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(),
     table.order(
         "5.1: static, 16 MiB over no copy and no registration",
         "the memory bus becomes the bottleneck",
-        ("times", largest / peak.max(1.0)),
+        Shown::new("times", largest / peak.max(1.0)),
         largest < GOOD * peak,
         "Copy and transfer alternate, and the copy is the bound. The bus as such is never \
             full here: without its bound nothing changes.",
@@ -97,7 +101,7 @@ fn static_rows(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(),
     table.order(
         "5.1: static over dynamic, 64 KiB",
         "static good, dynamic low at small messages",
-        ("times", good / dynamic.max(1.0)),
+        Shown::new("times", good / dynamic.max(1.0)),
         good > dynamic,
         "",
     );
@@ -117,21 +121,21 @@ fn dynamic_rows(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<()
     table.order(
         "5.1: dynamic, 16 MiB over 16 KiB",
         "steadily increases with message size",
-        ("times", largest / first.max(1.0)),
+        Shown::new("times", largest / first.max(1.0)),
         rates.windows(2).all(|pair| pair[0] < pair[1]),
         "",
     );
     table.order(
         "5.1: dynamic over static, 16 MiB",
         "not bound by the memory bus",
-        ("times", largest / copied.max(1.0)),
+        Shown::new("times", largest / copied.max(1.0)),
         largest > copied,
         "",
     );
     table.order(
         "5.1: dynamic, 16 MiB, over no copy and no registration",
         "effects of registration clearly visible even at large sizes",
-        ("times", largest / peak.max(1.0)),
+        Shown::new("times", largest / peak.max(1.0)),
         VISIBLE * largest < peak,
         "",
     );

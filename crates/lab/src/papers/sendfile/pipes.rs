@@ -2,10 +2,11 @@
 //! a connection.
 
 use super::super::laboratory::{Laboratory, whole};
-use super::super::row::{Published, Table};
+use super::super::row::{Published, Shown, Table};
 use super::super::{Failure, Figure, Series};
 use super::naive::{prepared, registered};
-use super::{FILE_LEN, VISIBLE, figure, line, pages, piped, rate};
+use super::{Axes, FILE_LEN, VISIBLE, figure, line, pages, piped, rate};
+use crate::experiment::serving::ServingOutcome;
 use crate::profiles::SENDFILE_IB;
 use gannet_datapath::Engine;
 
@@ -37,31 +38,49 @@ pub(super) fn run(
     numbers(laboratory, table)?;
     memory(laboratory, table)?;
     counts(laboratory, table)?;
+    let mb_per_s = |it: &ServingOutcome| it.mb_per_s;
     let (mut by_length, mut by_number) = (Vec::new(), Vec::new());
     for engine in ENGINES {
-        let (name, axis) = (engine.name(), (&SENDFILE_IB, &PIECE_PAGES[..]));
+        let name = engine.name();
         let load = |length| piped(engine, 1, length);
-        by_length.push(line(laboratory, name, axis, load, |it| it.mb_per_s)?);
+        by_length.push(line(
+            laboratory,
+            name,
+            &SENDFILE_IB,
+            &PIECE_PAGES,
+            load,
+            mb_per_s,
+        )?);
         for length in [16, 256] {
-            let (name, axis) = (
-                format!("{engine}, {length} pages"),
-                (&SENDFILE_IB, &PIPES[..]),
-            );
+            let name = format!("{engine}, {length} pages");
             let load = |pipes| piped(engine, pipes, length);
-            by_number.push(line(laboratory, &name, axis, load, |it| it.mb_per_s)?);
+            by_number.push(line(
+                laboratory,
+                &name,
+                &SENDFILE_IB,
+                &PIPES,
+                load,
+                mb_per_s,
+            )?);
         }
     }
     Ok(vec![
         figure(
             "sendfile-pages",
             "One pipe by its pages, a file of 16 MiB (figures 3 and 5)",
-            ("pages of a pipe", "MB/s"),
+            Axes {
+                x: "pages of a pipe",
+                y: "MB/s",
+            },
             by_length,
         ),
         figure(
             "sendfile-pipes",
             "Pipes under way, a file of 16 MiB (figures 4 and 6)",
-            ("pipes", "MB/s"),
+            Axes {
+                x: "pipes",
+                y: "MB/s",
+            },
             by_number,
         ),
         memory_figure(laboratory)?,
@@ -91,7 +110,7 @@ fn lengths(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Fai
         table.order(
             row,
             "large messages are advantageous",
-            ("times", last / first.max(1.0)),
+            Shown::new("times", last / first.max(1.0)),
             rates.windows(2).all(|pair| pair[0] < pair[1]),
             "",
         );
@@ -109,7 +128,7 @@ fn lengths(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Fai
     table.order(
         "5.3: pages for the rate of user space with 64, one pipe: user space over sendfile",
         "the message size required for a certain level is smaller with sendfile",
-        ("times", needed(user) / needed(kernel)),
+        Shown::new("times", needed(user) / needed(kernel)),
         needed(user) > needed(kernel),
         "",
     );
@@ -118,7 +137,7 @@ fn lengths(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Fai
     table.order(
         "5.2: user space, one pipe of 256 pages over figure 2's dynamic registration",
         "the upper limit is the same",
-        ("times", unpiped),
+        Shown::new("times", unpiped),
         (1.0 / VISIBLE..VISIBLE).contains(&unpiped),
         "",
     );
@@ -142,21 +161,21 @@ fn numbers(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Fai
     table.order(
         "5.2: user space, 2 pipes over 1, 256 pages",
         "two are sufficient to increase the throughput significantly",
-        ("times", 1.0 + two),
+        Shown::new("times", 1.0 + two),
         1.0 + two > VISIBLE,
         "",
     );
     table.order(
         "5.2: user space, gain of 2 pipes as a share of the gain of 6, 256 pages",
         "more may be better, at a cost",
-        ("times", two / six.max(1e-3)),
+        Shown::new("times", two / six.max(1e-3)),
         two > 0.5 * six,
         "",
     );
     table.order(
         "5.3: gain from 1 to 2 pipes, user space over sendfile, 256 pages",
         "very much smaller with sendfile",
-        ("times", two / two_of_kernel.max(1e-3)),
+        Shown::new("times", two / two_of_kernel.max(1e-3)),
         two > 2.0 * two_of_kernel,
         "",
     );
@@ -210,7 +229,7 @@ fn memory(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Fail
     table.order(
         "5.4: sendfile, 16 MiB with 256 KiB in 4 pipes, over no copy and no registration",
         "full throughput",
-        ("times", sent / peak.max(1.0)),
+        Shown::new("times", sent / peak.max(1.0)),
         sent > 0.95 * peak,
         "",
     );
@@ -270,7 +289,10 @@ fn memory_figure(laboratory: &mut Laboratory<'_>) -> Result<Figure, Failure> {
     Ok(figure(
         "sendfile-memory",
         "A file of 16 MiB by the memory of its connection (figures 7 and 8)",
-        ("KiB in all pipes", "MB/s"),
+        Axes {
+            x: "KiB in all pipes",
+            y: "MB/s",
+        },
         series,
     ))
 }

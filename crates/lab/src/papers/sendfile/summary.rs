@@ -1,17 +1,20 @@
 //! Section 5.6, figure 10: all engines beside each other, and faster links.
 
 use super::super::laboratory::{Laboratory, whole};
-use super::super::row::Table;
+use super::super::row::{Shown, Table};
 use super::super::{Failure, Figure, Series};
 use super::naive::{SIZES, registered};
-use super::{FILE_LEN, VISIBLE, figure, line, piped, rate};
-use crate::experiment::serving::{FileAccess, ServingLoad};
+use super::{Axes, FILE_LEN, VISIBLE, figure, line, piped, rate};
+use crate::experiment::serving::{FileAccess, Pipes, ServingLoad};
 use crate::profiles::{SENDFILE_IB, SENDFILE_IB_2X, SENDFILE_IB_4X};
 use gannet_datapath::Engine;
 use gannet_sim::nic::Profile;
 
 /// 6 pipes of 256 pages.
-const PIPES: (usize, usize) = (6, 1 << 20);
+const PIPES: Pipes = Pipes {
+    count: 6,
+    len: 1 << 20,
+};
 /// Rates of a link, and the machines that have it.
 const LINKS: [(usize, &Profile); 3] = [
     (1, &SENDFILE_IB),
@@ -38,7 +41,6 @@ pub(super) fn run(
     processors(laboratory, table)?;
     let links = links(laboratory, table)?;
     read_only(laboratory, table)?;
-    let axis = (&SENDFILE_IB, &SIZES[..]);
     let mut series = Vec::new();
     for (name, load) in [
         (
@@ -48,12 +50,17 @@ pub(super) fn run(
         ("user space, pipelined", pipelined),
         ("sendfile", sendfile),
     ] {
-        series.push(line(laboratory, name, axis, load, |it| it.mb_per_s)?);
+        series.push(line(laboratory, name, &SENDFILE_IB, &SIZES, load, |it| {
+            it.mb_per_s
+        })?);
     }
     let all = figure(
         "sendfile-all",
         "All file serving schemes, 6 pipes of 256 pages (figure 10)",
-        ("bytes of a file", "MB/s"),
+        Axes {
+            x: "bytes of a file",
+            y: "MB/s",
+        },
         series,
     );
     Ok(vec![all, links])
@@ -67,14 +74,14 @@ fn large(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failu
     table.order(
         "5.6: pipelined over not pipelined, 16 MiB",
         "beyond 1 MB the advantages of overlapping are apparent",
-        ("times", piped / plain),
+        Shown::new("times", piped / plain),
         piped >= 1.05 * plain,
         "",
     );
     table.order(
         "5.6: sendfile over pipelined, 16 MiB",
         "the higher curve is sendfile",
-        ("times", sent / piped),
+        Shown::new("times", sent / piped),
         sent > AHEAD * piped,
         "Six pipes of 1 MiB hide registration in user space too, so both fill the link; only \
             the first piece's registration remains. The paper's pipelined code must have lost \
@@ -94,7 +101,7 @@ fn small(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failu
     table.order(
         "5.6: pipelined over not pipelined, most at 16 KiB, 256 KiB and 1 MiB",
         "the same up until around 1 MB",
-        ("times", most),
+        Shown::new("times", most),
         most <= 1.05,
         "",
     );
@@ -113,14 +120,14 @@ fn small(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failu
     table.order(
         "5.6: sendfile over not pipelined, 16 KiB",
         "similar for small messages",
-        ("times", at(16)),
+        Shown::new("times", at(16)),
         at(16) < VISIBLE,
         "",
     );
     table.order(
         "5.6: sendfile over not pipelined, 256 KiB",
         "from 256 kB the effect can be seen",
-        ("times", at(256)),
+        Shown::new("times", at(256)),
         at(256) >= VISIBLE,
         "",
     );
@@ -129,7 +136,7 @@ fn small(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), Failu
     table.order(
         "5.6: the smallest of 16 KiB to 1 MiB at which sendfile is ahead by a tenth",
         "starting from 256 kB",
-        ("KiB", first),
+        Shown::new("KiB", first),
         (128.0..=512.0).contains(&first),
         "A page's walk costs as much here however few there are: 13 us of the 122 us that 32 \
             KiB take. As a figure shows it, in MB/s, the gap passes a tenth of the link's rate \
@@ -150,14 +157,14 @@ fn processors(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), 
     table.order(
         "5.6: processor time for a byte, not pipelined over sendfile, 16 MiB",
         "user space is quite CPU intensive",
-        ("times", plain / sent.max(1e-6)),
+        Shown::new("times", plain / sent.max(1e-6)),
         plain > 2.0 * sent,
         "",
     );
     table.order(
         "2: processor time for a byte, static over sendfile, 16 MiB",
         "zero copy saves CPU cycles",
-        ("times", copied / sent.max(1e-6)),
+        Shown::new("times", copied / sent.max(1e-6)),
         copied > 2.0 * sent,
         "",
     );
@@ -192,14 +199,17 @@ fn links(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<Figure, F
     table.order(
         "5.6: sendfile over pipelined, 16 MiB, a link of four times the rate",
         "even more advantage at higher speeds",
-        ("times", ratios[2]),
+        Shown::new("times", ratios[2]),
         ratios.windows(2).all(|pair| pair[0] < pair[1]),
         "The way to memory is as much faster; the machines are the same.",
     );
     Ok(figure(
         "sendfile-links",
         "All file serving schemes on faster links, 16 MiB (section 5.6)",
-        ("times the rate of SDR", "MB/s"),
+        Axes {
+            x: "times the rate of SDR",
+            y: "MB/s",
+        },
         series,
     ))
 }
@@ -226,7 +236,7 @@ fn read_only(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), F
         table.beyond(
             row,
             "a full copy more, \"not shown anywhere in this paper\"",
-            ("times", copied / mapped.max(1.0)),
+            Shown::new("times", copied / mapped.max(1.0)),
             copied < mapped && copied < sent,
             "",
         );
@@ -237,7 +247,7 @@ fn read_only(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<(), F
     table.beyond(
         "3.2: static, 2 pipes of 64 KiB over 1, 16 MiB",
         "copies overlap with the link as registrations do",
-        ("times", two / one.max(1.0)),
+        Shown::new("times", two / one.max(1.0)),
         two > VISIBLE * one,
         "With pipes static memory fills this link too, at the processor's expense.",
     );
