@@ -26,13 +26,13 @@ use std::time::Duration;
 )]
 #[command(after_help = "Exit status: 0 done, 1 failed, 2 wrong usage.")]
 pub struct Arguments {
-    /// The command.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
-    /// Log lines.
+    /// Options of the log.
     #[command(flatten)]
     pub logs: LogOptions,
-    /// How threads wait.
+    /// Options of waiting threads.
     #[command(flatten)]
     pub poll: PollOptions,
 }
@@ -44,14 +44,15 @@ pub enum Command {
     Bench(BenchOptions),
     /// Run a paper's experiments on its simulated testbeds and compare with what it published
     ///
-    /// Exits with 0 whatever comes out: the rows say which numbers are within 15 % of the published ones.
+    /// The exit status is 0 whatever the numbers are: each row shows whether its number is within 15 % of the published
+    /// one.
     Papers(PapersOptions),
 }
 
 /// `gannet-lab bench`.
 #[derive(Debug, Args)]
 pub struct BenchOptions {
-    /// The benchmark.
+    /// The benchmark to run.
     #[command(subcommand)]
     pub what: BenchWhat,
 }
@@ -66,32 +67,33 @@ pub enum BenchWhat {
     Interface(InterfaceOptions),
     /// Measure as IOzone's throughput mode does, on servers, on this machine, and on simulated testbeds
     ///
-    /// A thread writes and reads a file of its own, record by record, one at a time; threads start together, and the
-    /// rate counts what all of them moved until the first has finished (IOzone's rule). I/O is direct: Gannet's client
-    /// has no cache. Writes are unstable, and each thread ends with a COMMIT, which counts; --sync makes each of them
-    /// durable by itself.
+    /// Each thread writes and reads a file of its own, one record at a time. All threads start together, and the rate
+    /// counts the bytes that they moved until the first thread finished (IOzone's rule). I/O is direct: Gannet's client
+    /// has no cache. Writes are unstable, and each thread ends with a COMMIT, whose time counts; --sync makes each
+    /// write durable by itself.
     ///
     /// TARGET is a URL of a directory; `local` or `local:tcp` (a scratch directory, served by this process over RDMA or
-    /// TCP on loopback); or `profile:NAME` or `profile:NAME:tcp`, a simulated testbed of a paper. On testbeds virtual
-    /// time is measured, files have 64 MiB at most, records come round again when a file is through, and rewriting and
-    /// rereading are writing and reading.
+    /// TCP on loopback); or `profile:NAME` or `profile:NAME:tcp`, a simulated testbed of a paper. Testbeds measure
+    /// virtual time. Their files have 64 MiB at most, threads start again at the first record when they reach the end,
+    /// and rewrite and reread do the same as write and read.
     ///
-    /// With --json, `breakdown_us` says for either side what an operation's time went into: on simulated testbeds, on
-    /// real clients, and on the server of `local`.
+    /// With --json, `breakdown_us` splits the time of an operation into its parts, for the client and the server. Real
+    /// servers other than `local` have no such parts.
     Iozone(Box<IozoneOptions>),
     /// Measure what registering memory costs: each strategy on the software RNIC, and the kernel's mlock beside it
     Registration(RegistrationOptions),
     /// Measure files that are sent by one call, with each engine: on the software RNIC over loopback, or on simulated
     /// testbeds
     ///
-    /// Each connection writes a file of the page cache to the memory of a client, with so many pieces (pipes) of so
-    /// many bytes (depth) under way. Here, server and client have a thread each, a repeat ends when the clients have
-    /// everything, and processor time is that of the server's thread. With --profile virtual time is measured, and
-    /// nothing varies from run to run.
+    /// Each connection writes a file of the page cache to the memory of a client. --pipes is the number of pieces under
+    /// way, and --depth the bytes of a piece. On this machine, server and client have a thread each, a repeat ends when
+    /// the clients have all bytes, and the processor time is that of the server's thread. With --profile, virtual time
+    /// is measured, and every run gives the same numbers.
     ///
-    /// Rows have the median and the interval that holds it (all repeats, if they are fewer than nine). Memory is the
-    /// most that the pieces under way of one connection took; copies count how often the sender, not its provider,
-    /// copies the file's bytes. *dynamic* has one piece under way, whatever --pipes says.
+    /// Each row shows the median and the interval that holds it (the range of all repeats, if they are fewer than
+    /// nine). Memory is the most that the pieces under way of one connection took. Copies count how often the sender,
+    /// not its provider, copies the bytes of the file. The engine *dynamic* has one piece under way, whatever --pipes
+    /// is.
     Serving(ServingOptions),
 }
 
@@ -112,13 +114,13 @@ pub struct InterfaceOptions {
     /// One JSON object per row
     #[arg(long)]
     pub json: bool,
-    /// Threes of samples per row
+    /// Number of sample groups per row; a group is an inner, a public and an inner sample
     #[arg(long, value_name = "N", default_value = "15", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub threes: u16,
-    /// Time of a sample
+    /// Duration of a sample
     #[arg(long, value_name = "SECONDS", default_value = "0.2", value_parser = parse_seconds)]
     pub sample: Duration,
-    /// Where the file lies that is read
+    /// Directory of the file that is read [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
 }
@@ -129,7 +131,7 @@ pub struct IozoneOptions {
     /// Target to measure: URL, `local`, `local:tcp`, `profile:NAME` or `profile:NAME:tcp`
     #[arg(required = true, value_name = "TARGET", value_parser = target_parser())]
     pub targets: Vec<BenchTarget>,
-    /// Concurrent threads, one file each; several numbers make several rows
+    /// Number of concurrent threads, one file each; several numbers make several rows
     #[arg(
         long,
         value_name = "N,..",
@@ -138,7 +140,7 @@ pub struct IozoneOptions {
     )]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Vec<u16>,
-    /// Bytes per operation, at most 1M, on a volume 64M; several sizes make several rows
+    /// Bytes per operation, at most 1M, or 64M on a volume; several sizes make several rows
     #[arg(
         long,
         value_name = "SIZE,..",
@@ -147,10 +149,10 @@ pub struct IozoneOptions {
     )]
     #[arg(value_parser = parse_record)]
     pub record: Vec<u64>,
-    /// Bytes of each thread's file, a record at least
+    /// Bytes of each thread's file, at least one record
     #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = size::parse_nonzero)]
     pub size: u64,
-    /// Cells to measure; several make several rows, always in this order
+    /// Operations to measure; several make several rows, always in this order
     #[arg(
         long,
         value_name = "OP,..",
@@ -158,8 +160,8 @@ pub struct IozoneOptions {
         default_value = "write,rewrite,read,reread,randread,randwrite"
     )]
     pub op: Vec<IozoneOp>,
-    /// How memory is registered, on RDMA: dynamic, fmr, server-cache, client-cache or all-physical; on both sides where
-    /// both are ours, on the client's otherwise. Several make several rows
+    /// Strategy of memory registration over RDMA: dynamic, fmr, server-cache, client-cache or all-physical. It holds
+    /// for the client, and for the server too unless the target is a URL. Several strategies make several rows
     #[arg(
         long,
         value_name = "STRATEGY,..",
@@ -167,10 +169,11 @@ pub struct IozoneOptions {
         default_value = "dynamic"
     )]
     pub registration: Vec<StrategyKind>,
-    /// How the server registers instead; not for URLs
+    /// Strategy of the server in place of --registration; not for URLs
     #[arg(long, value_name = "STRATEGY")]
     pub server_registration: Option<StrategyKind>,
-    /// Which end moves the data of READ, on RDMA: read-write or read-read. Several make several rows
+    /// End that moves the data of READ over RDMA: the server (read-write) or the client (read-read). Several designs
+    /// make several rows
     #[arg(
         long,
         value_name = "DESIGN,..",
@@ -178,47 +181,47 @@ pub struct IozoneOptions {
         default_value = "read-write"
     )]
     pub design: Vec<Design>,
-    /// Trust the other side with one key to all transfer memory, as all-physical registration does
+    /// Trust the peer with one key to all transfer memory, as all-physical registration does
     #[arg(long)]
     pub trust_peer: bool,
-    /// Client machines, each with so many threads; for simulated testbeds only
+    /// Number of client machines, each with --threads threads; for simulated testbeds only
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=16))]
     pub clients: u16,
-    /// Run the threads on another machine: the command that starts gannet-lab there, as `ssh HOST gannet-lab`. Several
-    /// make several machines, and each operation starts on all of them at once; rates are summed up, each counted until
-    /// the first thread of its machine has finished
+    /// Run the threads on another machine: the command that starts gannet-lab there, such as `ssh HOST gannet-lab`.
+    /// Several commands make several machines, and each operation starts on all of them at once. The rates are summed
+    /// up; each counts until the first thread of its machine finishes
     #[arg(long, value_name = "COMMAND")]
     pub host: Vec<String>,
-    /// Measure everything so often, and report the repeat in the middle
+    /// Number of repeats of each measurement; the repeat in the middle is reported
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=100))]
     pub repeats: u16,
-    /// Wait for a line before each operation: what --host starts
+    /// Wait for a line before each operation, for the programs that --host starts
     #[arg(long, hide = true)]
     pub gate: bool,
-    /// Virtual time per row, on simulated testbeds
+    /// Virtual time per row on simulated testbeds
     #[arg(long, value_name = "SECONDS", default_value = "0.1", value_parser = parse_simulated)]
     pub simulated_time: Duration,
-    /// Make every write durable before it is answered
+    /// Make every write durable before its reply
     #[arg(long)]
     pub sync: bool,
-    /// The server of the URL runs on this machine as process PID: measure its processor time too
+    /// Measure the processor time of process PID too, which is the server of the URL on this machine
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub server_pid: Option<u32>,
-    /// Where `local` puts its scratch directory [default: the system's temporary directory]
+    /// Parent of the scratch directory of `local` [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
     /// One JSON object per row
     #[arg(long)]
     pub json: bool,
-    /// Draw the rows: rates, and where the time went
+    /// Draw a chart of the rates and of the parts of the time into this file
     #[arg(long, value_name = "FILE.svg")]
     pub chart: Option<PathBuf>,
     /// Options of gannet:// URLs.
     #[command(flatten)]
     pub native: NativeOptions,
-    /// Talking to servers.
+    /// Options of calls to servers.
     #[command(flatten)]
     pub call: CallOptions,
 }
@@ -228,11 +231,11 @@ pub struct IozoneOptions {
 pub enum IozoneOp {
     /// Write a new file from its start to its end.
     Write,
-    /// Write a file that is there.
+    /// Write over an existing file.
     Rewrite,
     /// Read a file from its start to its end.
     Read,
-    /// Read it again.
+    /// Read the file from its start to its end again.
     Reread,
     /// Read records at random places, as many as the file has.
     Randread,
@@ -241,7 +244,7 @@ pub enum IozoneOp {
 }
 
 impl IozoneOp {
-    /// Data goes to the server.
+    /// Whether data goes to the server.
     pub fn is_write(self) -> bool {
         matches!(
             self,
@@ -249,7 +252,7 @@ impl IozoneOp {
         )
     }
 
-    /// Records are taken at random.
+    /// Whether records are taken at random.
     pub fn is_random(self) -> bool {
         matches!(self, IozoneOp::Randread | IozoneOp::Randwrite)
     }
@@ -290,7 +293,7 @@ impl BenchTarget {
     /// Parses a URL, `local[:tcp]` or `profile:NAME[:tcp]`.
     ///
     /// # Errors
-    /// A sentence that says what is wrong.
+    /// A sentence that names the wrong part, for the user.
     pub fn parse(text: &str) -> Result<BenchTarget, String> {
         if text.contains("://") {
             return Url::parse(text)
@@ -342,7 +345,7 @@ pub struct RegistrationOptions {
 /// `gannet-lab bench serving`.
 #[derive(Debug, Clone, Args)]
 pub struct ServingOptions {
-    /// How bytes leave: static, dynamic, pipelined or sendfile; several make several rows
+    /// Engine that sends the bytes: static, dynamic, pipelined or sendfile; several engines make several rows
     #[arg(
         long,
         value_name = "ENGINE,..",
@@ -350,7 +353,7 @@ pub struct ServingOptions {
         default_value = "static,dynamic,pipelined,sendfile"
     )]
     pub engine: Vec<Engine>,
-    /// Pieces under way for each connection; several numbers make several rows
+    /// Number of pieces under way for each connection; several numbers make several rows
     #[arg(
         long,
         value_name = "N,..",
@@ -371,7 +374,7 @@ pub struct ServingOptions {
     /// Bytes of the file that each connection sends, at most 1G
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_sent)]
     pub size: u64,
-    /// Connections at a time; several numbers make several rows
+    /// Number of connections at a time; several numbers make several rows
     #[arg(
         long,
         value_name = "N,..",
@@ -383,8 +386,8 @@ pub struct ServingOptions {
     /// Simulated testbeds to measure, in place of this machine; a testbed without an engine is left out with a warning
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = profile_parser())]
     pub profile: Vec<&'static Profile>,
-    /// How files are open: read-only ones are copied by all engines but sendfile, writable ones are mapped by dynamic
-    /// and pipelined (on simulated testbeds alone). Several make several rows
+    /// Access with which files are open: all engines but sendfile copy read-only files, and dynamic and pipelined map
+    /// writable files (only on simulated testbeds). Several make several rows
     #[arg(
         long,
         value_name = "ACCESS,..",
@@ -395,7 +398,7 @@ pub struct ServingOptions {
     /// Ask for a CRC over every FPDU of the software RNIC
     #[arg(long)]
     pub crc: bool,
-    /// Samples of a row
+    /// Number of samples of a row
     #[arg(long, value_name = "N", default_value = "5", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub repeats: u16,
     /// One JSON object per row
@@ -403,7 +406,7 @@ pub struct ServingOptions {
     pub json: bool,
 }
 
-/// How `gannet-lab bench serving` has its files open.
+/// Access with which `gannet-lab bench serving` opens its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OpenFor {
     /// Files are opened for reading, and their bytes are copied
@@ -425,7 +428,7 @@ impl OpenFor {
 /// `gannet-lab papers`.
 #[derive(Debug, Args)]
 pub struct PapersOptions {
-    /// Which paper
+    /// Paper to run
     #[arg(default_value = "all")]
     pub paper: Papers,
     /// One JSON object per row; the summary goes to standard error
@@ -434,14 +437,14 @@ pub struct PapersOptions {
     /// Write the figures (SVG) and the table (Markdown) into this directory, as docs/papers has them
     #[arg(long, value_name = "DIR")]
     pub charts: Option<PathBuf>,
-    /// Print nothing, and fail unless this directory has what would be written now
+    /// Print nothing, and fail unless this directory has the figures and tables that would be written now
     ///
-    /// All but what single constants change: of that, the sensitivity of rows and which levels are excluded, what the
-    /// pages say is believed. --sensitivity checks it too.
+    /// The effects of single constants are not computed: the sensitivity of rows and the excluded levels are taken from
+    /// the pages. --sensitivity checks those too.
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = "docs/papers",
         conflicts_with_all = ["charts", "json"])]
     pub check: Option<PathBuf>,
-    /// With --check: halve and double each constant again too, some sixty runs more for each paper
+    /// With --check, halve and double each constant again too: about sixty more runs for each paper
     #[arg(long, requires = "check")]
     pub sensitivity: bool,
 }
@@ -449,7 +452,7 @@ pub struct PapersOptions {
 /// One paper or all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Papers {
-    /// One after the other.
+    /// All papers, one after the other
     All,
     /// NFS over RDMA and its registration strategies (2007)
     NfsRdma,
@@ -464,7 +467,7 @@ pub enum Papers {
 }
 
 impl Papers {
-    /// Which they are.
+    /// The papers that the word names.
     pub fn papers(self) -> &'static [Paper] {
         match self {
             Papers::All => &Paper::ALL,
