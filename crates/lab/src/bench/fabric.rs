@@ -30,25 +30,25 @@ use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// Bytes each side sends from or receives into.
+/// Bytes of the memory that each side sends from or receives into.
 pub(crate) const WORKING_SET: usize = 64 << 20;
 /// Bytes of one bulk operation.
 const BULK: usize = 1 << 20;
 /// Bytes of one message of a round trip.
 const MESSAGE: usize = 64;
-/// Bulk operations in flight.
+/// Number of bulk operations in flight.
 const DEPTH: usize = 16;
-/// Rounds per row; the median counts.
+/// Number of rounds per row; the median counts.
 const ROUNDS: usize = 9;
-/// The bytes that a row moves per second of its time, as a guess: half of the rate of plain TCP on the smallest
-/// machine.
+/// A guess of the bytes that a row moves per second of its time: half of the rate of plain TCP on the smallest machine.
 const BULK_PER_SECOND: usize = 2 << 30;
+/// A guess of the round trips of a row per second of its time.
 const TRIPS_PER_SECOND: usize = 20_000;
 
-/// How to measure.
+/// The settings of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settings {
-    /// About how long each row may take.
+    /// The approximate time of each row.
     pub(crate) seconds: Duration,
 }
 
@@ -59,33 +59,33 @@ pub(crate) struct Row {
     pub(crate) op: &'static str,
     /// Bytes per operation.
     pub(crate) size: usize,
-    /// CRC-32C over every FPDU.
+    /// Whether every FPDU has a CRC-32C.
     pub(crate) crc: bool,
     /// Payload moved, in 10^6 bytes per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mb_per_s: Option<f64>,
-    /// The same by the plain socket.
+    /// Payload that the plain socket moved, in 10^6 bytes per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) raw_tcp_mb_per_s: Option<f64>,
     /// Median time of a round trip, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) p50_us: Option<f64>,
-    /// The same by the plain socket.
+    /// Median time of a round trip by the plain socket, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) raw_p50_us: Option<f64>,
-    /// Provider to plain socket: of the rates (more is better) or of the times (less is better);
-    /// the median of the rounds' own ratios.
+    /// The provider over the plain socket: the median of the ratios of all rounds. Bulk rows compare rates (more is
+    /// better), round-trip rows times (less is better).
     pub(crate) ratio: f64,
     /// CPU seconds per 10^9 bytes of the side that posts the work.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) initiator_cpu_s_per_gb: Option<f64>,
-    /// The same of the other side.
+    /// CPU seconds per 10^9 bytes of the other side.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) target_cpu_s_per_gb: Option<f64>,
     /// CPU seconds per 10^9 bytes of the side that posts the work, by the plain socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) raw_initiator_cpu_s_per_gb: Option<f64>,
-    /// The same of the other side.
+    /// CPU seconds per 10^9 bytes of the other side, by the plain socket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) raw_target_cpu_s_per_gb: Option<f64>,
 }
@@ -186,9 +186,9 @@ enum Op {
     Write,
     Read,
     RoundTrip,
-    /// RDMA Write whose source is a file range, sent from the page cache.
+    /// An RDMA Write whose source is a file range, sent from the page cache.
     WriteFile,
-    /// The same bytes, read into memory first.
+    /// An RDMA Write of a file range that is read into memory first.
     WriteFileCopied,
 }
 
@@ -256,7 +256,7 @@ impl Case {
         }
     }
 
-    /// Operations per round.
+    /// Number of operations per round.
     fn count(self, settings: Settings) -> usize {
         let per_second = match self.op {
             Op::RoundTrip => TRIPS_PER_SECOND,
@@ -327,14 +327,14 @@ fn median_time(times: &[Duration]) -> f64 {
     )
 }
 
-/// Memory for either yardstick, all of its pages touched.
+/// The memory of one side for the provider or the plain socket, with all of its pages touched.
 pub(crate) fn working_set() -> Buffer {
     let mut memory = Buffer::zeroed(WORKING_SET);
     memory.fill(0x5a);
     memory
 }
 
-/// Where piece `index` of `size` bytes lies in the working set.
+/// The range of piece `index` of `size` bytes in the working set.
 pub(crate) fn piece(index: usize, size: usize) -> Range<usize> {
     let start = index * size % WORKING_SET;
     start..start + size
@@ -375,7 +375,7 @@ fn options() -> ConnectOptions {
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// Where the target listens: without CRC, with CRC, plain.
+/// The addresses at which the target listens: without CRC, with CRC, and the plain socket.
 type Addresses = [SocketAddr; 3];
 
 async fn target(
@@ -500,7 +500,7 @@ impl FabricEnd {
         })
     }
 
-    /// Tells the peer where the working set is.
+    /// Sends the peer the address of the working set.
     fn advertise(&self) -> anyhow::Result<()> {
         let mut message = self.memory.base().to_be_bytes().to_vec();
         message.extend_from_slice(&self.memory.remote_key().0.to_be_bytes());
@@ -520,7 +520,7 @@ impl FabricEnd {
         Ok(())
     }
 
-    /// The passive side of a row.
+    /// Runs the passive side of a row.
     async fn target(&mut self, op: Op, count: usize) -> anyhow::Result<Vec<Duration>> {
         if op == Op::RoundTrip {
             for _ in 0..count {
@@ -535,7 +535,7 @@ impl FabricEnd {
         Ok(Vec::new())
     }
 
-    /// The active side of a row.
+    /// Runs the active side of a row.
     async fn initiate(
         &mut self,
         op: Op,
@@ -618,8 +618,7 @@ impl FabricEnd {
         self.send(buffer)
     }
 
-    /// Sends a message of [`MESSAGE`] bytes. Its memory is given up: another receive takes its
-    /// place.
+    /// Sends a message of [`MESSAGE`] bytes. Its memory is given up, and another receive takes its place.
     fn send(&self, buffer: Buffer) -> anyhow::Result<()> {
         let source = Source::Buffer {
             buffer,
@@ -631,7 +630,7 @@ impl FabricEnd {
         Ok(())
     }
 
-    /// The next message; a new receive takes the place of its own.
+    /// Waits for the next message. A new receive takes the place of the one that held it.
     async fn receive(&mut self) -> anyhow::Result<Buffer> {
         loop {
             let completion = self.next().await?;

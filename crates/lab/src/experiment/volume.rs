@@ -57,15 +57,16 @@ pub enum Rows {
     /// Six requests with a sixth of the rows each; the rows lie as far apart in memory as in the file. Their allocation
     /// is new for each tile, and the first request registers it.
     ListsInParent,
-    /// As [`Rows::ListsInParent`], and the allocation holds a whole array: twice as many rows, twice as long, four tiles.
+    /// As [`Rows::ListsInParent`], and the allocation holds a whole array: twice as many rows, twice as long, four
+    /// tiles.
     ListsInWhole,
     /// As [`Rows::ListsInParent`], and the allocation stays registered from tile to tile.
     ListsInKeptParent,
     /// As [`Rows::ListsInParent`], and each row in memory is an allocation of its own, new for each tile and registered
     /// by itself.
     ListsOfRows,
-    /// As [`Rows::ListsInParent`], and the rows lie in three allocations in turn, new for each tile, so that each request
-    /// names all three.
+    /// As [`Rows::ListsInParent`], and the rows lie in three allocations in turn, new for each tile, so that each
+    /// request names all three.
     ListsInThreeParents,
     /// One request for all rows, as a row that repeats.
     Nested,
