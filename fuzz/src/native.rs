@@ -138,12 +138,12 @@ impl Attacker {
         let io_server = &bed.io_servers[0].node;
         let mut links = vec![
             bed.manager_link(node).await,
-            connect(&runtime, &provider, (io_server, Role::Client)).await,
+            connect(&runtime, &provider, io_server, Role::Client).await,
         ];
         let files = find_files(&links[0]).await;
         if has_secret {
-            links.push(connect(&runtime, &provider, (io_server, Role::Manager)).await);
-            links.push(connect(&runtime, &provider, (&bed.manager, Role::IoServer)).await);
+            links.push(connect(&runtime, &provider, io_server, Role::Manager).await);
+            links.push(connect(&runtime, &provider, &bed.manager, Role::IoServer).await);
         }
         let memory = links.iter().map(|link| {
             let backing = Backing::Buffer(Buffer::zeroed(MEMORY_LEN));
@@ -213,11 +213,7 @@ fn send(link: &Link, header: MessageHeader, step: &Step) {
     link.endpoint().flush();
 }
 
-async fn connect(
-    runtime: &Handle,
-    provider: &Rc<dyn Provider>,
-    (node, role): (&Node, Role),
-) -> Link {
+async fn connect(runtime: &Handle, provider: &Rc<dyn Provider>, node: &Node, role: Role) -> Link {
     let address = SocketAddr::new(node.ip(), PORT);
     let server = match role {
         Role::IoServer => ServerPlace::manager(address),
