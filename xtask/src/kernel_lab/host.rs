@@ -31,7 +31,7 @@ pub(super) struct Host<'a> {
     gannet: &'a Path,
     /// The scenario's folder, seen by host and guests.
     folder: PathBuf,
-    /// The requests, and their times.
+    /// The log of the guests' requests and their times.
     log: File,
     started: Instant,
     limit: Duration,
@@ -40,12 +40,12 @@ pub(super) struct Host<'a> {
     proxies: Vec<Proxy>,
     /// Guests that wait for the others.
     meeting: Vec<usize>,
-    /// Lines to be shown with the result.
+    /// Lines that are shown with the result.
     pub(super) notes: Vec<String>,
 }
 
 impl<'a> Host<'a> {
-    /// Starts what the scenario needs, and leaves its variables in the folder for each of its guests.
+    /// Prepares the scenario's server, and leaves variables in the folder for each of the scenario's guests.
     ///
     /// # Errors
     /// The server does not start, or the folder cannot be written.
@@ -82,7 +82,9 @@ impl<'a> Host<'a> {
                 // The guest's root is this machine's.
                 format!("GANNET='{}'", gannet.display()),
             ];
-            if let (true, Some(package)) = (scenario.package, &tested.package) {
+            if scenario.package
+                && let Some(package) = &tested.package
+            {
                 variables.push(format!("PACKAGE='{}'", package.display()));
             }
             let file = folder.join(format!("variables-{}", machine.number));
@@ -101,7 +103,7 @@ impl<'a> Host<'a> {
         })
     }
 
-    /// Does what a guest asks for, and answers it, at once or later.
+    /// Carries out the request of a guest, and answers it at once or later.
     ///
     /// # Errors
     /// A guest has ended.
@@ -169,7 +171,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Ports of proxies in front of the server, started when they are asked for.
+    /// Returns the ports of proxies in front of the server. The first request starts the proxies.
     fn start_proxies(&mut self, kind: &str) -> Result<String> {
         let edit = match kind {
             "" => proxy::as_it_is,
@@ -191,7 +193,7 @@ impl<'a> Host<'a> {
         Ok(ports.join(" "))
     }
 
-    /// Fills a folder of the scenario's from an archive there: many files take long through the shared folder.
+    /// Unpacks an archive of the scenario's folder there, because many files take long through the shared folder.
     fn unpack(&self, words: &str) -> Result<String> {
         let (archive, folder) = words
             .split_once(' ')
@@ -202,7 +204,8 @@ impl<'a> Host<'a> {
         output(tar)
     }
 
-    /// Lets the next RDMA connections end with their first answer; prints how many were left to end so.
+    /// Ends the next `count` RDMA connections with their first reply. Returns how many of the last such order were
+    /// left.
     fn doom(&self, count: &str) -> Result<String> {
         let count = count.parse().context("`doom COUNT`: it is a number")?;
         let [_, rdma] = self.proxies.as_slice() else {
@@ -211,7 +214,8 @@ impl<'a> Host<'a> {
         Ok(rdma.doom(count).to_string())
     }
 
-    /// Runs a client in the scenario's folder. The guest is answered when it has ended; others are served meanwhile.
+    /// Runs a client in the scenario's folder. The guest gets its answer when the client has ended; other guests are
+    /// served meanwhile.
     fn run_gannet(&self, machine: &Machine, arguments: &str) -> Result<()> {
         let file = |stream: &str| {
             let name = format!("gannet-{}.{stream}", machine.number);
@@ -232,7 +236,7 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    /// Until the limit.
+    /// The time until the scenario's limit.
     pub(super) fn time_left(&self) -> Duration {
         self.limit.saturating_sub(self.started.elapsed())
     }
@@ -240,7 +244,7 @@ impl<'a> Host<'a> {
     /// Ends the server, which must have lived until now.
     ///
     /// # Errors
-    /// It did not, or does not end well.
+    /// The server has ended before, or does not end well.
     pub(super) fn stop(mut self) -> Result<Vec<String>> {
         if let Some(server) = &mut self.server {
             server.stop()?;

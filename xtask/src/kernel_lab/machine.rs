@@ -30,9 +30,9 @@ pub(super) struct Recipe {
     pub(super) initramfs: PathBuf,
     /// The folder `kernel-lab` of the workspace.
     pub(super) lab: PathBuf,
-    /// Seen by host and guests as long as they run.
+    /// The folder that the host and all guests see as long as they run.
     pub(super) shared: PathBuf,
-    /// Where a guest's console and capture go, below a folder of its own.
+    /// The folder of consoles and captures, in which each guest has a folder of its own.
     pub(super) boots: PathBuf,
 }
 
@@ -45,29 +45,29 @@ const MACHINE: &str = "-M q35,sata=off,usb=off,vmport=off,smm=off -accel tcg,thr
      -nodefaults -no-user-config -display none -no-reboot \
      -chardev stdio,id=control,signal=off -device virtio-serial-pci \
      -device virtserialport,chardev=control -device virtio-net-pci,netdev=net,romfile=";
-/// Every check, delay and search for hardware left out that the scenarios can do without; and the kernel's complaints
-/// about processors that stand still, which here says something of the host alone.
+/// The guest kernel's options. They leave out every check, delay and search for hardware that the scenarios do not
+/// need, and the kernel's complaints about processors that stand still, which here concern the host alone.
 const KERNEL_OPTIONS: &str = "console=ttyS0 panic=-1 oops=panic quiet mitigations=off nokaslr cryptomgr.notests \
      random.trust_cpu=on audit=0 apparmor=0 no_timer_check tsc=reliable \
      nowatchdog rcupdate.rcu_cpu_stall_suppress=1 workqueue.watchdog_thresh=0";
 
-/// A line that a guest sent, or nothing when it has ended.
+/// A line that a guest sent, or the end of the guest.
 pub(super) struct Event {
     /// Number of the guest.
     pub(super) machine: usize,
-    /// The line, without its end.
+    /// The line without its line feed; `None` when the guest has ended.
     pub(super) line: Option<String>,
 }
 
-/// A running guest; killed when dropped.
+/// A running guest, which is killed when this value is dropped.
 pub(super) struct Machine {
-    /// Counts all guests ever started.
+    /// Number of the guest among all that were ever started.
     pub(super) number: usize,
     /// Ports of 127.0.0.1 that lead to a server in the guest: NFS over TCP, over RDMA, MOUNT.
     pub(super) nfs: [u16; 3],
     /// A port that has the same number in the guest, for servers that announce their address to others.
     pub(super) same: u16,
-    /// Whether its network is captured.
+    /// Whether the guest's network is captured.
     pub(super) captures: bool,
     child: Child,
     control: UnixStream,
@@ -94,7 +94,7 @@ impl Machine {
         let mut command = tied_to_us(recipe.kit.root.join("usr/bin/qemu-system-x86_64"));
         use_packages(&mut command, &recipe.kit.root);
         command
-            .args(arguments(recipe, &folder, (nfs, same), captures))
+            .args(arguments(recipe, &folder, nfs, same, captures))
             .stdin(Stdio::from(OwnedFd::from(other.try_clone()?)))
             .stdout(Stdio::from(OwnedFd::from(other)))
             .stderr(log);
@@ -130,7 +130,7 @@ impl Machine {
         answer(&self.control, status, text)
     }
 
-    /// A way to answer from another thread.
+    /// A function that answers the guest's last line from another thread.
     ///
     /// # Errors
     /// No descriptors are left.
@@ -150,7 +150,7 @@ impl Machine {
         ["console.log", "qemu.log"].map(|name| self.folder.join(name))
     }
 
-    /// Lets the capture that [`Machine::keep_capture`] keeps start here, and frees what came before.
+    /// Starts the capture that [`Machine::keep_capture`] keeps, and frees the packets before.
     pub(super) fn start_capture(&mut self) {
         let Ok(capture) = File::options().write(true).open(self.capture()) else {
             return;
@@ -167,7 +167,7 @@ impl Machine {
         }
     }
 
-    /// Writes what was captured since [`Machine::start_capture`] to `file`; false when nothing is captured here.
+    /// Writes the packets since [`Machine::start_capture`] to `file`, and returns false when this guest has no capture.
     ///
     /// # Errors
     /// A file cannot be read or written.
@@ -206,11 +206,11 @@ fn answer(mut control: &UnixStream, status: u8, text: &str) -> Result<()> {
 
 /// Ports of 127.0.0.1 that no other guest has been given and no process listens on.
 ///
-/// QEMU binds them a moment later. They are below the range from which the kernel takes ports for connections: the
-/// scenarios of the other lane open many in that moment.
+/// QEMU binds the ports a moment later. They are below the range from which the kernel takes ports for connections,
+/// because the scenarios of the other lane open many connections in that moment.
 ///
 /// # Errors
-/// None is left.
+/// No port is left.
 fn free_ports() -> Result<[u16; 4]> {
     static NEXT: AtomicU16 = AtomicU16::new(*FORWARDED_PORTS.start());
     let mut ports = [0; 4];
@@ -228,11 +228,12 @@ fn free_ports() -> Result<[u16; 4]> {
     Ok(ports)
 }
 
-/// QEMU's command line.
+/// QEMU's command line: `nfs` and `same` are ports of the host, as in [`Machine`].
 fn arguments(
     recipe: &Recipe,
     folder: &Path,
-    (nfs, same): ([u16; 3], u16),
+    nfs: [u16; 3],
+    same: u16,
     captures: bool,
 ) -> Vec<String> {
     let forwards: String = nfs

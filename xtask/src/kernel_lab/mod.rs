@@ -38,12 +38,12 @@ pub(crate) struct Options {
     /// Test this binary instead of building one
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Make what guests are booted from, and stop
+    /// Make the kernel and the folders that guests are booted from, and stop
     #[arg(long, conflicts_with_all = ["names", "list"])]
     prepare: bool,
 }
 
-/// Runs scenarios and prints how they ended.
+/// Runs scenarios and prints their results.
 ///
 /// # Errors
 /// A scenario failed, or the lab cannot be prepared.

@@ -8,15 +8,15 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Lines of output that an error shows.
+/// Number of lines of output that an error shows.
 const TAIL_LINES: usize = 15;
-/// Bytes at the end of a log that are looked at for them.
+/// Bytes at the end of a log in which these lines are looked for.
 const TAIL_BYTES: u64 = 8192;
 
 /// Runs a program to its end and gives its standard output.
 ///
 /// # Errors
-/// It cannot be started or fails; its last lines are part of the error.
+/// The program cannot be started or fails; its last lines are part of the error.
 pub(super) fn output(mut command: Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command
@@ -80,7 +80,7 @@ pub(super) fn tied_to_us(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// As [`tied_to_us`], and ended after so many seconds, with status 124 then.
+/// A program as [`tied_to_us`] makes it, which ends with status 124 after `seconds`.
 pub(super) fn tied_for(seconds: u64, program: impl AsRef<OsStr>) -> Command {
     let mut command = tied_to_us("timeout");
     command.args(["--kill-after=5", &seconds.to_string()]);
@@ -89,7 +89,7 @@ pub(super) fn tied_for(seconds: u64, program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// The end of a log; nothing when it cannot be read.
+/// The last lines of a log, or nothing when the log cannot be read.
 pub(super) fn tail_of(file: &Path) -> String {
     let read = || -> std::io::Result<String> {
         let mut log = File::open(file)?;

@@ -10,7 +10,7 @@ use std::thread;
 
 /// Bytes that are passed on at a time.
 const PIECE: usize = 64 << 10;
-/// The piece of what an RDMA server says that holds its first answer: the reply of the set-up comes before.
+/// The number of the piece from an RDMA server that holds its first reply; the reply to the set-up comes before.
 const FIRST_ANSWER: usize = 2;
 
 /// Changes bytes that pass.
@@ -19,8 +19,8 @@ pub(super) type Edit = fn(&mut [u8]);
 /// Changes nothing.
 pub(super) fn as_it_is(_: &mut [u8]) {}
 
-/// Takes from a client's MPA request the word that keys of its own may be invalidated by the server (RFC 8797 section
-/// 4): Linux always gives it.
+/// Clears the flag of a client's MPA request that allows the server to invalidate the client's keys (RFC 8797 section
+/// 4). Linux always sets it.
 pub(super) fn forbid_invalidation(request: &mut [u8]) {
     const MAGIC_AND_VERSION: [u8; 5] = [0xf6, 0xab, 0x0e, 0x18, 1];
     let length = MAGIC_AND_VERSION.len();
@@ -34,19 +34,19 @@ pub(super) fn forbid_invalidation(request: &mut [u8]) {
 
 /// Passes connections on to a port of this machine.
 ///
-/// Its threads run until the program ends; they do nothing without connections.
+/// The proxy's threads run until the program ends; they do nothing without connections.
 pub(super) struct Proxy {
-    /// Where it listens, on 127.0.0.1.
+    /// The port of 127.0.0.1 on which the proxy listens.
     pub(super) port: u16,
     connections: Arc<Mutex<Vec<Connection>>>,
-    /// Connections that are still to end with their first answer.
+    /// Number of connections that are still to end with their first reply.
     doomed: Arc<AtomicUsize>,
 }
 
 /// A connection that is passed on.
 struct Connection {
     client: TcpStream,
-    /// Nothing more goes to the client.
+    /// Whether bytes to the client are dropped.
     is_mute: Arc<AtomicBool>,
 }
 
@@ -54,7 +54,7 @@ impl Proxy {
     /// Listens on a free port. `edit` may change the first bytes of each connection that come from its client.
     ///
     /// # Errors
-    /// There is none.
+    /// No port is free.
     pub(super) fn start(target: u16, edit: Edit) -> Result<Proxy> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
         let port = listener.local_addr()?.port();
@@ -73,13 +73,13 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// Ends the next `count` RDMA connections when the server answers their first call, and loses the answer; how many
-    /// the last such order still had to end.
+    /// Ends the next `count` RDMA connections when the server answers their first call, and loses the reply. Returns
+    /// how many connections the last such order still had to end.
     pub(super) fn doom(&self, count: usize) -> usize {
         self.doomed.swap(count, Ordering::Relaxed)
     }
 
-    /// Loses whatever the server says from here on over the connections that there are; how many.
+    /// Loses all that the server sends from here on over the open connections. Returns the number of these connections.
     pub(super) fn mute(&self) -> usize {
         let open = lock(&self.connections);
         for connection in open.iter() {
@@ -88,7 +88,7 @@ impl Proxy {
         open.len()
     }
 
-    /// Cuts all connections, wherever in a message they are; how many there were.
+    /// Cuts all connections, at any place of a message. Returns how many of them were still open.
     pub(super) fn cut(&self) -> usize {
         let open = std::mem::take(&mut *lock(&self.connections));
         // One end of each is known here: the other follows when its thread sees the end. Those that had ended fail.
@@ -151,7 +151,7 @@ fn pass_on(
 enum Fate {
     GoesOn,
     Lost,
-    /// Lost, and the connection ends.
+    /// The piece is lost, and the connection ends.
     LastOfAll,
 }
 

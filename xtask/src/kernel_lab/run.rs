@@ -14,14 +14,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fmt, fs, thread};
 
-/// How long a guest may take to boot.
+/// The longest time in which a guest may boot.
 const BOOT_MAX: Duration = Duration::from_secs(300);
-/// How many guests that ended while they booted are replaced, in one scenario.
+/// The most guests of one scenario that are replaced because they ended while they booted.
 const BOOTS_AGAIN: usize = 2;
-/// How long after a scenario's limit a guest may take to end it, before it is ended itself.
+/// The time after a scenario's limit in which a guest may end it. After that the guest is ended.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// Where a lane takes its next scenario from.
+/// The end of the queue from which a lane takes its next scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Front,
@@ -32,15 +32,15 @@ enum End {
 struct Lab<'a> {
     recipe: Recipe,
     tested: &'a Tested,
-    /// Logs and captures of scenarios that pass are kept too.
+    /// Whether logs and captures of scenarios that pass are kept too.
     keep: bool,
     waiting: Mutex<VecDeque<&'a Scenario>>,
-    /// Guests started so far.
+    /// Number of guests started so far.
     started: AtomicUsize,
     failed: AtomicUsize,
 }
 
-/// Runs the scenarios; how many failed.
+/// Runs the scenarios, and returns how many failed.
 ///
 /// # Errors
 /// A guest does not boot, or the folders cannot be written.
@@ -93,17 +93,17 @@ impl<'a> Lab<'a> {
     }
 }
 
-/// How a scenario ended.
+/// The result of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Passed,
     Failed,
-    /// Nothing was found wrong until its time was over, its guest did not react any more, or the guest's own server
-    /// hung while it was ended.
+    /// The scenario found nothing wrong until its time was over, its guest did not react any more, or the guest's own
+    /// server hung while it was ended.
     Undecided,
 }
 
-/// Why a scenario is [`Outcome::Undecided`].
+/// The reason why a scenario is [`Outcome::Undecided`].
 #[derive(Debug)]
 struct Undecided(&'static str);
 
@@ -151,7 +151,7 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// Runs a scenario for the second time; what the first left is kept beside it.
+    /// Runs a scenario for the second time. The results of the first time are kept beside those of the second.
     fn run_again(&mut self, scenario: &Scenario) -> Result<Outcome> {
         let shared = &self.lab.recipe.shared;
         let first = shared.join(format!("{}-first", scenario.name));
@@ -268,13 +268,13 @@ impl<'a> Lane<'a> {
         host.stop()
     }
 
-    /// The next line that one of the guests sends, and its index.
+    /// The next line that one of the guests sends, with the guest's index.
     fn next_line(&self, max: Duration) -> Result<(usize, String)> {
         let (guest, line) = self.next_event(max)?;
         Ok((guest, line.context("the guest has ended: see its console")?))
     }
 
-    /// The next line that one of the guests sends, or nothing when it has ended; and its index.
+    /// The next line that one of the guests sends, or `None` when the guest has ended, with the guest's index.
     fn next_event(&self, max: Duration) -> Result<(usize, Option<String>)> {
         let deadline = Instant::now() + max;
         loop {
@@ -314,7 +314,7 @@ impl<'a> Lane<'a> {
         Ok(())
     }
 
-    /// Puts beside a capture what `gannet dump` says of it.
+    /// Puts the output of `gannet dump` beside a capture.
     fn decode(&self, capture: &Path) -> Result<()> {
         let mut dump = tied_to_us(&self.lab.tested.gannet);
         dump.arg("dump").arg(capture);

@@ -5,15 +5,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Time that a scenario has unless it says otherwise.
+/// Time of a scenario whose header names none.
 const LIMIT_DEFAULT: Duration = Duration::from_secs(60);
-/// Most guests that one scenario can have.
+/// The most guests that one scenario can have.
 const GUESTS_MAX: usize = 4;
 
 /// A script, or one of the variants it is run in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Scenario {
-    /// The file's name without its end; behind a dot the variant.
+    /// The name of the script's file without its ending, and the variant after a dot.
     pub(super) name: String,
     /// The proven behaviour, in one line.
     pub(super) title: String,
@@ -23,9 +23,9 @@ pub(super) struct Scenario {
     pub(super) over: String,
     /// The server program.
     pub(super) server: Server,
-    /// How many guests run the script at the same time.
+    /// Number of guests that run the script at the same time.
     pub(super) guests: usize,
-    /// How long it may take.
+    /// The longest time that the scenario may take.
     pub(super) limit: Duration,
     /// Whether the guests' network is captured.
     pub(super) capture: bool,
@@ -40,7 +40,7 @@ pub(super) enum Server {
     Gannet(Vec<String>),
     /// The server that the script starts in its guests.
     Script,
-    /// The guest's kernel.
+    /// The server of the guest's kernel.
     Knfsd,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn load(folder: &Path) -> Result<Vec<Scenario>> {
 /// The scenarios whose names are asked for: whole names, or their beginnings up to a dot.
 ///
 /// # Errors
-/// A name that no scenario has.
+/// No scenario has one of the names.
 pub(super) fn select(scenarios: Vec<Scenario>, names: &[String]) -> Result<Vec<Scenario>> {
     let is_named = |scenario: &Scenario, name: &str| {
         let rest = scenario.name.strip_prefix(name);

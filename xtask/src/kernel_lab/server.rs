@@ -11,30 +11,31 @@ use std::process::{Child, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long it may take to start, and to end.
+/// The longest time in which the server may start.
 const START_MAX: Duration = Duration::from_secs(20);
+/// The longest time in which the server may end.
 const END_MAX: Duration = Duration::from_secs(20);
-/// Connections that show whether replies come in one piece: one in three shows it if not.
+/// Number of connections that show whether replies come in one piece. One in three shows a reply in several pieces.
 const CONNECTIONS_TRIED: usize = 200;
-/// Pause between two looks.
+/// Pause between two looks at a server that starts or ends.
 const POLL_PAUSE: Duration = Duration::from_millis(10);
 
-/// `gannet serve`, running or not; killed when dropped.
+/// `gannet serve`, running or not. It is killed when this value is dropped.
 pub(super) struct GannetServer {
     program: PathBuf,
     options: Vec<String>,
-    /// Holds `export`, `state` and `server.log`.
+    /// The folder of `export`, `state` and `server.log`.
     folder: PathBuf,
-    /// NFS over TCP, over RDMA; 0 before the first start.
+    /// Ports of NFS over TCP and over RDMA; 0 before the first start.
     pub(super) ports: [u16; 2],
     child: Option<Child>,
 }
 
 impl GannetServer {
-    /// Starts it on free ports, which it keeps when it is started again.
+    /// Starts the server on free ports, which it keeps when it is started again.
     ///
     /// # Errors
-    /// It does not become ready.
+    /// The server does not become ready.
     pub(super) fn new(program: &Path, options: &[String], folder: &Path) -> Result<GannetServer> {
         fs::create_dir(folder.join("export")).context("cannot make the export")?;
         let mut server = GannetServer {
@@ -48,10 +49,10 @@ impl GannetServer {
         Ok(server)
     }
 
-    /// Starts it, after it was stopped or killed.
+    /// Starts the server after it was stopped or killed.
     ///
     /// # Errors
-    /// It runs, or does not become ready.
+    /// The server runs already, or does not become ready.
     pub(super) fn start(&mut self) -> Result<()> {
         if self.child.is_some() {
             bail!("the server runs already");
@@ -95,10 +96,10 @@ impl GannetServer {
         Ok(())
     }
 
-    /// The most memory that it has had resident since it was started, in KiB.
+    /// The most memory that the server has had resident since it was started, in KiB.
     ///
     /// # Errors
-    /// It does not run.
+    /// The server does not run.
     pub(super) fn memory_peak(&self) -> Result<String> {
         let child = self.child.as_ref().context("the server does not run")?;
         let status = fs::read_to_string(format!("/proc/{}/status", child.id()))
@@ -109,8 +110,8 @@ impl GannetServer {
     }
 
     /// Sets up RDMA connections, and succeeds if each reply to an MPA request comes in one piece: a connection of Linux
-    /// siw blocks on one that dribbles in. A guest cannot notice that: its network joins pieces that come close
-    /// together.
+    /// siw blocks on a reply that comes in several. A guest cannot notice that, because its network joins pieces that
+    /// come close together.
     ///
     /// # Errors
     /// A reply comes in several pieces, or none does.
@@ -132,10 +133,10 @@ impl GannetServer {
         Ok(())
     }
 
-    /// Ends it at once, as a crash would.
+    /// Ends the server at once, as a crash would.
     ///
     /// # Errors
-    /// It does not run.
+    /// The server does not run.
     pub(super) fn kill(&mut self) -> Result<()> {
         let mut child = self.child.take().context("the server does not run")?;
         child.kill()?;
@@ -143,10 +144,10 @@ impl GannetServer {
         Ok(())
     }
 
-    /// Ends it by SIGTERM; nothing happens when it does not run.
+    /// Ends the server by SIGTERM. Nothing happens when it does not run.
     ///
     /// # Errors
-    /// It has ended by itself, does not end in time, or not with 0.
+    /// The server has ended by itself, does not end in time, or ends with another status than 0.
     pub(super) fn stop(&mut self) -> Result<()> {
         let Some(mut child) = self.child.take() else {
             return Ok(());
@@ -189,7 +190,7 @@ fn wait(child: &mut Child) -> Result<Option<ExitStatus>> {
     Ok(None)
 }
 
-/// Ports out of `ready nfs-tcp=ADDRESS:PORT nfs-rdma=ADDRESS:PORT`.
+/// The ports in a line `ready nfs-tcp=ADDRESS:PORT nfs-rdma=ADDRESS:PORT`.
 fn parse_ready(line: &str) -> Option<[u16; 2]> {
     let port = |key: &str| {
         let address = line
