@@ -59,8 +59,19 @@ fn an_owner_is_never_in_its_own_way_and_may_change_the_kind() {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Lock(u8, bool, u64, u64),
-    Unlock(u8, u64, u64),
+    Lock {
+        owner: u8,
+        exclusive: bool,
+        start: u64,
+        /// The last byte.
+        end: u64,
+    },
+    Unlock {
+        owner: u8,
+        start: u64,
+        /// The last byte.
+        end: u64,
+    },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -68,9 +79,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = (any::<bool>(), 0..3u8, any::<bool>(), range).prop_map(
         |(locks, owner, exclusive, (start, end))| {
             if locks {
-                Step::Lock(owner, exclusive, start, end)
+                Step::Lock {
+                    owner,
+                    exclusive,
+                    start,
+                    end,
+                }
             } else {
-                Step::Unlock(owner, start, end)
+                Step::Unlock { owner, start, end }
             }
         },
     );
@@ -85,7 +101,7 @@ proptest! {
         let mut model = [[None::<LockKind>; 3]; BYTES as usize];
         for step in steps {
             match step {
-                Step::Lock(owner, exclusive, start, end) => {
+                Step::Lock { owner, exclusive, start, end } => {
                     let kind = if exclusive { LockKind::Exclusive } else { LockKind::Shared };
                     let wanted = lock(owner, kind, start..=end);
                     let is_free = (start..=end).all(|byte| {
@@ -106,7 +122,7 @@ proptest! {
                         });
                     }
                 }
-                Step::Unlock(owner, start, end) => {
+                Step::Unlock { owner, start, end } => {
                     locks.release(&owner, start..=end);
                     (start..=end).for_each(|byte| model[byte as usize][owner as usize] = None);
                 }

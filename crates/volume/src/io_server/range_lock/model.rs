@@ -38,8 +38,12 @@ enum Step {
     Accept(Vec<(u64, u32)>),
     /// The write of this number locks its next range.
     Lock(usize),
-    /// The range that the write of this number is storing gets to the object, or does not.
-    Store(usize, bool),
+    /// The range that a write is storing gets to the object, or does not.
+    Store {
+        /// The number of the write.
+        at: usize,
+        done: bool,
+    },
     Abandon(usize),
     Truncate,
     EndTruncation,
@@ -51,7 +55,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         3 => prop::collection::vec(piece, 1..4).prop_map(Step::Accept),
         6 => (0..8usize).prop_map(Step::Lock),
-        6 => (0..8usize, prop::bool::weighted(0.8)).prop_map(|(at, done)| Step::Store(at, done)),
+        6 => (0..8usize, prop::bool::weighted(0.8)).prop_map(|(at, done)| Step::Store { at, done }),
         1 => (0..8usize).prop_map(Step::Abandon),
         1 => Just(Step::Truncate),
         2 => Just(Step::EndTruncation),
@@ -200,7 +204,7 @@ impl Model {
         match step {
             Step::Accept(pieces) => self.accept(&pieces),
             Step::Lock(at) => self.lock(at),
-            Step::Store(at, done) => self.store(at, done),
+            Step::Store { at, done } => self.store(at, done),
             Step::Abandon(at) => self.end(at),
             Step::Truncate => self.truncate(),
             Step::EndTruncation => self.end_truncation(),

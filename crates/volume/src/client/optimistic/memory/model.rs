@@ -10,14 +10,39 @@ const BLOCKS: u64 = 12;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Lookup(u64, u64),
-    LookupSince(u64, u64),
-    /// A read of a block ends that began so many steps ago.
-    Read(u64, u64, u64),
-    Note(u64, Range<u64>, u16, bool),
-    Stale(u64, u64),
-    Invalidated(u64, Range<u64>),
-    Write(u64, Range<u64>),
+    Lookup {
+        file: u64,
+        block: u64,
+    },
+    LookupSince {
+        file: u64,
+        block: u64,
+    },
+    /// A read of a block ends.
+    Read {
+        file: u64,
+        block: u64,
+        /// The number of steps since it began.
+        ago: u64,
+    },
+    Note {
+        file: u64,
+        blocks: Range<u64>,
+        server: u16,
+        ahead: bool,
+    },
+    Stale {
+        file: u64,
+        block: u64,
+    },
+    Invalidated {
+        file: u64,
+        blocks: Range<u64>,
+    },
+    Write {
+        file: u64,
+        blocks: Range<u64>,
+    },
     Forget(u64),
     ForgetServer(u16),
 }
@@ -26,14 +51,14 @@ fn steps(len: usize) -> impl Strategy<Value = Vec<Step>> {
     let name = || (0..FILES, 0..BLOCKS);
     let range = || (0..BLOCKS, 0..6u64).prop_map(|(start, len)| start..start + len);
     let step = prop_oneof![
-        8 => name().prop_map(|(file, block)| Step::Lookup(file, block)),
-        1 => name().prop_map(|(file, block)| Step::LookupSince(file, block)),
-        4 => (name(), 0..3u64).prop_map(|((file, block), ago)| Step::Read(file, block, ago)),
+        8 => name().prop_map(|(file, block)| Step::Lookup { file, block }),
+        1 => name().prop_map(|(file, block)| Step::LookupSince { file, block }),
+        4 => (name(), 0..3u64).prop_map(|((file, block), ago)| Step::Read { file, block, ago }),
         4 => (0..FILES, range(), 0..2u16, any::<bool>())
-            .prop_map(|(file, range, server, ahead)| Step::Note(file, range, server, ahead)),
-        3 => name().prop_map(|(file, block)| Step::Stale(file, block)),
-        1 => (0..FILES, range()).prop_map(|(file, range)| Step::Invalidated(file, range)),
-        1 => (0..FILES, range()).prop_map(|(file, range)| Step::Write(file, range)),
+            .prop_map(|(file, blocks, server, ahead)| Step::Note { file, blocks, server, ahead }),
+        3 => name().prop_map(|(file, block)| Step::Stale { file, block }),
+        1 => (0..FILES, range()).prop_map(|(file, blocks)| Step::Invalidated { file, blocks }),
+        1 => (0..FILES, range()).prop_map(|(file, blocks)| Step::Write { file, blocks }),
         1 => (0..FILES).prop_map(Step::Forget),
         1 => (0..2u16).prop_map(Step::ForgetServer),
     ];
@@ -145,18 +170,18 @@ fn found(found: &BlockLookup<'_, u64>) -> Option<Option<RemoteReference>> {
 fn step(memory: &mut ClientMemory<u64>, model: &mut Model, now: u64, step: Step) {
     let name = |file, block| BlockName { file, block };
     match step {
-        Step::Lookup(file, block) => {
+        Step::Lookup { file, block } => {
             let expected = model.lookup(name(file, block), 0);
             assert_eq!(found(&memory.lookup(file, block)), expected);
         }
-        Step::LookupSince(file, block) => {
+        Step::LookupSince { file, block } => {
             let oldest = now.saturating_sub(20);
             let expected = model.lookup(name(file, block), oldest);
             let since = Instant::from_nanos(oldest);
             assert_eq!(found(&memory.lookup_since(file, block, since)), expected);
         }
         // The steps in between changed nothing of the file, or the model's time says so.
-        Step::Read(file, block, ago) => {
+        Step::Read { file, block, ago } => {
             let at = now.saturating_sub(ago);
             let mut read = memory.read_starts(file, Instant::from_nanos(at));
             if model.changed_at[usize::try_from(file).unwrap()] > at {
@@ -165,27 +190,32 @@ fn step(memory: &mut ClientMemory<u64>, model: &mut Model, now: u64, step: Step)
             memory.insert_data(read, block, block, BLOCK);
             model.read(name(file, block), at);
         }
-        Step::Note(file, range, server, ahead) => {
-            memory.note_reference(file, range.clone(), server, ahead);
-            range.for_each(|block| model.note(name(file, block), server, ahead));
+        Step::Note {
+            file,
+            blocks,
+            server,
+            ahead,
+        } => {
+            memory.note_reference(file, blocks.clone(), server, ahead);
+            blocks.for_each(|block| model.note(name(file, block), server, ahead));
         }
-        Step::Stale(file, block) => {
+        Step::Stale { file, block } => {
             memory.note_stale(file, block);
             model.make_stale(name(file, block));
         }
-        Step::Invalidated(file, range) => {
-            memory.note_invalidated(file, range.clone());
+        Step::Invalidated { file, blocks } => {
+            memory.note_invalidated(file, blocks.clone());
             // In the order of numbers here: the memory goes by the file's list.
             let mut known: Vec<_> = (model.fresh.iter().map(|it| it.0))
-                .filter(|it| it.file == file && range.contains(&it.block))
+                .filter(|it| it.file == file && blocks.contains(&it.block))
                 .collect();
             known.sort_by_key(|it| position_of_stale(memory, *it));
             known.into_iter().rev().for_each(|it| model.make_stale(it));
         }
-        Step::Write(file, range) => {
-            memory.invalidate(file, range.clone());
+        Step::Write { file, blocks } => {
+            memory.invalidate(file, blocks.clone());
             let is_written =
-                |it: &(BlockName, u64)| it.0.file == file && range.contains(&it.0.block);
+                |it: &(BlockName, u64)| it.0.file == file && blocks.contains(&it.0.block);
             model.data.retain(|it| !is_written(it));
             model.changed_at[usize::try_from(file).unwrap()] = now;
         }
@@ -261,8 +291,8 @@ proptest! {
         // A range longer than the directory is cut at its first blocks.
         let longest = memory.directory_most() / u64::from(ENTRY);
         for (now, mut it) in (1..).zip(steps) {
-            if let Step::Note(_, range, _, _) = &mut it {
-                range.end = range.end.min(range.start + longest);
+            if let Step::Note { blocks, .. } = &mut it {
+                blocks.end = blocks.end.min(blocks.start + longest);
             }
             step(&mut memory, &mut model, now, it);
             let recent = [Use::Recent, Use::Tail];
@@ -293,7 +323,7 @@ proptest! {
         let mut memory = ClientMemory::new(all);
         let (mut lookups, bounds) = (0, (memory.balancer.directory(), 1000));
         for (now, it) in (1..).zip(steps) {
-            lookups += u64::from(matches!(it, Step::Lookup(..) | Step::LookupSince(..)));
+            lookups += u64::from(matches!(it, Step::Lookup { .. } | Step::LookupSince { .. }));
             blind_step(&mut memory, now, it);
             let counters = memory.counters();
             prop_assert!(counters.data_bytes + counters.reference_bytes <= bounds.1);
@@ -339,24 +369,29 @@ proptest! {
 /// A step whose answer nobody compares.
 fn blind_step(memory: &mut ClientMemory<u64>, now: u64, step: Step) {
     match step {
-        Step::Lookup(file, block) => {
+        Step::Lookup { file, block } => {
             let _ = memory.lookup(file, block);
         }
-        Step::LookupSince(file, block) => {
+        Step::LookupSince { file, block } => {
             let oldest = Instant::from_nanos(now.saturating_sub(20));
             let _ = memory.lookup_since(file, block, oldest);
         }
-        Step::Read(file, block, ago) => {
+        Step::Read { file, block, ago } => {
             let at = Instant::from_nanos(now.saturating_sub(ago));
             let read = memory.read_starts(file, at);
             memory.insert_data(read, block, block, BLOCK);
         }
-        Step::Note(file, range, server, ahead) => {
-            memory.note_reference(file, range, server, ahead);
+        Step::Note {
+            file,
+            blocks,
+            server,
+            ahead,
+        } => {
+            memory.note_reference(file, blocks, server, ahead);
         }
-        Step::Stale(file, block) => memory.note_stale(file, block),
-        Step::Invalidated(file, range) => memory.note_invalidated(file, range),
-        Step::Write(file, range) => memory.invalidate(file, range),
+        Step::Stale { file, block } => memory.note_stale(file, block),
+        Step::Invalidated { file, blocks } => memory.note_invalidated(file, blocks),
+        Step::Write { file, blocks } => memory.invalidate(file, blocks),
         Step::Forget(file) => memory.forget(file),
         Step::ForgetServer(server) => memory.forget_server(server),
     }
