@@ -286,11 +286,17 @@ impl Iterator for Pairs<'_> {
     }
 }
 
+/// Bytes without a gap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ByteRun {
+    /// The first byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub len: u64,
+}
+
 /// Joins neighbours: ranges `(offset, len)` that follow each other without a gap become one, up to `max` bytes.
-pub fn runs(
-    ranges: impl Iterator<Item = (u64, u32)>,
-    max: u64,
-) -> impl Iterator<Item = (u64, u64)> {
+pub fn runs(ranges: impl Iterator<Item = (u64, u32)>, max: u64) -> impl Iterator<Item = ByteRun> {
     let mut ranges = ranges.peekable();
     std::iter::from_fn(move || {
         let (offset, len) = ranges.next()?;
@@ -300,7 +306,8 @@ pub fn runs(
         {
             end += u64::from(len);
         }
-        Some((offset, end - offset))
+        let len = end - offset;
+        Some(ByteRun { offset, len })
     })
 }
 
@@ -498,11 +505,11 @@ mod tests {
         fn runs_are_the_same_bytes(shape in shapes(), max in 1..2000u64) {
             let ranges = || shape.pieces().map(|piece| (piece.offset, piece.len));
             let bytes: Vec<u64> = ranges().flat_map(|(at, len)| at..at + u64::from(len)).collect();
-            let joined: Vec<(u64, u64)> = runs(ranges(), max).collect();
-            let same = joined.iter().flat_map(|(at, len)| *at..at + len);
+            let joined: Vec<ByteRun> = runs(ranges(), max).collect();
+            let same = joined.iter().flat_map(|run| run.offset..run.offset + run.len);
             prop_assert_eq!(same.collect::<Vec<_>>(), bytes);
             let longest = ranges().map(|(_, len)| u64::from(len)).max().unwrap_or(0);
-            prop_assert!(joined.iter().all(|(_, len)| *len <= max.max(longest)));
+            prop_assert!(joined.iter().all(|run| run.len <= max.max(longest)));
         }
 
         /// Objects cut to a file's size say that size again, and no shorter objects do.

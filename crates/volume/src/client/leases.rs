@@ -212,11 +212,11 @@ impl Leases {
         loop {
             let ready = self.runtime.now();
             sleep(&self.runtime, GIVE_BACK_AFTER).await;
-            let (idle, rest) = self.written.borrow_mut().take_idle(ready);
-            if !idle.is_empty() {
-                self.give_back_of(&idle).await;
+            let idle = self.written.borrow_mut().take_idle(ready);
+            if !idle.files.is_empty() {
+                self.give_back_of(&idle.files).await;
             }
-            if !rest {
+            if !idle.has_more {
                 self.give_back.set(GiveBack::Idle);
                 return;
             }

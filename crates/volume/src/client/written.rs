@@ -143,23 +143,30 @@ impl Written {
         matches!(writes.data, DataState::Durable { .. })
     }
 
-    /// Takes out the files that have been durable since `since` and are not being written. The second value says
-    /// whether others are durable and will be taken later.
-    pub(super) fn take_idle(&mut self, since: Instant) -> (Vec<FileId>, bool) {
-        let (mut idle, mut rest) = (Vec::new(), false);
+    /// Takes out the files that have been durable since `since` and are not being written.
+    pub(super) fn take_idle(&mut self, since: Instant) -> IdleFiles {
+        let (mut files, mut has_more) = (Vec::new(), false);
         self.files.retain(|file, writes| match writes.data {
             DataState::Durable { since: durable } if writes.under_way == 0 => {
                 let goes = durable <= since;
                 if goes {
-                    idle.push(*file);
+                    files.push(*file);
                 }
-                rest |= !goes;
+                has_more |= !goes;
                 !goes
             }
             _ => true,
         });
-        (idle, rest)
+        IdleFiles { files, has_more }
     }
+}
+
+/// Files without writes whose bytes are durable.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct IdleFiles {
+    pub(super) files: Vec<FileId>,
+    /// Whether others are durable and will be taken later.
+    pub(super) has_more: bool,
 }
 
 /// The end of a write, as its caller sees it.
@@ -183,6 +190,13 @@ mod tests {
         written.ends(FILE, WriteOutcome::Answered, Instant::default());
     }
 
+    fn idle(files: &[FileId]) -> IdleFiles {
+        IdleFiles {
+            files: files.to_vec(),
+            has_more: false,
+        }
+    }
+
     #[test]
     fn a_durable_write_says_nothing_of_those_before_it() {
         let (mut written, now) = (Written::default(), Instant::default());
@@ -190,10 +204,10 @@ mod tests {
         written.begins(FILE);
         assert!(!written.note_durable(FILE, Asked::default(), now));
         written.ends(FILE, WriteOutcome::Answered, Instant::default());
-        assert_eq!(written.take_idle(now), (vec![], false));
+        assert_eq!(written.take_idle(now), idle(&[]));
         let asked = written.asked();
         assert!(written.note_durable(FILE, asked, now));
-        assert_eq!(written.take_idle(now), (vec![FILE], false));
+        assert_eq!(written.take_idle(now), idle(&[FILE]));
     }
 
     #[test]
@@ -203,7 +217,7 @@ mod tests {
         let asked = written.asked();
         write_unstable(&mut written);
         assert!(!written.note_durable(FILE, asked, now));
-        assert_eq!(written.take_idle(now), (vec![], false));
+        assert_eq!(written.take_idle(now), idle(&[]));
     }
 
     #[test]
@@ -215,7 +229,7 @@ mod tests {
         assert!(!written.note_durable(FILE, written.asked(), now));
         written.ends(FILE, WriteOutcome::Answered, now);
         let later = now + GRANT_AGE;
-        assert_eq!(written.take_idle(later), (vec![], false));
+        assert_eq!(written.take_idle(later), idle(&[]));
         assert!(written.note_durable(FILE, written.asked(), later));
     }
 
@@ -226,10 +240,10 @@ mod tests {
         assert!(written.note_durable(FILE, Asked::default(), now));
         written.begins(FILE);
         written.ends(FILE, WriteOutcome::Answered, Instant::default());
-        assert_eq!(written.take_idle(now), (vec![], false));
+        assert_eq!(written.take_idle(now), idle(&[]));
         assert!(written.note_durable(FILE, Asked::default(), now));
         written.ends(FILE, WriteOutcome::Answered, Instant::default());
-        assert_eq!(written.take_idle(now), (vec![FILE], false));
+        assert_eq!(written.take_idle(now), idle(&[FILE]));
         assert!(written.files.is_empty());
     }
 }

@@ -4,7 +4,7 @@ use super::client_driven::ReadToBuffer;
 use super::peer_memory::PeerMemory;
 use super::walk::{Pace, Plans, own_len, ranges_of};
 use super::{IoServer, class_of, flow_of, own, parse_transfer};
-use crate::layout::{Pair, Pairs, pairs, pairs_together};
+use crate::layout::{ByteRun, Pair, Pairs, pairs, pairs_together};
 use crate::limits::RANGE_STEPS;
 use crate::link::{AnswerBytes, Hold, Link, Message};
 use gannet_datapath::{Datapath, FileRange, Gather, Part, Writes};
@@ -134,7 +134,7 @@ impl<V: Vfs> IoServer<V> {
         pace: &Pace,
     ) -> Result<Option<ObjectState>, Status> {
         let mut state = None;
-        for (offset, len) in ranges_of(plan) {
+        for ByteRun { offset, len } in ranges_of(plan) {
             pace.steps(RANGE_STEPS).await;
             let mut zeros = usize::try_from(len).map_err(|_| Status::Serverfault)?;
             if let Some(object) = object {
@@ -245,7 +245,7 @@ impl<V: Vfs> IoServer<V> {
 
     /// Reads the bytes of a plan into the page cache, where they are not there.
     async fn warm_all(&self, file: &FileRef, plan: &[Pair], pace: &Pace) -> Result<(), Status> {
-        for (offset, len) in ranges_of(plan) {
+        for ByteRun { offset, len } in ranges_of(plan) {
             pace.steps(RANGE_STEPS).await;
             let range = FileRange {
                 file: FileRef::clone(file),

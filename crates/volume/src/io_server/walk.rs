@@ -6,7 +6,7 @@
 //! there are, the core's other tasks find one turn of theirs before them.
 
 use super::scheduler::{FlowKey, Scheduler};
-use crate::layout::{Pair, Pairs, Step, own_len_of, runs};
+use crate::layout::{ByteRun, Pair, Pairs, Step, own_len_of, runs};
 use crate::limits::{PLAN_PIECES_MAX, WALK_STEPS};
 use crate::link::Link;
 use gannet_fabric::EndpointId;
@@ -84,7 +84,7 @@ pub(super) async fn own_len(pace: &Pace, shape: &Shape, placement: Placement) ->
 }
 
 /// The ranges of a plan in the object: those that follow each other are one.
-pub(super) fn ranges_of(plan: &[Pair]) -> impl Iterator<Item = (u64, u64)> {
+pub(super) fn ranges_of(plan: &[Pair]) -> impl Iterator<Item = ByteRun> {
     let ranges = plan.iter().map(|pair| (pair.object_offset, pair.len));
     runs(ranges, u64::MAX)
 }
@@ -280,6 +280,8 @@ mod tests {
             len,
         };
         let plan = [pair(0, 50, 10), pair(10, 7, 5), pair(20, 0, 1)];
-        assert_eq!(ranges_of(&plan).collect::<Vec<_>>(), [(0, 15), (20, 1)]);
+        let run = |offset, len| ByteRun { offset, len };
+        let expected = [run(0, 15), run(20, 1)];
+        assert_eq!(ranges_of(&plan).collect::<Vec<_>>(), expected);
     }
 }

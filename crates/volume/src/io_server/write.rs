@@ -7,7 +7,7 @@ use super::scheduler::Permit;
 use super::walk::{Pace, Plans, own_len, ranges_of};
 use super::{IoServer, class_of, flow_of, own, parse_transfer};
 use crate::convert::durability_of;
-use crate::layout::{Pair, pairs, pairs_together};
+use crate::layout::{ByteRun, Pair, pairs, pairs_together};
 use crate::limits::{STORED_AT_A_TIME, WRITE_PIECE_LEN_MIN};
 use crate::link::{Link, LinkError, Message};
 use gannet_fabric::RemoteKey;
@@ -155,7 +155,7 @@ impl<V: Vfs> IoServer<V> {
         let mut plans = Plans::new(pairs, u32::MAX, pace);
         let mut next = plans.next().await;
         if let Some(plan) = &next
-            && let Some((offset, len)) = only(ranges_of(plan))
+            && let Some(ByteRun { offset, len }) = only(ranges_of(plan))
             && len == data.len() as u64
         {
             return self.store_one(target, offset, buffer, data).await;
@@ -265,7 +265,7 @@ impl<V: Vfs> IoServer<V> {
     ) -> Result<(), Status> {
         match only(ranges_of(&plan)) {
             // Bounded by SLAB_LEN_MAX.
-            Some((offset, len)) => {
+            Some(ByteRun { offset, len }) => {
                 let data = 0..len as usize;
                 self.store_one(target, offset, buffer, data).await
             }
@@ -290,7 +290,8 @@ impl<V: Vfs> IoServer<V> {
             // Ranges that follow each other in the object may be written in any order. Overlapping ones may not: the
             // later one must win.
             while together.len() < STORED_AT_A_TIME
-                && let Some((offset, len)) = ranges.next_if(|(offset, _)| *offset >= end_before)
+                && let Some(ByteRun { offset, len }) =
+                    ranges.next_if(|run| run.offset >= end_before)
             {
                 // Ranges add up to the bytes in the buffer.
                 let end = at + len as usize;
@@ -378,7 +379,7 @@ fn copy_of(buffer: &[u8], range: Range<usize>) -> Result<Buffer, Status> {
 }
 
 /// The only range, if there is one alone.
-fn only(mut ranges: impl Iterator<Item = (u64, u64)>) -> Option<(u64, u64)> {
+fn only(mut ranges: impl Iterator<Item = ByteRun>) -> Option<ByteRun> {
     let first = ranges.next();
     first.filter(|_| ranges.next().is_none())
 }

@@ -177,6 +177,13 @@ fn queue_of(intent: &Intent) -> WorkQueue {
     queue
 }
 
+/// The queues that no task runs.
+struct IdleQueues {
+    queues: Vec<WorkQueue>,
+    /// The time until there may be more, if no intent comes before.
+    more_after: Option<Duration>,
+}
+
 /// An intent that is not done.
 struct Open {
     intent: Intent,
@@ -325,9 +332,8 @@ impl Intents {
         }
     }
 
-    /// Takes the queues that no task runs, for the caller to run them, and gives the time until there may be more if no
-    /// intent comes before.
-    fn take_idle(&self, now: Instant) -> (Vec<WorkQueue>, Option<Duration>) {
+    /// Takes the queues that no task runs, for the caller to run them.
+    fn take_idle(&self, now: Instant) -> IdleQueues {
         let again = self.open_again(now);
         let (open, mut running) = (self.open.borrow(), self.running.borrow_mut());
         let mut resting = self.resting.borrow_mut();
@@ -335,10 +341,13 @@ impl Intents {
         let idle = open
             .keys()
             .filter(|queue| !running.contains(*queue) && !resting.contains_key(*queue));
-        let idle: Vec<WorkQueue> = idle.cloned().collect();
-        running.extend(idle.iter().cloned());
+        let queues: Vec<WorkQueue> = idle.cloned().collect();
+        running.extend(queues.iter().cloned());
         let rested = resting.values().min().map(|due| due.duration_since(now));
-        (idle, [again, rested].into_iter().flatten().min())
+        IdleQueues {
+            queues,
+            more_after: [again, rested].into_iter().flatten().min(),
+        }
     }
 
     /// The oldest intent of a queue for each file: those of one file run in their order. The list is empty when the
@@ -376,14 +385,14 @@ impl Manager {
     /// Runs intents, old and new, until the runtime ends.
     pub(super) async fn run_intents(self: Rc<Self>) {
         loop {
-            let (queues, pause) = self.intents.take_idle(self.runtime.now());
-            for queue in queues {
+            let idle = self.intents.take_idle(self.runtime.now());
+            for queue in idle.queues {
                 let manager = Rc::clone(&self);
                 let work = async move { manager.run_queue(&queue).await };
                 self.runtime.spawn("intents of a queue", Box::pin(work));
             }
             let wake_up = self.intents.wake_up.notified();
-            match pause {
+            match idle.more_after {
                 // Either is a reason to look again.
                 Some(pause) => drop(timeout(&self.runtime, pause, wake_up).await),
                 None => wake_up.await,

@@ -68,6 +68,15 @@ struct Recovery {
     sessions: BTreeSet<Token>,
 }
 
+/// The outcome of a sweep over the leases.
+#[derive(Debug, PartialEq, Eq)]
+struct Swept {
+    /// The sessions to forget.
+    sessions: Vec<Token>,
+    /// Number of released locks.
+    released: usize,
+}
+
 #[derive(Default)]
 struct LockTable {
     files: BTreeMap<FileId, RangeLocks<LockOwner>>,
@@ -151,9 +160,8 @@ impl LockTable {
         }
     }
 
-    /// Releases the locks of sessions whose lease is over, and ends the recovery when its time is over. Gives the
-    /// sessions that are to be forgotten, and the number of released locks.
-    fn expire(&mut self, now: Instant) -> (Vec<Token>, usize) {
+    /// Releases the locks of sessions whose lease is over, and ends the recovery when its time is over.
+    fn expire(&mut self, now: Instant) -> Swept {
         let before = self.held;
         let over = self.sessions.iter().filter(|(_, it)| it.lease_until <= now);
         let mut gone: Vec<Token> = over.map(|(session, _)| *session).collect();
@@ -172,7 +180,10 @@ impl LockTable {
         if let Some(over) = self.recovery.take_if(|it| it.until <= now) {
             gone.extend(over.sessions);
         }
-        (gone, before - self.held)
+        Swept {
+            sessions: gone,
+            released: before - self.held,
+        }
     }
 
     /// Notes that a session has reclaimed all its locks.
@@ -412,17 +423,18 @@ impl Manager {
         loop {
             sleep(&self.runtime, LOCK_SWEEP).await;
             let now = self.runtime.now();
-            let (gone, released) = self.locks.table.borrow_mut().expire(now);
-            if gone.is_empty() {
+            let Swept { sessions, released } = self.locks.table.borrow_mut().expire(now);
+            if sessions.is_empty() {
                 continue;
             }
             if released > 0 {
-                let clients = gone.len();
+                let clients = sessions.len();
                 tracing::warn!(clients, released, "released file locks of silent clients");
             }
             self.locks.released.notify_waiters();
             let forgotten = self.beside(move |store| {
-                Ok(store.commit(&mut |transaction| lock_sessions::forget(transaction, &gone))?)
+                Ok(store
+                    .commit(&mut |transaction| lock_sessions::forget(transaction, &sessions))?)
             });
             // A session that stays noted makes the next start of a manager wait in vain. `beside` has logged the error.
             let _ = forgotten.await;

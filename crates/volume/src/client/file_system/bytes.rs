@@ -93,6 +93,14 @@ pub(super) struct MovingWrite<'a> {
     pub(super) writing: Writing,
 }
 
+/// The replies of a file's I/O servers to one transfer, together.
+pub(super) struct Transferred {
+    /// The least size of the file in bytes, by its objects' sizes.
+    pub(super) proven_size: u64,
+    /// The verifier of a write.
+    pub(super) verifier: Verifier,
+}
+
 impl VolumeFs {
     /// Reads the bytes of a range of a file, as many as it has, into the start of `buffer`, which has room for them.
     /// Servers place them there by RDMA. On an error the buffer's content is unknown.
@@ -186,7 +194,7 @@ impl VolumeFs {
         };
         let parents = slice::from_mut(buffer);
         let read = self.transfer(caller, id, shapes, Moving::Read, parents);
-        let (proven, _) = read.await?;
+        let proven = read.await?.proven_size;
         self.note_call_read(&lease, id, range, since);
         let len = usize::try_from(proven.saturating_sub(offset)).unwrap_or(usize::MAX);
         let read = buffer.get(..len.min(count as usize)).unwrap_or_default();
@@ -221,7 +229,8 @@ impl VolumeFs {
             let guard = self.lock_ranges(&[bytes]).await?;
             let write = self.moving_write(id, stability, Some(&guard));
             let parents = slice::from_mut(buffer);
-            (_, verifier) = self.transfer(caller, id, shapes, write, parents).await?;
+            let written = self.transfer(caller, id, shapes, write, parents).await?;
+            verifier = written.verifier;
         }
         Ok(WriteDone {
             count: len,
@@ -245,7 +254,7 @@ impl VolumeFs {
             None => Moving::Read,
         };
         let moved = self.transfer(caller, id, shapes, how, parents);
-        Ok(moved.await?.1)
+        Ok(moved.await?.verifier)
     }
 
     pub(super) fn moving_write<'a>(
@@ -278,7 +287,6 @@ impl VolumeFs {
     }
 
     /// Moves bytes between `parents` and a file, again and again until all are moved or a server refuses for good.
-    /// Returns the least size of the file by its objects' replies, and the verifier of a write.
     pub(super) async fn transfer(
         &self,
         caller: &Credentials,
@@ -286,7 +294,7 @@ impl VolumeFs {
         shapes: TransferShapes,
         how: Moving<'_>,
         parents: &mut [Buffer],
-    ) -> Result<(u64, Verifier), Status> {
+    ) -> Result<Transferred, Status> {
         let rights = match how {
             Moving::Write(_) => Capability::WRITE,
             Moving::Read => Capability::READ,
@@ -309,7 +317,7 @@ impl VolumeFs {
         shapes: &TransferShapes,
         how: &Moving<'_>,
         parents: &mut [Buffer],
-    ) -> Result<(u64, Verifier), OperationError> {
+    ) -> Result<Transferred, OperationError> {
         let request = Request {
             capability: lease.capability,
             file: shapes.file.clone(),
@@ -323,8 +331,10 @@ impl VolumeFs {
             }
             Moving::Write(write) => self.write_once(lease, id, &request, write, parents).await?,
         };
-        let proven = size_of(&lease.layout, &states);
-        Ok((proven, self.note_verifiers(&lease.layout, &states)))
+        Ok(Transferred {
+            proven_size: size_of(&lease.layout, &states),
+            verifier: self.note_verifiers(&lease.layout, &states),
+        })
     }
 
     async fn write_once(

@@ -1,6 +1,6 @@
 //! Operations that clients coordinate through the manager: byte locks and appends.
 
-use super::bytes::TransferShapes;
+use super::bytes::{TransferShapes, Transferred};
 use super::{OperationError, VolumeFs, shape};
 use crate::client::change_locks::LockRange;
 use crate::client::leases::LeaseKey;
@@ -107,7 +107,7 @@ impl VolumeFs {
             drop(how);
             drop(guard);
             let failed = match written {
-                Ok((_, verifier)) => {
+                Ok(Transferred { verifier, .. }) => {
                     let done = WriteDone {
                         count: len,
                         committed: stability,

@@ -21,6 +21,11 @@ fn exclusive(session: Token) -> HeldLock<LockOwner> {
     lock(session, 1, LockKind::Exclusive)
 }
 
+fn swept(sessions: &[Token], released: usize) -> Swept {
+    let sessions = sessions.to_vec();
+    Swept { sessions, released }
+}
+
 #[test]
 fn locks_of_a_silent_client_are_released_after_its_lease() {
     let mut table = LockTable::default();
@@ -31,9 +36,9 @@ fn locks_of_a_silent_client_are_released_after_its_lease() {
     assert!(table.conflict(FILE, &exclusive(OTHER)).is_some());
     let late = start + LOCK_LEASE;
     let before = start + (LOCK_LEASE - Duration::from_nanos(1));
-    assert_eq!(table.expire(before), (vec![], 0));
+    assert_eq!(table.expire(before), swept(&[], 0));
     assert!(table.renew(&OTHER, late));
-    assert_eq!(table.expire(late), (vec![ONE], 1));
+    assert_eq!(table.expire(late), swept(&[ONE], 1));
     assert!(table.conflict(FILE, &exclusive(OTHER)).is_none());
     assert!(!table.renew(&ONE, late));
     assert_eq!((table.held, table.files.len()), (0, 0));
@@ -60,7 +65,7 @@ fn after_a_restart_clients_of_before_go_first_and_only_for_one_lease() {
     });
     let late = start + LOCK_LEASE;
     assert!(!table.is_recovering(late));
-    assert_eq!(table.expire(late), (vec![ONE], 0));
+    assert_eq!(table.expire(late), swept(&[ONE], 0));
     assert!(table.recovery.is_none());
 }
 
