@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_judged_by_what_runs_short() {
+    fn low_limits_are_warnings() {
         assert_eq!(memlock(limit(None)).verdict, Verdict::Ok);
         let small = memlock(limit(Some(8 << 20)));
         assert_eq!(small.verdict, Verdict::Warn);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_port_is_a_warning_that_names_the_option() {
+    fn a_small_socket_buffer_is_a_warning_that_names_the_sysctl() {
         let small = socket_buffer("send buf", "net.ipv4.tcp_wmem", 200 * 1024);
         assert!(small.fix.unwrap().contains("sysctl -w net.ipv4.tcp_wmem"));
         assert_eq!(socket_buffer("send buf", "x", 6 * MIB).verdict, Verdict::Ok);

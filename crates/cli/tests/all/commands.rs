@@ -360,10 +360,10 @@ fn commands_continue_with_other_arguments_after_a_failure() {
         let output = run(&[command, &missing, &first, &lost, &last]);
         let [said, shown] = [output.stderr, output.stdout].map(|it| String::from_utf8(it).unwrap());
         assert_eq!(output.status.code(), Some(1), "{command}: {said}");
-        let told: Vec<&str> = said.lines().collect();
-        assert_eq!(told.len(), 2, "{command}: {said}");
-        assert!(told[0].starts_with("gannet: ") && told[0].contains("/missing"));
-        assert!(told[1].starts_with("gannet: ") && told[1].contains("/lost"));
+        let reported: Vec<&str> = said.lines().collect();
+        assert_eq!(reported.len(), 2, "{command}: {said}");
+        assert!(reported[0].starts_with("gannet: ") && reported[0].contains("/missing"));
+        assert!(reported[1].starts_with("gannet: ") && reported[1].contains("/lost"));
         shown
     };
     fs::write(place.path("share/first"), "one\n").unwrap();

@@ -573,8 +573,8 @@ fn foreign_files_at_paths_of_objects_are_reported_and_not_followed() {
     bed.manager.take().unwrap().kill();
     let text = check(&bed.volume);
     for object in objects {
-        let told = format!("I/O server 0: {} is a foreign file", object.display());
-        assert!(text.contains(&told), "{text}");
+        let finding = format!("I/O server 0: {} is a foreign file", object.display());
+        assert!(text.contains(&finding), "{text}");
     }
 }
 
@@ -616,10 +616,10 @@ fn restored_metadata_gives_no_file_the_bytes_of_another() {
         "--volume-key",
         &bed.key,
     ];
-    let told = String::from_utf8(run(&words).stdout).unwrap();
+    let checked = String::from_utf8(run(&words).stdout).unwrap();
     let whose = "32 bytes, belongs to a file that the manager never made: not removed";
-    assert!(told.contains(whose), "{told}");
-    assert!(told.contains("1 findings, 0 repaired"), "{told}");
+    assert!(checked.contains(whose), "{checked}");
+    assert!(checked.contains("1 findings, 0 repaired"), "{checked}");
 }
 
 /// Options as the command line has them.

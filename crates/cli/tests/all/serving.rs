@@ -318,7 +318,7 @@ fn a_copy_survives_a_crash_of_the_server_in_the_middle() {
         assert!(output.status.success(), "{error}");
         assert!(
             error.contains("connection lost"),
-            "the wait is told of: {error}"
+            "no report of the wait: {error}"
         );
         assert_same(&place.path("tree"), &place.path("share/copy"));
         drop(again);

@@ -51,7 +51,7 @@ fn options_of_mount_become_those_of_the_command() {
 }
 
 #[test]
-fn what_root_mounts_is_for_all_users_unless_said_otherwise() {
+fn mounts_of_root_allow_other_users_unless_an_option_forbids_it() {
     let others = |options: &str, is_root| {
         let words = words_of(&format!("nfs://h/ /mnt {options}"), is_root);
         words.unwrap().ends_with(" --allow-other")
@@ -61,7 +61,7 @@ fn what_root_mounts_is_for_all_users_unless_said_otherwise() {
 }
 
 #[test]
-fn the_table_of_mounts_shows_what_fstab_says() {
+fn the_source_of_a_mount_is_the_one_in_fstab() {
     let words = words(&asked("h:/a /mnt"), true).unwrap();
     assert!(
         words.contains(&OsString::from("--source=h:/a")),
@@ -70,7 +70,7 @@ fn the_table_of_mounts_shows_what_fstab_says() {
 }
 
 #[test]
-fn what_is_not_known_or_makes_no_sense_is_refused_and_ignored_only_when_unknown() {
+fn wrong_options_are_refused_and_sloppy_ignores_unknown_ones() {
     for (line, part) in [
         (
             "nfs://h/ /mnt -o vers=3",
