@@ -42,9 +42,10 @@ impl VolumeFs {
 
     /// The result of a transfer, with the file's attributes after it.
     async fn moved<T>(&self, file: &FileHandle, result: Result<T, Status>) -> Changed<T> {
-        let after = match (self.attributes, &result) {
-            (true, Ok(_)) => self.attributes(file).await.ok(),
-            _ => None,
+        let after = if self.attributes && result.is_ok() {
+            self.attributes(file).await.ok()
+        } else {
+            None
         };
         let wcc = Wcc {
             before: None,
