@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn where_an_inode_is_damaged_nobody_can_tell() {
+    fn a_damaged_inode_leaves_it_unknown_whether_a_server_has_data() {
         let store = store();
         let key = 9u64.to_be_bytes();
         change(&store, |it| it.put(Table::Inodes, &key, b"nonsense"));

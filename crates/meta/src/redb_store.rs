@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_committed_is_there_after_a_restart_and_what_failed_is_not() {
+    fn committed_values_survive_a_restart_and_failed_changes_leave_none() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("metadata");
         let store = RedbStore::open(&path, 1 << 20).unwrap();

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_by_whoever_opens_it() {
+    fn a_file_opened_again_has_the_bytes_that_were_written() {
         let (folder, file) = file();
         let is_direct = || file.direct.borrow().is_some();
         let was_direct = is_direct();

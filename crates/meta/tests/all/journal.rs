@@ -206,7 +206,7 @@ impl Machine {
 }
 
 #[test]
-fn what_was_answered_is_there_whenever_the_machine_goes_down() {
+fn answered_changes_survive_a_power_failure_at_any_time() {
     const STEPS: u32 = 24;
     let states = states(STEPS + 1);
     for fuel in 0..200 {
@@ -235,7 +235,7 @@ fn what_was_answered_is_there_whenever_the_machine_goes_down() {
 }
 
 #[test]
-fn what_a_dead_process_had_not_synced_is_there_whole_or_not_at_all() {
+fn changes_that_a_dead_process_had_not_synced_are_whole_or_missing() {
     const STEPS: u32 = 24;
     let states = states(STEPS + 1);
     for first in 0..60 {

@@ -359,7 +359,7 @@ fn set_id_bits_go_when_the_owner_or_the_bytes_change() {
 }
 
 #[test]
-fn a_program_runs_as_a_group_only_if_somebody_in_it_says_so() {
+fn the_set_group_id_bit_needs_a_member_of_the_group_or_root() {
     both(|names| {
         let shared = names.directory(SUPERUSER, ROOT, "shared");
         let open = AttributeChanges {

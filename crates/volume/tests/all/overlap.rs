@@ -72,7 +72,7 @@ fn clients_that_write_the_same_at_once_come_to_an_end() {
 /// A long write is under way, and its first bytes are visible. Another client overwrites them, and they do not come
 /// back.
 #[test]
-fn what_was_overwritten_does_not_come_back() {
+fn overwritten_bytes_do_not_come_back() {
     for seed in 1..20 {
         run(seed, async |bed, [one, two], file| {
             let short = async {

@@ -109,7 +109,7 @@ fn a_server_that_falls_silent_is_waited_for_a_while_at_any_moment() {
 /// A manager loses power. Its callers give up before they can distinguish silence from slowness. The connection must
 /// end all the same.
 #[test]
-fn a_silent_manager_is_found_out_although_nobody_waits_for_long() {
+fn a_silent_manager_is_detected_when_all_callers_give_up_early() {
     let world = World::new(1);
     let (bed, node, faults) = (bed(&world), world.add_node("client"), world.faults());
     let done = world.run(async move {

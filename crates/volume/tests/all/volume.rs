@@ -605,7 +605,7 @@ async fn mode(fs: &VolumeFs, file: &FileHandle) -> u32 {
 }
 
 #[test]
-fn a_program_that_runs_as_its_owner_does_so_no_more_once_somebody_writes_it() {
+fn a_write_by_an_ordinary_user_clears_set_user_id_and_set_group_id() {
     run(7, 2, |bed| async move {
         let (fs, other) = (bed.mount(), bed.mount());
         let ann = Credentials::new(1000, 1000, &[]);

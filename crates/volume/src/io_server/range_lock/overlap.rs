@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_long_may_overlap() {
+    fn shapes_whose_check_takes_long_may_overlap() {
         // All strides are even and the distance is odd, so they do not overlap; but the search would be long.
         let even = |offset, by: u64| nested(offset, 1, &[(900, 2018 + by), (900, 4006 - by)]);
         assert_eq!(overlap(&even(0, 0), &even(7, 80)), (true, STEPS));

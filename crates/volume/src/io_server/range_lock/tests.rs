@@ -63,7 +63,7 @@ fn a_truncation_waits_for_what_is_being_stored_and_refuses_what_had_only_begun()
 }
 
 #[test]
-fn truncations_are_done_one_after_the_other_and_one_that_is_given_up_is_in_nobodys_way() {
+fn truncations_run_in_order_and_an_abandoned_one_delays_no_other() {
     let locks = RangeLocks::default();
     let (first, second) = (locks.truncate(7), locks.truncate(7));
     let write = locks.write(7, &bytes(0, 100), ALONE).unwrap();
@@ -79,7 +79,7 @@ fn truncations_are_done_one_after_the_other_and_one_that_is_given_up_is_in_nobod
 }
 
 #[test]
-fn what_a_later_write_has_stored_is_left_out_of_earlier_ones() {
+fn ranges_that_a_later_write_stored_are_left_out_of_earlier_writes() {
     let locks = RangeLocks::default();
     let old = locks.write(7, &bytes(0, 10_000), ALONE).unwrap();
     let guard = locked(&old, 0..5000);
@@ -103,7 +103,7 @@ fn what_a_later_write_has_stored_is_left_out_of_earlier_ones() {
 }
 
 #[test]
-fn what_was_not_stored_is_not_left_out() {
+fn ranges_that_a_later_write_did_not_store_are_not_left_out() {
     let locks = RangeLocks::default();
     let old = locks.write(7, &bytes(0, 100), ALONE).unwrap();
     let new = locks.write(7, &bytes(0, 100), ALONE).unwrap();
@@ -113,7 +113,7 @@ fn what_was_not_stored_is_not_left_out() {
 }
 
 #[test]
-fn of_rows_that_lie_between_each_other_nothing_is_noted() {
+fn interleaved_rows_leave_no_noted_ranges() {
     let locks = RangeLocks::default();
     let ranks = (0..30).map(|rank| {
         locks
@@ -134,7 +134,7 @@ fn of_rows_that_lie_between_each_other_nothing_is_noted() {
 }
 
 #[test]
-fn what_is_remembered_is_bounded_and_writes_that_needed_it_are_refused() {
+fn noted_ranges_are_bounded_and_writes_that_needed_more_are_refused() {
     let locks = RangeLocks::default();
     let stride = 20;
     let all = rows(0, stride, 1 << 20);

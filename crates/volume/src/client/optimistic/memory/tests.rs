@@ -133,7 +133,7 @@ fn stale_references_leave_first_if_they_shall() {
 }
 
 #[test]
-fn what_a_server_takes_back_is_no_stale_hit() {
+fn an_invalidated_reference_is_no_stale_hit() {
     let mut memory = directory(8, ReplacementOrder::LeastRecentlyUsed, true);
     memory.note_reference(1, 0..8, 0, false);
     memory.note_invalidated(1, 2..5);
