@@ -10,9 +10,9 @@ pub const PIPELINE_DEPTH: usize = 16;
 pub const PIPELINE_DEPTH_MAX: usize = 64;
 /// Bytes written unstably that are kept until a commit.
 pub const UNCOMMITTED_BYTES_MAX: u64 = 32 << 20;
-/// How often a file is written again because unstable data was lost (a server restarted).
+/// Number of times that a file is written again because unstable data was lost (a server restarted).
 pub const RESENDS_MAX: u32 = 8;
-/// How often a listing starts over because its cookies went stale.
+/// Number of times that a listing starts over because its cookies went stale.
 pub const LISTING_RESTARTS_MAX: u32 = 4;
 /// Names in one listing that are collected: about a gibibyte of them.
 pub const LISTING_ENTRIES_MAX: usize = 4_000_000;

@@ -9,11 +9,11 @@ use std::ops::Range;
 /// Part of a file.
 #[derive(Debug)]
 pub struct Block {
-    /// Its position, in bytes from the start of the file.
+    /// The position of the block, in bytes from the start of the file.
     pub offset: u64,
-    /// Its bytes are the first `len` of this; hand it back with [`Reader::recycle`].
+    /// Memory whose first `len` bytes are the block's; [`Reader::recycle`] takes it back.
     pub buffer: Buffer,
-    /// How many there are; never 0.
+    /// Bytes of the block; never 0.
     pub len: usize,
 }
 

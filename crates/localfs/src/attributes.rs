@@ -16,11 +16,11 @@ pub(crate) struct Volume {
 
 /// The result of statx(2) for an object.
 pub(crate) struct Facts {
-    /// Its attributes.
+    /// The object's attributes.
     pub(crate) attributes: Attributes,
-    /// Its file system.
+    /// The object's file system.
     pub(crate) volume: Volume,
-    /// Its time of birth in nanoseconds; 0 where the file system does not keep one.
+    /// The inode's time of birth in nanoseconds since 1970; 0 where the file system does not keep one.
     pub(crate) birth: u64,
 }
 

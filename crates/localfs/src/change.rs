@@ -213,7 +213,8 @@ impl LocalTree {
         }
     }
 
-    /// A descriptor to read from; likewise.
+    /// A descriptor to read from, for a caller whose right was checked: opened as the caller where the kernel agrees,
+    /// else as the server.
     ///
     /// # Errors
     /// As open(2).

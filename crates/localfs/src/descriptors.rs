@@ -5,7 +5,7 @@ use crate::limits::{DESCRIPTORS_MAX, DESCRIPTORS_MIN};
 use rustix::process::{Resource, Rlimit};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How often the kernel has refused a descriptor: the process, or the machine, has as many open as it may.
+/// Number of times that the kernel has refused a descriptor: the process, or the machine, has as many open as it may.
 static REFUSED: AtomicU64 = AtomicU64::new(0);
 
 /// The descriptors that each of the `directories` of one process may keep open: equal shares of half of the process's
@@ -52,7 +52,7 @@ pub(crate) fn note_refused() {
     REFUSED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How often descriptors were refused so far.
+/// Number of descriptors that were refused so far.
 pub(crate) fn refused() -> u64 {
     REFUSED.load(Ordering::Relaxed)
 }

@@ -22,12 +22,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// How long the results of a lane are collected before they go back.
+/// Time for which the results of a lane are collected before they go back.
 const GATHER: Duration = Duration::from_micros(100);
-/// The most results that are collected.
+/// Greatest number of results that are collected.
 const GATHER_MAX: usize = 64;
-/// How often the core looks after a lane. Every millisecond cost 6 % more CPU with 32 creations in flight, because the
-/// core then armed a timer each time it went to sleep; at this pace it cannot be measured.
+/// Time between two looks of the core at its lanes. A look each millisecond cost 6 % more CPU with 32 creations in
+/// flight, because the core then armed a timer each time it went to sleep; at this pace the cost cannot be measured.
 const LOOK_AFTER: Duration = Duration::from_millis(10);
 
 /// The lanes of one core.

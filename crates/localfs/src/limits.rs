@@ -31,9 +31,9 @@ pub(crate) const LISTING_WINDOWS_MAX: usize = 16;
 pub(crate) const LISTINGS_BYTES_MAX: usize = 256 << 20;
 /// Entries whose attributes are taken in one visit to the blocking pool.
 pub(crate) const LISTING_FILL: usize = 1024;
-/// How old the attributes in a listing may be.
+/// Greatest age of the attributes in a listing.
 pub(crate) const LISTING_ATTRIBUTES_AGE: Duration = Duration::from_secs(1);
-/// How long a listing of a directory that has changed since still serves the pages that follow its first.
+/// Time for which a listing of a directory that has changed since still serves the pages behind its first.
 pub(crate) const LISTING_CONTINUED_AGE: Duration = Duration::from_secs(5);
 /// A time stamp younger than this may still be given to a later change (the kernel's clock for them ticks every 1 to
 /// 10 ms); caches validated by it would be wrong.
@@ -43,16 +43,16 @@ pub(crate) const STAMP_GRANULARITY: Duration = Duration::from_millis(25);
 pub(crate) const CHANGE_LANES: usize = 6;
 /// Names and handles that one core looks up on the blocking pool at a time.
 pub(crate) const LOOKUPS_MAX: usize = 4;
-/// How long a descriptor open for writing is kept without use: local programs cannot execute the file meanwhile.
+/// Time for which a descriptor open for writing is kept without use: local programs cannot execute the file meanwhile.
 pub(crate) const WRITE_DESCRIPTOR_IDLE: Duration = Duration::from_secs(5);
 /// Files that can be synced at the same time; others share a turn with one of them now and then.
 pub(crate) const SYNC_TURNS: usize = 1 << 10;
-/// Directories likewise.
+/// Directories that can be synced at the same time; others share a turn with one of them now and then.
 pub(crate) const DIRECTORY_SYNC_TURNS: usize = 1 << 7;
 /// Syncs that one core has under way; others wait, and clients take turns. Fewer would leave a disk idle that works on
 /// several at once; all of them together must leave threads of the pool to lookups and reads.
 pub(crate) const SYNCS_MAX: usize = 4;
-/// How often a failed sync is logged.
+/// Time between two log lines about failed syncs.
 pub(crate) const SYNC_FAILURE_LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// Descriptors that were written through and wait to be synced before they are closed.
 pub(crate) const UNSYNCED_MAX: usize = 1 << 10;

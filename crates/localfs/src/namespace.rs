@@ -27,12 +27,12 @@ const DIRECTORY_MODE: u32 = 0o755;
 pub(crate) struct Made {
     pub(crate) object: Arc<Object>,
     attributes: Attributes,
-    /// It was changed after its name was made.
+    /// Whether the object was changed after its name was made.
     pub(crate) is_altered: bool,
 }
 
 impl Made {
-    /// Its handle and attributes for the reply.
+    /// The object's handle and attributes for the reply.
     pub(crate) fn created(&self) -> Created {
         Created {
             handle: self.object.handle,

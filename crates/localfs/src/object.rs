@@ -26,11 +26,11 @@ pub(crate) struct OpenFile {
     reading: AtomicU8,
 }
 
-/// The way to read without waiting for a disk: RWF_NOWAIT.
+/// The file is read without waiting for a disk, with RWF_NOWAIT.
 const NO_WAIT: u8 = 0;
-/// A plain read: the file system does not support RWF_NOWAIT, but has no disk to wait for.
+/// The file is read by plain reads: its file system does not support RWF_NOWAIT, but has no disk to wait for.
 const PLAIN: u8 = 1;
-/// None: the file system does not support RWF_NOWAIT.
+/// The file cannot be read without waiting: its file system does not support RWF_NOWAIT.
 const IMPOSSIBLE: u8 = 2;
 /// Magic numbers of file systems in memory: tmpfs, ramfs.
 const IN_MEMORY: [i64; 2] = [0x0102_1994, 0x8584_58f6];
@@ -172,14 +172,15 @@ pub(crate) enum Base {
 
 /// An object of the tree with a descriptor. As long as it is open, its inode number cannot be given to another.
 pub(crate) struct Object {
-    /// Its handle.
+    /// The object's handle.
     pub(crate) handle: FileHandle,
-    /// Its kind; never changes.
+    /// The object's kind, which never changes.
     pub(crate) kind: FileKind,
-    /// Its number; never changes.
+    /// The object's inode number, which never changes.
     pub(crate) fileid: u64,
     base: Arc<OpenFile>,
-    /// Held from before to after a change, so that the weak cache consistency data are those of this change alone.
+    /// A lock that a change holds from its first look at the attributes to its last, so that the weak cache consistency
+    /// data are those of this change alone.
     pub(crate) changing: Mutex<()>,
     /// The remembered rights of callers.
     pub(crate) decisions: Mutex<Decisions>,
@@ -221,15 +222,15 @@ impl Object {
         }
     }
 
-    /// A descriptor of the object; good for naming it, not for its data.
+    /// A descriptor that names the object; data cannot be read or written through it.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.base.as_fd()
     }
 
-    /// Its attributes now.
+    /// Reads the object's present attributes.
     ///
     /// # Errors
-    /// `Stale` when it has lost its last name; the tree forgets it then.
+    /// `Stale`: the object has lost its last name, and the tree forgets it.
     pub(crate) fn attributes(&self, tree: &LocalTree) -> Result<Attributes, Status> {
         let stat = rustix::fs::fstat(&self.base).map_err(status)?;
         if stat.st_nlink == 0 {
@@ -320,7 +321,7 @@ impl Object {
         Arc::ptr_eq(write.file(), &self.base)
     }
 
-    /// Whether it has lost its last name.
+    /// Whether the object has lost its last name.
     pub(crate) fn is_gone(&self) -> bool {
         self.base.is_gone()
     }

@@ -47,16 +47,16 @@ struct Search {
     queue: Vec<Vec<u8>>,
     entries: usize,
     started: Option<Instant>,
-    /// When the last whole pass ended, and how long it took.
+    /// The time at which the last whole pass ended, and its duration.
     last: Option<(Instant, Duration)>,
-    /// This pass, or the last one, could not read everything.
+    /// Whether this pass, or the last one, could not read everything.
     incomplete: bool,
 }
 
-/// How a pass of the search ended.
+/// The end of a pass of the search.
 enum Pass {
     Found(OwnedFd),
-    /// Nothing in what was left to read.
+    /// The directories that were left to read do not have the object.
     Exhausted,
 }
 

@@ -63,7 +63,7 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
-    /// Its turn. Directories share none with files, whose syncs may write gigabytes.
+    /// The turn in which the subject is synced. Directories share none with files, whose syncs may write gigabytes.
     fn turn(self) -> usize {
         match self {
             Subject::Journal => 0,

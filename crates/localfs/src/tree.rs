@@ -67,7 +67,7 @@ pub struct LocalTree {
     retired_count: AtomicUsize,
     turn: AtomicUsize,
     swept: Mutex<Option<Instant>>,
-    /// How often descriptors had been refused when objects were last closed for that.
+    /// Number of refused descriptors at the time when objects were last closed for that.
     relieved: AtomicU64,
 }
 

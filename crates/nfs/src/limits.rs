@@ -17,9 +17,9 @@ pub const MOUNT_COMPONENTS_MAX: usize = 128;
 pub const MOUNT_LIST_BYTES_MAX: usize = 60 << 10;
 /// Users whose groups one core remembers.
 pub const GROUPS_USERS_MAX: usize = 4096;
-/// How long the groups of a user are used before they are looked up again.
+/// Time for which the groups of a user are used before they are looked up again.
 pub const GROUPS_AGE: Duration = Duration::from_secs(300);
-/// How long a call waits for its caller's groups.
+/// Time for which a call waits for its caller's groups.
 pub const GROUPS_DEADLINE: Duration = Duration::from_secs(5);
 /// Lookups of groups under way on one core, which share the blocking pool with files.
 pub const GROUPS_LOOKUPS_MAX: usize = 8;

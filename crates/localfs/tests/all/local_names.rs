@@ -168,12 +168,12 @@ fn a_lookup_returns_the_directorys_attributes_too() {
             let f = create(&store, &d, b"f").await;
             let now = store.attributes(&d).await.unwrap();
             for name in [&b"f"[..], b"missing", b".", b"..", b"a/b"] {
-                let (_, told) = store.lookup(&me(), &d, name).await;
-                assert_eq!(told, Some(now), "{name:?}");
+                let (_, after) = store.lookup(&me(), &d, name).await;
+                assert_eq!(after, Some(now), "{name:?}");
             }
             let of_file = store.attributes(&f).await.unwrap();
-            let (refused, told) = store.lookup(&me(), &f, b"x").await;
-            assert_eq!((refused, told), (Err(Status::Notdir), Some(of_file)));
+            let (refused, after) = store.lookup(&me(), &f, b"x").await;
+            assert_eq!((refused, after), (Err(Status::Notdir), Some(of_file)));
             let removed = store.remove(&me(), &d, b"f").await;
             removed.result.unwrap();
             let stale = store.lookup(&me(), &f, b"x").await;
