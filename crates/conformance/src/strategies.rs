@@ -214,7 +214,7 @@ pub(crate) async fn a_key_serves_one_connection_at_a_time(bed: &Bed<'_>) -> Outc
         let (mut near, far) = bed.pair().await?;
         let (mut other, other_far) = bed.pair().await?;
         let strategy = over(bed, &far, kind)?;
-        let mut told = None;
+        let mut last = None;
         for round in 0..4 {
             let (reader, end) = if round % 2 == 0 {
                 (&mut near, &far)
@@ -222,7 +222,7 @@ pub(crate) async fn a_key_serves_one_connection_at_a_time(bed: &Bed<'_>) -> Outc
                 (&mut other, &other_far)
             };
             // The connections use the same memory in turn.
-            drop(told.take());
+            drop(last.take());
             let slot = || {
                 let mut slot = bed.slot()?;
                 slot.fill(round);
@@ -233,10 +233,10 @@ pub(crate) async fn a_key_serves_one_connection_at_a_time(bed: &Bed<'_>) -> Outc
             reader.read(WORK, &sink, exposed.address())?;
             reader.expect(WORK, Done::Read).await?;
             ensure_bytes(kind.name(), &bed.bytes_of(&sink)?, &[round; 8000])?;
-            told = Some((exposed.address(), exposed));
+            last = Some((exposed.address(), exposed));
         }
         // The last use was for the other connection, so its key must not admit this one.
-        let Some((address, exposed)) = told.take() else {
+        let Some((address, exposed)) = last.take() else {
             return Err(Broken::new("no key"));
         };
         let sink = near.sink(8000)?;

@@ -64,23 +64,24 @@ pub(crate) struct Inode {
     /// The number that programs see.
     pub(crate) shown: u64,
     generation: u64,
-    /// Another number stands for the object now.
+    /// Whether another number stands for the object now.
     is_replaced: bool,
-    /// It grew past the kernel's cache.
+    /// Whether the file grew past the kernel's cache.
     is_appended: bool,
-    /// Entries in replies that the kernel has not forgotten; at 0 the kernel does not use the number any more.
+    /// Number of entries in replies that the kernel has not forgotten; at 0 the kernel does not use the inode's number
+    /// any more.
     lookups: u64,
-    /// Open files of it.
+    /// Number of open files of the object.
     opens: u64,
-    /// Opens of it under way.
+    /// Number of opens of the object under way.
     opening: u64,
-    /// Last closes under way: kept writes of it may be in transfer.
+    /// Number of last closes under way, during which kept writes of the object may be in transfer.
     closing: u64,
     /// Size and time of a regular file as the kernel has them.
     seen: Option<Seen>,
     /// The epoch of the last event of the object.
     seen_at: Epoch,
-    /// Its only name, after it was removed while open.
+    /// The object's only name, after it was removed while open.
     pub(crate) hidden: Option<Hidden>,
     /// The credentials of the last open for writing.
     pub(crate) writer: Option<Credentials>,

@@ -46,7 +46,7 @@ pub(crate) const COMMIT_AHEAD: u64 = 8 << 20;
 pub(crate) const FILE_KEPT_MAX: u64 = 32 << 20;
 /// Bytes of all files that were written unstably and are kept until COMMITs.
 pub(crate) const KEPT_MAX: u64 = 128 << 20;
-/// How often lost data is written again before one COMMIT gives up.
+/// Number of times that lost data is written again before one COMMIT gives up.
 pub(crate) const RESENDS_MAX: u32 = 8;
 /// Buffers of [`REQUEST_BYTES_MAX`] that are used again.
 pub(crate) const BUFFERS_MAX: usize = 192;
@@ -55,27 +55,29 @@ pub(crate) const LISTING_NAMES_MAX: usize = 1024;
 
 /// Callers whose supplementary groups are remembered.
 pub(crate) const CALLERS_MAX: usize = 1024;
-/// How long they are remembered.
+/// Time for which a caller's supplementary groups are remembered.
 pub(crate) const CALLER_AGE: Duration = Duration::from_secs(1);
-/// How long an operation may take after another one ran into its deadline.
+/// Time that an operation may take after another one ran into its deadline.
 pub(crate) const AWAY_DEADLINE: Duration = Duration::from_secs(2);
-/// How long a listing waits for the attributes of one name. After the first that takes longer it waits for no other.
+/// Time for which a listing waits for the attributes of one name. After the first that takes longer it waits for no
+/// other.
 pub(crate) const LISTED_DEADLINE: Duration = Duration::from_secs(1);
-/// How long an open of a changed file waits for closes under way. After a later close the kernel keeps the size that it
-/// had.
+/// Time for which an open of a changed file waits for closes under way. After a later close the kernel keeps the size
+/// that it had.
 pub(crate) const CLOSING_AGE: Duration = Duration::from_millis(20);
-/// How long a process that got `ESTALE` is remembered. The kernel repeats the request after its lookup is answered.
+/// Time for which a process that got `ESTALE` is remembered. The kernel repeats the request after its lookup is
+/// answered.
 pub(crate) const REFUSAL_AGE: Duration = Duration::from_secs(120);
-/// How long after that lookup the file keeps its number, so that the kernel can repeat the request with it.
+/// Time after that lookup for which the file keeps its number, so that the kernel can repeat the request with it.
 pub(crate) const RETURN_AGE: Duration = Duration::from_secs(1);
-/// How long a file is kept that lost its name after such a lookup, for the repeated request: beyond any pause of a busy
-/// machine.
+/// Time for which a file that lost its name after such a lookup is kept for the repeated request. It is longer than any
+/// pause of a busy machine.
 pub(crate) const KEPT_FOR_RETURN_AGE: Duration = Duration::from_secs(10);
-/// How often a name is looked up again whose file was removed before its attributes were read.
+/// Number of times that a name is looked up again whose file was removed before its attributes were read.
 pub(crate) const LOOKED_UP_AGAIN_MAX: u32 = 8;
 /// Forgotten objects whose last epochs are remembered, because earlier lookups of them may still be under way.
 pub(crate) const FORGOTTEN_MAX: usize = 256;
-/// How often overtaken attributes are asked for again.
+/// Number of times that overtaken attributes are asked for again.
 pub(crate) const ASKED_AGAIN_MAX: u32 = 4;
 
 const _: () = assert!(COMMIT_AHEAD < FILE_KEPT_MAX && FILE_KEPT_MAX <= KEPT_MAX);

@@ -37,11 +37,11 @@ pub(crate) struct Listing {
     page: Vec<Listed>,
     /// The epoch before the store was asked for the page.
     asked: Epoch,
-    /// The position that it starts at.
+    /// The position at which the page starts.
     start: u64,
-    /// It is the last page.
+    /// Whether the page is the last one.
     is_last: bool,
-    /// A lookup of a listed name ran into its deadline. Further ones are not tried: each would wait as long.
+    /// Whether a lookup of a listed name ran into its deadline. Further ones are not tried: each would wait as long.
     gave_up: bool,
 }
 

@@ -40,7 +40,7 @@ fn mounted(story: fn(&Path, &Path)) {
         let (share, mnt) = (place.path().join("share"), place.path().join("mnt"));
         fs::create_dir(&share).unwrap();
         fs::create_dir(&mnt).unwrap();
-        let told = tokio_plug::block_on(async |runtime| {
+        let outcome = tokio_plug::block_on(async |runtime| {
             let tree = LocalTree::open(&share, &LocalOptions::default()).unwrap();
             let store = LocalStore::new(tree, runtime.clone());
             let root = store.root();
@@ -58,11 +58,11 @@ fn mounted(story: fn(&Path, &Path)) {
             let mount = Mount::start(&runtime, Rc::new(store), root, &mnt, options);
             let mut mount = mount.await.unwrap();
             let (share, mnt) = (share.clone(), mnt.clone());
-            let told = run_blocking(&runtime, move || story(&share, &mnt)).await;
+            let outcome = run_blocking(&runtime, move || story(&share, &mnt)).await;
             mount.unmount().await.unwrap();
-            told
+            outcome
         });
-        told.unwrap().expect("the story went well");
+        outcome.unwrap().expect("the story went well");
         assert_eq!(fs::read_dir(&mnt).unwrap().count(), 0, "unmounted");
     }
 }

@@ -170,7 +170,7 @@ impl<V: Vfs> Mounted<V> {
         });
         // An error is harmless if the kernel has forgotten the file: it caches nothing of it then.
         if let Ok(Err(error)) = reported.await {
-            tracing::debug!(%error, "the kernel was not told of an appended file's end");
+            tracing::debug!(%error, "the kernel was not notified of an appended file's end");
         }
     }
 }
