@@ -34,6 +34,16 @@ pub struct Reference {
 }
 
 impl Reference {
+    /// The reference to byte `offset` of the region `key`, as the exporter's message has its numbers.
+    #[must_use]
+    pub fn new(key: u32, offset: u64, access_key: u64) -> Reference {
+        let key = RemoteKey(key);
+        Reference {
+            address: RemoteAddress { key, offset },
+            access_key: AccessKey(access_key),
+        }
+    }
+
     /// The same object from byte `offset` on.
     #[must_use]
     pub fn at(self, offset: u64) -> Reference {

@@ -11,10 +11,7 @@ use super::optimistic::{
 };
 use crate::limits::{DIRECTORY_LEN, OPTIMISTIC_LEN_MAX, REFERENCES_MAX, SINKS_MAX};
 use crate::link::Link;
-use gannet_fabric::{
-    Access, AccessError, AccessKey, Backing, EndpointId, Reference, Region, RemoteAddress,
-    RemoteKey, Scope,
-};
+use gannet_fabric::{Access, AccessError, Backing, EndpointId, Reference, Region, Scope};
 use gannet_runtime::{Buffer, Handle, Instant};
 use gannet_wire::volume::{FileId, LayoutRecord, ObjectReference, ResidentRun};
 use std::cell::{Cell, RefCell};
@@ -351,13 +348,7 @@ impl References {
         let before = before.filter(|known| known.endpoint == endpoint);
         let known = Known {
             endpoint,
-            reference: Reference {
-                address: RemoteAddress {
-                    key: RemoteKey(reported.key),
-                    offset: reported.offset,
-                },
-                access_key: AccessKey(reported.access_key),
-            },
+            reference: Reference::new(reported.key, reported.offset, reported.access_key),
             runs: runs.or(before.map(|known| known.runs)).unwrap_or_default(),
             prefetch: Prefetch::with_reference(state, is_new_connection, by),
             is_doubtful: false,

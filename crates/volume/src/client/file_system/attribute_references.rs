@@ -13,9 +13,7 @@ use super::VolumeFs;
 use crate::convert::{add_state, attributes_in};
 use crate::limits::{ATTRIBUTE_RECORDS_MAX, RECORD_SINKS_MAX, TORN_RETRIES};
 use crate::link::{ExportedRead, Link, Message};
-use gannet_fabric::{
-    Access, AccessKey, Backing, Reference, Region, RemoteAddress, RemoteKey, Scope, Span,
-};
+use gannet_fabric::{Access, Backing, Reference, Region, Scope, Span};
 use gannet_runtime::Buffer;
 use gannet_vfs::{Attributes, Credentials, Status};
 use gannet_wire::volume::{
@@ -184,13 +182,7 @@ impl ReferencedAttributes {
         reported: &AttributeReferences,
         files: impl Iterator<Item = FileId>,
     ) {
-        let start = Reference {
-            address: RemoteAddress {
-                key: RemoteKey(reported.key),
-                offset: reported.offset,
-            },
-            access_key: AccessKey(reported.access_key),
-        };
+        let start = Reference::new(reported.key, reported.offset, reported.access_key);
         let mut known = self.table.borrow_mut();
         let same = known
             .as_ref()

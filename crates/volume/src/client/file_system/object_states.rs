@@ -15,9 +15,7 @@ use crate::limits::{
     RECORD_SINKS_MAX, STATE_REFERENCES_MAX, STATE_REQUESTS_MAX, STATES_DEADLINE, STATES_REFUSED_FOR,
 };
 use crate::link::{ExportedRead, Link};
-use gannet_fabric::{
-    AccessKey, FILE_STATUS_LEN, Reference, Region, RemoteAddress, RemoteKey, Span, file_status_in,
-};
+use gannet_fabric::{FILE_STATUS_LEN, Reference, Region, Span, file_status_in};
 use gannet_runtime::{Handle, Instant, all, timeout};
 use gannet_vfs::Time;
 use gannet_wire::volume::{
@@ -261,13 +259,7 @@ async fn request_from(
     let answer = link.call(Operation::StateReferences, Class::Background, &body, &[]);
     let answer = answer.await.ok()?;
     let answers: ReferenceAnswers = from_bytes(answer.body()).ok()?;
-    let reference = |it: ObjectReference| Reference {
-        address: RemoteAddress {
-            key: RemoteKey(it.key),
-            offset: it.offset,
-        },
-        access_key: AccessKey(it.access_key),
-    };
+    let reference = |it: ObjectReference| Reference::new(it.key, it.offset, it.access_key);
     let outcomes = answers.answers.into_iter().map(|answer| answer.outcome);
     let references = outcomes.map(|outcome| outcome.ok().flatten().map(reference));
     Some((link, references.collect()))
