@@ -8,6 +8,7 @@ mod lengths;
 mod manifests;
 mod names;
 mod packaging;
+mod parameters;
 mod prose;
 mod source;
 #[cfg(test)]
@@ -76,6 +77,7 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
                 prose::check_comments(file, &text, &mut findings);
                 let source = Source::new(file, text);
                 lengths::check(&source, &mut findings);
+                parameters::check(&source, &mut findings);
                 banned::check(&source, &mut findings);
                 names.check(&source, &mut findings);
             }
