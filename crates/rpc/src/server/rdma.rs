@@ -229,38 +229,48 @@ pub(super) async fn serve<S: Service>(
     }
 }
 
-async fn answer<S: Service>(
+/// Answers a connection until it ends. It is no `async fn`, whose future would hold the arguments beside the connection
+/// that they have become: idle connections would need more memory.
+fn answer<S: Service>(
     core: Rc<Core<S>>,
     activity: Activity,
     memory: Memory,
     endpoint: Connected,
     share: Share,
-) {
+) -> impl Future<Output = ()> {
     core.counters.connections.add(1);
     let peer = endpoint.peer_address();
     let theirs = PrivateData::find(endpoint.private_data()).unwrap_or_default();
     tracing::debug!(%peer, %theirs, design = %memory.design, "rdma connection");
-    let mut connection =
-        Connection::new(&core, activity, memory, Rc::clone(&endpoint), share, theirs);
-    let end = rounds::run(|context| connection.round(context)).await;
-    if matches!(end, End::Memory) {
-        core.note_refused(peer, OUT_OF_MEMORY);
+    let mut connection = Connection::new(core, activity, memory, endpoint, share, theirs);
+    async move {
+        let end = rounds::run(|context| connection.round(context)).await;
+        let Connection {
+            core,
+            peer,
+            endpoint,
+            calls,
+            held,
+            ..
+        } = connection;
+        if matches!(end, End::Memory) {
+            core.note_refused(peer, OUT_OF_MEMORY);
+        }
+        if matches!(end, End::Overdue(Overdue::Done)) {
+            core.counters.overdue.add(1);
+        }
+        if end.is_offence() {
+            core.note_dropped(peer, &end);
+        } else {
+            tracing::debug!(%peer, why = %end, "rdma connection ended");
+        }
+        match end {
+            End::Stopped | End::Evicted => endpoint.close(),
+            End::Disconnected(_) => {}
+            other => endpoint.abort(&other.to_string()),
+        }
+        calls.finish_beside(&core, held);
     }
-    if matches!(end, End::Overdue(Overdue::Done)) {
-        core.counters.overdue.add(1);
-    }
-    if end.is_offence() {
-        core.note_dropped(peer, &end);
-    } else {
-        tracing::debug!(%peer, why = %end, "rdma connection ended");
-    }
-    match end {
-        End::Stopped | End::Evicted => endpoint.close(),
-        End::Disconnected(_) => {}
-        other => endpoint.abort(&other.to_string()),
-    }
-    let Connection { calls, held, .. } = connection;
-    calls.finish_beside(&core, held);
 }
 
 fn credit_limits(design: Design) -> CreditLimits {
@@ -342,7 +352,7 @@ struct Connection<S: Service> {
 
 impl<S: Service> Connection<S> {
     fn new(
-        core: &Rc<Core<S>>,
+        core: Rc<Core<S>>,
         activity: Activity,
         memory: Memory,
         endpoint: Connected,
@@ -354,7 +364,6 @@ impl<S: Service> Connection<S> {
         let timer = Timer::new(&core.runtime, &deadlines);
         let credits = credit_limits(memory.design);
         Connection {
-            core: Rc::clone(core),
             peer: endpoint.peer_address(),
             send_max: own.threshold_to(&theirs) as usize,
             invalidates: own.remote_invalidation && theirs.remote_invalidation,
@@ -378,6 +387,7 @@ impl<S: Service> Connection<S> {
             unexposed: VecDeque::new(),
             credits: Credits::new(share, credits, core.runtime.now()),
             back: CallsBack::new(&core.runtime),
+            core,
             // As for the calls of a client: one, until a reply grants more (RFC 8166 section 3.3.1).
             back_credits: 1,
             reserved: 0,
