@@ -8,9 +8,10 @@ mod copy;
 mod list;
 mod trial;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use copy::Copy;
 use list::Mutant;
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::Instant;
 use trial::Verdict;
@@ -27,20 +28,24 @@ pub(crate) fn run(root: &Path, names: &[String]) -> Result<()> {
     for mutant in &mutants {
         mutant.applied_to(&copy.read(&mutant.file)?)?;
     }
+    let mut limits = HashMap::new();
     for tests in trial::groups(&mutants) {
         let began = Instant::now();
-        trial::pass_without_mutants(&copy, &tests)?;
+        let limit = trial::pass_without_mutants(&copy, &tests)?;
         println!(
             "{:9} {:5.1} s  {} without mutants",
             "passed",
             began.elapsed().as_secs_f64(),
             tests.program
         );
+        limits.insert(tests.program, limit);
     }
     let mut survivors = Vec::new();
     for mutant in &mutants {
         let began = Instant::now();
-        let verdict = trial::try_one(&copy, mutant)?;
+        let limit = limits.get(&mutant.program());
+        let limit = limit.context("a mutant whose program was not tried without it")?;
+        let verdict = trial::try_one(&copy, mutant, *limit)?;
         println!(
             "{verdict:9} {:5.1} s  {}",
             began.elapsed().as_secs_f64(),

@@ -10,10 +10,14 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long the tests of one mutant may run: many times what they take without it.
-const TEST_TIME_MAX: Duration = Duration::from_secs(30);
+/// Time for the tests of a program without a mutant: a loaded machine takes many times as long as an idle one.
+const UNMUTATED_TIME_MAX: Duration = Duration::from_secs(600);
+/// Time for the tests of a mutant, at least.
+const MUTATED_TIME_MIN: Duration = Duration::from_secs(30);
+/// Time for the tests of a mutant, relative to that of all the program's tests without one, on the same machine.
+const MUTATED_TIME_FACTOR: u32 = 4;
 /// Lines of output that an error shows.
 const TAIL_LINES: usize = 30;
 
@@ -59,13 +63,16 @@ pub(super) fn groups(mutants: &[Mutant]) -> Vec<Group<'_>> {
     groups
 }
 
-/// Runs tests in the tree as it is.
+/// Runs tests in the tree as it is; gives the time that those of one mutant may take.
 ///
 /// # Errors
 /// One fails or does not end, or a name is no test's.
-pub(super) fn pass_without_mutants(copy: &Copy, group: &Group<'_>) -> Result<()> {
+pub(super) fn pass_without_mutants(copy: &Copy, group: &Group<'_>) -> Result<Duration> {
     build(copy, &group.program)?;
-    let Some(ran) = run_tests(copy, &group.program, &group.tests)? else {
+    let started = Instant::now();
+    let ran = run_tests(copy, &group.program, &group.tests, UNMUTATED_TIME_MAX)?;
+    let took = started.elapsed();
+    let Some(ran) = ran else {
         bail!("{}: tests do not end without a mutant", group.program);
     };
     let text = String::from_utf8_lossy(&ran.stdout);
@@ -85,20 +92,20 @@ pub(super) fn pass_without_mutants(copy: &Copy, group: &Group<'_>) -> Result<()>
             bail!("{}: no test is called {test}", group.program);
         }
     }
-    Ok(())
+    Ok(MUTATED_TIME_MIN.max(took * MUTATED_TIME_FACTOR))
 }
 
-/// Runs the tests of a mutant with it, and takes it out again.
+/// Runs the tests of a mutant with it, for at most `limit`, and takes it out again.
 ///
 /// # Errors
 /// It is not found in its file, or does not compile.
-pub(super) fn try_one(copy: &Copy, mutant: &Mutant) -> Result<Verdict> {
+pub(super) fn try_one(copy: &Copy, mutant: &Mutant, limit: Duration) -> Result<Verdict> {
     let text = copy.read(&mutant.file)?;
     copy.write(&mutant.file, &mutant.applied_to(&text)?)?;
     let program = mutant.program();
     let verdict = build(copy, &program)
         .with_context(|| format!("mutant {} does not compile", mutant.name))
-        .and_then(|()| run_tests(copy, &program, &[&mutant.test]))
+        .and_then(|()| run_tests(copy, &program, &[&mutant.test], limit))
         .map(|ran| match ran {
             None => Verdict::TimedOut,
             Some(ran) if ran.status.success() => Verdict::Survived,
@@ -133,8 +140,13 @@ fn build(copy: &Copy, program: &str) -> Result<()> {
     Ok(())
 }
 
-/// The output of tests that were built; `None` when they did not end in time, and were killed.
-fn run_tests(copy: &Copy, program: &str, tests: &[&str]) -> Result<Option<Output>> {
+/// The output of tests that were built; `None` when they did not end within `limit`, and were killed.
+fn run_tests(
+    copy: &Copy,
+    program: &str,
+    tests: &[&str],
+    limit: Duration,
+) -> Result<Option<Output>> {
     let mut cargo = cargo(copy, program);
     let cargo = cargo.arg("--").args(tests);
     // Cargo's child is to be killed with it.
@@ -142,10 +154,10 @@ fn run_tests(copy: &Copy, program: &str, tests: &[&str]) -> Result<Option<Output
         .process_group(0)
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
-    wait(child.spawn().context("cargo cannot be started")?)
+    wait(child.spawn().context("cargo cannot be started")?, limit)
 }
 
-fn wait(mut child: Child) -> Result<Option<Output>> {
+fn wait(mut child: Child, limit: Duration) -> Result<Option<Output>> {
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let mut output = child.stdout.take().context("no output")?;
     let (sender, receiver) = mpsc::channel();
@@ -156,7 +168,7 @@ fn wait(mut child: Child) -> Result<Option<Output>> {
         let _ = sender.send(());
         read.map(|_| bytes)
     });
-    let in_time = receiver.recv_timeout(TEST_TIME_MAX).is_ok();
+    let in_time = receiver.recv_timeout(limit).is_ok();
     if let (false, Some(group)) = (in_time, group) {
         kill_process_group(group, Signal::KILL)?;
     }
