@@ -163,8 +163,9 @@ impl CallsBack {
 
     /// The XID of the call of this server that `message` answers, if it answers one.
     pub(crate) fn answered_by(&self, message: &[u8]) -> Option<u32> {
-        let xid = xid_of(message).filter(|_| !is_call(message))?;
-        self.pending().is_under_way(xid).then_some(xid)
+        let front = MessageFront::of(message).filter(|front| front.message_type != MESSAGE_CALL)?;
+        let is_under_way = self.pending().is_under_way(front.xid);
+        is_under_way.then_some(front.xid)
     }
 }
 
@@ -173,11 +174,6 @@ impl Drop for CallsBack {
         self.0.close();
         self.pending().fail_all(&CallError::Closed);
     }
-}
-
-/// The XID of a message; `None` if the message is too short for an XID and a type.
-pub(crate) fn xid_of(message: &[u8]) -> Option<u32> {
-    MessageFront::of(message).map(|front| front.xid)
 }
 
 /// Whether a message is a call. One that is too short for its type is none.

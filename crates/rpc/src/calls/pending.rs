@@ -1,11 +1,12 @@
 //! The calls without an answer.
 
-use super::xid_of;
 use crate::client::{CallError, CallerCredential, Persistence, Request, Response, Sink};
 use crate::limits::OUTGOING_BYTES_MAX;
 use crate::outgoing::Outgoing;
 use gannet_runtime::{Buffer, Instant};
-use gannet_wire::rpc::{AcceptStatus, MESSAGE_CALL, RPC_VERSION, ReplyHeader, ReplyOutcome};
+use gannet_wire::rpc::{
+    AcceptStatus, MESSAGE_CALL, MessageFront, RPC_VERSION, ReplyHeader, ReplyOutcome,
+};
 use gannet_wire::xdr::{Decoder, Encoder, pad_len};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -254,7 +255,7 @@ impl Pending {
     /// # Errors
     /// The reply cannot be parsed; the text is the part that is malformed.
     pub(crate) fn take_reply(&mut self, message: &[u8]) -> Result<(), &'static str> {
-        let Some(xid) = xid_of(message) else {
+        let Some(MessageFront { xid, .. }) = MessageFront::of(message) else {
             return Err("a reply without an xid");
         };
         let Some(entry) = self.entries.get_mut(&xid) else {
