@@ -66,7 +66,7 @@ impl LocalTree {
                 return Err(Status::Fbig);
             }
             object.require_write(self, caller, before)?;
-            let file = self.writable(object, caller)?;
+            let file = self.writable(object)?;
             // Taken before the data is: if a sync fails from here on, this write may be among what is lost.
             let verifier = self.write_verifier();
             Ok(WriteDone {
@@ -155,8 +155,7 @@ impl LocalTree {
             // once.
             Err(Status::Perm | Status::Acces) if only_now => {
                 object.require_write(self, caller, before)?;
-                self.identities.assume_own()?;
-                set()
+                self.identities.as_server(set)
             }
             result => result,
         }
@@ -179,35 +178,28 @@ impl LocalTree {
             return Err(Status::Fbig);
         }
         object.require_write(self, caller, before)?;
-        let file = self.writable(object, caller)?;
+        let file = self.writable(object)?;
         let others = SetAttributes {
             size: None,
             ..*change
         };
         let comes_alone = others == SetAttributes::default();
-        self.identities.assume(caller)?;
         if !comes_alone {
             self.apply(object, caller, before, &others)?;
-            self.identities.assume(caller)?;
         }
         rustix::fs::ftruncate(file.as_fd(), size).map_err(status)?;
         if comes_alone {
             return Ok(());
         }
-        self.identities.assume(caller)?;
         self.apply(object, caller, before, &others)
     }
 
-    /// A descriptor to write to, for a caller whose right was checked: opened as the caller where the kernel agrees,
-    /// else as the server (the owner of a file without write permission).
-    fn writable(&self, object: &Object, caller: &Credentials) -> Result<Arc<WriteFile>, Status> {
-        self.identities.assume(caller)?;
+    /// A descriptor to write to, for a caller whose right was checked: opened as the caller, who this thread is, where
+    /// the kernel agrees, else as the server (the owner of a file without write permission).
+    fn writable(&self, object: &Object) -> Result<Arc<WriteFile>, Status> {
         match object.writable(self) {
             Err(Status::Acces | Status::Perm) => {
-                self.identities.assume_own()?;
-                let file = object.writable(self)?;
-                self.identities.assume(caller)?;
-                Ok(file)
+                self.identities.as_server(|| object.writable(self))
             }
             result => result,
         }
@@ -226,8 +218,7 @@ impl LocalTree {
         self.identities.assume(caller)?;
         match object.readable(self) {
             Err(Status::Acces | Status::Perm) => {
-                self.identities.assume_own()?;
-                object.readable(self)
+                self.identities.as_server(|| object.readable(self))
             }
             result => result,
         }

@@ -131,11 +131,12 @@ impl LocalTree {
         self.names_targets(&[object])
     }
 
-    /// Makes a target durable. Blocks.
+    /// Makes a target durable. A job that began as the server; it blocks.
     ///
     /// # Errors
     /// As fsync(2).
     pub(crate) fn sync_target(&self, target: &Target, stability: Stability) -> Result<(), Status> {
+        debug_assert!(self.identities.is_server());
         match target {
             Target::Object(object) => match object.kind {
                 FileKind::Regular => self.sync(object, stability),
@@ -147,7 +148,6 @@ impl LocalTree {
     }
 
     fn sync_directory(&self, directory: &Object) -> Result<(), Status> {
-        self.identities.assume_own()?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(directory.descriptor(), ".", flags, Mode::empty());
         let Ok(opened) = opened else {

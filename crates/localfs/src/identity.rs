@@ -1,11 +1,14 @@
 //! The file system identity of a thread: the rights of its file operations.
 //!
-//! Linux keeps identity per thread. As root, [`Identities::assume`] switches this thread to a caller and leaves it
-//! there: the next call of the same caller, the common case, switches nothing (a switch costs three to five system
-//! calls of about a microsecond). Code that needs the server's own rights calls [`Identities::assume_own`]. Jobs
-//! on the blocking pool end with it, so that no thread goes back to the pool with a caller's rights. Other work of a
-//! core thread (sockets, timers) does not depend on the file system identity. A new thread inherits
-//! its parent's identity, so a thread that this module has not seen yet is switched before anything else.
+//! Linux keeps identity per thread, and a new thread inherits its parent's: a thread that the pool starts has the
+//! identity of the caller whom its core served last. So every job of the pool begins with
+//! [`Identities::begin_job`]: as the server, or as the caller whose change it is. A switch costs three to five system
+//! calls of about a microsecond, so a job leaves its identity to the next one, which switches nothing if it is
+//! for the same caller. The visit that ran them gives the thread back as the server's.
+//!
+//! Within a job, [`Identities::as_server`] takes on the server's rights for one operation and gives the caller's back.
+//! A core thread calls [`Identities::assume`] before each operation that depends on rights, and stays the caller;
+//! its other work (sockets, timers) does not depend on the file system identity.
 
 use crate::sys;
 use gannet_vfs::limits::CALL_GROUPS_MAX;
@@ -70,14 +73,47 @@ impl Identities {
         }
     }
 
-    /// Makes this thread's file operations count as the server's own.
+    /// Begins a job of the pool: as `caller` if the job changes something for one, else as the server.
     ///
     /// # Errors
-    /// `Serverfault` when that fails; nothing may be done with the wrong rights then.
-    pub(crate) fn assume_own(&self) -> Result<(), Status> {
+    /// `Acces` as [`Identities::assume`]; `Serverfault` when the server's own identity cannot be taken on. Nothing may
+    /// be done with the wrong rights then.
+    pub(crate) fn begin_job(&self, caller: Option<&Credentials>) -> Result<(), Status> {
+        match (self, caller) {
+            (Identities::Callers { .. }, Some(caller)) => assume(caller),
+            (Identities::Callers { own }, None) => assume(own).map_err(|_| Status::Serverfault),
+            (Identities::Server, _) => Ok(()),
+        }
+    }
+
+    /// Runs one operation with the server's own rights, and gives this thread's identity back.
+    ///
+    /// # Errors
+    /// The errors of `operation`; `Serverfault` when the server's identity cannot be taken on, or the one before it
+    /// cannot be taken back.
+    pub(crate) fn as_server<T>(
+        &self,
+        operation: impl FnOnce() -> Result<T, Status>,
+    ) -> Result<T, Status> {
+        let Identities::Callers { own } = self else {
+            return operation();
+        };
+        let before = CURRENT.with_borrow(|current| current.clone().filter(|it| it != own));
+        assume(own).map_err(|_| Status::Serverfault)?;
+        let result = operation();
+        if let Some(before) = before {
+            assume(&before).map_err(|_| Status::Serverfault)?;
+        }
+        result
+    }
+
+    /// Whether this thread has the server's own rights: an invariant of what a job does as the server.
+    pub(crate) fn is_server(&self) -> bool {
         match self {
-            Identities::Callers { own } => assume(own).map_err(|_| Status::Serverfault),
-            Identities::Server => Ok(()),
+            Identities::Callers { own } => {
+                CURRENT.with_borrow(|current| current.as_ref().is_none_or(|it| it == own))
+            }
+            Identities::Server => true,
         }
     }
 

@@ -15,7 +15,7 @@ use super::clock_map::lock;
 use super::tree::LocalTree;
 use crate::limits::{CHANGE_LANES, LOOKUPS_MAX};
 use gannet_runtime::Handle;
-use gannet_vfs::Status;
+use gannet_vfs::{Credentials, Status};
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
@@ -205,17 +205,23 @@ impl Lanes {
         }
     }
 
-    /// Runs `job` after those before it in the lane that `key` picks. Its thread may take on any identity.
+    /// Runs `caller`'s change as the caller, after those before it in the lane that `key` picks.
     ///
     /// # Errors
-    /// `Jukebox` when the runtime shuts down meanwhile.
+    /// `Acces` when the caller's identity cannot be taken on; `Jukebox` when the runtime shuts down meanwhile.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         key: u64,
-        job: impl FnOnce(&Arc<LocalTree>) -> T + Send + 'static,
+        caller: &Credentials,
+        job: impl FnOnce(&Arc<LocalTree>, &Credentials) -> T + Send + 'static,
     ) -> Result<T, Status> {
         let lane = &self.changes[key as usize % CHANGE_LANES];
-        self.run_in(lane, job).await
+        let caller = caller.clone();
+        let as_caller = move |tree: &Arc<LocalTree>| {
+            tree.identities.begin_job(Some(&caller))?;
+            Ok(job(tree, &caller))
+        };
+        self.run_in(lane, as_caller).await?
     }
 
     /// Runs a job that finds an object, in no order: one that waits for a disk holds up no other, unless
@@ -227,7 +233,7 @@ impl Lanes {
         &self,
         job: impl FnOnce(&Arc<LocalTree>) -> T + Send + 'static,
     ) -> Result<T, Status> {
-        self.run_in(&self.lookups, job).await
+        self.run_in(&self.lookups, as_server(job)).await?
     }
 
     /// Runs a job that may have to search the tree. Searches go one by one anyway; here those that wait take no
@@ -239,7 +245,7 @@ impl Lanes {
         &self,
         job: impl FnOnce(&Arc<LocalTree>) -> T + Send + 'static,
     ) -> Result<T, Status> {
-        self.run_in(&self.searches, job).await
+        self.run_in(&self.searches, as_server(job)).await?
     }
 
     async fn run_in<T: Send + 'static>(
@@ -283,12 +289,12 @@ impl Lanes {
     ) -> Result<T, Status> {
         let tree = Arc::clone(&self.tree);
         gannet_runtime::run_blocking(&self.runtime, move || {
-            let value = job(&tree);
+            let value = as_server(job)(&tree);
             end_visit(&tree);
             value
         })
         .await
-        .map_err(|_| Status::Jukebox)
+        .unwrap_or(Err(Status::Jukebox))
     }
 
     /// As [`Lanes::run_beside`], for a job that may go on after it has answered.
@@ -302,7 +308,10 @@ impl Lanes {
         let tree = Arc::clone(&self.tree);
         let (sender, answer) = oneshot::channel();
         self.runtime.submit_blocking(Box::new(move || {
-            job(&tree, Answer(sender));
+            match tree.identities.begin_job(None) {
+                Ok(()) => job(&tree, Answer(sender)),
+                Err(reason) => Answer(sender).give(Err(reason)),
+            }
             end_visit(&tree);
         }));
         answer.await.unwrap_or(Err(Status::Jukebox))
@@ -316,11 +325,20 @@ impl Lanes {
     }
 }
 
-/// Takes the thread's own identity back before it returns to the pool. A thread with a caller's identity would run
-/// other jobs with that caller's rights.
+/// A job that begins as the server.
+fn as_server<T>(
+    job: impl FnOnce(&Arc<LocalTree>) -> T,
+) -> impl FnOnce(&Arc<LocalTree>) -> Result<T, Status> {
+    move |tree| {
+        tree.identities.begin_job(None)?;
+        Ok(job(tree))
+    }
+}
+
+/// Takes the thread's own identity back before it returns to the pool, where jobs of other crates run too.
 fn end_visit(tree: &LocalTree) {
     tree.close_retired();
-    if tree.identities.assume_own().is_err() {
+    if tree.identities.begin_job(None).is_err() {
         tracing::warn!("a thread could not take its own identity back");
     }
 }
@@ -383,16 +401,19 @@ mod tests {
     use crate::LocalOptions;
     use crate::limits::DESCRIPTORS_MIN;
     use gannet_runtime::tokio_plug::block_on;
-    use gannet_vfs::{CreateMode, Credentials, SetAttributes};
+    use gannet_vfs::{CreateMode, SetAttributes};
     use std::future::Future;
     use std::pin::Pin;
     use std::rc::Rc;
+    use std::sync::LazyLock;
     use std::sync::atomic::Ordering;
     use std::sync::mpsc::{Sender, channel};
     use std::task::Poll;
 
     /// Longer than any machine takes; a test that waits so long has failed.
     const HANGS: Duration = Duration::from_secs(30);
+
+    static ME: LazyLock<Credentials> = LazyLock::new(|| Credentials::new(0, 0, &[]));
 
     fn with_lanes<F: Future<Output = ()>>(story: impl FnOnce(Rc<Lanes>, Handle) -> F) {
         let directory = tempfile::tempdir().unwrap();
@@ -427,6 +448,55 @@ mod tests {
         .await;
     }
 
+    /// The user whose rights this thread's file operations have.
+    fn acting_user() -> u32 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let users = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        users
+            .and_then(|it| it.split_whitespace().last()?.parse().ok())
+            .unwrap()
+    }
+
+    #[test]
+    fn a_thread_that_the_pool_starts_has_no_rights_of_the_caller_served_before() {
+        // Nobody but root takes on identities.
+        let own = rustix::process::geteuid().as_raw();
+        with_lanes(|lanes, _| async move {
+            let alice = Credentials::new(54_321, 54_321, &[]);
+            let of_alice = if own == 0 { alice.uid } else { own };
+            lanes.tree.identities.assume(&alice).unwrap();
+            assert_eq!(acting_user(), of_alice);
+            // Each job gets a thread of its own, which inherits the identity of this one.
+            let (end, held) = held();
+            let mut held = std::pin::pin!(lanes.run_beside(held));
+            start(held.as_mut()).await;
+            assert_eq!(lanes.run_beside(|_| acting_user()).await, Ok(own));
+            assert_eq!(lanes.look_up(|_| acting_user()).await, Ok(own));
+            assert_eq!(lanes.search(|_| acting_user()).await, Ok(own));
+            let ahead = lanes.run_ahead(|_, answer| answer.give(Ok(acting_user())));
+            assert_eq!(ahead.await, Ok(own));
+            let change = lanes.run(7, &alice, |_, _| acting_user());
+            assert_eq!(change.await, Ok(of_alice));
+            drop(end);
+            assert_eq!(held.await, Ok(()));
+        });
+    }
+
+    #[test]
+    fn an_operation_of_the_server_gives_the_callers_identity_back() {
+        with_lanes(|lanes, _| async move {
+            let own = rustix::process::geteuid().as_raw();
+            let bob = Credentials::new(54_322, 54_322, &[]);
+            let seen = lanes.run(7, &bob, |tree, _| {
+                let before = acting_user();
+                let within = tree.identities.as_server(|| Ok(acting_user()));
+                (before, within, acting_user())
+            });
+            let of_bob = if own == 0 { bob.uid } else { own };
+            assert_eq!(seen.await, Ok((of_bob, Ok(own), of_bob)));
+        });
+    }
+
     #[test]
     fn a_slow_lookup_holds_up_no_other() {
         with_lanes(|lanes, runtime| async move {
@@ -439,7 +509,8 @@ mod tests {
             for key in 0..100 {
                 let quick = gannet_runtime::timeout(&runtime, HANGS, lanes.look_up(move |_| key));
                 assert_eq!(quick.await, Ok(Ok(key)));
-                let change = gannet_runtime::timeout(&runtime, HANGS, lanes.run(key, |_| ()));
+                let change =
+                    gannet_runtime::timeout(&runtime, HANGS, lanes.run(key, &ME, |_, _| ()));
                 assert_eq!(change.await, Ok(Ok(())));
             }
             drop((end, end_search));
@@ -451,10 +522,10 @@ mod tests {
     fn a_result_does_not_wait_for_the_slow_job_behind_it() {
         with_lanes(|lanes, runtime| async move {
             let (go, quick) = held();
-            let mut quick = std::pin::pin!(lanes.run(7, quick));
+            let mut quick = std::pin::pin!(lanes.run(7, &ME, |tree, _| quick(tree)));
             start(quick.as_mut()).await;
             let (end, slow) = held();
-            let mut slow = std::pin::pin!(lanes.run(7, slow));
+            let mut slow = std::pin::pin!(lanes.run(7, &ME, |tree, _| slow(tree)));
             start(slow.as_mut()).await;
             drop(go);
             let answer = gannet_runtime::timeout(&runtime, HANGS, quick).await;
@@ -468,14 +539,14 @@ mod tests {
     fn one_long_visit_keeps_to_the_budget_of_descriptors() {
         with_lanes(|lanes, _| async move {
             let (go, first) = held();
-            let mut first = std::pin::pin!(lanes.run(7, first));
+            let mut first = std::pin::pin!(lanes.run(7, &ME, |tree, _| first(tree)));
             start(first.as_mut()).await;
             let mut creations: Vec<_> = (0..20 * DESCRIPTORS_MIN)
                 .map(|index| {
-                    Box::pin(lanes.run(7, move |tree| {
+                    Box::pin(lanes.run(7, &ME, move |tree, me| {
                         let mode = CreateMode::Guarded(SetAttributes::default());
-                        let (me, name) = (Credentials::new(0, 0, &[]), index.to_string());
-                        let made = tree.create(&tree.root_object, &me, name.as_bytes(), &mode);
+                        let name = index.to_string();
+                        let made = tree.create(&tree.root_object, me, name.as_bytes(), &mode);
                         made.result.unwrap();
                         tree.open.load(Ordering::Relaxed)
                     }))
@@ -499,12 +570,12 @@ mod tests {
         with_lanes(|lanes, _| async move {
             let order = Arc::new(Mutex::new(Vec::new()));
             let (go, first) = held();
-            let mut first = std::pin::pin!(lanes.run(7, first));
+            let mut first = std::pin::pin!(lanes.run(7, &ME, |tree, _| first(tree)));
             start(first.as_mut()).await;
             let mut changes: Vec<_> = (0..3 * GATHER_MAX)
                 .map(|index| {
                     let order = Arc::clone(&order);
-                    Box::pin(lanes.run(7, move |_| lock(&order).push(index)))
+                    Box::pin(lanes.run(7, &ME, move |_, _| lock(&order).push(index)))
                 })
                 .collect();
             for change in &mut changes {

@@ -24,8 +24,8 @@ const FILL_STEP: usize = 32;
 const BIRTH_SETTLED: Duration = Duration::from_secs(1);
 
 impl LocalTree {
-    /// Reads the entries after `cookie` and keeps them with the directory. It blocks. The caller's right to read the
-    /// directory was checked before.
+    /// Reads the entries after `cookie` and keeps them with the directory. A job that began as the server; it blocks.
+    /// The caller's right to read the directory was checked before.
     ///
     /// # Errors
     /// `BadCookie`: the file system does not know the position. Other errors are those of opendir(3).
@@ -34,7 +34,7 @@ impl LocalTree {
         directory: &Arc<Object>,
         cookie: u64,
     ) -> Result<Arc<Listing>, Status> {
-        self.identities.assume_own()?;
+        debug_assert!(self.identities.is_server());
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(directory.descriptor(), ".", flags, Mode::empty())
             .map_err(status)?;
@@ -117,13 +117,10 @@ impl LocalTree {
         listing.pages_waiting.fetch_add(1, Ordering::Relaxed);
         let filling = lock(&listing.filling);
         listing.pages_waiting.fetch_sub(1, Ordering::Relaxed);
-        let filled = self.fill(directory, &listing, page);
+        self.fill(directory, &listing, page);
         drop(filling);
-        let goes_on = filled.is_ok();
-        answer.give(filled.map(|()| Arc::clone(&listing)));
-        if goes_on {
-            self.fill_ahead(directory, &listing, ahead);
-        }
+        answer.give(Ok(Arc::clone(&listing)));
+        self.fill_ahead(directory, &listing, ahead);
     }
 
     /// Looks at objects ahead of the page that was answered, and stops as soon as a page waits.
@@ -138,22 +135,12 @@ impl LocalTree {
         }
     }
 
-    /// Looks at the objects of the entries in `range`. It blocks.
-    ///
-    /// # Errors
-    /// The server's identity cannot be assumed.
-    pub(crate) fn fill(
-        &self,
-        directory: &Arc<Object>,
-        listing: &Listing,
-        range: Range<usize>,
-    ) -> Result<(), Status> {
-        self.identities.assume_own()?;
+    /// Looks at the objects of the entries in `range`. A job that began as the server; it blocks.
+    pub(crate) fn fill(&self, directory: &Arc<Object>, listing: &Listing, range: Range<usize>) {
         let mut filled = Vec::new();
         for step in steps(range) {
             self.fill_step(directory, listing, step, &mut filled);
         }
-        Ok(())
     }
 
     fn fill_step(
@@ -342,7 +329,7 @@ mod tests {
         let tree = LocalTree::open(&export, &options).unwrap();
         let listing = tree.list(&tree.root_object, 0).unwrap();
         let all = 0..listing.entries.len();
-        tree.fill(&tree.root_object, &listing, all).unwrap();
+        tree.fill(&tree.root_object, &listing, all);
         let is_f = |entry: &Entry| listing.name(entry) == b"f";
         let index = listing.entries.iter().position(is_f).unwrap();
         (tree, listing, index)
@@ -444,7 +431,7 @@ mod tests {
             let slot = next.slots.read().unwrap().get(at).copied();
             assert_eq!(matches!(slot, Some(Slot::Earlier(_))), taken_over);
             let all = 0..next.entries.len();
-            tree.fill(&tree.root_object, &next, all).unwrap();
+            tree.fill(&tree.root_object, &next, all);
             assert_ne!(known(&next, at).handle, wrong.handle, "another birth");
         }
     }

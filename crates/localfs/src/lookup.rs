@@ -182,8 +182,9 @@ impl LocalTree {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let parent = rustix::fs::openat(directory.descriptor(), "..", flags, Mode::empty())
             .map_err(status)?;
-        self.identities.assume_own()?;
-        self.require_below(parent.as_fd())?;
-        self.adopt(parent, Base::Path)
+        self.identities.as_server(|| {
+            self.require_below(parent.as_fd())?;
+            self.adopt(parent, Base::Path)
+        })
     }
 }

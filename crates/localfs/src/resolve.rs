@@ -13,7 +13,8 @@ use rustix::io::Errno;
 use std::sync::Arc;
 
 impl LocalTree {
-    /// Opens the object with this handle; `None` when the tree must be searched for it. Blocks.
+    /// Opens the object with this handle; `None` when the tree must be searched for it. A job that
+    /// began as the server; it blocks.
     ///
     /// # Errors
     /// `Badhandle` for bytes that are no handle, `Stale` for an object that was removed or is not below the root, and
@@ -23,7 +24,7 @@ impl LocalTree {
         if let Some(object) = self.known(handle) {
             return Ok(Some(object));
         }
-        self.identities.assume_own()?;
+        debug_assert!(self.identities.is_server());
         match (name, &self.places) {
             (Name::Kernel(kernel), None) => {
                 let descriptor = self.reopen(&kernel).map_err(status)?;
@@ -56,7 +57,7 @@ impl LocalTree {
         }
     }
 
-    /// Searches the tree for the object with this handle. Blocks, for long.
+    /// Searches the tree for the object with this handle. A job that began as the server; it blocks for long.
     ///
     /// # Errors
     /// As [`LocalTree::resolve`]; `Serverfault` when it may be where the search did not get to.
@@ -65,7 +66,6 @@ impl LocalTree {
         else {
             return Err(Status::Stale);
         };
-        self.identities.assume_own()?;
         places.search(self, handle, fileid)
     }
 

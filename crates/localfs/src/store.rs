@@ -75,10 +75,11 @@ impl LocalStore {
             Ok(object) => object,
             Err(reason) => return failed(reason),
         };
-        let (lane, acting) = (object.fileid, caller.clone());
         let run = self
             .lanes
-            .run(lane, move |tree| change(tree, &object, &acting))
+            .run(object.fileid, caller, move |tree, caller| {
+                change(tree, &object, caller)
+            })
             .await;
         match run {
             Ok((changed, targets)) => self.syncs.settle(caller, changed, targets).await,
@@ -385,13 +386,12 @@ impl Vfs for LocalStore {
         if data.get(range.clone()).is_none() {
             return (failed(Status::Inval), None);
         }
-        let caller = cred.clone();
         let written = Arc::clone(&object);
         let (mut changed, data) = self
             .lanes
-            .run(object.fileid, move |tree| {
+            .run(object.fileid, cred, move |tree, caller| {
                 let bytes = data.get(range).unwrap_or_default();
-                (tree.write(&written, &caller, offset, bytes), Some(data))
+                (tree.write(&written, caller, offset, bytes), Some(data))
             })
             .await
             .unwrap_or_else(|reason| (failed(reason), None));
@@ -517,12 +517,12 @@ impl Vfs for LocalStore {
                 return (Err(reason), Wcc::default(), Wcc::default());
             }
         };
-        let (caller, old, new) = (cred.clone(), from.name.to_vec(), to.name.to_vec());
+        let (old, new) = (from.name.to_vec(), to.name.to_vec());
         let run = self
             .lanes
-            .run(objects.0.fileid, move |tree| {
+            .run(objects.0.fileid, cred, move |tree, caller| {
                 let (from, to) = &objects;
-                let renamed = tree.rename(&caller, from, &old, to, &new);
+                let renamed = tree.rename(caller, from, &old, to, &new);
                 let targets = if from.handle == to.handle {
                     tree.names_targets(&[to])
                 } else {

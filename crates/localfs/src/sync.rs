@@ -379,7 +379,8 @@ impl LocalTree {
             .ok_or(Status::Io)
     }
 
-    /// Makes a regular file's data durable, and all its attributes too for `FileSync`. Blocks.
+    /// Makes a regular file's data durable, and all its attributes too for `FileSync`. A job that began as the
+    /// server; it blocks.
     ///
     /// # Errors
     /// `Io` when the disk failed; unstable writes may be lost then, and the verifier has changed.
@@ -396,7 +397,6 @@ impl LocalTree {
             Some(file) => file,
             None => {
                 object.require_regular()?;
-                self.identities.assume_own()?;
                 match object.readable(self) {
                     Err(Status::Acces | Status::Perm) => Arc::clone(object.writable(self)?.file()),
                     readable => readable?,
