@@ -113,6 +113,8 @@ impl Timer {
             .as_ref()
             .is_none_or(|(armed, _)| *armed > deadline)
         {
+            // The old one goes first and the new one gets its place: elsewhere it would keep a page from the system.
+            self.armed = None;
             self.armed = Some((deadline, core.runtime.sleep_until(deadline)));
         }
         let Some((_, sleep)) = &mut self.armed else {

@@ -14,6 +14,7 @@
 mod buffer;
 mod fair_queue;
 pub mod file;
+mod lean;
 mod log_limit;
 mod slabs;
 pub mod stream;
@@ -34,6 +35,7 @@ use std::time::Duration;
 pub use buffer::{Arena, Buffer, Lent, SlotBudget, SlotId};
 pub use fair_queue::FairQueue;
 pub use file::{FileRef, FileSource, FileStatus, FileTime};
+pub use lean::push_lean;
 pub use log_limit::LogLimit;
 pub use slabs::Slabs;
 pub use stream::{ByteStream, Dscp, Listener, Stream};

@@ -130,6 +130,8 @@ impl Timer {
     }
 
     fn set(&mut self, runtime: &Handle, at: Instant) {
+        // The old one goes first, so that the new one has its place: elsewhere it would keep a page from the system.
+        self.sleep = Box::pin(std::future::pending());
         self.sleep = runtime.sleep_until(at);
         self.at = at;
     }

@@ -10,7 +10,7 @@ use gannet_fabric::{
     AccessError, AccessKey, CapabilityKey, Completion, PostError, Reference, RemoteAddress,
     RemoteKey, Span, WorkError, WorkId, limits::OPTIMISTIC_READ_MAX,
 };
-use gannet_runtime::Buffer;
+use gannet_runtime::{Buffer, push_lean};
 use gannet_softrdma::OptimisticRead;
 use gannet_wire::ddp::{DdpHeader, MessageOffset, QueueNumber, TAGGED_HEADER_LEN, Untagged};
 use gannet_wire::rdmap::{
@@ -88,11 +88,14 @@ impl Engine {
             Ok(()) => InboundSource::Exported(AccessKey(request.access_key)),
             Err(error) => InboundSource::Refused(error),
         };
-        self.rx.requests.push_back(InboundRead {
-            header: DdpHeader::Untagged(*header),
-            request: request.read,
-            source,
-        });
+        push_lean(
+            &mut self.rx.requests,
+            InboundRead {
+                header: DdpHeader::Untagged(*header),
+                request: request.read,
+                source,
+            },
+        );
         self.next_message(QueueNumber::READ_REQUEST)
     }
 
@@ -217,11 +220,14 @@ impl Engine {
         let read = self.reads.pop_front();
         let read = read.ok_or(Violation::from(TerminateCode::UNEXPECTED_OPCODE))?;
         if let Some((id, _)) = read.work {
-            self.completions.push_back(Completion {
-                id,
-                outcome: Err(WorkError::Remote(error_of(exception.reason))),
-                buffer: None,
-            });
+            push_lean(
+                &mut self.completions,
+                Completion {
+                    id,
+                    outcome: Err(WorkError::Remote(error_of(exception.reason))),
+                    buffer: None,
+                },
+            );
         }
         self.next_message(QueueNumber::READ_EXCEPTION)
     }

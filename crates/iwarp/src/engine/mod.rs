@@ -28,7 +28,7 @@ use gannet_fabric::{
     AccessError, Completion, Disconnected, Done, EndpointId, Invalidate, PostError, Reference,
     RemoteAddress, SendOptions, Signal, Source, Span, WorkError, WorkId,
 };
-use gannet_runtime::Buffer;
+use gannet_runtime::{Buffer, push_lean};
 use gannet_softrdma::{Authenticator, EndpointReceives, ProtectionTable, TableRegion};
 use gannet_wire::ddp::{Msn, STag, TaggedOffset};
 use gannet_wire::rdmap::{Opcode, READ_REQUEST_LEN, Terminate, TerminateCode};
@@ -177,10 +177,13 @@ impl Engine {
             ReadyToReceive::Write => Operation::Ping,
             ReadyToReceive::Read => Operation::OpeningRead,
         };
-        self.tx.queue.push_back(Work {
-            id: WorkId(0),
-            operation,
-        });
+        push_lean(
+            &mut self.tx.queue,
+            Work {
+                id: WorkId(0),
+                operation,
+            },
+        );
     }
 
     /// Why the connection ended; `None` before that.
@@ -219,10 +222,13 @@ impl Engine {
     ) -> Result<(), PostError> {
         self.check_room()?;
         check_source(&source)?;
-        self.tx.queue.push_back(Work {
-            id,
-            operation: Operation::Send { source, options },
-        });
+        push_lean(
+            &mut self.tx.queue,
+            Work {
+                id,
+                operation: Operation::Send { source, options },
+            },
+        );
         Ok(())
     }
 
@@ -241,7 +247,7 @@ impl Engine {
             target,
             signal,
         };
-        self.tx.queue.push_back(Work { id, operation });
+        push_lean(&mut self.tx.queue, Work { id, operation });
         Ok(())
     }
 
@@ -270,20 +276,26 @@ impl Engine {
         if !check_span(&sink)?.is_memory() {
             return Err(PostError::Invalid("a file range cannot be read into"));
         }
-        self.tx.queue.push_back(Work {
-            id,
-            operation: Operation::Read { sink, source },
-        });
+        push_lean(
+            &mut self.tx.queue,
+            Work {
+                id,
+                operation: Operation::Read { sink, source },
+            },
+        );
         Ok(())
     }
 
     /// Queues a zero-length RDMA Write that has no effect but to wake the peer.
     pub(crate) fn nudge(&mut self) {
         if self.phase == Phase::Open {
-            self.tx.queue.push_back(Work {
-                id: WorkId(0),
-                operation: Operation::Ping,
-            });
+            push_lean(
+                &mut self.tx.queue,
+                Work {
+                    id: WorkId(0),
+                    operation: Operation::Ping,
+                },
+            );
         }
     }
 
@@ -363,7 +375,7 @@ impl Engine {
             .answer
             .filter(|_| matches!(error, WorkError::Local(_)));
         if let Some(work) = leaving.work.take() {
-            self.completions.push_back(failed(work.id, error, None));
+            push_lean(&mut self.completions, failed(work.id, error, None));
         }
         let Some(answer) = answer else {
             let terminate = Terminate::bare(TerminateCode::LOCAL_CATASTROPHIC);
@@ -406,7 +418,7 @@ impl Engine {
         for read in std::mem::take(&mut self.reads) {
             if let Some((id, _)) = read.work {
                 let error = refused_read.take().unwrap_or(WorkError::Flushed);
-                self.completions.push_back(failed(id, error, None));
+                push_lean(&mut self.completions, failed(id, error, None));
             }
         }
         for (id, done, buffer) in self.tx.abandon_leaving() {
@@ -415,8 +427,10 @@ impl Engine {
             } else {
                 None
             };
-            self.completions
-                .push_back(failed(id, refused.unwrap_or(WorkError::Flushed), buffer));
+            push_lean(
+                &mut self.completions,
+                failed(id, refused.unwrap_or(WorkError::Flushed), buffer),
+            );
         }
         for work in std::mem::take(&mut self.tx.queue) {
             let (error, buffer) = match work.operation {
@@ -428,12 +442,14 @@ impl Engine {
                 Operation::Read { .. } => (WorkError::Flushed, None),
                 Operation::Ping | Operation::OpeningRead => continue,
             };
-            self.completions.push_back(failed(work.id, error, buffer));
+            push_lean(&mut self.completions, failed(work.id, error, buffer));
         }
         let current = self.rx.take_current();
         for (id, buffer) in current.into_iter().chain(self.receives.drain()) {
-            self.completions
-                .push_back(failed(id, WorkError::Flushed, Some(buffer)));
+            push_lean(
+                &mut self.completions,
+                failed(id, WorkError::Flushed, Some(buffer)),
+            );
         }
     }
 

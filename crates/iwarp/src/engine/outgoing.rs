@@ -8,7 +8,7 @@ use gannet_fabric::{
     AccessError, Completion, Done, MemoryRegion, Signal, SoftwareRegion, WorkError, WorkId,
 };
 use gannet_runtime::stream::Follow;
-use gannet_runtime::{Buffer, FileRef};
+use gannet_runtime::{Buffer, FileRef, push_lean};
 use gannet_softrdma::TableRegion;
 use gannet_wire::ddp::DdpHeader;
 use gannet_wire::rdmap::ReadRequest;
@@ -235,11 +235,14 @@ impl Engine {
                 LeavingSource::Buffer(buffer) => Some(buffer),
                 _ => None,
             };
-            self.completions.push_back(Completion {
-                id: work.id,
-                outcome: Ok(work.done),
-                buffer,
-            });
+            push_lean(
+                &mut self.completions,
+                Completion {
+                    id: work.id,
+                    outcome: Ok(work.done),
+                    buffer,
+                },
+            );
         }
     }
 

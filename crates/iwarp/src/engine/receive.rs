@@ -10,7 +10,7 @@ use gannet_fabric::{
     AccessError, AccessKey, Completion, Disconnected, Done, MemoryRegion, RemoteKey,
     SoftwareRegion, WorkId,
 };
-use gannet_runtime::Buffer;
+use gannet_runtime::{Buffer, push_lean};
 use gannet_softrdma::{AccessKind, TableRegion};
 use gannet_wire::ddp::{
     DdpHeader, MessageOffset, Msn, QueueNumber, STag, Tagged, TaggedOffset, Untagged,
@@ -331,11 +331,14 @@ impl Engine {
         if header.last
             && let Some((id, _)) = self.reads.pop_front().and_then(|read| read.work)
         {
-            self.completions.push_back(Completion {
-                id,
-                outcome: Ok(Done::Read),
-                buffer: None,
-            });
+            push_lean(
+                &mut self.completions,
+                Completion {
+                    id,
+                    outcome: Ok(Done::Read),
+                    buffer: None,
+                },
+            );
         }
         Ok(())
     }
@@ -380,11 +383,14 @@ impl Engine {
             solicited: opcode.is_solicited(),
         };
         let buffer = Some(current.buffer);
-        self.completions.push_back(Completion {
-            id: current.id,
-            outcome: Ok(done),
-            buffer,
-        });
+        push_lean(
+            &mut self.completions,
+            Completion {
+                id: current.id,
+                outcome: Ok(done),
+                buffer,
+            },
+        );
         self.next_message(QueueNumber::SEND)
     }
 
@@ -440,11 +446,14 @@ impl Engine {
             }
         };
         let header = DdpHeader::Untagged(*header);
-        self.rx.requests.push_back(InboundRead {
-            header,
-            request,
-            source,
-        });
+        push_lean(
+            &mut self.rx.requests,
+            InboundRead {
+                header,
+                request,
+                source,
+            },
+        );
         self.next_message(QueueNumber::READ_REQUEST)
     }
 

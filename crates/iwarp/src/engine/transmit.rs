@@ -18,7 +18,7 @@ use crate::crc;
 use crate::limits::{BATCH_LEN, BATCHES_MAX, INLINE_PAYLOAD_MAX, SLICES_MAX};
 use crate::startup::{Agreement, Role};
 use gannet_fabric::{AccessError, Done, MemoryRegion, SendOptions, Source, WorkError, WorkId};
-use gannet_runtime::Buffer;
+use gannet_runtime::{Buffer, push_lean};
 use gannet_softrdma::TableRegion;
 use gannet_wire::ddp::{
     DdpHeader, MessageOffset, Msn, QueueNumber, STag, Tagged, TaggedOffset, Untagged,
@@ -192,7 +192,7 @@ impl Transmitter {
     /// The batch the next FPDU goes to.
     pub(super) fn batch(&mut self) -> &mut Batch {
         if self.batches.back().is_none_or(|batch| !self.fits(batch)) {
-            self.batches.push_back(self.pool.take());
+            push_lean(&mut self.batches, self.pool.take());
         }
         let last = self.batches.len() - 1;
         &mut self.batches[last]
@@ -478,13 +478,16 @@ impl Engine {
 
     /// Notes a Read whose request is framed next, so that its answer finds it.
     fn note_read(&mut self, request: &ReadRequest, work: Option<(WorkId, gannet_fabric::Span)>) {
-        self.reads.push_back(OutstandingRead {
-            work,
-            stag: request.sink_stag,
-            offset: request.sink_offset,
-            size: request.size,
-            received: 0,
-        });
+        push_lean(
+            &mut self.reads,
+            OutstandingRead {
+                work,
+                stag: request.sink_stag,
+                offset: request.sink_offset,
+                size: request.size,
+                received: 0,
+            },
+        );
     }
 
     fn push_read_request(&mut self, request: &ReadRequest) {
@@ -543,7 +546,7 @@ impl Engine {
     }
 
     fn begin_framing(&mut self, header: DdpHeader, size: u32, source_start: u64, leaving: Leaving) {
-        self.tx.leaving.push_back(leaving);
+        push_lean(&mut self.tx.leaving, leaving);
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         self.tx.framing = Some(Framing {
             header,

@@ -5,7 +5,7 @@ use super::queue::{Call, Outgoing, State, Work};
 use super::{Answer, Link, LinkError, Message, Shared, compose};
 use crate::limits::{CALL_DEADLINE, CREDITS, OUTGOING_MAX, SIGNAL_EVERY, SPARE_RECEIVES};
 use gannet_fabric::{Completion, Done, PostError, SendOptions, Signal, Source, WorkError};
-use gannet_runtime::{Buffer, Instant, LocalFuture};
+use gannet_runtime::{Buffer, Instant, LocalFuture, push_lean};
 use gannet_wire::volume::{Class, Kind, MESSAGE_MAX, MessageHeader, Operation, Role};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
@@ -405,7 +405,7 @@ impl Shared {
             return self.end(LinkError::TooLong);
         };
         let mut state = self.state.borrow_mut();
-        state.outgoing.push_back(Outgoing::Send(message));
+        push_lean(&mut state.outgoing, Outgoing::Send(message));
         drop(state);
         self.queued.notify();
     }

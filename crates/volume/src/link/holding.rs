@@ -2,7 +2,7 @@
 
 use super::error::EndReason;
 use super::{Message, Shared};
-use gannet_runtime::Instant;
+use gannet_runtime::{Instant, push_lean};
 use gannet_session::limits::{MEMORY_RETRY_MAX, REST_AFTER};
 use gannet_session::{Activity, Charge, Kept};
 use gannet_wire::volume::MESSAGE_MAX;
@@ -65,7 +65,7 @@ impl Shared {
             holding.used = Some(now);
             self.pool.accepted.note_use(&self.runtime);
             holding.moved += MESSAGE_MAX as u64;
-            holding.waiting.push_back(request);
+            push_lean(&mut holding.waiting, request);
         }
     }
 

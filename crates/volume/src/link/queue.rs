@@ -3,7 +3,7 @@
 use super::error::EndReason;
 use super::{EagerBuffer, LinkError, Message};
 use gannet_fabric::{AccessError, Reference, RemoteAddress, Source, Span, WorkId};
-use gannet_runtime::{Buffer, Instant};
+use gannet_runtime::{Buffer, Instant, push_lean};
 use gannet_session::Credits;
 use gannet_wire::volume::Class;
 use std::any::Any;
@@ -56,7 +56,7 @@ pub(super) struct Requests {
 impl Requests {
     pub(super) fn push(&mut self, class: Class, id: u64, message: Composed) {
         if let Some(queue) = self.classes.get_mut(class as usize) {
-            queue.push_back((id, message));
+            push_lean(queue, (id, message));
         }
     }
 

@@ -5,6 +5,7 @@ use super::*;
 use crate::limits::BATCH_LEN;
 use gannet_conformance::MemoryFile;
 use gannet_fabric::{Access, AccessKey, Export, ExportTable, Exported, RemoteKey};
+use gannet_testing::noise;
 use gannet_wire::mpa::strip_markers;
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -174,10 +175,6 @@ fn deed() -> impl Strategy<Value = Deed> {
     })
 }
 
-fn pattern(seed: usize, len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at % 251 + seed * 17) as u8).collect()
-}
-
 /// The expected result of one deed.
 enum Expected {
     Message {
@@ -199,7 +196,7 @@ enum Expected {
 }
 
 fn post_optimistic(pair: &mut Pair, id: u64, end: usize, len: usize, from: Origin) -> Expected {
-    let bytes = pattern(id as usize, len);
+    let bytes = noise(len, id as u8);
     let object = match from {
         Origin::File => Exported::File(MemoryFile::resident(bytes.clone())),
         Origin::ColdFile => Exported::File(MemoryFile::cold(bytes.clone())),
@@ -245,7 +242,7 @@ fn post(pair: &mut Pair, id: u64, deed: &Deed) -> Expected {
             len,
             solicited,
         } => {
-            let bytes = pattern(id as usize, len);
+            let bytes = noise(len, id as u8);
             let buffer = Buffer::zeroed(len + 3);
             pair.ends[1 - end]
                 .engine
@@ -271,7 +268,7 @@ fn post(pair: &mut Pair, id: u64, deed: &Deed) -> Expected {
             len,
             from_file,
         } => {
-            let bytes = pattern(id as usize, len);
+            let bytes = noise(len, id as u8);
             let region = pair.ends[1 - end].register(vec![0; len], Access::RemoteWrite);
             let from = if from_file {
                 let file = MemoryFile::cold(bytes.clone());
@@ -296,7 +293,7 @@ fn post(pair: &mut Pair, id: u64, deed: &Deed) -> Expected {
             len,
             from_file,
         } => {
-            let bytes = pattern(id as usize, len);
+            let bytes = noise(len, id as u8);
             let origin = if from_file {
                 let backing = Backing::File {
                     file: MemoryFile::resident(bytes.clone()),

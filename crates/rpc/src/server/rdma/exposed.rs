@@ -7,7 +7,7 @@ use crate::limits::EXPOSED_SHARE_MAX;
 use crate::service::{Payload, Reply, Service};
 use gannet_fabric::registration::{Registered, Strategy};
 use gannet_fabric::{Access, RegisterError, Scope};
-use gannet_runtime::{Buffer, Instant};
+use gannet_runtime::{Buffer, Instant, push_lean};
 use gannet_wire::rpcrdma::{ChunkLists, Segment};
 use gannet_wire::xdr::pad_len;
 use std::collections::VecDeque;
@@ -133,13 +133,16 @@ impl<S: Service> Connection<S> {
         counters.bytes_out.add(len as u64);
         counters.exposed.raise(bytes as u64);
         self.exposed.bytes += bytes;
-        self.exposed.replies.push_back(Exposure {
-            xid,
-            bytes,
-            since: self.deadlines.now(),
-            counters,
-            _memory: memory,
-        });
+        push_lean(
+            &mut self.exposed.replies,
+            Exposure {
+                xid,
+                bytes,
+                since: self.deadlines.now(),
+                counters,
+                _memory: memory,
+            },
+        );
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use crate::server::worker::Job;
 use crate::service::{Placed, Service, Transport};
 use gannet_fabric::registration::Registered;
 use gannet_fabric::{RemoteAddress, RemoteKey};
-use gannet_runtime::Buffer;
+use gannet_runtime::{Buffer, push_lean};
 use gannet_session::Exceeded;
 use gannet_wire::rpc::CallHeaderError;
 use gannet_wire::rpcrdma::{
@@ -182,7 +182,7 @@ impl<S: Service> Connection<S> {
     /// Starts reading the chunks of a call, after the calls that wait for that already.
     fn pull(&mut self, place: usize) -> Result<(), End> {
         if !self.pulls_waiting.is_empty() || !self.start_pull(place)? {
-            self.pulls_waiting.push_back(place);
+            push_lean(&mut self.pulls_waiting, place);
         }
         Ok(())
     }
@@ -350,7 +350,7 @@ impl<S: Service> Connection<S> {
                 job.call.peer = self.peer;
                 job.call.transport = Transport::Rdma;
                 job.call.back = Some(self.back.handle());
-                self.waiting.push_back(job);
+                push_lean(&mut self.waiting, job);
                 self.start_waiting()
             }
             Some(Ok(Admission::Answer)) => {

@@ -9,7 +9,7 @@ use crate::service::{Payload, Reply, Service};
 use gannet_datapath::{Datapath, Engine, Part as SourcePart, Ready, Writes};
 use gannet_fabric::registration::Registered;
 use gannet_fabric::{Invalidate, PostError, RemoteAddress, RemoteKey, SendOptions, Signal, Source};
-use gannet_runtime::Buffer;
+use gannet_runtime::{Buffer, push_lean};
 use gannet_session::Grant;
 use gannet_wire::rpcrdma::{
     ChunkLists, Design, RDMA_VERSION, Segment, TransportError, TransportHeader, TransportProcedure,
@@ -103,7 +103,7 @@ impl<S: Service> Connection<S> {
             return self.leave(job, to_chunk);
         }
         if !self.reserve(place, range.len) {
-            self.unread.push_back(job);
+            push_lean(&mut self.unread, job);
             return Ok(());
         }
         let (runtime, memory) = (&self.core.runtime, |len| self.core.payloads.take(len));
@@ -148,7 +148,7 @@ impl<S: Service> Connection<S> {
         if plan.is_none()
             && let Some(part) = self.part_to_expose(&job)
         {
-            self.unexposed.push_back((job, part));
+            push_lean(&mut self.unexposed, (job, part));
             return self.expose_more();
         }
         let Some(plan) = plan else {
@@ -166,7 +166,7 @@ impl<S: Service> Connection<S> {
         self.core.put_job(job);
         match departure {
             Some(departure) => {
-                self.departures.push_back(departure);
+                push_lean(&mut self.departures, departure);
                 self.depart()
             }
             None => self.refuse(place, TransportError::Chunk),
@@ -415,11 +415,14 @@ impl<S: Service> Connection<S> {
             };
             self.endpoint
                 .post_send(Work::Send(count).id(), source, departure.options)?;
-            self.leaving.push_back(Held {
-                bytes: departure.held,
-                limit: departure.limit,
-                _sources: sources,
-            });
+            push_lean(
+                &mut self.leaving,
+                Held {
+                    bytes: departure.held,
+                    limit: departure.limit,
+                    _sources: sources,
+                },
+            );
             self.posted += count;
         }
         Ok(())
@@ -467,15 +470,18 @@ impl<S: Service> Connection<S> {
         };
         let (writes, held) = (Writes::default(), send.len());
         self.reply_bytes += held;
-        self.departures.push_back(Departure {
-            xid,
-            writes,
-            send,
-            send_len,
-            options,
-            limit,
-            held,
-        });
+        push_lean(
+            &mut self.departures,
+            Departure {
+                xid,
+                writes,
+                send,
+                send_len,
+                options,
+                limit,
+                held,
+            },
+        );
     }
 
     /// Sends this server's calls to the client, as the client's credits for them allow.
