@@ -1,5 +1,6 @@
 //! Man pages and shell completions, made from the command line's definition. They are in packages and not in the tree.
 
+use crate::ci::left_out;
 use crate::command::Step;
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -35,9 +36,9 @@ pub(crate) fn make(root: &Path, binary: Option<&Path>) -> Result<PathBuf> {
 /// Makes them, and has those programs read them that users' systems read them with.
 ///
 /// # Errors
-/// One is empty, or a program complains; with `require_tools` also that there is no `man`.
-pub(crate) fn check(root: &Path, require_tools: bool) -> Result<()> {
-    let folder = make(root, None)?;
+/// One is empty, a program complains, or one is missing and `CI=true`.
+pub(crate) fn check(root: &Path, binary: Option<&Path>) -> Result<()> {
+    let folder = make(root, binary)?;
     for kind in ["man", "completions"] {
         let files = files_in(&folder.join(kind))?;
         for file in &files {
@@ -51,14 +52,16 @@ pub(crate) fn check(root: &Path, require_tools: bool) -> Result<()> {
         for page in files_in(&folder.join("man"))? {
             check_page(&page)?;
         }
-    } else if require_tools {
-        bail!("man is not installed (package man-db): it reads the man pages");
     } else {
-        println!("left out: man is not installed, which reads the man pages");
+        left_out(
+            "man pages",
+            "man is not installed (package man-db), which reads them",
+        )?;
     }
     for (shell, script) in SHELLS {
         if !is_there(shell) {
-            println!("left out: {shell} is not installed, which reads {script}");
+            let reason = format!("{shell} is not installed, which reads {script}");
+            left_out("completions", &reason)?;
             continue;
         }
         let script = folder.join("completions").join(script);

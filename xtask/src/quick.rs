@@ -1,7 +1,7 @@
 //! The tests to run after each step of work: everything that needs no process, socket or mount of its own.
 
-use crate::ci;
 use crate::command::Step;
+use crate::target_folder;
 use anyhow::Result;
 use std::path::Path;
 use std::time::Instant;
@@ -21,12 +21,13 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     for tests in [libraries, binaries] {
         Step::cargo(&format!("{tests} --no-run")).run(root)?;
     }
-    Step::cargo("build --locked --quiet -p gannet-dst").run(root)?;
     let started = Instant::now();
     for tests in [libraries, binaries] {
         Step::cargo(tests).run(root)?;
     }
-    ci::simulate_debug(root, SEEDS)?;
+    // Built with the tests of its crate: `cargo run` would build it with other features.
+    let simulator = Step::program(target_folder()?.join("debug/gannet-dst"));
+    (simulator.with("--count").with(SEEDS.to_string())).run(root)?;
     println!(
         "== test: passed in {:.0} s after the build",
         started.elapsed().as_secs_f64()

@@ -338,9 +338,7 @@ pub(crate) fn address_of(region: &Region, offset: u64) -> RemoteAddress {
 
 /// Bytes that differ between seeds and never repeat at a power of two.
 pub(crate) fn pattern(seed: usize, len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|index| (index % 251 + index / 251 * 7 + seed * 31) as u8)
-        .collect()
+    gannet_testing::noise(len, (seed * 31) as u8)
 }
 
 /// Options of a Send that revokes `key`.

@@ -12,27 +12,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A container may have the device and root, and still not the right to mount.
-fn may_mount() -> bool {
-    let place = tempfile::tempdir().unwrap();
-    let run = |command: &mut Command| {
-        let status = command.arg(place.path()).stderr(Stdio::null()).status();
-        status.is_ok_and(|status| status.success())
-    };
-    let mounted = run(Command::new("mount").args(["-t", "tmpfs", "none"]));
-    mounted && run(&mut Command::new("umount"))
-}
-
 /// Runs `story` with a directory and its mount point, cached and not.
 fn mounted(story: fn(&Path, &Path)) {
-    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
-    if device.is_err() || !may_mount() {
-        eprintln!("left out: FUSE cannot be used here, or not by this user");
+    if !gannet_testing::can_mount() {
         return;
     }
     for caching in [Caching::Writeback, Caching::Direct] {
@@ -74,7 +60,9 @@ fn the_limit_of_dirty_pages_is_not_strict() {
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         let limit = format!("/sys/class/bdi/{major}:{minor}/strict_limit");
         if OpenOptions::new().write(true).open(&limit).is_err() {
-            eprintln!("left out: this kernel has no such limit, or it may not be changed here");
+            gannet_testing::left_out(
+                "this kernel has no such limit, or it may not be changed here",
+            );
             return;
         }
         assert_eq!(fs::read_to_string(limit).unwrap().trim(), "0");

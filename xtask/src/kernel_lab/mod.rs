@@ -43,6 +43,19 @@ pub(crate) struct Options {
     prepare: bool,
 }
 
+impl Options {
+    /// To run these scenarios with this binary.
+    pub(crate) fn of(names: &[&str], binary: &Path) -> Options {
+        Options {
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            list: false,
+            capture: false,
+            binary: Some(binary.to_owned()),
+            prepare: false,
+        }
+    }
+}
+
 /// Runs scenarios and prints their results.
 ///
 /// # Errors

@@ -12,7 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("runtime", &[]),
     ("fabric", &["runtime"]),
     ("softrdma", &["runtime", "fabric"]),
-    ("conformance", &["runtime", "fabric"]),
+    ("conformance", &["runtime", "fabric", "testing"]),
     ("iwarp", &["wire", "runtime", "fabric", "softrdma"]),
     ("dump", &["wire"]),
     ("verbs", &["runtime", "fabric"]),
@@ -42,6 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("capi", &["gannet"]),
+    ("testing", &[]),
     (
         "cli",
         &[
@@ -76,7 +77,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Crates that may use the binary's library.
 const BINARY_USERS: &[&str] = &["lab", "fuzz"];
 /// Crates that may use more of tokio than its runtime-free primitives.
-const TOKIO_USERS: &[&str] = &["capi", "runtime", "gannet", "cli", "lab", "fuzz"];
+const TOKIO_USERS: &[&str] = &["capi", "runtime", "gannet", "cli", "lab", "fuzz", "testing"];
 
 pub(super) fn check(root: &Path) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();

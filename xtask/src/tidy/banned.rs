@@ -39,6 +39,7 @@ const FILES: &[&str] = &[
     "crates/meta/src/redb_store/reserve.rs",
     "crates/dst/src/main.rs",
     "crates/lab/src/papers/command.rs",
+    "crates/testing/",
     "xtask/",
     "fuzz/",
 ];
@@ -54,6 +55,7 @@ const CLOCKS: &[&str] = &[
     "crates/cli/",
     "crates/lab/src/bench/",
     "crates/dst/src/main.rs",
+    "crates/testing/",
     "xtask/",
     "fuzz/",
 ];

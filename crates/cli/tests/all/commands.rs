@@ -425,7 +425,7 @@ fn copies_and_removals_of_trees_end_with_a_summary() {
 
 #[test]
 fn a_removal_continues_after_failures_and_lists_them() {
-    if !rustix::process::geteuid().is_root() {
+    if !gannet_testing::is_root() {
         return;
     }
     let place = Place::new();
@@ -649,7 +649,7 @@ fn doctor_explains_a_denied_write() {
     assert!(lines.contains("exports it read-only"), "{lines}");
     // The user of this test is not user 12345, and no other user may write there.
     let server = Server::of(&place.path("share"), &place.path("state"));
-    if !rustix::process::geteuid().is_root() {
+    if !gannet_testing::is_root() {
         return;
     }
     let lines = doctor(&[&server.urls()[0], "--uid", "12345"]);
@@ -659,7 +659,7 @@ fn doctor_explains_a_denied_write() {
 
 #[test]
 fn a_denied_write_of_root_has_a_hint_at_root_squash() {
-    if !rustix::process::geteuid().is_root() {
+    if !gannet_testing::is_root() {
         return;
     }
     let place = Place::new();

@@ -89,7 +89,7 @@ struct Options {
 #[test]
 fn links_to_the_manager_and_those_with_data_are_marked_at_both_ends() {
     if !may_look() {
-        eprintln!("left out: other processes' sockets cannot be looked at here");
+        gannet_testing::left_out("other processes' sockets cannot be looked at here");
         return;
     }
     let place = Place::new();

@@ -239,7 +239,7 @@ const SERVING: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4 | 1 << 6 | 1 << 7 | 1
 
 #[test]
 fn a_server_of_root_drops_capabilities_that_serving_does_not_need() {
-    if !rustix::process::geteuid().is_root() {
+    if !gannet_testing::is_root() {
         return;
     }
     let place = Place::new();

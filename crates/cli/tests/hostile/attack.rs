@@ -57,7 +57,7 @@ fn discard() -> String {
 
 fn check(server: &Server, call: &[u8]) {
     let seen = watch(server, || attack(&server.tcp, call));
-    assert!(seen.held < HELD_MAX, "{seen:?}");
+    assert!(seen.held < HELD_MAX && seen.is_served(), "{seen:?}");
     if is_thorough() {
         let beside: Seen = watch(server, || attack(&discard(), call));
         eprintln!("attacked {seen:?}, beside {beside:?}");

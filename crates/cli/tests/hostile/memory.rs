@@ -1,7 +1,7 @@
 //! The memory of a process, and the latencies of other clients, during an attack.
 
 use crate::peer::{Peer, getattr};
-use crate::support::Server;
+use crate::support::{Place, Server};
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,6 +9,10 @@ use std::time::{Duration, Instant};
 
 /// Bytes beyond its idle state that a server may hold for all attackers together.
 pub(crate) const HELD_MAX: usize = 256 << 20;
+
+/// The factor by which an attack may slow an honest client down. One that waits for the attack's end is slower by
+/// thousands.
+const SLOWDOWN_MAX: usize = 50;
 
 /// How long attacks last.
 pub(crate) fn lasting() -> Duration {
@@ -35,29 +39,31 @@ pub(crate) fn resident(server: &Server) -> usize {
 pub(crate) struct Seen {
     /// The most bytes that it held beyond those before.
     pub(crate) held: usize,
-    /// The 99th percentile of an honest client's GETATTRs, and the longest.
+    /// The 99th percentile of an honest client's GETATTRs.
     pub(crate) p99: Duration,
-    pub(crate) longest: Duration,
+    /// The GETATTRs of this client that were answered, and those at a server that nobody attacked meanwhile.
+    answered: usize,
+    answered_beside: usize,
 }
 
-/// Watches `server` while `attack` runs, and an honest client that is connected already.
+impl Seen {
+    /// Whether the honest client was served all the time, by the other server's measure: a busy machine slows both.
+    pub(crate) fn is_served(&self) -> bool {
+        self.answered * SLOWDOWN_MAX > self.answered_beside
+    }
+}
+
+/// Watches `server` while `attack` runs, and an honest client that is connected already; beside it a server that nobody
+/// attacks.
 pub(crate) fn watch(server: &Server, attack: impl FnOnce()) -> Seen {
-    let mut honest = Peer::connect(&server.tcp);
-    let call = getattr(&honest.mount());
-    honest.exchange(&call).unwrap();
+    let place = Place::new();
+    let other = Server::of(&place.path("share"), &place.path("state"));
+    let (honest, beside) = (Honest::of(server), Honest::of(&other));
     let before = resident(server);
     let over = AtomicBool::new(false);
-    let (held, mut latencies) = thread::scope(|scope| {
-        let calling = scope.spawn(|| {
-            let mut latencies = Vec::new();
-            while !over.load(Ordering::Relaxed) {
-                let began = Instant::now();
-                honest.exchange(&call).unwrap();
-                latencies.push(began.elapsed());
-                thread::sleep(Duration::from_millis(1));
-            }
-            latencies
-        });
+    let (held, mut latencies, beside) = thread::scope(|scope| {
+        let calling = scope.spawn(|| honest.call_until(&over));
+        let calling_beside = scope.spawn(|| beside.call_until(&over));
         let watching = scope.spawn(|| {
             let mut most = 0;
             while !over.load(Ordering::Relaxed) {
@@ -68,13 +74,42 @@ pub(crate) fn watch(server: &Server, attack: impl FnOnce()) -> Seen {
         });
         attack();
         over.store(true, Ordering::Relaxed);
-        (watching.join().unwrap(), calling.join().unwrap())
+        let latencies = (calling.join().unwrap(), calling_beside.join().unwrap());
+        (watching.join().unwrap(), latencies.0, latencies.1)
     });
     latencies.sort_unstable();
     let at = latencies.len() * 99 / 100;
     Seen {
         held,
         p99: latencies[at.min(latencies.len() - 1)],
-        longest: latencies[latencies.len() - 1],
+        answered: latencies.len(),
+        answered_beside: beside.len(),
+    }
+}
+
+/// A client that makes one call after the other.
+struct Honest {
+    peer: Peer,
+    call: Vec<u8>,
+}
+
+impl Honest {
+    fn of(server: &Server) -> Honest {
+        let mut peer = Peer::connect(&server.tcp);
+        let call = getattr(&peer.mount());
+        peer.exchange(&call).unwrap();
+        Honest { peer, call }
+    }
+
+    /// The times that its calls take.
+    fn call_until(mut self, over: &AtomicBool) -> Vec<Duration> {
+        let mut latencies = Vec::new();
+        while !over.load(Ordering::Relaxed) {
+            let began = Instant::now();
+            self.peer.exchange(&self.call).unwrap();
+            latencies.push(began.elapsed());
+            thread::sleep(Duration::from_millis(1));
+        }
+        latencies
     }
 }

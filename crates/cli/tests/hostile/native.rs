@@ -120,5 +120,5 @@ fn a_client_with_the_key_that_takes_no_replies_is_bounded() {
         assert!(made >= CONNECTIONS, "only {made} connections were made");
     });
     assert!(seen.held < HELD_MAX, "{seen:?}");
-    assert!(seen.longest < Duration::from_secs(5), "{seen:?}");
+    assert!(seen.is_served(), "{seen:?}");
 }

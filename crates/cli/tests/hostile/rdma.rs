@@ -106,5 +106,5 @@ fn memory_for_unread_reply_chunks_is_bounded() {
         block_on(|runtime| attack(runtime, target, page)).unwrap();
     });
     assert!(seen.held < HELD_MAX, "{seen:?}");
-    assert!(seen.longest < Duration::from_secs(5), "{seen:?}");
+    assert!(seen.is_served(), "{seen:?}");
 }

@@ -12,6 +12,7 @@ use gannet_rpc::{
 };
 use gannet_runtime::{Buffer, Handle, all, sleep};
 use gannet_sim::World;
+use gannet_testing::{checksum, pattern};
 use gannet_wire::rpc::AcceptStatus;
 use gannet_wire::xdr::{Decoder, XdrError};
 use std::net::SocketAddr;
@@ -31,16 +32,6 @@ const WRITE: u32 = 4;
 const LEN_MAX: usize = 1 << 20;
 
 const SIZES: [usize; 6] = [0, 5, 4000, 16_385, 300_001, LEN_MAX];
-
-fn pattern(len: usize) -> Vec<u8> {
-    let byte = |index: usize| (index as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0];
-    (0..len).map(byte).collect()
-}
-
-fn sum(bytes: &[u8]) -> u32 {
-    let add = |sum: u32, byte: &u8| sum.wrapping_mul(31).wrapping_add(u32::from(*byte));
-    bytes.iter().fold(1, add)
-}
 
 struct Echo;
 
@@ -72,7 +63,7 @@ impl Echo {
                 let data = call.take_opaque(&mut arguments, LEN_MAX)?;
                 let bytes = data.as_slice();
                 reply.results().u32(bytes.len() as u32);
-                reply.results().u32(sum(bytes));
+                reply.results().u32(checksum(bytes));
             }
             _ => {}
         }
@@ -132,7 +123,7 @@ async fn read(client: &Client, procedure: u32, len: usize) -> Result<(), CallErr
 
 async fn write(client: &Client, len: usize) -> Result<(), CallError> {
     let bytes = pattern(len);
-    let expected = (len as u32, sum(&bytes));
+    let expected = (len as u32, checksum(&bytes));
     let mut call = Request::new(PROGRAM, 1, WRITE, 8);
     call.put_payload(Buffer::from_vec(bytes), len);
     let response = client.call(call).await?;

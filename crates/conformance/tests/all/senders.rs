@@ -16,6 +16,7 @@ use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::{Buffer, FileRef, Handle, both};
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::{Node, World};
+use gannet_testing::pattern;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -164,11 +165,6 @@ impl Ends {
         }
         messages
     }
-}
-
-fn pattern(len: usize) -> Vec<u8> {
-    let byte = |index: usize| (index as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0];
-    (0..len).map(byte).collect()
 }
 
 fn at(region: &Region, offset: u64, len: u32) -> (RemoteAddress, u32) {

@@ -7,6 +7,7 @@ mod range;
 
 use gannet_datapath::FileRange;
 use gannet_runtime::FileSource;
+use gannet_testing::pattern;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -51,10 +52,6 @@ impl FileSource for TestFile {
         let end = (offset + len).min(self.bytes.len() as u64);
         end <= self.resident.load(Ordering::Relaxed) as u64
     }
-}
-
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|at| (at % 251) as u8).collect()
 }
 
 /// `len` bytes from `offset` on of a file of 1000 bytes, of which the first `resident` are in the page cache.

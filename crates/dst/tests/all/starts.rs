@@ -6,6 +6,7 @@ use gannet_runtime::{Buffer, sleep};
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::store::DiskProfile;
 use gannet_sim::{Crash, Node, World};
+use gannet_testing::noise;
 use gannet_vfs::{CreateMode, Credentials, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::VolumeFs;
 use gannet_volume::host::ClaimFailure;
@@ -39,16 +40,11 @@ fn root() -> Credentials {
     Credentials::new(0, 0, &[])
 }
 
-fn noise(salt: u8) -> Vec<u8> {
-    let byte = |at: usize| (at as u8).wrapping_mul(31).wrapping_add((at >> 8) as u8) ^ salt;
-    (0..LEN).map(byte).collect()
-}
-
 async fn write(fs: &VolumeFs, name: &str, salt: u8) {
     let mode = CreateMode::Unchecked(SetAttributes::default());
     let made = fs.create(&root(), &fs.root(), name.as_bytes(), &mode).await;
     let file = made.result.unwrap().handle;
-    let (buffer, how) = (Buffer::from_vec(noise(salt)), Stability::FileSync);
+    let (buffer, how) = (Buffer::from_vec(noise(LEN, salt)), Stability::FileSync);
     let caller = root();
     let written = fs.write(&caller, &file, 0, buffer, 0..LEN, how).await;
     written.result.unwrap();
@@ -126,10 +122,13 @@ fn servers_start_in_any_order() {
                 story.wait(Duration::from_secs(5)).await;
             }
             assert!(
-                read(&story.mount(), "file").await.unwrap() == noise(1),
+                read(&story.mount(), "file").await.unwrap() == noise(LEN, 1),
                 "{order:?}"
             );
-            assert!(read(&fs, "file").await.unwrap() == noise(1), "{order:?}");
+            assert!(
+                read(&fs, "file").await.unwrap() == noise(LEN, 1),
+                "{order:?}"
+            );
         });
     }
 }
@@ -144,13 +143,13 @@ fn a_server_that_comes_back_at_another_address_registers_there() {
         story.kill(1);
         story.bed.start_io_server_at(1, 30_001);
         // A client with the old address finds the server, and so does the manager, which asks all servers for sizes.
-        assert!(read(&fs, "file").await.unwrap() == noise(1));
+        assert!(read(&fs, "file").await.unwrap() == noise(LEN, 1));
         write(&fs, "file", 2).await;
         assert_eq!(fs.volume().await.unwrap().servers[1].port, 30_001);
         // A new manager process learns the address again by a registration.
         story.kill_manager();
         story.bed.start_manager();
-        assert!(read(&story.mount(), "file").await.unwrap() == noise(2));
+        assert!(read(&story.mount(), "file").await.unwrap() == noise(LEN, 2));
     });
 }
 
@@ -199,7 +198,7 @@ fn a_server_that_was_never_served_has_a_first_disk_whenever_it_comes() {
         story.wait(A_WHILE).await;
         story.bed.start_io_server(2);
         write(&fs, "file", 1).await;
-        assert!(read(&story.mount(), "file").await.unwrap() == noise(1));
+        assert!(read(&story.mount(), "file").await.unwrap() == noise(LEN, 1));
     });
 }
 
@@ -217,11 +216,11 @@ fn a_new_disk_in_place_of_a_lost_one_answers_for_what_was_lost() {
         story.bed.start_manager();
         assert_eq!(read(&fs, "lost").await.err(), Some(Status::Io));
         write(&fs, "new", 2).await;
-        assert!(read(&story.mount(), "new").await.unwrap() == noise(2));
+        assert!(read(&story.mount(), "new").await.unwrap() == noise(LEN, 2));
         // The server knows its new disk after a restart, and which files lost objects with the old one.
         story.kill(1);
         story.bed.start_io_server(1);
-        assert!(read(&fs, "new").await.unwrap() == noise(2));
+        assert!(read(&fs, "new").await.unwrap() == noise(LEN, 2));
         assert_eq!(read(&fs, "lost").await.err(), Some(Status::Io));
         // A second report of a lost disk is refused.
         story.kill(1);
@@ -283,7 +282,7 @@ fn a_disk_that_cannot_be_marked_yet_is_served_once_it_can() {
             .set_profile(DiskProfile::default());
         let fs = story.mount();
         write(&fs, "file", 1).await;
-        assert!(read(&fs, "file").await.unwrap() == noise(1));
+        assert!(read(&fs, "file").await.unwrap() == noise(LEN, 1));
     });
 }
 
@@ -308,7 +307,7 @@ fn a_server_that_dies_while_it_claims_its_disk_claims_it_again() {
             story.bed.start_io_server(0);
             let fs = story.mount();
             write(&fs, "file", 1).await;
-            assert!(read(&fs, "file").await.unwrap() == noise(1), "{ms} ms");
+            assert!(read(&fs, "file").await.unwrap() == noise(LEN, 1), "{ms} ms");
         });
     }
 }

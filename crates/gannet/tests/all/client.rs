@@ -1,6 +1,7 @@
 //! Files of a server in this process, over TCP and over RDMA.
 
 use gannet::{Client, ConnectError, Error, Server, Status};
+use gannet_testing::pattern;
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
@@ -34,12 +35,6 @@ impl Share {
     }
 }
 
-fn noise(len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|at| (at.wrapping_mul(2_654_435_761) >> 7) as u8)
-        .collect()
-}
-
 /// Several threads of a work-stealing executor, which move futures between them.
 fn run<T>(story: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread();
@@ -53,7 +48,7 @@ fn whole_files_go_there_and_back() {
     run(async {
         for url in share.urls() {
             let client = Client::connect(&url).await.unwrap();
-            let bytes = noise(3_000_001);
+            let bytes = pattern(3_000_001);
             client.write("file", bytes.clone()).await.unwrap();
             assert_eq!(fs::read(share.path("file")).unwrap(), bytes);
             assert_eq!(client.read("/file").await.unwrap(), bytes);
@@ -83,7 +78,7 @@ fn ranges_and_streams_are_the_bytes_of_the_file() {
     run(async {
         for url in share.urls() {
             let client = Client::connect(&url).await.unwrap();
-            let bytes = noise(5_000_003);
+            let bytes = pattern(5_000_003);
             let file = client.create("file", 0o600).await.unwrap();
             let mut writer = file.writer(0).unwrap();
             for piece in bytes.chunks(70_001) {
@@ -125,7 +120,7 @@ fn a_client_is_shared_by_threads() {
             let client = client.clone();
             tokio::spawn(async move {
                 let name = format!("file {number}");
-                let bytes = noise(10_000 + number);
+                let bytes = pattern(10_000 + number);
                 client.write(&name, bytes.clone()).await.unwrap();
                 assert_eq!(client.read(&name).await.unwrap(), bytes);
             })
@@ -142,7 +137,7 @@ fn a_stream_that_is_dropped_or_refused_ends() {
     let share = Share::new();
     run(async {
         let client = Client::connect(&share.server.tcp_url()).await.unwrap();
-        client.write("file", noise(9_000_000)).await.unwrap();
+        client.write("file", pattern(9_000_000)).await.unwrap();
         let file = client.open("file").await.unwrap();
         let mut few = [0; 10];
         let mut reader = file.reader(0).unwrap();
@@ -153,7 +148,7 @@ fn a_stream_that_is_dropped_or_refused_ends() {
         // The file is removed, which the stream reports.
         let mut writer = file.writer(0).unwrap();
         client.remove("file").await.unwrap();
-        writer.write_all(&noise(3_000_000)).await.ok();
+        writer.write_all(&pattern(3_000_000)).await.ok();
         let ended = writer.shutdown().await.unwrap_err();
         assert!(ended.to_string().contains("stale"), "{ended}");
         assert_eq!(client.list("").await.unwrap().len(), 0);

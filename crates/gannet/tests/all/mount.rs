@@ -2,29 +2,11 @@
 
 use gannet::{Client, ConnectOptions, Locks, Mount, MountError, MountOptions, Server};
 use std::fs;
-use std::process::{Command, Stdio};
 use tokio::task::spawn_blocking;
-
-/// Says that a test was left out; true when it is: containers may have the device and root, and still not the right.
-fn is_left_out() -> bool {
-    let place = tempfile::tempdir().unwrap();
-    let run = |command: &mut Command| {
-        let status = command.arg(place.path()).stderr(Stdio::null()).status();
-        status.is_ok_and(|status| status.success())
-    };
-    let usable = fs::metadata("/dev/fuse").is_ok()
-        && run(Command::new("mount").args(["-t", "tmpfs", "none"]))
-        && run(&mut Command::new("umount"));
-    if !usable {
-        eprintln!("left out: FUSE cannot be used here, or not by this user");
-        assert!(std::env::var_os("GANNET_REQUIRE_FUSE").is_none());
-    }
-    !usable
-}
 
 #[test]
 fn writes_to_a_mount_are_at_the_server_after_unmount() {
-    if is_left_out() {
+    if !gannet_testing::can_mount() {
         return;
     }
     let place = tempfile::tempdir().unwrap();

@@ -5,6 +5,7 @@ use gannet::rdma::{
     Access, Adapter, AdapterOptions, Engine, FileTarget, RdmaConnection, RdmaError, SendError,
     SenderOptions, ServedFile,
 };
+use gannet_testing::pattern;
 use memmap2::MmapMut;
 use std::io::Write;
 use std::time::Duration;
@@ -35,11 +36,6 @@ async fn pair(options: AdapterOptions) -> (RdmaConnection, RdmaConnection) {
     client.send(b"hello".as_slice()).await.unwrap();
     assert_eq!(server.receive().await.unwrap(), b"hello");
     (server, client)
-}
-
-fn pattern(len: usize) -> Vec<u8> {
-    let byte = |index: usize| (index as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0];
-    (0..len).map(byte).collect()
 }
 
 /// A file of these bytes that is open for reading only.

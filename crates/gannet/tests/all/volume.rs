@@ -3,6 +3,7 @@
 use gannet::server::ServerError;
 use gannet::volume::{CreateOptions, DescriptionError, NewIoServers, VolumeError};
 use gannet::{Client, ConnectError, ConnectOptions, Error, Server, Status, Volume};
+use gannet_testing::pattern;
 use std::fs;
 use std::path::Path;
 
@@ -12,12 +13,6 @@ fn options(io_servers: usize) -> CreateOptions {
         stripe_unit: 4096,
         ..CreateOptions::default()
     }
-}
-
-fn noise(len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|at| (at.wrapping_mul(2_654_435_761) >> 7) as u8)
-        .collect()
 }
 
 fn run<T>(story: impl Future<Output = T>) -> T {
@@ -42,7 +37,7 @@ fn a_volume_is_made_served_and_used() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("volume");
     let volume = Volume::create(&path, &options(2)).unwrap();
-    let bytes = noise(1_000_003);
+    let bytes = pattern(1_000_003);
     let builder = Server::builder().volume(&path).cores(2);
     let server = builder.no_root_squash().start().unwrap();
     run(async {
@@ -111,8 +106,8 @@ fn a_volume_grows_while_nobody_serves_it() {
     let server = Server::builder().volume(&path).start().unwrap();
     run(async {
         let client = connect(&server, &volume).await;
-        client.write("file", noise(10_000)).await.unwrap();
-        assert_eq!(client.read("file").await.unwrap(), noise(10_000));
+        client.write("file", pattern(10_000)).await.unwrap();
+        assert_eq!(client.read("file").await.unwrap(), pattern(10_000));
     });
     server.stop().unwrap();
     // A disk that is not mounted leaves an empty folder.

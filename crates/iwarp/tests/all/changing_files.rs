@@ -109,7 +109,7 @@ fn check(crc: bool, change: fn(&DiskFile, usize)) {
             }
             let software = target.software().unwrap();
             let bytes = software.bytes(0, LEN).unwrap();
-            assert!(bytes.iter().all(|byte| [0, OLD, NEW].contains(byte)));
+            assert!(gannet_testing::all_of(&bytes, &[0, OLD, NEW]));
         }
     })
     .unwrap();

@@ -8,6 +8,7 @@ use gannet_fabric::{
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::tokio_plug::block_on;
 use gannet_runtime::{Buffer, Handle};
+use gannet_testing::pattern;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::mpsc;
@@ -15,10 +16,6 @@ use std::time::{Duration, Instant};
 
 const LEN: usize = 4 << 20;
 const ROUNDS: usize = 200;
-
-fn pattern() -> Vec<u8> {
-    (0..LEN).map(|at| (at / 7 % 251) as u8).collect()
-}
 
 fn provider(runtime: &Handle, crc: bool) -> Rc<IwarpProvider> {
     let config = IwarpConfig {
@@ -43,7 +40,7 @@ fn served(crc: bool) -> (SocketAddr, RemoteAddress) {
         block_on(|runtime| async move {
             let provider = provider(&runtime, crc);
             let mut listener = provider.listen("127.0.0.1:0".parse().unwrap()).unwrap();
-            let memory = Backing::Buffer(Buffer::from_vec(pattern()));
+            let memory = Backing::Buffer(Buffer::from_vec(pattern(LEN)));
             let domain = provider.domain();
             let region = domain.register(memory, Access::RemoteRead, Scope::Domain);
             let region = region.unwrap();
@@ -87,7 +84,7 @@ fn check(crc: bool) {
     block_on(|runtime| async move {
         let provider = provider(&runtime, crc);
         let endpoint = provider.connect(address, options()).await.unwrap();
-        let expected = pattern();
+        let expected = pattern(LEN);
         for round in 0..ROUNDS {
             let len = [1, 4096, 20_000, 65_536, 200_001, LEN][round % 6];
             let memory = Backing::Buffer(Buffer::zeroed(len));

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-/// The binary under test.
+/// The binary under test: the one that the variable `GANNET_LAB_BINARY` names, or the one built with the tests.
 pub(crate) fn gannet_lab() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gannet-lab"));
+    let binary = std::env::var_os("GANNET_LAB_BINARY");
+    let mut command =
+        Command::new(binary.unwrap_or_else(|| env!("CARGO_BIN_EXE_gannet-lab").into()));
     command.stdin(Stdio::null()).env_remove("GANNET_LOG");
     command
 }

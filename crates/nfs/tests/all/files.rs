@@ -8,15 +8,10 @@ use gannet_client::{Error, Existing, Follow, Transfer, Written, Zeros};
 use gannet_runtime::Buffer;
 use gannet_sim::limits::DISK_INODES;
 use gannet_sim::store::DiskProfile;
+use gannet_testing::pattern;
 use gannet_vfs::{FileHandle, FileKind, Status};
 use std::ops::Range;
 use support::{Calls, Files, run, served, status};
-
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len as u64)
-        .map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8 | 1)
-        .collect()
-}
 
 fn transfer(block: u32, depth: usize) -> Transfer {
     Transfer {

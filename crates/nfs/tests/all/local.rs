@@ -9,6 +9,7 @@ use gannet_localfs::{HandleScheme, LocalOptions, LocalStore, LocalTree};
 use gannet_nfs::client::Client;
 use gannet_nfs::server::{Server, Squash, UserGroups};
 use gannet_runtime::{Buffer, Handle};
+use gannet_testing::pattern;
 use gannet_vfs::{
     AccessMask, FileHandle, FileKind, SetAttributes, SetTime, Stability, Status, Time,
 };
@@ -97,12 +98,6 @@ async fn get(files: &Files, file: &FileHandle) -> Vec<u8> {
         reader.recycle(block.buffer);
     }
     bytes
-}
-
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len as u64)
-        .map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8 | 1)
-        .collect()
 }
 
 #[test]
@@ -331,7 +326,7 @@ impl UserGroups for FortyGroups {
 
 #[test]
 fn groups_that_the_server_looks_up_count_and_those_of_the_call_do_not() {
-    if !rustix::process::geteuid().is_root() {
+    if !gannet_testing::is_root() {
         return;
     }
     // Before a store changes the user of this thread.
@@ -367,7 +362,7 @@ fn groups_that_the_server_looks_up_count_and_those_of_the_call_do_not() {
 
 #[test]
 fn callers_are_held_to_the_modes_when_the_server_is_root() {
-    if !rustix::process::geteuid().is_root() {
+    if !gannet_testing::is_root() {
         // The server cannot be anybody else then: everything happens as this user.
         return;
     }

@@ -67,8 +67,8 @@ impl FileBytes {
         let len = position(len, 0)?;
         self.sync();
         let mut state = self.state();
-        state.data.resize(len, 0);
-        state.durable.resize(len, 0);
+        resize(&mut state.data, len);
+        resize(&mut state.durable, len);
         state.cold.split_off(&len.div_ceil(PAGE));
         Ok(())
     }
@@ -117,10 +117,20 @@ fn position(offset: u64, len: usize) -> Result<usize, Status> {
     usize::try_from(offset).map_err(|_| Status::Fbig)
 }
 
+/// Cuts `data`, or extends it with zeros: by whole pieces of memory, because `Vec::resize` goes byte by byte in builds
+/// without optimization, and simulated files have gigabytes.
+fn resize(data: &mut Vec<u8>, len: usize) {
+    match len.checked_sub(data.len()) {
+        None => data.truncate(len),
+        Some(more) if data.is_empty() => *data = vec![0; more],
+        Some(more) => data.append(&mut vec![0; more]),
+    }
+}
+
 fn place(data: &mut Vec<u8>, start: usize, bytes: &[u8]) {
     let end = start + bytes.len();
     if data.len() < end {
-        data.resize(end, 0);
+        resize(data, end);
     }
     data[start..end].copy_from_slice(bytes);
 }

@@ -4,6 +4,7 @@
 use gannet_runtime::stream::{Follow, readable, writable};
 use gannet_runtime::{Handle, Instant, Stream, run_blocking, sleep, timeout};
 use gannet_sim::{Crash, LinkProfile, Node, World};
+use gannet_testing::pattern;
 use std::cell::{Cell, RefCell};
 use std::io::{ErrorKind, IoSlice};
 use std::net::SocketAddr;
@@ -14,10 +15,6 @@ const PORT: u16 = 2049;
 
 fn address(node: &Node) -> SocketAddr {
     SocketAddr::new(node.ip(), PORT)
-}
-
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|index| (index % 251) as u8).collect()
 }
 
 async fn write_all(stream: &Stream, bytes: &[u8]) -> std::io::Result<()> {

@@ -9,6 +9,7 @@ use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::nic::{Host, Profile};
 use gannet_sim::store::{Disk, SimStore};
 use gannet_sim::{Node, World};
+pub(crate) use gannet_testing::noise;
 use gannet_volume::client::TransferPolicy;
 use gannet_volume::client::data::{DataError, Mover, Request, States, Target};
 use gannet_volume::io_server::IoServer;
@@ -158,12 +159,6 @@ pub(crate) async fn connect_as(
 pub(crate) fn capability(file: u64) -> Capability {
     let rights = Capability::READ | Capability::WRITE;
     keys().grant(0, file, rights, Duration::from_secs(u64::from(u32::MAX)))
-}
-
-pub(crate) fn noise(len: usize, salt: u8) -> Vec<u8> {
-    (0..len)
-        .map(|at| (at as u8).wrapping_mul(31).wrapping_add((at >> 8) as u8) ^ salt)
-        .collect()
 }
 
 pub(crate) fn contiguous(offset: u64, len: usize) -> Shape {

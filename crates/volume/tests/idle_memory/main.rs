@@ -38,6 +38,9 @@ fn keys() -> ServerKeys {
 
 #[test]
 fn idle_connections_cost_8_kib_at_most_and_leave_nothing() {
+    if gannet_testing::waits_elsewhere() {
+        return;
+    }
     let address = served_by(|runtime, provider, told| async move {
         let listener = provider.listen(LOOPBACK.into()).unwrap();
         told.send(listener.local_address()).unwrap();

@@ -10,9 +10,15 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 
+/// The path of the binary under test: what the variable `GANNET_BINARY` names, or what was built with the tests.
+pub(crate) fn binary() -> PathBuf {
+    let named = std::env::var_os("GANNET_BINARY");
+    PathBuf::from(named.unwrap_or_else(|| env!("CARGO_BIN_EXE_gannet").into()))
+}
+
 /// The binary under test.
 pub(crate) fn gannet() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gannet"));
+    let mut command = Command::new(binary());
     command.stdin(Stdio::null()).env_remove("GANNET_LOG");
     command
 }

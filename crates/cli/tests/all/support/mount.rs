@@ -1,7 +1,7 @@
 //! `gannet mount`, where FUSE may be used.
 
 use super::gannet;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -9,26 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Says that a test was left out; true when it is.
 pub(crate) fn is_left_out() -> bool {
-    let opened = OpenOptions::new().read(true).write(true).open("/dev/fuse");
-    let usable = opened.is_ok() && may_mount();
-    if !usable {
-        eprintln!("left out: FUSE cannot be used here, or not by this user");
-        assert!(std::env::var_os("GANNET_REQUIRE_FUSE").is_none());
-    }
-    !usable
-}
-
-/// Containers may have the device and root, and still not the right.
-fn may_mount() -> bool {
-    let place = tempfile::tempdir().unwrap();
-    let mut mount = Command::new("mount");
-    mount.args(["-t", "tmpfs", "none"]).arg(place.path());
-    let mounted = mount.stderr(Stdio::null()).status();
-    let mounted = mounted.is_ok_and(|status| status.success());
-    if mounted {
-        unmount(place.path());
-    }
-    mounted
+    !gannet_testing::can_mount()
 }
 
 /// `gannet mount`, unmounted when dropped.

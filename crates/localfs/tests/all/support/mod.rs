@@ -5,6 +5,8 @@
 use gannet_localfs::{HandleScheme, LocalOptions, LocalStore, LocalTree};
 use gannet_runtime::Buffer;
 use gannet_runtime::tokio_plug::block_on;
+#[allow(unused_imports)] // as above
+pub(crate) use gannet_testing::is_root;
 use gannet_vfs::{
     Attributes, CreateMode, Credentials, DirectoryEntry, Entries, FileHandle, SetAttributes,
     Stability, Status, Vfs,
@@ -72,10 +74,6 @@ pub(crate) fn fill(directory: &Path, names: usize) {
             std::fs::hard_link(of, new).unwrap();
         }
     }
-}
-
-pub(crate) fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
 }
 
 /// The user that runs the tests.

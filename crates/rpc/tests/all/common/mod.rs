@@ -16,6 +16,7 @@ use gannet_rpc::{
 };
 use gannet_runtime::{Buffer, FileRef, FileSource, Handle, Instant, sleep, timeout};
 use gannet_sim::World;
+pub use gannet_testing::{checksum, pattern};
 use gannet_wire::rpc::AcceptStatus;
 use gannet_wire::xdr::{Decoder, XdrError};
 use std::cell::{Cell, RefCell};
@@ -47,19 +48,6 @@ pub const GARBAGE: u32 = 7;
 /// As READ, but with an ineligible opaque: a long result. Arguments: length.
 pub const LONG: u32 = 8;
 const PROCEDURES: u32 = 9;
-
-/// The bytes every payload consists of.
-pub fn pattern(len: usize) -> Vec<u8> {
-    (0..len)
-        .map(|index| (index as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0])
-        .collect()
-}
-
-pub fn checksum(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(1, |sum, byte| {
-        sum.wrapping_mul(31).wrapping_add(u32::from(*byte))
-    })
-}
 
 /// A file that can pretend to be on a slow disk.
 pub struct TestFile {

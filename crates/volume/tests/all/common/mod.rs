@@ -6,6 +6,7 @@ use gannet_runtime::Buffer;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::store::SimStore;
 use gannet_sim::{Crash, Node, World};
+pub(crate) use gannet_testing::noise;
 use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::{Siblings, VolumeFs};
 use std::ops::Deref;
@@ -99,12 +100,6 @@ pub(crate) async fn read(fs: &VolumeFs, file: &FileHandle, offset: u64, len: usi
     let mut bytes = vec![0; reply.count as usize];
     reply.file.try_read_at(offset, &mut bytes).unwrap();
     bytes
-}
-
-pub(crate) fn noise(len: usize, salt: u8) -> Vec<u8> {
-    (0..len)
-        .map(|at| (at as u8).wrapping_mul(31).wrapping_add((at >> 8) as u8) ^ salt)
-        .collect()
 }
 
 /// Runs `story` to its end, with `beside` going on until then.
