@@ -1,7 +1,7 @@
 //! The copy of the tree in which mutants are built and tested.
 //!
-//! It has a target folder of its own, without optimizations. Mutants change crates that many others depend on. Such
-//! builds take a third of the time of builds for the tree, which have the features of the whole workspace besides.
+//! Its builds go to the target folder of the tree, for the third-party crates that are there. Cargo tells the crates of
+//! the copy from those of the tree by their paths.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ impl Copy {
         let folder = builds.join("mutants");
         let copy = Copy {
             tree: folder.join("tree"),
-            target: folder.join("target"),
+            target: builds,
         };
         let files = tracked(root)?;
         for file in &files {

@@ -1,7 +1,7 @@
 //! Mutants: named faults of which each breaks one rule of the system, and the tests that must fail with it.
 //!
-//! `xtask/mutants.toml` lists them by hand. The chore applies them one by one in a copy of the tree, so that neither
-//! the tree nor its builds see them. Before that all the named tests must pass without any. A mutant is killed when one
+//! `xtask/mutants.toml` lists them by hand. The chore applies them one by one in a copy of the tree, so that the
+//! tree does not see them. Before that all the named tests must pass without any. A mutant is killed when one
 //! of its tests fails or does not end; one that survives is a rule that no test defends.
 
 mod copy;
