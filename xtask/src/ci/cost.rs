@@ -35,6 +35,8 @@ pub(super) struct Cost {
     processor: f64,
     /// The same on the machine that the figures are from.
     scaled: f64,
+    /// Processor seconds of [`calibrate`] around the step.
+    calibration: f64,
     figure: Option<f64>,
 }
 
@@ -77,12 +79,13 @@ impl Budget {
     pub(super) fn end(&self, name: &str, meter: &Meter) -> Cost {
         let processor = processor_seconds() - meter.processor;
         let wall = meter.began.elapsed();
-        let speed = (meter.calibration + calibrate()) / 2.0 / self.calibration;
+        let calibration = (meter.calibration + calibrate()) / 2.0;
         Cost {
             name: name.to_owned(),
             wall,
             processor,
-            scaled: processor / speed,
+            scaled: processor / (calibration / self.calibration),
+            calibration,
             figure: self.figures.get(name).copied(),
         }
     }
@@ -93,8 +96,8 @@ impl Budget {
     /// Steps exceed their figures by half, or have none; they are named after the table was printed.
     pub(super) fn judge(&self, costs: &[Cost]) -> Result<()> {
         println!(
-            "\n{:36} {:>7} {:>10} {:>8} {:>7}",
-            "step", "wall s", "processor", "scaled", "figure"
+            "\n{:36} {:>7} {:>10} {:>8} {:>7} {:>12}",
+            "step", "wall s", "processor", "scaled", "figure", "fixed work"
         );
         costs.iter().for_each(|cost| println!("{cost}"));
         let (processor, scaled): (f64, f64) = costs
@@ -163,8 +166,8 @@ impl fmt::Display for Cost {
         let wall = self.wall.as_secs_f64();
         write!(
             f,
-            "{:36} {wall:7.0} {:10.0} {:8.0} {figure:>7}",
-            self.name, self.processor, self.scaled
+            "{:36} {wall:7.0} {:10.0} {:8.0} {figure:>7} {:12.3}",
+            self.name, self.processor, self.scaled, self.calibration
         )
     }
 }
@@ -218,6 +221,7 @@ mod tests {
             wall: Duration::from_secs(1),
             processor: scaled,
             scaled,
+            calibration: 1.0,
             figure,
         }
     }
