@@ -71,7 +71,7 @@ async fn polled(endpoint: &Connected, round: usize) {
         if has_turns && look % (round % 7 + 2) == 0 {
             tokio::task::yield_now().await;
         }
-        assert!(since.elapsed() < Duration::from_secs(60), "round {round}");
+        assert!(since.elapsed() < Duration::from_secs(300), "round {round}");
     }
     let [completion] = &completions[..] else {
         panic!("round {round}: {completions:?}");

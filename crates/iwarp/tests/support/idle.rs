@@ -28,9 +28,9 @@ fn anonymous() -> u64 {
     words.parse::<u64>().unwrap() * 1024
 }
 
-/// Waits until no more than `max` bytes are in memory, at most a minute; returns the bytes then.
+/// Waits until no more than `max` bytes are in memory, at most five minutes; returns the bytes then.
 fn settled(max: u64) -> u64 {
-    let patience = Instant::now() + Duration::from_secs(60);
+    let patience = Instant::now() + Duration::from_secs(300);
     while anonymous() > max && Instant::now() < patience {
         std::thread::sleep(Duration::from_millis(100));
     }

@@ -23,7 +23,7 @@ impl Bare {
     pub(crate) fn connect(address: SocketAddr, private_data: &[u8]) -> (Bare, Vec<u8>) {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
-        let patience = Some(Duration::from_secs(60));
+        let patience = Some(Duration::from_secs(300));
         stream.set_read_timeout(patience).unwrap();
         stream.set_write_timeout(patience).unwrap();
         let request = StartupFrame {
