@@ -14,8 +14,8 @@ from struct import calcsize, pack, unpack, unpack_from
 WRITE, READ_REQUEST, READ_RESPONSE, SEND, SEND_INVALIDATE, TERMINATE = 0, 1, 2, 3, 4, 7
 # Programs and procedures.
 MOUNT, NFS, NFSACL = 100005, 100003, 100227
-NULL, GETATTR, LOOKUP, READ, WRITE_FILE, CREATE, MKDIR = 0, 1, 3, 6, 7, 8, 9
-REMOVE, RMDIR, RENAME = 12, 13, 14
+NULL, GETATTR, SETATTR, LOOKUP, READ, WRITE_FILE, CREATE, MKDIR = 0, 1, 2, 3, 6, 7, 8, 9
+SYMLINK, MKNOD, REMOVE, RMDIR, RENAME, LINK, COMMIT = 10, 11, 12, 13, 14, 15, 21
 # Kinds of RPC/RDMA messages.
 MSG, NOMSG = 0, 1
 
@@ -70,9 +70,9 @@ def pieces(data):
         yield start, data[start : start + PIECE], start + PIECE >= len(data)
 
 
-def rpc(xid, program, procedure, arguments=b""):
-    """A call of root's (RFC 5531 section 9)."""
-    credential = pack(">I", 0) + opaque(b"hand") + pack(">III", 0, 0, 0)
+def rpc(xid, program, procedure, arguments=b"", user=0):
+    """A call of root's, or of another user's (RFC 5531 section 9)."""
+    credential = pack(">I", 0) + opaque(b"hand") + pack(">III", user, user, 0)
     call = pack(">6I", xid, 0, 2, program, 3, procedure)
     return call + pack(">I", 1) + opaque(credential) + pack(">II", 0, 0) + arguments
 

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Instant;
 
 /// Packages whose programs run on the host (emulator, build of `siw.ko`) or in the guest (NFS, `rdma`, modules,
-/// scenarios in Python). Their dependencies are unpacked too, if the machine lacks them.
+/// file systems, scenarios in Python). Their dependencies are unpacked too, if the machine lacks them.
 const PROGRAMS: &[&str] = &[
     "qemu-system-x86",
     "busybox-static",
@@ -27,13 +27,18 @@ const PROGRAMS: &[&str] = &[
     "nfs-kernel-server",
     "iproute2",
     "python3",
+    "dmsetup",
+    "e2fsprogs",
+    "xfsprogs",
+    "btrfs-progs",
 ];
 /// The unpacked part of the kernel package: the rest is drivers of hardware that the guest does not have.
 const KERNEL_PARTS: &str = "./boot/vmlinuz-* ./lib/modules/*/modules.* ./lib/modules/*/kernel/arch \
      ./lib/modules/*/kernel/crypto ./lib/modules/*/kernel/fs ./lib/modules/*/kernel/lib \
      ./lib/modules/*/kernel/net ./lib/modules/*/kernel/drivers/infiniband \
      ./lib/modules/*/kernel/drivers/net ./lib/modules/*/kernel/drivers/virtio \
-     ./lib/modules/*/kernel/drivers/char";
+     ./lib/modules/*/kernel/drivers/char ./lib/modules/*/kernel/drivers/md \
+     ./lib/modules/*/kernel/drivers/block/loop.ko";
 /// The driver's files; naming them lets tar stop reading the kernel's source behind the last.
 const SIW_SOURCE: &str = "Makefile iwarp.h siw.h siw_cm.c siw_cm.h siw_cq.c siw_main.c siw_mem.c siw_mem.h \
      siw_qp.c siw_qp_rx.c siw_qp_tx.c siw_verbs.c siw_verbs.h";
