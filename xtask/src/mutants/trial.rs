@@ -120,8 +120,11 @@ fn cargo(copy: &Copy, program: &str) -> Command {
     cargo
         .args(["test", "--locked"])
         .args(program.split_whitespace())
-        // A mutant's tests are built often, and few of them run.
+        // The tests of a mutant are built often, and few of them run. `dst` is built with each mutant of `volume`.
         .args(["--config", "profile.dev.package.gannet-volume.opt-level=0"])
+        .args(["--config", "profile.dev.package.gannet-dst.opt-level=0"])
+        // Futures are large without optimization.
+        .env("RUST_MIN_STACK", "16777216")
         .current_dir(&copy.tree)
         .env("CARGO_TARGET_DIR", &copy.target)
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
