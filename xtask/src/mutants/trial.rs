@@ -128,6 +128,8 @@ fn cargo(copy: &Copy, program: &str) -> Command {
         .current_dir(&copy.tree)
         .env("CARGO_TARGET_DIR", &copy.target)
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        // Elsewhere in the gate nothing is built again after an edit; here everything is.
+        .env("CARGO_INCREMENTAL", "1")
         .stdin(Stdio::null());
     cargo
 }
