@@ -13,7 +13,7 @@ use gannet::url::{Scheme, Url};
 use gannet_client::{Error, Files, Follow, Node, Objects};
 use gannet_nfs::client::Client;
 use gannet_runtime::tokio_plug;
-use gannet_runtime::{Handle, timeout};
+use gannet_runtime::{ErasedFuture, Handle, timeout};
 use gannet_vfs::{Credentials, EntryName, FileHandle};
 use gannet_volume::client::VolumeFs;
 use std::future::Future;
@@ -207,6 +207,22 @@ impl Session {
         patience: Patience,
         work: impl Future<Output = Result<T, Failure>>,
     ) -> Result<T, Failure> {
+        let mut done = None;
+        let result = &mut done;
+        let work = Box::pin(async move { Ok(*result = Some(work.await?)) });
+        (self.watch_erased(runtime, url, options, patience, work)).await?;
+        Ok(done.expect("work that succeeded left its result"))
+    }
+
+    /// As [`Self::watch`]. Not generic: it is compiled once for all commands.
+    async fn watch_erased(
+        &self,
+        runtime: &Handle,
+        url: &Url,
+        options: &ClientOptions,
+        patience: Patience,
+        work: ErasedFuture<'_, Result<(), Failure>>,
+    ) -> Result<(), Failure> {
         let outcome = match silence_max(options, patience) {
             None => self.reporting(runtime, url, work).await,
             Some(silence) => tokio::select! {

@@ -5,7 +5,7 @@ use crate::client::remote::Remote;
 use crate::url::Url;
 use crate::{ConnectError, ConnectOptions};
 use gannet_client::Follow;
-use gannet_runtime::{Handle, tokio_plug};
+use gannet_runtime::{ErasedFuture, Handle, tokio_plug};
 use gannet_vfs::{Credentials, FileKind, Vfs};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -144,40 +144,44 @@ pub enum MountError {
 ///
 /// # Errors
 /// See [`MountError`].
-pub async fn mount(
-    runtime: &Handle,
-    connection: &Connection,
-    url: &Url,
-    directory: &Path,
-    options: &MountOptions,
-) -> Result<gannet_fuse::Mount<Remote>, MountError> {
-    let below = url.path.get(connection.export_len..).unwrap_or_default();
-    let path = below.join(&b'/');
-    let node = connection.files.walk(&path, Follow::Yes).await;
-    let node = node.map_err(MountError::Find)?;
-    if node.attributes.kind != FileKind::Directory {
-        return Err(MountError::NotADirectory);
-    }
-    let remote = connection.front_end().await.map_err(MountError::Limits)?;
-    let locks = match options.locks {
-        Some(Locks::Shared) if !remote.is_coordinated() => return Err(MountError::NoSharedLocks),
-        Some(locks) => locks,
-        None if remote.is_coordinated() => Locks::Shared,
-        None => Locks::Local,
-    };
-    let settings = gannet_fuse::MountOptions {
-        source: options.source.clone().unwrap_or_else(|| url.to_string()),
-        caching: options.caching,
-        read_only: options.read_only,
-        no_exec: options.no_exec,
-        allow_other: options.allow_other,
-        caller: options.caller.clone(),
-        cache_age: options.cache_age,
-        locks,
-        deadline: options.deadline,
-    };
-    let mounting = gannet_fuse::Mount::start(runtime, remote, node.handle, directory, settings);
-    Ok(mounting.await?)
+pub fn mount<'a>(
+    runtime: &'a Handle,
+    connection: &'a Connection,
+    url: &'a Url,
+    directory: &'a Path,
+    options: &'a MountOptions,
+) -> ErasedFuture<'a, Result<gannet_fuse::Mount<Remote>, MountError>> {
+    Box::pin(async move {
+        let below = url.path.get(connection.export_len..).unwrap_or_default();
+        let path = below.join(&b'/');
+        let node = connection.files.walk(&path, Follow::Yes).await;
+        let node = node.map_err(MountError::Find)?;
+        if node.attributes.kind != FileKind::Directory {
+            return Err(MountError::NotADirectory);
+        }
+        let remote = connection.front_end().await.map_err(MountError::Limits)?;
+        let locks = match options.locks {
+            Some(Locks::Shared) if !remote.is_coordinated() => {
+                return Err(MountError::NoSharedLocks);
+            }
+            Some(locks) => locks,
+            None if remote.is_coordinated() => Locks::Shared,
+            None => Locks::Local,
+        };
+        let settings = gannet_fuse::MountOptions {
+            source: options.source.clone().unwrap_or_else(|| url.to_string()),
+            caching: options.caching,
+            read_only: options.read_only,
+            no_exec: options.no_exec,
+            allow_other: options.allow_other,
+            caller: options.caller.clone(),
+            cache_age: options.cache_age,
+            locks,
+            deadline: options.deadline,
+        };
+        let mounting = gannet_fuse::Mount::start(runtime, remote, node.handle, directory, settings);
+        Ok(mounting.await?)
+    })
 }
 
 /// A mounted directory, with a thread of its own. It stays mounted until it is unmounted by any program; dropping this

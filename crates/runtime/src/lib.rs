@@ -44,7 +44,11 @@ pub use together::{all, both};
 pub use windows::{FileWindow, FileWindows, WINDOW_RANGE_MAX};
 
 /// A future that stays on its core, boxed so that a seam can be a trait object.
-pub type LocalFuture<T> = Pin<Box<dyn Future<Output = T> + 'static>>;
+pub type LocalFuture<T> = ErasedFuture<'static, T>;
+
+/// A future of a type that its callers do not know, so that they do not compile it again: the body of an `async fn` is
+/// compiled in each crate that waits for it.
+pub type ErasedFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// A shared reference to the runtime of this core.
 pub type Handle = Rc<dyn Runtime>;

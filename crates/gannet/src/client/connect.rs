@@ -10,7 +10,7 @@ use crate::url::{Scheme, Url};
 use gannet_client::Files;
 use gannet_nfs::client::{Client, NfsFs};
 use gannet_rpc::{CallerCredential, ClientConfig, Persistence, Target};
-use gannet_runtime::{Handle, run_blocking, timeout};
+use gannet_runtime::{ErasedFuture, Handle, run_blocking, timeout};
 use gannet_vfs::Credentials;
 use gannet_wire::rpc::Groups;
 use std::io;
@@ -99,17 +99,19 @@ impl Connection {
 ///
 /// # Errors
 /// See [`ConnectError`].
-pub async fn connect(
-    runtime: &Handle,
-    url: &Url,
-    options: &ConnectOptions,
-) -> Result<Connection, ConnectError> {
-    let contact = Contact::new(runtime, &CONNECTS);
-    let runtime = &(Rc::clone(&contact) as Handle);
-    match url.scheme {
-        Scheme::Native => connect_to_volume(runtime, url, options, contact).await,
-        Scheme::Tcp | Scheme::Rdma => connect_to_export(runtime, url, options, contact).await,
-    }
+pub fn connect<'a>(
+    runtime: &'a Handle,
+    url: &'a Url,
+    options: &'a ConnectOptions,
+) -> ErasedFuture<'a, Result<Connection, ConnectError>> {
+    Box::pin(async move {
+        let contact = Contact::new(runtime, &CONNECTS);
+        let runtime = &(Rc::clone(&contact) as Handle);
+        match url.scheme {
+            Scheme::Native => connect_to_volume(runtime, url, options, contact).await,
+            Scheme::Tcp | Scheme::Rdma => connect_to_export(runtime, url, options, contact).await,
+        }
+    })
 }
 
 async fn connect_to_export(
@@ -176,30 +178,32 @@ async fn connect_to_volume(
 /// # Errors
 /// See [`ConnectError`].
 #[cfg(feature = "volumes")]
-pub async fn volume(
-    runtime: &Handle,
-    url: &Url,
-    options: &ConnectOptions,
-) -> Result<gannet_volume::client::VolumeFs, ConnectError> {
+pub fn volume<'a>(
+    runtime: &'a Handle,
+    url: &'a Url,
+    options: &'a ConnectOptions,
+) -> ErasedFuture<'a, Result<gannet_volume::client::VolumeFs, ConnectError>> {
     use gannet_volume::client::{Addresses, Siblings, VolumeFs};
-    let address = resolve(runtime, url).await?;
-    let key = options.key.as_ref().ok_or(ConnectError::NoKey)?;
-    let identity = key.client(options.classes);
-    let addresses = Addresses {
-        manager: Some(address),
-        io_servers: Vec::new(),
-    };
-    let (clock, provider) = (Handle::clone(runtime), provider(runtime, options.crc));
-    let siblings = Siblings::new(runtime.random());
-    let patience = options.patience;
-    let client = VolumeFs::new(clock, provider, identity, addresses, siblings)
-        .resolving(resolver(runtime))
-        .patient(patience.unwrap_or(gannet_volume::limits::PATIENCE_MAX))
-        .with_policy(options.policy)
-        .with_reads(options.reads);
-    let answered = client.volume().await;
-    answered.map_err(ConnectError::Volume)?;
-    Ok(client)
+    Box::pin(async move {
+        let address = resolve(runtime, url).await?;
+        let key = options.key.as_ref().ok_or(ConnectError::NoKey)?;
+        let identity = key.client(options.classes);
+        let addresses = Addresses {
+            manager: Some(address),
+            io_servers: Vec::new(),
+        };
+        let (clock, provider) = (Handle::clone(runtime), provider(runtime, options.crc));
+        let siblings = Siblings::new(runtime.random());
+        let patience = options.patience;
+        let client = VolumeFs::new(clock, provider, identity, addresses, siblings)
+            .resolving(resolver(runtime))
+            .patient(patience.unwrap_or(gannet_volume::limits::PATIENCE_MAX))
+            .with_policy(options.policy)
+            .with_reads(options.reads);
+        let answered = client.volume().await;
+        answered.map_err(ConnectError::Volume)?;
+        Ok(client)
+    })
 }
 
 /// The server's address; names are looked up by the system.

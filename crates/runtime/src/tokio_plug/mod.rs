@@ -6,7 +6,7 @@ mod memory;
 mod random;
 mod stream;
 
-use crate::{BlockingJob, Handle, Instant, Listener, LocalFuture, Runtime, Stream};
+use crate::{BlockingJob, ErasedFuture, Handle, Instant, Listener, LocalFuture, Runtime, Stream};
 use random::Random;
 use std::future::Future;
 use std::io;
@@ -41,6 +41,19 @@ impl TokioRuntime {
 /// # Errors
 /// The operating system refuses a runtime (no descriptors, no randomness).
 pub fn block_on<T, F: Future<Output = T>>(main: impl FnOnce(Handle) -> F) -> io::Result<T> {
+    let mut done = None;
+    let result = &mut done;
+    run(Box::new(move |handle| {
+        Box::pin(async move { *result = Some(main(handle).await) })
+    }))?;
+    Ok(done.expect("the main task ended"))
+}
+
+/// A main task on its way into [`run`].
+type Main<'a> = Box<dyn FnOnce(Handle) -> ErasedFuture<'a, ()> + 'a>;
+
+/// As [`block_on`]. Not generic: tokio's part is compiled once, not with each program's main task.
+fn run(main: Main<'_>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS_MAX)
@@ -49,10 +62,11 @@ pub fn block_on<T, F: Future<Output = T>>(main: impl FnOnce(Handle) -> F) -> io:
         .build()?;
     let handle: Handle = Rc::new(TokioRuntime::new()?);
     let local = tokio::task::LocalSet::new();
-    Ok(local.block_on(&runtime, async move {
+    local.block_on(&runtime, async move {
         tokio::task::spawn_local(busy_poll::look());
-        main(handle).await
-    }))
+        main(handle).await;
+    });
+    Ok(())
 }
 
 impl Runtime for TokioRuntime {
