@@ -209,7 +209,10 @@ impl Session {
     ) -> Result<T, Failure> {
         let mut done = None;
         let result = &mut done;
-        let work = Box::pin(async move { Ok(*result = Some(work.await?)) });
+        let work = Box::pin(async move {
+            *result = Some(work.await?);
+            Ok(())
+        });
         (self.watch_erased(runtime, url, options, patience, work)).await?;
         Ok(done.expect("work that succeeded left its result"))
     }
