@@ -67,7 +67,7 @@ async fn hold_mount(
         .caching(if options.direct {
             Caching::Direct
         } else {
-            Caching::Writeback
+            Caching::Cached
         })
         .read_only(options.read_only)
         .no_exec(options.noexec)

@@ -3,8 +3,7 @@
 use crate::callers::Asker;
 use crate::limits::{BACKGROUND_MAX, REQUEST_BYTES_MAX};
 use crate::listing::{Portion, PortionPlus};
-use crate::mounted::{Entry, IfThere, Job, Mounted, Setting};
-use crate::open::WriteWay;
+use crate::mounted::{Entry, FileUse, IfThere, Job, Mounted, Setting};
 use crate::session::{Caching, Locks, MountOptions};
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation,
@@ -30,6 +29,8 @@ const O_EXCL: i32 = 0o200;
 const O_TRUNC: i32 = 0o1000;
 const O_APPEND: i32 = 0o2000;
 const O_DSYNC: i32 = 0o10000;
+/// A flag that the kernel adds for execve(2).
+const FMODE_EXEC: i32 = 0o40;
 /// The lock types of fcntl(2).
 const F_RDLCK: i32 = 0;
 const F_WRLCK: i32 = 1;
@@ -47,8 +48,6 @@ pub(crate) struct Front<V> {
     arena: Arena,
     caching: Caching,
     locks: Locks,
-    /// The store decides the offsets of appended bytes.
-    has_append: bool,
     age: Duration,
 }
 
@@ -56,7 +55,6 @@ impl<V: Vfs> Front<V> {
     pub(crate) fn new(
         jobs: mpsc::Sender<Job<V>>,
         arena: Arena,
-        has_append: bool,
         options: &MountOptions,
     ) -> Front<V> {
         Front {
@@ -64,7 +62,6 @@ impl<V: Vfs> Front<V> {
             arena,
             caching: options.caching,
             locks: options.locks,
-            has_append,
             age: options.cache_age,
         }
     }
@@ -108,10 +105,7 @@ impl<V: Vfs> Front<V> {
     ) {
         let age = self.age;
         let answer = move |outcome: Result<Entry, Errno>| match outcome {
-            Ok(entry) => {
-                let attr_age = entry.attr_age(age);
-                reply.entry_with_ttls(&attr_age, &age, &entry.attr, entry.generation);
-            }
+            Ok(entry) => reply.entry(&age, &entry.attr, entry.generation),
             Err(errno) => reply.error(errno),
         };
         self.submit(request, answer, operation);
@@ -130,25 +124,16 @@ impl<V: Vfs> Front<V> {
         self.submit(request, answer, operation);
     }
 
-    /// How a file is written that is opened with these flags.
-    fn write_way(&self, flags: OpenFlags) -> Option<WriteWay> {
-        match flags.acc_mode() {
-            OpenAccMode::O_RDONLY => None,
-            _ if self.has_append && flags.0 & O_APPEND != 0 => Some(WriteWay::Appends),
-            _ => Some(WriteWay::AtOffsets),
-        }
-    }
-
     /// How an open file is cached.
-    fn open_flags(&self, is_unchanged: bool, way: Option<WriteWay>) -> FopenFlags {
+    fn open_flags(&self, is_unchanged: bool, flags: OpenFlags) -> FopenFlags {
         match self.caching {
-            // The store decides the offset at the write, so the kernel cannot cache the bytes at one.
-            Caching::Writeback if way == Some(WriteWay::Appends) => FopenFlags::FOPEN_DIRECT_IO,
+            // The offset is known at the write, so the kernel cannot cache the bytes at one.
+            Caching::Cached if flags.0 & O_APPEND != 0 => FopenFlags::FOPEN_DIRECT_IO,
             Caching::Direct => {
                 FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
             }
-            Caching::Writeback if is_unchanged => FopenFlags::FOPEN_KEEP_CACHE,
-            Caching::Writeback => FopenFlags::empty(),
+            Caching::Cached if is_unchanged => FopenFlags::FOPEN_KEEP_CACHE,
+            Caching::Cached => FopenFlags::empty(),
         }
     }
 
@@ -174,6 +159,16 @@ fn wanted_stability(flags: OpenFlags) -> Stability {
         O_SYNC => Stability::FileSync,
         O_DSYNC => Stability::DataSync,
         _ => Stability::Unstable,
+    }
+}
+
+/// The use that a file is opened for.
+fn file_use(flags: OpenFlags) -> FileUse {
+    let mode = flags.acc_mode();
+    FileUse {
+        reads: mode != OpenAccMode::O_WRONLY,
+        writes: mode != OpenAccMode::O_RDONLY,
+        executes: flags.0 & FMODE_EXEC != 0,
     }
 }
 
@@ -211,16 +206,16 @@ impl<V: Vfs> Filesystem for Front<V> {
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_PARALLEL_DIROPS,
-            InitFlags::FUSE_AUTO_INVAL_DATA,
+            // The mount knows which changes are its own: the kernel would drop all pages after each write.
+            InitFlags::FUSE_EXPLICIT_INVAL_DATA,
             InitFlags::FUSE_ASYNC_DIO,
             // Servers clear set-uid bits on writes, truncations and changes of owner. Without this flag the kernel
             // would set the mode for a writer that is not the owner, which servers refuse.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ];
-        wanted.push(match self.caching {
-            Caching::Writeback => InitFlags::FUSE_WRITEBACK_CACHE,
-            Caching::Direct => InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-        });
+        if self.caching == Caching::Direct {
+            wanted.push(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
+        }
         if self.locks != Locks::Local {
             wanted.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);
         }
@@ -272,7 +267,7 @@ impl<V: Vfs> Filesystem for Front<V> {
         size: Option<u64>,
         access_time: Option<TimeOrNow>,
         modify_time: Option<TimeOrNow>,
-        change_time: Option<SystemTime>,
+        _change_time: Option<SystemTime>,
         key: Option<FileHandle>,
         _creation_time: Option<SystemTime>,
         _change_flags_time: Option<SystemTime>,
@@ -287,7 +282,6 @@ impl<V: Vfs> Filesystem for Front<V> {
             size,
             access_time,
             modify_time,
-            change_time,
             open_file: key.map(|key| key.0),
         };
         let (answer, process) = (attr_answer(reply, self.age), request.pid());
@@ -402,8 +396,8 @@ impl<V: Vfs> Filesystem for Front<V> {
     }
 
     fn open(&self, request: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let way = self.write_way(flags);
-        let (unchanged, changed) = (self.open_flags(true, way), self.open_flags(false, way));
+        let (unchanged, changed) = (self.open_flags(true, flags), self.open_flags(false, flags));
+        let use_of = file_use(flags);
         let answer = move |outcome: Result<(u64, bool), Errno>| match outcome {
             Ok((key, is_unchanged)) => {
                 let flags = if is_unchanged { unchanged } else { changed };
@@ -413,10 +407,7 @@ impl<V: Vfs> Filesystem for Front<V> {
         };
         let process = request.pid();
         self.submit(request, answer, async move |it, caller| {
-            let opening = it.open(&caller, process, number.0, way.is_some());
-            let opened = opening.await?;
-            it.open.borrow_mut().note_write_way(opened.0, way);
-            Ok(opened)
+            it.open(&caller, process, number.0, use_of).await
         });
     }
 
@@ -435,19 +426,17 @@ impl<V: Vfs> Filesystem for Front<V> {
             flags if flags & O_TRUNC != 0 => IfThere::Truncate,
             _ => IfThere::Keep,
         };
-        let way = self.write_way(OpenFlags(flags));
-        let (name, age, flags) = (owned(name), self.age, self.open_flags(false, way));
+        let flags = self.open_flags(false, OpenFlags(flags));
+        let (name, age) = (owned(name), self.age);
         let answer = move |outcome: Result<(Entry, u64), Errno>| match outcome {
             Ok((entry, key)) => {
-                let (age, generation) = (entry.attr_age(age), entry.generation);
+                let generation = entry.generation;
                 reply.created(&age, &entry.attr, generation, FileHandle(key), flags);
             }
             Err(errno) => reply.error(errno),
         };
         self.submit(request, answer, async move |it, caller| {
-            let made = it.create(&caller, parent.0, &name, mode, if_there).await?;
-            it.open.borrow_mut().note_write_way(made.1, way);
-            Ok(made)
+            it.create(&caller, parent.0, &name, mode, if_there).await
         });
     }
 
@@ -484,6 +473,9 @@ impl<V: Vfs> Filesystem for Front<V> {
         reply: ReplyWrite,
     ) {
         let (len, stability) = (data.len(), wanted_stability(flags));
+        // By the flags of now: F_SETFL changes them. What a mapping wrote has its place already.
+        let is_cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let appends = flags.0 & O_APPEND != 0 && !is_cached;
         let takes_set_id = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         // The request is queued before its bytes are copied, so that the core wakes during the copy.
         let (copied, copy) = oneshot::channel();
@@ -493,8 +485,6 @@ impl<V: Vfs> Filesystem for Front<V> {
         };
         self.submit(request, answer, async move |it, _| {
             let data = copy.await.map_err(|_| Errno::EIO)?;
-            // A variable of its own ends the borrow before the await.
-            let appends = it.open.borrow().appends(key.0);
             let written = if appends {
                 it.append(key.0, offset, data, len, stability).await?
             } else {
@@ -554,9 +544,12 @@ impl<V: Vfs> Filesystem for Front<V> {
         let owner = lock_owner.filter(|_| self.locks == Locks::Shared);
         self.send(Box::new(move |mounted| {
             Box::pin(async move {
-                if let Some(owner) = owner {
-                    // flock(2)'s locks end with the last close. The store retries an unlock that fails here.
-                    let _ = mounted.unlock_all(key.0, owner.0).await;
+                let mut owners = mounted.open.borrow_mut().take_lock_owners(key.0);
+                owners.extend(owner.map(|owner| owner.0));
+                for owner in owners {
+                    // flock(2)'s locks end with the last close, and those of F_OFD_SETLK. The store retries an unlock
+                    // that fails here.
+                    let _ = mounted.unlock_all(key.0, owner).await;
                 }
                 mounted.close(key.0).await;
                 reply.ok();

@@ -3,7 +3,7 @@
 use crate::inodes::NOBODY;
 use crate::limits::KeptBounds;
 use crate::listing::{PortionPlus, is_unknown};
-use crate::mounted::{Entry, IfThere, Mounted, Setting};
+use crate::mounted::{Entry, FileUse, IfThere, Mounted, Setting};
 use crate::session::MountOptions;
 use fuser::Errno;
 use gannet_runtime::{Buffer, Handle};
@@ -117,7 +117,12 @@ impl<V: Vfs> Headless<V> {
     /// # Errors
     /// As open(2); `ESTALE` requires another lookup first.
     pub async fn open(&self, number: u64, process: u32) -> io::Result<Opened> {
-        let opening = self.mounted.open(&self.caller, process, number, true);
+        let use_of = FileUse {
+            reads: true,
+            writes: true,
+            executes: false,
+        };
+        let opening = self.mounted.open(&self.caller, process, number, use_of);
         let (key, _) = self.ask(opening).await?;
         Ok(Opened { number, key })
     }
@@ -169,8 +174,8 @@ impl<V: Vfs> Headless<V> {
     /// Cuts a file, or makes it longer.
     ///
     /// # Errors
-    /// As truncate(2).
-    pub async fn truncate(&self, number: u64, size: u64) -> io::Result<()> {
+    /// As ftruncate(2).
+    pub async fn truncate(&self, file: Opened, size: u64) -> io::Result<()> {
         let setting = Setting {
             mode: None,
             uid: None,
@@ -178,10 +183,9 @@ impl<V: Vfs> Headless<V> {
             size: Some(size),
             access_time: None,
             modify_time: None,
-            change_time: None,
-            open_file: None,
+            open_file: Some(file.key),
         };
-        let set = self.ask((self.mounted).set(&self.caller, NOBODY, number, setting));
+        let set = self.ask((self.mounted).set(&self.caller, NOBODY, file.number, setting));
         set.await.map(|_| ())
     }
 

@@ -5,20 +5,18 @@
 //! or the export spans file systems. The later one then gets a number of this table. Each entry of the table has a
 //! generation of its own.
 //!
-//! A kernel that caches writes ignores the sizes and times of files in replies. A file that another client has changed
-//! must therefore become another inode. A lookup that finds it changed, while it is not open here, gives it another
-//! number; the former number is replaced and cannot be opened. (Another generation of the same number would do, but
-//! requests under way for the former one would fail with EIO.) `Inode::seen` has the kernel's state of the file.
-//! Programs go on seeing the number that the file had first.
+//! The kernel caches pages for reads, and takes size and times from every reply. The pages are this mount's business:
+//! `Inode::seen` has the state of the file that they are of. A reply that shows another state, which no write of this
+//! mount explains, makes them stale: they are dropped before anybody sees that reply.
 //!
 //! Replies of the store overtake each other. Attributes of a request from before a later event of the object, such as
 //! a write of this mount, may be older than that event. They are ignored: see [`Epoch`].
 
 use crate::hidden::Hidden;
-use crate::limits::{FORGOTTEN_MAX, KEPT_FOR_RETURN_AGE, REFUSAL_AGE, RETURN_AGE};
+use crate::limits::{FORGOTTEN_MAX, KEPT_FOR_RETURN_AGE, OWN_CHANGES_MAX, REFUSAL_AGE};
 use crate::unstable::Unstable;
 use gannet_runtime::Instant;
-use gannet_vfs::{Attributes, Credentials, FileHandle, FileKind, Time};
+use gannet_vfs::{Attributes, Credentials, FileHandle, FileKind, Time, Wcc, WccBefore};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -44,6 +42,20 @@ impl Seen {
             modify_time: attributes.modify_time,
         }
     }
+
+    fn before(before: &WccBefore) -> Seen {
+        Seen {
+            size: before.size,
+            modify_time: before.modify_time,
+        }
+    }
+}
+
+/// A change by this mount, which the store answered.
+#[derive(Debug, Clone, Copy)]
+struct OwnChange {
+    before: Seen,
+    after: Seen,
 }
 
 /// The logical time at which the store was asked for attributes. Later events may be newer than these attributes.
@@ -61,13 +73,7 @@ pub(crate) struct Fetched {
 /// An object that the kernel knows.
 pub(crate) struct Inode {
     pub(crate) handle: FileHandle,
-    /// The number that programs see.
-    pub(crate) shown: u64,
     generation: u64,
-    /// Whether another number stands for the object now.
-    is_replaced: bool,
-    /// Whether the file grew past the kernel's cache.
-    is_appended: bool,
     /// Number of entries in replies that the kernel has not forgotten; at 0 the kernel does not use the inode's number
     /// any more.
     lookups: u64,
@@ -77,8 +83,14 @@ pub(crate) struct Inode {
     opening: u64,
     /// Number of last closes under way, during which kept writes of the object may be in transfer.
     closing: u64,
-    /// Size and time of a regular file as the kernel has them.
+    /// The state of a regular file that the kernel's pages are of.
     seen: Option<Seen>,
+    /// Changes by this mount that do not follow `seen` yet: replies overtake each other.
+    own_changes: Vec<OwnChange>,
+    /// How often the kernel's pages became older than `seen`.
+    stale: u64,
+    /// The value of `stale` when pages were last dropped: equal to it, the pages are good.
+    dropped: u64,
     /// The epoch of the last event of the object.
     seen_at: Epoch,
     /// The object's only name, after it was removed while open.
@@ -86,17 +98,6 @@ pub(crate) struct Inode {
     /// The credentials of the last open for writing.
     pub(crate) writer: Option<Credentials>,
     pub(crate) unstable: Rc<Unstable>,
-}
-
-/// The state of the kernel's cache when a file is opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Opened {
-    /// Cached pages are valid.
-    Unchanged,
-    /// Cached pages are invalid, and the kernel must drop them.
-    Changed,
-    /// The kernel must look it up again first.
-    Outdated,
 }
 
 /// The hidden name of a file, where it is to be removed.
@@ -116,8 +117,6 @@ pub(crate) struct Inodes {
     /// The map is ordered, so that a run of the simulator can be repeated.
     by_number: BTreeMap<u64, Inode>,
     by_handle: HashMap<FileHandle, u64>,
-    /// The kernel caches writes, and ignores sizes and times in replies.
-    kernel_caches: bool,
     own_made: u64,
     generations: u64,
     opens: u64,
@@ -134,11 +133,9 @@ pub(crate) struct Inodes {
     unstable: HashMap<FileHandle, Weak<Unstable>>,
 }
 
-/// A request of a process that got `ESTALE`, since the file was changed or removed. The kernel looks the path up and
+/// A request of a process that got `ESTALE`, since the file was removed. The kernel looks the path up and
 /// repeats the request once; a second `ESTALE` would reach the program.
 struct Refused {
-    /// The file, if it has changed.
-    handle: Option<FileHandle>,
     since: Instant,
     /// The number that its last lookup gave, and when.
     reported: Option<(u64, Instant)>,
@@ -156,11 +153,10 @@ pub(crate) enum Kept {
 }
 
 impl Inodes {
-    pub(crate) fn new(root: FileHandle, kernel_caches: bool) -> Inodes {
+    pub(crate) fn new(root: FileHandle) -> Inodes {
         let mut inodes = Inodes {
             by_number: BTreeMap::new(),
             by_handle: HashMap::new(),
-            kernel_caches,
             own_made: 0,
             generations: 0,
             opens: 0,
@@ -170,27 +166,27 @@ impl Inodes {
             refused: BTreeMap::new(),
             unstable: HashMap::new(),
         };
-        inodes.add(ROOT, root, ROOT);
+        inodes.add(ROOT, root);
         inodes
     }
 
-    /// Enters an object under `number`, with the number `shown` for programs. Kept writes of the object go on.
-    fn add(&mut self, number: u64, handle: FileHandle, shown: u64) {
+    /// Enters an object under `number`. Kept writes of the object go on.
+    fn add(&mut self, number: u64, handle: FileHandle) {
         self.generations += 1;
         let known = self.unstable.get(&handle).and_then(Weak::upgrade);
         let unstable = known.unwrap_or_default();
         self.unstable.insert(handle, Rc::downgrade(&unstable));
         let inode = Inode {
             handle,
-            shown,
             generation: self.generations,
-            is_replaced: false,
-            is_appended: false,
             lookups: 0,
             opens: 0,
             opening: 0,
             closing: 0,
             seen: None,
+            own_changes: Vec::new(),
+            stale: 0,
+            dropped: 0,
             seen_at: Epoch(0),
             hidden: None,
             writer: None,
@@ -253,12 +249,76 @@ impl Inodes {
         }
     }
 
-    /// Records attributes of a file that the store reported.
-    fn learn(&mut self, number: u64, attributes: &Attributes) {
-        let known = self.inode(number).and_then(|inode| inode.seen);
-        // Attributes that repeat the reported ones are not newer: they must not overtake others.
-        if known != Some(Seen::of(attributes)) {
-            self.changed(number, attributes);
+    /// Records attributes that a reply shows. The kernel's pages are stale if they are of another state; while this
+    /// mount's own writes are under way, only those are judged (by [`Inodes::own_change`]).
+    pub(crate) fn learn(&mut self, number: u64, fetched: &Fetched) {
+        let Some(inode) = self.by_number.get_mut(&number) else {
+            return;
+        };
+        let state = Seen::of(&fetched.attributes);
+        if inode.seen_at > fetched.asked
+            || inode.seen == Some(state)
+            || !inode.unstable.behind.borrow().is_empty()
+        {
+            // Attributes that repeat the known ones are not newer: they must not overtake others.
+            return;
+        }
+        let has_pages = inode.seen.is_some() && fetched.attributes.kind == FileKind::Regular;
+        inode.stale += u64::from(has_pages);
+        inode.own_changes.clear();
+        self.last.0 += 1;
+        inode.seen = Some(state);
+        inode.seen_at = self.last;
+    }
+
+    /// Records a change by this mount, as the latest event of its file. It explains the state after it if the store
+    /// knows the state before, and that is the state of the kernel's pages. Otherwise somebody else may have changed
+    /// the file too.
+    pub(crate) fn own_change(&mut self, number: u64, wcc: &Wcc) {
+        self.last.0 += 1;
+        let Some(inode) = self.by_number.get_mut(&number) else {
+            return;
+        };
+        inode.seen_at = self.last;
+        let Some(after) = &wcc.after else {
+            return;
+        };
+        let after = Seen::of(after);
+        if let Some(before) = &wcc.before {
+            let before = Seen::before(before);
+            if inode.own_changes.len() >= OWN_CHANGES_MAX {
+                inode.own_changes.remove(0);
+            }
+            inode.own_changes.push(OwnChange { before, after });
+        } else {
+            inode.stale += u64::from(inode.seen.is_some_and(|seen| seen != after));
+            inode.seen = Some(after);
+        }
+        while let Some(next) = (inode.own_changes.iter())
+            .position(|change| inode.seen.is_none_or(|seen| seen == change.before))
+        {
+            inode.seen = Some(inode.own_changes.remove(next).after);
+        }
+    }
+
+    /// A mark for [`Inodes::dropped`], if the kernel's pages of a file must be dropped before a reply shows its
+    /// attributes.
+    pub(crate) fn stale(&self, number: u64) -> Option<u64> {
+        let inode = self.inode(number)?;
+        (inode.stale != inode.dropped).then_some(inode.stale)
+    }
+
+    /// Marks the kernel's pages of a file as stale.
+    pub(crate) fn set_stale(&mut self, number: u64) {
+        if let Some(inode) = self.by_number.get_mut(&number) {
+            inode.stale += 1;
+        }
+    }
+
+    /// The kernel has dropped the pages of a file that were stale at `mark`.
+    pub(crate) fn dropped(&mut self, number: u64, mark: u64) {
+        if let Some(inode) = self.by_number.get_mut(&number) {
+            inode.dropped = inode.dropped.max(mark);
         }
     }
 
@@ -271,27 +331,15 @@ impl Inodes {
         asker: u32,
         now: Instant,
     ) -> (u64, u64) {
-        let Fetched { attributes, asked } = fetched;
         let number = match self.number(handle) {
             Some(number) => number,
             None => {
-                let number = self.new_number(attributes.fileid);
-                self.add(number, *handle, number);
+                let number = self.new_number(fetched.attributes.fileid);
+                self.add(number, *handle);
                 number
             }
         };
-        let is_old = self.inode(number).is_some_and(|it| it.seen_at > *asked);
-        let is_outdated = !is_old && self.is_outdated(handle, attributes);
-        // An awaited number stays: the process that comes back with it would get `ESTALE` a second time.
-        let number = if is_outdated && !self.is_awaited(number, now) {
-            self.replace(number, attributes)
-        } else {
-            number
-        };
-        let is_new = self.inode(number).is_some_and(|it| it.seen.is_none());
-        if is_new || !is_old && !self.kernel_caches {
-            self.learn(number, attributes);
-        }
+        self.learn(number, fetched);
         if let Some(refused) = self.refused.get_mut(&asker) {
             refused.reported = Some((number, now));
         }
@@ -300,26 +348,6 @@ impl Inodes {
         };
         inode.lookups += 1;
         (number, inode.generation)
-    }
-
-    /// Another number for an object that has these attributes now.
-    fn replace(&mut self, number: u64, attributes: &Attributes) -> u64 {
-        let Some(before) = self.by_number.get_mut(&number) else {
-            return number;
-        };
-        before.is_replaced = true;
-        let (handle, shown, writer) = (before.handle, before.shown, before.writer.clone());
-        let number = self.new_number(attributes.fileid);
-        self.add(number, handle, shown);
-        if let Some(inode) = self.by_number.get_mut(&number) {
-            inode.writer = writer;
-        }
-        number
-    }
-
-    /// True if a process that got `ESTALE` has looked up this number and is about to open it.
-    fn is_awaited(&self, number: u64, now: Instant) -> bool {
-        self.is_awaited_for(number, now, RETURN_AGE)
     }
 
     /// True if a process that got `ESTALE` looked up this number less than `age` ago, and has not come back.
@@ -332,9 +360,8 @@ impl Inodes {
     }
 
     /// Records that a process gets `ESTALE`. Old records are dropped here, which bounds their number.
-    pub(crate) fn refuse(&mut self, asker: u32, handle: Option<FileHandle>, now: Instant) {
+    pub(crate) fn refuse(&mut self, asker: u32, now: Instant) {
         let refused = Refused {
-            handle,
             since: now,
             reported: None,
         };
@@ -356,52 +383,6 @@ impl Inodes {
         self.refused.remove(&asker);
     }
 
-    /// True when the kernel's state of an object differs from these attributes; a lookup by name replaces its number.
-    pub(crate) fn is_outdated(&self, handle: &FileHandle, attributes: &Attributes) -> bool {
-        let known = self.number(handle).and_then(|number| self.inode(number));
-        self.kernel_caches && known.is_some_and(|inode| inode.is_outdated(attributes))
-    }
-
-    /// True when a file is open here, and another client's change has given it these attributes. Kept writes of this
-    /// mount would explain a difference too, so a file with any is not reported.
-    pub(crate) fn is_changed_while_open(&self, number: u64, attributes: &Attributes) -> bool {
-        let differs = |inode: &Inode| inode.seen != Some(Seen::of(attributes));
-        let open = self.inode(number).filter(|inode| inode.is_open());
-        let others = open.filter(|inode| inode.unstable.is_empty());
-        self.kernel_caches && others.is_some_and(differs)
-    }
-
-    /// Records attributes of a file after a change by this mount, as its latest event.
-    pub(crate) fn changed(&mut self, number: u64, attributes: &Attributes) {
-        self.last.0 += 1;
-        let handle = self.inode(number).map(|inode| inode.handle);
-        let number = handle
-            .and_then(|handle| self.number(&handle))
-            .unwrap_or(number);
-        if let Some(inode) = self.by_number.get_mut(&number) {
-            // The kernel keeps an older time of an appended file: a lookup after its last close finds it changed.
-            if !(inode.is_appended && self.kernel_caches) {
-                inode.seen = Some(Seen::of(attributes));
-            }
-            inode.seen_at = self.last;
-        }
-    }
-
-    /// Records that a file grew past the kernel's cache.
-    pub(crate) fn appended(&mut self, number: u64) {
-        if let Some(inode) = self.by_number.get_mut(&number) {
-            inode.is_appended = true;
-        }
-    }
-
-    /// Records attributes that a reply to GETATTR carries.
-    pub(crate) fn reported(&mut self, number: u64, fetched: &Fetched) {
-        let is_old = (self.inode(number)).is_some_and(|it| it.seen_at > fetched.asked);
-        if !self.kernel_caches && !is_old {
-            self.learn(number, &fetched.attributes);
-        }
-    }
-
     /// Begins an open of a file, whose entry and number stay until [`Inodes::opening_ended`].
     pub(crate) fn opening(&mut self, number: u64) {
         if let Some(inode) = self.by_number.get_mut(&number) {
@@ -419,39 +400,15 @@ impl Inodes {
         }
     }
 
-    /// Opens a file that has these attributes for the process `asker`. It counts as open unless it is outdated. A
-    /// process that got `ESTALE` once is admitted, so that a file with constant changes can be opened.
-    pub(crate) fn open(
-        &mut self,
-        number: u64,
-        attributes: &Attributes,
-        asker: u32,
-        now: Instant,
-    ) -> Opened {
+    /// Opens a file for the process `asker`. False if the kernel has forgotten it.
+    pub(crate) fn open(&mut self, number: u64, asker: u32) -> bool {
+        self.refused.remove(&asker);
         let Some(inode) = self.by_number.get_mut(&number) else {
-            return Opened::Outdated;
+            return false;
         };
-        let handle = inode.handle;
-        let refused = self.refused.remove(&asker);
-        let refused = refused.filter(|refused| refused.is_recent(now));
-        let was_refused = refused.is_some_and(|refused| refused.is_about(number, &handle));
-        let opened = match inode.seen {
-            _ if inode.is_replaced => Opened::Outdated,
-            Some(known) if known == Seen::of(attributes) => Opened::Unchanged,
-            Some(_) if inode.opens > 0 || was_refused => Opened::Changed,
-            Some(_) => Opened::Outdated,
-            None => Opened::Changed,
-        };
-        if opened == Opened::Outdated {
-            self.refuse(asker, Some(handle), now);
-            return opened;
-        }
         inode.opens += 1;
         self.opens += 1;
-        if !self.kernel_caches || inode.seen.is_none() {
-            self.learn(number, attributes);
-        }
-        opened
+        true
     }
 
     /// Counts the open of a file that CREATE has just made.
@@ -570,14 +527,6 @@ impl Refused {
     fn is_recent(&self, now: Instant) -> bool {
         now < self.since + REFUSAL_AGE
     }
-
-    /// True if the process comes back for the file of its `ESTALE`, or for the number of its last lookup.
-    fn is_about(&self, number: u64, handle: &FileHandle) -> bool {
-        self.handle.as_ref() == Some(handle)
-            || self
-                .reported
-                .is_some_and(|(reported, _)| reported == number)
-    }
 }
 
 impl Inode {
@@ -585,19 +534,8 @@ impl Inode {
         self.opens > 0
     }
 
-    /// True when the object has another number now; this one cannot be opened.
-    pub(crate) fn is_replaced(&self) -> bool {
-        self.is_replaced
-    }
-
     fn is_used(&self) -> bool {
         [self.lookups, self.opens, self.opening, self.closing] != [0; 4] || self.hidden.is_some()
-    }
-
-    fn is_outdated(&self, attributes: &Attributes) -> bool {
-        attributes.kind == FileKind::Regular
-            && (self.opens, self.opening) == (0, 0)
-            && self.seen.is_some_and(|seen| seen != Seen::of(attributes))
     }
 }
 

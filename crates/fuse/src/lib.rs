@@ -5,6 +5,7 @@
 //! (`mounted`). This crate has the duties of a client towards the programs of its machine:
 //!
 //! - the numbers by which the kernel knows objects (`inodes`),
+//! - writes that leave behind the answer to write(2) (`behind`),
 //! - writes kept until the server has confirmed them (`unstable`),
 //! - files that stay readable after they were removed while open (`hidden`),
 //! - consistency from close(2) to open(2) although the kernel caches ([`Caching`]).
@@ -15,6 +16,7 @@
 //!
 //! First thing to read: [`Mount`].
 
+mod behind;
 mod callers;
 mod convert;
 mod device;

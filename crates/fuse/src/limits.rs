@@ -46,6 +46,14 @@ pub(crate) const COMMIT_AHEAD: u64 = 8 << 20;
 pub(crate) const FILE_KEPT_MAX: u64 = 32 << 20;
 /// Bytes of all files that were written unstably and are kept until COMMITs.
 pub(crate) const KEPT_MAX: u64 = 128 << 20;
+/// Bytes of one file that wait for the store behind the answers to write(2).
+pub(crate) const FILE_BEHIND_MAX: u64 = 16 << 20;
+/// Bytes of all files that wait for the store behind the answers to write(2).
+pub(crate) const BEHIND_MAX: u64 = 64 << 20;
+/// Runs of one file that are under way at a time.
+pub(crate) const RUNS_UNDER_WAY_MAX: usize = 4;
+/// Changes of one file by this mount that are kept until the changes before them are known.
+pub(crate) const OWN_CHANGES_MAX: usize = 64;
 /// Number of times that lost data is written again before one COMMIT gives up.
 pub(crate) const RESENDS_MAX: u32 = 8;
 /// Buffers of [`REQUEST_BYTES_MAX`] that are used again.
@@ -62,14 +70,9 @@ pub(crate) const AWAY_DEADLINE: Duration = Duration::from_secs(2);
 /// Time for which a listing waits for the attributes of one name. After the first that takes longer it waits for no
 /// other.
 pub(crate) const LISTED_DEADLINE: Duration = Duration::from_secs(1);
-/// Time for which an open of a changed file waits for closes under way. After a later close the kernel keeps the size
-/// that it had.
-pub(crate) const CLOSING_AGE: Duration = Duration::from_millis(20);
 /// Time for which a process that got `ESTALE` is remembered. The kernel repeats the request after its lookup is
 /// answered.
 pub(crate) const REFUSAL_AGE: Duration = Duration::from_secs(120);
-/// Time after that lookup for which the file keeps its number, so that the kernel can repeat the request with it.
-pub(crate) const RETURN_AGE: Duration = Duration::from_secs(1);
 /// Time for which a file that lost its name after such a lookup is kept for the repeated request. It is longer than any
 /// pause of a busy machine.
 pub(crate) const KEPT_FOR_RETURN_AGE: Duration = Duration::from_secs(10);

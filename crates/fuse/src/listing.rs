@@ -141,9 +141,9 @@ impl<V: Vfs> Mounted<V> {
             What::Object { handle, fetched } => {
                 let attributes = &fetched.attributes;
                 let inodes = self.inodes.borrow();
-                let known = inodes.number(handle).and_then(|it| inodes.inode(it));
+                let known = inodes.number(handle);
                 // For programs 0 means a removed entry.
-                let number = known.map_or(attributes.fileid.max(ROOT), |inode| inode.shown);
+                let number = known.unwrap_or(attributes.fileid.max(ROOT));
                 portion.add(number, next, file_type(attributes.kind), name)
             }
             What::Unknown(fileid) => {
@@ -163,16 +163,14 @@ impl<V: Vfs> Mounted<V> {
         let take = &mut |name: &[u8], next, what: What<'_>| match what {
             What::Itself(own) => portion.add(own, next, Duration::ZERO, name),
             What::Object { handle, fetched } => {
-                // A listing does not replace an outdated number: with age 0 the kernel looks the name up before its
-                // use.
-                let is_outdated = (self.inodes.borrow()).is_outdated(handle, &fetched.attributes);
-                let age = if is_outdated || self.knows_better(handle, fetched.asked) {
+                // Attributes that a later event has overtaken are not kept.
+                let age = if self.knows_better(handle, fetched.asked) {
                     Duration::ZERO
                 } else {
                     self.options.cache_age
                 };
                 let entry = self.report(handle, fetched, NOBODY);
-                let is_full = portion.add(&entry, next, entry.attr_age(age), name);
+                let is_full = portion.add(&entry, next, age, name);
                 if is_full {
                     // The kernel does not get this entry and will not forget it, so its lookup is taken back here.
                     self.inodes.borrow_mut().forget(entry.attr.ino.0, 1);
@@ -184,7 +182,6 @@ impl<V: Vfs> Mounted<V> {
                 let entry = Entry {
                     attr: unknown_attr(unknown_number(fileid)),
                     generation: Generation(0),
-                    is_alias: false,
                 };
                 portion.add(&entry, next, Duration::ZERO, name)
             }
@@ -235,11 +232,10 @@ impl<V: Vfs> Mounted<V> {
                 };
                 let is_full = match object {
                     Ok(Some((handle, attributes))) => {
-                        let object = What::Object {
-                            handle: &handle,
-                            fetched: &Fetched { attributes, asked },
-                        };
-                        take(&listed.name, listed.next, object)
+                        let listed_then = Fetched { attributes, asked };
+                        let fetched = &self.not_overtaken(&handle, listed_then).await;
+                        let handle = &handle;
+                        take(&listed.name, listed.next, What::Object { handle, fetched })
                     }
                     Ok(None) => continue,
                     // Its name is listed without attributes.
@@ -262,6 +258,15 @@ impl<V: Vfs> Mounted<V> {
             }
             position = listing.page.last().map_or(position, |listed| listed.next);
         }
+    }
+
+    /// The attributes of a listed object, or newer ones: a page may be older than writes of this mount, and the kernel
+    /// would cut its own pages.
+    async fn not_overtaken(&self, handle: &FileHandle, listed: Fetched) -> Fetched {
+        let newest = self.newest(handle, Some(listed)).await;
+        let fetched = newest.unwrap_or(listed);
+        self.learn_first(handle, &fetched).await;
+        fetched
     }
 
     /// Reads the page that goes on at `position`, unless the listing holds it.
@@ -309,7 +314,6 @@ impl<V: Vfs> Mounted<V> {
         Ok(Entry {
             attr: self.attr(number, &attributes),
             generation: Generation(0),
-            is_alias: false,
         })
     }
 

@@ -1,5 +1,6 @@
 //! A mounted store on its core: the state that all requests share.
 
+mod behind;
 mod data;
 mod files;
 mod names;
@@ -12,22 +13,21 @@ use crate::limits::{
     ASKED_AGAIN_MAX, AWAY_DEADLINE, BUFFERS_MAX, KeptBounds, REQUEST_BYTES_MAX, REQUESTS_MAX,
 };
 use crate::open::OpenTable;
-use crate::session::{Caching, MountOptions};
+use crate::session::MountOptions;
 use crate::status::errno;
 use crate::takings::Takings;
 use crate::turns::Turns;
-use fuser::{Errno, FileAttr, Generation, INodeNo};
+use fuser::{Errno, FileAttr, Generation};
 use gannet_runtime::{Arena, Handle, LocalFuture, timeout};
-use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Vfs};
+use gannet_vfs::{Attributes, Credentials, FileHandle, Vfs};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 
 pub(crate) use data::Data;
-pub(crate) use files::Setting;
+pub(crate) use files::{FileUse, Setting};
 pub(crate) use names::IfThere;
 
 /// A request of the kernel, ready to be done on the core.
@@ -47,15 +47,17 @@ pub(crate) struct Mounted<V> {
     /// too.
     taking_names: tokio::sync::RwLock<()>,
     takings: Takings,
-    /// Updates the kernel's page cache of appended files; `None` without a kernel.
+    /// Drops pages of the kernel's cache; `None` without a kernel.
     pub(crate) notifier: RefCell<Option<fuser::Notifier>>,
     /// Programs that wait for file locks.
     lock_waits: Cell<usize>,
-    /// Wakes opens that wait for a close.
-    closed: tokio::sync::Notify,
     bounds: KeptBounds,
     /// Bytes kept until a COMMIT, of all files.
     kept: Cell<u64>,
+    /// Bytes that wait for the store behind the answers to write(2), of all files.
+    behind: Cell<u64>,
+    /// Wakes writers that wait for room among them.
+    room: tokio::sync::Notify,
     /// An operation ran into its deadline, and none has ended in time since.
     is_away: Cell<bool>,
 }
@@ -63,18 +65,8 @@ pub(crate) struct Mounted<V> {
 /// An object as a reply reports it to the kernel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Entry {
-    /// Its `ino` is the kernel's number of the object, which may differ from the number that programs see.
     pub(crate) attr: FileAttr,
     pub(crate) generation: Generation,
-    /// Programs see another number: the kernel must ask for the attributes once more, by the one that stands for it.
-    pub(crate) is_alias: bool,
-}
-
-impl Entry {
-    /// How long the kernel may cache its attributes, if other objects' attributes are valid for `age`.
-    pub(crate) fn attr_age(&self, age: Duration) -> Duration {
-        if self.is_alias { Duration::ZERO } else { age }
-    }
 }
 
 impl<V: Vfs> Mounted<V> {
@@ -84,9 +76,8 @@ impl<V: Vfs> Mounted<V> {
         root: FileHandle,
         options: MountOptions,
     ) -> Mounted<V> {
-        let kernel_caches = options.caching == Caching::Writeback;
         Mounted {
-            inodes: RefCell::new(Inodes::new(root, kernel_caches)),
+            inodes: RefCell::new(Inodes::new(root)),
             open: OpenTable::default(),
             callers: Callers::default(),
             turns: Turns::new(options.caching),
@@ -94,9 +85,10 @@ impl<V: Vfs> Mounted<V> {
             takings: Takings::default(),
             notifier: RefCell::default(),
             lock_waits: Cell::new(0),
-            closed: tokio::sync::Notify::new(),
             bounds: KeptBounds::default(),
             kept: Cell::new(0),
+            behind: Cell::new(0),
+            room: tokio::sync::Notify::new(),
             is_away: Cell::new(false),
             vfs,
             runtime,
@@ -192,12 +184,9 @@ impl<V: Vfs> Mounted<V> {
         let now = self.runtime.now();
         let reported = (self.inodes.borrow_mut()).report(handle, fetched, process, now);
         let (number, generation) = reported;
-        let mut attr = self.attr(number, &fetched.attributes);
-        let shown = std::mem::replace(&mut attr.ino, INodeNo(number));
         Entry {
-            attr,
+            attr: self.attr(number, &fetched.attributes),
             generation: Generation(generation),
-            is_alias: shown != attr.ino,
         }
     }
 
@@ -209,13 +198,23 @@ impl<V: Vfs> Mounted<V> {
         process: u32,
     ) -> Result<Entry, Errno> {
         let newest = self.newest(handle, known).await?;
+        self.learn_first(handle, &newest).await;
         Ok(self.report(handle, &newest, process))
+    }
+
+    /// Learns attributes before a reply shows them, and has the kernel drop pages that are of another state.
+    pub(crate) async fn learn_first(&self, handle: &FileHandle, fetched: &Fetched) {
+        let number = self.inodes.borrow().number(handle);
+        if let Some(number) = number {
+            self.inodes.borrow_mut().learn(number, fetched);
+            self.drop_stale_pages(number).await;
+        }
     }
 
     /// Attributes of an object: the known ones, or fetched ones if a later event has overtaken those. After
     /// [`ASKED_AGAIN_MAX`] attempts it gives the last ones, which may be overtaken: a file with constant writes would
     /// otherwise never be answered.
-    async fn newest(
+    pub(crate) async fn newest(
         &self,
         handle: &FileHandle,
         mut known: Option<Fetched>,
@@ -244,14 +243,16 @@ impl<V: Vfs> Mounted<V> {
     }
 
     /// Attributes as programs see them. The link count leaves out the hidden name of a file that was removed while
-    /// open.
+    /// open; the size counts the bytes that the store has not seen yet, since the kernel would cut its pages there.
     pub(crate) fn attr(&self, number: u64, attributes: &Attributes) -> FileAttr {
         let inodes = self.inodes.borrow();
         let inode = inodes.inode(number);
-        let mut attr = file_attr(inode.map_or(number, |inode| inode.shown), attributes);
+        let mut attr = file_attr(number, attributes);
         if inode.is_some_and(|inode| inode.hidden.is_some()) {
             attr.nlink = attr.nlink.saturating_sub(1);
         }
+        let end = inode.map_or(0, |inode| inode.unstable.behind.borrow().end());
+        attr.size = attr.size.max(end);
         attr
     }
 
@@ -263,9 +264,4 @@ impl<V: Vfs> Mounted<V> {
 /// Memory for WRITEs, shared by the thread that reads the kernel's requests and the core.
 pub(crate) fn write_arena() -> Arena {
     Arena::new(REQUEST_BYTES_MAX as usize, BUFFERS_MAX)
-}
-
-/// True for a refusal because of the caller's rights.
-pub(crate) fn is_refused(status: Status) -> bool {
-    matches!(status, Status::Perm | Status::Acces)
 }

@@ -1,9 +1,10 @@
 //! The open files and directories of a mount, by the keys that the kernel sends with each request.
 
 use crate::listing::Listing;
+use fuser::Errno;
 use gannet_vfs::Credentials;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 /// An open file. Its reads and writes have the credentials of its open, also those that the kernel sends for others.
@@ -11,15 +12,6 @@ use std::rc::Rc;
 pub(crate) struct OpenFile {
     pub(crate) number: u64,
     pub(crate) caller: Credentials,
-}
-
-/// How an open file is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WriteWay {
-    /// Writes are at offsets, through the kernel's cache if the mount has one.
-    AtOffsets,
-    /// Writes are at the end of the file, which the store decides for all hosts, past the kernel's cache.
-    Appends,
 }
 
 /// An open directory.
@@ -35,8 +27,10 @@ pub(crate) struct OpenDirectory {
 pub(crate) struct Open {
     last: u64,
     files: HashMap<u64, OpenFile>,
-    /// The write way of each file that is open for writing, by key.
-    write_ways: HashMap<u64, WriteWay>,
+    /// Why bytes of an open file did not reach the store, until its program is told, by key.
+    failures: HashMap<u64, Errno>,
+    /// The owners of locks that were granted by each open file, by key, and not released by a close yet.
+    lock_owners: HashMap<u64, BTreeSet<u64>>,
     directories: HashMap<u64, Rc<OpenDirectory>>,
 }
 
@@ -58,23 +52,41 @@ impl Open {
         key
     }
 
-    /// Records how a file that was just opened is written.
-    pub(crate) fn note_write_way(&mut self, key: u64, way: Option<WriteWay>) {
-        if let Some(way) = way {
-            self.write_ways.insert(key, way);
+    /// Records that bytes which `caller` wrote to a file did not reach the store, for each of its open files of it.
+    /// False if there is none.
+    pub(crate) fn fail(&mut self, number: u64, caller: &Credentials, errno: Errno) -> bool {
+        let of_caller = |file: &OpenFile| file.number == number && file.caller == *caller;
+        let keys = self.files.iter().filter(|(_, file)| of_caller(file));
+        let keys: Vec<u64> = keys.map(|(key, _)| *key).collect();
+        keys.iter().for_each(|key| {
+            self.failures.entry(*key).or_insert(errno);
+        });
+        !keys.is_empty()
+    }
+
+    /// Takes the failure that the program of an open file was not told yet.
+    pub(crate) fn take_failure(&mut self, key: u64) -> Option<Errno> {
+        self.failures.remove(&key)
+    }
+
+    /// Records that a lock was granted through an open file.
+    pub(crate) fn note_lock(&mut self, key: u64, owner: u64) {
+        self.lock_owners.entry(key).or_default().insert(owner);
+    }
+
+    /// Strikes an owner whose locks on the file of `key` are all released.
+    pub(crate) fn strike_lock(&mut self, key: u64, owner: u64) {
+        let number = self.files.get(&key).map(|file| file.number);
+        for (key, owners) in &mut self.lock_owners {
+            if self.files.get(key).map(|file| file.number) == number {
+                owners.remove(&owner);
+            }
         }
     }
 
-    pub(crate) fn appends(&self, key: u64) -> bool {
-        self.write_ways.get(&key) == Some(&WriteWay::Appends)
-    }
-
-    /// True if a file is open for writes that the kernel may have cached.
-    pub(crate) fn has_cached_writers(&self, number: u64) -> bool {
-        self.write_ways.iter().any(|(key, way)| {
-            let file = self.files.get(key);
-            *way == WriteWay::AtOffsets && file.is_some_and(|file| file.number == number)
-        })
+    /// The owners whose locks end with the last close of an open file: those of flock(2) and of F_OFD_SETLK.
+    pub(crate) fn take_lock_owners(&mut self, key: u64) -> BTreeSet<u64> {
+        self.lock_owners.remove(&key).unwrap_or_default()
     }
 
     pub(crate) fn file(&self, key: u64) -> Option<&OpenFile> {
@@ -86,7 +98,8 @@ impl Open {
     }
 
     pub(crate) fn remove_file(&mut self, key: u64) -> Option<OpenFile> {
-        self.write_ways.remove(&key);
+        self.failures.remove(&key);
+        self.lock_owners.remove(&key);
         self.files.remove(&key)
     }
 

@@ -17,9 +17,10 @@ use tokio::sync::{mpsc, oneshot};
 /// Where the kernel keeps file data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caching {
-    /// In the kernel's page cache. Writes go to the server later, but before close(2) and fsync(2) return. A file that
-    /// another client has changed is read again at an open while it is not open here.
-    Writeback,
+    /// Read bytes in the kernel's page cache. Written ones go through it to the mount, which sends them to the server
+    /// behind the answer to write(2), and before close(2), fsync(2) and an unlock return. Pages of a file that another
+    /// client has changed are dropped when the mount learns of it, at the latest at the next open.
+    Cached,
     /// Nowhere: every read(2) and write(2) goes to the server.
     Direct,
 }
@@ -102,7 +103,7 @@ impl<V: Vfs> Mount<V> {
     ) -> Result<Mount<V>, MountError> {
         let (jobs, queue) = mpsc::channel(QUEUE_MAX);
         let (arena, settings) = (write_arena(), options.clone());
-        let front = Front::new(jobs, arena, vfs.is_coordinated(), &options);
+        let front = Front::new(jobs, arena, &options);
         let deadline = options.deadline;
         let mounted = Rc::new(Mounted::new(Handle::clone(runtime), vfs, root, options));
         let target = directory.to_path_buf();

@@ -17,7 +17,7 @@ impl Turns {
     pub(crate) fn new(caching: Caching) -> Turns {
         let room = || Semaphore::new(MOVING_MAX as usize);
         Turns {
-            room: (caching == Caching::Writeback).then(room),
+            room: (caching == Caching::Cached).then(room),
         }
     }
 
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn long_transfers_are_done_in_order_and_short_ones_at_once() {
-        let turns = Turns::new(Caching::Writeback);
+        let turns = Turns::new(Caching::Cached);
         let first = poll(pin!(turns.take(LONG)));
         let second = poll(pin!(turns.take(LONG)));
         assert!(first.is_ready() && second.is_ready());

@@ -1,14 +1,21 @@
 //! Unstable writes of a file, kept until a COMMIT confirms them: a server that restarts may have lost them.
 
+use crate::behind::Behind;
 use fuser::Errno;
 use gannet_runtime::Buffer;
 use gannet_vfs::Verifier;
 use std::cell::{Cell, RefCell};
-use tokio::sync::{Mutex, RwLock};
+use tokio::sync::{Mutex, Notify, RwLock};
 
 /// The unconfirmed writes of one file.
 #[derive(Default)]
 pub(crate) struct Unstable {
+    /// Writes that the store has not answered.
+    pub(crate) behind: RefCell<Behind>,
+    /// Wakes those who wait for answers to them.
+    pub(crate) answered: Notify,
+    /// Held by one append at a time, where the mount chooses the offset.
+    pub(crate) appending: Mutex<()>,
     /// Writers hold it shared and a commit that may resend holds it alone: a resend beside a newer overlapping write
     /// would overwrite that. It is taken before `committing`.
     pub(crate) turn: RwLock<()>,

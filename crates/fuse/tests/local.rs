@@ -21,7 +21,7 @@ fn mounted(story: fn(&Path, &Path)) {
     if !gannet_testing::can_mount() {
         return;
     }
-    for caching in [Caching::Writeback, Caching::Direct] {
+    for caching in [Caching::Cached, Caching::Direct] {
         let place = tempfile::tempdir().unwrap();
         let (share, mnt) = (place.path().join("share"), place.path().join("mnt"));
         fs::create_dir(&share).unwrap();

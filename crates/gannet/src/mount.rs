@@ -38,7 +38,7 @@ pub struct MountOptions {
 impl Default for MountOptions {
     fn default() -> MountOptions {
         MountOptions {
-            caching: Caching::Writeback,
+            caching: Caching::Cached,
             read_only: false,
             no_exec: false,
             allow_other: false,

@@ -1,9 +1,10 @@
 //! Reads, writes and commits of file data.
 
 use super::Mounted;
-use crate::inodes::Fetched;
+use crate::behind::Behind;
 use crate::limits::RESENDS_MAX;
 use crate::open::OpenFile;
+use crate::session::Caching;
 use crate::status::errno;
 use crate::unstable::{Kept, Unstable};
 use fuser::Errno;
@@ -36,8 +37,14 @@ impl<V: Vfs> Mounted<V> {
         open.file(key).cloned().ok_or(Errno::EBADF)
     }
 
-    pub(crate) async fn read(&self, key: u64, offset: u64, count: u32) -> Result<Data, Errno> {
+    pub(crate) async fn read(
+        self: &Rc<Self>,
+        key: u64,
+        offset: u64,
+        count: u32,
+    ) -> Result<Data, Errno> {
         let file = self.open_file(key)?;
+        self.drain(file.number).await?;
         let handle = self.handle(file.number)?;
         let _turn = self.turns.take(count as usize).await;
         let read = self.vfs.read(&file.caller, &handle, offset, count).await;
@@ -75,7 +82,10 @@ impl<V: Vfs> Mounted<V> {
     }
 
     /// Writes the first `len` bytes of `data` at `offset`, and keeps them until a COMMIT unless they are durable at
-    /// once.
+    /// once. Where the kernel caches, a write that need not be durable leaves behind the answer.
+    ///
+    /// # Errors
+    /// The errors of the WRITE, or of an earlier one of the same open file that left behind its answer.
     pub(crate) async fn write(
         self: &Rc<Self>,
         key: u64,
@@ -91,6 +101,11 @@ impl<V: Vfs> Mounted<V> {
         if stability != Stability::Unstable {
             // Earlier writes are committed first: a resend of them would overwrite this one.
             self.commit(file.number, &file.caller).await?;
+        }
+        self.take_failure(key)?;
+        if stability == Stability::Unstable && self.options.caching == Caching::Cached {
+            self.write_behind(&file, &unstable, offset, data, len).await;
+            return u32::try_from(len).map_err(|_| Errno::EINVAL);
         }
         {
             // Shared with other writes and exclusive to a resend, which would otherwise overwrite these bytes with
@@ -118,7 +133,7 @@ impl<V: Vfs> Mounted<V> {
     ) -> Result<(), Errno> {
         self.commit_ahead(file, unstable);
         if unstable.bytes() > self.bounds.file_max {
-            self.commit(file.number, &file.caller).await?;
+            self.commit_kept(file.number, &file.caller).await?;
         }
         while self.kept.get() > self.bounds.all_max {
             if !self.commit_fullest(file).await? {
@@ -130,7 +145,7 @@ impl<V: Vfs> Mounted<V> {
 
     /// Writes the first `len` bytes of `data`; servers may take less at a time. Gives the write to keep, and true if it
     /// needs no COMMIT.
-    async fn write_all(
+    pub(super) async fn write_all(
         &self,
         file: &OpenFile,
         handle: &FileHandle,
@@ -171,9 +186,7 @@ impl<V: Vfs> Mounted<V> {
     /// The status of the reply, or `EIO` for a reply that no byte was written.
     fn written(&self, file: &OpenFile, written: &Changed<WriteDone>) -> Result<WriteDone, Errno> {
         let outcome = written.result.map_err(errno)?;
-        if let Some(attributes) = &written.wcc.after {
-            self.inodes.borrow_mut().changed(file.number, attributes);
-        }
+        (self.inodes.borrow_mut()).own_change(file.number, &written.wcc);
         match outcome.count {
             0 => Err(Errno::EIO),
             _ => Ok(outcome),
@@ -189,10 +202,14 @@ impl<V: Vfs> Mounted<V> {
         changed
     }
 
-    /// Drops the kept writes of a file; gives their bytes.
+    /// Drops the writes of a file that are kept, and those that the store has not seen; gives their bytes.
     pub(super) fn drop_kept(&self, number: u64) -> u64 {
         let unstable = self.with_inode(number, |inode| Rc::clone(&inode.unstable));
-        unstable.map_or(0, |unstable| self.keep(&unstable, Unstable::clear))
+        unstable.map_or(0, |unstable| {
+            let before = self.behind.get();
+            self.change_behind(&unstable, Behind::drop_waiting);
+            self.keep(&unstable, Unstable::clear) + before - self.behind.get()
+        })
     }
 
     /// Makes the writes of a file durable, and resends those that the server lost in a restart.
@@ -202,8 +219,6 @@ impl<V: Vfs> Mounted<V> {
     async fn commit_kept(&self, number: u64, caller: &Credentials) -> Result<(), Errno> {
         let (handle, unstable) =
             self.with_inode(number, |inode| (inode.handle, Rc::clone(&inode.unstable)))?;
-        // An empty list is not enough: a COMMIT ahead empties it, and then still has to note the file's attributes. An
-        // open in between would take our own writes for those of another client.
         if unstable.is_empty() && unstable.committing.try_lock().is_ok() {
             return Ok(());
         }
@@ -220,26 +235,40 @@ impl<V: Vfs> Mounted<V> {
         committed
     }
 
-    /// As [`Mounted::commit_kept`]. It also reports, once, an error that a writer of another file caused to be
-    /// recorded.
+    /// As [`Mounted::commit_kept`], after the store has answered all writes of the file. It also reports, once, an
+    /// error that a writer of another file caused to be recorded.
     ///
     /// # Errors
     /// As [`Mounted::commit_kept`].
-    pub(crate) async fn commit(&self, number: u64, caller: &Credentials) -> Result<(), Errno> {
+    pub(crate) async fn commit(
+        self: &Rc<Self>,
+        number: u64,
+        caller: &Credentials,
+    ) -> Result<(), Errno> {
+        self.drain(number).await?;
         self.commit_kept(number, caller).await?;
         let refused = self.with_inode(number, |inode| inode.unstable.refused.take())?;
         refused.map_or(Ok(()), Err)
     }
 
-    /// As [`Mounted::commit`], with the credentials of the open file `key`.
-    pub(crate) async fn sync(&self, number: u64, key: u64) -> Result<(), Errno> {
+    /// As [`Mounted::commit`], with the credentials of the open file `key`, whose program also learns why earlier
+    /// writes failed.
+    pub(crate) async fn sync(self: &Rc<Self>, number: u64, key: u64) -> Result<(), Errno> {
         let caller = self.open_file(key)?.caller;
-        self.commit(number, &caller).await
+        let committed = self.commit(number, &caller).await;
+        self.take_failure(key)?;
+        committed
+    }
+
+    /// Tells the program of an open file, once, why bytes that it wrote did not reach the store.
+    pub(super) fn take_failure(&self, key: u64) -> Result<(), Errno> {
+        let failure = self.open.borrow_mut().take_failure(key);
+        failure.map_or(Ok(()), Err)
     }
 
     /// Starts a COMMIT beside the writes that follow, once [`KeptBounds::commit_ahead`](crate::limits::KeptBounds)
     /// bytes are kept, so that the disks work meanwhile.
-    fn commit_ahead(self: &Rc<Self>, file: &OpenFile, unstable: &Rc<Unstable>) {
+    pub(super) fn commit_ahead(self: &Rc<Self>, file: &OpenFile, unstable: &Rc<Unstable>) {
         let is_much = unstable.bytes() >= self.bounds.commit_ahead;
         if !is_much || unstable.committing.try_lock().is_err() {
             return;
@@ -276,23 +305,15 @@ impl<V: Vfs> Mounted<V> {
         handle: &FileHandle,
         unstable: &Unstable,
     ) -> Result<usize, Errno> {
-        // Both are read before the request is sent: the COMMIT may not cover writes that end while it is under way.
-        let (asked, epoch) = (unstable.kept_ever(), self.epoch());
+        // Read before the request is sent: the COMMIT may not cover writes that end while it is under way.
+        let asked = unstable.kept_ever();
         let done = self.vfs.commit(&file.caller, handle, 0, 0).await;
         let answered = done.result.map_err(errno);
         // A file system reports a lost page once (fsync(2)), and the next COMMIT may succeed without it.
         let verifier = answered
             .inspect_err(|_| unstable.commit_failed(asked))?
             .verifier;
-        let lost = self.keep(unstable, |unstable| unstable.confirm(asked, verifier));
-        if unstable.is_empty() {
-            let reported = (done.wcc.after).map(|attributes| Fetched {
-                attributes,
-                asked: epoch,
-            });
-            self.note_own_writes(file.number, handle, reported).await;
-        }
-        Ok(lost)
+        Ok(self.keep(unstable, |unstable| unstable.confirm(asked, verifier)))
     }
 
     /// Commits all kept writes, and resends lost ones. The caller holds `turn` exclusively.
@@ -325,15 +346,6 @@ impl<V: Vfs> Mounted<V> {
             }
         }
         Ok(())
-    }
-
-    /// Records the attributes of a file after this mount's own writes. Otherwise the next open would take them for a
-    /// change by another client. Stores that report none with the COMMIT are asked once for many writes.
-    async fn note_own_writes(&self, number: u64, handle: &FileHandle, reported: Option<Fetched>) {
-        // After a failure the next open finds the file changed, and the kernel reads it again.
-        if let Ok(newest) = self.newest(handle, reported).await {
-            self.inodes.borrow_mut().changed(number, &newest.attributes);
-        }
     }
 
     /// Resends one kept write; gives the verifier of the incarnation that took it.
@@ -387,7 +399,7 @@ mod tests {
     use crate::mounted::IfThere;
     use crate::session::{Caching, Locks, MountOptions};
     use gannet_localfs::{LocalOptions, LocalStore, LocalTree};
-    use gannet_runtime::{both, timeout, tokio_plug};
+    use gannet_runtime::{timeout, tokio_plug};
     use std::path::Path;
     use std::time::Duration;
 
@@ -461,14 +473,47 @@ mod tests {
     }
 
     #[test]
-    fn an_open_waits_for_closes_that_are_under_way() {
-        on_a_file(Caching::Writeback, async |share, mounted, key| {
+    fn a_cached_write_is_there_for_reads_sizes_and_syncs_of_this_mount() {
+        on_a_file(Caching::Cached, async |share, mounted, key| {
+            let number = mounted.open_file(key).unwrap().number;
+            for offset in 0..100 {
+                let data = Buffer::from_vec(vec![offset as u8; 10]);
+                let written = mounted.write(key, 10 * offset, data, 10, Stability::Unstable);
+                assert_eq!(written.await, Ok(10));
+            }
+            assert!(mounted.behind.get() > 0, "it left behind the answers");
+            let attributes = mounted.attr_of(number, 1).await.unwrap();
+            assert_eq!((attributes.size, mounted.behind.get()), (1000, 0));
+            let read = mounted.read(key, 990, 100).await.unwrap();
+            assert_eq!(read.bytes(), [99; 10]);
+            assert_eq!(mounted.sync(number, key).await, Ok(()));
+            assert_eq!(std::fs::read(share.join("file")).unwrap().len(), 1000);
+        });
+    }
+
+    #[test]
+    fn a_refused_write_is_told_once_and_changes_nothing() {
+        on_a_file(Caching::Cached, async |share, mounted, key| {
             let file = mounted.open_file(key).unwrap();
-            std::fs::write(share.join("file"), "changed by another").unwrap();
-            let open = mounted.open(&file.caller, 1, file.number, false);
-            let (opened, ()) = both(open, mounted.close(key)).await;
-            // The kernel looks it up again, and learns of its size.
-            assert_eq!(opened, Err(Errno::ESTALE));
+            let other = OpenFile {
+                number: file.number,
+                caller: Credentials::new(54321, 54321, &[]),
+            };
+            let stranger = mounted.open.borrow_mut().add_file(other);
+            let data = Buffer::from_vec(vec![7; 5000]);
+            let written = mounted.write(stranger, 0, data, 5000, Stability::Unstable);
+            assert_eq!(written.await, Ok(5000));
+            // The writer's own open file succeeds; the stranger is told.
+            assert_eq!(mounted.sync(file.number, key).await, Ok(()));
+            let refused = if gannet_testing::is_root() {
+                Err(Errno::EACCES)
+            } else {
+                Ok(())
+            };
+            assert_eq!(mounted.sync(file.number, stranger).await, refused);
+            assert_eq!(mounted.sync(file.number, stranger).await, Ok(()));
+            let len = std::fs::read(share.join("file")).unwrap().len();
+            assert_eq!(len == 0, gannet_testing::is_root());
         });
     }
 

@@ -1,19 +1,16 @@
 //! Opening, closing and attributes.
 
-use super::{Mounted, is_refused};
-use crate::convert::{set_time, unknown_attr};
-use crate::inodes::{Fetched, Inode, Inodes, Opened};
-use crate::limits::CLOSING_AGE;
+use super::Mounted;
+use crate::convert::set_time;
+use crate::inodes::{Fetched, Inodes};
 use crate::open::OpenFile;
 use crate::status::errno;
 use fuser::{Errno, FileAttr, TimeOrNow};
-use gannet_runtime::timeout;
 use gannet_vfs::{
-    Attributes, Credentials, FileHandle, FileKind, SetAttributes, SetTime, Status, Vfs,
+    AccessMask, Attributes, Credentials, FileHandle, FileKind, SetAttributes, Vfs, Wcc,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::SystemTime;
 
 /// The changes of a SETATTR; `None` leaves an attribute as it is.
 #[derive(Debug, Clone, Copy)]
@@ -24,28 +21,11 @@ pub(crate) struct Setting {
     pub(crate) size: Option<u64>,
     pub(crate) access_time: Option<TimeOrNow>,
     pub(crate) modify_time: Option<TimeOrNow>,
-    pub(crate) change_time: Option<SystemTime>,
     /// The key of the open file, for ftruncate(2) and the like.
     pub(crate) open_file: Option<u64>,
 }
 
 impl Setting {
-    /// True where the modification time is that of a write, a truncation or a touch. With its write-back cache the
-    /// kernel sends its own time with each, for any caller that may write. Only the owner sends explicit times of
-    /// utimensat(2).
-    fn has_time_of_write(&self) -> bool {
-        let is_explicit =
-            |time: Option<TimeOrNow>| matches!(time, Some(TimeOrNow::SpecificTime(_)));
-        let is_for_writers = self.mode.is_none() && self.uid.is_none() && self.gid.is_none();
-        let by_kernel = is_explicit(self.modify_time) && self.change_time.is_some();
-        by_kernel && is_for_writers && !is_explicit(self.access_time)
-    }
-
-    /// True for the times of cached writes, which the kernel sends after them with the credentials of any caller.
-    fn is_times_of_writes(&self) -> bool {
-        self.has_time_of_write() && self.size.is_none() && self.access_time.is_none()
-    }
-
     fn attributes(&self) -> SetAttributes {
         SetAttributes {
             mode: self.mode.map(|mode| mode & 0o7777),
@@ -55,6 +35,35 @@ impl Setting {
             access_time: set_time(self.access_time),
             modify_time: set_time(self.modify_time),
         }
+    }
+}
+
+/// The use that a program opens a file for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileUse {
+    pub(crate) reads: bool,
+    pub(crate) writes: bool,
+    /// execve(2), which reads too.
+    pub(crate) executes: bool,
+}
+
+impl FileUse {
+    fn wanted(self) -> AccessMask {
+        let read = if self.reads { AccessMask::READ } else { 0 };
+        let write = if self.writes { AccessMask::MODIFY } else { 0 };
+        let execute = if self.executes {
+            AccessMask::EXECUTE
+        } else {
+            0
+        };
+        AccessMask(read | write | execute)
+    }
+
+    /// True if `granted` is enough. Servers let a program be read by whom they let run it.
+    fn is_admitted(self, granted: AccessMask) -> bool {
+        let has = |right: u32| granted.0 & right != 0;
+        let may_read = has(AccessMask::READ) || self.executes && has(AccessMask::EXECUTE);
+        (may_read || !self.reads) && (has(AccessMask::MODIFY) || !self.writes)
     }
 }
 
@@ -80,13 +89,21 @@ impl Drop for Opening<'_> {
 
 impl<V: Vfs> Mounted<V> {
     /// Attributes of an object. A process that gets `ESTALE` is remembered, since it looks the path up again.
-    pub(crate) async fn attr_of(&self, number: u64, process: u32) -> Result<FileAttr, Errno> {
+    pub(crate) async fn attr_of(
+        self: &Rc<Self>,
+        number: u64,
+        process: u32,
+    ) -> Result<FileAttr, Errno> {
+        // The store's size and times count once it has all bytes.
+        self.drain(number).await?;
         let (handle, asked) = (self.handle(number)?, self.epoch());
         let attributes = self.attributes(&handle).await;
         let attributes = self.note_stale(process, attributes)?;
-        let fetched = Fetched { attributes, asked };
-        self.inodes.borrow_mut().reported(number, &fetched);
-        Ok(self.attr(number, &attributes))
+        let known = Some(Fetched { attributes, asked });
+        let newest = self.newest(&handle, known).await?;
+        self.inodes.borrow_mut().learn(number, &newest);
+        self.drop_stale_pages(number).await;
+        Ok(self.attr(number, &newest.attributes))
     }
 
     /// Remembers a process that gets `ESTALE` for a removed file: the kernel looks its path up once more. Gives
@@ -94,14 +111,14 @@ impl<V: Vfs> Mounted<V> {
     fn note_stale<T>(&self, process: u32, outcome: Result<T, Errno>) -> Result<T, Errno> {
         if outcome.as_ref().err() == Some(&Errno::ESTALE) {
             let now = self.runtime.now();
-            self.inodes.borrow_mut().refuse(process, None, now);
+            self.inodes.borrow_mut().refuse(process, now);
         }
         outcome
     }
 
     /// Sets attributes, for a process.
     pub(crate) async fn set(
-        &self,
+        self: &Rc<Self>,
         caller: &Credentials,
         process: u32,
         number: u64,
@@ -112,48 +129,37 @@ impl<V: Vfs> Mounted<V> {
     }
 
     async fn set_all(
-        &self,
+        self: &Rc<Self>,
         caller: &Credentials,
         number: u64,
         setting: Setting,
     ) -> Result<FileAttr, Errno> {
         let (handle, change) = (self.handle(number)?, setting.attributes());
         let asker = caller;
-        let caller = self.setter(caller, number, &setting);
-        if setting.size.is_some() && self.with_inode(number, Inode::is_replaced)? {
-            // The kernel would record that size for an inode that it replaced.
-            return Err(Errno::ESTALE);
-        }
+        let caller = self.setter(caller, &setting);
         if setting.size.is_some() {
             // A resend after a server's restart would extend the file past its new size.
             self.commit(number, &caller).await?;
+        } else {
+            // Earlier bytes would change times and set-uid bits that this sets.
+            self.drain(number).await?;
         }
-        let mut done = self
-            .vfs
-            .set_attributes(&caller, &handle, &change, None)
-            .await;
-        if setting.has_time_of_write() && done.result.is_err_and(is_refused) {
-            // Only the owner may set explicit times. Other writers get the server's time.
-            let now = SetAttributes {
-                modify_time: SetTime::Now,
-                ..change
-            };
-            done = self.vfs.set_attributes(&caller, &handle, &now, None).await;
-            if setting.is_times_of_writes() && done.result.is_err_and(is_refused) {
-                // The server has set its time at the write already.
-                done.result = Ok(());
-            }
+        if let Some(key) = setting.open_file {
+            self.take_failure(key)?;
         }
-        if setting.is_times_of_writes() && done.result == Err(Status::Stale) {
-            // The file is removed, so its times are of no use. An error would fail a sync whose data are durable.
-            return Ok(unknown_attr(number));
-        }
+        let set = self.vfs.set_attributes(&caller, &handle, &change, None);
+        let done = set.await;
         done.result.map_err(errno)?;
         let mut attributes = self.known(done.wcc.after, number).await?;
         if setting.size.is_some() && caller.uid == 0 && asker.uid != 0 {
             attributes = self.without_set_id(&caller, &handle, attributes).await?;
         }
-        self.inodes.borrow_mut().changed(number, &attributes);
+        let wcc = Wcc {
+            before: done.wcc.before,
+            after: Some(attributes),
+        };
+        // Pages that are stale now are dropped before a later reply: the kernel may hold some until this one.
+        self.inodes.borrow_mut().own_change(number, &wcc);
         Ok(self.attr(number, &attributes))
     }
 
@@ -182,20 +188,12 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    /// The credentials for a SETATTR: those of the open file, if it names one; those of the last writer, for times of
-    /// writes that the kernel sends by itself as root; else the caller's.
-    fn setter(&self, caller: &Credentials, number: u64, setting: &Setting) -> Credentials {
+    /// The credentials for a SETATTR: those of the open file, if it names one; else the caller's.
+    fn setter(&self, caller: &Credentials, setting: &Setting) -> Credentials {
         let opener = setting
             .open_file
             .and_then(|key| self.open.borrow().file(key).map(|file| file.caller.clone()));
-        if let Some(opener) = opener {
-            return opener;
-        }
-        let writer = self.with_inode(number, |inode| inode.writer.clone());
-        match writer {
-            Ok(Some(writer)) if setting.is_times_of_writes() && caller.uid == 0 => writer,
-            _ => caller.clone(),
-        }
+        opener.unwrap_or_else(|| caller.clone())
     }
 
     /// The attributes after a change: those of the reply, or fetched ones if it had none.
@@ -212,12 +210,18 @@ impl<V: Vfs> Mounted<V> {
 
     /// Opens a file for a process. Gives its key, and true if the kernel's cached pages of it are valid. After `ESTALE`
     /// the kernel looks the name up once more and opens again.
+    ///
+    /// The store says what the caller may do. Later reads come from the kernel's pages, and later writes are answered
+    /// before the store has seen them, so this is where a user whom the store refuses is told.
+    ///
+    /// # Errors
+    /// `EACCES`: the store refuses the caller. Otherwise as ACCESS.
     pub(crate) async fn open(
-        &self,
+        self: &Rc<Self>,
         caller: &Credentials,
         process: u32,
         number: u64,
-        writes: bool,
+        use_of: FileUse,
     ) -> Result<(u64, bool), Errno> {
         let handle = self.handle(number)?;
         // It counts before the first await: a removal from here on finds the open, and keeps a hidden name for it.
@@ -225,27 +229,16 @@ impl<V: Vfs> Mounted<V> {
         // Removals that began earlier did not see this open. Attributes read before their end would be those of a file
         // that is being deleted.
         self.takings.over(&handle).await;
-        let mut attributes = self.newest_to_open(&handle, process).await?;
-        if self.is_changed_while_open(number, &attributes) {
-            // Readahead holds a file open for a moment after its last close(2).
-            let closed = async {
-                // No await between the look and `notified`, so no close is missed. The timeout bounds a file that stays
-                // open.
-                while self.is_changed_while_open(number, &attributes) {
-                    self.closed.notified().await;
-                }
-            };
-            let _ = timeout(&self.runtime, CLOSING_AGE, closed).await;
-            attributes = self.newest_to_open(&handle, process).await?;
-        }
-        let now = self.runtime.now();
+        let newest = self.admitted(caller, process, &handle, use_of).await?;
+        self.inodes.borrow_mut().learn(number, &newest);
+        let is_unchanged = self.inodes.borrow().stale(number).is_none();
+        self.drop_stale_pages(number).await;
         // No await from here to the end: the open is counted before its `Opening` ends.
         let mut inodes = self.inodes.borrow_mut();
-        let opened = inodes.open(number, &attributes, process, now);
-        if opened == Opened::Outdated {
+        if !inodes.open(number, process) {
             return Err(Errno::ESTALE);
         }
-        if let Some(inode) = inodes.inode_mut(number).filter(|_| writes) {
+        if let Some(inode) = inodes.inode_mut(number).filter(|_| use_of.writes) {
             inode.writer = Some(caller.clone());
         }
         let file = OpenFile {
@@ -253,20 +246,45 @@ impl<V: Vfs> Mounted<V> {
             caller: caller.clone(),
         };
         let key = self.open.borrow_mut().add_file(file);
-        Ok((key, opened == Opened::Unchanged))
+        Ok((key, is_unchanged))
     }
 
-    /// Attributes of a file that a process opens. If the file is removed, the kernel looks the path up once more.
-    async fn newest_to_open(&self, handle: &FileHandle, process: u32) -> Result<Attributes, Errno> {
-        let newest = self.newest(handle, None).await;
-        self.note_stale(process, newest)
-            .map(|newest| newest.attributes)
+    /// Attributes of a file that a process opens, if the store admits it. If the file is removed, the kernel looks the
+    /// path up once more.
+    async fn admitted(
+        &self,
+        caller: &Credentials,
+        process: u32,
+        handle: &FileHandle,
+        use_of: FileUse,
+    ) -> Result<Fetched, Errno> {
+        let asked = self.epoch();
+        let answered = self.vfs.access(caller, handle, use_of.wanted()).await;
+        let (granted, attributes) = self.note_stale(process, answered.map_err(errno))?;
+        if !use_of.is_admitted(granted) {
+            return Err(Errno::EACCES);
+        }
+        let newest = self.newest(handle, Some(Fetched { attributes, asked }));
+        self.note_stale(process, newest.await)
     }
 
-    /// True if another client changed a file that is open here, as [`Inodes::is_changed_while_open`].
-    fn is_changed_while_open(&self, number: u64, attributes: &Attributes) -> bool {
-        let inodes = self.inodes.borrow();
-        inodes.is_changed_while_open(number, attributes)
+    /// Asks the store whether a caller may use a file as it wants to.
+    ///
+    /// # Errors
+    /// `EACCES`: it may not. Otherwise as ACCESS.
+    pub(super) async fn require(
+        &self,
+        caller: &Credentials,
+        handle: &FileHandle,
+        use_of: FileUse,
+    ) -> Result<(), Errno> {
+        let answered = self.vfs.access(caller, handle, use_of.wanted()).await;
+        let (granted, _) = answered.map_err(errno)?;
+        if use_of.is_admitted(granted) {
+            Ok(())
+        } else {
+            Err(Errno::EACCES)
+        }
     }
 
     /// Closes a file. After the last close it has no kept writes, and a removed file loses its hidden name.
@@ -276,7 +294,6 @@ impl<V: Vfs> Mounted<V> {
         };
         let number = file.number;
         let is_last = self.inodes.borrow_mut().close(number);
-        self.closed.notify_waiters();
         if is_last {
             // The object stays in the table until `closed`: a new entry of the same handle would not know of a resend
             // under way.
@@ -311,7 +328,7 @@ impl<V: Vfs> Mounted<V> {
 
     /// Ends the mount after its session with the kernel: commits kept writes, and removes hidden names. Each file has
     /// the deadline of an operation.
-    pub(crate) async fn finish(&self) {
+    pub(crate) async fn finish(self: &Rc<Self>) {
         let left: Vec<_> = {
             let mut inodes = self.inodes.borrow_mut();
             let all = inodes.all_mut();

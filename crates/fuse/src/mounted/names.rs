@@ -1,6 +1,6 @@
 //! Operations on names: looking up, making, removing, moving.
 
-use super::{Entry, Mounted};
+use super::{Entry, FileUse, Mounted};
 use crate::convert::{Made, made};
 use crate::hidden::{Hidden, hidden_name};
 use crate::inodes::{Epoch, Fetched, Kept, NOBODY, ROOT, TakenHidden};
@@ -148,7 +148,7 @@ impl<V: Vfs> Mounted<V> {
 
     /// Makes a file, or takes the one there is, and opens it.
     pub(crate) async fn create(
-        &self,
+        self: &Rc<Self>,
         caller: &Credentials,
         parent: u64,
         name: &[u8],
@@ -167,6 +167,18 @@ impl<V: Vfs> Mounted<V> {
                 self.vfs.create(caller, &directory, name, &unchecked).await
             }
         };
+        if let Ok(created) = &changed.result
+            && if_there != IfThere::Refuse
+            && (created.attributes).is_none_or(|attributes| attributes.uid != caller.uid)
+        {
+            // Another user's file, made since the kernel found no such name, or a squashed caller's own.
+            let use_of = FileUse {
+                reads: false,
+                writes: true,
+                executes: false,
+            };
+            self.require(caller, &created.handle, use_of).await?;
+        }
         let entry = self.made(changed, asked).await?;
         let number = entry.attr.ino.0;
         // No await between the report and this: a removal in between would find the file unused and delete it.
@@ -215,12 +227,14 @@ impl<V: Vfs> Mounted<V> {
     }
 
     pub(crate) async fn link(
-        &self,
+        self: &Rc<Self>,
         caller: &Credentials,
         number: u64,
         parent: u64,
         name: &[u8],
     ) -> Result<Entry, Errno> {
+        // The kernel shows the attributes of the reply for all names of the file.
+        self.drain(number).await?;
         let (handle, directory) = (self.handle(number)?, self.handle(parent)?);
         let asked = self.epoch();
         let (linked, known) = self.vfs.link(caller, &handle, &directory, name).await;

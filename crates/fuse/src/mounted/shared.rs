@@ -3,32 +3,20 @@
 use super::Mounted;
 use crate::callers::has_signal;
 use crate::limits::LOCK_WAITS_MAX;
+use crate::open::OpenFile;
 use crate::session::Caching;
 use crate::status::errno;
 use crate::unstable::Kept;
-use fuser::{Errno, INodeNo};
-use gannet_runtime::{Buffer, Handle, run_blocking};
-use gannet_vfs::{ByteLock, LockRequest, Locked, Stability, Vfs};
+use fuser::Errno;
+use gannet_runtime::{Buffer, Handle};
+use gannet_vfs::{ByteLock, FileHandle, LockRequest, Locked, Stability, Vfs, Wcc};
 use std::rc::Rc;
-
-/// Bytes of a page of the kernel, to which offsets are rounded down; the kernel rounds further where pages are larger.
-const PAGE_LEN: u64 = 4096;
-
-/// The end of a file that an append has moved.
-struct MovedEnd {
-    /// The end in the kernel's cache, in bytes.
-    believed: u64,
-    /// The end in the store, in bytes.
-    end: u64,
-    /// The last byte of the file.
-    last: u8,
-}
 
 impl<V: Vfs> Mounted<V> {
     /// Locks, unlocks or tests bytes of an open file, for all hosts. A wait ends with the lock, or with a signal to the
     /// waiting thread: the kernel then restarts the system call, or the program gets `EINTR`.
     pub(crate) async fn lock(
-        &self,
+        self: &Rc<Self>,
         key: u64,
         lock: ByteLock,
         request: LockRequest,
@@ -36,6 +24,10 @@ impl<V: Vfs> Mounted<V> {
     ) -> Result<Locked, Errno> {
         let file = self.open_file(key)?;
         let handle = self.handle(file.number)?;
+        if request == LockRequest::Unlock {
+            // The next holder must find what this one wrote. An error is told at the next sync or close.
+            let _ = self.within(self.drain(file.number)).await;
+        }
         loop {
             // The store answers a wait after about a second. `within` bounds each attempt and not the whole wait, which
             // may last as long as another host holds the lock.
@@ -46,6 +38,12 @@ impl<V: Vfs> Mounted<V> {
                 (Locked::Denied(_), LockRequest::Wait) => return Err(Errno::EINTR),
                 (Locked::Denied(_), LockRequest::Try) => return Err(Errno::EAGAIN),
                 (Locked::TooMany, _) => return Err(Errno::ENOLCK),
+                (Locked::Done, LockRequest::Try | LockRequest::Wait) => {
+                    self.open.borrow_mut().note_lock(key, lock.owner);
+                    // Another host may have written under this lock a moment ago, within one tick of the store's clock.
+                    self.drop_pages(file.number, 0).await;
+                    return Ok(locked);
+                }
                 _ => return Ok(locked),
             }
         }
@@ -75,7 +73,8 @@ impl<V: Vfs> Mounted<V> {
     }
 
     /// Releases all locks of an owner on a file, when it is closed.
-    pub(crate) async fn unlock_all(&self, key: u64, owner: u64) -> Result<(), Errno> {
+    pub(crate) async fn unlock_all(self: &Rc<Self>, key: u64, owner: u64) -> Result<(), Errno> {
+        self.open.borrow_mut().strike_lock(key, owner);
         let all = ByteLock {
             owner,
             kind: gannet_vfs::LockKind::Exclusive,
@@ -87,8 +86,8 @@ impl<V: Vfs> Mounted<V> {
         unlocked.map(|_| ())
     }
 
-    /// Writes the first `len` bytes of `data` at the end of a file, which the store decides. `believed` is the end in
-    /// the kernel's cache; other hosts may have moved it.
+    /// Writes the first `len` bytes of `data` at the end of a file, which the store decides, or this mount where the
+    /// store does not. `believed` is the end in the kernel's cache; other hosts may have moved it.
     pub(crate) async fn append(
         self: &Rc<Self>,
         key: u64,
@@ -101,76 +100,65 @@ impl<V: Vfs> Mounted<V> {
         let (handle, unstable) = self.with_inode(file.number, |inode| {
             (inode.handle, Rc::clone(&inode.unstable))
         })?;
-        if stability != Stability::Unstable {
+        if stability == Stability::Unstable {
+            self.drain(file.number).await?;
+        } else {
             self.commit(file.number, &file.caller).await?;
         }
-        // Other programs of this host may have bytes before `believed` in the kernel's cache alone. An append at the
-        // store's shorter end would be overwritten when the kernel writes them back.
-        let is_cached = self.options.caching == Caching::Writeback
-            && self.open.borrow().has_cached_writers(file.number);
-        let at_least = if is_cached { believed } else { 0 };
-        let last;
+        self.take_failure(key)?;
         let offset = {
+            let _alone = unstable.appending.lock().await;
             // As in `write`: a resend must not run beside it.
             let _writing = unstable.turn.read().await;
             let _turn = self.turns.take(len).await;
-            last = data.get(len.saturating_sub(1)).copied().unwrap_or(0);
-            let caller = &file.caller;
-            let appended = self
-                .vfs
-                .append(caller, &handle, at_least, data, len, stability);
-            let (done, buffer) = appended.await;
-            let (offset, done) = done.map_err(errno)?;
-            if done.committed == Stability::Unstable || !unstable.is_empty() {
-                let verifier = Some(done.verifier);
-                let write = Kept {
-                    offset,
-                    buffer,
-                    len,
-                    verifier,
-                };
+            let (write, is_stable) = if self.vfs.is_coordinated() {
+                let end = unstable.behind.borrow().end();
+                self.append_there(&file, &handle, end, data, len, stability)
+                    .await?
+            } else {
+                let size = self.newest(&handle, None).await?.attributes.size;
+                let end = size.max(unstable.behind.borrow().end());
+                let written = self.write_all(&file, &handle, end, data, len, stability);
+                written.await?
+            };
+            let offset = write.offset;
+            if !is_stable || !unstable.is_empty() {
                 self.keep(&unstable, |unstable| unstable.keep(write));
             }
             offset
         };
-        self.inodes.borrow_mut().appended(file.number);
-        // After both turns are released: the kernel may write pages back before it drops them, and those writes need
-        // turns. With a turn held here, neither would end.
-        if offset != believed && self.options.caching == Caching::Writeback {
-            let moved = MovedEnd {
-                believed,
-                end: offset + len as u64,
-                last,
-            };
-            self.move_end(file.number, &moved).await;
+        if self.options.caching == Caching::Cached {
+            // The page at the former end ends in zeros, and the kernel may have taken the bytes for others at
+            // `believed`. It may hold their pages until the reply.
+            let (mounted, number) = (Rc::clone(self), file.number);
+            let from = believed.min(offset);
+            let dropping = async move { mounted.drop_pages(number, from).await };
+            self.runtime.spawn("pages of an append", Box::pin(dropping));
         }
         self.bound_kept(&file, &unstable).await?;
         u32::try_from(len).map_err(|_| Errno::EINVAL)
     }
 
-    /// Moves the end of a file in the kernel's cache, and invalidates its pages from the former end on. With its
-    /// write-back cache the kernel ignores the sizes in replies.
-    async fn move_end(&self, number: u64, moved: &MovedEnd) {
-        let MovedEnd {
-            believed,
-            end,
-            last,
-        } = *moved;
-        let Some(notifier) = self.notifier.borrow().clone() else {
-            return;
+    /// Appends where the store decides the offset, at `end` or further: bytes up to there are on their way.
+    async fn append_there(
+        &self,
+        file: &OpenFile,
+        handle: &FileHandle,
+        end: u64,
+        data: Buffer,
+        len: usize,
+        stability: Stability,
+    ) -> Result<(Kept, bool), Errno> {
+        let appended = (self.vfs).append(&file.caller, handle, end, data, len, stability);
+        let (done, buffer) = appended.await;
+        let (offset, done) = done.map_err(errno)?;
+        (self.inodes.borrow_mut()).own_change(file.number, &Wcc::default());
+        let write = Kept {
+            offset,
+            buffer,
+            len,
+            verifier: Some(done.verifier),
         };
-        // On another thread: the kernel may block the notification until this core has answered a WRITE.
-        let reported = run_blocking(&self.runtime, move || {
-            // Storing the last byte moves the end.
-            let at = end.saturating_sub(1);
-            notifier.store(INodeNo(number), at, &[last])?;
-            let start = believed.min(at) / PAGE_LEN * PAGE_LEN;
-            let range = (start.cast_signed(), (end - start).cast_signed());
-            notifier.inval_inode(INodeNo(number), range.0, range.1)
-        });
-        // An error is harmless if the kernel has forgotten the file: it caches nothing of it then.
-        if let Ok(Err(error)) = reported.await {
-            tracing::debug!(%error, "the kernel was not notified of an appended file's end");
-        }
+        Ok((write, done.committed != Stability::Unstable))
     }
 }

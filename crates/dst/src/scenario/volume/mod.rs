@@ -110,7 +110,7 @@ impl Mounts {
             caching: if random.chance(500) {
                 Caching::Direct
             } else {
-                Caching::Writeback
+                Caching::Cached
             },
             deadline: Duration::from_secs([1, 10, 60, 60][random.index(4)]),
             bounds: KeptBounds {

@@ -68,8 +68,8 @@ impl Mount {
         either!(self, it => it.release(file).await);
     }
 
-    pub(super) async fn truncate(&self, number: u64, size: u64) -> io::Result<()> {
-        either!(self, it => it.truncate(number, size).await)
+    pub(super) async fn truncate(&self, file: Opened, size: u64) -> io::Result<()> {
+        either!(self, it => it.truncate(file, size).await)
     }
 
     pub(super) async fn list(&self, number: u64, portion_max: usize) -> io::Result<Vec<Named>> {

@@ -265,7 +265,7 @@ impl Worker {
                     stability,
                 } => write_parts(mount, file, *offset, bytes, *parts, *stability).await,
                 Act::Sync => mount.sync(file).await,
-                Act::Truncate(size) => mount.truncate(file.number, *size).await,
+                Act::Truncate(size) => mount.truncate(file, *size).await,
                 Act::Read => self.read_between(mount, file, session).await?,
             };
             if self.seat().random.chance(STRIKES_PER_MILLE) {

@@ -1,0 +1,284 @@
+//! Write-behind: bytes that the kernel has an answer for and the store has not seen yet.
+//!
+//! The mount answers a write(2) once it keeps the bytes. It sends them in runs: bytes of one caller, one behind the
+//! other. Overlapping runs leave in the order of write(2), each after the answer to the one before; others may be under
+//! way together. A run leaves when nothing else is under way, when it is full, or when it cannot grow any more, so the
+//! bytes of many short writes gather while an earlier run is answered. No clock is needed.
+
+use crate::limits::{REQUEST_BYTES_MAX, RUNS_UNDER_WAY_MAX};
+use gannet_runtime::Buffer;
+use gannet_vfs::Credentials;
+use std::collections::VecDeque;
+
+/// Bytes of one caller that the store gets by one WRITE.
+pub(crate) struct Run {
+    /// Counts up in the order of write(2).
+    pub(crate) number: u64,
+    pub(crate) caller: Credentials,
+    pub(crate) offset: u64,
+    pub(crate) bytes: Bytes,
+}
+
+/// The memory of a run.
+pub(crate) enum Bytes {
+    /// The first bytes of a longer buffer.
+    Slot(Buffer, usize),
+    /// Memory that grows.
+    Grown(Vec<u8>),
+}
+
+impl Bytes {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Bytes::Slot(_, len) => *len,
+            Bytes::Grown(bytes) => bytes.len(),
+        }
+    }
+
+    /// The memory, and how many of its first bytes count.
+    pub(crate) fn into_buffer(self) -> (Buffer, usize) {
+        match self {
+            Bytes::Slot(buffer, len) => (buffer, len),
+            Bytes::Grown(bytes) => {
+                let len = bytes.len();
+                (Buffer::from_vec(bytes), len)
+            }
+        }
+    }
+
+    /// Puts `data` behind the bytes; false if they do not fit.
+    fn extend(&mut self, data: &[u8]) -> bool {
+        let end = self.len() + data.len();
+        match self {
+            Bytes::Slot(buffer, len) => match buffer.get_mut(*len..end) {
+                Some(room) => {
+                    room.copy_from_slice(data);
+                    *len = end;
+                    true
+                }
+                None => false,
+            },
+            Bytes::Grown(bytes) if end <= REQUEST_BYTES_MAX as usize => {
+                bytes.extend_from_slice(data);
+                true
+            }
+            Bytes::Grown(_) => false,
+        }
+    }
+}
+
+/// The place of a run in its file, which its successors must know.
+struct Place {
+    number: u64,
+    start: u64,
+    end: u64,
+    /// `None` while it is under way.
+    waiting: Option<Run>,
+}
+
+impl Place {
+    fn overlaps(&self, other: &Place) -> bool {
+        self.start < other.end && other.start < self.end
+    }
+}
+
+/// The runs of one file, in the order of write(2).
+#[derive(Default)]
+pub(crate) struct Behind {
+    places: VecDeque<Place>,
+    last: u64,
+    /// Runs up to this number leave without waiting for more bytes.
+    hurried: u64,
+}
+
+impl Behind {
+    /// Keeps the first `len` bytes of `data` for `offset`.
+    pub(crate) fn add(&mut self, caller: &Credentials, offset: u64, data: Buffer, len: usize) {
+        let end = offset.saturating_add(len as u64);
+        if let Some(last) = self.places.back_mut()
+            && last.end == offset
+            && last.number > self.hurried
+            && let Some(run) = &mut last.waiting
+            && run.caller == *caller
+            && run.bytes.extend(data.get(..len).unwrap_or(&data))
+        {
+            last.end = end;
+            return;
+        }
+        self.last += 1;
+        let number = self.last;
+        let bytes = if data.slot().is_some() || data.len() > len {
+            Bytes::Slot(data, len)
+        } else {
+            Bytes::Grown(data.into_vec())
+        };
+        let run = Run {
+            number,
+            caller: caller.clone(),
+            offset,
+            bytes,
+        };
+        self.places.push_back(Place {
+            number,
+            start: offset,
+            end,
+            waiting: Some(run),
+        });
+    }
+
+    /// Lets all runs of now leave without waiting for more bytes. Gives the number up to which they count.
+    pub(crate) fn hurry(&mut self) -> u64 {
+        self.hurried = self.last;
+        self.last
+    }
+
+    /// The next run to send, which is under way until [`Behind::answered`].
+    pub(crate) fn next(&mut self) -> Option<Run> {
+        let under_way = self.places.iter().filter(|place| place.waiting.is_none());
+        let under_way = under_way.count();
+        if under_way >= RUNS_UNDER_WAY_MAX {
+            return None;
+        }
+        let (hurried, last) = (self.hurried, self.last);
+        let index = (0..self.places.len()).find(|&index| {
+            let Some(place) = self.places.get(index) else {
+                return false;
+            };
+            let Some(run) = &place.waiting else {
+                return false;
+            };
+            let is_complete = place.number <= hurried
+                || place.number < last
+                || run.bytes.len() >= REQUEST_BYTES_MAX as usize;
+            let mut earlier = self.places.iter().take(index);
+            (under_way == 0 || is_complete) && !earlier.any(|earlier| earlier.overlaps(place))
+        })?;
+        self.places.get_mut(index)?.waiting.take()
+    }
+
+    /// Ends a run: the store has answered.
+    pub(crate) fn answered(&mut self, number: u64) {
+        debug_assert!(
+            (self.places.iter()).any(|place| place.number == number && place.waiting.is_none()),
+            "only a run under way is answered"
+        );
+        self.places.retain(|place| place.number != number);
+    }
+
+    /// Drops the runs that are not under way.
+    pub(crate) fn drop_waiting(&mut self) {
+        self.places.retain(|place| place.waiting.is_none());
+    }
+
+    /// True when no run with a number up to `number` is left.
+    pub(crate) fn is_past(&self, number: u64) -> bool {
+        self.places
+            .front()
+            .is_none_or(|first| first.number > number)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Bytes kept and under way.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.places
+            .iter()
+            .map(|place| place.end - place.start)
+            .sum()
+    }
+
+    /// Where the last of the bytes ends: the file is at least that long for programs of this machine.
+    pub(crate) fn end(&self) -> u64 {
+        self.places.iter().map(|place| place.end).max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caller(uid: u32) -> Credentials {
+        Credentials::new(uid, uid, &[])
+    }
+
+    fn add(behind: &mut Behind, uid: u32, offset: u64, bytes: &[u8]) {
+        let data = Buffer::from_vec(bytes.to_vec());
+        behind.add(&caller(uid), offset, data, bytes.len());
+    }
+
+    fn next(behind: &mut Behind) -> Option<(u64, u64, Vec<u8>)> {
+        behind.next().map(|run| {
+            let (number, offset) = (run.number, run.offset);
+            let (buffer, len) = run.bytes.into_buffer();
+            (number, offset, buffer[..len].to_vec())
+        })
+    }
+
+    #[test]
+    fn short_writes_gather_while_another_is_under_way() {
+        let mut behind = Behind::default();
+        add(&mut behind, 1, 0, b"ab");
+        let (first, ..) = next(&mut behind).expect("nothing is under way");
+        add(&mut behind, 1, 2, b"cd");
+        add(&mut behind, 1, 4, b"ef");
+        assert_eq!(next(&mut behind), None, "it may grow");
+        assert_eq!((behind.bytes(), behind.end()), (6, 6));
+        behind.answered(first);
+        assert_eq!(next(&mut behind), Some((2, 2, b"cdef".to_vec())));
+    }
+
+    #[test]
+    fn bytes_of_two_callers_are_never_one_run() {
+        let mut behind = Behind::default();
+        add(&mut behind, 1, 0, b"ab");
+        add(&mut behind, 2, 2, b"cd");
+        assert_eq!(next(&mut behind), Some((1, 0, b"ab".to_vec())));
+        behind.hurry();
+        assert_eq!(next(&mut behind), Some((2, 2, b"cd".to_vec())));
+    }
+
+    #[test]
+    fn an_overlapping_run_waits_for_the_answer_to_the_one_before() {
+        let mut behind = Behind::default();
+        add(&mut behind, 1, 0, b"abcd");
+        let (first, ..) = next(&mut behind).expect("nothing is under way");
+        add(&mut behind, 1, 2, b"CD");
+        add(&mut behind, 1, 100, b"x");
+        let until = behind.hurry();
+        assert_eq!(next(&mut behind), Some((3, 100, b"x".to_vec())));
+        assert_eq!(next(&mut behind), None);
+        behind.answered(3);
+        assert!(!behind.is_past(until));
+        behind.answered(first);
+        assert_eq!(next(&mut behind), Some((2, 2, b"CD".to_vec())));
+        behind.answered(2);
+        assert!(behind.is_past(until) && behind.is_empty());
+    }
+
+    #[test]
+    fn bytes_after_a_hurry_begin_a_run_of_their_own() {
+        let mut behind = Behind::default();
+        add(&mut behind, 1, 0, b"ab");
+        let until = behind.hurry();
+        add(&mut behind, 1, 2, b"cd");
+        let (first, ..) = next(&mut behind).expect("it is the first");
+        behind.answered(first);
+        assert!(behind.is_past(until) && !behind.is_empty());
+    }
+
+    #[test]
+    fn a_full_run_leaves_beside_others() {
+        let mut behind = Behind::default();
+        let full = vec![7; REQUEST_BYTES_MAX as usize];
+        add(&mut behind, 1, 0, &full);
+        add(&mut behind, 1, full.len() as u64, &full);
+        add(&mut behind, 1, 2 * full.len() as u64, b"rest");
+        assert_eq!(next(&mut behind).map(|(number, ..)| number), Some(1));
+        assert_eq!(next(&mut behind).map(|(number, ..)| number), Some(2));
+        assert_eq!(next(&mut behind), None);
+        behind.drop_waiting();
+        assert_eq!(behind.bytes(), 2 * full.len() as u64);
+    }
+}

@@ -1,0 +1,173 @@
+//! Writes that leave behind the answer to write(2), and pages of the kernel that are of no use any more.
+
+use super::Mounted;
+use crate::behind::{Behind, Run};
+use crate::limits::{BEHIND_MAX, FILE_BEHIND_MAX};
+use crate::open::OpenFile;
+use crate::unstable::Unstable;
+use fuser::{Errno, INodeNo};
+use gannet_runtime::{Buffer, run_blocking};
+use gannet_vfs::{FileHandle, Stability, Vfs};
+use std::rc::Rc;
+
+impl<V: Vfs> Mounted<V> {
+    /// Keeps a write for the store, once there is room for it.
+    pub(super) async fn write_behind(
+        self: &Rc<Self>,
+        file: &OpenFile,
+        unstable: &Rc<Unstable>,
+        offset: u64,
+        data: Buffer,
+        len: usize,
+    ) {
+        loop {
+            // Registered before the look, so that no wake-up is missed.
+            let room = self.room.notified();
+            let of_file = unstable.behind.borrow().bytes();
+            if of_file < FILE_BEHIND_MAX && self.behind.get() < BEHIND_MAX {
+                break;
+            }
+            room.await;
+        }
+        self.change_behind(unstable, |behind| {
+            behind.add(&file.caller, offset, data, len)
+        });
+        self.send_behind(file.number, unstable);
+    }
+
+    /// Changes what waits for the store. Every change goes through here, since the sum over all files is updated by the
+    /// difference.
+    pub(super) fn change_behind<T>(
+        &self,
+        unstable: &Unstable,
+        change: impl FnOnce(&mut Behind) -> T,
+    ) -> T {
+        let mut behind = unstable.behind.borrow_mut();
+        let before = behind.bytes();
+        let changed = change(&mut behind);
+        let after = behind.bytes();
+        debug_assert!(
+            self.behind.get() + after >= before,
+            "the sum counts all files"
+        );
+        self.behind.set(self.behind.get() + after - before);
+        if after < before {
+            self.room.notify_waiters();
+        }
+        changed
+    }
+
+    /// Starts the runs of a file that may leave now.
+    fn send_behind(self: &Rc<Self>, number: u64, unstable: &Rc<Unstable>) {
+        let Ok(handle) = self.handle(number) else {
+            return;
+        };
+        loop {
+            // A variable of its own ends the borrow before the task may run.
+            let next = unstable.behind.borrow_mut().next();
+            let Some(run) = next else {
+                return;
+            };
+            let (mounted, unstable) = (Rc::clone(self), Rc::clone(unstable));
+            let sending = async move { mounted.send_run(number, handle, unstable, run).await };
+            self.runtime.spawn("write behind", Box::pin(sending));
+        }
+    }
+
+    /// Sends one run. No deadline applies: a WRITE that is cut short could reach the server after newer bytes. Those
+    /// who wait for it have deadlines.
+    async fn send_run(
+        self: Rc<Self>,
+        number: u64,
+        handle: FileHandle,
+        unstable: Rc<Unstable>,
+        run: Run,
+    ) {
+        let Run {
+            number: run,
+            caller,
+            offset,
+            bytes,
+        } = run;
+        let file = OpenFile { number, caller };
+        let (data, len) = bytes.into_buffer();
+        let sent = {
+            // As in `Mounted::write`.
+            let _writing = unstable.turn.read().await;
+            let _turn = self.turns.take(len).await;
+            let unstable_way = Stability::Unstable;
+            let written = self.write_all(&file, &handle, offset, data, len, unstable_way);
+            written.await.map(|(write, is_stable)| {
+                if !is_stable || !unstable.is_empty() {
+                    self.keep(&unstable, |unstable| unstable.keep(write));
+                }
+            })
+        };
+        let sent = match sent {
+            Ok(()) => self.bound_kept(&file, &unstable).await,
+            refused => refused,
+        };
+        if let Err(errno) = sent {
+            let is_told = (self.open.borrow_mut()).fail(number, &file.caller, errno);
+            if !is_told {
+                let (uid, error) = (
+                    file.caller.uid,
+                    std::io::Error::from_raw_os_error(errno.code()),
+                );
+                tracing::error!(uid, bytes = len, %error, "the server refused bytes of a closed file");
+            }
+            // The kernel's pages have bytes that the file will never have.
+            self.inodes.borrow_mut().set_stale(number);
+        }
+        self.change_behind(&unstable, |behind| behind.answered(run));
+        unstable.answered.notify_waiters();
+        self.send_behind(number, &unstable);
+        if sent.is_err() {
+            // After the wake-up: a READ that holds pages may have waited for it.
+            self.drop_stale_pages(number).await;
+        }
+    }
+
+    /// Waits until the store has answered the writes of a file that the kernel has an answer for.
+    ///
+    /// # Errors
+    /// `ESTALE`: the kernel has forgotten the file.
+    pub(super) async fn drain(self: &Rc<Self>, number: u64) -> Result<(), Errno> {
+        let unstable = self.with_inode(number, |inode| Rc::clone(&inode.unstable))?;
+        let until = unstable.behind.borrow_mut().hurry();
+        loop {
+            // Registered before the look, so that no wake-up is missed.
+            let answered = unstable.answered.notified();
+            if unstable.behind.borrow().is_past(until) {
+                return Ok(());
+            }
+            self.send_behind(number, &unstable);
+            answered.await;
+        }
+    }
+
+    /// Drops the kernel's pages of a file, and its attributes, if they may be of an older state than the replies show.
+    /// No request may wait for this that holds pages: the kernel waits for those.
+    pub(super) async fn drop_stale_pages(&self, number: u64) {
+        let stale = self.inodes.borrow().stale(number);
+        if let Some(stale) = stale {
+            self.drop_pages(number, 0).await;
+            self.inodes.borrow_mut().dropped(number, stale);
+        }
+    }
+
+    /// Drops the kernel's pages of a file from `start` on, in bytes, and its attributes.
+    pub(super) async fn drop_pages(&self, number: u64, start: u64) {
+        let Some(notifier) = self.notifier.borrow().clone() else {
+            return;
+        };
+        // On another thread: the kernel may block the notification until this core has answered a READ or WRITE.
+        let dropped = run_blocking(&self.runtime, move || {
+            notifier.inval_inode(INodeNo(number), start.cast_signed(), 0)
+        });
+        // An error is harmless if the kernel has forgotten the file: it caches nothing of it then.
+        if let Ok(Err(error)) = dropped.await {
+            tracing::debug!(%error, "the kernel did not drop its pages of a file");
+        }
+    }
+}
