@@ -51,13 +51,41 @@ pub(crate) fn has_signal(thread: u32) -> bool {
     status.map_or(true, |status| is_signalled(&status))
 }
 
+/// True if a fatal signal ends a thread: it is pending, or the thread ends by it already. (The kernel sends SIGKILL to
+/// all threads of a process that any fatal signal ends.)
+pub(crate) fn is_killed(thread: u32) -> bool {
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/{thread}/{name}"));
+    let is_pending = read("status").is_ok_and(|status| {
+        let pending = signals(&status, "SigPnd:") | signals(&status, "ShdPnd:");
+        pending & SIGKILL != 0
+    });
+    is_pending || read("stat").is_ok_and(|stat| ends_by_signal(&stat))
+}
+
+/// SIGKILL in the sets of signals of `/proc/PID/status`.
+const SIGKILL: u64 = 1 << 8;
+/// The kernel's flag of a thread that a signal ends (PF_SIGNALED of proc(5)'s flags).
+const SIGNALED: u64 = 0x400;
+
+/// True if the thread has been ended by a signal, by the text of `/proc/PID/stat`. The name of the program, in
+/// parentheses, may have blanks and parentheses itself.
+fn ends_by_signal(stat: &str) -> bool {
+    let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let flags = after_name.split_ascii_whitespace().nth(6);
+    let flags: Option<u64> = flags.and_then(|flags| flags.parse().ok());
+    flags.is_some_and(|flags| flags & SIGNALED != 0)
+}
+
+/// A set of signals in the text of `/proc/PID/status`.
+fn signals(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
 /// True if a signal is pending that is not blocked, by the text of `/proc/PID/status`.
 fn is_signalled(status: &str) -> bool {
-    let set = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|text| u64::from_str_radix(text.trim(), 16).ok())
-            .unwrap_or(0)
-    };
+    let set = |name: &str| signals(status, name);
     (set("SigPnd:") | set("ShdPnd:")) & !set("SigBlk:") != 0
 }
 
@@ -92,6 +120,15 @@ mod tests {
         assert!(status(interrupt, none, none) && status(none, interrupt, none));
         assert!(!status(interrupt, none, interrupt));
         assert!(has_signal(u32::MAX), "the thread has ended");
+    }
+
+    #[test]
+    fn a_thread_is_killed_from_the_signal_to_its_end() {
+        let stat = |flags: u64| format!("12 (a) b)) S 1 12 12 0 -1 {flags} 5 0 0 0");
+        assert!(ends_by_signal(&stat(0x40_0400)) && !ends_by_signal(&stat(0x40_0000)));
+        assert!(!ends_by_signal("") && !ends_by_signal("12 (a"));
+        assert!(!is_killed(std::process::id()) && !is_killed(u32::MAX));
+        assert_eq!(signals("SigPnd:\t0000000000000100\n", "SigPnd:"), SIGKILL);
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl<V: Vfs> Front<V> {
             Box::pin(async move {
                 let caller = mounted.caller(asker);
                 let done = operation(Rc::clone(&mounted), caller);
-                reply(mounted.within(done).await);
+                reply(mounted.within_life(asker.process, done).await);
             })
         }));
     }
@@ -569,16 +569,17 @@ impl<V: Vfs> Filesystem for Front<V> {
 
     fn readdir(
         &self,
-        _request: &Request,
+        request: &Request,
         _number: INodeNo,
         key: FileHandle,
         position: u64,
         mut reply: ReplyDirectory,
     ) {
+        let thread = request.pid();
         self.send(Box::new(move |mounted| {
             Box::pin(async move {
                 let listed = mounted.list(key.0, position, &mut reply);
-                match mounted.within(listed).await {
+                match mounted.within_life(thread, listed).await {
                     Ok(()) => reply.ok(),
                     Err(errno) => reply.error(errno),
                 }
@@ -588,16 +589,17 @@ impl<V: Vfs> Filesystem for Front<V> {
 
     fn readdirplus(
         &self,
-        _request: &Request,
+        request: &Request,
         _number: INodeNo,
         key: FileHandle,
         position: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
+        let thread = request.pid();
         self.send(Box::new(move |mounted| {
             Box::pin(async move {
                 let listed = mounted.list_plus(key.0, position, &mut reply);
-                match mounted.within(listed).await {
+                match mounted.within_life(thread, listed).await {
                     Ok(()) => reply.ok(),
                     Err(errno) => reply.error(errno),
                 }

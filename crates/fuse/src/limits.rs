@@ -67,6 +67,11 @@ pub(crate) const CALLERS_MAX: usize = 1024;
 pub(crate) const CALLER_AGE: Duration = Duration::from_secs(1);
 /// Time that an operation may take after another one ran into its deadline.
 pub(crate) const AWAY_DEADLINE: Duration = Duration::from_secs(2);
+/// Time after which a waiting request looks whether its thread was killed, and again.
+pub(crate) const LIFE_CHECK_AGE: Duration = Duration::from_millis(250);
+/// Time for which the removal of a directory waits for last closes of removed files in it. The kernel tells of a close
+/// after close(2) has returned.
+pub(crate) const UNHIDE_AGE: Duration = Duration::from_millis(500);
 /// Time for which a listing waits for the attributes of one name. After the first that takes longer it waits for no
 /// other.
 pub(crate) const LISTED_DEADLINE: Duration = Duration::from_secs(1);

@@ -6,11 +6,12 @@ mod files;
 mod names;
 mod shared;
 
-use crate::callers::{Asker, Callers};
+use crate::callers::{Asker, Callers, is_killed};
 use crate::convert::file_attr;
 use crate::inodes::{Epoch, Fetched, Inode, Inodes};
 use crate::limits::{
-    ASKED_AGAIN_MAX, AWAY_DEADLINE, BUFFERS_MAX, KeptBounds, REQUEST_BYTES_MAX, REQUESTS_MAX,
+    ASKED_AGAIN_MAX, AWAY_DEADLINE, BUFFERS_MAX, KeptBounds, LIFE_CHECK_AGE, REQUEST_BYTES_MAX,
+    REQUESTS_MAX,
 };
 use crate::open::OpenTable;
 use crate::session::MountOptions;
@@ -47,6 +48,10 @@ pub(crate) struct Mounted<V> {
     /// too.
     taking_names: tokio::sync::RwLock<()>,
     takings: Takings,
+    /// Directories with hidden names whose removal is under way, one entry each.
+    unhiding: RefCell<Vec<FileHandle>>,
+    /// Wakes removals of directories that wait for hidden names to go.
+    unhidden: tokio::sync::Notify,
     /// Drops pages of the kernel's cache; `None` without a kernel.
     pub(crate) notifier: RefCell<Option<fuser::Notifier>>,
     /// Programs that wait for file locks.
@@ -83,6 +88,8 @@ impl<V: Vfs> Mounted<V> {
             turns: Turns::new(options.caching),
             taking_names: tokio::sync::RwLock::new(()),
             takings: Takings::default(),
+            unhiding: RefCell::default(),
+            unhidden: tokio::sync::Notify::new(),
             notifier: RefCell::default(),
             lock_waits: Cell::new(0),
             bounds: KeptBounds::default(),
@@ -137,26 +144,55 @@ impl<V: Vfs> Mounted<V> {
         &self,
         operation: impl Future<Output = Result<T, Errno>>,
     ) -> Result<T, Errno> {
+        self.bounded_wait(operation, None).await
+    }
+
+    /// As [`Mounted::within`], for a thread that a fatal signal may end meanwhile. The kernel waits for the reply even
+    /// then, so the thread would stay until the deadline.
+    ///
+    /// # Errors
+    /// `EINTR`: the thread is killed. The operation is dropped, as at the deadline.
+    pub(crate) async fn within_life<T>(
+        &self,
+        thread: u32,
+        operation: impl Future<Output = Result<T, Errno>>,
+    ) -> Result<T, Errno> {
+        self.bounded_wait(operation, Some(thread)).await
+    }
+
+    async fn bounded_wait<T>(
+        &self,
+        operation: impl Future<Output = Result<T, Errno>>,
+        thread: Option<u32>,
+    ) -> Result<T, Errno> {
         let deadline = if self.is_away.get() {
             self.options.deadline.min(AWAY_DEADLINE)
         } else {
             self.options.deadline
         };
-        match timeout(&self.runtime, deadline, operation).await {
-            Ok(outcome) => {
+        let mut operation = std::pin::pin!(operation);
+        let mut left = deadline;
+        while !left.is_zero() {
+            let wait = match thread {
+                Some(_) => left.min(LIFE_CHECK_AGE),
+                None => left,
+            };
+            if let Ok(outcome) = timeout(&self.runtime, wait, operation.as_mut()).await {
                 self.is_away.set(false);
-                outcome
+                return outcome;
             }
-            Err(_) => {
-                if !self.is_away.replace(true) {
-                    tracing::warn!(
-                        seconds = deadline.as_secs_f64(),
-                        "the server does not answer: operations fail with EIO until it does"
-                    );
-                }
-                Err(Errno::EIO)
+            left -= wait;
+            if thread.is_some_and(is_killed) {
+                return Err(Errno::EINTR);
             }
         }
+        if !self.is_away.replace(true) {
+            tracing::warn!(
+                seconds = deadline.as_secs_f64(),
+                "the server does not answer: operations fail with EIO until it does"
+            );
+        }
+        Err(Errno::EIO)
     }
 
     /// The store's handle of the object with the kernel's number.

@@ -4,17 +4,19 @@ use super::{Entry, FileUse, Mounted};
 use crate::convert::{Made, made};
 use crate::hidden::{Hidden, hidden_name};
 use crate::inodes::{Epoch, Fetched, Kept, NOBODY, ROOT, TakenHidden};
-use crate::limits::{KEPT_FOR_RETURN_AGE, LOOKED_UP_AGAIN_MAX};
+use crate::limits::{KEPT_FOR_RETURN_AGE, LOOKED_UP_AGAIN_MAX, UNHIDE_AGE};
 use crate::open::OpenFile;
 use crate::status::errno;
 use crate::takings::Taking;
 use fuser::Errno;
-use gannet_runtime::sleep;
+use gannet_runtime::{sleep, timeout};
 use gannet_vfs::{
     Attributes, Changed, CreateMode, Created, Credentials, EntryName, FileHandle, FileKind,
     SetAttributes, SetTime, Status, Vfs,
 };
+use std::cell::RefCell;
 use std::rc::Rc;
+use tokio::sync::Notify;
 
 /// How a file that may exist is opened by open(2) with O_CREAT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +35,38 @@ enum Taken<'a> {
     Free(#[expect(dead_code, reason = "held until the name is taken")] Taking<'a>),
     /// Nothing, a file with other names, or no file.
     Nothing,
+}
+
+/// A guard of the removal of a hidden name. Its drop ends the removal also when a deadline drops the request.
+struct Unhiding<'a> {
+    under_way: &'a RefCell<Vec<FileHandle>>,
+    ended: &'a Notify,
+    directory: FileHandle,
+}
+
+impl Unhiding<'_> {
+    fn begin<'a>(
+        under_way: &'a RefCell<Vec<FileHandle>>,
+        ended: &'a Notify,
+        directory: FileHandle,
+    ) -> Unhiding<'a> {
+        under_way.borrow_mut().push(directory);
+        Unhiding {
+            under_way,
+            ended,
+            directory,
+        }
+    }
+}
+
+impl Drop for Unhiding<'_> {
+    fn drop(&mut self) {
+        let mut under_way = self.under_way.borrow_mut();
+        let place = under_way.iter().position(|it| *it == self.directory);
+        place.map(|place| under_way.swap_remove(place));
+        drop(under_way);
+        self.ended.notify_waiters();
+    }
 }
 
 impl<V: Vfs> Mounted<V> {
@@ -276,8 +310,40 @@ impl<V: Vfs> Mounted<V> {
         name: &[u8],
     ) -> Result<(), Errno> {
         let directory = self.handle(parent)?;
-        let removed = self.vfs.remove_directory(caller, &directory, name).await;
-        removed.result.map_err(errno)
+        let remove = async || {
+            let removed = self.vfs.remove_directory(caller, &directory, name).await;
+            removed.result
+        };
+        let removed = remove().await;
+        if removed != Err(Status::Notempty) {
+            return removed.map_err(errno);
+        }
+        // Removed files in it may have been closed: the kernel tells of a close after close(2) has returned.
+        let looked_up = self.vfs.lookup(caller, &directory, name).await.0;
+        let (handle, _) = looked_up.map_err(errno)?;
+        if !self.has_hidden(&handle) {
+            return removed.map_err(errno);
+        }
+        let gone = async {
+            loop {
+                // Registered before the look, so that no wake-up is missed.
+                let unhidden = self.unhidden.notified();
+                if !self.has_hidden(&handle) {
+                    return;
+                }
+                unhidden.await;
+            }
+        };
+        let _ = timeout(&self.runtime, UNHIDE_AGE, gone).await;
+        remove().await.map_err(errno)
+    }
+
+    /// True if a directory has hidden names of this mount.
+    fn has_hidden(&self, directory: &FileHandle) -> bool {
+        let is_there = |hidden: &Hidden| hidden.directory == *directory;
+        let inodes = self.inodes.borrow();
+        let mut hidden = inodes.all().filter_map(|(_, inode)| inode.hidden.as_ref());
+        hidden.any(is_there) || self.unhiding.borrow().contains(directory)
     }
 
     /// Moves a name. A replaced file that is open here and has no other name gets a hidden one first.
@@ -411,6 +477,7 @@ impl<V: Vfs> Mounted<V> {
     /// Removes the hidden name of a file. An open of the file waits for it, as for any removal.
     pub(crate) async fn remove_hidden(&self, hidden: &Hidden) {
         let _taking = self.takings.begin(Some(hidden.file));
+        let _unhiding = Unhiding::begin(&self.unhiding, &self.unhidden, hidden.directory);
         let removed = self
             .vfs
             .remove(&hidden.caller, &hidden.directory, &hidden.name);
