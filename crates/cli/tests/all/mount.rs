@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod background;
+mod consistency;
 mod hosts;
 mod shared;
 use crate::support;

@@ -1,0 +1,332 @@
+//! Programs of one host, of two hosts and of two users with one file: what each sees, and when.
+
+use super::MODES;
+use super::support::mount::{Mount, is_left_out};
+use super::support::{Place, Server, succeed};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{FileExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A user other than root, who owns no file.
+const USER: u32 = 54_321;
+/// The time within which a change of another host is seen: the age of attributes, doubled for a busy machine.
+const SEEN_WITHIN: Duration = Duration::from_secs(30);
+
+/// An export and a volume, and two directories to mount them on as two hosts do.
+struct Faces {
+    place: Place,
+    export: Server,
+    volume: Server,
+}
+
+/// Two mounts of one file system.
+struct Hosts<'a> {
+    one: &'a Mount,
+    other: &'a Mount,
+    how: &'a str,
+    /// The server of the export or the volume.
+    server: &'a Server,
+    is_volume: bool,
+}
+
+impl Faces {
+    /// With options for the server of the export.
+    fn with(options: &[&str]) -> Faces {
+        let place = Place::new();
+        fs::set_permissions(place.path(""), Permissions::from_mode(0o755)).unwrap();
+        let share = place.text("share");
+        let options = [&[share.as_str()], options].concat();
+        let export = Server::start(&place.path("state"), &options);
+        let volume = place.text("volume");
+        succeed(&["volume", "create", &volume, "--io-servers", "2"]);
+        let native = ["--native", "127.0.0.1:0"];
+        let volume = Server::with(&[&["--volume", &volume][..], &native].concat());
+        fs::create_dir(place.path("other")).unwrap();
+        Faces {
+            place,
+            export,
+            volume,
+        }
+    }
+
+    fn new() -> Faces {
+        Faces::with(&["--no-root-squash"])
+    }
+
+    /// Has `story` done with two mounts of the export and of the volume, cached and not.
+    fn with_each(&self, story: impl Fn(&Hosts<'_>)) {
+        let key = self.place.text("volume/client-key");
+        let native = format!("gannet://{}/", self.volume.native);
+        let [tcp, rdma] = self.export.urls();
+        for mode in MODES {
+            for (one, other, is_volume) in [(&rdma, &tcp, false), (&native, &native, true)] {
+                let key: &[&str] = if is_volume {
+                    &["--volume-key", &key]
+                } else {
+                    &[]
+                };
+                let options = [key, mode, &["--allow-other", "--timeout", "120"]].concat();
+                let first = Mount::of(one, &self.place.path("mnt"), &options);
+                let second = Mount::of(other, &self.place.path("other"), &options);
+                story(&Hosts {
+                    one: &first,
+                    other: &second,
+                    how: &format!("{one} {mode:?}"),
+                    server: if is_volume {
+                        &self.volume
+                    } else {
+                        &self.export
+                    },
+                    is_volume,
+                });
+                first.unmount();
+                second.unmount();
+            }
+        }
+    }
+}
+
+/// Repeats `look` until it is true.
+fn eventually(what: &str, mut look: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !look() {
+        assert!(since.elapsed() < SEEN_WITHIN, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Has a user other than root run a script in a mounted directory; whether it succeeded.
+fn user_can(mount: &Mount, script: &str) -> bool {
+    let mut shell = Command::new("sh");
+    shell.args(["-ec", script]).current_dir(mount.path(""));
+    shell.uid(USER).gid(USER).stdin(Stdio::null());
+    shell.stderr(Stdio::null()).stdout(Stdio::null());
+    shell.status().unwrap().success()
+}
+
+#[test]
+fn a_counter_under_locks_of_two_hosts_loses_nothing() {
+    const ROUNDS: u64 = 60;
+    if is_left_out() {
+        return;
+    }
+    Faces::new().with_each(|hosts| {
+        if !hosts.is_volume {
+            // Locks of an NFS mount hold on its own host alone.
+            return;
+        }
+        fs::write(hosts.one.path("counter"), 0_u64.to_le_bytes()).unwrap();
+        // Descriptors stay open: nothing but the lock says that the file may have changed.
+        let count = |mount: &Mount| {
+            let mut options = OpenOptions::new();
+            let open = options.read(true).write(true).open(mount.path("counter"));
+            let file = open.unwrap();
+            for _ in 0..ROUNDS {
+                file.lock().unwrap();
+                let mut bytes = [0; 8];
+                file.read_exact_at(&mut bytes, 0).unwrap();
+                let next = u64::from_le_bytes(bytes) + 1;
+                file.write_all_at(&next.to_le_bytes(), 0).unwrap();
+                file.unlock().unwrap();
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| count(hosts.one));
+            scope.spawn(|| count(hosts.other));
+        });
+        let counted = fs::read(hosts.one.path("counter")).unwrap();
+        assert_eq!(counted, (2 * ROUNDS).to_le_bytes(), "{}", hosts.how);
+    });
+}
+
+#[test]
+fn a_program_that_follows_a_file_sees_what_another_host_appends() {
+    if is_left_out() {
+        return;
+    }
+    Faces::new().with_each(|hosts| {
+        let (here, there) = (hosts.one.path("log"), hosts.other.path("log"));
+        fs::write(&here, "start\n").unwrap();
+        // As `tail -f`: it reads on at the end, and never opens anew.
+        let mut follows = File::open(&here).unwrap();
+        let (mut seen, mut expected) = (String::new(), String::from("start\n"));
+        for round in 0..3 {
+            for (path, host) in [(&there, "other"), (&here, "own")] {
+                let line = format!("{host} {round}\n");
+                let mut log = OpenOptions::new().append(true).open(path).unwrap();
+                log.write_all(line.as_bytes()).unwrap();
+                drop(log);
+                expected += &line;
+                eventually(hosts.how, || {
+                    follows.read_to_string(&mut seen).unwrap();
+                    seen.len() >= expected.len()
+                });
+                assert_eq!(seen, expected, "{}", hosts.how);
+            }
+        }
+        assert_eq!(fs::read_to_string(&there).unwrap(), expected);
+    });
+}
+
+#[test]
+fn a_file_held_open_here_and_rewritten_elsewhere_is_read_anew_at_the_next_open() {
+    if is_left_out() {
+        return;
+    }
+    Faces::new().with_each(|hosts| {
+        let (here, there) = (hosts.one.path("held"), hosts.other.path("held"));
+        fs::write(&here, "a long first text").unwrap();
+        let held = File::open(&here).unwrap();
+        assert_eq!(fs::read_to_string(&here).unwrap(), "a long first text");
+        for text in ["short", "a text of more bytes than ever before", "s"] {
+            fs::write(&there, text).unwrap();
+            assert_eq!(fs::read_to_string(&here).unwrap(), text, "{}", hosts.how);
+        }
+        drop(held);
+    });
+}
+
+#[test]
+fn who_may_write_and_not_read_writes_inside_a_page_and_at_the_end() {
+    if is_left_out() || !gannet_testing::is_root() {
+        return;
+    }
+    Faces::new().with_each(|hosts| {
+        let drop_box = hosts.one.path("box");
+        fs::write(&drop_box, "0123456789").unwrap();
+        fs::set_permissions(&drop_box, Permissions::from_mode(0o622)).unwrap();
+        let how = hosts.how;
+        let inside = "printf ab | dd of=box bs=1 seek=3 conv=notrunc";
+        assert!(user_can(hosts.one, inside), "{how}");
+        assert!(user_can(hosts.one, "printf x >> box"), "{how}");
+        assert!(!user_can(hosts.one, "cat box"), "{how}");
+        assert_eq!(
+            fs::read_to_string(&drop_box).unwrap(),
+            "012ab56789x",
+            "{how}"
+        );
+        fs::remove_file(&drop_box).unwrap();
+    });
+}
+
+#[test]
+fn a_user_whom_the_server_refuses_is_told_at_the_open_and_changes_nothing() {
+    if is_left_out() || !gannet_testing::is_root() {
+        return;
+    }
+    Faces::new().with_each(|hosts| {
+        let (here, there) = (hosts.one.path("file"), hosts.other.path("file"));
+        fs::write(&here, "content").unwrap();
+        fs::set_permissions(&here, Permissions::from_mode(0o666)).unwrap();
+        assert!(user_can(hosts.one, "cat file; : >> file"), "{}", hosts.how);
+        // This host goes on believing the old mode for a second.
+        fs::set_permissions(&there, Permissions::from_mode(0o600)).unwrap();
+        for script in [
+            "cat file",
+            "echo bad > file",
+            "echo bad >> file",
+            "echo bad 1<> file",
+        ] {
+            assert!(!user_can(hosts.one, script), "{script} {}", hosts.how);
+        }
+        assert_eq!(
+            fs::read_to_string(&here).unwrap(),
+            "content",
+            "{}",
+            hosts.how
+        );
+        fs::remove_file(&here).unwrap();
+    });
+    for options in [&["--read-only", "--no-root-squash"][..], &[]] {
+        let faces = Faces::with(options);
+        let shared = faces.place.path("share/file");
+        fs::write(&shared, "content").unwrap();
+        fs::set_permissions(&shared, Permissions::from_mode(0o644)).unwrap();
+        faces.with_each(|hosts| {
+            if hosts.is_volume {
+                return;
+            }
+            // The kernel would let root write: the server squashes it, or exports for reading.
+            let opened = OpenOptions::new().write(true).open(hosts.one.path("file"));
+            let kind = opened.unwrap_err().kind();
+            let refusals = [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem];
+            assert!(refusals.contains(&kind), "{kind} {} {options:?}", hosts.how);
+            assert_eq!(
+                fs::read_to_string(hosts.one.path("file")).unwrap(),
+                "content"
+            );
+        });
+        assert_eq!(fs::read_to_string(&shared).unwrap(), "content");
+    }
+}
+
+#[test]
+fn a_program_without_right_to_read_it_runs() {
+    if is_left_out() || !gannet_testing::is_root() {
+        return;
+    }
+    Faces::new().with_each(|hosts| {
+        let program = hosts.one.path("program");
+        let Ok(copied) = fs::copy("/bin/true", &program) else {
+            return;
+        };
+        assert!(copied > 0);
+        fs::set_permissions(&program, Permissions::from_mode(0o711)).unwrap();
+        assert!(user_can(hosts.one, "./program"), "{}", hosts.how);
+        assert!(!user_can(hosts.one, "cat program"), "{}", hosts.how);
+        chown(&program, Some(USER), None).unwrap();
+        fs::remove_file(&program).unwrap();
+    });
+}
+
+#[test]
+fn a_killed_program_ends_although_the_server_is_silent() {
+    if is_left_out() {
+        return;
+    }
+    Faces::new().with_each(|hosts| {
+        let made = hosts.one.path("made");
+        hosts.server.signal("STOP");
+        let mut waits = Command::new("mkdir").arg(&made).spawn().unwrap();
+        // mkdir(2) is number 83 where this runs.
+        let is_waiting = || {
+            let call = fs::read_to_string(format!("/proc/{}/syscall", waits.id()));
+            call.unwrap_or_default().starts_with("83 ") || !cfg!(target_arch = "x86_64")
+        };
+        eventually("it came to its wait", is_waiting);
+        let since = Instant::now();
+        waits.kill().unwrap();
+        let ended = waits.wait().unwrap();
+        // The mount waits for 120 s.
+        let took = since.elapsed();
+        hosts.server.signal("CONT");
+        assert!(
+            !ended.success() && took < SEEN_WITHIN,
+            "{took:?} {}",
+            hosts.how
+        );
+        let _ = fs::remove_dir(&made);
+    });
+}
+
+#[test]
+fn a_directory_goes_right_after_the_last_close_of_a_removed_file() {
+    if is_left_out() {
+        return;
+    }
+    Faces::new().with_each(|hosts| {
+        for round in 0..30 {
+            let directory = hosts.one.path(&format!("d{round}"));
+            fs::create_dir(&directory).unwrap();
+            let scratch = directory.join("scratch");
+            let mut file = File::create(&scratch).unwrap();
+            file.write_all(b"x").unwrap();
+            fs::remove_file(&scratch).unwrap();
+            drop(file);
+            fs::remove_dir(&directory).unwrap_or_else(|why| panic!("{why} {}", hosts.how));
+        }
+    });
+}
