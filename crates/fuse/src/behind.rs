@@ -5,7 +5,7 @@
 //! way together. A run leaves when nothing else is under way, when it is full, or when it cannot grow any more, so the
 //! bytes of many short writes gather while an earlier run is answered. No clock is needed.
 
-use crate::limits::{REQUEST_BYTES_MAX, RUNS_UNDER_WAY_MAX};
+use crate::limits::{REQUEST_BYTES_MAX, RUN_CHARGE_MIN, RUNS_UNDER_WAY_MAX};
 use gannet_runtime::Buffer;
 use gannet_vfs::Credentials;
 use std::collections::VecDeque;
@@ -46,24 +46,30 @@ impl Bytes {
         }
     }
 
-    /// Puts `data` behind the bytes; false if they do not fit.
-    fn extend(&mut self, data: &[u8]) -> bool {
-        let end = self.len() + data.len();
-        match self {
-            Bytes::Slot(buffer, len) => match buffer.get_mut(*len..end) {
-                Some(room) => {
-                    room.copy_from_slice(data);
-                    *len = end;
-                    true
-                }
-                None => false,
-            },
-            Bytes::Grown(bytes) if end <= REQUEST_BYTES_MAX as usize => {
-                bytes.extend_from_slice(data);
-                true
-            }
-            Bytes::Grown(_) => false,
+    /// Puts `data` over the bytes from `at` on, and behind them; false if it does not fit, or would leave a gap.
+    fn put(&mut self, at: usize, data: &[u8]) -> bool {
+        let end = at.saturating_add(data.len());
+        let has_room = match self {
+            Bytes::Slot(buffer, _) => buffer.len() >= end,
+            Bytes::Grown(_) => REQUEST_BYTES_MAX as usize >= end,
+        };
+        if at > self.len() || !has_room {
+            return false;
         }
+        let room = match self {
+            Bytes::Slot(buffer, len) => {
+                *len = end.max(*len);
+                buffer.get_mut(at..end)
+            }
+            Bytes::Grown(bytes) => {
+                bytes.resize(end.max(bytes.len()), 0);
+                bytes.get_mut(at..end)
+            }
+        };
+        room.is_some_and(|room| {
+            room.copy_from_slice(data);
+            true
+        })
     }
 }
 
@@ -77,6 +83,10 @@ struct Place {
 }
 
 impl Place {
+    fn charge(&self) -> u64 {
+        (self.end - self.start).max(RUN_CHARGE_MIN)
+    }
+
     fn overlaps(&self, other: &Place) -> bool {
         self.start < other.end && other.start < self.end
     }
@@ -87,6 +97,7 @@ impl Place {
 pub(crate) struct Behind {
     places: VecDeque<Place>,
     last: u64,
+    charged: u64,
     /// Runs up to this number leave without waiting for more bytes.
     hurried: u64,
 }
@@ -96,13 +107,18 @@ impl Behind {
     pub(crate) fn add(&mut self, caller: &Credentials, offset: u64, data: Buffer, len: usize) {
         let end = offset.saturating_add(len as u64);
         if let Some(last) = self.places.back_mut()
-            && last.end == offset
+            && (last.start..=last.end).contains(&offset)
             && last.number > self.hurried
             && let Some(run) = &mut last.waiting
             && run.caller == *caller
-            && run.bytes.extend(data.get(..len).unwrap_or(&data))
+            && run.bytes.put(
+                (offset - last.start) as usize,
+                data.get(..len).unwrap_or(&data),
+            )
         {
-            last.end = end;
+            self.charged -= last.charge();
+            last.end = end.max(last.end);
+            self.charged += last.charge();
             return;
         }
         self.last += 1;
@@ -118,12 +134,14 @@ impl Behind {
             offset,
             bytes,
         };
-        self.places.push_back(Place {
+        let place = Place {
             number,
             start: offset,
             end,
             waiting: Some(run),
-        });
+        };
+        self.charged += place.charge();
+        self.places.push_back(place);
     }
 
     /// Lets all runs of now leave without waiting for more bytes. Gives the number up to which they count.
@@ -162,12 +180,23 @@ impl Behind {
             (self.places.iter()).any(|place| place.number == number && place.waiting.is_none()),
             "only a run under way is answered"
         );
-        self.places.retain(|place| place.number != number);
+        self.keep(|place| place.number != number);
     }
 
     /// Drops the runs that are not under way.
     pub(crate) fn drop_waiting(&mut self) {
-        self.places.retain(|place| place.waiting.is_none());
+        self.keep(|place| place.waiting.is_none());
+    }
+
+    fn keep(&mut self, is_kept: impl Fn(&Place) -> bool) {
+        let charged = &mut self.charged;
+        self.places.retain(|place| {
+            let is_kept = is_kept(place);
+            if !is_kept {
+                *charged -= place.charge();
+            }
+            is_kept
+        });
     }
 
     /// True when no run with a number up to `number` is left.
@@ -181,12 +210,9 @@ impl Behind {
         self.places.is_empty()
     }
 
-    /// Bytes kept and under way.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.places
-            .iter()
-            .map(|place| place.end - place.start)
-            .sum()
+    /// Bytes kept and under way; a short run counts as [`RUN_CHARGE_MIN`].
+    pub(crate) fn charged(&self) -> u64 {
+        self.charged
     }
 
     /// Where the last of the bytes ends: the file is at least that long for programs of this machine.
@@ -198,6 +224,8 @@ impl Behind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 
     fn caller(uid: u32) -> Credentials {
         Credentials::new(uid, uid, &[])
@@ -224,7 +252,7 @@ mod tests {
         add(&mut behind, 1, 2, b"cd");
         add(&mut behind, 1, 4, b"ef");
         assert_eq!(next(&mut behind), None, "it may grow");
-        assert_eq!((behind.bytes(), behind.end()), (6, 6));
+        assert_eq!((behind.charged(), behind.end()), (2 * RUN_CHARGE_MIN, 6));
         behind.answered(first);
         assert_eq!(next(&mut behind), Some((2, 2, b"cdef".to_vec())));
     }
@@ -279,6 +307,66 @@ mod tests {
         assert_eq!(next(&mut behind).map(|(number, ..)| number), Some(2));
         assert_eq!(next(&mut behind), None);
         behind.drop_waiting();
-        assert_eq!(behind.bytes(), 2 * full.len() as u64);
+        assert_eq!(behind.charged(), 2 * full.len() as u64);
+    }
+
+    #[test]
+    fn bytes_that_are_written_again_take_no_more_room() {
+        let mut behind = Behind::default();
+        add(&mut behind, 1, 0, b"x");
+        assert!(behind.next().is_some());
+        add(&mut behind, 1, 100, b"abcdef");
+        for _ in 0..1000 {
+            add(&mut behind, 1, 102, b"CD");
+            add(&mut behind, 1, 105, b"FGH");
+        }
+        assert_eq!(behind.charged(), 2 * RUN_CHARGE_MIN);
+        // A gap, or bytes before it, are another run.
+        add(&mut behind, 1, 110, b"z");
+        assert_eq!(behind.charged(), 3 * RUN_CHARGE_MIN);
+        behind.answered(1);
+        assert_eq!(next(&mut behind), Some((2, 100, b"abCDeFGH".to_vec())));
+    }
+
+    proptest! {
+        /// Whatever is written, and whichever runs may leave together: the store has the bytes of write(2) in order.
+        #[test]
+        fn the_store_gets_the_bytes_in_the_order_of_the_writes(
+            steps in vec((0..3_u32, 0..200_u64, 1..60_usize, any::<bool>(), any::<bool>()), 1..80)
+        ) {
+            let mut behind = Behind::default();
+            let (mut local, mut store) = (vec![0; 300], vec![0; 300]);
+            let mut under_way = Vec::new();
+            let answer = |store: &mut Vec<u8>, behind: &mut Behind, run: (u64, u64, Vec<u8>)| {
+                let (number, offset, bytes) = run;
+                store[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
+                behind.answered(number);
+            };
+            for (step, (uid, offset, len, hurries, sends)) in steps.into_iter().enumerate() {
+                let bytes = vec![step as u8 + 1; len];
+                local[offset as usize..][..len].copy_from_slice(&bytes);
+                add(&mut behind, uid, offset, &bytes);
+                if hurries {
+                    behind.hurry();
+                }
+                while let Some(run) = next(&mut behind) {
+                    under_way.push(run);
+                }
+                // The newest is answered first: replies overtake each other.
+                if sends && let Some(run) = under_way.pop() {
+                    answer(&mut store, &mut behind, run);
+                }
+            }
+            behind.hurry();
+            while !behind.is_empty() {
+                while let Some(run) = next(&mut behind) {
+                    under_way.push(run);
+                }
+                let run = under_way.pop().expect("a run is under way while bytes wait");
+                answer(&mut store, &mut behind, run);
+            }
+            prop_assert_eq!(behind.charged(), 0);
+            prop_assert!(local == store);
+        }
     }
 }

@@ -50,6 +50,8 @@ pub(crate) const KEPT_MAX: u64 = 128 << 20;
 pub(crate) const FILE_BEHIND_MAX: u64 = 16 << 20;
 /// Bytes of all files that wait for the store behind the answers to write(2).
 pub(crate) const BEHIND_MAX: u64 = 64 << 20;
+/// Bytes that a run of them counts as at least, which bounds their number.
+pub(crate) const RUN_CHARGE_MIN: u64 = 4 << 10;
 /// Runs of one file that are under way at a time.
 pub(crate) const RUNS_UNDER_WAY_MAX: usize = 4;
 /// Changes of one file by this mount that are kept until the changes before them are known.

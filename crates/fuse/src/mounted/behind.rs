@@ -23,7 +23,7 @@ impl<V: Vfs> Mounted<V> {
         loop {
             // Registered before the look, so that no wake-up is missed.
             let room = self.room.notified();
-            let of_file = unstable.behind.borrow().bytes();
+            let of_file = unstable.behind.borrow().charged();
             if of_file < FILE_BEHIND_MAX && self.behind.get() < BEHIND_MAX {
                 break;
             }
@@ -43,9 +43,9 @@ impl<V: Vfs> Mounted<V> {
         change: impl FnOnce(&mut Behind) -> T,
     ) -> T {
         let mut behind = unstable.behind.borrow_mut();
-        let before = behind.bytes();
+        let before = behind.charged();
         let changed = change(&mut behind);
-        let after = behind.bytes();
+        let after = behind.charged();
         debug_assert!(
             self.behind.get() + after >= before,
             "the sum counts all files"

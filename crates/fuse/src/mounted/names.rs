@@ -193,26 +193,18 @@ impl<V: Vfs> Mounted<V> {
         let changed = match if_there {
             IfThere::Refuse => self.create_exclusive(caller, &directory, name, mode).await,
             IfThere::Keep | IfThere::Truncate => {
-                let attributes = SetAttributes {
-                    size: (if_there == IfThere::Truncate).then_some(0),
-                    ..with_mode(mode)
-                };
-                let unchecked = CreateMode::Unchecked(attributes);
-                self.vfs.create(caller, &directory, name, &unchecked).await
+                let guarded = CreateMode::Guarded(with_mode(mode));
+                let made = self.vfs.create(caller, &directory, name, &guarded).await;
+                // The kernel found no such name. Where there is one now, the store says who may write to its file.
+                match made.result {
+                    Err(Status::Exist) => {
+                        let taken = self.take_existing(caller, &directory, name, mode, if_there);
+                        taken.await?
+                    }
+                    _ => made,
+                }
             }
         };
-        if let Ok(created) = &changed.result
-            && if_there != IfThere::Refuse
-            && (created.attributes).is_none_or(|attributes| attributes.uid != caller.uid)
-        {
-            // Another user's file, made since the kernel found no such name, or a squashed caller's own.
-            let use_of = FileUse {
-                reads: false,
-                writes: true,
-                executes: false,
-            };
-            self.require(caller, &created.handle, use_of).await?;
-        }
         let entry = self.made(changed, asked).await?;
         let number = entry.attr.ino.0;
         // No await between the report and this: a removal in between would find the file unused and delete it.
@@ -226,6 +218,32 @@ impl<V: Vfs> Mounted<V> {
             caller: caller.clone(),
         };
         Ok((entry, self.open.borrow_mut().add_file(file)))
+    }
+
+    /// As CREATE of a file that there is, for a caller that may write to it.
+    async fn take_existing(
+        &self,
+        caller: &Credentials,
+        directory: &FileHandle,
+        name: &[u8],
+        mode: u32,
+        if_there: IfThere,
+    ) -> Result<Changed<Created>, Errno> {
+        let attributes = SetAttributes {
+            size: (if_there == IfThere::Truncate).then_some(0),
+            ..with_mode(mode)
+        };
+        let unchecked = CreateMode::Unchecked(attributes);
+        let taken = self.vfs.create(caller, directory, name, &unchecked).await;
+        if let Ok(created) = &taken.result {
+            let use_of = FileUse {
+                reads: false,
+                writes: true,
+                executes: false,
+            };
+            self.require(caller, &created.handle, use_of).await?;
+        }
+        Ok(taken)
     }
 
     /// Makes a file that must not be there. A repeated call finds its own file by the verifier, which takes the place
