@@ -1,10 +1,11 @@
 //! The kernel's requests. The session's thread reads them and hands each to the core, which does it and replies.
 
 use crate::callers::Asker;
-use crate::limits::{BACKGROUND_MAX, REQUEST_BYTES_MAX};
+use crate::limits::{BACKGROUND_MAX, REQUEST_BYTES_MAX, SHORT_MAX};
 use crate::listing::{Portion, PortionPlus};
 use crate::mounted::{Entry, FileUse, IfThere, Job, Mounted, Setting};
 use crate::session::{Caching, Locks, MountOptions};
+use crate::window::Windows;
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr,
@@ -19,6 +20,7 @@ use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::sync::{mpsc, oneshot};
 
@@ -46,6 +48,7 @@ type Done<T> = Result<T, Errno>;
 pub(crate) struct Front<V> {
     jobs: mpsc::Sender<Job<V>>,
     arena: Arena,
+    windows: Arc<Windows>,
     caching: Caching,
     locks: Locks,
     age: Duration,
@@ -55,11 +58,13 @@ impl<V: Vfs> Front<V> {
     pub(crate) fn new(
         jobs: mpsc::Sender<Job<V>>,
         arena: Arena,
+        windows: Arc<Windows>,
         options: &MountOptions,
     ) -> Front<V> {
         Front {
             jobs,
             arena,
+            windows,
             caching: options.caching,
             locks: options.locks,
             age: options.cache_age,
@@ -122,6 +127,19 @@ impl<V: Vfs> Front<V> {
             Err(errno) => reply.error(errno),
         };
         self.submit(request, answer, operation);
+    }
+
+    /// Queues a short write, and answers it. Requests that follow come after it.
+    fn answer_at_once(&self, key: u64, offset: u64, data: &[u8], reply: ReplyWrite) {
+        let (len, copy) = (data.len(), self.copy(data));
+        let queued = self.jobs.blocking_send(Box::new(move |mounted| {
+            mounted.keep_answered(key, offset, copy, len);
+            Box::pin(std::future::ready(()))
+        }));
+        match (queued, u32::try_from(len)) {
+            (Ok(()), Ok(count)) => reply.written(count),
+            _ => reply.error(Errno::EIO),
+        }
     }
 
     /// How an open file is cached.
@@ -463,7 +481,7 @@ impl<V: Vfs> Filesystem for Front<V> {
     fn write(
         &self,
         request: &Request,
-        _number: INodeNo,
+        number: INodeNo,
         key: FileHandle,
         offset: u64,
         data: &[u8],
@@ -477,6 +495,10 @@ impl<V: Vfs> Filesystem for Front<V> {
         let is_cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let appends = flags.0 & O_APPEND != 0 && !is_cached;
         let takes_set_id = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let is_plain = stability == Stability::Unstable && !appends && !takes_set_id;
+        if is_plain && len <= SHORT_MAX && self.windows.is_open(number.0) {
+            return self.answer_at_once(key.0, offset, data, reply);
+        }
         // The request is queued before its bytes are copied, so that the core wakes during the copy.
         let (copied, copy) = oneshot::channel();
         let answer = move |outcome: Result<u32, Errno>| match outcome {

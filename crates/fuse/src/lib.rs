@@ -33,5 +33,6 @@ mod status;
 mod takings;
 mod turns;
 mod unstable;
+mod window;
 
 pub use session::{Caching, Locks, Mount, MountError, MountOptions};

@@ -18,6 +18,7 @@ use crate::session::MountOptions;
 use crate::status::errno;
 use crate::takings::Takings;
 use crate::turns::Turns;
+use crate::window::Windows;
 use fuser::{Errno, FileAttr, Generation};
 use gannet_runtime::{Arena, Handle, LocalFuture, timeout};
 use gannet_vfs::{Attributes, Credentials, FileHandle, Vfs};
@@ -61,6 +62,8 @@ pub(crate) struct Mounted<V> {
     kept: Cell<u64>,
     /// Bytes that wait for the store behind the answers to write(2), of all files.
     behind: Cell<u64>,
+    /// Files whose short writes are answered before they get here.
+    pub(crate) windows: Arc<Windows>,
     /// Wakes writers that wait for room among them.
     room: tokio::sync::Notify,
     /// An operation ran into its deadline, and none has ended in time since.
@@ -95,6 +98,7 @@ impl<V: Vfs> Mounted<V> {
             bounds: KeptBounds::default(),
             kept: Cell::new(0),
             behind: Cell::new(0),
+            windows: Arc::default(),
             room: tokio::sync::Notify::new(),
             is_away: Cell::new(false),
             vfs,

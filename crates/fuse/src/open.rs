@@ -64,6 +64,15 @@ impl Open {
         !keys.is_empty()
     }
 
+    /// True if a failure was not told yet to a program that has the file open.
+    pub(crate) fn has_failure(&self, number: u64) -> bool {
+        let of_file = |key: &u64| {
+            let file = self.files.get(key);
+            file.is_some_and(|file| file.number == number)
+        };
+        self.failures.keys().any(of_file)
+    }
+
     /// Takes the failure that the program of an open file was not told yet.
     pub(crate) fn take_failure(&mut self, key: u64) -> Option<Errno> {
         self.failures.remove(&key)

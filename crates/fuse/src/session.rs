@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
@@ -103,9 +104,10 @@ impl<V: Vfs> Mount<V> {
     ) -> Result<Mount<V>, MountError> {
         let (jobs, queue) = mpsc::channel(QUEUE_MAX);
         let (arena, settings) = (write_arena(), options.clone());
-        let front = Front::new(jobs, arena, &options);
         let deadline = options.deadline;
         let mounted = Rc::new(Mounted::new(Handle::clone(runtime), vfs, root, options));
+        let windows = Arc::clone(&mounted.windows);
+        let front = Front::new(jobs, arena, windows, &settings);
         let target = directory.to_path_buf();
         let starting = run_blocking(runtime, move || {
             let target = target.canonicalize()?;

@@ -127,6 +127,34 @@ fn data_is_written_read_cut_and_durable() {
 }
 
 #[test]
+fn short_writes_are_there_for_reads_and_sizes_at_once() {
+    mounted(|share, mnt| {
+        let file = File::create(mnt.join("file")).unwrap();
+        let other = File::open(mnt.join("file")).unwrap();
+        let mut expected = Vec::new();
+        for step in 0..2000_u64 {
+            let bytes = vec![step as u8; 1 + (step * 37 % 300) as usize];
+            // Mostly on at the end, and sometimes over what is there.
+            let len = expected.len() as u64;
+            let offset = if step % 5 == 4 { len / 2 } else { len };
+            file.write_all_at(&bytes, offset).unwrap();
+            let end = offset as usize + bytes.len();
+            expected.resize(expected.len().max(end), 0);
+            expected[offset as usize..end].copy_from_slice(&bytes);
+            if step % 50 == 0 {
+                assert_eq!(other.metadata().unwrap().len(), expected.len() as u64);
+                let mut seen = vec![0; bytes.len()];
+                other.read_exact_at(&mut seen, offset).unwrap();
+                assert_eq!(seen, bytes);
+            }
+        }
+        drop(file);
+        assert!(fs::read(share.join("file")).unwrap() == expected);
+        assert!(fs::read(mnt.join("file")).unwrap() == expected);
+    });
+}
+
+#[test]
 fn an_open_shows_changes_made_outside_the_mount() {
     mounted(|share, mnt| {
         for round in 0..20usize {

@@ -2,8 +2,10 @@
 
 use super::Mounted;
 use crate::behind::{Behind, Run};
+use crate::inodes::Inode;
 use crate::limits::{BEHIND_MAX, FILE_BEHIND_MAX};
 use crate::open::OpenFile;
+use crate::session::Caching;
 use crate::unstable::Unstable;
 use fuser::{Errno, INodeNo};
 use gannet_runtime::{Buffer, run_blocking};
@@ -29,10 +31,46 @@ impl<V: Vfs> Mounted<V> {
             }
             room.await;
         }
+        self.add_behind(file, unstable, offset, data, len);
+    }
+
+    fn add_behind(
+        self: &Rc<Self>,
+        file: &OpenFile,
+        unstable: &Rc<Unstable>,
+        offset: u64,
+        data: Buffer,
+        len: usize,
+    ) {
         self.change_behind(unstable, |behind| {
             behind.add(&file.caller, offset, data, len)
         });
         self.send_behind(file.number, unstable);
+        self.set_window(file.number, unstable);
+    }
+
+    /// Keeps a write that the session's thread has answered, since the window of its file was open.
+    pub(crate) fn keep_answered(self: &Rc<Self>, key: u64, offset: u64, data: Buffer, len: usize) {
+        let Ok(file) = self.open_file(key) else {
+            // The kernel sends no WRITE after a RELEASE.
+            debug_assert!(false, "a write to a file that is not open");
+            return;
+        };
+        if let Ok(unstable) = self.with_inode(file.number, |inode| Rc::clone(&inode.unstable)) {
+            self.add_behind(&file, &unstable, offset, data, len);
+        }
+    }
+
+    /// Opens or closes the window of a file, as [`Windows`](crate::window::Windows) has it. It closes at half of each
+    /// bound, since writes in the queue come on top.
+    pub(super) fn set_window(&self, number: u64, unstable: &Unstable) {
+        let of_file = unstable.behind.borrow().charged();
+        let has_room = of_file < FILE_BEHIND_MAX / 2 && self.behind.get() < BEHIND_MAX / 2;
+        let is_open = self.options.caching == Caching::Cached
+            && has_room
+            && self.with_inode(number, Inode::is_open) == Ok(true)
+            && !self.open.borrow().has_failure(number);
+        self.windows.set(number, is_open);
     }
 
     /// Changes what waits for the store. Every change goes through here, since the sum over all files is updated by the
@@ -108,6 +146,7 @@ impl<V: Vfs> Mounted<V> {
             refused => refused,
         };
         if let Err(errno) = sent {
+            self.windows.set(number, false);
             let is_told = (self.open.borrow_mut()).fail(number, &file.caller, errno);
             if !is_told {
                 let (uid, error) = (
@@ -120,6 +159,7 @@ impl<V: Vfs> Mounted<V> {
             self.inodes.borrow_mut().set_stale(number);
         }
         self.change_behind(&unstable, |behind| behind.answered(run));
+        self.set_window(number, &unstable);
         unstable.answered.notify_waiters();
         self.send_behind(number, &unstable);
         if sent.is_err() {

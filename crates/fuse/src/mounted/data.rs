@@ -492,6 +492,36 @@ mod tests {
     }
 
     #[test]
+    fn the_window_of_a_file_is_open_while_there_is_room_and_nothing_to_tell() {
+        on_a_file(Caching::Cached, async |share, mounted, key| {
+            let file = mounted.open_file(key).unwrap();
+            let number = file.number;
+            assert!(!mounted.windows.is_open(number), "nothing was written yet");
+            let write = async |offset, len: usize| {
+                let data = Buffer::from_vec(vec![7; len]);
+                let written = mounted.write(key, offset, data, len, Stability::Unstable);
+                assert_eq!(written.await, Ok(len as u32));
+                mounted.windows.is_open(number)
+            };
+            assert!(write(0, 10).await);
+            // The session's thread answers the next ones.
+            mounted.keep_answered(key, 10, Buffer::from_vec(vec![8; 10]), 10);
+            assert!(mounted.windows.is_open(number));
+            assert!(!write(20, 9 << 20).await, "much waits for the store");
+            assert_eq!(mounted.sync(number, key).await, Ok(()));
+            assert!(mounted.windows.is_open(number));
+            assert_eq!(std::fs::read(share.join("file")).unwrap()[10..20], [8; 10]);
+            (mounted.open.borrow_mut()).fail(number, &file.caller, Errno::ENOSPC);
+            mounted.keep_answered(key, 0, Buffer::from_vec(vec![9; 10]), 10);
+            assert!(!mounted.windows.is_open(number), "a failure is to be told");
+            assert_eq!(mounted.sync(number, key).await, Err(Errno::ENOSPC));
+            assert!(write(0, 10).await);
+            mounted.close(key).await;
+            assert!(!mounted.windows.is_open(number));
+        });
+    }
+
+    #[test]
     fn a_refused_write_is_told_once_and_changes_nothing() {
         on_a_file(Caching::Cached, async |share, mounted, key| {
             let file = mounted.open_file(key).unwrap();

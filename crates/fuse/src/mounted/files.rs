@@ -295,6 +295,9 @@ impl<V: Vfs> Mounted<V> {
         let number = file.number;
         let is_last = self.inodes.borrow_mut().close(number);
         if is_last {
+            self.windows.set(number, false);
+        }
+        if is_last {
             // The object stays in the table until `closed`: a new entry of the same handle would not know of a resend
             // under way.
             self.close_last(number, &file.caller).await;
