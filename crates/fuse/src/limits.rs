@@ -73,7 +73,7 @@ pub(crate) const AWAY_DEADLINE: Duration = Duration::from_secs(2);
 pub(crate) const LIFE_CHECK_AGE: Duration = Duration::from_millis(250);
 /// Time for which the removal of a directory waits for last closes of removed files in it. The kernel tells of a close
 /// after close(2) has returned.
-pub(crate) const UNHIDE_AGE: Duration = Duration::from_millis(500);
+pub(crate) const UNHIDE_AGE: Duration = Duration::from_secs(1);
 /// Time for which a listing waits for the attributes of one name. After the first that takes longer it waits for no
 /// other.
 pub(crate) const LISTED_DEADLINE: Duration = Duration::from_secs(1);
