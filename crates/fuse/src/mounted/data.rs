@@ -268,7 +268,7 @@ impl<V: Vfs> Mounted<V> {
 
     /// Starts a COMMIT beside the writes that follow, once [`KeptBounds::commit_ahead`](crate::limits::KeptBounds)
     /// bytes are kept, so that the disks work meanwhile.
-    pub(super) fn commit_ahead(self: &Rc<Self>, file: &OpenFile, unstable: &Rc<Unstable>) {
+    fn commit_ahead(self: &Rc<Self>, file: &OpenFile, unstable: &Rc<Unstable>) {
         let is_much = unstable.bytes() >= self.bounds.commit_ahead;
         if !is_much || unstable.committing.try_lock().is_err() {
             return;
