@@ -21,7 +21,7 @@ use crate::turns::Turns;
 use crate::window::Windows;
 use fuser::{Errno, FileAttr, Generation};
 use gannet_runtime::{Arena, Handle, LocalFuture, timeout};
-use gannet_vfs::{Attributes, Credentials, FileHandle, Vfs};
+use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Vfs};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
@@ -191,7 +191,10 @@ impl<V: Vfs> Mounted<V> {
             }
         }
         if !self.is_away.replace(true) {
+            let why = self.vfs.cause(Status::Jukebox);
             tracing::warn!(
+                source = self.options.source,
+                why = why.as_deref().unwrap_or("no reply"),
                 seconds = deadline.as_secs_f64(),
                 "the server does not answer: operations fail with EIO until it does"
             );

@@ -119,3 +119,50 @@ impl Open {
 
 /// The open files and directories of a mount, which all its requests share.
 pub(crate) type OpenTable = RefCell<Open>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open_by(open: &mut Open, number: u64, uid: u32) -> u64 {
+        open.add_file(OpenFile {
+            number,
+            caller: Credentials::new(uid, uid, &[]),
+        })
+    }
+
+    #[test]
+    fn a_failure_is_told_once_to_each_open_file_of_the_writer() {
+        let mut open = Open::default();
+        let [first, second, other, elsewhere] =
+            [(7, 1), (7, 1), (7, 2), (8, 1)].map(|(number, uid)| open_by(&mut open, number, uid));
+        let writer = Credentials::new(1, 1, &[]);
+        assert!(open.fail(7, &writer, Errno::ENOSPC));
+        // The first of several is told.
+        assert!(open.fail(7, &writer, Errno::EIO) && open.has_failure(7) && !open.has_failure(8));
+        for key in [first, second] {
+            assert_eq!(open.take_failure(key), Some(Errno::ENOSPC));
+            assert_eq!(open.take_failure(key), None);
+        }
+        assert_eq!(
+            (open.take_failure(other), open.take_failure(elsewhere)),
+            (None, None)
+        );
+        assert!(!open.has_failure(7));
+        assert!(!open.fail(9, &writer, Errno::EIO), "nobody has it open");
+    }
+
+    #[test]
+    fn owners_of_locks_are_released_by_the_last_close_unless_a_close_before_did() {
+        let mut open = Open::default();
+        let (first, second) = (open_by(&mut open, 7, 1), open_by(&mut open, 7, 1));
+        open.note_lock(first, 100);
+        open.note_lock(first, 200);
+        open.note_lock(second, 100);
+        // A close of the process with all locks of owner 100, through any of its open files.
+        open.strike_lock(second, 100);
+        assert_eq!(open.take_lock_owners(first), BTreeSet::from([200]));
+        assert_eq!(open.take_lock_owners(first), BTreeSet::new());
+        assert_eq!(open.take_lock_owners(second), BTreeSet::new());
+    }
+}
