@@ -227,13 +227,12 @@ impl<V: Vfs> Filesystem for Front<V> {
             // The mount knows which changes are its own: the kernel would drop all pages after each write.
             InitFlags::FUSE_EXPLICIT_INVAL_DATA,
             InitFlags::FUSE_ASYNC_DIO,
+            // Files opened for appending pass the cache on every mount.
+            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
             // Servers clear set-uid bits on writes, truncations and changes of owner. Without this flag the kernel
             // would set the mode for a writer that is not the owner, which servers refuse.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ];
-        if self.caching == Caching::Direct {
-            wanted.push(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
-        }
         if self.locks != Locks::Local {
             wanted.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);
         }

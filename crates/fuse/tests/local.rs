@@ -155,6 +155,34 @@ fn short_writes_are_there_for_reads_and_sizes_at_once() {
 }
 
 #[test]
+fn a_file_opened_for_appending_is_read_and_appended_to_by_one_descriptor() {
+    mounted(|share, mnt| {
+        fs::write(mnt.join("log"), "one\n").unwrap();
+        let mut options = OpenOptions::new();
+        let mut log = options
+            .read(true)
+            .append(true)
+            .open(mnt.join("log"))
+            .unwrap();
+        log.write_all(b"two\n").unwrap();
+        let mut seen = String::new();
+        std::io::Seek::rewind(&mut log).unwrap();
+        log.read_to_string(&mut seen).unwrap();
+        assert_eq!(seen, "one\ntwo\n");
+        // Another program of the server's machine appends; this descriptor goes on behind it.
+        let mut other = OpenOptions::new()
+            .append(true)
+            .open(share.join("log"))
+            .unwrap();
+        other.write_all(b"three\n").unwrap();
+        log.write_all(b"four\n").unwrap();
+        let all = "one\ntwo\nthree\nfour\n";
+        assert_eq!(fs::read_to_string(share.join("log")).unwrap(), all);
+        assert_eq!(fs::read_to_string(mnt.join("log")).unwrap(), all);
+    });
+}
+
+#[test]
 fn an_open_shows_changes_made_outside_the_mount() {
     mounted(|share, mnt| {
         for round in 0..20usize {
