@@ -62,14 +62,20 @@ pub(crate) enum Subject {
     FileSystem,
 }
 
+/// 2^64 divided by the golden ratio: its products spread numbers that differ in few bits.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
 impl Subject {
     /// The turn in which the subject is synced. Directories share none with files, whose syncs may write gigabytes.
-    fn turn(self) -> usize {
+    pub(crate) fn turn(self) -> usize {
+        // XFS numbers the first inodes of its allocation groups by multiples of a power of two: all its new directories
+        // would share one turn by their lowest bits.
+        let spread = |fileid: u64| (fileid.wrapping_mul(SPREAD) >> 40) as usize;
         match self {
             Subject::Journal => 0,
             Subject::FileSystem => 1,
-            Subject::Directory(fileid, _) => 2 + fileid as usize % DIRECTORY_SYNC_TURNS,
-            Subject::File(fileid) => 2 + DIRECTORY_SYNC_TURNS + fileid as usize % SYNC_TURNS,
+            Subject::Directory(fileid, _) => 2 + spread(fileid) % DIRECTORY_SYNC_TURNS,
+            Subject::File(fileid) => 2 + DIRECTORY_SYNC_TURNS + spread(fileid) % SYNC_TURNS,
         }
     }
 }
@@ -656,6 +662,14 @@ mod tests {
             }
         });
         assert_eq!(disk.overlaps.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn directories_of_different_allocation_groups_share_few_turns() {
+        let handle = gannet_vfs::FileHandle::new(&[1]).unwrap();
+        let turns = (0..16_u64).map(|group| Subject::Directory(137 + (group << 19), handle).turn());
+        let turns: std::collections::HashSet<usize> = turns.collect();
+        assert!(turns.len() > 12, "{turns:?}");
     }
 
     #[test]

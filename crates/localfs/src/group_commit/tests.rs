@@ -3,7 +3,7 @@
 use super::*;
 use crate::clock_map::lock;
 use crate::durable::MetadataSync;
-use crate::sync::{Durability, Extent};
+use crate::sync::{Durability, Extent, Subject};
 use crate::{LocalOptions, LocalStore, LocalTree};
 use gannet_runtime::Buffer;
 use gannet_runtime::tokio_plug::block_on;
@@ -181,6 +181,20 @@ impl Bench {
         self.within(self.make(&self.store.root(), name)).await
     }
 
+    /// A directory that is synced in another turn than `other`, so that both can be synced at once.
+    async fn directory_beside(&self, other: &str, handle: FileHandle, name: &str) -> FileHandle {
+        let turn = |name| Subject::Directory(self.inode(name), handle).turn();
+        for attempt in 0.. {
+            let made = self.directory(name).await;
+            if turn(name) != turn(other) {
+                return made;
+            }
+            let aside = self.path.join(format!("{name}-{attempt}"));
+            std::fs::rename(self.path.join(name), aside).unwrap();
+        }
+        unreachable!("there are many turns")
+    }
+
     async fn make(&self, parent: &FileHandle, name: &str) -> FileHandle {
         let nothing = SetAttributes::default();
         let made = self
@@ -352,7 +366,8 @@ async fn operate(store: &LocalStore, name: &str, d: &FileHandle, e: &FileHandle,
 /// happened.
 fn reply_waits_for_its_sync(case: &'static Case, way: Way) {
     on_a_disk(way, |bench| async move {
-        let (d, e) = (bench.directory("d").await, bench.directory("e").await);
+        let d = bench.directory("d").await;
+        let e = bench.directory_beside("d", d, "e").await;
         let old = bench.file(&d, "old").await;
         bench.within(bench.make(&d, "empty")).await;
         bench.disk.forget();
