@@ -13,28 +13,21 @@ use gannet_vfs::{FileHandle, Stability, Vfs};
 use std::rc::Rc;
 
 impl<V: Vfs> Mounted<V> {
-    /// Keeps a write for the store, once there is room for it.
-    pub(super) async fn write_behind(
-        self: &Rc<Self>,
-        file: &OpenFile,
-        unstable: &Rc<Unstable>,
-        offset: u64,
-        data: Buffer,
-        len: usize,
-    ) {
+    /// Waits until there is room for writes of a file behind their answers.
+    pub(super) async fn room_behind(&self, unstable: &Unstable) {
         loop {
             // Registered before the look, so that no wake-up is missed.
             let room = self.room.notified();
             let of_file = unstable.behind.borrow().charged();
             if of_file < FILE_BEHIND_MAX && self.behind.get() < BEHIND_MAX {
-                break;
+                return;
             }
             room.await;
         }
-        self.add_behind(file, unstable, offset, data, len);
     }
 
-    fn add_behind(
+    /// Keeps the first `len` bytes of `data` for the store.
+    pub(super) fn add_behind(
         self: &Rc<Self>,
         file: &OpenFile,
         unstable: &Rc<Unstable>,
@@ -135,11 +128,8 @@ impl<V: Vfs> Mounted<V> {
             let _turn = self.turns.take(len).await;
             let unstable_way = Stability::Unstable;
             let written = self.write_all(&file, &handle, offset, data, len, unstable_way);
-            written.await.map(|(write, is_stable)| {
-                if !is_stable || !unstable.is_empty() {
-                    self.keep(&unstable, |unstable| unstable.keep(write));
-                }
-            })
+            let written = written.await;
+            written.map(|(write, is_stable)| self.keep_written(&unstable, write, is_stable))
         };
         let sent = match sent {
             Ok(()) => self.bound_kept(&file, &unstable).await,

@@ -104,7 +104,8 @@ impl<V: Vfs> Mounted<V> {
         }
         self.take_failure(key)?;
         if stability == Stability::Unstable && self.options.caching == Caching::Cached {
-            self.write_behind(&file, &unstable, offset, data, len).await;
+            self.room_behind(&unstable).await;
+            self.add_behind(&file, &unstable, offset, data, len);
             return u32::try_from(len).map_err(|_| Errno::EINVAL);
         }
         {
@@ -115,10 +116,7 @@ impl<V: Vfs> Mounted<V> {
             let _turn = self.turns.take(len).await;
             let written = self.write_all(&file, &handle, offset, data, len, stability);
             let (write, is_stable) = written.await?;
-            // A stable write is kept too while unstable ones are: a resend of an older overlapping write would undo it.
-            if !is_stable || !unstable.is_empty() {
-                self.keep(&unstable, |unstable| unstable.keep(write));
-            }
+            self.keep_written(&unstable, write, is_stable);
         }
         self.bound_kept(&file, &unstable).await?;
         u32::try_from(len).map_err(|_| Errno::EINVAL)
@@ -200,6 +198,14 @@ impl<V: Vfs> Mounted<V> {
         let changed = change(unstable);
         self.kept.set(self.kept.get() + unstable.bytes() - before);
         changed
+    }
+
+    /// Keeps a write that the store has answered, until a COMMIT. A stable one is kept too while unstable ones are: a
+    /// resend of an older overlapping write would undo it.
+    pub(super) fn keep_written(&self, unstable: &Unstable, write: Kept, is_stable: bool) {
+        if !is_stable || !unstable.is_empty() {
+            self.keep(unstable, |unstable| unstable.keep(write));
+        }
     }
 
     /// Drops the writes of a file that are kept, and those that the store has not seen; gives their bytes.

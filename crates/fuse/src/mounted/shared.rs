@@ -122,9 +122,7 @@ impl<V: Vfs> Mounted<V> {
                 written.await?
             };
             let offset = write.offset;
-            if !is_stable || !unstable.is_empty() {
-                self.keep(&unstable, |unstable| unstable.keep(write));
-            }
+            self.keep_written(&unstable, write, is_stable);
             offset
         };
         if self.options.caching == Caching::Cached {
