@@ -108,9 +108,8 @@ impl<V: Vfs> Front<V> {
         + Send
         + 'static,
     ) {
-        let age = self.age;
-        let answer = move |outcome: Result<Entry, Errno>| match outcome {
-            Ok(entry) => reply.entry(&age, &entry.attr, entry.generation),
+        let answer = |outcome: Result<Entry, Errno>| match outcome {
+            Ok(entry) => reply.entry(&entry.age, &entry.attr, entry.generation),
             Err(errno) => reply.error(errno),
         };
         self.submit(request, answer, operation);
@@ -256,7 +255,13 @@ impl<V: Vfs> Filesystem for Front<V> {
 
     fn forget(&self, _request: &Request, number: INodeNo, lookups: u64) {
         self.send(Box::new(move |mounted| {
-            mounted.inodes.borrow_mut().forget(number.0, lookups);
+            let mut inodes = mounted.inodes.borrow_mut();
+            inodes.forget(number.0, lookups);
+            let is_smaller = inodes.shrink();
+            drop(inodes);
+            if is_smaller {
+                mounted.runtime.release_memory();
+            }
             Box::pin(std::future::ready(()))
         }));
     }
@@ -444,10 +449,10 @@ impl<V: Vfs> Filesystem for Front<V> {
             _ => IfThere::Keep,
         };
         let flags = self.open_flags(false, OpenFlags(flags));
-        let (name, age) = (owned(name), self.age);
+        let name = owned(name);
         let answer = move |outcome: Result<(Entry, u64), Errno>| match outcome {
             Ok((entry, key)) => {
-                let generation = entry.generation;
+                let (age, generation) = (entry.age, entry.generation);
                 reply.created(&age, &entry.attr, generation, FileHandle(key), flags);
             }
             Err(errno) => reply.error(errno),
@@ -777,10 +782,18 @@ impl Portion for ReplyDirectory {
 }
 
 impl PortionPlus for ReplyDirectoryPlus {
-    fn add(&mut self, entry: &Entry, next: u64, age: Duration, name: &[u8]) -> bool {
+    fn add(&mut self, entry: &Entry, next: u64, name: &[u8]) -> bool {
         let (number, name) = (entry.attr.ino, OsStr::from_bytes(name));
         let generation: Generation = entry.generation;
-        ReplyDirectoryPlus::add(self, number, next, name, &age, &entry.attr, generation)
+        ReplyDirectoryPlus::add(
+            self,
+            number,
+            next,
+            name,
+            &entry.age,
+            &entry.attr,
+            generation,
+        )
     }
 }
 

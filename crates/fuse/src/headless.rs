@@ -11,7 +11,6 @@ use gannet_vfs::{Credentials, FileHandle, Stability, Vfs};
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
-use std::time::Duration;
 
 /// The kernel's number of the directory that is mounted.
 pub const ROOT: u64 = crate::inodes::ROOT;
@@ -38,7 +37,7 @@ struct Names {
 }
 
 impl PortionPlus for Names {
-    fn add(&mut self, entry: &Entry, next: u64, _age: Duration, name: &[u8]) -> bool {
+    fn add(&mut self, entry: &Entry, next: u64, name: &[u8]) -> bool {
         if self.room == 0 {
             return true;
         }

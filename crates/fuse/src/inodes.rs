@@ -13,7 +13,7 @@
 //! a write of this mount, may be older than that event. They are ignored: see [`Epoch`].
 
 use crate::hidden::Hidden;
-use crate::limits::{FORGOTTEN_MAX, KEPT_FOR_RETURN_AGE, OWN_CHANGES_MAX, REFUSAL_AGE};
+use crate::limits::{FORGOTTEN_MAX, KEPT_FOR_RETURN_AGE, OWN_CHANGES_MAX, REFUSAL_AGE, SHRINK_MIN};
 use crate::unstable::Unstable;
 use gannet_runtime::Instant;
 use gannet_vfs::{Attributes, Credentials, FileHandle, FileKind, Time, Wcc, WccBefore};
@@ -94,22 +94,22 @@ pub(crate) struct Inode {
     /// The epoch of the last event of the object.
     seen_at: Epoch,
     /// The object's only name, after it was removed while open.
-    pub(crate) hidden: Option<Hidden>,
+    pub(crate) hidden: Option<Box<Hidden>>,
     /// The credentials of the last open for writing.
-    pub(crate) writer: Option<Credentials>,
-    pub(crate) unstable: Rc<Unstable>,
+    pub(crate) writer: Option<Box<Credentials>>,
+    /// Its writes; `None` for most files that are not open. Mounts of large trees have many of those.
+    unstable: Option<Rc<Unstable>>,
 }
 
 /// The hidden name of a file, where it is to be removed.
 #[derive(Debug)]
-#[allow(clippy::large_enum_variant)] // It is matched at once, and never stored.
 pub(crate) enum TakenHidden {
     /// There is none, or its file is open: the last close removes it.
     None,
     /// A process is about to open the file.
     Awaited,
     /// The file is not in use.
-    Free(Hidden),
+    Free(Box<Hidden>),
 }
 
 /// All objects that the kernel knows.
@@ -126,6 +126,8 @@ pub(crate) struct Inodes {
     /// The objects that the kernel forgot last, with the epochs of their last events, oldest first. A lookup that was
     /// sent before may still bring attributes from before such an event.
     forgotten: VecDeque<(FileHandle, Epoch)>,
+    /// No object that was forgotten earlier had a later event.
+    forgotten_before: Epoch,
     /// Processes whose request got `ESTALE`: the kernel looks the path up and sends the request again.
     refused: BTreeMap<u32, Refused>,
     /// Kept writes by object. A file that gets another number keeps them: with two lists, a resend from the older one
@@ -163,6 +165,7 @@ impl Inodes {
             openings: 0,
             last: Epoch(0),
             forgotten: VecDeque::new(),
+            forgotten_before: Epoch(0),
             refused: BTreeMap::new(),
             unstable: HashMap::new(),
         };
@@ -173,9 +176,7 @@ impl Inodes {
     /// Enters an object under `number`. Kept writes of the object go on.
     fn add(&mut self, number: u64, handle: FileHandle) {
         self.generations += 1;
-        let known = self.unstable.get(&handle).and_then(Weak::upgrade);
-        let unstable = known.unwrap_or_default();
-        self.unstable.insert(handle, Rc::downgrade(&unstable));
+        let unstable = self.unstable.get(&handle).and_then(Weak::upgrade);
         let inode = Inode {
             handle,
             generation: self.generations,
@@ -187,13 +188,25 @@ impl Inodes {
             own_changes: Vec::new(),
             stale: 0,
             dropped: 0,
-            seen_at: Epoch(0),
+            seen_at: self.forgotten_at(&handle),
             hidden: None,
             writer: None,
             unstable,
         };
         self.by_number.insert(number, inode);
         self.by_handle.insert(handle, number);
+    }
+
+    /// The writes of a file that the kernel knows.
+    pub(crate) fn unstable(&mut self, number: u64) -> Option<Rc<Unstable>> {
+        let inode = self.by_number.get_mut(&number)?;
+        if inode.unstable.is_none() {
+            let of_other_number = self.unstable.get(&inode.handle).and_then(Weak::upgrade);
+            let unstable = of_other_number.unwrap_or_default();
+            (self.unstable).insert(inode.handle, Rc::downgrade(&unstable));
+            inode.unstable = Some(unstable);
+        }
+        inode.unstable.as_ref().map(Rc::clone)
     }
 
     /// The object with this number, if the kernel knows it.
@@ -242,11 +255,18 @@ impl Inodes {
     pub(crate) fn knows_better(&self, handle: &FileHandle, asked: Epoch) -> bool {
         match self.number(handle).and_then(|number| self.inode(number)) {
             Some(inode) => inode.seen_at > asked,
-            None => {
-                let mut lately = self.forgotten.iter();
-                lately.any(|(forgotten, seen_at)| forgotten == handle && *seen_at > asked)
-            }
+            None => self.forgotten_at(handle) > asked,
         }
+    }
+
+    /// The epoch of the last event of an object that the kernel has forgotten, or a later one.
+    fn forgotten_at(&self, handle: &FileHandle) -> Epoch {
+        let lately = self
+            .forgotten
+            .iter()
+            .filter(|(forgotten, _)| forgotten == handle);
+        let last = lately.map(|(_, seen_at)| *seen_at).max();
+        last.unwrap_or(self.forgotten_before)
     }
 
     /// Records attributes that a reply shows. The kernel's pages are stale if they are of another state; while this
@@ -256,10 +276,7 @@ impl Inodes {
             return;
         };
         let state = Seen::of(&fetched.attributes);
-        if inode.seen_at > fetched.asked
-            || inode.seen == Some(state)
-            || !inode.unstable.behind.borrow().is_empty()
-        {
+        if inode.seen_at > fetched.asked || inode.seen == Some(state) || inode.is_written() {
             // Attributes that repeat the known ones are not newer: they must not overtake others.
             return;
         }
@@ -436,6 +453,7 @@ impl Inodes {
     pub(crate) fn closed(&mut self, number: u64) {
         if let Some(inode) = self.by_number.get_mut(&number) {
             inode.closing = inode.closing.saturating_sub(1);
+            inode.shrink();
             self.drop_unused(number);
         }
     }
@@ -501,6 +519,16 @@ impl Inodes {
         self.drop_unused(number);
     }
 
+    /// Frees room for objects that are gone; true if that was much.
+    pub(crate) fn shrink(&mut self) -> bool {
+        let is_large = self.by_handle.capacity() > 4 * self.by_handle.len().max(SHRINK_MIN);
+        if is_large {
+            self.by_handle.shrink_to_fit();
+            self.unstable.shrink_to_fit();
+        }
+        is_large
+    }
+
     fn drop_unused(&mut self, number: u64) {
         let unused = self.inode(number).filter(|inode| !inode.is_used());
         let Some((handle, seen_at)) = unused.map(|inode| (inode.handle, inode.seen_at)) else {
@@ -510,8 +538,10 @@ impl Inodes {
             return;
         }
         self.by_number.remove(&number);
-        if self.forgotten.len() >= FORGOTTEN_MAX {
-            self.forgotten.pop_front();
+        if self.forgotten.len() >= FORGOTTEN_MAX
+            && let Some((_, seen_at)) = self.forgotten.pop_front()
+        {
+            self.forgotten_before = self.forgotten_before.max(seen_at);
         }
         self.forgotten.push_back((handle, seen_at));
         if self.number(&handle) == Some(number) {
@@ -530,6 +560,29 @@ impl Refused {
 }
 
 impl Inode {
+    /// The writes of the file, if it has had any lately.
+    pub(crate) fn unstable(&self) -> Option<&Rc<Unstable>> {
+        self.unstable.as_ref()
+    }
+
+    /// True while the store has not answered all its writes.
+    fn is_written(&self) -> bool {
+        (self.unstable()).is_some_and(|unstable| !unstable.behind.borrow().is_empty())
+    }
+
+    /// Frees what only an open file needs.
+    fn shrink(&mut self) {
+        if self.opens > 0 || self.closing > 0 {
+            return;
+        }
+        let is_idle =
+            |unstable: &Rc<Unstable>| Rc::strong_count(unstable) == 1 && unstable.is_idle();
+        if self.unstable.as_ref().is_some_and(is_idle) {
+            (self.unstable, self.writer) = (None, None);
+        }
+        self.own_changes.shrink_to_fit();
+    }
+
     pub(crate) fn is_open(&self) -> bool {
         self.opens > 0
     }
@@ -540,4 +593,4 @@ impl Inode {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -8,6 +8,7 @@
 //! - writes that leave behind the answer to write(2) (`behind`),
 //! - writes kept until the server has confirmed them (`unstable`),
 //! - files that stay readable after they were removed while open (`hidden`),
+//! - attributes of a directory whose names are asked for one by one (`ahead`),
 //! - consistency from close(2) to open(2) although the kernel caches ([`Caching`]).
 //!
 //! It has no protocol and no transport, and treats all stores alike.
@@ -16,6 +17,7 @@
 //!
 //! First thing to read: [`Mount`].
 
+mod ahead;
 mod behind;
 mod callers;
 mod convert;

@@ -63,6 +63,18 @@ pub(crate) const BUFFERS_MAX: usize = 192;
 /// Names that one page of a listing has in memory.
 pub(crate) const LISTING_NAMES_MAX: usize = 1024;
 
+/// Names of a listed directory from which on its attributes are listed again for programs that ask one by one: one page
+/// of a listing takes less than the cache age.
+pub(crate) const AHEAD_NAMES_MIN: usize = LISTING_NAMES_MAX;
+/// Names above which they are not, some 300 bytes each.
+pub(crate) const AHEAD_NAMES_MAX: usize = 64 << 10;
+/// Names that are asked for before that.
+pub(crate) const ASKED_BEFORE_AHEAD: usize = 16;
+/// Time without such listings of a directory after one that answered few questions.
+pub(crate) const AHEAD_PAUSE: Duration = Duration::from_secs(30);
+/// The same after one that a change of names ended early.
+pub(crate) const AHEAD_PAUSE_CUT: Duration = Duration::from_secs(2);
+
 /// Callers whose supplementary groups are remembered.
 pub(crate) const CALLERS_MAX: usize = 1024;
 /// Time for which a caller's supplementary groups are remembered.
@@ -87,6 +99,8 @@ pub(crate) const KEPT_FOR_RETURN_AGE: Duration = Duration::from_secs(10);
 pub(crate) const LOOKED_UP_AGAIN_MAX: u32 = 8;
 /// Forgotten objects whose last epochs are remembered, because earlier lookups of them may still be under way.
 pub(crate) const FORGOTTEN_MAX: usize = 256;
+/// Objects whose room the table of objects keeps.
+pub(crate) const SHRINK_MIN: usize = 1024;
 /// Number of times that overtaken attributes are asked for again.
 pub(crate) const ASKED_AGAIN_MAX: u32 = 4;
 

@@ -29,6 +29,9 @@ struct Listed {
     object: Option<(FileHandle, Attributes)>,
 }
 
+/// A name with its object.
+pub(crate) type ListedObject = (Vec<u8>, FileHandle, Fetched);
+
 /// The page of an open directory that was read last.
 #[derive(Default)]
 pub(crate) struct Listing {
@@ -46,6 +49,23 @@ pub(crate) struct Listing {
 }
 
 impl Listing {
+    /// The objects of the page whose attributes the store gave, by their names; and where the next page starts, unless
+    /// this is the last one.
+    pub(crate) fn into_objects(self) -> (Vec<ListedObject>, Option<(u64, Verifier)>) {
+        let last = self.page.last().map(|listed| listed.next);
+        let next = last.filter(|_| !self.is_last);
+        let asked = self.asked;
+        let objects = self.page.into_iter().filter_map(|listed| {
+            let (handle, attributes) = listed.object?;
+            let fetched = Fetched { attributes, asked };
+            Some((listed.name, handle, fetched))
+        });
+        (
+            objects.collect(),
+            next.map(|cookie| (cookie, self.verifier)),
+        )
+    }
+
     /// The names of the page behind `position`, if it is in the page.
     fn behind(&self, position: u64) -> Option<&[Listed]> {
         if position == self.start {
@@ -91,8 +111,8 @@ pub(crate) trait Portion {
 
 /// As [`Portion`], with attributes. The kernel counts each name that was taken as looked up.
 pub(crate) trait PortionPlus {
-    /// Takes a name, which is good for `age`; true when it does not fit, nor would any other.
-    fn add(&mut self, entry: &Entry, next: u64, age: Duration, name: &[u8]) -> bool;
+    /// Takes a name; true when it does not fit, nor would any other.
+    fn add(&mut self, entry: &Entry, next: u64, name: &[u8]) -> bool;
 }
 
 /// The object of a listed name.
@@ -161,16 +181,15 @@ impl<V: Vfs> Mounted<V> {
         portion: &mut (impl PortionPlus + ?Sized),
     ) -> Result<(), Errno> {
         let take = &mut |name: &[u8], next, what: What<'_>| match what {
-            What::Itself(own) => portion.add(own, next, Duration::ZERO, name),
+            What::Itself(own) => portion.add(own, next, name),
             What::Object { handle, fetched } => {
                 // Attributes that a later event has overtaken are not kept.
-                let age = if self.knows_better(handle, fetched.asked) {
-                    Duration::ZERO
-                } else {
-                    self.options.cache_age
-                };
-                let entry = self.report(handle, fetched, NOBODY);
-                let is_full = portion.add(&entry, next, age, name);
+                let is_old = self.knows_better(handle, fetched.asked);
+                let mut entry = self.report(handle, fetched, NOBODY);
+                if is_old {
+                    entry.age = Duration::ZERO;
+                }
+                let is_full = portion.add(&entry, next, name);
                 if is_full {
                     // The kernel does not get this entry and will not forget it, so its lookup is taken back here.
                     self.inodes.borrow_mut().forget(entry.attr.ino.0, 1);
@@ -182,8 +201,9 @@ impl<V: Vfs> Mounted<V> {
                 let entry = Entry {
                     attr: unknown_attr(unknown_number(fileid)),
                     generation: Generation(0),
+                    age: Duration::ZERO,
                 };
-                portion.add(&entry, next, Duration::ZERO, name)
+                portion.add(&entry, next, name)
             }
         };
         self.each(key, position, take).await
@@ -289,23 +309,43 @@ impl<V: Vfs> Mounted<V> {
         } else {
             (position, listing.verifier)
         };
+        let place = (cookie, verifier);
+        let read = self
+            .read_page(&directory.caller, &handle, place, position)
+            .await?;
+        let (names, number) = (read.page.len(), directory.number);
+        (self.ahead.borrow_mut()).listed(number, &directory.caller, names, is_new);
+        *listing = Listing {
+            gave_up: listing.gave_up,
+            ..read
+        };
+        Ok(())
+    }
+
+    /// Reads the page of a directory that starts at `position`, by this cookie and verifier of the store.
+    pub(crate) async fn read_page(
+        &self,
+        caller: &Credentials,
+        directory: &FileHandle,
+        (cookie, verifier): (u64, Verifier),
+        position: u64,
+    ) -> Result<Listing, Errno> {
         let mut page = Page { names: Vec::new() };
-        let (caller, asked) = (&directory.caller, self.epoch());
+        let asked = self.epoch();
         let read = self
             .vfs
-            .read_directory(caller, &handle, cookie, verifier, &mut page);
+            .read_directory(caller, directory, cookie, verifier, &mut page);
         let read = read.await.map_err(errno)?;
         page.names
             .retain(|listed| !matches!(listed.name.as_slice(), b"." | b".."));
-        *listing = Listing {
+        Ok(Listing {
             verifier: read.verifier,
             page: page.names,
             asked,
             start: position,
             is_last: read.eof,
-            gave_up: listing.gave_up,
-        };
-        Ok(())
+            gave_up: false,
+        })
     }
 
     /// The directory itself, as its own entry.
@@ -314,6 +354,7 @@ impl<V: Vfs> Mounted<V> {
         Ok(Entry {
             attr: self.attr(number, &attributes),
             generation: Generation(0),
+            age: Duration::ZERO,
         })
     }
 

@@ -1,11 +1,13 @@
 //! A mounted store on its core: the state that all requests share.
 
+mod ahead;
 mod behind;
 mod data;
 mod files;
 mod names;
 mod shared;
 
+use crate::ahead::Ahead;
 use crate::callers::{Asker, Callers, is_killed};
 use crate::convert::file_attr;
 use crate::inodes::{Epoch, Fetched, Inode, Inodes};
@@ -18,6 +20,7 @@ use crate::session::MountOptions;
 use crate::status::errno;
 use crate::takings::Takings;
 use crate::turns::Turns;
+use crate::unstable::Unstable;
 use crate::window::Windows;
 use fuser::{Errno, FileAttr, Generation};
 use gannet_runtime::{Arena, Handle, LocalFuture, timeout};
@@ -26,6 +29,7 @@ use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 
 pub(crate) use data::Data;
@@ -42,6 +46,7 @@ pub(crate) struct Mounted<V> {
     pub(crate) options: MountOptions,
     pub(crate) inodes: RefCell<Inodes>,
     pub(crate) open: OpenTable,
+    pub(crate) ahead: RefCell<Ahead>,
     callers: Callers,
     turns: Turns,
     /// REMOVE and RENAME hold it shared; the lookup of a process whose open failed with `ESTALE` holds it alone.
@@ -75,6 +80,8 @@ pub(crate) struct Mounted<V> {
 pub(crate) struct Entry {
     pub(crate) attr: FileAttr,
     pub(crate) generation: Generation,
+    /// How long the kernel may trust it.
+    pub(crate) age: Duration,
 }
 
 impl<V: Vfs> Mounted<V> {
@@ -87,6 +94,7 @@ impl<V: Vfs> Mounted<V> {
         Mounted {
             inodes: RefCell::new(Inodes::new(root)),
             open: OpenTable::default(),
+            ahead: RefCell::default(),
             callers: Callers::default(),
             turns: Turns::new(options.caching),
             taking_names: tokio::sync::RwLock::new(()),
@@ -210,6 +218,19 @@ impl<V: Vfs> Mounted<V> {
         self.with_inode(number, |inode| inode.handle)
     }
 
+    /// The writes of a file.
+    ///
+    /// # Errors
+    /// `ESTALE`: the kernel has forgotten the file.
+    pub(crate) fn unstable(&self, number: u64) -> Result<Rc<Unstable>, Errno> {
+        (self.inodes.borrow_mut().unstable(number)).ok_or(Errno::ESTALE)
+    }
+
+    /// As [`Mounted::unstable`]; `None` for a file without any.
+    pub(crate) fn known_unstable(&self, number: u64) -> Result<Option<Rc<Unstable>>, Errno> {
+        self.with_inode(number, |inode| inode.unstable().map(Rc::clone))
+    }
+
     /// Runs `look` on an object of the table. It takes a closure and gives no reference, so that no borrow of the table
     /// lasts across an await: another task that changes the table would panic.
     pub(crate) fn with_inode<T>(
@@ -230,6 +251,7 @@ impl<V: Vfs> Mounted<V> {
         Entry {
             attr: self.attr(number, &fetched.attributes),
             generation: Generation(generation),
+            age: self.options.cache_age,
         }
     }
 
@@ -294,7 +316,8 @@ impl<V: Vfs> Mounted<V> {
         if inode.is_some_and(|inode| inode.hidden.is_some()) {
             attr.nlink = attr.nlink.saturating_sub(1);
         }
-        let end = inode.map_or(0, |inode| inode.unstable.behind.borrow().end());
+        let unstable = inode.and_then(Inode::unstable);
+        let end = unstable.map_or(0, |unstable| unstable.behind.borrow().end());
         attr.size = attr.size.max(end);
         attr
     }

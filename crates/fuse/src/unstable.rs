@@ -52,6 +52,13 @@ impl Kept {
 }
 
 impl Unstable {
+    /// True if nothing would be lost with it.
+    pub(crate) fn is_idle(&self) -> bool {
+        let refused = self.refused.take();
+        self.refused.set(refused);
+        self.is_empty() && self.behind.borrow().is_empty() && refused.is_none()
+    }
+
     /// Bytes that are kept.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes.get()

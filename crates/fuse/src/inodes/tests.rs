@@ -4,7 +4,7 @@ fn handle(name: u8) -> FileHandle {
     FileHandle::new(&[name]).unwrap()
 }
 
-fn file(fileid: u64, size: u64) -> Attributes {
+pub(crate) fn file(fileid: u64, size: u64) -> Attributes {
     Attributes {
         kind: FileKind::Regular,
         mode: 0o644,
@@ -235,7 +235,7 @@ fn attributes_from_before_an_own_write_are_ignored() {
 fn while_own_bytes_are_under_way_only_their_replies_are_judged() {
     let mut inodes = Inodes::new(handle(0));
     let (number, _) = report(&mut inodes, 1, &file(77, 10));
-    let unstable = Rc::clone(&inodes.inode(number).expect("it is known").unstable);
+    let unstable = inodes.unstable(number).expect("it is known");
     let caller = Credentials::new(0, 0, &[]);
     let data = gannet_runtime::Buffer::from_vec(vec![7; 10]);
     (unstable.behind.borrow_mut()).add(&caller, 10, data, 10);

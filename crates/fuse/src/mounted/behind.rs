@@ -49,7 +49,7 @@ impl<V: Vfs> Mounted<V> {
             debug_assert!(false, "a write to a file that is not open");
             return;
         };
-        if let Ok(unstable) = self.with_inode(file.number, |inode| Rc::clone(&inode.unstable)) {
+        if let Ok(unstable) = self.unstable(file.number) {
             self.add_behind(&file, &unstable, offset, data, len);
         }
     }
@@ -163,7 +163,9 @@ impl<V: Vfs> Mounted<V> {
     /// # Errors
     /// `ESTALE`: the kernel has forgotten the file.
     pub(super) async fn drain(self: &Rc<Self>, number: u64) -> Result<(), Errno> {
-        let unstable = self.with_inode(number, |inode| Rc::clone(&inode.unstable))?;
+        let Some(unstable) = self.known_unstable(number)? else {
+            return Ok(());
+        };
         let until = unstable.behind.borrow_mut().hurry();
         loop {
             // Registered before the look, so that no wake-up is missed.

@@ -95,9 +95,7 @@ impl<V: Vfs> Mounted<V> {
         stability: Stability,
     ) -> Result<u32, Errno> {
         let file = self.open_file(key)?;
-        let (handle, unstable) = self.with_inode(file.number, |inode| {
-            (inode.handle, Rc::clone(&inode.unstable))
-        })?;
+        let (handle, unstable) = (self.handle(file.number)?, self.unstable(file.number)?);
         if stability != Stability::Unstable {
             // Earlier writes are committed first: a resend of them would overwrite this one.
             self.commit(file.number, &file.caller).await?;
@@ -210,7 +208,7 @@ impl<V: Vfs> Mounted<V> {
 
     /// Drops the writes of a file that are kept, and those that the store has not seen; gives their bytes.
     pub(super) fn drop_kept(&self, number: u64) -> u64 {
-        let unstable = self.with_inode(number, |inode| Rc::clone(&inode.unstable));
+        let unstable = self.known_unstable(number).ok().flatten();
         unstable.map_or(0, |unstable| {
             let before = self.behind.get();
             self.change_behind(&unstable, Behind::drop_waiting);
@@ -223,8 +221,10 @@ impl<V: Vfs> Mounted<V> {
     /// A refusal (no space, no right any more) drops the kept writes, and this call alone returns the error. When the
     /// server does not answer, the caller's deadline drops this future, and the writes stay for the next attempt.
     async fn commit_kept(&self, number: u64, caller: &Credentials) -> Result<(), Errno> {
-        let (handle, unstable) =
-            self.with_inode(number, |inode| (inode.handle, Rc::clone(&inode.unstable)))?;
+        let handle = self.handle(number)?;
+        let Some(unstable) = self.known_unstable(number)? else {
+            return Ok(());
+        };
         if unstable.is_empty() && unstable.committing.try_lock().is_ok() {
             return Ok(());
         }
@@ -253,7 +253,8 @@ impl<V: Vfs> Mounted<V> {
     ) -> Result<(), Errno> {
         self.drain(number).await?;
         self.commit_kept(number, caller).await?;
-        let refused = self.with_inode(number, |inode| inode.unstable.refused.take())?;
+        let unstable = self.known_unstable(number)?;
+        let refused = unstable.and_then(|unstable| unstable.refused.take());
         refused.map_or(Ok(()), Err)
     }
 
@@ -381,15 +382,16 @@ impl<V: Vfs> Mounted<V> {
             let inodes = self.inodes.borrow();
             let kept = inodes.all().map(|(number, inode)| {
                 let writer = inode.writer.clone();
-                (inode.unstable.bytes(), number, writer)
+                let bytes = inode.unstable().map_or(0, |unstable| unstable.bytes());
+                (bytes, number, writer)
             });
             kept.max_by_key(|(bytes, ..)| *bytes)
         };
         let Some((_, number, writer)) = fullest.filter(|(bytes, ..)| *bytes > 0) else {
             return Ok(false);
         };
-        let unstable = self.with_inode(number, |inode| Rc::clone(&inode.unstable))?;
-        let writer = writer.as_ref().unwrap_or(&file.caller);
+        let unstable = self.unstable(number)?;
+        let writer = writer.as_deref().unwrap_or(&file.caller);
         match self.commit_kept(number, writer).await {
             Err(errno) if number != file.number => unstable.refused.set(Some(errno)),
             committed => committed?,
@@ -461,7 +463,7 @@ mod tests {
     fn a_sync_reports_the_refusal_of_an_earlier_commit_once() {
         on_a_file(Caching::Direct, async |_, mounted, key| {
             let number = mounted.open_file(key).unwrap().number;
-            let unstable = mounted.with_inode(number, |inode| Rc::clone(&inode.unstable));
+            let unstable = mounted.unstable(number);
             unstable.unwrap().refused.set(Some(Errno::ENOSPC));
             let data = Buffer::from_vec(vec![7; 5000]);
             let written = mounted.write(key, 0, data, 5000, Stability::Unstable);

@@ -239,7 +239,7 @@ impl<V: Vfs> Mounted<V> {
             return Err(Errno::ESTALE);
         }
         if let Some(inode) = inodes.inode_mut(number).filter(|_| use_of.writes) {
-            inode.writer = Some(caller.clone());
+            inode.writer = Some(Box::new(caller.clone()));
         }
         let file = OpenFile {
             number,
@@ -340,7 +340,7 @@ impl<V: Vfs> Mounted<V> {
         };
         for (number, hidden, writer) in left {
             let nobody = Credentials::new(0, 0, &[]);
-            let writer = writer.unwrap_or(nobody);
+            let writer = writer.map_or(nobody, |writer| *writer);
             let outcome = self.within(async {
                 match &hidden {
                     Some(hidden) => self.remove_hidden(hidden).await,

@@ -71,7 +71,7 @@ impl Drop for Unhiding<'_> {
 
 impl<V: Vfs> Mounted<V> {
     pub(crate) async fn lookup(
-        &self,
+        self: &Rc<Self>,
         caller: &Credentials,
         process: u32,
         parent: u64,
@@ -83,6 +83,8 @@ impl<V: Vfs> Mounted<V> {
         // is recorded: from then on a removal finds the file awaited, and keeps a hidden name for the open.
         let _alone = if is_returning {
             Some(self.taking_names.write().await)
+        } else if let Some(entry) = self.look_ahead(caller, process, parent, name).await {
+            return Ok(entry);
         } else {
             None
         };
@@ -133,6 +135,7 @@ impl<V: Vfs> Mounted<V> {
         mode: u32,
         device: u32,
     ) -> Result<Entry, Errno> {
+        let _changing = self.changing_names();
         let (directory, asked) = (self.handle(parent)?, self.epoch());
         let attributes = with_mode(mode);
         let changed = match made(mode, device).ok_or(Errno::EINVAL)? {
@@ -157,6 +160,7 @@ impl<V: Vfs> Mounted<V> {
         name: &[u8],
         mode: u32,
     ) -> Result<Entry, Errno> {
+        let _changing = self.changing_names();
         let (directory, asked) = (self.handle(parent)?, self.epoch());
         let attributes = with_mode(mode);
         let made = self
@@ -172,6 +176,7 @@ impl<V: Vfs> Mounted<V> {
         name: &[u8],
         target: &[u8],
     ) -> Result<Entry, Errno> {
+        let _changing = self.changing_names();
         let (directory, asked) = (self.handle(parent)?, self.epoch());
         let attributes = with_mode(0o777);
         let made = self
@@ -189,6 +194,7 @@ impl<V: Vfs> Mounted<V> {
         mode: u32,
         if_there: IfThere,
     ) -> Result<(Entry, u64), Errno> {
+        let _changing = self.changing_names();
         let (directory, asked) = (self.handle(parent)?, self.epoch());
         let changed = match if_there {
             IfThere::Refuse => self.create_exclusive(caller, &directory, name, mode).await,
@@ -211,7 +217,7 @@ impl<V: Vfs> Mounted<V> {
         let mut inodes = self.inodes.borrow_mut();
         inodes.open_new(number);
         if let Some(inode) = inodes.inode_mut(number) {
-            inode.writer = Some(caller.clone());
+            inode.writer = Some(Box::new(caller.clone()));
         }
         let file = OpenFile {
             number,
@@ -285,6 +291,7 @@ impl<V: Vfs> Mounted<V> {
         parent: u64,
         name: &[u8],
     ) -> Result<Entry, Errno> {
+        let _changing = self.changing_names();
         // The kernel shows the attributes of the reply for all names of the file.
         self.drain(number).await?;
         let (handle, directory) = (self.handle(number)?, self.handle(parent)?);
@@ -302,6 +309,7 @@ impl<V: Vfs> Mounted<V> {
         parent: u64,
         name: &[u8],
     ) -> Result<(), Errno> {
+        let _changing = self.changing_names();
         let directory = self.handle(parent)?;
         let _taking = self.taking_names.read().await;
         // It holds a guard until the store has replied, for which opens of the file wait.
@@ -327,6 +335,7 @@ impl<V: Vfs> Mounted<V> {
         parent: u64,
         name: &[u8],
     ) -> Result<(), Errno> {
+        let _changing = self.changing_names();
         let directory = self.handle(parent)?;
         let remove = async || {
             let removed = self.vfs.remove_directory(caller, &directory, name).await;
@@ -360,7 +369,9 @@ impl<V: Vfs> Mounted<V> {
     fn has_hidden(&self, directory: &FileHandle) -> bool {
         let is_there = |hidden: &Hidden| hidden.directory == *directory;
         let inodes = self.inodes.borrow();
-        let mut hidden = inodes.all().filter_map(|(_, inode)| inode.hidden.as_ref());
+        let mut hidden = inodes
+            .all()
+            .filter_map(|(_, inode)| inode.hidden.as_deref());
         hidden.any(is_there) || self.unhiding.borrow().contains(directory)
     }
 
@@ -373,6 +384,7 @@ impl<V: Vfs> Mounted<V> {
         new_parent: u64,
         new_name: &[u8],
     ) -> Result<(), Errno> {
+        let _changing = self.changing_names();
         let (directory, new_directory) = (self.handle(parent)?, self.handle(new_parent)?);
         let from = EntryName::new(&directory, name);
         let to = EntryName::new(&new_directory, new_name);
@@ -439,7 +451,7 @@ impl<V: Vfs> Mounted<V> {
         match number {
             Some(number) => {
                 if let Some(inode) = self.inodes.borrow_mut().inode_mut(number) {
-                    inode.hidden = Some(hidden);
+                    inode.hidden = Some(Box::new(hidden));
                 }
                 self.remove_unused(number).await;
             }
@@ -494,6 +506,7 @@ impl<V: Vfs> Mounted<V> {
 
     /// Removes the hidden name of a file. An open of the file waits for it, as for any removal.
     pub(crate) async fn remove_hidden(&self, hidden: &Hidden) {
+        let _changing = self.changing_names();
         let _taking = self.takings.begin(Some(hidden.file));
         let _unhiding = Unhiding::begin(&self.unhiding, &self.unhidden, hidden.directory);
         let removed = self

@@ -97,9 +97,7 @@ impl<V: Vfs> Mounted<V> {
         stability: Stability,
     ) -> Result<u32, Errno> {
         let file = self.open_file(key)?;
-        let (handle, unstable) = self.with_inode(file.number, |inode| {
-            (inode.handle, Rc::clone(&inode.unstable))
-        })?;
+        let (handle, unstable) = (self.handle(file.number)?, self.unstable(file.number)?);
         if stability == Stability::Unstable {
             self.drain(file.number).await?;
         } else {
