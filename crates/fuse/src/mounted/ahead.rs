@@ -86,3 +86,78 @@ impl<V: Vfs> Mounted<V> {
         self.runtime.release_memory();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::data::tests::on_a_file_with_age;
+    use super::*;
+    use crate::inodes::ROOT;
+    use crate::limits::{AHEAD_NAMES_MIN, ASKED_BEFORE_AHEAD};
+    use crate::listing::PortionPlus;
+    use crate::session::Caching;
+    use fuser::Errno;
+    use gannet_runtime::{Handle, timeout};
+    use std::fs;
+    use std::time::Duration;
+
+    const AGE: Duration = Duration::from_secs(3600);
+
+    /// The position behind the names so far.
+    struct Last(u64);
+
+    impl PortionPlus for Last {
+        fn add(&mut self, _entry: &Entry, next: u64, _name: &[u8]) -> bool {
+            self.0 = next;
+            false
+        }
+    }
+
+    fn name(number: usize) -> String {
+        format!("name-{number:04}")
+    }
+
+    #[test]
+    fn names_that_are_asked_for_one_by_one_come_from_one_listing_until_a_name_changes() {
+        on_a_file_with_age(Caching::Cached, AGE, async |share, mounted, _| {
+            for number in 0..AHEAD_NAMES_MIN + 100 {
+                fs::write(share.join(name(number)), b"").unwrap();
+            }
+            let caller = mounted.options.caller.clone().unwrap();
+            let look = async |number| {
+                let name = name(number).into_bytes();
+                mounted.lookup(&caller, 1, ROOT, &name).await
+            };
+            let key = mounted.open_directory(&caller, ROOT).unwrap();
+            let mut last = Last(0);
+            loop {
+                let before = last.0;
+                mounted.list_plus(key, before, &mut last).await.unwrap();
+                if last.0 == before {
+                    break;
+                }
+            }
+            // A few are asked for at the store: their attributes have the whole age.
+            for number in 0..ASKED_BEFORE_AHEAD {
+                assert_eq!(look(number).await.unwrap().age, AGE);
+            }
+            let listed = async {
+                while look(1000).await.unwrap().age == AGE {
+                    sleep(&mounted.runtime, Duration::from_millis(1)).await;
+                }
+            };
+            let runtime = Handle::clone(&mounted.runtime);
+            timeout(&runtime, Duration::from_secs(60), listed)
+                .await
+                .unwrap();
+            // Another host removes a file: it is seen within the age, as with all attributes.
+            fs::remove_file(share.join(name(1001))).unwrap();
+            assert!(look(1001).await.is_ok());
+            // What this mount changes is seen at once.
+            let removed = name(1002).into_bytes();
+            mounted.remove(&caller, ROOT, &removed).await.unwrap();
+            for number in [1001, 1002] {
+                assert_eq!(look(number).await.err(), Some(Errno::ENOENT));
+            }
+        });
+    }
+}

@@ -401,7 +401,7 @@ impl<V: Vfs> Mounted<V> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::limits::COMMIT_AHEAD;
     use crate::mounted::IfThere;
@@ -416,6 +416,15 @@ mod tests {
 
     /// Has `story` done on a mounted directory, with the key of an empty file in it.
     fn on_a_file(caching: Caching, story: impl AsyncFnOnce(&Path, Rc<Mounted<LocalStore>>, u64)) {
+        on_a_file_with_age(caching, Duration::from_secs(1), story);
+    }
+
+    /// As [`on_a_file`], with another age of the cache.
+    pub(in super::super) fn on_a_file_with_age(
+        caching: Caching,
+        cache_age: Duration,
+        story: impl AsyncFnOnce(&Path, Rc<Mounted<LocalStore>>, u64),
+    ) {
         let share = tempfile::tempdir().unwrap();
         let done = tokio_plug::block_on(async |runtime| {
             let tree = LocalTree::open(share.path(), &LocalOptions::default()).unwrap();
@@ -430,7 +439,7 @@ mod tests {
                 no_exec: false,
                 allow_other: false,
                 caller: Some(caller.clone()),
-                cache_age: Duration::from_secs(1),
+                cache_age,
                 locks: Locks::Local,
                 deadline: Duration::from_secs(60),
             };
