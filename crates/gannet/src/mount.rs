@@ -287,10 +287,12 @@ async fn open(
     connecting: &ConnectOptions,
     options: &MountOptions,
 ) -> Result<Opened, MountError> {
-    // An operation of a mount fails at its deadline; what it has begun need not go on.
+    // An operation of a mount fails at its deadline; what it has begun need not go on. The client of a volume gives up a
+    // little earlier, because it knows which server it has waited for: operations on others are not hurried then.
     #[cfg(feature = "volumes")]
     let connecting = &{
-        let patience = connecting.patience.unwrap_or(options.deadline);
+        let before_deadline = options.deadline.mul_f32(0.95);
+        let patience = connecting.patience.unwrap_or(before_deadline);
         connecting.clone().patience(Some(patience))
     };
     let connection = connect(runtime, url, connecting).await?;

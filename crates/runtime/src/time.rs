@@ -23,6 +23,11 @@ impl Instant {
         self.0
     }
 
+    /// The point `duration` before this one, or the start.
+    pub fn before(self, duration: Duration) -> Instant {
+        Instant(self.0.saturating_sub(nanos(duration)))
+    }
+
     /// The time since `earlier`; zero when `earlier` is later than this.
     pub fn duration_since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

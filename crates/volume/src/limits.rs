@@ -159,6 +159,8 @@ pub const INTENTS_AT_A_SERVER: usize = CREDITS as usize / 2;
 pub const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// How long an operation on a volume is tried, over lost connections and servers that are away.
 pub const OPERATION_DEADLINE: Duration = Duration::from_secs(20);
+/// The same while the server that it needs counts as dead.
+pub const AWAY_PATIENCE: Duration = Duration::from_millis(1500);
 /// The pause between two attempts of an operation.
 pub const ATTEMPT_PAUSE: Duration = Duration::from_millis(100);
 /// Capabilities that a client remembers.

@@ -226,6 +226,11 @@ impl Link {
         self.shared.state.borrow().end.is_some()
     }
 
+    /// Whether it was ended because no reply came in time.
+    pub(crate) fn timed_out(&self) -> bool {
+        self.shared.state.borrow().end == Some(LinkError::TimedOut)
+    }
+
     /// Whether it lasts and the peer has answered a request on it. By then it has authenticated us, which it does when
     /// nothing is under way that came by earlier connections of ours; until then it may still refuse us.
     pub(crate) fn is_authenticated(&self) -> bool {

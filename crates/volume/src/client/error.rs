@@ -21,6 +21,11 @@ pub(super) enum OperationError {
         "the manager waits for an I/O server that is away (`gannet doctor` with the volume's URL says which)"
     )]
     ManagerWaits,
+    /// The same of a question about attributes, which depend on I/O servers alone.
+    #[error(
+        "the manager waits for an I/O server that is away (`gannet doctor` with the volume's URL says which)"
+    )]
+    ManagerAsks,
     #[error("the manager says: {0}")]
     ManagerRefused(Status),
     #[error("I/O server {number}: {error}")]

@@ -22,12 +22,12 @@ use super::leases::{AskedAt, Lease, LeaseKey, Leases};
 use super::locks::ClientLocks;
 use super::policy::TransferPolicy;
 use super::references::{Optimistic, ReadOptions, References};
-use super::servers::{Addresses, Resolver, Servers};
+use super::servers::{Addresses, Peer, Resolver, Servers};
 use super::siblings::Siblings;
 use super::slots::SessionSlots;
 use crate::convert::{caller_of, vfs_status_of, whole_of};
-use crate::layout::{placements, size_from_object};
-use crate::limits::{ATTEMPT_PAUSE, CAPABILITIES_MAX, OPERATION_DEADLINE};
+use crate::layout::{own_len, placements, size_from_object};
+use crate::limits::{ATTEMPT_PAUSE, AWAY_PATIENCE, CAPABILITIES_MAX, OPERATION_DEADLINE};
 use crate::link::{Identity, LinkError, Message};
 use crate::secret::Secret;
 use attribute_references::ReferencedAttributes;
@@ -160,6 +160,7 @@ impl VolumeFs {
     /// up with `Jukebox`.
     #[must_use]
     pub fn patient(self, patience: Duration) -> VolumeFs {
+        self.servers.be_patient(patience);
         VolumeFs { patience, ..self }
     }
 
@@ -173,10 +174,6 @@ impl VolumeFs {
 
     fn now(&self) -> Instant {
         self.runtime.now()
-    }
-
-    fn deadline(&self) -> Instant {
-        self.now() + self.patience
     }
 
     fn handle(&self, id: FileId) -> FileHandle {
@@ -227,7 +224,7 @@ impl VolumeFs {
         if call.names().any(|name| name.len() > NAME_MAX) {
             return Err(Status::Nametoolong);
         }
-        let deadline = self.deadline();
+        let began = self.now();
         let held = if call.is_change() {
             let slot = self.slots.take(call.waits_for_servers());
             let slot = timeout(&self.runtime, self.patience, slot).await;
@@ -259,7 +256,8 @@ impl VolumeFs {
             let away = match asked {
                 Ok(answer) => match status_of(&answer) {
                     None => return Ok(answer),
-                    Some(Status::Jukebox) => OperationError::ManagerWaits,
+                    Some(Status::Jukebox) if call.is_change() => OperationError::ManagerWaits,
+                    Some(Status::Jukebox) => OperationError::ManagerAsks,
                     Some(status) => {
                         let refused = OperationError::ManagerRefused(status);
                         return Err(self.last_error.note(self.now(), &refused));
@@ -267,17 +265,22 @@ impl VolumeFs {
                 },
                 Err(error) => OperationError::Manager(error),
             };
-            self.pause(deadline, &away).await?;
+            self.pause(began, &away).await?;
         }
     }
 
-    /// Waits before the next attempt, or ends the operation.
+    /// Waits before the next attempt of an operation that began at `began`, or ends it.
     ///
     /// # Errors
     /// The status of the operation, if the error is final or the deadline is over.
-    async fn pause(&self, deadline: Instant, failed: &OperationError) -> Result<(), Status> {
+    async fn pause(&self, began: Instant, failed: &OperationError) -> Result<(), Status> {
+        let patience = if self.is_of_dead_server(failed) {
+            self.patience.min(AWAY_PATIENCE)
+        } else {
+            self.patience
+        };
         match self.last_error.note(self.now(), failed) {
-            Status::Jukebox if self.now() < deadline => {}
+            Status::Jukebox if self.now() < began + patience => {}
             status => {
                 // A server's refusal is the caller's to report; other errors need a look at the servers.
                 if status == Status::Jukebox || !matches!(failed, OperationError::Refused { .. }) {
@@ -288,6 +291,19 @@ impl VolumeFs {
         }
         sleep(&self.runtime, ATTEMPT_PAUSE).await;
         Ok(())
+    }
+
+    /// Whether an attempt failed because of a server that counts as dead: others have waited long enough for it.
+    fn is_of_dead_server(&self, failed: &OperationError) -> bool {
+        match failed {
+            OperationError::Manager(_) => self.servers.is_dead(Peer::Manager),
+            OperationError::IoServer { number, .. } => {
+                self.servers.is_dead(Peer::IoServer(*number))
+            }
+            // The manager does not say which I/O server it waits for. One that this client finds dead will be it.
+            OperationError::ManagerAsks => self.servers.is_any_io_server_dead(),
+            _ => false,
+        }
     }
 
     /// Asks the manager for something whose reply carries files.
@@ -334,9 +350,17 @@ impl VolumeFs {
         })
     }
 
-    async fn targets(&self, layout: &LayoutRecord) -> Result<Vec<Target>, OperationError> {
+    /// The servers of a file; with a shape, those that have bytes of it: others may be away.
+    async fn targets(
+        &self,
+        layout: &LayoutRecord,
+        file: Option<&Shape>,
+    ) -> Result<Vec<Target>, OperationError> {
         let mut targets = Vec::with_capacity(layout.servers.len());
         for (number, placement) in placements(layout) {
+            if file.is_some_and(|file| own_len(file, placement) == 0) {
+                continue;
+            }
             let link = self.servers.io_server(number).await;
             let link = link.map_err(|error| OperationError::IoServer { number, error })?;
             targets.push(Target {
@@ -352,7 +376,7 @@ impl VolumeFs {
     async fn after(
         &self,
         id: FileId,
-        deadline: Instant,
+        began: Instant,
         failed: &OperationError,
     ) -> Result<(), Status> {
         if let OperationError::Refused {
@@ -362,7 +386,7 @@ impl VolumeFs {
         {
             self.leases.drop_all(id);
         }
-        self.pause(deadline, failed).await
+        self.pause(began, failed).await
     }
 
     /// Notes the servers' verifiers; gives the verifier of the operation with these replies.

@@ -1,6 +1,6 @@
 //! Connections to the servers of a volume, made when they are needed and again when they are lost.
 
-use crate::limits::{CONNECT_AGAIN_AFTER, HELLO_DEADLINE};
+use crate::limits::{AWAY_PATIENCE, CALL_DEADLINE, CONNECT_AGAIN_AFTER, HELLO_DEADLINE};
 use crate::link::{
     self, HandshakeError, Identity, Link, LinkError, LookupError, Pool, ServerPlace, Session,
     Unreachable,
@@ -15,7 +15,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use tokio::sync::Mutex;
+use std::time::Duration;
+use tokio::sync::Notify;
 
 /// The addresses of a volume's servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +30,23 @@ pub struct Addresses {
 /// Finds the address of a host that is given by name.
 pub type Resolver = Rc<dyn Fn(String, u16) -> LocalFuture<io::Result<SocketAddr>>>;
 
+/// A server of a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Peer {
+    Manager,
+    IoServer(u32),
+}
+
+impl Peer {
+    /// As in [`Hello::server`].
+    fn number(self) -> u16 {
+        match self {
+            Peer::Manager => Hello::MANAGER,
+            Peer::IoServer(number) => Hello::io_server(number),
+        }
+    }
+}
+
 /// The connections of one core to the servers of a volume.
 pub(crate) struct Servers {
     runtime: Handle,
@@ -39,8 +57,9 @@ pub(crate) struct Servers {
     manager: Option<SocketAddr>,
     book: Book,
     resolver: RefCell<Option<Resolver>>,
-    /// The servers by their numbers in [`Hello::server`].
-    seats: RefCell<BTreeMap<u16, Rc<Seat>>>,
+    seats: RefCell<BTreeMap<Peer, Rc<Seat>>>,
+    /// A server that has been silent for so long counts as dead; `None` if none ever does.
+    patience: Cell<Option<Duration>>,
     /// How many connections were made again after a loss.
     reconnects: Cell<u64>,
 }
@@ -64,9 +83,13 @@ struct Seat {
     known: RefCell<Known>,
     /// It was connected before.
     met: Cell<bool>,
-    /// Held by the task that connects; others wait for its result. Without it, each would connect, and the server would
-    /// end the earlier connections of the session.
-    connecting: Mutex<()>,
+    /// A task connects; others wait for its result. If each connected, the server would end the earlier connections of
+    /// the session.
+    is_connecting: Cell<bool>,
+    /// Wakes those who wait for that task.
+    tried: Notify,
+    /// The time since when the server has not answered; `None` after it has accepted a connection.
+    silent_since: Cell<Option<Instant>>,
 }
 
 #[derive(Default)]
@@ -118,6 +141,7 @@ impl Servers {
             book,
             resolver: RefCell::default(),
             seats: RefCell::default(),
+            patience: Cell::new(None),
             reconnects: Cell::new(0),
         })
     }
@@ -127,25 +151,61 @@ impl Servers {
         self.resolver.replace(Some(resolver));
     }
 
+    /// From now on, a server that has been silent for `patience` counts as dead until it accepts a connection.
+    pub(crate) fn be_patient(&self, patience: Duration) {
+        self.patience.set(Some(patience));
+    }
+
+    /// Whether a server counts as dead.
+    pub(super) fn is_dead(&self, peer: Peer) -> bool {
+        let seats = self.seats.borrow();
+        let since = seats.get(&peer).and_then(|seat| seat.silent_since.get());
+        let (now, patience) = (self.runtime.now(), self.patience.get());
+        since.is_some_and(|since| patience.is_some_and(|patience| now - since >= patience))
+    }
+
+    /// Whether any I/O server counts as dead. Those without a connection are tried meanwhile.
+    pub(super) fn is_any_io_server_dead(self: &Rc<Self>) -> bool {
+        let peers = (0..IoServers::count(&**self)).map(Peer::IoServer);
+        peers.fold(false, |is_any, peer| {
+            let seat = self.seat(peer);
+            if self.known(&seat).is_none() {
+                self.try_again(peer, &seat);
+            }
+            is_any || self.is_dead(peer)
+        })
+    }
+
+    fn seat(&self, peer: Peer) -> Rc<Seat> {
+        Rc::clone(self.seats.borrow_mut().entry(peer).or_default())
+    }
+
     /// How often a server's connection was lost and made anew.
     pub(crate) fn reconnects(&self) -> u64 {
         self.reconnects.get()
     }
 
     /// A connection to the manager.
-    pub(crate) async fn manager(&self) -> Result<Link, LinkError> {
-        let address = self.manager;
-        let address = address.ok_or(Unreachable::NoManager)?;
-        self.reach(Hello::MANAGER, async || {
-            self.connect(address, Hello::MANAGER).await
-        })
-        .await
+    pub(crate) async fn manager(self: &Rc<Self>) -> Result<Link, LinkError> {
+        self.reach(Peer::Manager).await
     }
 
     /// A connection to an I/O server.
-    pub(crate) async fn io_server(&self, number: u32) -> Result<Link, LinkError> {
-        let server = Hello::io_server(number);
-        self.reach(server, async || match &self.book {
+    pub(crate) async fn io_server(self: &Rc<Self>, number: u32) -> Result<Link, LinkError> {
+        self.reach(Peer::IoServer(number)).await
+    }
+
+    /// Connects to a server at the address that it has.
+    async fn connect_to_peer(self: &Rc<Self>, peer: Peer) -> Result<Link, LinkError> {
+        let server = peer.number();
+        let number = match peer {
+            Peer::Manager => {
+                let address = self.manager.ok_or(Unreachable::NoManager)?;
+                return self.connect(address, server).await;
+            }
+            Peer::IoServer(number) => number,
+        };
+        match &self.book {
             Book::Fixed(addresses) => match addresses.get(number as usize) {
                 Some(address) => self.connect(*address, server).await,
                 None => Err(Unreachable::NoSuchServer.into()),
@@ -156,23 +216,22 @@ impl Servers {
                 self.connect(found, server).await
             }
             Book::Reported(_) => self.connect_as_reported(number).await,
-        })
-        .await
+        }
     }
 
     /// Whether there is a connection on which a server has authenticated us, and so ended our earlier ones.
-    pub(crate) fn is_authenticated(&self, server: u16) -> bool {
+    pub(super) fn is_authenticated(&self, peer: Peer) -> bool {
         let seats = self.seats.borrow();
-        let known = seats.get(&server).map(|seat| seat.known.borrow());
+        let known = seats.get(&peer).map(|seat| seat.known.borrow());
         known.is_some_and(
             |known| matches!(&*known, Known::Connected(link) if link.is_authenticated()),
         )
     }
 
     /// The connection to a server that there is.
-    pub(crate) fn connected(&self, server: u16) -> Option<Link> {
+    pub(super) fn connected(&self, peer: Peer) -> Option<Link> {
         let seats = self.seats.borrow();
-        let known = seats.get(&server)?.known.borrow();
+        let known = seats.get(&peer)?.known.borrow();
         match &*known {
             Known::Connected(link) if !link.is_over() => Some(link.clone()),
             _ => None,
@@ -180,7 +239,7 @@ impl Servers {
     }
 
     /// How many I/O servers the volume has.
-    pub(crate) async fn io_servers_count(&self) -> Result<u32, LinkError> {
+    pub(crate) async fn io_servers_count(self: &Rc<Self>) -> Result<u32, LinkError> {
         match &self.book {
             Book::Fixed(addresses) => Ok(u32::try_from(addresses.len()).unwrap_or(u32::MAX)),
             Book::Registry { registry, .. } => Ok(registry.count()),
@@ -195,7 +254,7 @@ impl Servers {
     }
 
     /// Connects at the address that the manager reported last, or else at the one that it reports now.
-    async fn connect_as_reported(&self, number: u32) -> Result<Link, LinkError> {
+    async fn connect_as_reported(self: &Rc<Self>, number: u32) -> Result<Link, LinkError> {
         let Book::Reported(reported) = &self.book else {
             return Err(Unreachable::NoSuchServer.into());
         };
@@ -233,7 +292,7 @@ impl Servers {
     }
 
     /// Asks the manager for its record of the volume, and remembers it.
-    pub(crate) async fn ask_manager(&self) -> Result<VolumeRecord, LinkError> {
+    pub(crate) async fn ask_manager(self: &Rc<Self>) -> Result<VolumeRecord, LinkError> {
         let link = self.manager().await?;
         let mut whole: Option<VolumeRecord> = None;
         loop {
@@ -292,33 +351,80 @@ impl Servers {
         })
     }
 
-    /// The connection to a server, made by `connect` if there is none and no attempt has failed just now.
-    async fn reach(
-        &self,
-        server: u16,
-        connect: impl AsyncFnOnce() -> Result<Link, LinkError>,
-    ) -> Result<Link, LinkError> {
-        let seat = Rc::clone(self.seats.borrow_mut().entry(server).or_default());
-        if let Some(known) = self.known(&seat) {
-            return known;
+    /// The connection to a server, which is made if there is none and no attempt has failed just now. An attempt goes on
+    /// when nobody waits for it any more: who waits for a dead server does so for [`AWAY_PATIENCE`] only.
+    async fn reach(self: &Rc<Self>, peer: Peer) -> Result<Link, LinkError> {
+        let seat = self.seat(peer);
+        loop {
+            if let Some(known) = self.known(&seat) {
+                return known;
+            }
+            self.try_again(peer, &seat);
+            let tried = async {
+                loop {
+                    // Registered before the look, so that no wake-up is missed.
+                    let tried = seat.tried.notified();
+                    if !seat.is_connecting.get() {
+                        return;
+                    }
+                    tried.await;
+                }
+            };
+            if !self.is_dead(peer) {
+                tried.await;
+            } else if timeout(&self.runtime, AWAY_PATIENCE, tried).await.is_err() {
+                let known = seat.known.borrow();
+                return Err(match &*known {
+                    Known::Away { error, .. } => error.clone(),
+                    _ => LinkError::TimedOut,
+                });
+            }
         }
-        let _alone = seat.connecting.lock().await;
-        // Another task may have connected while this one waited for the lock.
-        if let Some(known) = self.known(&seat) {
-            return known;
+    }
+
+    /// Begins an attempt to connect, unless one is under way.
+    fn try_again(self: &Rc<Self>, peer: Peer, seat: &Rc<Seat>) {
+        if seat.is_connecting.replace(true) {
+            return;
         }
-        let made = connect().await;
-        if made.is_ok() && seat.met.replace(true) {
-            self.reconnects.set(self.reconnects.get() + 1);
+        let (servers, seat) = (Rc::clone(self), Rc::clone(seat));
+        let connecting = async move {
+            let began = servers.runtime.now();
+            let made = servers.connect_to_peer(peer).await;
+            servers.note_attempt(&seat, began, made);
+            seat.is_connecting.set(false);
+            seat.tried.notify_waiters();
+        };
+        self.runtime.spawn("connect", Box::pin(connecting));
+    }
+
+    /// Notes the result of an attempt to connect that began at `began`.
+    fn note_attempt(&self, seat: &Seat, began: Instant, made: Result<Link, LinkError>) {
+        let last = match made {
+            Ok(link) => {
+                if seat.met.replace(true) {
+                    self.reconnects.set(self.reconnects.get() + 1);
+                }
+                seat.silent_since.set(None);
+                Known::Connected(link)
+            }
+            Err(error) => {
+                let since = self.runtime.now();
+                Known::Away { since, error }
+            }
+        };
+        let is_away = matches!(last, Known::Away { .. });
+        let before = seat.known.replace(last);
+        if is_away && seat.silent_since.get().is_none() {
+            // A call that ran out of time had waited in silence.
+            let was_silent = matches!(&before, Known::Connected(link) if link.timed_out());
+            let waited = if was_silent {
+                CALL_DEADLINE
+            } else {
+                Duration::ZERO
+            };
+            seat.silent_since.set(Some(began.before(waited)));
         }
-        seat.known.replace(match &made {
-            Ok(link) => Known::Connected(link.clone()),
-            Err(error) => Known::Away {
-                since: self.runtime.now(),
-                error: error.clone(),
-            },
-        });
-        made
     }
 
     /// The connection to a server or the reason why there is none; `None` when it is time to connect.

@@ -115,7 +115,8 @@ fn every_byte_comes_right_while_the_page_cache_is_dropped() {
         let clients: Vec<VolumeFs> = ways.iter().map(|way| client(&bed, *way)).collect();
         let file = create(&clients[0], "file").await;
         write_sync(&clients[0], &file, 0, vec![0; LEN]).await;
-        for fs in &clients[..3] {
+        // The third decides by itself: here a call takes as long as a read by reference.
+        for fs in &clients[..2] {
             warm(fs, &file, &vec![0; LEN]).await;
         }
         let before: Vec<_> = clients.iter().map(VolumeFs::optimistic_counters).collect();

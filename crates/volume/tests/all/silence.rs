@@ -294,3 +294,70 @@ async fn ask_for_short_writes(
         runtime.spawn("short write", Box::pin(writing));
     }
 }
+
+/// The process of an I/O server dies. Files without bytes on it are read as before. What needs it is waited for in
+/// full once; from then on such operations fail soon, until the server is back.
+#[test]
+fn a_dead_server_is_waited_for_once_and_other_files_go_on() {
+    let world = World::new(1);
+    world.set_links(LinkProfile::default());
+    let bed = Rc::new(Bed::new(&world, Carrier::iwarp(), 3, UNIT));
+    let (node, faults) = (world.add_node("client"), world.faults());
+    let done = world.run(async move {
+        bed.start();
+        let runtime = node.runtime();
+        let fs = bed
+            .mount(&node)
+            .patient(OPERATION_DEADLINE)
+            .without_attributes();
+        // Their only bytes are in the first stripe: each has them on another server.
+        let mut files = Vec::new();
+        for name in [&b"one"[..], b"two", b"three"] {
+            let how = CreateMode::Guarded(SetAttributes::default());
+            let made = fs.create(&root(), &fs.root(), name, &how).await;
+            let file = made.result.unwrap().handle;
+            write(&fs, &file, 1000).await.unwrap();
+            let synced = fs.commit(&root(), &file, 0, 0).await;
+            synced.result.unwrap();
+            fs.attributes(&file).await.unwrap();
+            files.push(file);
+        }
+        bed.kill_io_server(1, Crash::Process);
+        faults.sleep(Duration::from_secs(1)).await;
+        let took = async |file: &FileHandle| {
+            let began = runtime.now();
+            let outcome = fs.read(&root(), file, 0, 1000).await;
+            (outcome.is_ok(), runtime.now() - began)
+        };
+        let mut dead = Vec::new();
+        for file in &files {
+            match took(file).await {
+                (true, took) => assert!(took < Duration::from_secs(1), "{took:?}"),
+                (false, took) => dead.push((*file, took)),
+            }
+        }
+        let [(dead, first)] = dead[..] else {
+            panic!("one file is on each server: {dead:?}");
+        };
+        assert!(first >= OPERATION_DEADLINE, "{first:?}");
+        let soon = Duration::from_secs(2);
+        for _ in 0..3 {
+            let (is_read, took) = took(&dead).await;
+            assert!(!is_read && took <= soon, "{took:?}");
+            let began = runtime.now();
+            assert_eq!(fs.attributes(&dead).await.err(), Some(Status::Jukebox));
+            assert!(runtime.now() - began <= soon);
+        }
+        assert!(fs.cause(Status::Jukebox).is_some());
+        faults.restart(bed.io_servers[1].node.id());
+        bed.start_io_server(1);
+        faults.sleep(Duration::from_secs(3)).await;
+        assert!(took(&dead).await.0);
+        // It is waited for in full again.
+        bed.kill_io_server(1, Crash::Process);
+        faults.sleep(Duration::from_secs(1)).await;
+        let (is_read, again) = took(&dead).await;
+        assert!(!is_read && again >= OPERATION_DEADLINE, "{again:?}");
+    });
+    done.unwrap();
+}

@@ -10,6 +10,7 @@
 //! same one, no truncation and no change of the inode happened in between, and the two parts belong together.
 
 use super::VolumeFs;
+use crate::client::servers::Peer;
 use crate::convert::{add_state, attributes_in};
 use crate::limits::{ATTRIBUTE_RECORDS_MAX, RECORD_SINKS_MAX, TORN_RETRIES};
 use crate::link::{ExportedRead, Link, Message};
@@ -18,7 +19,7 @@ use gannet_runtime::Buffer;
 use gannet_vfs::{Attributes, Credentials, Status};
 use gannet_wire::volume::{
     ATTRIBUTE_RECORD_LEN, AttributeRecord, AttributeReferences, Body, Call, FileAttributes, FileId,
-    Found, FoundFiles, Hello, Page, Referenced, Timestamp,
+    Found, FoundFiles, Page, Referenced, Timestamp,
 };
 use gannet_wire::xdr::from_bytes;
 use std::cell::{Cell, RefCell};
@@ -438,7 +439,7 @@ impl VolumeFs {
         let Some(reported) = reported.filter(|_| self.referenced.is_on) else {
             return;
         };
-        if let Some(link) = self.servers.connected(Hello::MANAGER) {
+        if let Some(link) = self.servers.connected(Peer::Manager) {
             let term = answer.header.term;
             self.referenced.learn(&link, term, reported, files);
         }

@@ -299,12 +299,12 @@ impl VolumeFs {
             Moving::Write(_) => Capability::WRITE,
             Moving::Read => Capability::READ,
         };
-        let deadline = self.deadline();
+        let began = self.now();
         loop {
             let lease = self.lease(caller, id, rights).await?;
             match self.move_once(&lease, id, &shapes, &how, parents).await {
                 Ok(moved) => return Ok(moved),
-                Err(failed) => self.after(id, deadline, &failed).await?,
+                Err(failed) => self.after(id, began, &failed).await?,
             }
         }
     }
@@ -325,7 +325,7 @@ impl VolumeFs {
         };
         let states = match how {
             Moving::Read => {
-                let targets = self.targets(&lease.layout).await?;
+                let targets = self.targets(&lease.layout, Some(&shapes.file)).await?;
                 let read = self.mover.read_to(&targets, &request, parents).await;
                 read.map_err(|error| OperationError::of(&lease.layout, error))?
             }
@@ -346,9 +346,9 @@ impl VolumeFs {
         parents: &mut [Buffer],
     ) -> Result<States, OperationError> {
         let _changing = self.references.changing(id, span_of(&request.file));
-        let targets = self.targets(&lease.layout).await?;
+        let targets = self.targets(&lease.layout, Some(&request.file)).await?;
         let guard = write.guard;
-        guard.inspect(|guard| guard.asks_servers_of(&lease.layout));
+        guard.inspect(|guard| guard.asks(&targets));
         let stability = stability_of(write.stability);
         let written = self
             .mover
@@ -378,11 +378,11 @@ impl VolumeFs {
         caller: &Credentials,
         id: FileId,
     ) -> Result<Verifier, Status> {
-        let deadline = self.deadline();
+        let began = self.now();
         loop {
             let lease = self.lease(caller, id, Capability::WRITE).await?;
             let asked = self.leases.asked();
-            let done = match self.targets(&lease.layout).await {
+            let done = match self.targets(&lease.layout, None).await {
                 Ok(targets) => commit_objects(&targets, lease.capability)
                     .await
                     .map_err(|error| OperationError::of(&lease.layout, error)),
@@ -393,7 +393,7 @@ impl VolumeFs {
                     self.leases.note_durable(id, asked);
                     return Ok(self.note_verifiers(&lease.layout, &states));
                 }
-                Err(error) => self.after(id, deadline, &error).await?,
+                Err(error) => self.after(id, began, &error).await?,
             }
         }
     }

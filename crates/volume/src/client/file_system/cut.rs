@@ -81,14 +81,14 @@ impl VolumeFs {
         let guard = self
             .lock_ranges(&[LockRange::name(entry.directory, &entry.name)])
             .await?;
-        let deadline = self.deadline();
+        let began = self.now();
         loop {
             let opening = self.open_or_cut(caller, &entry, &guard, attributes);
             if let Some(opened) = opening.await? {
                 return Ok(opened);
             }
             // Another client has given the name to another file.
-            self.pause(deadline, &OperationError::Gone).await?;
+            self.pause(began, &OperationError::Gone).await?;
         }
     }
 

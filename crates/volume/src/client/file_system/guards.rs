@@ -8,23 +8,17 @@
 
 use super::VolumeFs;
 use crate::client::change_locks::{ChangeLock, LockRange};
+use crate::client::data::Target;
 use crate::client::error::OperationError;
 use crate::client::fences::FenceGuard;
-use crate::client::servers::Servers;
+use crate::client::servers::{Peer, Servers};
 use crate::limits::ATTEMPT_PAUSE;
 use gannet_runtime::{Handle, sleep, timeout};
 use gannet_vfs::Status;
-use gannet_wire::volume::{Call, Class, Entry, Hello, LayoutRecord, Operation};
+use gannet_wire::volume::{Call, Class, Entry, Operation};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
-
-/// A server that runs changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Peer {
-    Manager,
-    IoServer(u32),
-}
 
 /// The guard of a change, dropped when the change is over or given up. The locks are released once no request of the
 /// change can be on its way any more.
@@ -42,8 +36,8 @@ pub(super) struct ChangeGuard {
 struct Unacknowledged {
     /// The manager has been asked, and has neither answered nor failed to.
     manager: bool,
-    /// The same of the servers of this layout.
-    layout: Option<Rc<LayoutRecord>>,
+    /// The same of these I/O servers.
+    io_servers: Vec<u32>,
     /// These have failed to answer: their connection was lost, with the request or its reply.
     failed: BTreeSet<Peer>,
 }
@@ -54,9 +48,10 @@ impl ChangeGuard {
         self.unacknowledged.borrow_mut().manager = true;
     }
 
-    /// The servers of a file are asked now.
-    pub(super) fn asks_servers_of(&self, layout: &Rc<LayoutRecord>) {
-        self.unacknowledged.borrow_mut().layout = Some(Rc::clone(layout));
+    /// These I/O servers are asked now.
+    pub(super) fn asks(&self, targets: &[Target]) {
+        let numbers = targets.iter().map(|target| target.server).collect();
+        self.unacknowledged.borrow_mut().io_servers = numbers;
     }
 
     /// All that were asked have answered, on connections that were made since they had failed to.
@@ -69,7 +64,8 @@ impl ChangeGuard {
         let mut unacknowledged = self.unacknowledged.borrow_mut();
         let asked = unacknowledged.asked();
         unacknowledged.failed.extend(asked);
-        (unacknowledged.manager, unacknowledged.layout) = (false, None);
+        unacknowledged.manager = false;
+        unacknowledged.io_servers.clear();
     }
 
     /// The change may cut a file: unless the fence is disarmed, it is raised before the locks are released.
@@ -85,7 +81,7 @@ impl ChangeGuard {
 
 impl Unacknowledged {
     fn asked(&self) -> Vec<Peer> {
-        let servers = self.layout.iter().flat_map(|layout| &layout.servers);
+        let servers = self.io_servers.iter();
         let asked = servers.map(|number| Peer::IoServer(*number));
         asked.chain(self.manager.then_some(Peer::Manager)).collect()
     }
@@ -98,7 +94,7 @@ impl Drop for ChangeGuard {
         let asked: BTreeSet<Peer> = unacknowledged.asked().into_iter().collect();
         let is_authenticated = |server: &Peer| {
             let servers = self.servers.upgrade();
-            servers.is_none_or(|servers| server.is_authenticated(&servers))
+            servers.is_none_or(|servers| servers.is_authenticated(*server))
         };
         (unacknowledged.failed)
             .retain(|server| !asked.contains(server) && !is_authenticated(server));
@@ -122,28 +118,19 @@ impl Drop for ChangeGuard {
     }
 }
 
-impl Peer {
-    fn is_authenticated(self, servers: &Servers) -> bool {
-        servers.is_authenticated(match self {
-            Peer::Manager => Hello::MANAGER,
-            Peer::IoServer(number) => Hello::io_server(number),
-        })
-    }
-
-    /// Asks for something small; whether there is an answer.
-    async fn answers(self, servers: &Servers) -> bool {
-        let (link, operation) = match self {
-            Peer::Manager => (servers.manager().await, Operation::Volume),
-            Peer::IoServer(number) => (servers.io_server(number).await, Operation::Usage),
-        };
-        let body = 0_u32.to_be_bytes();
-        match link {
-            Ok(link) => {
-                let answer = link.call(operation, Class::Background, &body, &[]);
-                answer.await.is_ok()
-            }
-            Err(_) => false,
+/// Asks a server for something small; whether there is an answer.
+async fn answers(peer: Peer, servers: &Rc<Servers>) -> bool {
+    let (link, operation) = match peer {
+        Peer::Manager => (servers.manager().await, Operation::Volume),
+        Peer::IoServer(number) => (servers.io_server(number).await, Operation::Usage),
+    };
+    let body = 0_u32.to_be_bytes();
+    match link {
+        Ok(link) => {
+            let answer = link.call(operation, Class::Background, &body, &[]);
+            answer.await.is_ok()
         }
+        Err(_) => false,
     }
 }
 
@@ -188,7 +175,7 @@ async fn wait_acknowledged(
     let failed = failed.into_iter().map(|server| (server, true));
     for (server, has_failed) in asked.chain(failed) {
         while let Some(servers) = servers.upgrade() {
-            if (has_failed && server.is_authenticated(&servers)) || server.answers(&servers).await {
+            if (has_failed && servers.is_authenticated(server)) || answers(server, &servers).await {
                 break;
             }
             drop(servers);

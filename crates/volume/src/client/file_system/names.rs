@@ -521,11 +521,11 @@ impl Vfs for VolumeFs {
 
     async fn usage(&self, file: &FileHandle) -> Result<FileSystemUsage, Status> {
         self.id(file)?;
-        let deadline = self.deadline();
+        let began = self.now();
         let mut usage = loop {
             match self.usage_of_all().await {
                 Ok(usage) => break usage,
-                Err(error) => self.pause(deadline, &error).await?,
+                Err(error) => self.pause(began, &error).await?,
             }
         };
         // The manager's store has no bound of files but the disk.

@@ -193,7 +193,7 @@ impl ObjectStates {
     }
 
     /// Sends requests until no file is wanted.
-    async fn request_all(&self, servers: &Servers) {
+    async fn request_all(&self, servers: &Rc<Servers>) {
         loop {
             let files: Vec<_> = {
                 let mut wanted = self.wanted.borrow_mut();
@@ -209,7 +209,7 @@ impl ObjectStates {
     }
 
     /// Requests the references of some files, at most [`OBJECTS_MAX`], with one request for each server.
-    async fn request(&self, servers: &Servers, files: &[(FileId, LayoutRecord)]) {
+    async fn request(&self, servers: &Rc<Servers>, files: &[(FileId, LayoutRecord)]) {
         let mut by_server: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         for (file, layout) in files {
             for (server, _) in placements(layout) {
@@ -250,7 +250,7 @@ impl ObjectStates {
 
 /// Requests references to the states of these files' objects from one server. `None` if it does not answer.
 async fn request_from(
-    servers: &Servers,
+    servers: &Rc<Servers>,
     server: u32,
     files: Vec<u64>,
 ) -> Option<(Link, Vec<Option<Reference>>)> {

@@ -93,7 +93,12 @@ impl VolumeFs {
 }
 
 /// Sends requests to `server` until its queue is empty.
-async fn ask_all(queue: &PrefetchQueue, servers: &Servers, references: &References, server: u32) {
+async fn ask_all(
+    queue: &PrefetchQueue,
+    servers: &Rc<Servers>,
+    references: &References,
+    server: u32,
+) {
     while let Some(wanted) = queue.take(server) {
         // A failed request is dropped: the objects' own READs bring their references.
         let _ = ask(servers, references, server, &wanted).await;
@@ -101,7 +106,7 @@ async fn ask_all(queue: &PrefetchQueue, servers: &Servers, references: &Referenc
 }
 
 async fn ask(
-    servers: &Servers,
+    servers: &Rc<Servers>,
     references: &References,
     server: u32,
     wanted: &[Wanted],

@@ -26,7 +26,7 @@ impl VolumeFs {
         if request == LockRequest::Unlock && !self.locks.has(id, lock.owner) {
             return Ok(Locked::Done);
         }
-        let deadline = self.deadline();
+        let began = self.now();
         loop {
             let failed = match self.locks.attempt(caller, id, lock, request).await {
                 Ok(Attempt::Answered(locked)) => return Ok(locked),
@@ -43,7 +43,7 @@ impl VolumeFs {
                 self.locks.owe(id, lock);
                 return Ok(Locked::Done);
             }
-            if let Err(status) = self.pause(deadline, &failed).await {
+            if let Err(status) = self.pause(began, &failed).await {
                 // The manager may have granted the lock, and the reply is lost: without an unlock it would stay held.
                 self.locks.owe(id, lock);
                 return Err(status);
@@ -63,7 +63,7 @@ impl VolumeFs {
         stability: Stability,
     ) -> Result<(u64, WriteDone), Status> {
         let id = self.id(file)?;
-        let deadline = self.deadline();
+        let began = self.now();
         loop {
             let asked = self.asked_at();
             let call = Call::Append {
@@ -96,7 +96,7 @@ impl VolumeFs {
                 match &written {
                     Err(error) if !matches!(error, OperationError::Refused { .. }) => {
                         let status = self.last_error.note(self.now(), error);
-                        if status != Status::Jukebox || self.now() >= deadline {
+                        if status != Status::Jukebox || self.now() >= began + self.patience {
                             break;
                         }
                         sleep(&self.runtime, ATTEMPT_PAUSE).await;
@@ -117,7 +117,7 @@ impl VolumeFs {
                 }
                 Err(error) => error,
             };
-            self.after(id, deadline, &failed).await?;
+            self.after(id, began, &failed).await?;
         }
     }
 }
