@@ -1,9 +1,9 @@
 //! Attributes of a whole directory, listed once more while a program asks for them name by name.
 //!
-//! `du` and `find -size` list a directory first, and ask for the attributes of its names afterwards. The kernel has those
-//! of the listing, but trusts them for the cache age only, and a long listing takes longer. Then each name is a question
-//! of its own. After a few of them, the mount lists the directory again and answers the others from that listing. An
-//! answer is as old as the page that it comes from, and never older than the cache age.
+//! `du` and `find -size` list a directory first, and ask for the attributes of its names afterwards. The kernel has
+//! those of the listing, but trusts them for the cache age only, and a long listing takes longer. Then each name is a
+//! question of its own. After a few of them, the mount lists the directory again and answers the others from that
+//! listing. An answer is as old as the page that it comes from, and never older than the cache age.
 //!
 //! One directory at a time, for one caller: another caller may see other objects.
 

@@ -29,6 +29,13 @@ struct Listed {
     object: Option<(FileHandle, Attributes)>,
 }
 
+/// The start of a page in the store.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PagePlace {
+    cookie: u64,
+    verifier: Verifier,
+}
+
 /// A name with its object.
 pub(crate) type ListedObject = (Vec<u8>, FileHandle, Fetched);
 
@@ -51,7 +58,7 @@ pub(crate) struct Listing {
 impl Listing {
     /// The objects of the page whose attributes the store gave, by their names; and where the next page starts, unless
     /// this is the last one.
-    pub(crate) fn into_objects(self) -> (Vec<ListedObject>, Option<(u64, Verifier)>) {
+    pub(crate) fn into_objects(self) -> (Vec<ListedObject>, Option<PagePlace>) {
         let last = self.page.last().map(|listed| listed.next);
         let next = last.filter(|_| !self.is_last);
         let asked = self.asked;
@@ -60,10 +67,9 @@ impl Listing {
             let fetched = Fetched { attributes, asked };
             Some((listed.name, handle, fetched))
         });
-        (
-            objects.collect(),
-            next.map(|cookie| (cookie, self.verifier)),
-        )
+        let verifier = self.verifier;
+        let next = next.map(|cookie| PagePlace { cookie, verifier });
+        (objects.collect(), next)
     }
 
     /// The names of the page behind `position`, if it is in the page.
@@ -309,7 +315,7 @@ impl<V: Vfs> Mounted<V> {
         } else {
             (position, listing.verifier)
         };
-        let place = (cookie, verifier);
+        let place = PagePlace { cookie, verifier };
         let read = self
             .read_page(&directory.caller, &handle, place, position)
             .await?;
@@ -322,19 +328,19 @@ impl<V: Vfs> Mounted<V> {
         Ok(())
     }
 
-    /// Reads the page of a directory that starts at `position`, by this cookie and verifier of the store.
+    /// Reads the page of a directory that starts at `position`, which is at `place` in the store.
     pub(crate) async fn read_page(
         &self,
         caller: &Credentials,
         directory: &FileHandle,
-        (cookie, verifier): (u64, Verifier),
+        place: PagePlace,
         position: u64,
     ) -> Result<Listing, Errno> {
         let mut page = Page { names: Vec::new() };
         let asked = self.epoch();
-        let read = self
-            .vfs
-            .read_directory(caller, directory, cookie, verifier, &mut page);
+        let read =
+            self.vfs
+                .read_directory(caller, directory, place.cookie, place.verifier, &mut page);
         let read = read.await.map_err(errno)?;
         page.names
             .retain(|listed| !matches!(listed.name.as_slice(), b"." | b".."));

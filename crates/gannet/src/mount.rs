@@ -287,8 +287,8 @@ async fn open(
     connecting: &ConnectOptions,
     options: &MountOptions,
 ) -> Result<Opened, MountError> {
-    // An operation of a mount fails at its deadline; what it has begun need not go on. The client of a volume gives up a
-    // little earlier, because it knows which server it has waited for: operations on others are not hurried then.
+    // An operation of a mount fails at its deadline; what it has begun need not go on. The client of a volume gives up
+    // a little earlier, because it knows which server it has waited for: operations on others are not hurried then.
     #[cfg(feature = "volumes")]
     let connecting = &{
         let before_deadline = options.deadline.mul_f32(0.95);

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 pub(crate) const HELD_MAX: usize = 256 << 20;
 
 /// The factor by which an attack may raise the processor time that a server spends for each call of an honest client.
-/// One listing for each of 300 attackers between two calls is a factor of 2,000, as seen at load 20. A client that waits
-/// for the attack's end is above 20,000. Wall time would not do: a busy machine slows the attacked server, which always
-/// has work, more than one that mostly waits.
+/// One listing for each of 300 attackers between two calls is a factor of 2,000, as seen at load 20. For a client that
+/// waits for the attack's end it is above 20,000. Wall time would not do: a busy machine slows the attacked server,
+/// which always has work, more than one that mostly waits.
 const COST_FACTOR_MAX: f64 = 5000.0;
 
 /// How long attacks last.
@@ -39,7 +39,7 @@ pub(crate) fn resident(server: &Server) -> usize {
 /// Processor time of a process, in ticks of the kernel.
 fn processor_time(server: &Server) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
-    // The name of the program, in parentheses, may contain spaces. User and system time are the 12th and 13th behind it.
+    // The program's name, in parentheses, may contain spaces. User and system time are the 12th and 13th behind it.
     let (_, behind) = stat.rsplit_once(')').unwrap();
     let fields = behind.split_whitespace().skip(11).take(2);
     fields.map(|field| field.parse::<u64>().unwrap()).sum()

@@ -2,8 +2,9 @@
 
 use super::{Entry, Mounted};
 use crate::ahead::{Ahead, Known, Look, Scan};
+use crate::listing::PagePlace;
 use gannet_runtime::sleep;
-use gannet_vfs::{Credentials, Verifier, Vfs};
+use gannet_vfs::{Credentials, Vfs};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -59,7 +60,7 @@ impl<V: Vfs> Mounted<V> {
     async fn scan(&self, scan: Scan, caller: &Credentials) {
         let begun = self.runtime.now();
         let listed = self.within(async {
-            let mut place = Some((0, Verifier::default()));
+            let mut place = Some(PagePlace::default());
             while let Some(next) = place {
                 let (directory, since) = (self.handle(scan.directory)?, self.runtime.now());
                 let page = self.read_page(caller, &directory, next, 0).await?;

@@ -351,8 +351,8 @@ impl Servers {
         })
     }
 
-    /// The connection to a server, which is made if there is none and no attempt has failed just now. An attempt goes on
-    /// when nobody waits for it any more: who waits for a dead server does so for [`AWAY_PATIENCE`] only.
+    /// The connection to a server, which is made if there is none and no attempt has failed just now. An attempt goes
+    /// on when nobody waits for it any more. A dead server is waited for during [`AWAY_PATIENCE`] only.
     async fn reach(self: &Rc<Self>, peer: Peer) -> Result<Link, LinkError> {
         let seat = self.seat(peer);
         loop {
