@@ -54,6 +54,17 @@ pub(super) enum Task {
     DropPrivileges(FileId),
 }
 
+impl Task {
+    /// Whether it may make a file, which takes a turn of the servers. With a turn for each change, a client that makes,
+    /// dates and renames one file after the other would put all of them on one of three servers.
+    fn makes_file(&self) -> bool {
+        let Task::Asked { call, .. } = self else {
+            return false;
+        };
+        matches!(call, Call::Create { .. } | Call::CreateStriped { .. })
+    }
+}
+
 /// The inputs to the layout of a new file.
 #[derive(Clone)]
 struct Layouts {
@@ -111,10 +122,11 @@ impl Manager {
             // Before the transaction: calls see a change as soon as it is committed, and a record that outlives that
             // would show a client older attributes than a call has.
             self.records.begin_changes(self.may_change(&work));
+            let files = work.iter().filter(|work| work.task.makes_file()).count();
             let layouts = Layouts {
                 default: self.stripes.clone(),
                 servers: self.objects.count(),
-                turn: self.take_turns(work.len()),
+                turn: self.take_turns(files),
             };
             let (store, time) = (std::sync::Arc::clone(&self.store), now(&self.runtime));
             let (began, count) = (self.runtime.now(), work.len());
@@ -371,13 +383,16 @@ fn commit_without(
             transaction,
             changed: &mut changed,
         };
+        let mut turn = layouts.turn;
         for (place, work) in (0..).zip(work) {
+            let own = turn;
+            turn = turn.wrapping_add(u32::from(work.task.makes_file()));
             if refused.contains(&place) {
                 all.outcomes.push(Err(Status::Io));
                 continue;
             }
             let layouts = Layouts {
-                turn: layouts.turn.wrapping_add(place),
+                turn: own,
                 ..layouts.clone()
             };
             let request = Request {

@@ -7,7 +7,8 @@ use common::{Bed, noise, root};
 use gannet_runtime::Buffer;
 use gannet_sim::{Crash, World};
 use gannet_vfs::{
-    CreateMode, DirectoryEntry, Entries, FileHandle, SetAttributes, Stability, Status, Vfs,
+    CreateMode, DirectoryEntry, Entries, EntryName, FileHandle, SetAttributes, Stability, Status,
+    Vfs,
 };
 use gannet_volume::client::{Striping, VolumeFs};
 use gannet_wire::volume::{Chosen, LayoutRecord, Stripes};
@@ -92,6 +93,34 @@ fn a_directory_hands_its_servers_down_and_keeps_them_over_a_restart() {
             let file = make(&fs, inside, name).await;
             assert_eq!(servers_of(&fs, &file).await, [2, 0, 3], "{name}");
         }
+    });
+}
+
+#[test]
+fn files_that_are_copied_one_by_one_go_round_over_the_servers() {
+    run(3, |bed| async move {
+        let fs = bed.mount();
+        let mut counts = [0; 3];
+        for number in 0..12 {
+            // Three changes for each file, as `gannet cp` makes them.
+            let part = format!("part-{number}");
+            let file = make(&fs, &fs.root(), &part).await;
+            let mode = SetAttributes {
+                mode: Some(0o600),
+                ..SetAttributes::default()
+            };
+            let set = fs.set_attributes(&root(), &file, &mode, None).await;
+            set.result.unwrap();
+            let (top, name) = (fs.root(), format!("file-{number}"));
+            let from = EntryName::new(&top, part.as_bytes());
+            let to = EntryName::new(&top, name.as_bytes());
+            fs.rename(&root(), from, to).await.0.unwrap();
+            let Striping::File(layout) = fs.striping(&root(), &file).await.unwrap() else {
+                panic!("a file has a layout");
+            };
+            counts[layout.servers[0] as usize] += 1;
+        }
+        assert_eq!(counts, [4; 3]);
     });
 }
 
