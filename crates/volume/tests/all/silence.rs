@@ -322,6 +322,7 @@ fn a_dead_server_is_waited_for_once_and_other_files_go_on() {
             fs.attributes(&file).await.unwrap();
             files.push(file);
         }
+        let three = fs.usage(&fs.root()).await.unwrap();
         bed.kill_io_server(1, Crash::Process);
         faults.sleep(Duration::from_secs(1)).await;
         let took = async |file: &FileHandle| {
@@ -329,6 +330,14 @@ fn a_dead_server_is_waited_for_once_and_other_files_go_on() {
             let outcome = fs.read(&root(), file, 0, 1000).await;
             (outcome.is_ok(), runtime.now() - began)
         };
+        let began = runtime.now();
+        let two = fs.usage(&fs.root()).await.unwrap();
+        assert!(runtime.now() - began <= Duration::from_secs(2));
+        assert_eq!(
+            two.bytes_total * 3,
+            three.bytes_total * 2,
+            "of the two that are there"
+        );
         let mut dead = Vec::new();
         for file in &files {
             match took(file).await {

@@ -4,9 +4,10 @@ use super::bytes::{BufferPart, ByteRange};
 use super::{VolumeFs, status_of};
 use crate::client::error::OperationError;
 use crate::convert::{changes_of, create_mode_of, node_kind_of, timestamp_of};
-use crate::limits::EAGER_LEN;
+use crate::limits::{AWAY_PATIENCE, EAGER_LEN};
+use crate::link::LinkError;
 use gannet_meta::limits::{FILE_SIZE_MAX, LINKS_MAX};
-use gannet_runtime::Buffer;
+use gannet_runtime::{Buffer, all, timeout};
 use gannet_vfs::limits::NAME_MAX;
 use gannet_vfs::{
     AccessMask, Attributes, ByteLock, BytesRead, Changed, Commit, CreateMode, Created, Credentials,
@@ -20,6 +21,7 @@ use gannet_wire::volume::{
 };
 use gannet_wire::xdr::{Decoder, from_bytes};
 use std::collections::HashSet;
+use std::net::IpAddr;
 use std::ops::Range;
 
 impl VolumeFs {
@@ -118,31 +120,68 @@ impl VolumeFs {
         self.page_in(&self.ask(caller, call).await?)
     }
 
-    /// The usage of the I/O servers' file systems together.
+    /// The usage of the I/O servers' file systems together, without servers that are away. All are asked at once.
+    ///
+    /// # Errors
+    /// The error of one of them, if none has an answer.
     async fn usage_of_all(&self) -> Result<FileSystemUsage, OperationError> {
-        let mut usage = FileSystemUsage::default();
-        let mut counted = HashSet::new();
         let count = self.servers.io_servers_count().await;
-        for number in 0..count.map_err(OperationError::Manager)? {
-            let away = |error| OperationError::IoServer { number, error };
-            let link = self.servers.io_server(number).await.map_err(away)?;
-            let host = link.endpoint().peer_address().ip();
-            let answer = link.call(Operation::Usage, Class::Metadata, &[], &[]).await;
-            let answer = answer.map_err(away)?;
-            if let Some(status) = status_of(&answer) {
-                return Err(OperationError::Refused { number, status });
-            }
-            let mut decoder = Decoder::new(answer.body());
-            let mut word = || decoder.u64().map_err(|_| OperationError::Nonsense(number));
-            let (total, free, available, fsid) = (word()?, word()?, word()?, word()?);
-            // Several servers of a host may share a file system.
-            if counted.insert((host, fsid)) {
-                usage.bytes_total = usage.bytes_total.saturating_add(total);
-                usage.bytes_free = usage.bytes_free.saturating_add(free);
-                usage.bytes_available = usage.bytes_available.saturating_add(available);
+        let count = count.map_err(OperationError::Manager)?;
+        let asked = (0..count).map(|number| {
+            Box::pin(async move {
+                let asking = self.usage_of(number);
+                let silent = |_| OperationError::IoServer {
+                    number,
+                    error: LinkError::TimedOut,
+                };
+                timeout(&self.runtime, AWAY_PATIENCE, asking)
+                    .await
+                    .map_err(silent)?
+            })
+        });
+        let (mut usage, mut counted) = (FileSystemUsage::default(), HashSet::new());
+        let mut failed = None;
+        for answer in all(asked).await {
+            match answer {
+                // Several servers of a host may share a file system.
+                Ok((place, own)) if counted.insert(place) => {
+                    usage.bytes_total = usage.bytes_total.saturating_add(own.bytes_total);
+                    usage.bytes_free = usage.bytes_free.saturating_add(own.bytes_free);
+                    usage.bytes_available =
+                        usage.bytes_available.saturating_add(own.bytes_available);
+                }
+                Ok(_) => {}
+                Err(error) => failed = Some(error),
             }
         }
-        Ok(usage)
+        match failed {
+            Some(error) if counted.is_empty() => Err(error),
+            _ => Ok(usage),
+        }
+    }
+
+    /// The usage of an I/O server's file system, and its host and identity there.
+    async fn usage_of(
+        &self,
+        number: u32,
+    ) -> Result<((IpAddr, u64), FileSystemUsage), OperationError> {
+        let away = |error| OperationError::IoServer { number, error };
+        let link = self.servers.io_server(number).await.map_err(away)?;
+        let host = link.endpoint().peer_address().ip();
+        let answer = link.call(Operation::Usage, Class::Metadata, &[], &[]).await;
+        let answer = answer.map_err(away)?;
+        if let Some(status) = status_of(&answer) {
+            return Err(OperationError::Refused { number, status });
+        }
+        let mut decoder = Decoder::new(answer.body());
+        let mut word = || decoder.u64().map_err(|_| OperationError::Nonsense(number));
+        let usage = FileSystemUsage {
+            bytes_total: word()?,
+            bytes_free: word()?,
+            bytes_available: word()?,
+            ..FileSystemUsage::default()
+        };
+        Ok(((host, word()?), usage))
     }
 
     fn attributes_of_first(&self, found: &[Found]) -> Result<Attributes, Status> {
