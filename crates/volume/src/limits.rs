@@ -161,6 +161,8 @@ pub const CONNECT_AGAIN_AFTER: Duration = Duration::from_millis(500);
 pub const OPERATION_DEADLINE: Duration = Duration::from_secs(20);
 /// The same while the server that it needs counts as dead.
 pub const AWAY_PATIENCE: Duration = Duration::from_millis(1500);
+/// The least time between two log lines about a server that usages leave out.
+pub const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// The pause between two attempts of an operation.
 pub const ATTEMPT_PAUSE: Duration = Duration::from_millis(100);
 /// Capabilities that a client remembers.

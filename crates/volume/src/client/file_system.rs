@@ -27,13 +27,15 @@ use super::siblings::Siblings;
 use super::slots::SessionSlots;
 use crate::convert::{caller_of, vfs_status_of, whole_of};
 use crate::layout::{own_len, placements, size_from_object};
-use crate::limits::{ATTEMPT_PAUSE, AWAY_PATIENCE, CAPABILITIES_MAX, OPERATION_DEADLINE};
+use crate::limits::{
+    ATTEMPT_PAUSE, AWAY_PATIENCE, CAPABILITIES_MAX, LOG_INTERVAL, OPERATION_DEADLINE,
+};
 use crate::link::{Identity, LinkError, Message};
 use crate::secret::Secret;
 use attribute_references::ReferencedAttributes;
 use gannet_fabric::Provider;
 use gannet_meta::limits::FILE_SIZE_MAX;
-use gannet_runtime::{Handle, Instant, sleep, timeout};
+use gannet_runtime::{Handle, Instant, LogLimit, sleep, timeout};
 use gannet_vfs::limits::NAME_MAX;
 use gannet_vfs::{Attributes, Credentials, FileHandle, FileKind, Status, Verifier};
 use gannet_wire::volume::{
@@ -73,6 +75,8 @@ pub struct VolumeFs {
     /// How long an operation is tried.
     patience: Duration,
     last_error: LastError,
+    /// Of usages without a server that is away.
+    usage_log: LogLimit,
     siblings: Arc<Siblings>,
 }
 
@@ -108,6 +112,7 @@ impl VolumeFs {
             attributes: true,
             patience: OPERATION_DEADLINE,
             last_error: LastError::default(),
+            usage_log: LogLimit::new(LOG_INTERVAL),
             siblings,
             runtime,
         }

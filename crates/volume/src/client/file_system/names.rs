@@ -156,7 +156,13 @@ impl VolumeFs {
         }
         match failed {
             Some(error) if counted.is_empty() => Err(error),
-            _ => Ok(usage),
+            Some(error) => {
+                if let Some(left_out) = self.usage_log.admit(self.now()) {
+                    tracing::warn!(%error, left_out, "the space of the volume without a server");
+                }
+                Ok(usage)
+            }
+            None => Ok(usage),
         }
     }
 
