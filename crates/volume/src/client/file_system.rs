@@ -75,7 +75,7 @@ pub struct VolumeFs {
     /// How long an operation is tried.
     patience: Duration,
     last_error: LastError,
-    /// Of usages without a server that is away.
+    /// Limits log lines about usages that leave a server out.
     usage_log: LogLimit,
     siblings: Arc<Siblings>,
 }
