@@ -255,13 +255,7 @@ impl<V: Vfs> Filesystem for Front<V> {
 
     fn forget(&self, _request: &Request, number: INodeNo, lookups: u64) {
         self.send(Box::new(move |mounted| {
-            let mut inodes = mounted.inodes.borrow_mut();
-            inodes.forget(number.0, lookups);
-            let is_smaller = inodes.shrink();
-            drop(inodes);
-            if is_smaller {
-                mounted.runtime.release_memory();
-            }
+            mounted.forget(number.0, lookups);
             Box::pin(std::future::ready(()))
         }));
     }
@@ -785,15 +779,8 @@ impl PortionPlus for ReplyDirectoryPlus {
     fn add(&mut self, entry: &Entry, next: u64, name: &[u8]) -> bool {
         let (number, name) = (entry.attr.ino, OsStr::from_bytes(name));
         let generation: Generation = entry.generation;
-        ReplyDirectoryPlus::add(
-            self,
-            number,
-            next,
-            name,
-            &entry.age,
-            &entry.attr,
-            generation,
-        )
+        let (age, attr) = (&entry.age, &entry.attr);
+        ReplyDirectoryPlus::add(self, number, next, name, age, attr, generation)
     }
 }
 

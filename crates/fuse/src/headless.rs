@@ -96,7 +96,7 @@ impl<V: Vfs> Headless<V> {
 
     /// Takes back `lookups` of an object, as the kernel's FORGET does.
     pub fn forget(&self, number: u64, lookups: u64) {
-        self.mounted.inodes.borrow_mut().forget(number, lookups);
+        self.mounted.forget(number, lookups);
     }
 
     /// Makes a file that must not be there, and opens it.

@@ -218,6 +218,15 @@ impl<V: Vfs> Mounted<V> {
         self.with_inode(number, |inode| inode.handle)
     }
 
+    /// Takes back lookups of an object that the kernel has forgotten, and gives memory of many such objects back.
+    pub(crate) fn forget(&self, number: u64, lookups: u64) {
+        let mut inodes = self.inodes.borrow_mut();
+        inodes.forget(number, lookups);
+        if inodes.shrink() {
+            self.runtime.release_memory();
+        }
+    }
+
     /// The writes of a file.
     ///
     /// # Errors
