@@ -20,12 +20,10 @@ pub(super) enum OperationError {
     #[error(
         "the manager waits for an I/O server that is away (`gannet doctor` with the volume's URL says which)"
     )]
-    ManagerWaits,
-    /// The same of a question about attributes, which depend on I/O servers alone.
-    #[error(
-        "the manager waits for an I/O server that is away (`gannet doctor` with the volume's URL says which)"
-    )]
-    ManagerAsks,
+    ManagerWaits {
+        /// It was asked a question: no change of others is in the way.
+        is_question: bool,
+    },
     #[error("the manager says: {0}")]
     ManagerRefused(Status),
     #[error("I/O server {number}: {error}")]

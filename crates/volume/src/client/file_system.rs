@@ -26,7 +26,7 @@ use super::servers::{Addresses, Peer, Resolver, Servers};
 use super::siblings::Siblings;
 use super::slots::SessionSlots;
 use crate::convert::{caller_of, vfs_status_of, whole_of};
-use crate::layout::{own_len, placements, size_from_object};
+use crate::layout::{own_len_of, placements, size_from_object};
 use crate::limits::{
     ATTEMPT_PAUSE, AWAY_PATIENCE, CAPABILITIES_MAX, LOG_INTERVAL, OPERATION_DEADLINE,
 };
@@ -261,8 +261,9 @@ impl VolumeFs {
             let away = match asked {
                 Ok(answer) => match status_of(&answer) {
                     None => return Ok(answer),
-                    Some(Status::Jukebox) if call.is_change() => OperationError::ManagerWaits,
-                    Some(Status::Jukebox) => OperationError::ManagerAsks,
+                    Some(Status::Jukebox) => OperationError::ManagerWaits {
+                        is_question: !call.is_change(),
+                    },
                     Some(status) => {
                         let refused = OperationError::ManagerRefused(status);
                         return Err(self.last_error.note(self.now(), &refused));
@@ -279,23 +280,31 @@ impl VolumeFs {
     /// # Errors
     /// The status of the operation, if the error is final or the deadline is over.
     async fn pause(&self, began: Instant, failed: &OperationError) -> Result<(), Status> {
+        if let Err(status) = self.may_try_again(began, failed) {
+            // A server's refusal is the caller's to report; other errors need a look at the servers.
+            if status == Status::Jukebox || !matches!(failed, OperationError::Refused { .. }) {
+                tracing::warn!(error = %failed, "a server of the volume does not do what it is asked");
+            }
+            return Err(status);
+        }
+        sleep(&self.runtime, ATTEMPT_PAUSE).await;
+        Ok(())
+    }
+
+    /// Notes the error of an attempt of an operation that began at `began`.
+    ///
+    /// # Errors
+    /// As [`VolumeFs::pause`]: there must be no further attempt.
+    fn may_try_again(&self, began: Instant, failed: &OperationError) -> Result<(), Status> {
         let patience = if self.is_of_dead_server(failed) {
             self.patience.min(AWAY_PATIENCE)
         } else {
             self.patience
         };
         match self.last_error.note(self.now(), failed) {
-            Status::Jukebox if self.now() < began + patience => {}
-            status => {
-                // A server's refusal is the caller's to report; other errors need a look at the servers.
-                if status == Status::Jukebox || !matches!(failed, OperationError::Refused { .. }) {
-                    tracing::warn!(error = %failed, "a server of the volume does not do what it is asked");
-                }
-                return Err(status);
-            }
+            Status::Jukebox if self.now() < began + patience => Ok(()),
+            status => Err(status),
         }
-        sleep(&self.runtime, ATTEMPT_PAUSE).await;
-        Ok(())
     }
 
     /// Whether an attempt failed because of a server that counts as dead: others have waited long enough for it.
@@ -306,7 +315,9 @@ impl VolumeFs {
                 self.servers.is_dead(Peer::IoServer(*number))
             }
             // The manager does not say which I/O server it waits for. One that this client finds dead will be it.
-            OperationError::ManagerAsks => self.servers.is_any_io_server_dead(),
+            OperationError::ManagerWaits { is_question: true } => {
+                self.servers.is_any_io_server_dead()
+            }
             _ => false,
         }
     }
@@ -363,7 +374,10 @@ impl VolumeFs {
     ) -> Result<Vec<Target>, OperationError> {
         let mut targets = Vec::with_capacity(layout.servers.len());
         for (number, placement) in placements(layout) {
-            if file.is_some_and(|file| own_len(file, placement) == 0) {
+            // It ends at the first piece: shapes may have a million.
+            let has_bytes =
+                |file: &Shape| file.pieces().any(|piece| own_len_of(piece, placement) > 0);
+            if !file.is_none_or(has_bytes) {
                 continue;
             }
             let link = self.servers.io_server(number).await;
@@ -409,8 +423,10 @@ impl VolumeFs {
     /// `Jukebox` when an I/O server is away that knows some of them.
     fn all_attributes_of(&self, found: &Found) -> Result<Attributes, Status> {
         let away = || {
-            self.last_error
-                .note(self.now(), &OperationError::ManagerWaits)
+            self.last_error.note(
+                self.now(),
+                &OperationError::ManagerWaits { is_question: true },
+            )
         };
         self.attributes_of(found).ok_or_else(away)
     }

@@ -30,13 +30,13 @@ impl VolumeFs {
         loop {
             let failed = match self.locks.attempt(caller, id, lock, request).await {
                 Ok(Attempt::Answered(locked)) => return Ok(locked),
-                Ok(Attempt::Recovering) => OperationError::ManagerWaits,
+                Ok(Attempt::Recovering) => OperationError::ManagerWaits { is_question: false },
                 Err(LockFailure::Refused(status)) if status != Status::Jukebox => {
                     return Err(self
                         .last_error
                         .note(self.now(), &OperationError::ManagerRefused(status)));
                 }
-                Err(LockFailure::Refused(_)) => OperationError::ManagerWaits,
+                Err(LockFailure::Refused(_)) => OperationError::ManagerWaits { is_question: false },
                 Err(LockFailure::Away(error)) => OperationError::Manager(error),
             };
             if request == LockRequest::Unlock {
@@ -95,8 +95,7 @@ impl VolumeFs {
                 written = self.move_once(&lease, id, &shapes, &how, parents).await;
                 match &written {
                     Err(error) if !matches!(error, OperationError::Refused { .. }) => {
-                        let status = self.last_error.note(self.now(), error);
-                        if status != Status::Jukebox || self.now() >= began + self.patience {
+                        if self.may_try_again(began, error).is_err() {
                             break;
                         }
                         sleep(&self.runtime, ATTEMPT_PAUSE).await;
