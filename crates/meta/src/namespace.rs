@@ -6,8 +6,8 @@ mod change;
 mod rename;
 
 pub use change::{
-    Make, Opened, check_stripes, create, drop_privileges, is_privileged, link, make, may_set,
-    remove, remove_directory, set_attributes, set_stripes,
+    Make, Opened, check_stripes, create, is_privileged, link, make, may_set, must_prepare_write,
+    prepare_write, remove, remove_directory, set_attributes, set_stripes, settle,
 };
 pub use rename::rename;
 

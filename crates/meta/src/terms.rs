@@ -9,6 +9,7 @@ use gannet_wire::xdr::{Encode, Encoder, from_bytes};
 
 const TERMS: &[u8] = b"terms";
 const CHANGES: &[u8] = b"changes";
+const SETTLED_SINCE: &[u8] = b"settled since";
 
 /// The last terms that were begun with this metadata, the latest last. Some may never have been accepted.
 ///
@@ -36,6 +37,27 @@ pub fn begin_term(transaction: &mut dyn Transaction, term: Term) -> Outcome<()> 
     let mut encoder = Encoder::new(&mut bytes);
     (terms.iter().skip(first)).for_each(|term| term.encode(&mut encoder));
     Ok(transaction.put(Table::Volume, TERMS, &bytes)?)
+}
+
+/// The first term whose settled sizes hold: 0 unless an older copy of the metadata was served by force.
+///
+/// # Errors
+/// `Failure::Store`: the store failed. `Failure::Damaged`: its value cannot be decoded.
+pub fn settled_since(view: &dyn View) -> Outcome<u64> {
+    let Some(bytes) = view.get(Table::Volume, SETTLED_SINCE)? else {
+        return Ok(0);
+    };
+    let number = bytes.try_into().map(u64::from_be_bytes);
+    number.map_err(|_| Failure::Damaged(ROOT))
+}
+
+/// Notes that sizes do not hold that were settled before a term: this metadata lacks changes that a later copy had.
+///
+/// # Errors
+/// `Failure::Store`: the store failed.
+pub fn distrust_settled(transaction: &mut dyn Transaction, before: Term) -> Outcome<()> {
+    let number = before.number.to_be_bytes();
+    Ok(transaction.put(Table::Volume, SETTLED_SINCE, &number)?)
 }
 
 /// The number of the last change.

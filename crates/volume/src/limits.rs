@@ -88,6 +88,21 @@ pub const UNLINKED_MAX: usize = 1 << 18;
 pub const GRANTS_MAX: usize = 1 << 18;
 /// Files whose sizes the manager remembers.
 pub const SIZES_MAX: usize = 1 << 18;
+/// How long a file's size must have been known, or its last grant be over, before the size is settled: a program that
+/// opens a log for each line must not cost two transactions a line.
+pub const SETTLE_AFTER: Duration = Duration::from_secs(3);
+/// How often the manager looks for sizes to settle.
+pub const SETTLE_EVERY: Duration = Duration::from_secs(1);
+/// How often it looks for grants that have run out.
+pub const GRANTS_SWEEP: Duration = Duration::from_secs(15);
+/// Files whose sizes wait to be settled; others stay as they are until somebody asks for them.
+pub const SETTLING_MAX: usize = 1 << 17;
+/// Files that are asked for and settled together.
+pub const SETTLED_AT_A_TIME: usize = 256;
+/// Files that one change settles: it fits [`CHANGE_LEN_MAX`].
+pub const SETTLED_BY_A_CHANGE: usize = 8;
+/// When a size is asked for again that could not be settled, because an I/O server was away.
+pub const SETTLE_AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// How long the manager believes in a size without asking again.
 pub const SIZE_AGE: Duration = Duration::from_secs(60);
 /// How long the manager waits for I/O servers that are asked for sizes: one that has fallen silent must not make it

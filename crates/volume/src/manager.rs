@@ -14,6 +14,7 @@ mod inventory;
 mod locks;
 mod records;
 mod registry;
+mod settling;
 mod sizes;
 mod term;
 mod watched;
@@ -74,6 +75,8 @@ pub struct Manager {
     checkpointing: Cell<bool>,
     /// The first server of the next file: files go round over the servers.
     turn: Cell<u32>,
+    /// The first term whose settled sizes hold.
+    settled_since: Cell<u64>,
 }
 
 impl Manager {
@@ -144,6 +147,7 @@ impl Manager {
             committing: Cell::new(false),
             checkpointing: Cell::new(false),
             turn: Cell::new(0),
+            settled_since: Cell::new(0),
         }))
     }
 
@@ -299,11 +303,18 @@ impl Manager {
     ///
     /// # Errors
     /// `Jukebox`: one of its I/O servers is away.
-    async fn found(&self, id: FileId, inode: Inode) -> Result<Found, Status> {
-        let state = match &inode.body {
-            Body::Regular { layout, .. } => Some(self.sizes.of(id, layout, &self.intents).await?),
-            _ => None,
-        };
+    async fn found(&self, id: FileId, mut inode: Inode) -> Result<Found, Status> {
+        let mut state = self.settled(&inode);
+        if let Body::Regular {
+            layout, settled, ..
+        } = &mut inode.body
+        {
+            // The reply has it beside the inode.
+            *settled = None;
+            if state.is_none() {
+                state = Some(self.sizes.of(id, layout, &self.intents).await?);
+            }
+        }
         Ok(Found { id, inode, state })
     }
 
@@ -356,27 +367,31 @@ impl Manager {
     }
 
     /// A capability for `rights`, if the caller has all of them. Before a grant to write, the file durably loses its
-    /// set-user-ID and set-group-ID bits, as after a write: I/O servers know no modes, so they cannot clear them.
+    /// set-user-ID and set-group-ID bits, as after a write: I/O servers know no modes, so they cannot clear them. It
+    /// also loses its settled size.
     async fn grant(
         self: &Rc<Self>,
         caller: &Caller,
         id: FileId,
         rights: u32,
     ) -> Result<Granted, Status> {
-        let mut layout = self.may_use(caller, id, rights)?;
         let writes = rights & Capability::WRITE != 0;
-        let is_privileged = |view: &dyn View| namespace::is_privileged(view, caller, id);
-        if writes && self.look(is_privileged)? {
+        if writes {
+            self.sizes.settling.committed(id).await;
+        }
+        let mut layout = self.may_use(caller, id, rights)?;
+        let must_prepare = |view: &dyn View| namespace::must_prepare_write(view, caller, id);
+        if writes && self.look(must_prepare)? {
             let work = Work {
                 caller: *caller,
-                task: Task::DropPrivileges(id),
+                task: Task::PrepareWrite(id),
                 last_write: Timestamp::default(),
             };
             self.change(work, None).await?;
             layout = self.may_use(caller, id, rights)?;
-            // Another change may have set the bits again. From here to the grant there is no `await`: a later change of
-            // the mode sees the grant, and is refused.
-            if self.look(is_privileged)? {
+            // Another change may have set the bits again, or settled the size. From here to the grant there is no
+            // `await`: a later change of the mode sees the grant, and is refused.
+            if self.look(must_prepare)? || self.sizes.settling.is_committing(id) {
                 return Err(Status::Jukebox);
             }
         }

@@ -40,7 +40,7 @@ pub use calls::{Call, Entry};
 pub use client_buffer::{ClientBuffer, ClientDrivenDone};
 pub use header::{Class, Kind, MessageHeader, MessageHeaderError, Operation};
 pub use hello::{Accepted, Hello, Role, refusal, version_in};
-pub use inode::{Body, Inode};
+pub use inode::{Body, Inode, Settled};
 pub use inventory::{
     FOLDERS, FileLayout, FilePage, ObjectEntry, ObjectPage, ObjectPosition, OrphanStatus,
     OrphanStatuses, PAGE_FILES_MAX, PAGE_OBJECTS_MAX,

@@ -2,14 +2,14 @@
 
 use super::{
     Intent, Outcome, Request, add_entry, add_intent, check_sticky, directory_to_change, find,
-    find_entry, inode, is_directory, remove_entry, require, touch, write_inode,
+    find_entry, inode, is_directory, read_inode, remove_entry, require, touch, write_inode,
 };
 use crate::limits::{FILE_SIZE_MAX, LINKS_MAX};
 use crate::permissions::{self, Rights, SET_GROUP_ID, is_member, unprivileged_mode};
 use crate::{Transaction, View, inode_allocator};
 use gannet_wire::volume::{
     AttributeChanges, Body, Caller, CreateMode, FileId, Inode, LayoutRecord, NodeKind, SYMLINK_MAX,
-    SetTimestamp, Status, Stripes, Timestamp,
+    SetTimestamp, Settled, Status, Stripes, Timestamp,
 };
 
 /// The kind of a new file, other than a regular one.
@@ -74,6 +74,7 @@ pub fn create(
         layout: layout.clone(),
         verifier,
         written: None,
+        settled: None,
     };
     let (id, inode) = add(
         transaction,
@@ -282,6 +283,10 @@ pub fn set_attributes(
         // A mode that is given at the same time holds: owner and bytes change first.
         found.mode = unprivileged_mode(&found, caller);
     }
+    if let (Body::Regular { settled, .. }, Some(_)) = (&mut found.body, change.size) {
+        // The objects change until the truncation is done.
+        *settled = None;
+    }
     permissions::set(&mut found, change, now, last_write);
     if change.mode.is_some() && caller.uid != 0 && !is_member(caller, found.gid) {
         found.mode &= !SET_GROUP_ID;
@@ -299,23 +304,65 @@ pub fn set_attributes(
 /// # Errors
 /// `Stale`.
 pub fn is_privileged(view: &dyn View, caller: &Caller, file: FileId) -> Outcome<bool> {
-    let found = inode(view, file)?;
-    Ok(caller.uid != 0 && unprivileged_mode(&found, caller) != found.mode)
+    Ok(has_privileges(&inode(view, file)?, caller))
 }
 
-/// Takes these bits away, before the caller writes.
+fn has_privileges(inode: &Inode, caller: &Caller) -> bool {
+    caller.uid != 0 && unprivileged_mode(inode, caller) != inode.mode
+}
+
+/// Whether [`prepare_write`] must come before a write by `caller`.
 ///
 /// # Errors
 /// `Stale`.
-pub fn drop_privileges(
+pub fn must_prepare_write(view: &dyn View, caller: &Caller, file: FileId) -> Outcome<bool> {
+    let found = inode(view, file)?;
+    Ok(has_privileges(&found, caller) || is_settled(&found))
+}
+
+/// Takes away what must not outlive a write by the caller: bits as [`is_privileged`] says, and the settled state.
+///
+/// # Errors
+/// `Stale`.
+pub fn prepare_write(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
     file: FileId,
 ) -> Outcome<()> {
     let mut found = inode(transaction, file)?;
-    found.mode = unprivileged_mode(&found, request.caller);
-    found.change_time = request.now;
+    if has_privileges(&found, request.caller) {
+        found.mode = unprivileged_mode(&found, request.caller);
+        found.change_time = request.now;
+    }
+    if let Body::Regular { settled, .. } = &mut found.body {
+        *settled = None;
+    }
     write_inode(transaction, file, &found)
+}
+
+/// Notes the state of a file's objects, which nobody may change. A file that is gone is left alone.
+///
+/// # Errors
+/// `Failure::Store`, `Failure::Damaged`.
+pub fn settle(transaction: &mut dyn Transaction, file: FileId, state: Settled) -> Outcome<()> {
+    let Some(mut found) = read_inode(transaction, file)? else {
+        return Ok(());
+    };
+    if let Body::Regular { settled, .. } = &mut found.body {
+        *settled = Some(state);
+        write_inode(transaction, file, &found)?;
+    }
+    Ok(())
+}
+
+fn is_settled(inode: &Inode) -> bool {
+    matches!(
+        inode.body,
+        Body::Regular {
+            settled: Some(_),
+            ..
+        }
+    )
 }
 
 /// Says how new files of a directory, and of directories made in it, are striped; `None`: as those of the volume, which

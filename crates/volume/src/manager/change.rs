@@ -14,8 +14,8 @@ use gannet_meta::terms;
 use gannet_meta::{MetaStore, StoreError, Table, Transaction, View};
 use gannet_runtime::{run_blocking, sleep, timeout};
 use gannet_wire::volume::{
-    AttributeChanges, Call, Caller, CreateMode, Entry, FileId, Inode, LayoutRecord, SlotSequence,
-    Status, Stripes, Timestamp,
+    AttributeChanges, Call, Caller, CreateMode, Entry, FileId, Inode, LayoutRecord, Settled,
+    SlotSequence, Status, Stripes, Timestamp,
 };
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -50,8 +50,10 @@ pub(super) enum Task {
         slot_sequence: SlotSequence,
         call: Call,
     },
-    /// The caller is about to write this file: it loses its set-user-ID and set-group-ID bits.
-    DropPrivileges(FileId),
+    /// The caller is about to write this file: it loses its set-user-ID and set-group-ID bits, and its settled size.
+    PrepareWrite(FileId),
+    /// Nobody may write these files, so their sizes go into their inodes.
+    Settle(Vec<(FileId, Settled)>),
 }
 
 impl Task {
@@ -185,8 +187,12 @@ impl Manager {
             for work in work {
                 let call = match &work.task {
                     Task::Asked { call, .. } => call,
-                    Task::DropPrivileges(file) => {
+                    Task::PrepareWrite(file) => {
                         files.insert(*file);
+                        continue;
+                    }
+                    Task::Settle(states) => {
+                        files.extend(states.iter().map(|(file, _)| *file));
                         continue;
                     }
                 };
@@ -437,8 +443,14 @@ fn perform_once(
             slot_sequence,
             call,
         } => (slot_sequence, call),
-        Task::DropPrivileges(file) => {
-            namespace::drop_privileges(transaction, request, *file)?;
+        Task::PrepareWrite(file) => {
+            namespace::prepare_write(transaction, request, *file)?;
+            return Ok(Done::default());
+        }
+        Task::Settle(states) => {
+            for (file, state) in states {
+                namespace::settle(transaction, *file, *state)?;
+            }
             return Ok(Done::default());
         }
     };

@@ -5,15 +5,17 @@ use super::term::Office;
 use crate::layout::{object_size, placements};
 use crate::limits::{
     CAPABILITY_AGE, CLOCK_SKEW_MAX, INTENT_DEADLINE, INTENT_RETRY, INTENTS_AT_A_SERVER,
-    INTENTS_AT_A_TIME, REFUSED_MAX, UNLINK_AGAIN_AFTER, UNLINKED_MAX,
+    INTENTS_AT_A_TIME, REFUSED_MAX, SIZE_DEADLINE, UNLINK_AGAIN_AFTER, UNLINKED_MAX,
 };
-use crate::link::{Link, LinkError};
+use crate::link::{Link, LinkError, Message};
 use crate::secret::ServerKeys;
 use gannet_meta::MetaStore;
 use gannet_meta::namespace::{self, Intent};
 use gannet_runtime::all;
 use gannet_runtime::{Handle, Instant, LocalFuture, Notify, run_blocking, sleep, timeout};
-use gannet_wire::volume::{Capability, Class, FileId, ObjectRange, Operation, Placement, Status};
+use gannet_wire::volume::{
+    Capability, Class, FileId, LayoutRecord, ObjectRange, Operation, Placement, Status,
+};
 use gannet_wire::xdr::to_bytes;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -89,6 +91,50 @@ impl Objects {
             .fold(Progress::Done, Progress::and)
     }
 
+    /// Makes what was written to a file durable at all of its servers.
+    pub(super) async fn commit(
+        self: Rc<Self>,
+        file: FileId,
+        layout: &LayoutRecord,
+    ) -> Result<(), LinkError> {
+        let calls = placements(layout).map(|(number, _)| {
+            let objects = Rc::clone(&self);
+            let call: LocalFuture<Result<(), LinkError>> = Box::pin(async move {
+                let range = objects.range(file, 0);
+                let asked = objects.ask(number, Operation::Commit, &range);
+                let answer = timeout(&objects.runtime, SIZE_DEADLINE, asked).await;
+                let answer = answer.unwrap_or(Err(LinkError::TimedOut))?;
+                answer.header.status.map_err(LinkError::Refused)
+            });
+            call
+        });
+        all(calls).await.into_iter().collect()
+    }
+
+    /// A length of an object, with the right to change the object.
+    fn range(&self, file: FileId, size: u64) -> ObjectRange {
+        let expires = self.runtime.wall_clock() + CAPABILITY_AGE + CLOCK_SKEW_MAX;
+        let (term, rights) = (self.office.number(), Capability::WRITE);
+        ObjectRange {
+            capability: self.keys.grant(term, file.0, rights, expires),
+            size,
+        }
+    }
+
+    async fn ask(
+        &self,
+        number: u32,
+        operation: Operation,
+        range: &ObjectRange,
+    ) -> Result<Message, LinkError> {
+        let room = Arc::clone(self.room.borrow_mut().entry(number).or_insert_with(room));
+        // Never closed.
+        let _permit = room.acquire().await;
+        let link = Rc::clone(&self.servers).link(number).await?;
+        link.call(operation, Class::Metadata, &to_bytes(range), &[])
+            .await
+    }
+
     async fn change(
         &self,
         file: FileId,
@@ -96,24 +142,12 @@ impl Objects {
         placement: Placement,
         size: Option<u64>,
     ) -> Result<Progress, LinkError> {
-        let room = Arc::clone(self.room.borrow_mut().entry(number).or_insert_with(room));
-        // Never closed.
-        let _permit = room.acquire().await;
-        let expires = self.runtime.wall_clock() + CAPABILITY_AGE + CLOCK_SKEW_MAX;
         let (operation, size) = match size {
             None => (Operation::Unlink, 0),
             Some(size) => (Operation::Truncate, object_size(size, placement)),
         };
-        let range = ObjectRange {
-            capability: self
-                .keys
-                .grant(self.office.number(), file.0, Capability::WRITE, expires),
-            size,
-        };
-        let link = Rc::clone(&self.servers).link(number).await?;
-        let answer = link
-            .call(operation, Class::Metadata, &to_bytes(&range), &[])
-            .await?;
+        let range = self.range(file, size);
+        let answer = self.ask(number, operation, &range).await?;
         let progress = Progress::by(operation, answer.header.status);
         if progress != Progress::Done {
             tracing::debug!(?file, number, ?progress, "an object is not changed");

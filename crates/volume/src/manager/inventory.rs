@@ -218,6 +218,7 @@ mod tests {
                 },
                 verifier: Default::default(),
                 written: None,
+                settled: None,
             },
             _ => Body::Directory {
                 parent: ROOT,

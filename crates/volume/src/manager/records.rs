@@ -393,7 +393,7 @@ impl Manager {
         let slot = |file: &&Found| self.records.slot(file.id);
         let lacks = |file: &&&Found| {
             let is_missing = slot(file).is_none();
-            is_missing || (self.records.lacks_sizes(file.id) && self.is_settled(file))
+            is_missing || (self.records.lacks_sizes(file.id) && self.knows(file))
         };
         let lack: Vec<FileId> = files.iter().filter(lacks).map(|file| file.id).collect();
         if !lack.is_empty() {
@@ -426,7 +426,7 @@ impl Manager {
     }
 
     /// Whether the manager knows the attributes of a file without asking an I/O server.
-    fn is_settled(&self, file: &Found) -> bool {
+    fn knows(&self, file: &Found) -> bool {
         match &file.inode.body {
             Body::Regular { layout, .. } => self.sizes.known_until(file.id, layout).is_some(),
             _ => true,
@@ -436,10 +436,13 @@ impl Manager {
     /// Gives a file a record: a whole one if the manager knows all of its attributes, else one of its inode. A regular
     /// file that is being truncated gets none: its sizes are those before and after at the same time.
     fn put_record(&self, id: FileId, inode: Inode) -> Option<u32> {
-        let (mut state, mut until) = (None, None);
-        if let Body::Regular {
-            layout, written, ..
-        } = &inode.body
+        let (mut state, mut until) = (self.settled(&inode), None);
+        if let (
+            Body::Regular {
+                layout, written, ..
+            },
+            None,
+        ) = (&inode.body, state)
         {
             if let Some((known, holds_until)) = self.sizes.known_until(id, layout) {
                 (state, until) = (Some(known), Some(holds_until));

@@ -3,9 +3,12 @@
 //! A grant to write ends after [`GRANT_AGE`], or when the client gives it back. A write counts as completed only within
 //! its grant. So the objects' sizes of a file without grants hold until the next grant, and are cached. Of files with a
 //! grant, the objects are asked each time.
+//!
+//! A size without grants is settled after a while: it goes into the inode ([`super::settling`]), and nobody is asked.
 
 use super::intents::{Intents, IoServers};
 use super::records::Records;
+use super::settling::Settling;
 use crate::layout::{file_state, placements, size_with_lost};
 use crate::limits::{
     BATCHES_UNDER_WAY, GRANT_AGE, GRANTS_MAX, SIZE_AGE, SIZE_DEADLINE, SIZE_DEADLINE_OF_SILENT,
@@ -19,7 +22,7 @@ use gannet_wire::volume::{
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use tokio::sync::oneshot;
 
@@ -36,6 +39,7 @@ pub(super) struct Sizes {
     /// Files with truncations that were requested, and how many.
     to_be_cut: RefCell<BTreeMap<FileId, usize>>,
     queues: RefCell<BTreeMap<u32, Queue>>,
+    pub(super) settling: Settling,
 }
 
 /// Changes of a file since a question to its objects began.
@@ -50,6 +54,8 @@ struct Asking {
 struct Known {
     state: FileState,
     since: Instant,
+    /// No object was lost with its disk: the size is no guess.
+    is_whole: bool,
 }
 
 /// The grants to write.
@@ -62,6 +68,24 @@ struct Grants {
     earlier: (Instant, FileId),
     /// The time until which grants may last that are not in `files`, which was full.
     others_until: Instant,
+    /// Files whose last grant ran out, or did in an earlier term: their bytes may not be durable.
+    ran_out: BTreeSet<FileId>,
+}
+
+impl Grants {
+    /// Removes the files whose grants have all run out; gives them.
+    fn sweep(&mut self, now: Instant) -> Vec<FileId> {
+        let mut over = Vec::new();
+        self.files.retain(|file, list| {
+            let lasts = list.iter().any(|grant| now < grant.until);
+            if !lasts {
+                over.push(*file);
+            }
+            lasts
+        });
+        self.ran_out.extend(over.iter().copied());
+        over
+    }
 }
 
 /// A grant to write a file.
@@ -106,9 +130,11 @@ impl Sizes {
                 sweep_at: GRANTS_MAX / 16,
                 earlier: (until, next),
                 others_until: now,
+                ran_out: BTreeSet::new(),
             }),
             to_be_cut: RefCell::default(),
             queues: RefCell::default(),
+            settling: Settling::default(),
         })
     }
 
@@ -131,10 +157,8 @@ impl Sizes {
         let until = now + GRANT_AGE;
         let mut grants = self.grants.borrow_mut();
         if grants.files.len() >= grants.sweep_at {
-            grants.files.retain(|_, list| {
-                list.retain(|grant| now < grant.until);
-                !list.is_empty()
-            });
+            let over = grants.sweep(now);
+            self.settling.add(over, now);
             grants.sweep_at = (grants.files.len() * 2).clamp(GRANTS_MAX / 16, GRANTS_MAX);
         }
         grants.last += 1;
@@ -150,17 +174,43 @@ impl Sizes {
 
     /// Ends a grant: its client will not write by it any more.
     pub(super) fn give_back(&self, file: FileId, number: u64) {
+        let now = self.runtime.now();
         let mut grants = self.grants.borrow_mut();
-        if let Some(list) = grants.files.get_mut(&file) {
-            list.retain(|grant| grant.number != number);
-            if list.is_empty() {
-                grants.files.remove(&file);
-            }
+        let Some(list) = grants.files.get_mut(&file) else {
+            return;
+        };
+        list.retain(|grant| grant.number != number);
+        let lasts = list.iter().any(|grant| now < grant.until);
+        let has_run_out = !lasts && !list.is_empty();
+        if !lasts {
+            grants.files.remove(&file);
+            self.settling.add([file], now);
+        }
+        if has_run_out {
+            grants.ran_out.insert(file);
         }
     }
 
+    /// The files whose grants have run out since the last call are to be settled.
+    pub(super) fn settle_run_out(&self) {
+        let now = self.runtime.now();
+        let over = self.grants.borrow_mut().sweep(now);
+        self.settling.add(over, now);
+    }
+
+    /// Whether bytes of a file may not be durable although nobody may write it: a client went before it committed them.
+    pub(super) fn may_be_unstable(&self, file: FileId) -> bool {
+        let grants = self.grants.borrow();
+        file < grants.earlier.1 || grants.ran_out.contains(&file)
+    }
+
+    /// The bytes of a file are durable.
+    pub(super) fn is_durable(&self, file: FileId) {
+        self.grants.borrow_mut().ran_out.remove(&file);
+    }
+
     /// Whether there is a grant to write a file.
-    fn is_writable(&self, file: FileId) -> bool {
+    pub(super) fn is_writable(&self, file: FileId) -> bool {
         let now = self.runtime.now();
         let grants = self.grants.borrow();
         let listed = grants.files.get(&file);
@@ -212,15 +262,21 @@ impl Sizes {
 
     /// A file was made, and has no objects.
     pub(super) fn is_new(&self, file: FileId) {
-        self.remember(file, FileState::default(), self.runtime.now());
+        let known = Known {
+            state: FileState::default(),
+            since: self.runtime.now(),
+            is_whole: true,
+        };
+        self.remember(file, known);
     }
 
-    fn remember(&self, file: FileId, state: FileState, since: Instant) {
+    fn remember(&self, file: FileId, state: Known) {
         let mut known = self.known.borrow_mut();
         if known.len() >= SIZES_MAX {
             known.clear();
         }
-        known.insert(file, Known { state, since });
+        known.insert(file, state);
+        self.settling.add([file], self.runtime.now());
         // The attribute record has the size from before.
         self.records.remove(file);
     }
@@ -236,7 +292,7 @@ impl Sizes {
         layout: &LayoutRecord,
     ) -> Option<(FileState, Instant)> {
         let known = self.known.borrow();
-        let Known { state, since } = known.get(&file)?;
+        let Known { state, since, .. } = known.get(&file)?;
         // A server that restarted may have lost data that were not durable, and with them the end of the file. So the
         // state holds only on the connections that it came by.
         let queues = self.queues.borrow();
@@ -246,6 +302,12 @@ impl Sizes {
         });
         let until = *since + SIZE_AGE;
         (holds && self.runtime.now() < until).then_some((*state, until))
+    }
+
+    /// The cached state of a file, unless part of it is a guess.
+    pub(super) fn whole(&self, file: FileId, layout: &LayoutRecord) -> Option<FileState> {
+        let is_whole = self.known.borrow().get(&file).is_some_and(|it| it.is_whole);
+        self.known(file, layout).filter(|_| is_whole)
     }
 
     /// The state of a file, by its objects or from the cache.
@@ -298,7 +360,7 @@ impl Sizes {
         let mut whole = file_state(objects);
         whole.size = size_with_lost(whole.size, &lost);
         whole.size = whole.size.max(question.asking.cut_to.get().unwrap_or(0));
-        question.answered(whole);
+        question.answered(whole, lost.is_empty());
         Ok(whole)
     }
 
@@ -449,9 +511,15 @@ impl<'a> Question<'a> {
     }
 
     /// Caches the answer, if it still holds.
-    fn answered(self, state: FileState) {
+    fn answered(self, state: FileState, is_whole: bool) {
         if self.asking.is_steady.get() {
-            self.sizes.remember(self.file, state, self.since);
+            let since = self.since;
+            let known = Known {
+                state,
+                since,
+                is_whole,
+            };
+            self.sizes.remember(self.file, known);
         }
     }
 }

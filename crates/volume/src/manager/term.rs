@@ -186,14 +186,17 @@ impl Office {
                 continue;
             }
             let own = look(&**store, terms::own_terms).map_err(unnoted)?;
+            let judged = judge(&own, *self.change.borrow(), &answers);
+            // A server that does not answer may know of a later copy.
+            let is_newest = judged.is_ok() && answered >= majority;
             if !force {
-                judge(&own, *self.change.borrow(), &answers)?;
+                judged?;
             }
             let term = self.next_term(&own, &answers, proposed);
             // The term is durable before a server hears of it. A restarted manager would else take it for another
             // manager's.
             if proposed != Some(term) {
-                self.note(store, term).await?;
+                self.note(store, term, is_newest).await?;
                 proposed = Some(term);
             }
             let accepted = self.ask_all(TermStage::Propose, term).await;
@@ -241,12 +244,23 @@ impl Office {
         }
     }
 
-    async fn note(&self, store: &Arc<dyn MetaStore>, term: Term) -> Result<(), TermError> {
+    /// Makes a term durable in metadata that may not be the newest: its settled sizes do not hold then.
+    async fn note(
+        &self,
+        store: &Arc<dyn MetaStore>,
+        term: Term,
+        is_newest: bool,
+    ) -> Result<(), TermError> {
         let store = Arc::clone(store);
         let noting = run_blocking(&self.runtime, move || -> Outcome<()> {
             let mut begun = Ok(());
             store.commit(&mut |transaction| {
-                begun = terms::begin_term(transaction, term);
+                begun = terms::begin_term(transaction, term).and_then(|()| {
+                    if is_newest {
+                        return Ok(());
+                    }
+                    terms::distrust_settled(transaction, term)
+                });
                 Ok(())
             })?;
             begun
@@ -395,10 +409,20 @@ impl Manager {
             self.office.end(error.clone());
             return error;
         }
+        match self.look(terms::settled_since) {
+            Ok(since) => self.settled_since.set(since),
+            Err(_) => {
+                let error = TermError::Store("which sizes hold is not known".to_owned());
+                self.office.end(error.clone());
+                return error;
+            }
+        }
         self.sizes.begin();
         self.locks.begin();
         let intents = Rc::clone(&self).run_intents();
         self.runtime.spawn("intents", Box::pin(intents));
+        let settling = Rc::clone(&self).settle_sizes();
+        self.runtime.spawn("settled sizes", Box::pin(settling));
         let forgetting = Rc::clone(&self).forget_answers();
         self.runtime.spawn("old answers", Box::pin(forgetting));
         let expiring = Rc::clone(&self).expire_locks();

@@ -1,12 +1,13 @@
 //! The inode of a file (docs/formats/volume.md, "Bodies"). The metadata store holds it as it travels.
 
 use super::{
-    DeviceNumbers, FileId, FileKind, LayoutRecord, NodeKind, SYMLINK_MAX, Stripes, Timestamp,
+    DeviceNumbers, FileId, FileKind, FileState, LayoutRecord, NodeKind, SYMLINK_MAX, Stripes,
+    Timestamp,
 };
 use crate::Hex;
 use crate::xdr::{
     Decode, Decoder, Encode, Encoder, Octal, Print, Printed, Quoted, XdrError, print_as_display,
-    printed,
+    printed, record,
 };
 use alloc::vec::Vec;
 use core::fmt;
@@ -45,6 +46,16 @@ printed! {
     }
 }
 
+record! {
+    /// The state of a file's objects that nobody may change (`settled`).
+    Settled = "settled" {
+        /// The state, of which all bytes are durable.
+        state: FileState,
+        /// The term of the manager that noted it.
+        term: u64,
+    }
+}
+
 /// The part of an inode that depends on the type of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
@@ -57,6 +68,8 @@ pub enum Body {
         /// The last write that the objects reported when a client set the modification time. The time that was set
         /// holds until they report a later write. `None` when no client has set it.
         written: Option<Timestamp>,
+        /// The state of the objects, while nobody may change them. Replies carry it beside the inode, without the term.
+        settled: Option<Settled>,
     },
     /// A directory.
     Directory {
@@ -82,13 +95,18 @@ impl fmt::Display for Body {
                 layout,
                 verifier,
                 written,
+                settled,
             } => {
                 let (layout, verifier) = (Printed(layout), Hex(verifier));
                 write!(
                     f,
                     "file{layout} verifier={verifier} written={}",
                     Printed(written)
-                )
+                )?;
+                if !settled.is_absent() {
+                    write!(f, " settled={}", Printed(settled))?;
+                }
+                Ok(())
             }
             Body::Directory {
                 parent,
@@ -127,11 +145,19 @@ impl Inode {
 
 /// The number of the encoding of an inode.
 const FORMAT: u32 = 2;
+/// The number of the encoding of a regular file's inode that ends with a [`Settled`].
+const FORMAT_SETTLED: u32 = 3;
 
 impl Encode for Inode {
     fn encode(&self, encoder: &mut Encoder<'_>) {
+        let format = match &self.body {
+            Body::Regular {
+                settled: Some(_), ..
+            } => FORMAT_SETTLED,
+            _ => FORMAT,
+        };
         for word in [
-            FORMAT,
+            format,
             self.kind() as u32,
             self.mode,
             self.uid,
@@ -148,10 +174,12 @@ impl Encode for Inode {
                 layout,
                 verifier,
                 written,
+                settled,
             } => {
                 layout.encode(encoder);
                 encoder.fixed(verifier);
                 written.encode(encoder);
+                settled.iter().for_each(|it| it.encode(encoder));
             }
             Body::Directory {
                 parent,
@@ -175,10 +203,12 @@ impl Encode for Inode {
 
 impl Decode<'_> for Inode {
     fn decode(decoder: &mut Decoder<'_>) -> Result<Inode, XdrError> {
-        if decoder.u32()? != FORMAT {
+        let format = decoder.u32()?;
+        let kind = FileKind::decode(decoder)?;
+        let has_settled = format == FORMAT_SETTLED;
+        if !(format == FORMAT || has_settled && kind == FileKind::Regular) {
             return Err(XdrError::Value);
         }
-        let kind = FileKind::decode(decoder)?;
         Ok(Inode {
             mode: decoder.u32()?,
             uid: decoder.u32()?,
@@ -187,17 +217,22 @@ impl Decode<'_> for Inode {
             access_time: Timestamp::decode(decoder)?,
             modify_time: Timestamp::decode(decoder)?,
             change_time: Timestamp::decode(decoder)?,
-            body: take_body(kind, decoder)?,
+            body: take_body(kind, has_settled, decoder)?,
         })
     }
 }
 
-fn take_body(kind: FileKind, decoder: &mut Decoder<'_>) -> Result<Body, XdrError> {
+fn take_body(
+    kind: FileKind,
+    has_settled: bool,
+    decoder: &mut Decoder<'_>,
+) -> Result<Body, XdrError> {
     Ok(match kind {
         FileKind::Regular => Body::Regular {
             layout: LayoutRecord::decode(decoder)?,
             verifier: *decoder.fixed()?,
             written: Option::decode(decoder)?,
+            settled: has_settled.then(|| Settled::decode(decoder)).transpose()?,
         },
         FileKind::Directory => Body::Directory {
             parent: FileId(decoder.u64()?),
@@ -249,7 +284,20 @@ mod tests {
             },
             verifier: *b"verifier",
             written,
+            settled: None,
         };
+        let mut settled = regular(None);
+        if let Body::Regular { settled, .. } = &mut settled {
+            *settled = Some(Settled {
+                state: FileState {
+                    size: 5,
+                    used: 4096,
+                    written: Timestamp::default(),
+                    version: 3,
+                },
+                term: 7,
+            });
+        }
         let striped = |on| Body::Directory {
             parent: ROOT,
             entries: 4,
@@ -259,6 +307,7 @@ mod tests {
         let bodies = [
             regular(None),
             regular(Some(Timestamp::default())),
+            settled,
             striped(Chosen::InTurn(0)),
             striped(Chosen::Listed(vec![3, 0])),
             Body::Symlink(b"to".to_vec()),
@@ -286,6 +335,7 @@ mod tests {
             },
             verifier: [1; 8],
             written: None,
+            settled: None,
         };
         assert_eq!(
             inode(regular).to_string(),

@@ -203,6 +203,7 @@ fn files() -> Vec<Found> {
         layout: layout(),
         verifier: *b"verifier",
         written,
+        settled: None,
     };
     let directory = |stripes| Body::Directory {
         parent: ROOT,
