@@ -15,6 +15,7 @@ mod references;
 mod servers;
 mod siblings;
 mod slots;
+mod unstable;
 mod verifier;
 mod written;
 

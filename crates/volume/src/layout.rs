@@ -10,12 +10,19 @@ use gannet_wire::volume::{
 };
 
 /// Servers for a new file, as `stripes` wishes and as far as there are `servers` (numbered from 0; at least one).
-/// `turn` goes round over them where no first one is chosen.
-pub fn place(stripes: &Stripes, servers: u32, turn: u32) -> LayoutRecord {
+/// `turn` goes round over them where no first one is chosen. Files that go to servers in turn avoid those that are
+/// `away`, unless all are.
+pub fn place(stripes: &Stripes, servers: u32, turn: u32, away: &[u32]) -> LayoutRecord {
     let servers = servers.max(1);
-    let (first, width) = match &stripes.on {
-        Chosen::InTurn(width) => (turn, *width),
-        Chosen::From { first, width } => (*first, *width),
+    let everyone = || (0..servers).collect::<Vec<_>>();
+    let (first, width, candidates) = match &stripes.on {
+        Chosen::InTurn(width) => {
+            let here = (0..servers).filter(|number| !away.contains(number));
+            let here = here.collect::<Vec<_>>();
+            let candidates = if here.is_empty() { everyone() } else { here };
+            (turn, *width, candidates)
+        }
+        Chosen::From { first, width } => (*first, *width, everyone()),
         Chosen::Listed(list) if is_there(list, servers) => {
             return LayoutRecord {
                 unit: stripes.unit,
@@ -23,16 +30,17 @@ pub fn place(stripes: &Stripes, servers: u32, turn: u32) -> LayoutRecord {
             };
         }
         // An empty list cannot be chosen; a file must lie somewhere all the same.
-        Chosen::Listed(_) => (turn, 0),
+        Chosen::Listed(_) => (turn, 0, everyone()),
     };
-    let width = match width {
-        0 => servers,
-        width => width.min(servers),
+    let width = match width as usize {
+        0 => candidates.len(),
+        width => width.min(candidates.len()),
     };
-    let (first, width) = (first % servers, width.min(WIDTH_MAX as u32));
+    let first = first as usize % candidates.len();
+    let in_order = candidates.iter().cycle().skip(first);
     LayoutRecord {
         unit: stripes.unit,
-        servers: (0..width).map(|at| (first + at) % servers).collect(),
+        servers: in_order.take(width.min(WIDTH_MAX)).copied().collect(),
     }
 }
 
@@ -407,7 +415,10 @@ mod tests {
 
     #[test]
     fn files_get_the_servers_that_were_wished_for() {
-        let placed = |on, servers, turn| place(&Stripes { unit: 4096, on }, servers, turn).servers;
+        let away = |on, servers, turn, away: &[u32]| {
+            place(&Stripes { unit: 4096, on }, servers, turn, away).servers
+        };
+        let placed = |on, servers, turn| away(on, servers, turn, &[]);
         let from = |first, width| Chosen::From { first, width };
         assert_eq!(placed(Chosen::InTurn(0), 3, 7), [1, 2, 0]);
         assert_eq!(placed(from(2, 2), 3, 7), [2, 0]);
@@ -415,6 +426,10 @@ mod tests {
         assert_eq!(placed(Chosen::InTurn(0), 1000, 0).len(), WIDTH_MAX);
         assert_eq!(placed(Chosen::Listed(vec![2, 0]), 3, 7), [2, 0]);
         assert_eq!(placed(Chosen::Listed(vec![2, 3]), 3, 7), [1, 2, 0]);
+        assert_eq!(away(Chosen::InTurn(0), 3, 7, &[2]), [1, 0]);
+        assert_eq!(away(Chosen::InTurn(1), 3, 2, &[2]), [0]);
+        assert_eq!(away(Chosen::InTurn(2), 3, 0, &[0, 1, 2]), [0, 1]);
+        assert_eq!(away(from(2, 2), 3, 7, &[2]), [2, 0], "it was chosen");
     }
 
     #[test]

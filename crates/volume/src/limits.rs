@@ -180,6 +180,8 @@ pub const AWAY_PATIENCE: Duration = Duration::from_millis(1500);
 pub const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// The pause between two attempts of an operation.
 pub const ATTEMPT_PAUSE: Duration = Duration::from_millis(100);
+/// Files with unstable bytes whose servers a client notes; beyond that each COMMIT asks all servers of its file.
+pub const UNSTABLE_FILES_MAX: usize = 1 << 16;
 /// Capabilities that a client remembers.
 pub const CAPABILITIES_MAX: usize = 1 << 14;
 /// Bytes of one eager buffer (the threshold of Wu, Wyckoff and Panda).

@@ -39,8 +39,8 @@ use gannet_runtime::{Handle, Instant, LogLimit, sleep, timeout};
 use gannet_vfs::limits::NAME_MAX;
 use gannet_vfs::{Attributes, Credentials, FileHandle, FileKind, Status, Verifier};
 use gannet_wire::volume::{
-    Call, Capability, Class, FileId, Found, FoundFiles, Granted, LayoutRecord, Shape, SlotSequence,
-    VolumeRecord,
+    Call, Capability, Class, FileId, Found, FoundFiles, Granted, LayoutRecord, Placement, Shape,
+    SlotSequence, VolumeRecord,
 };
 use gannet_wire::xdr::{Decode, Decoder, from_bytes};
 use guards::{ChangeGuard, ranges_of};
@@ -366,18 +366,26 @@ impl VolumeFs {
         })
     }
 
-    /// The servers of a file; with a shape, those that have bytes of it: others may be away.
+    /// The servers of a file that have bytes of a shape: others may be away.
+    async fn targets_of(
+        &self,
+        layout: &LayoutRecord,
+        file: &Shape,
+    ) -> Result<Vec<Target>, OperationError> {
+        // It ends at the first piece: shapes may have a million.
+        let has_bytes = |_, placement| file.pieces().any(|piece| own_len_of(piece, placement) > 0);
+        self.targets(layout, has_bytes).await
+    }
+
+    /// The servers of a file that are needed.
     async fn targets(
         &self,
         layout: &LayoutRecord,
-        file: Option<&Shape>,
+        is_needed: impl Fn(u32, Placement) -> bool,
     ) -> Result<Vec<Target>, OperationError> {
         let mut targets = Vec::with_capacity(layout.servers.len());
         for (number, placement) in placements(layout) {
-            // It ends at the first piece: shapes may have a million.
-            let has_bytes =
-                |file: &Shape| file.pieces().any(|piece| own_len_of(piece, placement) > 0);
-            if !file.is_none_or(has_bytes) {
+            if !is_needed(number, placement) {
                 continue;
             }
             let link = self.servers.io_server(number).await;
@@ -404,6 +412,7 @@ impl VolumeFs {
         } = failed
         {
             self.leases.drop_all(id);
+            self.siblings.unstable.forget(id);
         }
         self.pause(began, failed).await
     }

@@ -189,6 +189,11 @@ impl Leases {
         self.written.borrow_mut().note_unstable(file);
     }
 
+    /// See [`Written::is_uncertain`].
+    pub(super) fn is_uncertain(&self, file: FileId) -> bool {
+        self.written.borrow().is_uncertain(file)
+    }
+
     /// See [`Written::asked`].
     pub(super) fn asked(&self) -> Asked {
         self.written.borrow().asked()

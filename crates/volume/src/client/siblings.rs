@@ -2,6 +2,7 @@
 
 use super::change_locks::ChangeLocks;
 use super::fences::Fences;
+use super::unstable::UnstableObjects;
 use super::verifier::WriteVerifier;
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ pub struct Siblings {
     pub(super) verifier: WriteVerifier,
     pub(super) locks: Arc<ChangeLocks>,
     pub(super) fences: Arc<Fences>,
+    pub(super) unstable: UnstableObjects,
 }
 
 impl Siblings {
@@ -22,6 +24,7 @@ impl Siblings {
             verifier: WriteVerifier::new(verifier),
             locks: Arc::default(),
             fences: Arc::default(),
+            unstable: UnstableObjects::default(),
         })
     }
 }

@@ -131,6 +131,12 @@ impl Written {
         writes.data = writes.data.note_unstable(self.unstable);
     }
 
+    /// Whether a write of a file was abandoned, and no COMMIT covers it yet.
+    pub(super) fn is_uncertain(&self, file: FileId) -> bool {
+        let writes = self.files.get(&file);
+        writes.is_some_and(|it| matches!(it.data, DataState::Uncertain { .. }))
+    }
+
     /// The writes that a COMMIT makes durable which is sent now.
     pub(super) fn asked(&self) -> Asked {
         Asked(self.unstable)

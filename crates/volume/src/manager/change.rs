@@ -20,6 +20,7 @@ use gannet_wire::volume::{
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::Arc;
 use tokio::sync::oneshot;
 
 /// A change that waits for its transaction.
@@ -73,11 +74,14 @@ struct Layouts {
     default: Stripes,
     servers: u32,
     turn: u32,
+    /// Servers that do not answer.
+    away: Arc<[u32]>,
 }
 
 impl Layouts {
     fn choose(&self, chosen: Option<&Stripes>) -> LayoutRecord {
-        place(chosen.unwrap_or(&self.default), self.servers, self.turn)
+        let stripes = chosen.unwrap_or(&self.default);
+        place(stripes, self.servers, self.turn, &self.away)
     }
 }
 
@@ -129,8 +133,9 @@ impl Manager {
                 default: self.stripes.clone(),
                 servers: self.objects.count(),
                 turn: self.take_turns(files),
+                away: self.office.away(),
             };
-            let (store, time) = (std::sync::Arc::clone(&self.store), now(&self.runtime));
+            let (store, time) = (Arc::clone(&self.store), now(&self.runtime));
             let (began, count) = (self.runtime.now(), work.len());
             let committed =
                 run_blocking(&self.runtime, move || commit(&*store, work, layouts, time)).await;
@@ -253,7 +258,7 @@ impl Manager {
         }
         let manager = Rc::clone(self);
         let task = async move {
-            let store = std::sync::Arc::clone(&manager.store);
+            let store = Arc::clone(&manager.store);
             match run_blocking(&manager.runtime, move || store.checkpoint()).await {
                 // Nothing is lost. `checkpointing` stays set, so no checkpoint begins here again: the change that needs
                 // one makes it, and fails with the store's reason.
@@ -268,7 +273,7 @@ impl Manager {
     pub(super) async fn forget_answers(self: Rc<Self>) {
         loop {
             sleep(&self.runtime, FORGET_EVERY).await;
-            let store = std::sync::Arc::clone(&self.store);
+            let store = Arc::clone(&self.store);
             let before = self.runtime.wall_clock().saturating_sub(REPLY_AGE);
             let forgotten = run_blocking(&self.runtime, move || {
                 let mut failed = Ok(0);
@@ -613,7 +618,6 @@ mod tests {
     use crate::limits::CHANGE_LEN_MAX;
     use gannet_meta::{DamagedValue, JournalMemory, JournaledStore, MemoryStore};
     use gannet_wire::volume::{Chosen, FILE_NAME_MAX, ROOT, SYMLINK_MAX, WIDTH_MAX};
-    use std::sync::Arc;
 
     /// A store in which one inode is damaged.
     struct Spoiled(MemoryStore, FileId);
@@ -699,6 +703,7 @@ mod tests {
             default: Stripes::everywhere(4096),
             servers: 1,
             turn: 0,
+            away: Arc::default(),
         };
         let store = MemoryStore::default();
         let format = |it: &mut dyn Transaction| {
@@ -745,6 +750,7 @@ mod tests {
             default: Stripes::everywhere(4096),
             servers: WIDTH_MAX as u32,
             turn: 0,
+            away: Arc::default(),
         };
         let wide = Stripes {
             unit: 4096,

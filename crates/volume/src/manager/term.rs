@@ -22,6 +22,7 @@ use gannet_runtime::{Handle, LocalFuture, all, run_blocking, sleep, timeout};
 use gannet_wire::volume::{Class, Operation, Status, Term, TermAnswer, TermCall, TermStage};
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use thiserror::Error;
@@ -94,6 +95,8 @@ pub(super) struct Office {
     confirmed: Watched<u64>,
     /// The last change that each server has heard of.
     heard: RefCell<Vec<Option<u64>>>,
+    /// The servers that did not answer the last time, in the order of their numbers.
+    away: RefCell<BTreeSet<u32>>,
 }
 
 /// The answers of the I/O servers by their numbers; `None`: the server did not answer.
@@ -110,6 +113,7 @@ impl Office {
             change: Watched::new(change),
             confirmed: Watched::new(0),
             heard: RefCell::default(),
+            away: RefCell::default(),
         })
     }
 
@@ -161,6 +165,26 @@ impl Office {
         match timeout(&self.runtime, CONFIRM_DEADLINE, heard).await {
             Ok(()) if self.is_held() => Ok(()),
             _ => Err(Status::Jukebox),
+        }
+    }
+
+    /// The I/O servers that do not answer, as far as the manager knows.
+    pub(super) fn away(&self) -> Arc<[u32]> {
+        self.away.borrow().iter().copied().collect()
+    }
+
+    /// Notes whether an I/O server answers.
+    fn note_answer(&self, number: u32, answers: bool) {
+        let mut away = self.away.borrow_mut();
+        let is_changed = if answers {
+            away.remove(&number)
+        } else {
+            away.insert(number)
+        };
+        if is_changed && answers {
+            tracing::info!(number, "an I/O server answers again");
+        } else if is_changed {
+            tracing::warn!(number, "an I/O server does not answer: new files avoid it");
         }
     }
 
@@ -331,6 +355,7 @@ impl Office {
             let (change, seen) = (*self.change.borrow(), self.change.version());
             match self.ask(number, TermStage::Hold, term).await {
                 Ok(answer) if answer.accepted => {
+                    self.note_answer(number, true);
                     self.heard_of(number, change);
                     // The server must hear of a new change at once, and of the term at intervals.
                     let changed = self.change.changed_since(seen);
@@ -341,7 +366,10 @@ impl Office {
                     known: answer.known.number,
                     own: term.number,
                 }),
-                Err(_) => sleep(&self.runtime, CONNECT_AGAIN_AFTER).await,
+                Err(_) => {
+                    self.note_answer(number, false);
+                    sleep(&self.runtime, CONNECT_AGAIN_AFTER).await;
+                }
             }
         }
     }

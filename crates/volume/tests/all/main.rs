@@ -24,6 +24,7 @@ mod placement;
 mod reconnect;
 mod registry;
 mod servers;
+mod settled;
 mod silence;
 mod striping;
 mod terms;

@@ -325,7 +325,7 @@ impl VolumeFs {
         };
         let states = match how {
             Moving::Read => {
-                let targets = self.targets(&lease.layout, Some(&shapes.file)).await?;
+                let targets = self.targets_of(&lease.layout, &shapes.file).await?;
                 let read = self.mover.read_to(&targets, &request, parents).await;
                 read.map_err(|error| OperationError::of(&lease.layout, error))?
             }
@@ -346,7 +346,12 @@ impl VolumeFs {
         parents: &mut [Buffer],
     ) -> Result<States, OperationError> {
         let _changing = self.references.changing(id, span_of(&request.file));
-        let targets = self.targets(&lease.layout, Some(&request.file)).await?;
+        let targets = self.targets_of(&lease.layout, &request.file).await?;
+        let is_stable = write.stability == Stability::FileSync;
+        let servers = || targets.iter().map(|target| target.server);
+        if !is_stable {
+            self.siblings.unstable.note(id, servers());
+        }
         let guard = write.guard;
         guard.inspect(|guard| guard.asks(&targets));
         let stability = stability_of(write.stability);
@@ -364,10 +369,12 @@ impl VolumeFs {
             return Err(OperationError::TooLate);
         }
         write.writing.outcome.set(WriteOutcome::Answered);
-        match write.stability {
+        if is_stable {
             // Older writes that are not durable stay so.
-            Stability::FileSync => self.leases.note_durable(id, Asked::default()),
-            Stability::Unstable | Stability::DataSync => self.leases.note_unstable(id),
+            self.leases.note_durable(id, Asked::default());
+        } else {
+            self.leases.note_unstable(id);
+            self.siblings.unstable.note(id, servers());
         }
         Ok(states)
     }
@@ -382,7 +389,15 @@ impl VolumeFs {
         loop {
             let lease = self.lease(caller, id, Capability::WRITE).await?;
             let asked = self.leases.asked();
-            let done = match self.targets(&lease.layout, None).await {
+            // An abandoned write may be stored after the COMMIT that removed the notes of it.
+            let is_certain = !self.leases.is_uncertain(id);
+            let noted = self.siblings.unstable.to_commit(id);
+            let noted = noted.filter(|_| is_certain);
+            let is_needed = |number, _| {
+                let noted = noted.as_ref();
+                noted.is_none_or(|noted| noted.servers.contains(&number))
+            };
+            let done = match self.targets(&lease.layout, is_needed).await {
                 Ok(targets) => commit_objects(&targets, lease.capability)
                     .await
                     .map_err(|error| OperationError::of(&lease.layout, error)),
@@ -391,6 +406,7 @@ impl VolumeFs {
             match done {
                 Ok(states) => {
                     self.leases.note_durable(id, asked);
+                    noted.inspect(|noted| self.siblings.unstable.committed(id, noted));
                     return Ok(self.note_verifiers(&lease.layout, &states));
                 }
                 Err(error) => self.after(id, began, &error).await?,

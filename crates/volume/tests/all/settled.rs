@@ -1,0 +1,178 @@
+//! Sizes that are settled in the metadata: an I/O server that is away takes only its own bytes with it.
+#![allow(clippy::unwrap_used)]
+
+use crate::common::{Bed, read, root, write};
+use gannet_runtime::{sleep, timeout};
+use gannet_sim::{Crash, World};
+use gannet_vfs::{CreateMode, EntryName, FileHandle, SetAttributes, Vfs};
+use gannet_volume::client::VolumeFs;
+use gannet_volume::limits::{GIVE_BACK_AFTER, GRANT_AGE, GRANTS_SWEEP, SETTLE_AFTER, SETTLE_EVERY};
+use std::rc::Rc;
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(2);
+
+fn run<F: Future<Output = ()> + 'static>(seed: u64, story: impl FnOnce(Rc<Bed>) -> F) {
+    let world = World::new(seed);
+    let bed = Bed::new(&world, 4);
+    world.run(story(bed)).unwrap();
+}
+
+async fn make(fs: &VolumeFs, name: &str, bytes: &[u8]) -> FileHandle {
+    let mode = CreateMode::Guarded(SetAttributes::default());
+    let made = fs.create(&root(), &fs.root(), name.as_bytes(), &mode).await;
+    let file = made.result.unwrap().handle;
+    write(fs, &file, 0, bytes).await.unwrap();
+    fs.commit(&root(), &file, 0, 0).await.result.unwrap();
+    file
+}
+
+/// Waits until the sizes of files that nobody writes are settled.
+async fn settle(bed: &Bed) {
+    let pauses = 2 * GIVE_BACK_AFTER + SETTLE_AFTER + 2 * SETTLE_EVERY;
+    sleep(&bed.client.runtime(), pauses).await;
+}
+
+/// One of four I/O servers dies. Each file whose bytes are elsewhere is listed, looked at, read, renamed, and made
+/// anew, without an operation over two seconds.
+#[test]
+fn a_dead_server_takes_only_its_own_bytes_with_it() {
+    run(11, |bed| async move {
+        let (fs, runtime) = (bed.mount(), bed.client.runtime());
+        let mut files = Vec::new();
+        for number in 0..12 {
+            let name = format!("file {number}");
+            files.push((make(&fs, &name, name.as_bytes()).await, name));
+        }
+        settle(&bed).await;
+        bed.kill_io_server(2);
+        // This client knows nothing of the files.
+        let fs = bed.mount();
+        let (mut read_files, mut lost) = (0, 0);
+        for (file, name) in &files {
+            let began = runtime.now();
+            let found = fs.lookup(&root(), &fs.root(), name.as_bytes()).await.0;
+            let (found, attributes) = found.unwrap();
+            assert_eq!((found, attributes.size), (*file, name.len() as u64));
+            assert!(runtime.now() - began < SOON);
+            let caller = root();
+            let reading = fs.read(&caller, file, 0, 1 << 20);
+            match timeout(&runtime, SOON, reading).await {
+                Ok(Ok(reply)) => {
+                    assert_eq!(reply.count as usize, name.len());
+                    read_files += 1;
+                }
+                _ => lost += 1,
+            }
+        }
+        assert_eq!((read_files, lost), (9, 3), "each server has a quarter");
+        for number in 0..12 {
+            let began = runtime.now();
+            let name = format!("new {number}");
+            let made = make(&fs, &name, b"bytes").await;
+            assert_eq!(fs.attributes(&made).await.unwrap().size, 5);
+            let top = fs.root();
+            let to = EntryName::new(&top, b"renamed");
+            let from = EntryName::new(&top, name.as_bytes());
+            fs.rename(&root(), from, to).await.0.unwrap();
+            assert_eq!(read(&fs, &made, 0, 9).await, b"bytes");
+            assert!(runtime.now() - began < SOON, "{:?}", runtime.now() - began);
+        }
+    });
+}
+
+/// A settled size is in the metadata: a manager that has just started asks no server for it.
+#[test]
+fn settled_sizes_outlive_the_manager() {
+    run(12, |bed| async move {
+        let fs = bed.mount();
+        let file = make(&fs, "file", b"bytes").await;
+        settle(&bed).await;
+        bed.kill_manager(Crash::Power);
+        bed.faults().restart(bed.manager.id());
+        bed.start_manager();
+        fs.attributes(&fs.root()).await.unwrap();
+        bed.kill_io_server(3);
+        assert_eq!(fs.attributes(&file).await.unwrap().size, 5);
+    });
+}
+
+/// Each write, append and truncation of a settled file shows at once, also at another client.
+#[test]
+fn a_settled_size_ends_before_a_change() {
+    run(13, |bed| async move {
+        let (fs, other) = (bed.mount(), bed.mount());
+        let file = make(&fs, "file", b"bytes").await;
+        for round in 0..3_u64 {
+            settle(&bed).await;
+            let size = fs.attributes(&file).await.unwrap().size;
+            write(&fs, &file, size, &[7; 10]).await.unwrap();
+            assert_eq!(other.attributes(&file).await.unwrap().size, size + 10);
+            fs.commit(&root(), &file, 0, 0).await.result.unwrap();
+            settle(&bed).await;
+            assert_eq!(other.attributes(&file).await.unwrap().size, size + 10);
+            let cut = SetAttributes {
+                size: Some(round),
+                ..SetAttributes::default()
+            };
+            let cut = other.set_attributes(&root(), &file, &cut, None).await;
+            cut.result.unwrap();
+            assert_eq!(fs.attributes(&file).await.unwrap().size, round);
+        }
+    });
+}
+
+/// A client writes without COMMIT and is gone. The manager makes its bytes durable before it settles their size: an I/O
+/// server that loses power afterwards has them.
+#[test]
+fn bytes_of_a_client_that_died_are_durable_when_their_size_is_settled() {
+    let world = World::new(14);
+    let bed = Bed::new(&world, 4);
+    let faults = world.faults();
+    let done = world.run(async move {
+        let fs = bed.mount();
+        let mode = CreateMode::Guarded(SetAttributes::default());
+        let made = fs.create(&root(), &fs.root(), b"file", &mode).await;
+        let file = made.result.unwrap().handle;
+        let victim = bed.mount();
+        write(&victim, &file, 0, b"bytes").await.unwrap();
+        drop(victim);
+        sleep(&bed.client.runtime(), GRANT_AGE + GRANTS_SWEEP).await;
+        settle(&bed).await;
+        for number in 0..4 {
+            bed.volume.kill_io_server(number, Crash::Power);
+        }
+        assert_eq!(fs.attributes(&file).await.unwrap().size, 5);
+        for number in 0..4 {
+            faults.restart(bed.io_servers[number].node.id());
+            bed.start_io_server(number);
+        }
+        assert_eq!(read(&fs, &file, 0, 9).await, b"bytes");
+    });
+    done.unwrap();
+}
+
+/// An older copy of the metadata is served by force. Sizes that it settled may be from before a write, so the servers
+/// are asked.
+#[test]
+fn an_older_copy_of_the_metadata_is_not_believed_about_sizes() {
+    let world = World::new(15);
+    let bed = Bed::new(&world, 4);
+    let rival = world.add_node("rival");
+    let done = world.run(async move {
+        let fs = bed.mount();
+        let file = make(&fs, "file", b"bytes").await;
+        settle(&bed).await;
+        let copy = bed.copy_metadata();
+        write(&fs, &file, 5, &[7; 10]).await.unwrap();
+        fs.commit(&root(), &file, 0, 0).await.result.unwrap();
+        settle(&bed).await;
+        bed.kill_manager(Crash::Power);
+        bed.start_rival(&rival, &copy, true);
+        let fs = bed.mount_of(&bed.client, &rival);
+        assert_eq!(fs.attributes(&file).await.unwrap().size, 15);
+        settle(&bed).await;
+        assert_eq!(fs.attributes(&file).await.unwrap().size, 15);
+    });
+    done.unwrap();
+}
