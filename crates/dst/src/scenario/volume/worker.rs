@@ -526,7 +526,14 @@ impl Worker {
             0 => count,
             width => width,
         };
-        if right && unit == stripes.unit && layout.servers.len() == width as usize {
+        // Files that go to servers in turn avoid those that are away.
+        let may_be_narrow = matches!(stripes.on, Chosen::InTurn(_));
+        let has_width = match layout.servers.len() {
+            0 => false,
+            len if may_be_narrow => len <= width as usize,
+            len => len == width as usize,
+        };
+        if right && unit == stripes.unit && has_width {
             Ok(())
         } else {
             Err(format!("file {name} lies on {layout:?}"))
