@@ -2,7 +2,7 @@
 
 use crate::listing::Listing;
 use fuser::Errno;
-use gannet_vfs::Credentials;
+use gannet_vfs::{Attributes, Credentials};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
@@ -32,6 +32,8 @@ pub(crate) struct Open {
     /// The owners of locks that were granted by each open file, by key, and not released by a close yet.
     lock_owners: HashMap<u64, BTreeSet<u64>>,
     directories: HashMap<u64, Rc<OpenDirectory>>,
+    /// The last attributes of directories that were removed while open, by number.
+    removed_directories: HashMap<u64, Attributes>,
 }
 
 impl Open {
@@ -113,7 +115,36 @@ impl Open {
     }
 
     pub(crate) fn remove_directory(&mut self, key: u64) {
-        self.directories.remove(&key);
+        let Some(closed) = self.directories.remove(&key) else {
+            return;
+        };
+        if !self.is_directory_open(closed.number) {
+            self.removed_directories.remove(&closed.number);
+        }
+    }
+
+    pub(crate) fn has_directories(&self) -> bool {
+        !self.directories.is_empty()
+    }
+
+    fn is_directory_open(&self, number: u64) -> bool {
+        self.directories.values().any(|it| it.number == number)
+    }
+
+    /// Records that a directory was removed from the tree, for the programs that have it open.
+    pub(crate) fn note_removed(&mut self, number: u64, last: Attributes) {
+        if self.is_directory_open(number) {
+            let links = Attributes {
+                link_count: 0,
+                ..last
+            };
+            self.removed_directories.insert(number, links);
+        }
+    }
+
+    /// The attributes of a directory that was removed while open.
+    pub(crate) fn removed_directory(&self, number: u64) -> Option<Attributes> {
+        self.removed_directories.get(&number).copied()
     }
 }
 

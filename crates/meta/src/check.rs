@@ -1,7 +1,7 @@
 //! The check that the records of a store agree with each other.
 
 use super::inode_allocator::NeverMade;
-use super::namespace::{Intent, Outcome, intents, name_key, split_listing_key};
+use super::namespace::{Intent, Outcome, intents, name_key, split_listing_key, unnamed};
 use super::{StoreError, Table, View};
 use crate::limits::DEPTH_MAX;
 use gannet_wire::volume::{Body, FileId, Inode, LayoutRecord, ROOT};
@@ -47,8 +47,20 @@ pub fn survey(view: &dyn View) -> Outcome<Survey> {
     look_at_names(view, &mut survey, &mut inodes)?;
     look_at_listings(view, &mut survey)?;
     let reached = reachable(&inodes);
+    let unnamed = match unnamed(view) {
+        Ok(files) => files,
+        Err(error) => {
+            let finding = format!("files without names: {error}");
+            survey.findings.push(finding);
+            BTreeSet::new()
+        }
+    };
     for (id, known) in &inodes {
-        check_inode(*id, known, reached.contains(id), &mut survey.findings);
+        // A client kept it open when its last name went.
+        let is_kept = known.names == 0 && known.links == 0 && unnamed.contains(id);
+        if !is_kept {
+            check_inode(*id, known, reached.contains(id), &mut survey.findings);
+        }
     }
     match NeverMade::new(view) {
         Ok(never_made) => {

@@ -6,6 +6,7 @@ use gannet_wire::volume::{
     AttributeChanges, Caller, CreateMode, FileId, LayoutRecord, Stripes, Timestamp,
 };
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 /// Makes changes that hold.
 pub(super) fn change(
@@ -32,6 +33,7 @@ pub(super) fn formatted(work: impl Fn(&mut dyn Transaction, Request<'_>)) -> Mem
             now,
             intents: &RefCell::default(),
             has_room: true,
+            kept: &BTreeSet::new(),
         };
         namespace::format(transaction, now).unwrap();
         work(transaction, request);

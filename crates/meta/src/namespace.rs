@@ -6,8 +6,9 @@ mod change;
 mod rename;
 
 pub use change::{
-    Make, Opened, check_stripes, create, is_privileged, link, make, may_set, must_prepare_write,
-    prepare_write, remove, remove_directory, set_attributes, set_stripes, settle,
+    Make, Opened, check_stripes, create, forget_unnamed, is_privileged, link, make, may_set,
+    must_prepare_write, prepare_write, remove, remove_directory, set_attributes, set_stripes,
+    settle,
 };
 pub use rename::rename;
 
@@ -19,6 +20,7 @@ use gannet_wire::volume::{
 };
 use gannet_wire::xdr::{Decode, Decoder, Encode, Encoder, XdrError, from_bytes};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use thiserror::Error;
 
 /// Why an operation did nothing.
@@ -63,6 +65,8 @@ pub struct Request<'a> {
     pub intents: &'a RefCell<Vec<(u64, Intent)>>,
     /// Whether the store may grow: if not, whatever makes a file or gives one another name is `Nospc`.
     pub has_room: bool,
+    /// Files that clients keep open: with their last name they do not go.
+    pub kept: &'a BTreeSet<FileId>,
 }
 
 impl Request<'_> {
@@ -272,6 +276,35 @@ impl Intent {
             Intent::Unlink { file, .. } | Intent::Truncate { file, .. } => *file,
         }
     }
+}
+
+/// The prefix of the key of a regular file without a name.
+const UNNAMED: &[u8] = b"unnamed ";
+
+fn unnamed_key(file: FileId) -> Vec<u8> {
+    [UNNAMED, &file.0.to_be_bytes()].concat()
+}
+
+/// The files that lost their last name while a client kept them.
+///
+/// # Errors
+/// `Failure::Store`: the store failed. `Failure::Damaged`: one of the keys cannot be decoded.
+pub fn unnamed(view: &dyn View) -> Outcome<BTreeSet<FileId>> {
+    let (mut files, mut damaged) = (BTreeSet::new(), false);
+    view.scan(Table::Volume, UNNAMED, &mut |key, _| {
+        let Some(number) = key.strip_prefix(UNNAMED) else {
+            return false;
+        };
+        match number.try_into().map(u64::from_be_bytes) {
+            Ok(number) => _ = files.insert(FileId(number)),
+            Err(_) => damaged = true,
+        }
+        !damaged
+    })?;
+    if damaged {
+        return Err(Failure::Damaged(ROOT));
+    }
+    Ok(files)
 }
 
 /// All intents that are open, with their numbers, in the order in which they were made.

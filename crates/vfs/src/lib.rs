@@ -260,6 +260,18 @@ pub trait Vfs: 'static {
         Err(Status::Notsupp)
     }
 
+    /// Keeps a regular file when its last name goes: it stays usable by its handle, with no link, until
+    /// [`Vfs::let_go`]. The store lets go by itself when it has not heard of this client for a while.
+    ///
+    /// # Errors
+    /// `Notsupp`: the store keeps no files without names. Otherwise as ACCESS.
+    async fn keep(&self, _file: &FileHandle) -> Result<(), Status> {
+        Err(Status::Notsupp)
+    }
+
+    /// Ends a [`Vfs::keep`]. A file without a name is gone then.
+    async fn let_go(&self, _file: &FileHandle) {}
+
     /// Writes the first `len` bytes of `data` behind the end of a file, at `at_least` or further: no other append gets
     /// the same offset. Returns their offset, and the memory.
     ///

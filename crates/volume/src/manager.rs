@@ -17,6 +17,7 @@ mod registry;
 mod settling;
 mod sizes;
 mod term;
+mod unnamed;
 mod watched;
 
 use crate::limits::{ATTRIBUTE_RECORDS_MAX, CAPABILITY_AGE, CLOCK_SKEW_MAX};
@@ -77,6 +78,8 @@ pub struct Manager {
     turn: Cell<u32>,
     /// The first term whose settled sizes hold.
     settled_since: Cell<u64>,
+    /// Files without a name that clients keep.
+    unnamed: RefCell<BTreeSet<FileId>>,
 }
 
 impl Manager {
@@ -109,11 +112,13 @@ impl Manager {
         }
         let (mut open, mut new_servers) = (Ok(Vec::new()), Ok(BTreeSet::new()));
         let (mut lock_sessions, mut change) = (Ok(BTreeSet::new()), Ok(0));
+        let mut unnamed = Ok(BTreeSet::new());
         store.read(&mut |view| {
             open = namespace::intents(view);
             new_servers = meta::claims::new_servers(view);
             lock_sessions = locks::noted_sessions(view);
             change = meta::terms::last_change(view);
+            unnamed = namespace::unnamed(view);
         })?;
         let office = Office::new(Handle::clone(&runtime), Rc::clone(&servers), change?);
         let records = Records::new(Handle::clone(&runtime), ATTRIBUTE_RECORDS_MAX);
@@ -148,6 +153,7 @@ impl Manager {
             checkpointing: Cell::new(false),
             turn: Cell::new(0),
             settled_since: Cell::new(0),
+            unnamed: RefCell::new(unnamed?),
         }))
     }
 

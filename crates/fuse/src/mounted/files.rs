@@ -98,6 +98,10 @@ impl<V: Vfs> Mounted<V> {
         self.drain(number).await?;
         let (handle, asked) = (self.handle(number)?, self.epoch());
         let attributes = self.attributes(&handle).await;
+        let removed = self.open.borrow().removed_directory(number);
+        if let (Err(Errno::ESTALE), Some(last)) = (&attributes, removed) {
+            return Ok(self.attr(number, &last));
+        }
         let attributes = self.note_stale(process, attributes)?;
         let known = Some(Fetched { attributes, asked });
         let newest = self.newest(&handle, known).await?;

@@ -2,7 +2,7 @@
 
 use super::{Entry, FileUse, Mounted};
 use crate::convert::{Made, made};
-use crate::hidden::{Hidden, hidden_name};
+use crate::hidden::{Hidden, HiddenName, hidden_name};
 use crate::inodes::{Epoch, Fetched, Kept, NOBODY, ROOT, TakenHidden};
 use crate::limits::{KEPT_FOR_RETURN_AGE, LOOKED_UP_AGAIN_MAX, UNHIDE_AGE};
 use crate::open::OpenFile;
@@ -315,18 +315,58 @@ impl<V: Vfs> Mounted<V> {
         // It holds a guard until the store has replied, for which opens of the file wait.
         let taken = self.taken(caller, EntryName::new(&directory, name)).await?;
         if let Taken::InUse(handle) = taken {
-            let hidden = self.hidden(handle, &directory, caller);
-            let to = EntryName::new(&directory, &hidden.name);
-            let (moved, ..) = self
-                .vfs
-                .rename(caller, EntryName::new(&directory, name), to)
-                .await;
-            moved.map_err(errno)?;
-            self.hide(hidden).await;
-            return Ok(());
+            let entry = EntryName::new(&directory, name);
+            return self.remove_in_use(caller, handle, entry).await;
         }
         let removed = self.vfs.remove(caller, &directory, name).await;
         removed.result.map_err(errno)
+    }
+
+    /// Removes the last name of a file that is open here.
+    async fn remove_in_use(
+        self: &Rc<Self>,
+        caller: &Credentials,
+        handle: FileHandle,
+        entry: EntryName<'_>,
+    ) -> Result<(), Errno> {
+        if self.is_kept_by_store(&handle).await? {
+            let removed = self.vfs.remove(caller, entry.directory, entry.name).await;
+            return self.end_removal(handle, removed.result).await;
+        }
+        let name = self.hidden(entry.directory, caller);
+        let to = EntryName::new(entry.directory, &name.name);
+        let (moved, ..) = self.vfs.rename(caller, entry, to).await;
+        moved.map_err(errno)?;
+        let hidden = Hidden {
+            file: handle,
+            name: Some(name),
+        };
+        self.hide(hidden).await;
+        Ok(())
+    }
+
+    /// Asks the store to keep a file that is about to lose its last name; false if the store keeps none.
+    async fn is_kept_by_store(&self, handle: &FileHandle) -> Result<bool, Errno> {
+        match self.vfs.keep(handle).await {
+            Ok(()) => Ok(true),
+            Err(Status::Notsupp) => Ok(false),
+            // Another client has removed it: no file is left to keep.
+            Err(Status::Stale) => Ok(true),
+            Err(status) => Err(errno(status)),
+        }
+    }
+
+    /// Ends a removal of a file that the store keeps.
+    async fn end_removal(
+        self: &Rc<Self>,
+        file: FileHandle,
+        removed: Result<(), Status>,
+    ) -> Result<(), Errno> {
+        match removed {
+            Ok(()) => self.hide(Hidden { file, name: None }).await,
+            Err(_) => self.vfs.let_go(&file).await,
+        }
+        removed.map_err(errno)
     }
 
     pub(crate) async fn remove_directory(
@@ -337,8 +377,19 @@ impl<V: Vfs> Mounted<V> {
     ) -> Result<(), Errno> {
         let _changing = self.changing_names();
         let directory = self.handle(parent)?;
+        // A program that has it open may ask for its attributes afterwards.
+        let has_open = self.open.borrow().has_directories();
+        let found = if has_open {
+            self.vfs.lookup(caller, &directory, name).await.0.ok()
+        } else {
+            None
+        };
         let remove = async || {
             let removed = self.vfs.remove_directory(caller, &directory, name).await;
+            let number = found.and_then(|(handle, _)| self.inodes.borrow().number(&handle));
+            if let (Ok(()), Some(number), Some((_, last))) = (removed.result, number, found) {
+                self.open.borrow_mut().note_removed(number, last);
+            }
             removed.result
         };
         let removed = remove().await;
@@ -367,7 +418,7 @@ impl<V: Vfs> Mounted<V> {
 
     /// True if a directory has hidden names of this mount.
     fn has_hidden(&self, directory: &FileHandle) -> bool {
-        let is_there = |hidden: &Hidden| hidden.directory == *directory;
+        let is_there = |hidden: &Hidden| hidden.is_in(directory);
         let inodes = self.inodes.borrow();
         let mut hidden = inodes
             .all()
@@ -393,15 +444,23 @@ impl<V: Vfs> Mounted<V> {
         let Taken::InUse(handle) = taken else {
             return self.vfs.rename(caller, from, to).await.0.map_err(errno);
         };
-        let hidden = self.hidden(handle, &new_directory, caller);
+        if self.is_kept_by_store(&handle).await? {
+            let moved = self.vfs.rename(caller, from, to).await.0;
+            return self.end_removal(handle, moved).await;
+        }
+        let name = self.hidden(&new_directory, caller);
         // A link and no move: with a move the target's name would be missing for other clients until the rename.
-        let linked = self.vfs.link(caller, &handle, &new_directory, &hidden.name);
+        let linked = self.vfs.link(caller, &handle, &new_directory, &name.name);
         match linked.await.0.result {
             Ok(()) => {}
             // Another client has replaced or removed it: no file is left to keep.
             Err(Status::Stale) => return self.vfs.rename(caller, from, to).await.0.map_err(errno),
             Err(status) => return Err(errno(status)),
         }
+        let hidden = Hidden {
+            file: handle,
+            name: Some(name),
+        };
         match self.vfs.rename(caller, from, to).await.0 {
             Ok(()) => {
                 self.hide(hidden).await;
@@ -435,9 +494,8 @@ impl<V: Vfs> Mounted<V> {
         }
     }
 
-    fn hidden(&self, file: FileHandle, directory: &FileHandle, caller: &Credentials) -> Hidden {
-        Hidden {
-            file,
+    fn hidden(&self, directory: &FileHandle, caller: &Credentials) -> HiddenName {
+        HiddenName {
             directory: *directory,
             name: hidden_name(self.runtime.random()),
             caller: caller.clone(),
@@ -504,10 +562,13 @@ impl<V: Vfs> Mounted<V> {
         let _ = removed.await;
     }
 
-    /// Removes the hidden name of a file. An open of the file waits for it, as for any removal.
+    /// Removes a hidden file. An open of the file waits for it, as for any removal.
     pub(crate) async fn remove_hidden(&self, hidden: &Hidden) {
-        let _changing = self.changing_names();
         let _taking = self.takings.begin(Some(hidden.file));
+        let Some(hidden) = &hidden.name else {
+            return self.vfs.let_go(&hidden.file).await;
+        };
+        let _changing = self.changing_names();
         let _unhiding = Unhiding::begin(&self.unhiding, &self.unhidden, hidden.directory);
         let removed = self
             .vfs

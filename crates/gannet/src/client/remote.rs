@@ -279,6 +279,14 @@ impl Vfs for Remote {
         either_waits!(self, fs => fs.lock(cred, file, lock, request))
     }
 
+    async fn keep(&self, file: &FileHandle) -> Result<(), Status> {
+        either_waits!(self, fs => fs.keep(file))
+    }
+
+    async fn let_go(&self, file: &FileHandle) {
+        either_waits!(self, fs => fs.let_go(file))
+    }
+
     async fn append(
         &self,
         cred: &Credentials,

@@ -15,6 +15,7 @@ use gannet_volume::limits::UNIT_DEFAULT;
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_wire::volume::{AttributeChanges, Caller, ROOT, Timestamp, Token, UNIT_MAX, UNIT_MIN};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -197,6 +198,7 @@ fn fill_metadata(path: &Path, servers: usize) -> Outcome<()> {
             now,
             intents: &RefCell::default(),
             has_room: true,
+            kept: &BTreeSet::new(),
         };
         formatted = namespace::format(transaction, now)
             .and_then(|()| namespace::set_attributes(transaction, request, ROOT, &owner, None, now))

@@ -2,11 +2,12 @@
 
 use super::{
     Intent, Outcome, Request, add_entry, add_intent, check_sticky, directory_to_change, find,
-    find_entry, inode, is_directory, read_inode, remove_entry, require, touch, write_inode,
+    find_entry, inode, is_directory, read_inode, remove_entry, require, touch, unnamed_key,
+    write_inode,
 };
 use crate::limits::{FILE_SIZE_MAX, LINKS_MAX};
 use crate::permissions::{self, Rights, SET_GROUP_ID, is_member, unprivileged_mode};
-use crate::{Transaction, View, inode_allocator};
+use crate::{Table, Transaction, View, inode_allocator};
 use gannet_wire::volume::{
     AttributeChanges, Body, Caller, CreateMode, FileId, Inode, LayoutRecord, NodeKind, SYMLINK_MAX,
     SetTimestamp, Settled, Status, Stripes, Timestamp,
@@ -473,6 +474,9 @@ pub fn link(
     if is_directory(&found) {
         return Err(Status::Isdir.into());
     }
+    if found.links == 0 {
+        return Err(Status::Noent.into());
+    }
     if find(transaction, directory, name)?.is_some() {
         return Err(Status::Exist.into());
     }
@@ -545,6 +549,20 @@ pub(super) fn drop_link(
     if inode.links > 0 {
         return write_inode(transaction, file, &inode);
     }
+    if request.kept.contains(&file) && matches!(inode.body, Body::Regular { .. }) {
+        transaction.put(Table::Volume, &unnamed_key(file), &[])?;
+        return write_inode(transaction, file, &inode);
+    }
+    delete_file(transaction, request, file, inode)
+}
+
+/// Removes the inode of a file without names, and its objects soon.
+fn delete_file(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    file: FileId,
+    inode: Inode,
+) -> Outcome<()> {
     delete_inode(transaction, file)?;
     if let Body::Regular { layout, .. } = inode.body {
         add_intent(transaction, request, Intent::Unlink { file, layout })?;
@@ -552,8 +570,28 @@ pub(super) fn drop_link(
     Ok(())
 }
 
+/// Removes a file that lost its last name while a client kept it. Nothing happens if it is gone.
+///
+/// # Errors
+/// `Failure::Store`, `Failure::Damaged`.
+pub fn forget_unnamed(
+    transaction: &mut dyn Transaction,
+    request: Request<'_>,
+    file: FileId,
+) -> Outcome<()> {
+    let key = unnamed_key(file);
+    if transaction.get(Table::Volume, &key)?.is_none() {
+        return Ok(());
+    }
+    transaction.delete(Table::Volume, &key)?;
+    match read_inode(transaction, file)? {
+        Some(inode) => delete_file(transaction, request, file, inode),
+        None => Ok(()),
+    }
+}
+
 pub(super) fn delete_inode(transaction: &mut dyn Transaction, file: FileId) -> Outcome<()> {
-    Ok(transaction.delete(crate::Table::Inodes, &file.0.to_be_bytes())?)
+    Ok(transaction.delete(Table::Inodes, &file.0.to_be_bytes())?)
 }
 
 /// Removes an empty directory.

@@ -7,13 +7,15 @@ use gannet_wire::volume::{
     AccessMask, AttributeChanges, Body, Caller, CreateMode, FileId, FileKind, Inode, LayoutRecord,
     NodeKind, ROOT, SetTimestamp, Status, Timestamp,
 };
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 
 /// A volume's names under test, with a clock that ticks once per operation.
 struct Names {
     store: Box<dyn MetaStore>,
     clock: Cell<i64>,
     has_room: Cell<bool>,
+    kept: RefCell<BTreeSet<FileId>>,
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -67,6 +69,7 @@ impl Names {
             store,
             clock: Cell::new(1),
             has_room: Cell::new(true),
+            kept: RefCell::default(),
             _folder: folder,
         };
         names
@@ -98,6 +101,7 @@ impl Names {
             now,
             intents: &intents,
             has_room: self.has_room.get(),
+            kept: &self.kept.borrow(),
         };
         self.store
             .commit(&mut |transaction| {
@@ -542,6 +546,47 @@ fn on_a_full_disk_nothing_is_made_and_all_else_goes_on() {
             .unwrap();
         names.has_room.set(true);
         names.create(ANN, ROOT, "new", &guarded).unwrap();
+    });
+}
+
+#[test]
+fn a_kept_file_outlives_its_last_name_until_it_is_forgotten() {
+    both(|names| {
+        let unnamed = || names.look(namespace::unnamed).unwrap();
+        let file = names.create(ANN, ROOT, "file", &guarded(0o600)).unwrap();
+        let other = names.create(ANN, ROOT, "other", &guarded(0o600)).unwrap();
+        names.kept.borrow_mut().extend([file, other]);
+        names
+            .change(ANN, |it, request| {
+                namespace::remove(it, request, ROOT, b"file")?;
+                namespace::rename(it, request, ROOT, b"other", ROOT, b"moved")
+            })
+            .unwrap();
+        assert_eq!(unnamed(), [file].into(), "the other one has a name");
+        let links = || names.look(|view| Ok(namespace::inode(view, file)?.links));
+        assert_eq!((links(), names.intents()), (Ok(0), vec![]));
+        let findings = names.look(|view| Ok(gannet_meta::check::survey(view)?.findings));
+        assert_eq!(findings.unwrap(), Vec::<String>::new());
+        // As linkat(2) of a file without links.
+        let linked = names.change(ANN, |it, request| {
+            namespace::link(it, request, file, ROOT, b"again")
+        });
+        assert_eq!(linked.err(), Some(Status::Noent));
+        for _ in 0..2 {
+            names
+                .change(SUPERUSER, |it, request| {
+                    namespace::forget_unnamed(it, request, file)?;
+                    namespace::forget_unnamed(it, request, other)
+                })
+                .unwrap();
+        }
+        assert_eq!(links(), Err(Status::Stale));
+        let layout = layout();
+        assert_eq!(names.intents(), [Intent::Unlink { file, layout }]);
+        assert_eq!(
+            (unnamed(), names.find(ANN, ROOT, "moved").unwrap().0),
+            ([].into(), other)
+        );
     });
 }
 

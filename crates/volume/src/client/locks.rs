@@ -17,7 +17,7 @@ use gannet_wire::volume::{
 };
 use gannet_wire::xdr::{Decode, Encode, from_bytes, to_bytes};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// The file locks of a client.
@@ -31,6 +31,10 @@ pub(super) struct ClientLocks {
 #[derive(Default)]
 struct LockState {
     files: BTreeMap<FileId, RangeLocks<u64>>,
+    /// Files that are to outlive their last name.
+    kept: BTreeSet<FileId>,
+    /// Files that were let go, of which the manager has not heard, because it was away.
+    let_go: BTreeSet<FileId>,
     /// Unlocks that have not reached the manager, because it was away.
     owed: Vec<(FileId, LockRecord)>,
     /// The incarnation of the manager that knows the locks.
@@ -150,6 +154,44 @@ impl ClientLocks {
         Ok(Attempt::Answered(locked))
     }
 
+    /// Asks the manager once to keep a file.
+    ///
+    /// # Errors
+    /// As [`ClientLocks::attempt`].
+    pub(super) async fn keep(self: &Rc<Self>, file: FileId) -> Result<(), LockFailure> {
+        let link = self.servers.manager().await?;
+        let asked = self.runtime.now();
+        let reply = send(&link, &nobody(), file, LockAction::Keep, whole_file()).await?;
+        self.meet(&link, reply.incarnation).await?;
+        if reply.outcome != LockOutcome::Done {
+            return Err(LockFailure::Refused(Status::Notsupp));
+        }
+        let mut state = self.state.borrow_mut();
+        state.kept.insert(file);
+        state.let_go.remove(&file);
+        state.heard(reply.incarnation, asked);
+        drop(state);
+        self.renew_from_now_on();
+        Ok(())
+    }
+
+    /// Lets a file go. A manager that is away hears of it with the next renewal.
+    pub(super) async fn let_go(&self, file: FileId) -> Result<(), LockFailure> {
+        if !self.state.borrow_mut().let_go(file) {
+            return Ok(());
+        }
+        let link = self.servers.manager().await?;
+        self.send_let_go(&link, file).await
+    }
+
+    async fn send_let_go(&self, link: &Link, file: FileId) -> Result<(), LockFailure> {
+        let sent = send(link, &nobody(), file, LockAction::LetGo, whole_file()).await;
+        if !matches!(sent, Err(LockFailure::Away(_))) {
+            self.state.borrow_mut().let_go.remove(&file);
+        }
+        sent.map(|_| ())
+    }
+
     /// Notes an unlock that has not reached the manager: it is sent when the manager is back, or the lease ends first.
     pub(super) fn owe(self: &Rc<Self>, file: FileId, lock: &ByteLock) {
         let record = record_of(lock);
@@ -184,8 +226,18 @@ impl ClientLocks {
                 .flat_map(|(file, locks)| locks.iter().map(|it| (*file, it.clone())))
                 .collect()
         };
-        let root = Credentials::new(0, 0, &[]);
+        let root = nobody();
         let mut lost = 0;
+        let kept = self.state.borrow().kept.clone();
+        for file in kept {
+            let reply = send(link, &root, file, LockAction::Keep, whole_file()).await;
+            if matches!(reply, Err(LockFailure::Away(_))) {
+                reply?;
+            } else if !reply.is_ok_and(|reply| reply.outcome == LockOutcome::Done) {
+                self.state.borrow_mut().kept.remove(&file);
+                tracing::warn!(?file, "an open file without a name is lost");
+            }
+        }
         for (file, lock) in held {
             let record = LockRecord {
                 owner: lock.owner,
@@ -244,7 +296,11 @@ impl ClientLocks {
         } else {
             self.state.borrow_mut().heard(reply.incarnation, asked);
         }
-        let root = Credentials::new(0, 0, &[]);
+        let let_go = self.state.borrow().let_go.clone();
+        for file in let_go {
+            self.send_let_go(&link, file).await?;
+        }
+        let root = nobody();
         loop {
             let owed = self.state.borrow().owed.last().copied();
             let Some((file, record)) = owed else {
@@ -281,7 +337,17 @@ impl ClientLocks {
 
 impl LockState {
     fn is_empty(&self) -> bool {
-        self.files.is_empty() && self.owed.is_empty()
+        let has_files = [&self.kept, &self.let_go].iter().any(|it| !it.is_empty());
+        self.files.is_empty() && self.owed.is_empty() && !has_files
+    }
+
+    /// Lets a kept file go; false if it is not kept.
+    fn let_go(&mut self, file: FileId) -> bool {
+        let was_kept = self.kept.remove(&file);
+        if was_kept {
+            self.let_go.insert(file);
+        }
+        was_kept
     }
 
     /// Takes out of the owed unlocks the bytes that their owner asks for again; gives what was taken.
@@ -341,6 +407,22 @@ fn held_of(record: &LockRecord) -> HeldLock<u64> {
         kind: record.kind,
         range: record.start..=record.end,
         process: record.process,
+    }
+}
+
+/// The caller of requests that ask for no rights.
+fn nobody() -> Credentials {
+    Credentials::new(0, 0, &[])
+}
+
+/// The lock of requests that are about a file and no bytes.
+fn whole_file() -> LockRecord {
+    LockRecord {
+        owner: 0,
+        kind: wire::LockKind::Shared,
+        start: 0,
+        end: u64::MAX,
+        process: 0,
     }
 }
 

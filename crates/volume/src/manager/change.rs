@@ -55,6 +55,8 @@ pub(super) enum Task {
     PrepareWrite(FileId),
     /// Nobody may write these files, so their sizes go into their inodes.
     Settle(Vec<(FileId, Settled)>),
+    /// This file has no name, and no client keeps it.
+    Forget(FileId),
 }
 
 impl Task {
@@ -137,8 +139,13 @@ impl Manager {
             };
             let (store, time) = (Arc::clone(&self.store), now(&self.runtime));
             let (began, count) = (self.runtime.now(), work.len());
-            let committed =
-                run_blocking(&self.runtime, move || commit(&*store, work, layouts, time)).await;
+            let kept = Arc::new(self.locks.kept());
+            let (kept_then, batch) = (Arc::clone(&kept), (work, layouts));
+            let committed = run_blocking(&self.runtime, move || {
+                let (work, layouts) = batch;
+                commit(&*store, work, layouts, &kept_then, time)
+            })
+            .await;
             match committed.unwrap_or(Err(Status::Io)) {
                 Ok(Committed {
                     outcomes,
@@ -160,6 +167,7 @@ impl Manager {
                     }
                     self.intents.learn(intents);
                     self.records.end_changes(&changed);
+                    self.learn_unnamed(&kept, &changed);
                     let answers = askers.into_iter().zip(outcomes).collect();
                     match change {
                         Some(change) => self.answer_when_confirmed(change, answers),
@@ -192,7 +200,7 @@ impl Manager {
             for work in work {
                 let call = match &work.task {
                     Task::Asked { call, .. } => call,
-                    Task::PrepareWrite(file) => {
+                    Task::PrepareWrite(file) | Task::Forget(file) => {
                         files.insert(*file);
                         continue;
                     }
@@ -359,12 +367,20 @@ fn commit(
     store: &dyn MetaStore,
     work: Vec<Work>,
     layouts: Layouts,
+    kept: &BTreeSet<FileId>,
     now: Timestamp,
 ) -> Result<Committed, Status> {
     let mut refused = BTreeSet::new();
     loop {
         let mut stopped = None;
-        let error = match commit_without(store, &work, &refused, &layouts, now, &mut stopped) {
+        let batch = Batch {
+            work: &work,
+            refused: &refused,
+            layouts: &layouts,
+            kept,
+            now,
+        };
+        let error = match commit_without(store, &batch, &mut stopped) {
             Ok(committed) => return Ok(committed),
             Err(error) => error,
         };
@@ -377,15 +393,23 @@ fn commit(
     }
 }
 
+/// The changes of one transaction, and what they depend on.
+struct Batch<'a> {
+    work: &'a [Work],
+    /// The places of those that are left out.
+    refused: &'a BTreeSet<u32>,
+    layouts: &'a Layouts,
+    kept: &'a BTreeSet<FileId>,
+    now: Timestamp,
+}
+
 /// Does those changes of a batch that are not `refused`; `stopped` gets the one that failed the transaction.
 fn commit_without(
     store: &dyn MetaStore,
-    work: &[Work],
-    refused: &BTreeSet<u32>,
-    layouts: &Layouts,
-    now: Timestamp,
+    batch: &Batch<'_>,
     stopped: &mut Option<u32>,
 ) -> Result<Committed, StoreError> {
+    let Batch { layouts, .. } = batch;
     let mut all = Committed::default();
     let (intents, has_room) = (RefCell::default(), store.has_room());
     let mut changed = BTreeSet::new();
@@ -395,22 +419,23 @@ fn commit_without(
             changed: &mut changed,
         };
         let mut turn = layouts.turn;
-        for (place, work) in (0..).zip(work) {
+        for (place, work) in (0..).zip(batch.work) {
             let own = turn;
             turn = turn.wrapping_add(u32::from(work.task.makes_file()));
-            if refused.contains(&place) {
+            if batch.refused.contains(&place) {
                 all.outcomes.push(Err(Status::Io));
                 continue;
             }
             let layouts = Layouts {
                 turn: own,
-                ..layouts.clone()
+                ..Layouts::clone(layouts)
             };
             let request = Request {
                 caller: &work.caller,
-                now,
+                now: batch.now,
                 intents: &intents,
                 has_room,
+                kept: batch.kept,
             };
             all.outcomes.push(
                 match perform_once(transaction, request, work, &layouts, &mut all.made) {
@@ -456,6 +481,10 @@ fn perform_once(
             for (file, state) in states {
                 namespace::settle(transaction, *file, *state)?;
             }
+            return Ok(Done::default());
+        }
+        Task::Forget(file) => {
+            namespace::forget_unnamed(transaction, request, *file)?;
             return Ok(Done::default());
         }
     };
@@ -613,195 +642,4 @@ fn make(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::limits::CHANGE_LEN_MAX;
-    use gannet_meta::{DamagedValue, JournalMemory, JournaledStore, MemoryStore};
-    use gannet_wire::volume::{Chosen, FILE_NAME_MAX, ROOT, SYMLINK_MAX, WIDTH_MAX};
-
-    /// A store in which one inode is damaged.
-    struct Spoiled(MemoryStore, FileId);
-
-    struct Seen<T>(T, FileId);
-
-    impl<T> Seen<T> {
-        fn check(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-            let key = key.to_vec();
-            if table == Table::Inodes && key == self.1.0.to_be_bytes() {
-                Err(StoreError(Box::new(DamagedValue { table, key })))
-            } else {
-                Ok(())
-            }
-        }
-    }
-
-    impl View for Seen<&mut dyn Transaction> {
-        fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-            self.check(table, key)?;
-            self.0.get(table, key)
-        }
-
-        fn scan(
-            &self,
-            table: Table,
-            from: &[u8],
-            each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-        ) -> Result<(), StoreError> {
-            self.0.scan(table, from, each)
-        }
-    }
-
-    impl Transaction for Seen<&mut dyn Transaction> {
-        fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-            self.0.put(table, key, value)
-        }
-
-        fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-            self.0.delete(table, key)
-        }
-    }
-
-    impl MetaStore for Spoiled {
-        fn read(&self, look: &mut dyn FnMut(&dyn View)) -> Result<(), StoreError> {
-            self.0.read(look)
-        }
-
-        fn commit(
-            &self,
-            work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), StoreError>,
-        ) -> Result<(), StoreError> {
-            self.0.commit(&mut |it| work(&mut Seen(it, self.1)))
-        }
-    }
-
-    fn mkdir(slot: u32, directory: FileId, name: &str) -> Work {
-        let entry = Entry {
-            directory,
-            name: name.as_bytes().to_vec(),
-        };
-        let slot_sequence = SlotSequence {
-            client: [1; 16],
-            slot,
-            sequence: 1,
-        };
-        Work {
-            caller: Caller::new(0, 0, &[]),
-            task: Task::Asked {
-                slot_sequence,
-                call: Call::Mkdir {
-                    entry,
-                    attributes: AttributeChanges::default(),
-                },
-            },
-            last_write: Timestamp::default(),
-        }
-    }
-
-    #[test]
-    fn a_damaged_inode_fails_the_changes_that_meet_it_and_no_others() {
-        let layouts = || Layouts {
-            default: Stripes::everywhere(4096),
-            servers: 1,
-            turn: 0,
-            away: Arc::default(),
-        };
-        let store = MemoryStore::default();
-        let format = |it: &mut dyn Transaction| {
-            namespace::format(it, Timestamp::default()).unwrap();
-            Ok(())
-        };
-        store.commit(&mut |it| format(it)).unwrap();
-        let made = commit(
-            &store,
-            vec![mkdir(0, ROOT, "d")],
-            layouts(),
-            Timestamp::default(),
-        )
-        .unwrap();
-        let damaged = made.outcomes[0].as_ref().unwrap().inodes[0].0;
-        let store = Spoiled(store, damaged);
-        let work = vec![
-            mkdir(1, ROOT, "before"),
-            mkdir(2, damaged, "lost"),
-            mkdir(3, ROOT, "after"),
-        ];
-        let done = commit(&store, work, layouts(), Timestamp::default()).unwrap();
-        let outcomes = done.outcomes.iter().map(|it| it.as_ref().map(|_| ()).err());
-        let expected = [None, Some(&Status::Io), None];
-        assert_eq!(outcomes.collect::<Vec<_>>(), expected);
-        let caller = Caller::new(0, 0, &[]);
-        store
-            .read(&mut |view| {
-                for name in [&b"before"[..], b"after"] {
-                    namespace::lookup(view, &caller, ROOT, name).unwrap();
-                }
-            })
-            .unwrap();
-    }
-
-    /// As `CHANGE_LEN_MAX` says: a longer change would be written to the store below at once.
-    #[test]
-    fn the_longest_change_fits_its_part_of_the_journal() {
-        let base = Arc::new(MemoryStore::default());
-        let journal = JournalMemory::new([7; 16], (CHANGE_LEN_MAX / 4096) as u32);
-        let below = Arc::clone(&base) as Arc<dyn MetaStore>;
-        let store = JournaledStore::over(below, Box::new(journal), [7; 16]).unwrap();
-        let layouts = || Layouts {
-            default: Stripes::everywhere(4096),
-            servers: WIDTH_MAX as u32,
-            turn: 0,
-            away: Arc::default(),
-        };
-        let wide = Stripes {
-            unit: 4096,
-            on: Chosen::Listed((0..WIDTH_MAX as u32).collect()),
-        };
-        let (root, now) = (Caller::new(0, 0, &[7; 16]), Timestamp::default());
-        let format = |it: &mut dyn Transaction| {
-            let request = Request {
-                caller: &root,
-                now,
-                intents: &RefCell::default(),
-                has_room: true,
-            };
-            namespace::format(it, now).unwrap();
-            let wide = Some(wide.clone());
-            namespace::set_stripes(it, request, ROOT, wide, WIDTH_MAX as u32).unwrap();
-            Ok(())
-        };
-        store.commit(&mut |it| format(it)).unwrap();
-        let (name, text) = ("n".repeat(FILE_NAME_MAX), vec![b't'; SYMLINK_MAX]);
-        let mut work = mkdir(0, ROOT, &name);
-        if let Task::Asked {
-            call: Call::Mkdir {
-                entry, attributes, ..
-            },
-            ..
-        } = &work.task
-        {
-            let call = Call::Symlink {
-                entry: entry.clone(),
-                text,
-                attributes: *attributes,
-            };
-            work.task = Task::Asked {
-                slot_sequence: SlotSequence::default(),
-                call,
-            };
-        }
-        let done = commit(&store, vec![work], layouts(), now).unwrap();
-        assert!(done.outcomes[0].is_ok());
-        let found = |store: &dyn MetaStore| {
-            let mut found = false;
-            let look = &mut |view: &dyn View| {
-                found = namespace::lookup(view, &root, ROOT, name.as_bytes()).is_ok();
-            };
-            store.read(look).unwrap();
-            found
-        };
-        assert!(
-            found(&store) && !found(&*base),
-            "it is in the journal alone"
-        );
-    }
-}
+mod tests;

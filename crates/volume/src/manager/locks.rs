@@ -56,7 +56,7 @@ struct LockOwner {
 struct LockSession {
     /// When its locks are released, unless the lease is renewed.
     lease_until: Instant,
-    /// How many it has.
+    /// How many it has, and files that it keeps.
     held: usize,
     /// Its requests that wait for others' locks.
     waiting: usize,
@@ -82,7 +82,9 @@ struct LockTable {
     files: BTreeMap<FileId, RangeLocks<LockOwner>>,
     sessions: BTreeMap<Token, LockSession>,
     recovery: Option<Recovery>,
-    /// Locks in all.
+    /// The clients that keep a file when its last name goes.
+    kept: BTreeMap<FileId, BTreeSet<Token>>,
+    /// Locks in all, and keepers of files.
     held: usize,
 }
 
@@ -140,6 +142,34 @@ impl LockTable {
         }
     }
 
+    /// Keeps a file for a session, if there is room.
+    fn keep(&mut self, file: FileId, session: Token) -> LockOutcome {
+        let of_session = self.sessions.get(&session).map_or(0, |it| it.held);
+        if of_session >= LOCKS_OF_SESSION_MAX || self.held >= LOCKS_MAX {
+            return LockOutcome::TooMany;
+        }
+        let is_new = self.kept.entry(file).or_default().insert(session);
+        self.held += usize::from(is_new);
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.held += usize::from(is_new);
+        }
+        LockOutcome::Done
+    }
+
+    fn let_go(&mut self, file: FileId, session: Token) {
+        let Some(keepers) = self.kept.get_mut(&file) else {
+            return;
+        };
+        let was_there = keepers.remove(&session);
+        if keepers.is_empty() {
+            self.kept.remove(&file);
+        }
+        self.held -= usize::from(was_there);
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.held = session.held.saturating_sub(usize::from(was_there));
+        }
+    }
+
     /// Changes the locks of a session on a file, and counts them.
     fn change(
         &mut self,
@@ -174,6 +204,11 @@ impl LockTable {
                 locks.release_all(|owner| gone.contains(&owner.session));
                 held += locks.len();
                 !locks.is_empty()
+            });
+            self.kept.retain(|_, keepers| {
+                keepers.retain(|session| !gone.contains(session));
+                held += keepers.len();
+                !keepers.is_empty()
             });
             self.held = held;
         }
@@ -256,6 +291,17 @@ impl Locks {
                 self.released.notify_waiters();
                 return Some(LockOutcome::Done);
             }
+            LockAction::LetGo => {
+                table.let_go(file, session);
+                return Some(LockOutcome::Done);
+            }
+            LockAction::Keep => {
+                if table.recovery.as_ref().is_some_and(recovers) {
+                    table.enter(session, now);
+                }
+                let is_noted = table.sessions.contains_key(&session);
+                return is_noted.then(|| table.keep(file, session));
+            }
             LockAction::Reclaim if table.recovery.as_ref().is_some_and(recovers) => {
                 // The session is noted from before the restart.
                 table.enter(session, now);
@@ -272,6 +318,17 @@ impl Locks {
             _ if !table.sessions.contains_key(&session) => None,
             _ => Some(table.hold(file, lock.clone())),
         }
+    }
+
+    /// The files that clients keep.
+    pub(super) fn kept(&self) -> BTreeSet<FileId> {
+        self.table.borrow().kept.keys().copied().collect()
+    }
+
+    /// Whether a file is kept, or may be by a client that has not come back since the start.
+    pub(super) fn may_be_kept(&self, file: FileId) -> bool {
+        let table = self.table.borrow();
+        table.kept.contains_key(&file) || table.is_recovering(self.runtime.now())
     }
 
     /// Lets one more request of a session wait, if it has not too many.
@@ -361,6 +418,9 @@ impl Manager {
             range: asked.start..=asked.end,
             process: asked.process,
         };
+        if action == LockAction::Keep {
+            self.look(|view| namespace::inode(view, file))?;
+        }
         let locks = &self.locks;
         let outcome = match locks.attempt(file, action, &lock) {
             Some(outcome) => outcome,
@@ -370,6 +430,9 @@ impl Manager {
                 again.ok_or(Status::Jukebox)?
             }
         };
+        if action == LockAction::LetGo {
+            self.forget_if_unkept(file).await;
+        }
         let is_in_the_way = matches!(outcome, LockOutcome::Denied(_));
         if action != LockAction::Wait || !is_in_the_way || !locks.begin_waiting(&session) {
             return Ok(outcome);
@@ -424,6 +487,8 @@ impl Manager {
             sleep(&self.runtime, LOCK_SWEEP).await;
             let now = self.runtime.now();
             let Swept { sessions, released } = self.locks.table.borrow_mut().expire(now);
+            let unnamed = self.unnamed.borrow().clone();
+            self.forget_unkept(unnamed);
             if sessions.is_empty() {
                 continue;
             }

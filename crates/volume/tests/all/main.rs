@@ -30,5 +30,6 @@ mod striping;
 mod terms;
 mod transfer;
 mod unauthenticated;
+mod unnamed;
 mod versions;
 mod volume;

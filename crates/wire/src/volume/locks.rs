@@ -30,6 +30,10 @@ enumeration! {
         Reclaim = 3 => "reclaim",
         /// Locks nothing, and reports a lock that would conflict.
         Test = 4 => "test",
+        /// Keeps the file when its last name goes, for as long as the client's lease is renewed. Locks nothing.
+        Keep = 5 => "keep",
+        /// Ends a `Keep`.
+        LetGo = 6 => "let_go",
     }
 }
 

@@ -5,7 +5,7 @@ use super::support::mount::{Mount, is_left_out};
 use super::support::{Place, Server, succeed};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{FileExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -309,6 +309,56 @@ fn a_killed_program_ends_although_the_server_is_silent() {
             hosts.how
         );
         let _ = fs::remove_dir(&made);
+    });
+}
+
+/// On a volume the file has no name from then on, so its directory can be removed too. NFS has no files without names.
+#[test]
+fn a_file_removed_while_open_stays_and_has_no_name_on_a_volume() {
+    if is_left_out() {
+        return;
+    }
+    Faces::new().with_each(|hosts| {
+        let (mount, how) = (hosts.one, hosts.how);
+        let names = |path: &str| fs::read_dir(mount.path(path)).unwrap().count();
+        fs::create_dir(mount.path("d")).unwrap();
+        let directory = File::open(mount.path("d")).unwrap();
+        fs::write(mount.path("d/new"), "new").unwrap();
+        let open = |path: &str| {
+            let mut options = OpenOptions::new();
+            let options = options.create(true).truncate(true).read(true).write(true);
+            options.open(mount.path(path)).unwrap()
+        };
+        let (removed, replaced) = (open("d/removed"), open("d/replaced"));
+        removed.write_all_at(b"before", 0).unwrap();
+        replaced.write_all_at(b"before", 0).unwrap();
+        fs::remove_file(mount.path("d/removed")).unwrap();
+        fs::rename(mount.path("d/new"), mount.path("d/replaced")).unwrap();
+        assert_eq!(fs::read(mount.path("d/replaced")).unwrap(), b"new", "{how}");
+        for file in [&removed, &replaced] {
+            file.write_all_at(b" and after", 6).unwrap();
+            file.sync_all().unwrap();
+            let mut bytes = [0; 16];
+            file.read_exact_at(&mut bytes, 0).unwrap();
+            assert_eq!(&bytes, b"before and after", "{how}");
+            assert_eq!(file.metadata().unwrap().nlink(), 0, "{how}");
+        }
+        if hosts.is_volume {
+            assert_eq!(names("d"), 1, "{how}");
+            fs::remove_file(mount.path("d/replaced")).unwrap();
+            fs::remove_dir(mount.path("d")).unwrap();
+            assert_eq!(directory.metadata().unwrap().nlink(), 0, "{how}");
+        } else {
+            assert_eq!(names("d"), 3, "{how}");
+            let with_names = fs::remove_dir_all(mount.path("d"));
+            assert!(with_names.is_err(), "{how}");
+        }
+        drop((removed, replaced));
+        let _ = fs::remove_dir_all(mount.path("d"));
+        eventually(how, || {
+            let _ = fs::remove_dir_all(mount.path("d"));
+            !mount.path("d").exists()
+        });
     });
 }
 

@@ -362,6 +362,14 @@ impl Vfs for VolumeFs {
         self.lock_bytes(cred, file, lock, request).await
     }
 
+    async fn keep(&self, file: &FileHandle) -> Result<(), Status> {
+        self.keep_file(file).await
+    }
+
+    async fn let_go(&self, file: &FileHandle) {
+        self.let_file_go(file).await;
+    }
+
     async fn append(
         &self,
         cred: &Credentials,

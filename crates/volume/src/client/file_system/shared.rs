@@ -51,6 +51,33 @@ impl VolumeFs {
         }
     }
 
+    /// Keeps a file when its last name goes, over restarts of the manager.
+    pub(super) async fn keep_file(&self, file: &FileHandle) -> Result<(), Status> {
+        let id = self.id(file)?;
+        let began = self.now();
+        loop {
+            let failed = match self.locks.keep(id).await {
+                Ok(()) => return Ok(()),
+                Err(LockFailure::Refused(status)) if status != Status::Jukebox => {
+                    return Err(status);
+                }
+                Err(LockFailure::Refused(_)) => OperationError::ManagerWaits { is_question: false },
+                Err(LockFailure::Away(error)) => OperationError::Manager(error),
+            };
+            self.pause(began, &failed).await?;
+        }
+    }
+
+    /// Ends a [`VolumeFs::keep_file`].
+    pub(super) async fn let_file_go(&self, file: &FileHandle) {
+        let Ok(id) = self.id(file) else {
+            return;
+        };
+        if let Err(LockFailure::Away(error)) = self.locks.let_go(id).await {
+            tracing::debug!(?id, %error, "the manager lets the file go with its lease");
+        }
+    }
+
     /// Asks the manager for a place at the end of a file, and writes there. A place is used with its own capability and
     /// with no later one: the next manager does not know the place, and gives it to another append.
     pub(super) async fn append_bytes(

@@ -1,0 +1,199 @@
+use super::*;
+use crate::limits::CHANGE_LEN_MAX;
+use gannet_meta::{DamagedValue, JournalMemory, JournaledStore, MemoryStore};
+use gannet_wire::volume::{Chosen, FILE_NAME_MAX, ROOT, SYMLINK_MAX, WIDTH_MAX};
+
+/// A store in which one inode is damaged.
+struct Spoiled(MemoryStore, FileId);
+
+struct Seen<T>(T, FileId);
+
+impl<T> Seen<T> {
+    fn check(&self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        let key = key.to_vec();
+        if table == Table::Inodes && key == self.1.0.to_be_bytes() {
+            Err(StoreError(Box::new(DamagedValue { table, key })))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl View for Seen<&mut dyn Transaction> {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        self.check(table, key)?;
+        self.0.get(table, key)
+    }
+
+    fn scan(
+        &self,
+        table: Table,
+        from: &[u8],
+        each: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
+        self.0.scan(table, from, each)
+    }
+}
+
+impl Transaction for Seen<&mut dyn Transaction> {
+    fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.0.put(table, key, value)
+    }
+
+    fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        self.0.delete(table, key)
+    }
+}
+
+impl MetaStore for Spoiled {
+    fn read(&self, look: &mut dyn FnMut(&dyn View)) -> Result<(), StoreError> {
+        self.0.read(look)
+    }
+
+    fn commit(
+        &self,
+        work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        self.0.commit(&mut |it| work(&mut Seen(it, self.1)))
+    }
+}
+
+fn mkdir(slot: u32, directory: FileId, name: &str) -> Work {
+    let entry = Entry {
+        directory,
+        name: name.as_bytes().to_vec(),
+    };
+    let slot_sequence = SlotSequence {
+        client: [1; 16],
+        slot,
+        sequence: 1,
+    };
+    Work {
+        caller: Caller::new(0, 0, &[]),
+        task: Task::Asked {
+            slot_sequence,
+            call: Call::Mkdir {
+                entry,
+                attributes: AttributeChanges::default(),
+            },
+        },
+        last_write: Timestamp::default(),
+    }
+}
+
+#[test]
+fn a_damaged_inode_fails_the_changes_that_meet_it_and_no_others() {
+    let layouts = || Layouts {
+        default: Stripes::everywhere(4096),
+        servers: 1,
+        turn: 0,
+        away: Arc::default(),
+    };
+    let store = MemoryStore::default();
+    let format = |it: &mut dyn Transaction| {
+        namespace::format(it, Timestamp::default()).unwrap();
+        Ok(())
+    };
+    store.commit(&mut |it| format(it)).unwrap();
+    let made = commit(
+        &store,
+        vec![mkdir(0, ROOT, "d")],
+        layouts(),
+        &BTreeSet::new(),
+        Timestamp::default(),
+    )
+    .unwrap();
+    let damaged = made.outcomes[0].as_ref().unwrap().inodes[0].0;
+    let store = Spoiled(store, damaged);
+    let work = vec![
+        mkdir(1, ROOT, "before"),
+        mkdir(2, damaged, "lost"),
+        mkdir(3, ROOT, "after"),
+    ];
+    let done = commit(
+        &store,
+        work,
+        layouts(),
+        &BTreeSet::new(),
+        Timestamp::default(),
+    )
+    .unwrap();
+    let outcomes = done.outcomes.iter().map(|it| it.as_ref().map(|_| ()).err());
+    let expected = [None, Some(&Status::Io), None];
+    assert_eq!(outcomes.collect::<Vec<_>>(), expected);
+    let caller = Caller::new(0, 0, &[]);
+    store
+        .read(&mut |view| {
+            for name in [&b"before"[..], b"after"] {
+                namespace::lookup(view, &caller, ROOT, name).unwrap();
+            }
+        })
+        .unwrap();
+}
+
+/// As `CHANGE_LEN_MAX` says: a longer change would be written to the store below at once.
+#[test]
+fn the_longest_change_fits_its_part_of_the_journal() {
+    let base = Arc::new(MemoryStore::default());
+    let journal = JournalMemory::new([7; 16], (CHANGE_LEN_MAX / 4096) as u32);
+    let below = Arc::clone(&base) as Arc<dyn MetaStore>;
+    let store = JournaledStore::over(below, Box::new(journal), [7; 16]).unwrap();
+    let layouts = || Layouts {
+        default: Stripes::everywhere(4096),
+        servers: WIDTH_MAX as u32,
+        turn: 0,
+        away: Arc::default(),
+    };
+    let wide = Stripes {
+        unit: 4096,
+        on: Chosen::Listed((0..WIDTH_MAX as u32).collect()),
+    };
+    let (root, now) = (Caller::new(0, 0, &[7; 16]), Timestamp::default());
+    let format = |it: &mut dyn Transaction| {
+        let request = Request {
+            caller: &root,
+            now,
+            intents: &RefCell::default(),
+            has_room: true,
+            kept: &BTreeSet::new(),
+        };
+        namespace::format(it, now).unwrap();
+        let wide = Some(wide.clone());
+        namespace::set_stripes(it, request, ROOT, wide, WIDTH_MAX as u32).unwrap();
+        Ok(())
+    };
+    store.commit(&mut |it| format(it)).unwrap();
+    let (name, text) = ("n".repeat(FILE_NAME_MAX), vec![b't'; SYMLINK_MAX]);
+    let mut work = mkdir(0, ROOT, &name);
+    if let Task::Asked {
+        call: Call::Mkdir {
+            entry, attributes, ..
+        },
+        ..
+    } = &work.task
+    {
+        let call = Call::Symlink {
+            entry: entry.clone(),
+            text,
+            attributes: *attributes,
+        };
+        work.task = Task::Asked {
+            slot_sequence: SlotSequence::default(),
+            call,
+        };
+    }
+    let done = commit(&store, vec![work], layouts(), &BTreeSet::new(), now).unwrap();
+    assert!(done.outcomes[0].is_ok());
+    let found = |store: &dyn MetaStore| {
+        let mut found = false;
+        let look = &mut |view: &dyn View| {
+            found = namespace::lookup(view, &root, ROOT, name.as_bytes()).is_ok();
+        };
+        store.read(look).unwrap();
+        found
+    };
+    assert!(
+        found(&store) && !found(&*base),
+        "it is in the journal alone"
+    );
+}
