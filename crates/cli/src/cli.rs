@@ -17,7 +17,7 @@ pub use files::{
     CatOptions, CpOptions, DfOptions, LsOptions, MkdirOptions, MvOptions, RmOptions, StatOptions,
     TreeOptions,
 };
-pub use mount::{HelperOptions, Locks, MountOptions};
+pub use mount::{CloseMode, HelperOptions, Locks, MountOptions};
 pub use serve::{Listen, ListenError, ServeOptions};
 pub use volume::{
     CheckOptions, CreateOptions, ExtendOptions, ListOptions, NewKeyOptions, ShowOptions,

@@ -3,7 +3,7 @@
 mod background;
 pub mod helper;
 
-use crate::cli::{Locks, MountOptions};
+use crate::cli::{CloseMode, Locks, MountOptions};
 use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::process::Signals;
@@ -79,6 +79,10 @@ async fn hold_mount(
             Locks::Local => gannet::Locks::Local,
             Locks::None => gannet::Locks::None,
         }))
+        .closing(match options.close {
+            CloseMode::Sync => gannet::Closing::Sync,
+            CloseMode::Async => gannet::Closing::Async,
+        })
         .deadline(deadline)
         .source(options.source.clone());
     let (url, directory) = (&options.url, &options.directory);

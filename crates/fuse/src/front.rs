@@ -529,7 +529,7 @@ impl<V: Vfs> Filesystem for Front<V> {
     ) {
         let has_locks = self.locks == Locks::Shared;
         self.submit_empty(request, reply, async move |it, _| {
-            let synced = it.sync(number.0, key.0).await;
+            let synced = it.flush(number.0, key.0).await;
             if has_locks {
                 // fcntl(2)'s locks end with the first close of the process, also when the sync failed.
                 it.unlock_all(key.0, lock_owner.0).await?;

@@ -37,4 +37,4 @@ mod turns;
 mod unstable;
 mod window;
 
-pub use session::{Caching, Locks, Mount, MountError, MountOptions};
+pub use session::{Caching, Closing, Locks, Mount, MountError, MountOptions};

@@ -39,6 +39,17 @@ pub enum Locks {
     None,
 }
 
+/// Whether close(2) waits for written bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Closing {
+    /// It returns when they are durable, or with the error of any of them.
+    #[default]
+    Sync,
+    /// It returns at once, and the bytes leave afterwards. What a crash of this machine loses, or the store refuses
+    /// then, no program hears of. fsync(2) waits as ever.
+    Async,
+}
+
 /// How a store is mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountOptions {
@@ -58,6 +69,8 @@ pub struct MountOptions {
     pub cache_age: Duration,
     /// Where file locks hold.
     pub locks: Locks,
+    /// Whether close(2) waits for written bytes.
+    pub closing: Closing,
     /// How long an operation may take before it fails with `EIO`.
     pub deadline: Duration,
 }

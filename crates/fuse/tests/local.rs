@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use gannet_fuse::{Caching, Locks, Mount, MountOptions};
+use gannet_fuse::{Caching, Closing, Locks, Mount, MountOptions};
 use gannet_localfs::{LocalOptions, LocalStore, LocalTree};
 use gannet_runtime::{run_blocking, tokio_plug};
 use gannet_vfs::Vfs;
@@ -39,6 +39,7 @@ fn mounted(story: fn(&Path, &Path)) {
                 caller: None,
                 cache_age: Duration::from_secs(1),
                 locks: Locks::Local,
+                closing: Closing::Sync,
                 deadline: Duration::from_secs(60),
             };
             let mount = Mount::start(&runtime, Rc::new(store), root, &mnt, options);

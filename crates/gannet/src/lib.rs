@@ -59,7 +59,7 @@ pub use gannet_vfs::{Attributes, Credentials, FileKind, FileSystemUsage, Status}
 #[cfg(feature = "volumes")]
 pub use key::{ClientKey, KeyError, token};
 #[cfg(feature = "mount")]
-pub use mount::{Caching, FrontEndError, Locks, Mount, MountError, MountOptions};
+pub use mount::{Caching, Closing, FrontEndError, Locks, Mount, MountError, MountOptions};
 #[cfg(feature = "server")]
 pub use server::Server;
 #[cfg(all(feature = "server", feature = "volumes"))]

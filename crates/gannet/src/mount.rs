@@ -13,7 +13,7 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::sync::oneshot;
 
-pub use gannet_fuse::{Caching, Locks, MountError as FrontEndError};
+pub use gannet_fuse::{Caching, Closing, Locks, MountError as FrontEndError};
 
 /// How long names and attributes are cached unless the options say otherwise.
 const CACHE_AGE: Duration = Duration::from_secs(1);
@@ -31,6 +31,7 @@ pub struct MountOptions {
     caller: Option<Credentials>,
     cache_age: Duration,
     locks: Option<Locks>,
+    closing: Closing,
     deadline: Duration,
     source: Option<String>,
 }
@@ -45,6 +46,7 @@ impl Default for MountOptions {
             caller: None,
             cache_age: CACHE_AGE,
             locks: None,
+            closing: Closing::Sync,
             deadline: DEADLINE,
             source: None,
         }
@@ -96,6 +98,12 @@ impl MountOptions {
     #[must_use]
     pub fn locks(self, locks: Option<Locks>) -> MountOptions {
         MountOptions { locks, ..self }
+    }
+
+    /// Whether close(2) waits until written bytes are durable.
+    #[must_use]
+    pub fn closing(self, closing: Closing) -> MountOptions {
+        MountOptions { closing, ..self }
     }
 
     /// How long an operation may take before it fails with `EIO`.
@@ -177,6 +185,7 @@ pub fn mount<'a>(
             caller: options.caller.clone(),
             cache_age: options.cache_age,
             locks,
+            closing: options.closing,
             deadline: options.deadline,
         };
         let mounting = gannet_fuse::Mount::start(runtime, remote, node.handle, directory, settings);

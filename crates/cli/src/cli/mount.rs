@@ -17,6 +17,15 @@ pub enum Locks {
     None,
 }
 
+/// Whether close(2) waits for written bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CloseMode {
+    /// Until they are durable: close(2) reports their errors
+    Sync,
+    /// Not at all: a crash loses what was written last, and no program hears of it
+    Async,
+}
+
 /// `gannet mount`.
 #[derive(Debug, Args)]
 pub struct MountOptions {
@@ -51,6 +60,9 @@ pub struct MountOptions {
     /// Where file locks (flock, fcntl) hold [default: shared on volumes, local over NFS]
     #[arg(long, value_name = "WHERE", value_enum)]
     pub locks: Option<Locks>,
+    /// Whether close(2) waits for written bytes
+    #[arg(long, value_name = "HOW", value_enum, default_value = "sync")]
+    pub close: CloseMode,
     /// Write the line `mounted URL at DIR` to this file too
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,

@@ -4,7 +4,7 @@ use super::Mounted;
 use crate::behind::Behind;
 use crate::limits::RESENDS_MAX;
 use crate::open::OpenFile;
-use crate::session::Caching;
+use crate::session::{Caching, Closing};
 use crate::status::errno;
 use crate::unstable::{Kept, Unstable};
 use fuser::Errno;
@@ -267,6 +267,14 @@ impl<V: Vfs> Mounted<V> {
         committed
     }
 
+    /// As [`Mounted::sync`], for a close(2). With [`Closing::Async`] the last close sends what is kept, and nobody waits.
+    pub(crate) async fn flush(self: &Rc<Self>, number: u64, key: u64) -> Result<(), Errno> {
+        match self.options.closing {
+            Closing::Sync => self.sync(number, key).await,
+            Closing::Async => self.take_failure(key),
+        }
+    }
+
     /// Tells the program of an open file, once, why bytes that it wrote did not reach the store.
     pub(super) fn take_failure(&self, key: u64) -> Result<(), Errno> {
         let failure = self.open.borrow_mut().take_failure(key);
@@ -405,7 +413,7 @@ pub(super) mod tests {
     use super::*;
     use crate::limits::COMMIT_AHEAD;
     use crate::mounted::IfThere;
-    use crate::session::{Caching, Locks, MountOptions};
+    use crate::session::{Caching, Closing, Locks, MountOptions};
     use gannet_localfs::{LocalOptions, LocalStore, LocalTree};
     use gannet_runtime::{timeout, tokio_plug};
     use std::path::Path;
@@ -441,6 +449,7 @@ pub(super) mod tests {
                 caller: Some(caller.clone()),
                 cache_age,
                 locks: Locks::Local,
+                closing: Closing::Sync,
                 deadline: Duration::from_secs(60),
             };
             let mounted = Rc::new(Mounted::new(runtime, Rc::new(store), root, options));

@@ -263,6 +263,91 @@ fn a_user_whom_the_server_refuses_is_told_at_the_open_and_changes_nothing() {
     }
 }
 
+/// A script, run by a user with these supplementary groups; whether it succeeded.
+fn member_can(mount: &Mount, groups: &str, script: &str) -> bool {
+    let user = USER.to_string();
+    let identity = ["--reuid", &user, "--regid", &user, "--groups", groups];
+    let mut shell = Command::new("setpriv");
+    shell.args(identity).args(["sh", "-ec", script]);
+    shell.current_dir(mount.path("")).stdin(Stdio::null());
+    shell.stderr(Stdio::null()).stdout(Stdio::null());
+    shell.status().unwrap().success()
+}
+
+/// The kernel of the client sees a mode that admits the user. Only the server knows better.
+#[test]
+fn a_user_whom_acl_or_groups_of_the_server_refuse_is_told_at_the_open() {
+    if is_left_out() || !gannet_testing::is_root() {
+        return;
+    }
+    let many: Vec<String> = (70_001..=70_017).map(|it: u32| it.to_string()).collect();
+    let groups = (many.join(","), 70_017);
+    for options in [
+        &["--no-root-squash"][..],
+        &["--no-root-squash", "--manage-gids"],
+    ] {
+        let faces = Faces::with(options);
+        let is_managed = options.contains(&"--manage-gids");
+        let shared = |name: &str| faces.place.path("share").join(name);
+        for name in ["acl", "one group", "many groups"] {
+            fs::write(shared(name), "content").unwrap();
+            chown(shared(name), Some(0), Some(groups.1)).unwrap();
+            fs::set_permissions(shared(name), Permissions::from_mode(0o660)).unwrap();
+        }
+        let has_acl = deny_by_acl(&shared("acl"));
+        if !has_acl {
+            gannet_testing::left_out("a file system with ACLs");
+        }
+        faces.with_each(|hosts| {
+            if hosts.is_volume {
+                return;
+            }
+            let mount = hosts.one;
+            let last = groups.1.to_string();
+            // The sixteen groups of a call have no room for the last one; `--manage-gids` asks the server's own list.
+            for (name, groups, is_admitted) in [
+                ("one group", &last, !is_managed),
+                ("many groups", &groups.0, false),
+            ] {
+                let scripts = [
+                    format!("cat '{name}'"),
+                    format!("echo bad >> '{name}'; false"),
+                ];
+                let read = member_can(mount, groups, &scripts[0]);
+                assert_eq!(read, is_admitted, "{name} {} {options:?}", hosts.how);
+                if !is_admitted {
+                    assert!(!member_can(mount, groups, &scripts[1]));
+                }
+            }
+            if has_acl {
+                for script in ["cat acl", "echo bad > acl", "echo bad >> acl"] {
+                    assert!(!user_can(mount, script), "{script} {}", hosts.how);
+                }
+            }
+        });
+        for name in ["acl", "many groups"] {
+            assert_eq!(fs::read_to_string(shared(name)).unwrap(), "content");
+        }
+    }
+}
+
+/// Gives a file mode 0666 and an ACL that denies it to [`USER`]; false where the file system has no ACLs.
+fn deny_by_acl(file: &std::path::Path) -> bool {
+    fs::set_permissions(file, Permissions::from_mode(0o666)).unwrap();
+    // acl(5): the owner, the user, the group, the mask, others.
+    let entries = [(1, 6, 0), (2, 0, USER), (4, 6, 0), (16, 6, 0), (32, 6, 0)];
+    let mut value = 2_u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in entries {
+        value.extend(u16::to_le_bytes(tag));
+        value.extend(u16::to_le_bytes(rights));
+        let id = if tag == 2 { id } else { u32::MAX };
+        value.extend(id.to_le_bytes());
+    }
+    let name = "system.posix_acl_access";
+    let set = rustix::fs::setxattr(file, name, &value, rustix::fs::XattrFlags::empty());
+    set.is_ok()
+}
+
 #[test]
 fn a_program_without_right_to_read_it_runs() {
     if is_left_out() || !gannet_testing::is_root() {
@@ -310,6 +395,29 @@ fn a_killed_program_ends_although_the_server_is_silent() {
         );
         let _ = fs::remove_dir(&made);
     });
+}
+
+#[test]
+fn close_returns_before_the_server_has_the_bytes_where_it_may() {
+    if is_left_out() {
+        return;
+    }
+    let faces = Faces::new();
+    let [url, _] = faces.export.urls();
+    let options = ["--close", "async", "--timeout", "120"];
+    let mount = Mount::of(&url, &faces.place.path("mnt"), &options);
+    let mut file = File::create(mount.path("file")).unwrap();
+    faces.export.signal("STOP");
+    file.write_all(b"content").unwrap();
+    // With `sync` it would wait until the server runs again, which is after this.
+    drop(file);
+    faces.export.signal("CONT");
+    let shared = faces.place.path("share/file");
+    eventually("the bytes leave by themselves", || {
+        fs::read(&shared).is_ok_and(|bytes| bytes == b"content")
+    });
+    assert_eq!(fs::read(mount.path("file")).unwrap(), b"content");
+    mount.unmount();
 }
 
 /// On a volume the file has no name from then on, so its directory can be removed too. NFS has no files without names.

@@ -25,7 +25,7 @@ use super::{Report, Summary, nanoseconds};
 use crate::volume::{Bed, Carrier};
 use gannet_fuse::headless::Headless;
 use gannet_fuse::limits::KeptBounds;
-use gannet_fuse::{Caching, Locks, MountOptions};
+use gannet_fuse::{Caching, Closing, Locks, MountOptions};
 use gannet_sim::LinkProfile;
 use gannet_sim::Node;
 use gannet_sim::Random;
@@ -131,6 +131,7 @@ impl Mounts {
             caller: Some(Credentials::new(0, 0, &[])),
             cache_age: Duration::from_secs(1),
             locks: Locks::Local,
+            closing: Closing::Sync,
             deadline: match face {
                 Face::Volume => self.deadline,
                 Face::Nfs => NFS_PATIENCE,
