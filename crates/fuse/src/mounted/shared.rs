@@ -41,7 +41,9 @@ impl<V: Vfs> Mounted<V> {
                 (Locked::Done, LockRequest::Try | LockRequest::Wait) => {
                     self.open.borrow_mut().note_lock(key, lock.owner);
                     // Another host may have written under this lock a moment ago, within one tick of the store's clock.
+                    let uses = self.inodes.borrow().uses(file.number);
                     self.drop_pages(file.number, 0).await;
+                    self.inodes.borrow_mut().forget_pages(file.number, uses);
                     return Ok(locked);
                 }
                 _ => return Ok(locked),

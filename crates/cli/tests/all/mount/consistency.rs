@@ -142,6 +142,37 @@ fn a_counter_under_locks_of_two_hosts_loses_nothing() {
     });
 }
 
+/// The number gets another digit twice: the length changes under the lock of the other host.
+#[test]
+fn a_number_that_grows_under_locks_of_two_hosts_is_read_whole() {
+    if is_left_out() {
+        return;
+    }
+    Faces::new().with_each(|hosts| {
+        if !hosts.is_volume {
+            return;
+        }
+        let open = |mount: &Mount| {
+            let mut options = OpenOptions::new();
+            let open = options.create(true).truncate(false).read(true).write(true);
+            open.open(mount.path("number")).unwrap()
+        };
+        let files = [open(hosts.one), open(hosts.other)];
+        for turn in 1..=120_u32 {
+            let file = &files[(turn % 2) as usize];
+            file.lock().unwrap();
+            let mut bytes = [0; 16];
+            let len = file.read_at(&mut bytes, 0).unwrap();
+            let read = String::from_utf8_lossy(&bytes[..len]);
+            let number = read.parse::<u32>().unwrap_or_default() + 1;
+            assert_eq!(number, turn, "{read:?} {}", hosts.how);
+            file.write_all_at(number.to_string().as_bytes(), 0).unwrap();
+            file.unlock().unwrap();
+        }
+        fs::remove_file(hosts.one.path("number")).unwrap();
+    });
+}
+
 #[test]
 fn a_program_that_follows_a_file_sees_what_another_host_appends() {
     if is_left_out() {
