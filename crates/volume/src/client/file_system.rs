@@ -412,7 +412,6 @@ impl VolumeFs {
         } = failed
         {
             self.leases.drop_all(id);
-            self.siblings.unstable.forget(id);
         }
         self.pause(began, failed).await
     }

@@ -67,7 +67,7 @@ impl UnstableObjects {
         }
     }
 
-    /// A file is gone, with all its bytes.
+    /// A file is gone, with all its bytes. A refused capability is no sign of that: it may be of an earlier term.
     pub(super) fn forget(&self, file: FileId) {
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         noted.files.remove(&file);

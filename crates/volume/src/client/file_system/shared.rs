@@ -73,6 +73,8 @@ impl VolumeFs {
         let Ok(id) = self.id(file) else {
             return;
         };
+        // It has no name, so nobody will commit it.
+        self.siblings.unstable.forget(id);
         if let Err(LockFailure::Away(error)) = self.locks.let_go(id).await {
             tracing::debug!(?id, %error, "the manager lets the file go with its lease");
         }
