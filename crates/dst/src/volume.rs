@@ -266,8 +266,14 @@ impl Bed {
 
     /// Starts the process of the manager, which must not run.
     pub fn start_manager(&self) {
+        self.start_manager_of(self.io_servers.len());
+    }
+
+    /// As [`Bed::start_manager`], with a description that has only the first `count` I/O servers: others are added
+    /// later.
+    pub fn start_manager_of(&self, count: usize) {
         let (node, ended) = (&self.manager, Rc::clone(&self.ended));
-        let unknown = vec![Address::default(); self.io_servers.len()];
+        let unknown = vec![Address::default(); count];
         let store = self.run_manager(node, &self.metadata, unknown, false, ended);
         *self.seen.borrow_mut() = Some(store);
     }

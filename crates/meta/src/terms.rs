@@ -10,6 +10,7 @@ use gannet_wire::xdr::{Encode, Encoder, from_bytes};
 const TERMS: &[u8] = b"terms";
 const CHANGES: &[u8] = b"changes";
 const SETTLED_SINCE: &[u8] = b"settled since";
+const SERVERS: &[u8] = b"servers of the last term";
 
 /// The last terms that were begun with this metadata, the latest last. Some may never have been accepted.
 ///
@@ -58,6 +59,29 @@ pub fn settled_since(view: &dyn View) -> Outcome<u64> {
 pub fn distrust_settled(transaction: &mut dyn Transaction, before: Term) -> Outcome<()> {
     let number = before.number.to_be_bytes();
     Ok(transaction.put(Table::Volume, SETTLED_SINCE, &number)?)
+}
+
+/// The number of I/O servers of the last term that a majority of them accepted; `None` if it was not noted.
+///
+/// # Errors
+/// `Failure::Store`: the store failed. `Failure::Damaged`: its value cannot be decoded.
+pub fn servers_of_last_term(view: &dyn View) -> Outcome<Option<u32>> {
+    let Some(bytes) = view.get(Table::Volume, SERVERS)? else {
+        return Ok(None);
+    };
+    let number = bytes.try_into().map(u32::from_be_bytes);
+    number.map(Some).map_err(|_| Failure::Damaged(ROOT))
+}
+
+/// Notes the number of I/O servers of a term that a majority of them has accepted.
+///
+/// # Errors
+/// The store failed.
+pub fn note_servers_of_term(
+    transaction: &mut dyn Transaction,
+    count: u32,
+) -> Result<(), StoreError> {
+    transaction.put(Table::Volume, SERVERS, &count.to_be_bytes())
 }
 
 /// The number of the last change.

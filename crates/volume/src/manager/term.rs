@@ -6,7 +6,10 @@
 //! earlier terms.
 //!
 //! The manager answers a change only when half of the servers have confirmed its term. Any half shares a server with
-//! any majority. A manager that was paused therefore learns that it was replaced before it answers.
+//! any majority of the same set. A manager that was paused therefore learns that it was replaced before it answers.
+//!
+//! When servers were added since the last term, the next one needs a majority of the former servers too. Half of two
+//! servers and a majority of three may share none, and both managers would answer.
 
 use super::watched::Watched;
 use super::{Manager, look};
@@ -198,13 +201,14 @@ impl Office {
         store: &Arc<dyn MetaStore>,
         force: bool,
     ) -> Result<(), TermError> {
-        let majority = self.servers.count() as usize / 2 + 1;
+        let former = look(&**store, terms::servers_of_last_term).map_err(unnoted)?;
+        let has_majority = |answers: &[bool]| has_majorities(answers, former);
         let (began, mut missing, mut proposed) = (self.runtime.now(), Vec::new(), None);
         loop {
             let answers = self.ask_all(TermStage::Ask, Term::default()).await;
-            let answered = answers.iter().flatten().count();
+            let answered: Vec<bool> = answers.iter().map(Option::is_some).collect();
             let is_forced = force && self.runtime.now() >= began + FORCE_PATIENCE;
-            if answered < majority && !is_forced {
+            if !has_majority(&answered) && !is_forced {
                 self.complain(&answers, &mut missing);
                 sleep(&self.runtime, TERM_PAUSE).await;
                 continue;
@@ -212,7 +216,7 @@ impl Office {
             let own = look(&**store, terms::own_terms).map_err(unnoted)?;
             let judged = judge(&own, *self.change.borrow(), &answers);
             // A server that does not answer may know of a later copy.
-            let is_newest = judged.is_ok() && answered >= majority;
+            let is_newest = judged.is_ok() && has_majority(&answered);
             if !force {
                 judged?;
             }
@@ -224,13 +228,16 @@ impl Office {
                 proposed = Some(term);
             }
             let accepted = self.ask_all(TermStage::Propose, term).await;
-            let accepted = accepted.iter().flatten().filter(|it| it.accepted).count();
-            if accepted >= majority || is_forced {
+            let accepted = accepted.iter().map(|it| it.is_some_and(|it| it.accepted));
+            let accepted: Vec<bool> = accepted.collect();
+            if has_majority(&accepted) || is_forced {
+                self.note_servers(store, former).await?;
                 self.term.set(term);
                 self.servers.begin_term(term.number);
                 self.heard
                     .replace(vec![None; self.servers.count() as usize]);
                 self.state.set(State::Held);
+                let accepted = accepted.iter().filter(|accepted| **accepted).count();
                 tracing::info!(term = term.number, accepted, "the manager's term begins");
                 return Ok(());
             }
@@ -288,6 +295,25 @@ impl Office {
                 Ok(())
             })?;
             begun
+        });
+        let noted = noting.await;
+        noted.map_err(|_| TermError::Stopping)?.map_err(unnoted)
+    }
+
+    /// Makes the number of servers durable whose majority has accepted the term. Before that, a successor would not ask
+    /// the former servers.
+    async fn note_servers(
+        &self,
+        store: &Arc<dyn MetaStore>,
+        former: Option<u32>,
+    ) -> Result<(), TermError> {
+        let count = self.servers.count();
+        if former == Some(count) {
+            return Ok(());
+        }
+        let store = Arc::clone(store);
+        let noting = run_blocking(&self.runtime, move || -> Outcome<()> {
+            Ok(store.commit(&mut |it| terms::note_servers_of_term(it, count))?)
         });
         let noted = noting.await;
         noted.map_err(|_| TermError::Stopping)?.map_err(unnoted)
@@ -399,6 +425,14 @@ impl Office {
         tracing::error!(%error, "the manager ends");
         self.state.set(State::Ended(error));
     }
+}
+
+/// Whether a majority of the servers says yes, and of the first `former` ones.
+fn has_majorities(answers: &[bool], former: Option<u32>) -> bool {
+    let is_majority = |of: &[bool]| of.iter().filter(|yes| **yes).count() > of.len() / 2;
+    let former = former.map_or(answers.len(), |former| former as usize);
+    let former = answers.get(..former).unwrap_or(answers);
+    is_majority(answers) && (former.is_empty() || is_majority(former))
 }
 
 /// Checks that metadata with these terms, and with this last change, is the newest that the I/O servers know of.

@@ -2,7 +2,10 @@
 
 use super::common::{Bed, noise, root, until};
 use super::{create, read, write};
+use gannet_dst::volume::Carrier;
+use gannet_meta::{claims, terms};
 use gannet_runtime::sleep;
+use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::{Crash, Node, World};
 use gannet_vfs::{Status, Vfs};
 use gannet_volume::client::VolumeFs;
@@ -213,4 +216,71 @@ fn a_manager_waits_for_a_majority_and_its_clients_wait_with_it() {
         story.bed.kill_io_server(2);
         create(&first, "with one away").await;
     });
+}
+
+/// A volume of two I/O servers gets a third while its first manager, and one server with it, are cut off. Half of two
+/// and a majority of three share no server: the second manager must not begin without the former majority.
+#[test]
+fn an_added_server_gives_no_second_manager_a_majority() {
+    let world = World::new(6);
+    let carrier = Carrier::Memory(SimFabric::new(&world, FabricProfile::default()));
+    let bed = gannet_dst::volume::Bed::new(&world, carrier, 3, 4096);
+    let (rival, client) = (world.add_node("rival"), world.add_node("client"));
+    let other = world.add_node("client of the rival");
+    let faults = world.faults();
+    let done = world.run(async move {
+        let wait = async |seconds| sleep(&other.runtime(), Duration::from_secs(seconds)).await;
+        // All disks get their marks. From then on, the volume has had two servers.
+        bed.start();
+        wait(3).await;
+        bed.kill_manager(Crash::Process);
+        faults.restart(bed.manager.id());
+        bed.damage(&mut |it| {
+            claims::note_servers_count(it, 2)?;
+            terms::note_servers_of_term(it, 2)
+        });
+        bed.start_manager_of(2);
+        let first = bed.mount(&client);
+        create(&first, "before").await;
+        wait(3).await;
+        // The first manager keeps server 0, and the second one reaches the others.
+        let cut = |is_cut: bool| {
+            let (first, second) = (bed.manager.id(), rival.id());
+            let pairs = [(first, 1), (first, 2), (second, 0)];
+            for (manager, number) in pairs {
+                let server = bed.io_servers[number].node.id();
+                if is_cut {
+                    faults.partition(manager, server);
+                } else {
+                    faults.heal(manager, server);
+                }
+            }
+        };
+        cut(true);
+        let copy = bed.copy_metadata();
+        let end = bed.start_rival(&rival, &copy, false);
+        wait(10).await;
+        create(&first, "by the first").await;
+        let second = bed.mount_of(&other, &rival).patient(Duration::from_secs(5));
+        let mode = gannet_vfs::CreateMode::Guarded(Default::default());
+        let top = second.root();
+        let made = second.create(&root(), &top, b"by the second", &mode).await;
+        assert_eq!(made.result.err(), Some(Status::Jukebox));
+        cut(false);
+        wait(10).await;
+        let error = end.borrow().clone();
+        assert!(matches!(error, Some(TermError::Behind { .. })), "{error:?}");
+        let found = names(&first, &["before", "by the first"]).await;
+        assert_eq!(found, [true, true]);
+        // The newest metadata and all servers: the volume has three from now on.
+        bed.kill_manager(Crash::Process);
+        faults.crash(rival.id(), Crash::Process);
+        faults.restart(rival.id());
+        let copy = bed.copy_metadata();
+        let end = bed.start_rival(&rival, &copy, false);
+        let second = bed.mount_of(&other, &rival);
+        create(&second, "by the second").await;
+        assert_eq!(*end.borrow(), None);
+    });
+    done.unwrap();
 }
