@@ -62,7 +62,7 @@ pub(crate) fn volume_message(data: &[u8]) {
             check::<TransferDone>(body);
             check::<ClientDrivenDone>(body);
         }
-        Operation::Commit | Operation::Truncate | Operation::Unlink => {
+        Operation::Commit | Operation::Truncate | Operation::Unlink | Operation::Revoke => {
             check::<ObjectRange>(body);
             check::<ObjectState>(body);
         }

@@ -10,6 +10,7 @@ mod list;
 mod peer_memory;
 mod range_lock;
 mod read;
+mod revocations;
 mod scheduler;
 mod term;
 mod tombstones;
@@ -35,6 +36,7 @@ use gannet_wire::volume::{
 };
 use gannet_wire::xdr::{Decode, Encoder, from_bytes, to_bytes};
 use range_lock::RangeLocks;
+use revocations::Revocations;
 use scheduler::{FlowKey, Scheduler};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -57,6 +59,7 @@ pub struct IoServer<V: Vfs> {
     objects: RefCell<HashMap<u64, FileHandle>>,
     policy: ServerPolicy,
     exports: Exports,
+    revocations: RefCell<Revocations>,
     tombstones: RefCell<Tombstones>,
     range_locks: RangeLocks,
     terms: Terms,
@@ -150,6 +153,7 @@ impl<V: Vfs> IoServer<V> {
             keys,
             objects: RefCell::default(),
             tombstones: RefCell::default(),
+            revocations: RefCell::default(),
             range_locks: RangeLocks::default(),
             terms: Terms::default(),
             lost_below: Cell::default(),
@@ -173,7 +177,17 @@ impl<V: Vfs> IoServer<V> {
         }
     }
 
+    /// Checks a capability to read or write.
     fn check(&self, capability: &Capability, rights: u32) -> Result<(), Status> {
+        if self.revocations.borrow().covers(capability) {
+            return Err(Status::Stale);
+        }
+        self.check_genuine(capability, rights)
+    }
+
+    /// Checks a capability for what may be done also by one that was revoked: making bytes durable, and the manager's
+    /// own requests.
+    fn check_genuine(&self, capability: &Capability, rights: u32) -> Result<(), Status> {
         let now = self.runtime.wall_clock();
         if self.keys.allows(capability, rights, now) && self.terms.allows(capability) {
             Ok(())
@@ -335,7 +349,7 @@ impl<V: Vfs> IoServer<V> {
 
     async fn commit(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
         let ObjectRange { capability, .. } = parse(body)?;
-        self.check(&capability, 0)?;
+        self.check_genuine(&capability, 0)?;
         let object = self.find(capability.file).await?;
         if let Some(handle) = &object {
             self.store.commit(&own(), handle, 0, 0).await.result?;
@@ -345,7 +359,7 @@ impl<V: Vfs> IoServer<V> {
 
     async fn truncate(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
         let ObjectRange { capability, size } = parse(body)?;
-        self.check(&capability, Capability::WRITE)?;
+        self.check_genuine(&capability, Capability::WRITE)?;
         let truncation = self.range_locks.truncate(capability.file);
         let guard = truncation.lock().await;
         let object = match size {
@@ -377,7 +391,7 @@ impl<V: Vfs> IoServer<V> {
 
     async fn unlink(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
         let ObjectRange { capability, .. } = parse(body)?;
-        self.check(&capability, Capability::WRITE)?;
+        self.check_genuine(&capability, Capability::WRITE)?;
         let ObjectPath { folder, name } = path_of(capability.file);
         self.objects.borrow_mut().remove(&capability.file);
         self.tombstones
@@ -394,6 +408,20 @@ impl<V: Vfs> IoServer<V> {
             Ok(()) | Err(Status::Noent) => Ok(Vec::new()),
             Err(status) => Err(status),
         }
+    }
+
+    /// Refuses capabilities of a file from now on that expire up to a time, and ends the references by them.
+    fn revoke(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
+        let ObjectRange {
+            capability,
+            size: fence,
+        } = parse(body)?;
+        self.check_genuine(&capability, Capability::WRITE)?;
+        let now = self.runtime.now();
+        let mut revocations = self.revocations.borrow_mut();
+        revocations.insert(capability.file, fence, now);
+        self.exports.remove(capability.file);
+        Ok(Vec::new())
     }
 
     async fn usage(&self) -> Result<Vec<u8>, Status> {
@@ -443,6 +471,7 @@ impl<V: Vfs> Handler for IoServer<V> {
                 Operation::Commit => self.commit(request.body()).await,
                 Operation::Truncate if from_manager => self.truncate(request.body()).await,
                 Operation::Unlink if from_manager => self.unlink(request.body()).await,
+                Operation::Revoke if from_manager => self.revoke(request.body()),
                 Operation::Term if from_manager => self.term(request.body()).await,
                 Operation::Usage => self.usage().await,
                 Operation::Objects => self.list(&link, request.body()).await,

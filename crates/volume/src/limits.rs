@@ -74,7 +74,16 @@ pub const CAPABILITY_AGE: Duration = Duration::from_secs(60);
 /// How far clocks of a volume's machines may be apart.
 pub const CLOCK_SKEW_MAX: Duration = Duration::from_secs(30);
 /// The age after which no I/O server stores bytes by a capability, if its clock is within the allowed skew.
-pub const GRANT_AGE: Duration = CAPABILITY_AGE.saturating_add(CLOCK_SKEW_MAX.saturating_mul(2));
+pub const GRANT_AGE: Duration = CAPABILITY_AGE
+    .saturating_add(CLOCK_SKEW_MAX.saturating_mul(2))
+    .saturating_add(REVOKED_AHEAD_MAX);
+/// How much longer than others a capability may be good because earlier ones of its file were revoked: it must expire
+/// later than those.
+pub const REVOKED_AHEAD_MAX: Duration = Duration::from_secs(2);
+/// Revocations that an I/O server remembers by file; the oldest makes room, and counts for all files from then on.
+pub const REVOCATIONS_MAX: usize = 1 << 14;
+/// Capabilities whose holders the manager remembers.
+pub const HOLDERS_MAX: usize = 1 << 18;
 /// How long an I/O server keeps the tombstone of a file: longer than any capability to write it is good.
 pub const TOMBSTONE_AGE: Duration = GRANT_AGE;
 /// Tombstones that an I/O server keeps; the oldest makes room.

@@ -9,6 +9,7 @@ mod appends;
 mod change;
 mod claims;
 mod group_commit;
+mod holders;
 mod intents;
 mod inventory;
 mod locks;
@@ -20,7 +21,7 @@ mod term;
 mod unnamed;
 mod watched;
 
-use crate::limits::{ATTRIBUTE_RECORDS_MAX, CAPABILITY_AGE, CLOCK_SKEW_MAX};
+use crate::limits::ATTRIBUTE_RECORDS_MAX;
 use crate::link::{Answer, Handler, Link, Message};
 use crate::secret::ServerKeys;
 use appends::{Append, Appends};
@@ -36,6 +37,7 @@ use gannet_wire::volume::{
 };
 use gannet_wire::xdr::to_bytes;
 use group_commit::GroupCommit;
+use holders::Holders;
 use intents::{Intents, Objects};
 use locks::Locks;
 use records::Records;
@@ -80,6 +82,7 @@ pub struct Manager {
     settled_since: Cell<u64>,
     /// Files without a name that clients keep.
     unnamed: RefCell<BTreeSet<FileId>>,
+    holders: RefCell<Holders>,
 }
 
 impl Manager {
@@ -154,6 +157,7 @@ impl Manager {
             turn: Cell::new(0),
             settled_since: Cell::new(0),
             unnamed: RefCell::new(unnamed?),
+            holders: RefCell::default(),
         }))
     }
 
@@ -289,6 +293,7 @@ impl Manager {
     ) -> Result<Vec<Found>, Status> {
         self.check_grants_of_others(&caller, &change)?;
         let last_write = self.last_write(&change).await?;
+        let before = self.before_loss(&change);
         let work = Work {
             caller,
             task: Task::Asked {
@@ -298,6 +303,9 @@ impl Manager {
             last_write,
         };
         let done = self.change(work, cut).await?;
+        if let Some((file, before)) = before {
+            self.end_lost_rights(file, &before).await;
+        }
         let mut all = Vec::with_capacity(done.inodes.len());
         for (id, inode) in done.inodes {
             all.push(self.found_or_not(id, inode).await);
@@ -405,12 +413,12 @@ impl Manager {
         if to_be_cut || self.intents.cuts_to(id).is_some() {
             return Err(Status::Jukebox);
         }
+        let expires = self.note_holder(id, caller.uid)?;
         let number = if writes {
             self.sizes.grant(id, caller.uid)
         } else {
             0
         };
-        let expires = self.runtime.wall_clock() + CAPABILITY_AGE + CLOCK_SKEW_MAX;
         Ok(Granted {
             capability: self.keys.grant(self.office.number(), id.0, rights, expires),
             number,

@@ -111,6 +111,18 @@ impl Objects {
         all(calls).await.into_iter().collect()
     }
 
+    /// Has a server refuse the capabilities of a file that expire at `fence`, in seconds since the Unix epoch, or earlier.
+    pub(super) async fn revoke(
+        &self,
+        number: u32,
+        file: FileId,
+        fence: u64,
+    ) -> Result<(), LinkError> {
+        let range = self.range(file, fence);
+        let answer = self.ask(number, Operation::Revoke, &range).await?;
+        answer.header.status.map_err(LinkError::Refused)
+    }
+
     /// A length of an object, with the right to change the object.
     fn range(&self, file: FileId, size: u64) -> ObjectRange {
         let expires = self.runtime.wall_clock() + CAPABILITY_AGE + CLOCK_SKEW_MAX;

@@ -17,7 +17,7 @@ use crate::limits::{
     CONFIRM_DEADLINE, CONNECT_AGAIN_AFTER, FORCE_PATIENCE, TERM_DEADLINE, TERM_HEARTBEAT,
     TERM_PATIENCE, TERM_PAUSE,
 };
-use crate::link::LinkError;
+use crate::link::{Link, LinkError};
 use crate::manager::IoServers;
 use gannet_meta::namespace::{Failure, Outcome};
 use gannet_meta::{MetaStore, terms};
@@ -25,10 +25,11 @@ use gannet_runtime::{Handle, LocalFuture, all, run_blocking, sleep, timeout};
 use gannet_wire::volume::{Class, Operation, Status, Term, TermAnswer, TermCall, TermStage};
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use thiserror::Error;
+use tokio::sync::Notify;
 
 /// The reason why a manager must not serve its volume, or must stop, with the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -100,6 +101,11 @@ pub(super) struct Office {
     heard: RefCell<Vec<Option<u64>>>,
     /// The servers that did not answer the last time, in the order of their numbers.
     away: RefCell<BTreeSet<u32>>,
+    /// The connections on which the servers answered last.
+    links: RefCell<BTreeMap<u32, Link>>,
+    /// Servers with a new connection, which may have restarted and have not been told yet what they forgot.
+    returned: RefCell<BTreeSet<u32>>,
+    has_returned: Notify,
 }
 
 /// The answers of the I/O servers by their numbers; `None`: the server did not answer.
@@ -117,6 +123,9 @@ impl Office {
             confirmed: Watched::new(0),
             heard: RefCell::default(),
             away: RefCell::default(),
+            links: RefCell::default(),
+            returned: RefCell::default(),
+            has_returned: Notify::new(),
         })
     }
 
@@ -174,6 +183,28 @@ impl Office {
     /// The I/O servers that do not answer, as far as the manager knows.
     pub(super) fn away(&self) -> Arc<[u32]> {
         self.away.borrow().iter().copied().collect()
+    }
+
+    /// The I/O servers that have a new connection since the last call; waits for some.
+    pub(super) async fn returned(&self) -> BTreeSet<u32> {
+        loop {
+            let returned = self.returned.take();
+            if !returned.is_empty() {
+                return returned;
+            }
+            self.has_returned.notified().await;
+        }
+    }
+
+    /// Notes the connection on which an I/O server answers.
+    fn note_link(&self, number: u32, link: Link) {
+        let mut links = self.links.borrow_mut();
+        if links.get(&number).is_some_and(|last| last.is(&link)) {
+            return;
+        }
+        links.insert(number, link);
+        self.returned.borrow_mut().insert(number);
+        self.has_returned.notify_one();
     }
 
     /// Notes whether an I/O server answers.
@@ -352,6 +383,7 @@ impl Office {
             let link = Rc::clone(&self.servers).link(number).await?;
             let answer = link.call(Operation::Term, Class::Metadata, &body, &[]);
             let answer = answer.await?;
+            self.note_link(number, link);
             answer.header.status.map_err(LinkError::Refused)?;
             from_bytes(answer.body()).map_err(|_| LinkError::Undecodable)
         };
@@ -483,6 +515,8 @@ impl Manager {
         self.locks.begin();
         let intents = Rc::clone(&self).run_intents();
         self.runtime.spawn("intents", Box::pin(intents));
+        let revoking = Rc::clone(&self).revoke_again();
+        self.runtime.spawn("revocations", Box::pin(revoking));
         let settling = Rc::clone(&self).settle_sizes();
         self.runtime.spawn("settled sizes", Box::pin(settling));
         let forgetting = Rc::clone(&self).forget_answers();

@@ -23,6 +23,7 @@ mod page_cache;
 mod placement;
 mod reconnect;
 mod registry;
+mod revoked;
 mod servers;
 mod settled;
 mod silence;

@@ -151,6 +151,8 @@ operations! {
     States = 0x0308,
     /// I/O server: a page of its objects.
     Objects = 0x0309,
+    /// I/O server, from the manager: capabilities of a file are not good any more that expire at a time or earlier.
+    Revoke = 0x030a,
     /// I/O server: memory of its own, for a client to write to by RDMA.
     OpenBuffer = 0x0310,
     /// I/O server: the number of a client-driven buffer that the client is done with.

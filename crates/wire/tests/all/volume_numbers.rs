@@ -40,6 +40,7 @@ const OPERATIONS: &[(u16, Operation)] = &[
     (0x0307, Operation::Usage),
     (0x0308, Operation::States),
     (0x0309, Operation::Objects),
+    (0x030a, Operation::Revoke),
     (0x0310, Operation::OpenBuffer),
     (0x0311, Operation::CloseBuffer),
     (0x0312, Operation::Term),

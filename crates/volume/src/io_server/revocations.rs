@@ -1,0 +1,88 @@
+//! Revocations: capabilities that the manager took back before they expired, because a change of owner or mode took a
+//! right from their holders.
+//!
+//! A capability says when it expires, and the manager gives none to a file that expires earlier than one before. So a
+//! revocation names the latest time of expiry that is not good any more: the *fence* of the file.
+
+use crate::limits::{GRANT_AGE, REVOCATIONS_MAX};
+use gannet_runtime::Instant;
+use gannet_wire::volume::Capability;
+use std::collections::{BTreeMap, VecDeque};
+
+/// The fences of an I/O server, in seconds since the Unix epoch, by file.
+#[derive(Default)]
+pub(super) struct Revocations {
+    fences: BTreeMap<u64, u64>,
+    order: VecDeque<(u64, Instant)>,
+    /// The latest of the fences that had to make room: it counts for all files.
+    of_all: u64,
+}
+
+impl Revocations {
+    /// Capabilities of a file are not good any more that expire at `fence` or earlier.
+    pub(super) fn insert(&mut self, file: u64, fence: u64, now: Instant) {
+        self.forget(now);
+        if self.order.len() >= REVOCATIONS_MAX
+            && let Some((oldest, _)) = self.order.pop_front()
+            && let Some(fence) = self.fences.remove(&oldest)
+        {
+            self.of_all = self.of_all.max(fence);
+        }
+        let known = self.fences.entry(file).or_default();
+        *known = fence.max(*known);
+        self.order.push_back((file, now));
+    }
+
+    /// Whether a capability was taken back.
+    pub(super) fn covers(&self, capability: &Capability) -> bool {
+        let fence = self.fences.get(&capability.file).copied();
+        capability.expires <= fence.unwrap_or_default().max(self.of_all)
+    }
+
+    /// Forgets the fences that all expired capabilities are behind.
+    fn forget(&mut self, now: Instant) {
+        while let Some((file, since)) = self.order.front().copied()
+            && now >= since + GRANT_AGE
+        {
+            self.order.pop_front();
+            if self.order.iter().all(|(other, _)| *other != file) {
+                self.fences.remove(&file);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn capability(file: u64, expires: u64) -> Capability {
+        Capability {
+            file,
+            rights: Capability::READ,
+            expires,
+            term: 1,
+            proof: [0; 16],
+        }
+    }
+
+    #[test]
+    fn a_revocation_covers_earlier_capabilities_of_its_file() {
+        let (mut revocations, start) = (Revocations::default(), Instant::START);
+        revocations.insert(1, 100, start);
+        let covers = |it: &Revocations, file, expires| it.covers(&capability(file, expires));
+        assert!(covers(&revocations, 1, 100) && !covers(&revocations, 1, 101));
+        assert!(!covers(&revocations, 2, 100));
+        revocations.insert(2, 300, start + GRANT_AGE);
+        assert!(!covers(&revocations, 1, 100), "it has expired by itself");
+    }
+
+    #[test]
+    fn revocations_that_make_room_count_for_all_files() {
+        let (mut revocations, start) = (Revocations::default(), Instant::START);
+        (0..=REVOCATIONS_MAX as u64).for_each(|file| revocations.insert(file, 100 + file, start));
+        assert!(revocations.covers(&capability(u64::MAX, 100)));
+        assert!(!revocations.covers(&capability(u64::MAX, 101)));
+        assert!(revocations.fences.len() <= REVOCATIONS_MAX);
+    }
+}
