@@ -187,6 +187,8 @@ pub const OPERATION_DEADLINE: Duration = Duration::from_secs(20);
 pub const AWAY_PATIENCE: Duration = Duration::from_millis(1500);
 /// The least time between two log lines about a server that usages leave out.
 pub const LOG_INTERVAL: Duration = Duration::from_secs(60);
+/// How long a write to a full disk is tried again: objects of removed files go soon after the reply.
+pub const FULL_PATIENCE: Duration = Duration::from_secs(1);
 /// The pause between two attempts of an operation.
 pub const ATTEMPT_PAUSE: Duration = Duration::from_millis(100);
 /// Files with unstable bytes whose servers a client notes; beyond that each COMMIT asks all servers of its file.

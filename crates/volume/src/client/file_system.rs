@@ -28,7 +28,7 @@ use super::slots::SessionSlots;
 use crate::convert::{caller_of, vfs_status_of, whole_of};
 use crate::layout::{own_len_of, placements, size_from_object};
 use crate::limits::{
-    ATTEMPT_PAUSE, AWAY_PATIENCE, CAPABILITIES_MAX, LOG_INTERVAL, OPERATION_DEADLINE,
+    ATTEMPT_PAUSE, AWAY_PATIENCE, CAPABILITIES_MAX, FULL_PATIENCE, LOG_INTERVAL, OPERATION_DEADLINE,
 };
 use crate::link::{Identity, LinkError, Message};
 use crate::secret::Secret;
@@ -46,7 +46,7 @@ use gannet_wire::xdr::{Decode, Decoder, from_bytes};
 use guards::{ChangeGuard, ranges_of};
 use object_states::ObjectStates;
 use prefetch::PrefetchQueue;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -77,6 +77,8 @@ pub struct VolumeFs {
     last_error: LastError,
     /// Limits log lines about usages that leave a server out.
     usage_log: LogLimit,
+    /// Since when writes find a disk full; `None` after one that found room.
+    full_since: Cell<Option<Instant>>,
     siblings: Arc<Siblings>,
 }
 
@@ -113,6 +115,7 @@ impl VolumeFs {
             patience: OPERATION_DEADLINE,
             last_error: LastError::default(),
             usage_log: LogLimit::new(LOG_INTERVAL),
+            full_since: Cell::new(None),
             siblings,
             runtime,
         }
@@ -303,8 +306,18 @@ impl VolumeFs {
         };
         match self.last_error.note(self.now(), failed) {
             Status::Jukebox if self.now() < began + patience => Ok(()),
+            Status::Nospc if self.may_get_space() => Ok(()),
             status => Err(status),
         }
+    }
+
+    /// Whether a disk that is full may have room soon. Only for [`FULL_PATIENCE`] since it was found full: a disk that
+    /// stays full must not make each write slow.
+    fn may_get_space(&self) -> bool {
+        let now = self.now();
+        let since = self.full_since.get().unwrap_or(now);
+        self.full_since.set(Some(since));
+        now < since + FULL_PATIENCE
     }
 
     /// Whether an attempt failed because of a server that counts as dead: others have waited long enough for it.

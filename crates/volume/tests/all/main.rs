@@ -11,6 +11,7 @@ mod common;
 mod credits;
 mod cuts;
 mod faults;
+mod full_disks;
 mod given_up;
 mod hostile_reads;
 mod intents;

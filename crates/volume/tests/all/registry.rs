@@ -17,7 +17,7 @@ use gannet_volume::client::{Addresses, Resolver, Siblings, VolumeFs, registered_
 use gannet_volume::io_server::IoServer;
 use gannet_volume::manager::{ClaimError, Manager, Registration, Registry};
 use gannet_volume::serve::Server;
-use gannet_wire::volume::{Address, Hello, RegisterRecord, Role, Stripes};
+use gannet_wire::volume::{Address, Chosen, Hello, RegisterRecord, Role, Stripes};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -148,6 +148,18 @@ async fn write(volume: &VolumeFs, name: &[u8], bytes: &[u8]) {
     written.await.result.unwrap();
 }
 
+/// Makes `file` on all servers: of itself it would avoid those that are away.
+async fn make_everywhere(volume: &VolumeFs) {
+    let plain = SetAttributes::default();
+    let stripes = Stripes {
+        unit: VOLUME_UNIT,
+        on: Chosen::Listed(vec![0, 1, 2]),
+    };
+    let (top, caller) = (volume.root(), root());
+    let made = volume.create_striped(&caller, &top, b"file", &plain, stripes);
+    made.await.unwrap();
+}
+
 async fn read(volume: &VolumeFs, name: &[u8], len: usize) -> Vec<u8> {
     let found = volume.lookup(&root(), &volume.root(), name).await;
     let (file, _) = found.0.unwrap();
@@ -206,6 +218,7 @@ fn a_server_that_is_not_there_yet_is_waited_for() {
         );
         let volume = bed.mount(Role::Client);
         let bytes = noise(100_000, 4);
+        make_everywhere(&volume).await;
         write(&volume, b"file", &bytes).await;
         assert!(
             volume
@@ -263,10 +276,7 @@ fn a_server_that_is_new_is_waited_for_whatever_files_were_made_before() {
         bed.start_io_server(0, 5000);
         bed.start_io_server(2, 5002);
         let volume = bed.mount(Role::Client);
-        // The file lies on all servers.
-        let mode = CreateMode::Guarded(SetAttributes::default());
-        let made = volume.create(&root(), &volume.root(), b"file", &mode).await;
-        made.result.unwrap();
+        make_everywhere(&volume).await;
         assert_eq!(bed.claim(0).await, Err(ClaimError::ServedBefore));
         assert_eq!(bed.claim(1).await, Ok(()));
         assert_eq!(bed.claim(1).await, Ok(()), "its answer may have been lost");

@@ -369,6 +369,7 @@ impl VolumeFs {
             return Err(OperationError::TooLate);
         }
         write.writing.outcome.set(WriteOutcome::Answered);
+        self.full_since.set(None);
         if is_stable {
             // Older writes that are not durable stay so.
             self.leases.note_durable(id, Asked::default());

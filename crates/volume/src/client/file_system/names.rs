@@ -140,6 +140,7 @@ impl VolumeFs {
             })
         });
         let (mut usage, mut counted) = (FileSystemUsage::default(), HashSet::new());
+        let mut least = u64::MAX;
         let mut failed = None;
         for answer in all(asked).await {
             match answer {
@@ -147,8 +148,9 @@ impl VolumeFs {
                 Ok((place, own)) if counted.insert(place) => {
                     usage.bytes_total = usage.bytes_total.saturating_add(own.bytes_total);
                     usage.bytes_free = usage.bytes_free.saturating_add(own.bytes_free);
-                    usage.bytes_available =
-                        usage.bytes_available.saturating_add(own.bytes_available);
+                    least = least.min(own.bytes_available);
+                    // A file with stripes everywhere ends where the fullest disk does.
+                    usage.bytes_available = least.saturating_mul(counted.len() as u64);
                 }
                 Ok(_) => {}
                 Err(error) => failed = Some(error),
