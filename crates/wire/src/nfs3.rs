@@ -31,9 +31,6 @@ pub const VERSION: u32 = 3;
 
 /// Most bytes of a file handle (NFS3_FHSIZE, RFC 1813 section 2.4).
 pub const HANDLE_MAX: usize = 64;
-/// Most bytes of a name that a decoder accepts. RFC 1813 sets no bound. A server refuses names from 256 bytes on with
-/// NAMETOOLONG, so a decoder accepts more.
-pub const NAME_MAX: usize = 4096;
 /// Most bytes of a path (the text of a symbolic link) that a decoder accepts.
 pub const PATH_MAX: usize = 4096;
 /// Most bytes of data that one READ or WRITE moves.

@@ -3,11 +3,12 @@
 use super::export::{OuterHandle, Served};
 use super::{Answered, Server, arguments, failed, put};
 use crate::convert::{attributes_to_wire, set_attributes_from_wire, wcc_to_wire};
+use gannet_rpc::limits::PAYLOAD_MAX;
 use gannet_rpc::{Call, Reply};
 use gannet_vfs::{Changed, CreateMode, Created, NodeKind, Status, Vfs};
 use gannet_wire::nfs3::{
     CreateArgs, CreateHow, CreateOk, CreateResult, DirectoryName, MkdirArgs, MknodArgs, MknodData,
-    PATH_MAX, SetAttributes, WccData,
+    SetAttributes, WccData,
 };
 use gannet_wire::xdr::Decode;
 
@@ -56,7 +57,8 @@ pub(super) async fn symlink<V: Vfs>(
     let mut decoder = call.decoder();
     let place = DirectoryName::decode(&mut decoder)?;
     let attributes = SetAttributes::decode(&mut decoder)?;
-    let text = call.take_opaque(&mut decoder, PATH_MAX)?;
+    // The store refuses a text that is too long, with a status.
+    let text = call.take_opaque(&mut decoder, PAYLOAD_MAX)?;
     decoder.finish()?;
     let target = match server.target_to_change(call, place.directory).await {
         Ok(target) => target,

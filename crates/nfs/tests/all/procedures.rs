@@ -138,6 +138,40 @@ fn names_are_looked_up() {
     });
 }
 
+/// RFC 1813 sets no bound for names, so that the server decodes them all, and refuses long ones with a status.
+#[test]
+fn a_name_of_any_length_is_refused_as_too_long() {
+    run(|runtime| async move {
+        let (_running, _, files) = served(&runtime).await;
+        let (client, root, plain) = (files.client(), files.root(), mode(0o644));
+        let handle = file(&files, b"f", b"").await;
+        for len in [256, 4096, 4097, 8000, 300_000] {
+            let name = vec![b'n'; len];
+            let (old, new) = (EntryName::new(&root, b"f"), EntryName::new(&root, &name));
+            let how = CreateMode::Guarded(plain);
+            let refused = [
+                status(client.lookup(&root, &name).await),
+                status(client.create(&root, &name, &how).await),
+                status(client.mkdir(&root, &name, &plain).await),
+                status(client.symlink(&root, &name, b"to", &plain).await),
+                status(
+                    client
+                        .symlink(&root, b"l", &[&name[..], &[b'n'; 4000]].concat(), &plain)
+                        .await,
+                ),
+                status(client.mknod(&root, &name, NodeKind::Fifo, &plain).await),
+                status(client.remove(&root, &name).await),
+                status(client.rmdir(&root, &name).await),
+                status(client.rename(old, new).await),
+                status(client.rename(new, old).await),
+                status(client.link(&handle, &root, &name).await),
+            ];
+            assert_eq!(refused, [Status::Nametoolong; 11], "{len}");
+        }
+        client.getattr(&handle).await.unwrap();
+    });
+}
+
 #[test]
 fn access_grants_the_rights_of_the_mode() {
     run(|runtime| async move {

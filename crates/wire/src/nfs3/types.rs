@@ -1,6 +1,6 @@
 //! The types that NFSv3's procedures are made of (RFC 1813 sections 2.5 and 2.6).
 
-use super::{HANDLE_MAX, NAME_MAX, PATH_MAX};
+use super::{HANDLE_MAX, PATH_MAX};
 use crate::xdr::{
     Decode, Decoder, Encode, Encoder, Octal, Print, Printed, XdrError, enumeration,
     print_as_display, printed, record,
@@ -28,8 +28,9 @@ impl fmt::Display for FileHandle<'_> {
     }
 }
 
-/// A name in a directory (`filename3`, RFC 1813 section 2.6): bytes without a promised encoding, at most [`NAME_MAX`]
-/// on decode. It prints in quotes, with escapes for what could control a terminal.
+/// A name in a directory (`filename3`, RFC 1813 section 2.6): bytes without a promised encoding. RFC 1813 sets no
+/// bound, and a server refuses names from 256 bytes on with NAMETOOLONG, so a decoder accepts any length. It prints in
+/// quotes, with escapes for control characters.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name<'a>(pub &'a [u8]);
 
@@ -78,7 +79,7 @@ macro_rules! bounded_opaque {
 }
 
 bounded_opaque!(FileHandle, HANDLE_MAX);
-bounded_opaque!(Name, NAME_MAX);
+bounded_opaque!(Name, u32::MAX as usize);
 bounded_opaque!(Path, PATH_MAX);
 
 /// The reason for the failure of a procedure (`nfsstat3`, RFC 1813 section 2.6): never 0, which stands for success.

@@ -447,7 +447,8 @@ fn lengths_beyond_a_type_are_refused() {
     refused::<FileHandle<'_>>(&with_length(65, 68), XdrError::TooLong);
     refused::<FileHandle<'_>>(&with_length(64, 60), XdrError::Short);
     refused::<FileHandle<'_>>(&with_length(u32::MAX, 64), XdrError::TooLong);
-    refused::<Name<'_>>(&with_length(4097, 4100), XdrError::TooLong);
+    refused::<Name<'_>>(&with_length(4097, 4096), XdrError::Short);
+    refused::<Name<'_>>(&with_length(u32::MAX, 8), XdrError::Short);
     refused::<Path<'_>>(&with_length(u32::MAX, 8), XdrError::TooLong);
     refused::<mount3::DirPath<'_>>(&with_length(1025, 1028), XdrError::TooLong);
     refused::<mount3::HostName<'_>>(&with_length(256, 256), XdrError::TooLong);
