@@ -41,6 +41,9 @@ pub trait Vfs: 'static {
 
     /// The handle of the directory at `path` (components below the root, already split; symbolic links are not
     /// followed), for MOUNT of a subdirectory.
+    ///
+    /// # Errors
+    /// `Notdir`: the path leads to another kind of object, or through one. Otherwise as LOOKUP.
     async fn resolve(&self, cred: &Credentials, path: &[&[u8]]) -> Result<FileHandle, Status>;
 
     /// Attributes of an object (GETATTR).

@@ -93,7 +93,7 @@ pub(crate) fn node_kind_of(kind: vfs::NodeKind) -> NodeKind {
     }
 }
 
-fn file_kind_of(kind: FileKind) -> vfs::FileKind {
+pub(crate) fn file_kind_of(kind: FileKind) -> vfs::FileKind {
     match kind {
         FileKind::Regular => vfs::FileKind::Regular,
         FileKind::Directory => vfs::FileKind::Directory,

@@ -38,12 +38,12 @@ pub(super) fn run(options: &StripesOptions) -> Result<(), Failure> {
         let names: Vec<&[u8]> = url.path.iter().map(Vec::as_slice).collect();
         let record = volume.volume().await;
         let record = record.explain(|| format!("cannot query {url}"))?;
-        let found = match volume.resolve(caller, &names).await {
+        let found = match volume.locate(caller, &names).await {
             Err(Status::Noent) if options.changes() => {
                 make(volume, caller, &names, &record, options).await?
             }
             found => {
-                let found = found.explain(|| format!("cannot find {url}"))?;
+                let (found, _) = found.explain(|| format!("cannot find {url}"))?;
                 if options.default || options.changes() {
                     set(volume, caller, &found, &record, options).await?;
                 }

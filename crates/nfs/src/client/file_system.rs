@@ -10,7 +10,7 @@ use gannet_rpc::CallerCredential;
 use gannet_runtime::{Arena, Buffer, LogLimit};
 use gannet_vfs::{
     AccessMask, Attributes, BytesRead, Changed, Commit, CreateMode, Created, Credentials,
-    DirectoryEntry, DirectoryPage, Entries, EntryName, FileHandle, FileSystemLimits,
+    DirectoryEntry, DirectoryPage, Entries, EntryName, FileHandle, FileKind, FileSystemLimits,
     FileSystemUsage, NodeKind, ReadReply, SetAttributes, Stability, Status, Time, TransferSizes,
     Verifier, Vfs, Wcc, WriteDone,
 };
@@ -271,7 +271,11 @@ impl Vfs for NfsFs {
             let found = client.lookup(&at, name).await;
             at = found.map_err(|error| self.status(error))?.handle;
         }
-        Ok(at)
+        let found = client.getattr(&at).await;
+        match found.map_err(|error| self.status(error))?.kind {
+            FileKind::Directory => Ok(at),
+            _ => Err(Status::Notdir),
+        }
     }
 
     async fn attributes(&self, file: &FileHandle) -> Result<Attributes, Status> {

@@ -50,6 +50,23 @@ fn paths_lead_to_the_export_that_is_nearest() {
     });
 }
 
+#[test]
+fn only_a_directory_can_be_mounted() {
+    run(|runtime| async move {
+        let running = Running::start(&runtime, vec![(export("/"), store(&runtime))]);
+        let client = running.client(&runtime, user(1000, &[1000]));
+        let (root, plain) = (client.mount(b"/").await.unwrap(), SetAttributes::default());
+        let how = CreateMode::Guarded(plain);
+        client.create(&root, b"file", &how).await.unwrap();
+        client.symlink(&root, b"link", b"/", &plain).await.unwrap();
+        let fifo = client.mknod(&root, b"fifo", NodeKind::Fifo, &plain).await;
+        fifo.unwrap();
+        for path in [&b"/file"[..], b"/link", b"/fifo"] {
+            assert_eq!(status(client.mount(path).await), Status::Notdir);
+        }
+    });
+}
+
 async fn dump(running: &Running<Server<SimStore>>, runtime: &Handle) -> Vec<String> {
     let rpc = gannet_rpc::Client::new(runtime.clone(), running.target(), ClientConfig::default());
     let request = Request::new(mount3::PROGRAM, mount3::VERSION, 2, 64 << 10);

@@ -18,7 +18,7 @@ use disk::{Content, FileSystem, Make, ROOT, handle_of};
 use gannet_runtime::{Buffer, Handle, Instant};
 use gannet_vfs::{
     AccessMask, Attributes, BytesRead, Changed, Commit, CreateMode, Created, Credentials,
-    DirectoryEntry, DirectoryPage, Entries, EntryName, FileHandle, FileSystemLimits,
+    DirectoryEntry, DirectoryPage, Entries, EntryName, FileHandle, FileKind, FileSystemLimits,
     FileSystemUsage, NodeKind, ReadReply, SetAttributes, Stability, Status, Time, Verifier, Vfs,
     Wcc, WriteDone,
 };
@@ -333,7 +333,11 @@ impl Vfs for SimStore {
             let found = path
                 .iter()
                 .try_fold(ROOT, |at, name| system.lookup(at, name));
-            found.map(handle_of)
+            let found = found?;
+            match system.attributes(found)?.kind {
+                FileKind::Directory => Ok(handle_of(found)),
+                _ => Err(Status::Notdir),
+            }
         })
         .await
     }

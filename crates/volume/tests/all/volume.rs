@@ -5,6 +5,7 @@ use crate::common;
 mod change_ids;
 mod lost_disks;
 mod managers;
+mod names;
 
 use common::{Bed, noise, root};
 use gannet_runtime::{Buffer, both, sleep};

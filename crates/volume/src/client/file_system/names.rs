@@ -3,7 +3,7 @@
 use super::bytes::{BufferPart, ByteRange};
 use super::{VolumeFs, status_of};
 use crate::client::error::OperationError;
-use crate::convert::{changes_of, create_mode_of, node_kind_of, timestamp_of};
+use crate::convert::{changes_of, create_mode_of, file_kind_of, node_kind_of, timestamp_of};
 use crate::limits::{AWAY_PATIENCE, EAGER_LEN};
 use crate::link::LinkError;
 use gannet_meta::limits::{FILE_SIZE_MAX, LINKS_MAX};
@@ -11,7 +11,7 @@ use gannet_runtime::{Buffer, all, timeout};
 use gannet_vfs::limits::NAME_MAX;
 use gannet_vfs::{
     AccessMask, Attributes, ByteLock, BytesRead, Changed, Commit, CreateMode, Created, Credentials,
-    DirectoryEntry, DirectoryPage, Entries, EntryName, FileHandle, FileSystemLimits,
+    DirectoryEntry, DirectoryPage, Entries, EntryName, FileHandle, FileKind, FileSystemLimits,
     FileSystemUsage, LockRequest, Locked, NodeKind, ReadReply, SetAttributes, Stability, Status,
     Time, Verifier, Vfs, Wcc, WriteDone, in_memory,
 };
@@ -101,6 +101,23 @@ impl VolumeFs {
             wants_references: self.referenced.are_wanted(),
         };
         self.find_referenced(caller, call).await
+    }
+
+    /// The handle and the kind of the file at `path` (components below the root; symbolic links are not followed).
+    ///
+    /// # Errors
+    /// As LOOKUP.
+    pub async fn locate(
+        &self,
+        caller: &Credentials,
+        path: &[&[u8]],
+    ) -> Result<(FileHandle, FileKind), Status> {
+        let (mut at, mut kind) = (ROOT, wire::FileKind::Directory);
+        for name in path {
+            let [found, _] = self.look_up(caller, at, name).await?;
+            (at, kind) = (found.id, found.inode.kind());
+        }
+        Ok((self.handle(at), file_kind_of(kind)))
     }
 
     /// The page of a directory after `cookie`, with the files of its entries if `found`.
@@ -204,12 +221,10 @@ impl Vfs for VolumeFs {
     }
 
     async fn resolve(&self, cred: &Credentials, path: &[&[u8]]) -> Result<FileHandle, Status> {
-        let mut at = ROOT;
-        for name in path {
-            let [found, _] = self.look_up(cred, at, name).await?;
-            at = found.id;
+        match self.locate(cred, path).await? {
+            (handle, FileKind::Directory) => Ok(handle),
+            _ => Err(Status::Notdir),
         }
-        Ok(self.handle(at))
     }
 
     async fn attributes(&self, file: &FileHandle) -> Result<Attributes, Status> {
