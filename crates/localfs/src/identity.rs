@@ -15,6 +15,7 @@ use gannet_vfs::limits::CALL_GROUPS_MAX;
 use gannet_vfs::{Credentials, Status};
 use rustix::process::{Gid, Uid};
 use std::cell::{Cell, RefCell};
+use std::io;
 
 thread_local! {
     /// The present identity of this thread; unknown at first.
@@ -30,35 +31,33 @@ pub(crate) enum Identities {
         /// The server's own.
         own: Credentials,
     },
-    /// The server does not run as root: all operations run as its user.
+    /// The server does not run as root, or each caller is the server: all operations run as its user.
     Server,
 }
 
 impl Identities {
-    /// Callers' identities if this process may take them on, else the server's.
-    pub(crate) fn probe() -> Identities {
-        let own = Credentials::new(
-            rustix::process::geteuid().as_raw(),
-            rustix::process::getegid().as_raw(),
-            &[],
-        );
+    /// Callers' identities if the server is root, else the server's. Root in a sandbox may lack the right to take on
+    /// identities; then all operations run as root, which is right only if `callers_are_server`.
+    ///
+    /// # Errors
+    /// The system's reason why root cannot take on the identities of callers that are not the server.
+    pub(crate) fn probe(callers_are_server: bool) -> io::Result<Identities> {
+        let own = own_credentials();
         if own.uid != 0 {
-            return Identities::Server;
+            return Ok(Identities::Server);
         }
-        // Root in a sandbox may lack the capabilities: a thread of its own tries to switch and to switch back.
+        let back = own.clone();
+        // On a thread of its own, which switches and switches back.
         let probe = std::thread::spawn(move || {
-            switch(&Credentials::new(1, 1, &[1])).and_then(|()| switch(&own))
+            switch(&Credentials::new(1, 1, &[1])).and_then(|()| switch(&back))
         });
-        match probe.join() {
-            Ok(Ok(())) => Identities::Callers {
-                own: Credentials::new(0, rustix::process::getegid().as_raw(), &[]),
-            },
-            _ => {
-                tracing::warn!(
-                    "root without the right to change identity (CAP_SETUID, CAP_SETGID): file operations run as root"
-                );
-                Identities::Server
-            }
+        let probed = probe
+            .join()
+            .map_err(|_| io::Error::other("the thread that tried it panicked"))?;
+        match probed {
+            Ok(()) => Ok(Identities::Callers { own }),
+            Err(_) if callers_are_server => Ok(Identities::Server),
+            Err(errno) => Err(errno.into()),
         }
     }
 
@@ -124,6 +123,12 @@ impl Identities {
             Identities::Server => None,
         }
     }
+}
+
+/// The user and group of this process, as a caller without supplementary groups.
+pub fn own_credentials() -> Credentials {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    Credentials::new(uid.as_raw(), gid.as_raw(), &[])
 }
 
 fn assume(wanted: &Credentials) -> Result<(), Status> {

@@ -12,8 +12,9 @@
 //! link, never into another mount. A directory reached by handle must lie below the root.
 //!
 //! **The kernel decides** what a caller may do. As root, operations run with the caller's file system identity,
-//! per thread (see `identity`); its answers for open descriptors are remembered while the inode's change time stays
-//! the same (see `access`). Not as root, everything happens as the server's user.
+//! per thread (see `identity`), and root that may not take it on does not start. The kernel's answers for open
+//! descriptors are remembered while the inode's change time stays the same (see `access`). Not as root, everything
+//! happens as the server's user.
 //!
 //! **Accepted writes are kept**, or their loss shows in the write verifier, whatever the caches close (see `sync`).
 //! Changes of names and attributes are durable before they are answered; those under way share a sync (see `durable`,
@@ -53,6 +54,7 @@ mod sys;
 mod tree;
 
 pub use descriptors::descriptors_each;
+pub use identity::own_credentials;
 pub use object::file_source;
 pub use open::{HandleScheme, LocalOptions, OpenError, survive_file_size_limit};
 pub use store::LocalStore;

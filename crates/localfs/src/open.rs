@@ -34,6 +34,9 @@ pub struct LocalOptions {
     /// 3.3. The file system writes them within seconds, and a crash of the machine loses the last of them. WRITE and
     /// COMMIT are not affected.
     pub async_metadata: bool,
+    /// Every caller is the server's own user and group ([`own_credentials`](super::own_credentials)): exports squash
+    /// all callers to it, or the server alone calls. Root needs no right to take on other identities then.
+    pub callers_are_server: bool,
     /// Descriptors kept open at most; by default what is right for the only directory that the process serves, see
     /// [`descriptors_each`](super::descriptors_each).
     pub descriptors_max: Option<usize>,
@@ -76,6 +79,17 @@ pub enum OpenError {
         limit: u64,
         /// Files that it needs.
         needed: u64,
+    },
+    /// The server is root and may not act as its callers, so that each of them would have the rights of root.
+    #[error(
+        "root may not take on the identities of callers: {source} (give it CAP_SETUID and CAP_SETGID, or run it as \
+         another user, or make every caller this user: squash = \"all\", anonuid = 0, anongid = {gid})"
+    )]
+    Identity {
+        /// The group of the server.
+        gid: u32,
+        /// The system's reason.
+        source: io::Error,
     },
     /// /proc/self/fd does not exist.
     #[error(

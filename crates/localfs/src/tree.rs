@@ -5,7 +5,7 @@ use super::clock_map::{ClockMap, PARTS, lock};
 use super::descriptors::{self, descriptors_each};
 use super::durable::MetadataSync;
 use super::handle::{MacHasher, Minter, Name};
-use super::identity::Identities;
+use super::identity::{Identities, own_credentials};
 use super::key;
 use super::listing::Listings;
 use super::lookup::Known;
@@ -87,7 +87,7 @@ impl LocalTree {
         let facts = from_statx(&statx(root.as_fd(), c"").map_err(unusable)?, fsid);
 
         let has_layers = rustix::fs::fstatfs(&root).is_ok_and(|volume| volume.f_type == OVERLAY);
-        let identities = Identities::probe();
+        let identities = identities(options)?;
         let kernel = kernel_name(&root, options.handles);
         let name = kernel.unwrap_or_else(|| inode_name(&facts));
         let minter = Minter::new(key::load(options.state_dir.as_deref()), fsid, &name);
@@ -395,6 +395,14 @@ fn open_root(path: &Path) -> Result<OwnedFd, OpenError> {
             path: path.to_path_buf(),
             source: errno.into(),
         },
+    })
+}
+
+fn identities(options: &LocalOptions) -> Result<Identities, OpenError> {
+    let probed = Identities::probe(options.callers_are_server);
+    probed.map_err(|source| OpenError::Identity {
+        gid: own_credentials().gid,
+        source,
     })
 }
 

@@ -26,6 +26,8 @@ use tree::Totals;
 
 /// Files under way at a time.
 const JOBS: u16 = 16;
+/// The folder of the scratch directory that is served.
+const SHARE: &str = "share";
 /// Bytes that count as one operation on the large file.
 const BLOCK_LEN: u64 = 1 << 20;
 
@@ -65,9 +67,9 @@ pub fn run(options: &DemoOptions) -> Result<(), Failure> {
     };
     say(format!("Scratch directory: {}", scratch.path().display()))?;
     let sources = Sources::make(scratch.path(), options.seed)?;
-    let share = scratch.path().join("share");
+    let share = scratch.path().join(SHARE);
     std::fs::create_dir(&share).explain(|| format!("cannot make {}", share.display()))?;
-    let server = Server::start(&share, scratch.path())?;
+    let server = Server::start(SHARE, scratch.path())?;
     say(format!(
         "Serving it on loopback: NFSv3 over RPC/RDMA on software iWARP at {}, over TCP at {}\n\
          Copying {} objects ({}) and one file of {} in and out over each\n",

@@ -2,6 +2,7 @@
 
 use crate::failure::{Explain, Failure};
 use crate::process;
+use gannet_localfs::own_credentials;
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -21,23 +22,27 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts it on free ports and waits until it is ready.
+    /// Serves the folder `share` of `scratch` on free ports, and waits until the server is ready. Each caller is the
+    /// user of this process: root without the right to take on other identities serves no other way.
     ///
     /// # Errors
     /// It does not start; its own message went to standard error.
-    pub(super) fn start(share: &Path, scratch: &Path) -> Result<Server, Failure> {
+    pub(super) fn start(share: &str, scratch: &Path) -> Result<Server, Failure> {
         let what = || String::from("cannot start the server");
         let ready_file = scratch.join("ready");
+        let own = own_credentials();
+        let (uid, gid) = (own.uid, own.gid);
+        let config = format!(
+            "[[export]]\npath = {share:?}\nsquash = \"all\"\nanonuid = {uid}\nanongid = {gid}\n"
+        );
+        std::fs::write(scratch.join("gannet.toml"), config).explain(what)?;
         let program = std::env::current_exe().explain(what)?;
+        // Relative names need no quoting in the configuration.
         let child = Command::new(program)
-            .arg("serve")
-            .arg(share)
+            .current_dir(scratch)
+            .args(["serve", "--config", "gannet.toml", "--log", "warn"])
             .args(["--nfs-tcp", "127.0.0.1:0", "--nfs-rdma", "127.0.0.1:0"])
-            .args(["--no-root-squash", "--log", "warn"])
-            .arg("--ready-file")
-            .arg(&ready_file)
-            .arg("--state-dir")
-            .arg(scratch.join("state"))
+            .args(["--ready-file", "ready", "--state-dir", "state"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()

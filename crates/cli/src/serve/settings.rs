@@ -6,7 +6,7 @@ use crate::failure::{Explain, Failure};
 use gannet::server::default_budget;
 use gannet::url::{NFS_RDMA_PORT, NFS_TCP_PORT};
 use gannet::volume::HostOptions;
-use gannet_localfs::{LocalOptions, LocalTree, descriptors_each};
+use gannet_localfs::{LocalOptions, LocalTree, descriptors_each, own_credentials};
 use gannet_nfs::server::{Export, Rules, Squash};
 use gannet_rpc::{ConnectionLimits, Engine, EngineError, RdmaOptions};
 use gannet_runtime::tokio_plug::available_cores;
@@ -212,9 +212,15 @@ impl Settings {
             ..self.local.clone()
         };
         let opened = self.exports.iter().map(|config| {
+            let export = export_of(config)?;
+            let local = LocalOptions {
+                callers_are_server: export.squashes_all_to(&own_credentials()),
+                ..local.clone()
+            };
             let tree = LocalTree::open(&config.path, &local)
                 .explain(|| format!("cannot export {}", config.name))?;
-            Ok((export_of(config)?, tree))
+            log_export(config);
+            Ok((export, tree))
         });
         opened.collect()
     }
@@ -224,7 +230,12 @@ impl Settings {
     /// # Errors
     /// One of them makes no sense.
     pub(super) fn exports(&self) -> Result<Vec<Export>, Failure> {
-        self.exports.iter().map(export_of).collect()
+        let exports = self.exports.iter().map(|config| {
+            let export = export_of(config)?;
+            log_export(config);
+            Ok(export)
+        });
+        exports.collect()
     }
 
     /// Warns about exports that every host can mount, or clients can write as root.
@@ -288,6 +299,10 @@ fn export_of(config: &ExportConfig) -> Result<Export, Failure> {
     export.rules = own;
     export.anonymous_uid = config.anonuid;
     export.anonymous_gid = config.anongid;
+    Ok(export)
+}
+
+fn log_export(config: &ExportConfig) {
     tracing::info!(
         path = %config.path.display(),
         name = config.name,
@@ -297,7 +312,6 @@ fn export_of(config: &ExportConfig) -> Result<Export, Failure> {
         rules = config.rule.len(),
         "exporting"
     );
-    Ok(export)
 }
 
 fn squash_of(config: SquashConfig) -> Squash {

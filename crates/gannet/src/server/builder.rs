@@ -3,7 +3,9 @@
 use super::{Content, Parts, Serving, Stop, default_budget};
 #[cfg(feature = "volumes")]
 use crate::volume::{Host, HostOptions, OpenHost, Volume, VolumeError};
-use gannet_localfs::{LocalOptions, LocalTree, OpenError, survive_file_size_limit};
+use gannet_localfs::{
+    LocalOptions, LocalTree, OpenError, own_credentials, survive_file_size_limit,
+};
 use gannet_nfs::server::{Export, ExportError, Network, Rules, Squash};
 use gannet_rpc::{ConnectionLimits, RdmaOptions};
 use gannet_runtime::tokio_plug::{SharedListener, available_cores};
@@ -128,6 +130,13 @@ impl Builder {
         self
     }
 
+    /// Makes every caller the user and group of this process. Root that may not take on the identities of its callers
+    /// (CAP_SETUID, CAP_SETGID) serves a directory in this way alone.
+    pub fn squash_all_to_server(mut self) -> Builder {
+        self.rules.squash = Squash::All;
+        self
+    }
+
     /// How many threads serve; at least one.
     pub fn cores(self, cores: usize) -> Builder {
         let cores = cores.max(1);
@@ -155,12 +164,20 @@ impl Builder {
         }
         let mut export = Export::new("/")?.with_clients(self.clients.clone())?;
         export.rules = self.rules;
+        if self.rules.squash == Squash::All {
+            let own = own_credentials();
+            (export.anonymous_uid, export.anonymous_gid) = (own.uid, own.gid);
+        }
         #[cfg(feature = "volumes")]
         if let Some(path) = &self.volume {
             return self.start_volume(path, export);
         }
         let directory = self.directory.as_ref().ok_or(ServerError::NoDirectory)?;
-        let tree = LocalTree::open(directory, &self.local)?;
+        let local = LocalOptions {
+            callers_are_server: export.squashes_all_to(&own_credentials()),
+            ..self.local.clone()
+        };
+        let tree = LocalTree::open(directory, &local)?;
         self.serve(Content::Directories(vec![(export, tree)]))
     }
 

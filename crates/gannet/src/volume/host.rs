@@ -491,6 +491,8 @@ impl IoServerOpening<'_> {
             // Durable data must not lose the name of its object.
             async_metadata: false,
             descriptors_max: Some(self.descriptors),
+            // The manager checks the rights of callers; objects belong to the server.
+            callers_are_server: true,
             ..LocalOptions::default()
         };
         let tree = LocalTree::open(&folder, &options);

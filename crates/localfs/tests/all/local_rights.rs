@@ -4,12 +4,13 @@
 
 use crate::support;
 
-use gannet_localfs::{HandleScheme, LocalStore};
+use gannet_localfs::{HandleScheme, LocalOptions, LocalStore, LocalTree, OpenError};
 use gannet_runtime::Buffer;
 use gannet_vfs::{
     AccessMask, CreateMode, Credentials, EntryName, FileHandle, NodeKind, SetAttributes, SetTime,
     Stability, Status, Vfs,
 };
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use std::future::Future;
 use std::os::unix::fs::{PermissionsExt, chown};
 use support::{Page, World, is_root};
@@ -420,4 +421,32 @@ fn an_export_with_a_private_root_is_served_to_its_owner_alone() {
         let resolved = store.resolve(&alice(), &path).await;
         assert_eq!(resolved, Err(Status::Notdir));
     });
+}
+
+/// Root in a container may lack these capabilities. Each of its callers would have the rights of root.
+#[test]
+fn root_that_cannot_act_as_its_callers_serves_only_itself() {
+    if !is_root() {
+        return;
+    }
+    let world = World::new(HandleScheme::Automatic);
+    let open = |callers_are_server| {
+        let (path, options) = (world.path(), world.options.clone());
+        // Capabilities belong to threads; this one ends without them.
+        let thread = std::thread::spawn(move || {
+            let identity = CapabilitySet::SETUID | CapabilitySet::SETGID;
+            let mut held = capabilities(None).unwrap();
+            held.effective -= identity;
+            held.permitted -= identity;
+            set_capabilities(None, held).unwrap();
+            let options = LocalOptions {
+                callers_are_server,
+                ..options
+            };
+            LocalTree::open(&path, &options).map(|_| ())
+        });
+        thread.join().unwrap()
+    };
+    assert!(matches!(open(false), Err(OpenError::Identity { .. })));
+    open(true).unwrap();
 }

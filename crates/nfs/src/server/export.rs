@@ -167,6 +167,14 @@ impl Export {
         (!rules.secure || peer.port() < SECURE_PORTS_END).then_some(rules)
     }
 
+    /// Whether each caller becomes the user and group of `anonymous`, from whatever network it calls.
+    pub fn squashes_all_to(&self, anonymous: &Credentials) -> bool {
+        let own = self.clients.iter().filter_map(|client| client.rules);
+        let mut all = own.chain([self.rules]);
+        (self.anonymous_uid, self.anonymous_gid) == (anonymous.uid, anonymous.gid)
+            && all.all(|rules| rules.squash == Squash::All)
+    }
+
     /// Whether `uid` becomes anonymous, so that its groups need no lookup.
     pub(super) fn squashes(squash: Squash, uid: u32) -> bool {
         match squash {
@@ -371,6 +379,25 @@ mod tests {
         (export.anonymous_uid, export.anonymous_gid) = (7, 8);
         let squashed = export.credentials(Squash::All, &user, None);
         assert_eq!(squashed, Credentials::new(7, 8, &[]));
+    }
+
+    #[test]
+    fn an_export_squashes_all_callers_if_each_of_its_rules_does() {
+        let with = |squash| Rules {
+            squash,
+            ..Rules::default()
+        };
+        let (root, nobody) = (
+            Credentials::new(0, 0, &[]),
+            Credentials::new(NOBODY, NOBODY, &[]),
+        );
+        let mut export = Export::new("/").unwrap();
+        assert!(!export.squashes_all_to(&nobody), "root alone is squashed");
+        export.rules = with(Squash::All);
+        assert!(export.squashes_all_to(&nobody) && !export.squashes_all_to(&root));
+        let trusted = networks(&["10.0.0.0/8"]);
+        let export = export.with_rules(trusted, with(Squash::Root)).unwrap();
+        assert!(!export.squashes_all_to(&nobody), "not those of a network");
     }
 
     fn networks(texts: &[&str]) -> Vec<Network> {
