@@ -5,7 +5,7 @@ use nix::unistd::{Uid, User, getgrouplist};
 use std::ffi::CString;
 use std::io;
 
-/// Groups by getgrouplist(3).
+/// Groups by getgrouplist(3), which returns the primary group first.
 pub(super) struct SystemUsers;
 
 impl UserGroups for SystemUsers {

@@ -184,7 +184,9 @@ impl Export {
         }
     }
 
-    /// The credentials of a caller at this export; `looked_up` replaces the groups that the call carries.
+    /// The credentials of a caller at this export. The groups in `looked_up`, the primary one first, replace those of
+    /// the call. The call's primary group stays if it is among them, as for a user who ran newgrp(1). A user without
+    /// groups gets the anonymous one.
     pub fn credentials(
         &self,
         squash: Squash,
@@ -195,13 +197,17 @@ impl Export {
         let Credential::Sys { uid, gid, groups } = caller else {
             return anonymous();
         };
-        let groups = looked_up.unwrap_or(groups.as_slice());
+        let (gid, groups) = match looked_up {
+            None => (*gid, groups.as_slice()),
+            Some(known) if known.contains(gid) => (*gid, known),
+            Some(known) => (known.first().copied().unwrap_or(self.anonymous_gid), known),
+        };
         match squash {
             Squash::All => anonymous(),
-            Squash::None => Credentials::new(*uid, *gid, groups),
+            Squash::None => Credentials::new(*uid, gid, groups),
             Squash::Root => {
                 let user = if *uid == 0 { self.anonymous_uid } else { *uid };
-                let group = if *gid == 0 { self.anonymous_gid } else { *gid };
+                let group = if gid == 0 { self.anonymous_gid } else { gid };
                 Credentials::new(user, group, groups).replacing_group(0, self.anonymous_gid)
             }
         }
@@ -368,12 +374,20 @@ mod tests {
         for squash in [Squash::Root, Squash::None] {
             assert_eq!(export.credentials(squash, &Credential::None, None), nobody);
         }
-        let looked_up: Vec<u32> = (0..100).collect();
+        let looked_up: Vec<u32> = (0..=100).collect();
         let known = export.credentials(Squash::None, &user, Some(&looked_up));
         assert_eq!(known, Credentials::new(1000, 100, &looked_up));
         let known = export.credentials(Squash::Root, &user, Some(&looked_up));
         assert_eq!(known.groups()[..2], [65534, 1]);
-        assert_eq!(known.groups().len(), 100);
+        assert_eq!((known.gid, known.groups().len()), (100, 101));
+        let claimed = export.credentials(Squash::None, &user, Some(&[5, 6]));
+        assert_eq!(
+            claimed,
+            Credentials::new(1000, 5, &[5, 6]),
+            "100 is not its group"
+        );
+        let unknown = export.credentials(Squash::None, &user, Some(&[]));
+        assert_eq!(unknown, Credentials::new(1000, 65534, &[]));
         let trusted = export.credentials(Squash::None, &root, None);
         assert_eq!(trusted, Credentials::new(0, 0, &[0, 27]));
         (export.anonymous_uid, export.anonymous_gid) = (7, 8);

@@ -1,4 +1,5 @@
-//! Groups of users, looked up at the server in place of those that calls carry, of which AUTH_SYS has room for sixteen.
+//! Groups of users, looked up at the server in place of those that calls carry: the primary one, and the supplementary
+//! ones, of which AUTH_SYS has room for sixteen.
 //!
 //! A lookup may ask a name service over the network. It runs on the blocking pool, at most [`GROUPS_LOOKUPS_MAX`] at a
 //! time, and its result is used for [`GROUPS_AGE`]. A call that waits longer than [`GROUPS_DEADLINE`] is answered
@@ -18,7 +19,7 @@ use tokio::sync::oneshot;
 
 /// A source of users' groups, such as the name service of the host.
 pub trait UserGroups: Send + Sync {
-    /// The groups of a user; empty for a user that the source does not know. May block.
+    /// The groups of a user, its primary group first; empty for a user that the source does not know. May block.
     ///
     /// # Errors
     /// The source failed, so that the groups are unknown.

@@ -354,6 +354,10 @@ fn groups_that_the_server_looks_up_count_and_those_of_the_call_do_not() {
             read(1000, &[1000], b"5039").await.unwrap();
             let claimed = read(1000, &[1000, 6000], b"6000").await;
             assert_eq!(status(claimed), Status::Acces);
+            let primary = read(1000, &[6000], b"6000").await;
+            assert_eq!(status(primary), Status::Acces);
+            let unknown = read(1001, &[5039], b"5039").await;
+            assert_eq!(status(unknown), Status::Acces);
             let unknown = read(1001, &[1001, 5039], b"5039").await;
             assert_eq!(status(unknown), Status::Acces);
         }
