@@ -79,7 +79,7 @@ impl LocalTree {
         mode: &CreateMode,
     ) -> Changed<Made> {
         self.change_names(directory, caller, || {
-            check_name(name).map_err(existing_dots)?;
+            check_new_name(name)?;
             match mode {
                 CreateMode::Guarded(attributes) => {
                     self.create_new(directory, caller, name, attributes)
@@ -250,7 +250,7 @@ impl LocalTree {
         attributes: &SetAttributes,
     ) -> Changed<Made> {
         self.change_names(directory, caller, || {
-            check_name(name).map_err(existing_dots)?;
+            check_new_name(name)?;
             let exact = has_empty_umask();
             let at = directory.descriptor();
             let default = match make {
@@ -264,7 +264,7 @@ impl LocalTree {
                 Make::Symlink(target) if target.len() > SYMLINK_MAX => Err(Errno::NAMETOOLONG),
                 Make::Symlink(target) => rustix::fs::symlinkat(target.as_slice(), at, name),
                 Make::Node(node) => {
-                    let (file_type, device) = node_type(*node);
+                    let (file_type, device) = node_type(*node)?;
                     rustix::fs::mknodat(at, name, file_type, mode, device)
                 }
             }
@@ -329,7 +329,7 @@ impl LocalTree {
             from.require_directory(),
             to.require_directory(),
             check_name(old),
-            check_name(new).map_err(existing_dots),
+            check_new_name(new),
         ];
         if let Some(reason) = checks.into_iter().find_map(Result::err) {
             return (Err(reason), Wcc::default(), Wcc::default());
@@ -411,7 +411,7 @@ impl LocalTree {
             return failed(Status::Perm);
         }
         self.change_names(directory, caller, || {
-            check_name(name).map_err(existing_dots)?;
+            check_new_name(name)?;
             let path = ProcPath::new(file.descriptor());
             let linked = rustix::fs::linkat(
                 CWD,
@@ -438,11 +438,11 @@ fn is_locked_first(one: &Object, other: &Object) -> bool {
     one.handle.as_bytes() < other.handle.as_bytes()
 }
 
-/// `.` and `..` cannot be made because they exist.
-fn existing_dots(reason: Status) -> Status {
-    match reason {
-        Status::Inval => Status::Exist,
-        other => other,
+/// As [`check_name`], of a name to make: `.` and `..` exist.
+fn check_new_name(name: &[u8]) -> Result<(), Status> {
+    match name {
+        b"." | b".." => Err(Status::Exist),
+        name => check_name(name),
     }
 }
 
@@ -468,15 +468,21 @@ fn stamps_of(verifier: &Verifier) -> SetAttributes {
     }
 }
 
-fn node_type(node: NodeKind) -> (FileType, u64) {
-    match node {
-        NodeKind::BlockDevice { major, minor } => (FileType::BlockDevice, makedev(major, minor)),
-        NodeKind::CharacterDevice { major, minor } => {
-            (FileType::CharacterDevice, makedev(major, minor))
-        }
-        NodeKind::Socket => (FileType::Socket, 0),
-        NodeKind::Fifo => (FileType::Fifo, 0),
+/// The type and the device number of a node to make.
+///
+/// # Errors
+/// `Inval`: mknod(2) takes 12 and 20 bits, and would make another device.
+fn node_type(node: NodeKind) -> Result<(FileType, u64), Status> {
+    let (file_type, major, minor) = match node {
+        NodeKind::BlockDevice { major, minor } => (FileType::BlockDevice, major, minor),
+        NodeKind::CharacterDevice { major, minor } => (FileType::CharacterDevice, major, minor),
+        NodeKind::Socket => (FileType::Socket, 0, 0),
+        NodeKind::Fifo => (FileType::Fifo, 0, 0),
+    };
+    if major >= 1 << 12 || minor >= 1 << 20 {
+        return Err(Status::Inval);
     }
+    Ok((file_type, makedev(major, minor)))
 }
 
 #[cfg(test)]

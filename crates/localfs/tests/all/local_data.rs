@@ -325,6 +325,11 @@ fn only_files_hold_data() {
                 let made = made.result.unwrap().attributes.unwrap();
                 assert_eq!(made.kind, FileKind::CharacterDevice);
                 assert_eq!(made.device, (1, 300));
+                // The kernel keeps 12 and 20 bits, and would make another device of these.
+                let (minor, major) = (3, (1 << 12) + 1);
+                let large = NodeKind::CharacterDevice { major, minor };
+                let made = store.make_node(&me(), &root, b"l", large, &nothing()).await;
+                assert_eq!(made.result, Err(Status::Inval));
             }
         });
     });

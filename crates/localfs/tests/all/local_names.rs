@@ -4,7 +4,7 @@
 
 use crate::support;
 
-use gannet_vfs::{CreateMode, EntryName, SetAttributes, SetTime, Status, Time, Vfs};
+use gannet_vfs::{CreateMode, EntryName, NodeKind, SetAttributes, SetTime, Status, Time, Vfs};
 use support::{create, lookup, me, mkdir, read, with_each_scheme, write};
 
 fn size(size: u64) -> SetAttributes {
@@ -86,16 +86,38 @@ fn names_are_checked() {
         world.serve(|store| async move {
             let root = store.root();
             let guarded = CreateMode::Guarded(SetAttributes::default());
+            let there = create(&store, &root, b"there").await;
             let long = [b'n'; 256];
             for (name, reason) in [
                 (&b""[..], Status::Acces),
                 (b".", Status::Exist),
                 (b"..", Status::Exist),
-                (b"a/b", Status::Exist),
+                (b"a/b", Status::Inval),
+                (b"there/b", Status::Inval),
+                (b"a\0b", Status::Inval),
                 (&long, Status::Nametoolong),
             ] {
-                let refused = store.create(&me(), &root, name, &guarded).await;
-                assert_eq!(refused.result, Err(reason));
+                let plain = SetAttributes::default();
+                let (old, new) = (EntryName::new(&root, b"there"), EntryName::new(&root, name));
+                let refused = [
+                    store.create(&me(), &root, name, &guarded).await.result,
+                    store
+                        .make_directory(&me(), &root, name, &plain)
+                        .await
+                        .result,
+                    store
+                        .make_symlink(&me(), &root, name, b"to", &plain)
+                        .await
+                        .result,
+                    store
+                        .make_node(&me(), &root, name, NodeKind::Fifo, &plain)
+                        .await
+                        .result,
+                ];
+                assert_eq!(refused, [Err(reason); 4], "{}", name.escape_ascii());
+                assert_eq!(store.rename(&me(), old, new).await.0, Err(reason));
+                let linked = store.link(&me(), &there, &root, name).await.0.result;
+                assert_eq!(linked, Err(reason));
             }
             for name in [&b"."[..], b"..", b"a/b", b"a\0b"] {
                 let removed = store.remove(&me(), &root, name).await.result;
