@@ -37,6 +37,19 @@ pub(super) fn rights(inode: &Inode, caller: &Caller) -> Rights {
     Rights(inode.mode >> shift & 7)
 }
 
+/// Whether `caller` may give a file another name, by the rule of Linux's fs.protected_hardlinks. Others than the owner
+/// and root need a regular file that they may read and write and that gives no rights when it runs. Without the rule,
+/// a name that a user made would keep another's file from being removed, or wait for a program to write to it.
+pub(super) fn may_link(inode: &Inode, caller: &Caller) -> bool {
+    if caller.uid == 0 || caller.uid == inode.uid {
+        return true;
+    }
+    let group_program = SET_GROUP_ID | GROUP_EXECUTES;
+    let gives_rights = inode.mode & SET_USER_ID != 0 || inode.mode & group_program == group_program;
+    let both = Rights::READ | Rights::WRITE;
+    inode.kind() == FileKind::Regular && !gives_rights && rights(inode, caller).0 & both == both
+}
+
 /// The mode of a file without what a write, a truncation or a change of owner by `caller` takes away, as Linux does:
 /// the set-user-ID bit; and the set-group-ID bit where the group may execute, or is none of the caller's. A directory
 /// keeps both.

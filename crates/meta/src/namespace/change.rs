@@ -9,8 +9,16 @@ use crate::limits::{FILE_SIZE_MAX, LINKS_MAX};
 use crate::permissions::{self, Rights, SET_GROUP_ID, is_member, unprivileged_mode};
 use crate::{Table, Transaction, View, inode_allocator};
 use gannet_wire::volume::{
-    AttributeChanges, Body, Caller, CreateMode, FileId, Inode, LayoutRecord, NodeKind, SYMLINK_MAX,
-    SetTimestamp, Settled, Status, Stripes, Timestamp,
+    AttributeChanges, Body, Caller, CreateMode, DeviceNumbers, FileId, Inode, LayoutRecord,
+    NodeKind, SYMLINK_MAX, SetTimestamp, Settled, Status, Stripes, Timestamp,
+};
+
+/// The verifier of a file that no exclusive creation made.
+const NO_VERIFIER: [u8; 8] = [0; 8];
+/// The largest numbers of a device: Linux keeps 12 and 20 bits.
+const DEVICE_MAX: DeviceNumbers = DeviceNumbers {
+    major: (1 << 12) - 1,
+    minor: (1 << 20) - 1,
 };
 
 /// The kind of a new file, other than a regular one.
@@ -61,9 +69,11 @@ pub fn create(
     let inside = directory_to_change(transaction, request.caller, directory, name)?;
     let (attributes, verifier) = match mode {
         CreateMode::Unchecked(attributes) | CreateMode::Guarded(attributes) => {
-            (*attributes, [0; 8])
+            (*attributes, NO_VERIFIER)
         }
-        CreateMode::Exclusive(verifier) => (AttributeChanges::default(), *verifier),
+        CreateMode::Exclusive(verifier) => {
+            (AttributeChanges::default(), verifier_to_keep(*verifier))
+        }
     };
     let size = attributes.size.filter(|size| *size > 0);
     check_size(size)?;
@@ -127,7 +137,8 @@ fn open_existing(id: FileId, found: Inode, mode: &CreateMode) -> Outcome<Opened>
     match (mode, &found.body) {
         (CreateMode::Unchecked(_), Body::Regular { .. }) => {}
         (CreateMode::Unchecked(_), Body::Directory { .. }) => return Err(Status::Isdir.into()),
-        (CreateMode::Exclusive(ours), Body::Regular { verifier, .. }) if ours == verifier => {}
+        (CreateMode::Exclusive(ours), Body::Regular { verifier, .. })
+            if verifier_to_keep(*ours) == *verifier => {}
         _ => return Err(Status::Exist.into()),
     }
     Ok(Opened {
@@ -138,10 +149,20 @@ fn open_existing(id: FileId, found: Inode, mode: &CreateMode) -> Outcome<Opened>
     })
 }
 
+/// The verifier that a file made by an exclusive creation keeps. It is never zero, which files have that were made in
+/// another way: an exclusive creation with a verifier of zeros would take any of them for its own.
+fn verifier_to_keep(verifier: [u8; 8]) -> [u8; 8] {
+    match verifier {
+        NO_VERIFIER => [0xff; 8],
+        verifier => verifier,
+    }
+}
+
 /// Makes something that has no data.
 ///
 /// # Errors
-/// `Exist`, `Acces`, `Perm`, `Nametoolong`, `Nospc` and those of [`super::lookup`].
+/// `Inval` for a link without text or with a NUL in it, and for device numbers that Linux does not have. `Exist`,
+/// `Acces`, `Perm`, `Nametoolong`, `Nospc` and those of [`super::lookup`].
 pub fn make(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
@@ -168,11 +189,19 @@ pub fn make(
         Make::Symlink(target) if target.len() > SYMLINK_MAX => {
             return Err(Status::Nametoolong.into());
         }
+        Make::Symlink(target) if target.is_empty() || target.contains(&0) => {
+            return Err(Status::Inval.into());
+        }
         Make::Symlink(target) => Body::Symlink(target.to_vec()),
         Make::Node(NodeKind::BlockDevice(..) | NodeKind::CharacterDevice(..))
             if request.caller.uid != 0 =>
         {
             return Err(Status::Perm.into());
+        }
+        Make::Node(NodeKind::BlockDevice(numbers) | NodeKind::CharacterDevice(numbers))
+            if numbers.major > DEVICE_MAX.major || numbers.minor > DEVICE_MAX.minor =>
+        {
+            return Err(Status::Inval.into());
         }
         Make::Node(kind) => Body::Node(kind),
     };
@@ -198,7 +227,7 @@ fn add(
     attributes: &AttributeChanges,
 ) -> Outcome<(FileId, Inode)> {
     let Request { caller, now, .. } = request;
-    check_owners(attributes)?;
+    check_values(attributes)?;
     request.must_have_room()?;
     let id = inode_allocator::next_file(transaction)?;
     let is_directory = matches!(body, Body::Directory { .. });
@@ -415,9 +444,17 @@ pub fn may_set(
     Ok(check_change(&inode(view, file)?, caller, change)?)
 }
 
-/// Checks that no file gets the user or group 2^32-1, by which system calls mean "no change".
-fn check_owners(change: &AttributeChanges) -> Result<(), Status> {
-    if [change.uid, change.gid].contains(&Some(u32::MAX)) {
+/// Checks that no file gets the user or group 2^32-1, by which system calls mean "no change", or a time with 10^9
+/// nanoseconds or more, which no client could show.
+fn check_values(change: &AttributeChanges) -> Result<(), Status> {
+    let is_time = |time: SetTimestamp| match time {
+        SetTimestamp::To(time) => time.nanoseconds < 1_000_000_000,
+        SetTimestamp::Keep | SetTimestamp::Now => true,
+    };
+    if [change.uid, change.gid].contains(&Some(u32::MAX))
+        || !is_time(change.access_time)
+        || !is_time(change.modify_time)
+    {
         Err(Status::Inval)
     } else {
         Ok(())
@@ -426,7 +463,7 @@ fn check_owners(change: &AttributeChanges) -> Result<(), Status> {
 
 /// Checks that `caller` may make this change.
 fn check_change(file: &Inode, caller: &Caller, change: &AttributeChanges) -> Result<(), Status> {
-    check_owners(change)?;
+    check_values(change)?;
     if caller.uid == 0 {
         return Ok(());
     }
@@ -457,10 +494,10 @@ fn check_size(size: Option<u64>) -> Result<(), Status> {
     }
 }
 
-/// Gives a file another name.
+/// Gives a file another name. The caller owns the file, or may read and write it (`permissions::may_link`).
 ///
 /// # Errors
-/// `Isdir`, `Exist`, `Mlink`, `Nospc` and those of [`super::lookup`].
+/// `Isdir`, `Exist`, `Perm`, `Mlink`, `Nospc` and those of [`super::lookup`].
 pub fn link(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
@@ -479,6 +516,9 @@ pub fn link(
     }
     if find(transaction, directory, name)?.is_some() {
         return Err(Status::Exist.into());
+    }
+    if !permissions::may_link(&found, caller) {
+        return Err(Status::Perm.into());
     }
     if found.links >= LINKS_MAX {
         return Err(Status::Mlink.into());

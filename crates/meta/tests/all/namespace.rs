@@ -10,6 +10,8 @@ use gannet_wire::volume::{
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 
+mod refusals;
+
 /// A volume's names under test, with a clock that ticks once per operation.
 struct Names {
     store: Box<dyn MetaStore>,

@@ -31,7 +31,11 @@ impl Around {
             0 => Around::Link,
             1 => Around::Mode(random.below(0o1000) as u32),
             2 => Around::Directory,
-            _ => Around::Symlink((random.next() as u32).to_be_bytes()),
+            _ => {
+                let bytes = (random.next() as u32).to_be_bytes();
+                // A text has no NUL.
+                Around::Symlink(bytes.map(|byte| byte.max(1)))
+            }
         }
     }
 }
