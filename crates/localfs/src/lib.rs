@@ -39,6 +39,7 @@ mod handle;
 mod identity;
 mod key;
 mod lanes;
+mod largest_file;
 pub mod limits;
 mod listing;
 mod listing_build;

@@ -2,7 +2,7 @@
 
 use super::access::Rights;
 use super::attributes::status;
-use super::change::{FILE_SIZE_MAX, failed};
+use super::change::failed;
 use super::durable::Target;
 use super::group_commit::GroupCommit;
 use super::lanes::Lanes;
@@ -642,7 +642,7 @@ impl Vfs for LocalStore {
 
     fn limits(&self) -> FileSystemLimits {
         FileSystemLimits {
-            file_size_max: FILE_SIZE_MAX,
+            file_size_max: self.tree.file_size_max,
             // Fewer than any common file system allows; clients only show it.
             link_max: 32_000,
             name_max: NAME_MAX as u32,

@@ -7,6 +7,7 @@ use super::durable::MetadataSync;
 use super::handle::{MacHasher, Minter, Name};
 use super::identity::{Identities, own_credentials};
 use super::key;
+use super::largest_file::file_size_max;
 use super::listing::Listings;
 use super::lookup::Known;
 use super::object::{Base, Object, OpenFile};
@@ -46,6 +47,8 @@ pub struct LocalTree {
     pub(crate) root_object: Arc<Object>,
     /// The file system's id, for attributes.
     pub(crate) fsid: u64,
+    /// Largest file of the file system in bytes.
+    pub(crate) file_size_max: u64,
     volume: Volume,
     /// The layers of an overlay have devices of their own.
     has_layers: bool,
@@ -119,6 +122,7 @@ impl LocalTree {
             MetadataSync::probe(&root)
         };
         Ok(Arc::new(LocalTree {
+            file_size_max: file_size_max(&root),
             root,
             root_object,
             fsid,

@@ -394,7 +394,6 @@ fn the_volume_has_room() {
             let usage = store.usage(&store.root()).await.unwrap();
             assert!(usage.bytes_total > 0 && usage.bytes_available <= usage.bytes_total);
             let limits = store.limits();
-            assert_eq!(limits.file_size_max, i64::MAX as u64);
             assert_eq!(limits.name_max, 255);
         });
     });
@@ -449,6 +448,30 @@ fn a_read_into_memory_ends_with_the_file_or_the_memory() {
             let memory = Buffer::zeroed(8);
             let (refused, memory) = store.read_into(&me(), &directory, 0, 8, memory).await;
             assert_eq!((refused, memory.is_some()), (Err(Status::Isdir), true));
+        });
+    });
+}
+
+#[test]
+fn the_largest_file_is_that_of_the_file_system() {
+    with_each_scheme(|world| {
+        world.serve(|store| async move {
+            let file = create(&store, &store.root(), b"f").await;
+            let max = store.limits().file_size_max;
+            let sized = async |size| {
+                let change = SetAttributes {
+                    size: Some(size),
+                    ..nothing()
+                };
+                store
+                    .set_attributes(&me(), &file, &change, None)
+                    .await
+                    .result
+            };
+            if max < i64::MAX as u64 {
+                sized(max).await.unwrap();
+            }
+            assert_eq!(sized(max + 1).await, Err(Status::Fbig), "{max}");
         });
     });
 }
