@@ -10,6 +10,10 @@ const MANIFEST: &str = "crates/cli/Cargo.toml";
 /// The folder of the output of `cargo xtask package`.
 const MADE: &str = "../../target/deb/";
 const CONTAINER: &str = "packaging/Containerfile";
+/// The configuration that a package installs.
+const CONFIGURATION: &str = "packaging/gannet.toml";
+/// The networks that hold every host. Nobody may be served by default.
+const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
 pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Vec<Finding>) -> Result<()> {
     let exists = |path: &Path| root.join(path).exists();
@@ -38,7 +42,26 @@ pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Vec<Finding>)
             }
         }
     }
+    for path in [CONTAINER, CONFIGURATION] {
+        if !files.iter().any(|file| file == Path::new(path)) {
+            continue;
+        }
+        for line in served_to_everybody(&read(&root.join(path))?) {
+            let what =
+                "every host would be served by default: leave it to the user to name clients";
+            findings.push(Finding::new(Path::new(path), line, what));
+        }
+    }
     Ok(())
+}
+
+/// The numbers of lines that admit every host, comments left out.
+pub(super) fn served_to_everybody(text: &str) -> Vec<usize> {
+    let lines = text.lines().enumerate();
+    let found = lines.filter(|(_, line)| {
+        !line.starts_with('#') && EVERYBODY.iter().any(|network| line.contains(network))
+    });
+    found.map(|(index, _)| index + 1).collect()
 }
 
 /// The first of each asset's three strings.

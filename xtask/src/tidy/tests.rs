@@ -187,3 +187,10 @@ fn what_a_container_copies_out_of_the_tree_is_found() {
     let text = "FROM a\nCOPY --chown=1 b c/d /e/\nCOPY --from=a f g\nRUN COPY\n";
     assert_eq!(packaging::copied(text), [(2, "b"), (2, "c/d")]);
 }
+
+#[test]
+fn a_packaged_default_that_serves_everybody_is_found() {
+    let text =
+        "# --allow 0.0.0.0/0\nCMD [\"--allow\", \"0.0.0.0/0\"]\nclients = [\"::/0\"]\nCMD []\n";
+    assert_eq!(packaging::served_to_everybody(text), [2, 3]);
+}
