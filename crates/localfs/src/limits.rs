@@ -21,6 +21,9 @@ pub(crate) const ABSENT_MAX: usize = 1 << 15;
 /// Tries to open a kernel's handle while the kernel says that it lacks memory, and the time between two of them.
 pub(crate) const REOPENINGS_MAX: u32 = 500;
 pub(crate) const REOPENING_PAUSE: Duration = Duration::from_micros(100);
+/// Time for which a directory is used after it was last known to lie below the root. A local program may move it out of
+/// the tree meanwhile.
+pub(crate) const DIRECTORY_CHECKED_AGE: Duration = Duration::from_secs(5);
 /// Deepest place in the tree that a handle is followed to.
 pub(crate) const DEPTH_MAX: usize = 1 << 10;
 /// Entries of one window of a directory listing, by default.

@@ -146,6 +146,14 @@ impl LocalTree {
         if let Some(places) = &self.places {
             places.learn(child.fileid, directory.fileid, name);
         }
+        // Not the present time: the directory may have left the tree since it was checked, and with each step down
+        // from there a client would gain as much time again.
+        let is_root = directory.handle == self.root_object.handle;
+        child.was_below(if is_root {
+            self.clock()
+        } else {
+            directory.below_at()
+        });
         if let Some(key) = NameKey::new(directory, name) {
             let known = Known {
                 child: Arc::downgrade(child),
@@ -182,9 +190,12 @@ impl LocalTree {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let parent = rustix::fs::openat(directory.descriptor(), "..", flags, Mode::empty())
             .map_err(status)?;
+        let now = self.clock();
         self.identities.as_server(|| {
             self.require_below(parent.as_fd())?;
-            self.adopt(parent, Base::Path)
+            let (parent, attributes) = self.adopt(parent, Base::Path)?;
+            parent.was_below(now);
+            Ok((parent, attributes))
         })
     }
 }

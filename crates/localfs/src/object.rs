@@ -13,7 +13,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io::{self, IoSliceMut};
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Pages that are sampled to estimate whether a range is in memory, where the kernel has no call for it.
@@ -179,6 +179,8 @@ pub(crate) struct Object {
     /// The object's inode number, which never changes.
     pub(crate) fileid: u64,
     base: Arc<OpenFile>,
+    /// The time at which a directory was last known to lie below the root, in milliseconds of [`LocalTree::clock`].
+    below_at: AtomicU64,
     /// A lock that a change holds from its first look at the attributes to its last, so that the weak cache consistency
     /// data are those of this change alone.
     pub(crate) changing: Mutex<()>,
@@ -215,6 +217,7 @@ impl Object {
             kind: attributes.kind,
             fileid: attributes.fileid,
             base,
+            below_at: AtomicU64::new(0),
             changing: Mutex::new(()),
             decisions: Mutex::new(Decisions::default()),
             windows: Mutex::default(),
@@ -324,5 +327,15 @@ impl Object {
     /// Whether the object has lost its last name.
     pub(crate) fn is_gone(&self) -> bool {
         self.base.is_gone()
+    }
+
+    /// Notes that it lay below the root at `time`, unless a later time is known.
+    pub(crate) fn was_below(&self, time: u64) {
+        self.below_at.fetch_max(time, Ordering::Relaxed);
+    }
+
+    /// The time at which it was last known to lie below the root; 0 if that is not known.
+    pub(crate) fn below_at(&self) -> u64 {
+        self.below_at.load(Ordering::Relaxed)
     }
 }

@@ -128,6 +128,7 @@ impl Places {
         fileid: u64,
     ) -> Result<Arc<Object>, Status> {
         let mut search = lock(&self.search);
+        let now = tree.clock();
         // After the wait for the lock: the search of another caller may have seen the object.
         if let Some(object) = self.open(tree, handle, fileid)? {
             return Ok(object);
@@ -142,7 +143,9 @@ impl Places {
             }
             match self.pass(tree, &mut search, handle, fileid)? {
                 Pass::Found(descriptor) => {
-                    return tree.adopt(descriptor, Base::Path).map(|(object, _)| object);
+                    let (object, _) = tree.adopt(descriptor, Base::Path)?;
+                    object.was_below(now);
+                    return Ok(object);
                 }
                 Pass::Exhausted if whole => {
                     let verdict = search.verdict();
@@ -169,13 +172,18 @@ impl Places {
             at = place.parent;
             path.push(place);
         }
+        let now = tree.clock();
         let mut directory: Option<OwnedFd> = None;
         for place in path.iter().rev() {
             let from = directory.as_ref().map_or(tree.root.as_fd(), AsFd::as_fd);
             directory = Some(open_path(from, &place.name).ok()?);
         }
         let (object, _) = tree.adopt(directory?, Base::Path).ok()?;
-        (object.handle == *handle).then_some(object)
+        if object.handle != *handle {
+            return None;
+        }
+        object.was_below(now);
+        Some(object)
     }
 
     fn pass(

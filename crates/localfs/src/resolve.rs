@@ -22,23 +22,54 @@ impl LocalTree {
     pub(crate) fn resolve(&self, handle: &FileHandle) -> Result<Option<Arc<Object>>, Status> {
         let name = self.minter.open(handle)?;
         if let Some(object) = self.known(handle) {
-            return Ok(Some(object));
+            return self.recheck(object).map(Some);
         }
         debug_assert!(self.identities.is_server());
         match (name, &self.places) {
             (Name::Kernel(kernel), None) => {
                 let descriptor = self.reopen(&kernel).map_err(status)?;
+                let now = self.clock();
                 self.require_below(descriptor.as_fd())?;
                 let (object, _) = self.adopt(descriptor, Base::Path)?;
                 if object.handle != *handle {
                     return Err(Status::Stale);
                 }
+                object.was_below(now);
                 Ok(Some(object))
             }
             (Name::Inode { fileid, .. }, Some(places)) => places.open(self, handle, fileid),
             // The server runs with other rights than the one that gave the handle out.
             _ => Err(Status::Stale),
         }
+    }
+
+    /// Checks again that an open directory lies below the root, if that is due, and closes it if it does not. A job
+    /// that began as the server; it blocks.
+    ///
+    /// # Errors
+    /// `Stale`: the directory was moved out of the tree. Otherwise as openat(2).
+    fn recheck(&self, object: Arc<Object>) -> Result<Arc<Object>, Status> {
+        if !self.must_be_checked(&object) {
+            return Ok(object);
+        }
+        let now = self.clock();
+        let below = match (self.require_below(object.descriptor()), &self.places) {
+            // The server's user may not search it, and so not go up from it. The way down decides.
+            (Err(Status::Acces), Some(places)) => {
+                let found = places.open(self, &object.handle, object.fileid)?;
+                found.map(|_| ()).ok_or(Status::Stale)
+            }
+            (below, _) => below,
+        };
+        match below {
+            Ok(()) => object.was_below(now),
+            Err(Status::Stale) => {
+                self.close(&object.handle);
+                return Err(Status::Stale);
+            }
+            Err(reason) => return Err(reason),
+        }
+        Ok(object)
     }
 
     /// Opens a kernel's handle, whose object may have been removed.
@@ -93,5 +124,57 @@ impl LocalTree {
             parent = Some(rustix::fs::openat(at, "..", flags, Mode::empty()).map_err(status)?);
         }
         Err(Status::Stale)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::DIRECTORY_CHECKED_AGE;
+    use crate::lookup::Wait;
+    use crate::{HandleScheme, LocalOptions};
+    use gannet_vfs::Credentials;
+
+    fn look_up(tree: &LocalTree, directory: &Object, name: &[u8]) -> Arc<Object> {
+        let me = Credentials::new(0, 0, &[]);
+        let found = tree.lookup(directory, &me, name, None, Wait::Yes);
+        found.unwrap().unwrap().0
+    }
+
+    /// A client that steps down from one directory to the next gains no time either.
+    #[test]
+    fn a_directory_that_left_the_tree_is_closed_when_its_time_is_over() {
+        for handles in [HandleScheme::Automatic, HandleScheme::Inode] {
+            let scratch = tempfile::tempdir().unwrap();
+            let (export, outside) = (scratch.path().join("export"), scratch.path().join("moved"));
+            std::fs::create_dir_all(export.join("a/b/c")).unwrap();
+            std::fs::create_dir_all(export.join("stays/d")).unwrap();
+            let options = LocalOptions {
+                state_dir: Some(scratch.path().join("state")),
+                handles,
+                ..LocalOptions::default()
+            };
+            let mut tree = LocalTree::open(&export, &options).unwrap();
+            let a = look_up(&tree, &tree.root_object, b"a");
+            let b = look_up(&tree, &a, b"b");
+            let stays = look_up(&tree, &look_up(&tree, &tree.root_object, b"stays"), b"d");
+            std::fs::rename(export.join("a"), &outside).unwrap();
+            let c = look_up(&tree, &b, b"c");
+            let resolve = |tree: &LocalTree, object: &Object| {
+                tree.identities.as_server(|| tree.resolve(&object.handle))
+            };
+            resolve(&tree, &c).unwrap();
+            Arc::get_mut(&mut tree).unwrap().opened -= 2 * DIRECTORY_CHECKED_AGE;
+            for left in [c, a, b] {
+                assert!(tree.must_be_checked(&left));
+                assert!(
+                    resolve(&tree, &left).is_err_and(|it| it == Status::Stale),
+                    "{handles:?}"
+                );
+                assert!(tree.known(&left.handle).is_none());
+            }
+            let found = resolve(&tree, &stays).unwrap().unwrap();
+            assert!(found.handle == stays.handle && !tree.must_be_checked(&stays));
+        }
     }
 }

@@ -50,7 +50,9 @@ impl LocalStore {
 
     /// The object with this handle: open already, or opened on the pool.
     async fn object(&self, handle: &FileHandle) -> Result<Arc<Object>, Status> {
-        if let Some(object) = self.tree.known(handle) {
+        if let Some(object) = self.tree.known(handle)
+            && !self.tree.must_be_checked(&object)
+        {
             return Ok(object);
         }
         self.tree.minter.open(handle)?;

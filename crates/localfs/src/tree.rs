@@ -14,9 +14,11 @@ use super::object::{Base, Object, OpenFile};
 use super::open::{HandleScheme, LocalOptions, OpenError};
 use super::places::Places;
 use super::sync::Durability;
-use crate::limits::{DESCRIPTORS_MIN, LISTING_ENTRIES_MAX, NAMES_MAX, WRITE_DESCRIPTOR_IDLE};
+use crate::limits::{
+    DESCRIPTORS_MIN, DIRECTORY_CHECKED_AGE, LISTING_ENTRIES_MAX, NAMES_MAX, WRITE_DESCRIPTOR_IDLE,
+};
 use crate::sys;
-use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Verifier};
+use gannet_vfs::{Attributes, Credentials, FileHandle, FileKind, Status, Verifier};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
@@ -24,7 +26,7 @@ use std::hash::{BuildHasherDefault, RandomState};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Counters of changes; an object's is picked by its number. A power of two.
 const CHANGE_COUNTERS: usize = 4096;
@@ -54,6 +56,8 @@ pub struct LocalTree {
     has_layers: bool,
     pub(crate) identities: Identities,
     pub(crate) minter: Minter,
+    /// Where [`LocalTree::clock`] begins.
+    pub(crate) opened: Instant,
     /// Descriptors open now.
     pub(crate) open: Arc<AtomicUsize>,
     pub(crate) descriptors_max: usize,
@@ -130,6 +134,7 @@ impl LocalTree {
             has_layers,
             identities,
             minter,
+            opened: Instant::now(),
             open,
             descriptors_max,
             objects: ClockMap::new(descriptors_max, BuildHasherDefault::default()),
@@ -153,6 +158,23 @@ impl LocalTree {
     /// Whether the handles are the kernel's.
     pub fn has_kernel_handles(&self) -> bool {
         self.places.is_none()
+    }
+
+    /// Milliseconds since the tree was opened; at least 1.
+    pub(crate) fn clock(&self) -> u64 {
+        u64::try_from(self.opened.elapsed().as_millis())
+            .unwrap_or(u64::MAX)
+            .max(1)
+    }
+
+    /// Whether the object is a directory that may have left the tree since it was last known to lie below the root.
+    pub(crate) fn must_be_checked(&self, object: &Object) -> bool {
+        if object.kind != FileKind::Directory || object.handle == self.root_object.handle {
+            return false;
+        }
+        let at = object.below_at();
+        let age = Duration::from_millis(self.clock().saturating_sub(at));
+        at == 0 || age > DIRECTORY_CHECKED_AGE
     }
 
     /// The verifier of WRITE and COMMIT.
@@ -261,7 +283,7 @@ impl LocalTree {
     }
 
     /// Closes an object; the next use of its handle opens it again.
-    fn close(&self, handle: &FileHandle) {
+    pub(crate) fn close(&self, handle: &FileHandle) {
         self.retire(self.objects.remove(handle).into_iter().collect());
     }
 
@@ -466,7 +488,6 @@ fn kernel_name(root: &OwnedFd, scheme: HandleScheme) -> Option<Name> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn cores_that_ask_by_turns_do_not_keep_each_other_from_sweeping() {
