@@ -62,8 +62,17 @@ impl Target {
 }
 
 impl MetadataSync {
+    /// Later if the owner of the export wants that; otherwise as [`MetadataSync::probe`].
+    pub(crate) fn of(root: &OwnedFd, is_async: bool) -> MetadataSync {
+        if is_async {
+            MetadataSync::Later
+        } else {
+            MetadataSync::probe(root)
+        }
+    }
+
     /// The cheapest way that is right for the file system below `root`.
-    pub(crate) fn probe(root: &OwnedFd) -> MetadataSync {
+    fn probe(root: &OwnedFd) -> MetadataSync {
         let kind = rustix::fs::fstatfs(root).map_or(0, |volume| volume.f_type);
         let is_ordered = match kind {
             XFS => true,

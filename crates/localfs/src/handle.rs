@@ -7,6 +7,7 @@
 //! | 2..6 | the export: a keyed hash of the root |
 //! | 6..16 | MAC over the rest |
 //! | 16.. | the kernel's handle (up to 48 bytes), or inode number and birth time, 8 bytes each |
+//! | 32..40 | inode: the fsid of the subvolume, only of inodes in another subvolume than the root's |
 
 use crate::sys::KernelHandle;
 use gannet_vfs::{FileHandle, Status};
@@ -23,8 +24,13 @@ const BODY: usize = 16;
 pub(crate) enum Name {
     /// The kernel's handle.
     Kernel(KernelHandle),
-    /// Inode number and time of birth in nanoseconds (0 where the file system does not keep it).
-    Inode { fileid: u64, birth: u64 },
+    /// Inode number, time of birth in nanoseconds (0 where the file system does not keep it), and the fsid of the
+    /// subvolume (0: the root's). A snapshot has numbers and births of the subvolume that it was taken of.
+    Inode {
+        fileid: u64,
+        birth: u64,
+        subvolume: u64,
+    },
 }
 
 /// Makes and checks the handles of one export.
@@ -64,11 +70,16 @@ impl Minter {
                 bytes[BODY..BODY + len].copy_from_slice(kernel.bytes());
                 BODY + len
             }
-            Name::Inode { fileid, birth } => {
+            Name::Inode {
+                fileid,
+                birth,
+                subvolume,
+            } => {
                 bytes[0] = SCHEME_INODE;
                 bytes[16..24].copy_from_slice(&fileid.to_be_bytes());
                 bytes[24..32].copy_from_slice(&birth.to_be_bytes());
-                32
+                bytes[32..40].copy_from_slice(&subvolume.to_be_bytes());
+                if *subvolume == 0 { 32 } else { 40 }
             }
         };
         let mac = self.mac(&bytes[..MAC.start], &bytes[BODY..len]);
@@ -100,6 +111,18 @@ impl Minter {
         }
     }
 
+    /// A number of an inode that no other of the tree has, in place of the one that inodes of several subvolumes have.
+    pub(crate) fn number(&self, subvolume: u64, fileid: u64) -> u64 {
+        if subvolume == 0 {
+            return fileid;
+        }
+        // With the key, nobody can make two inodes with one number.
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(&subvolume.to_be_bytes());
+        hasher.write(&fileid.to_be_bytes());
+        hasher.finish128().h1
+    }
+
     fn mac(&self, head: &[u8], body: &[u8]) -> [u8; 10] {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write(head);
@@ -112,10 +135,17 @@ impl Minter {
 }
 
 fn inode_name(body: &[u8]) -> Option<Name> {
-    let (fileid, birth) = body.split_first_chunk::<8>()?;
+    let (fileid, rest) = body.split_first_chunk::<8>()?;
+    let (birth, subvolume) = rest.split_first_chunk::<8>()?;
+    let subvolume = match subvolume {
+        [] => 0,
+        // A zero would be a second handle of the same inode.
+        bytes => Some(u64::from_be_bytes(bytes.try_into().ok()?)).filter(|it| *it != 0)?,
+    };
     Some(Name::Inode {
         fileid: u64::from_be_bytes(*fileid),
-        birth: u64::from_be_bytes(birth.try_into().ok()?),
+        birth: u64::from_be_bytes(*birth),
+        subvolume,
     })
 }
 
@@ -145,6 +175,7 @@ mod tests {
         let root = Name::Inode {
             fileid: root,
             birth: 1,
+            subvolume: 0,
         };
         Minter::new([7; 16], 3, &root)
     }
@@ -154,6 +185,7 @@ mod tests {
         let name = Name::Inode {
             fileid: 12,
             birth: 9,
+            subvolume: 0,
         };
         let handle = minter(2).mint(&name).unwrap();
         assert!(minter(2).open(&handle) == Ok(name));
@@ -173,9 +205,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn one_changed_bit_is_refused(fileid: u64, birth: u64, bit in 0usize..256) {
-            let handle = minter(2).mint(&Name::Inode { fileid, birth }).unwrap();
+        fn one_changed_bit_is_refused(fileid: u64, birth: u64, subvolume: u64, bit in 0usize..320) {
+            let name = Name::Inode { fileid, birth, subvolume };
+            let handle = minter(2).mint(&name).unwrap();
+            prop_assert!(minter(2).open(&handle) == Ok(name));
             let mut bytes = handle.as_bytes().to_vec();
+            let bit = bit % (8 * bytes.len());
             bytes[bit / 8] ^= 1 << (bit % 8);
             prop_assert!(minter(2).open(&FileHandle::new(&bytes).unwrap()).is_err());
         }

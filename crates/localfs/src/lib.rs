@@ -9,7 +9,11 @@
 //! `resolve`, `places`.
 //!
 //! **Nothing leaves the tree**: every name is opened with openat2(2) beneath its directory, never through a symbolic
-//! link, never into another mount. A directory reached by handle must lie below the root.
+//! link, never into another mount. A directory reached by handle must lie below the root, and is checked again every
+//! few seconds while it is used.
+//!
+//! **Subvolumes of btrfs** are in the tree, because they share its mount. Their inodes have equal numbers: attributes
+//! tell them apart by `fsid`, and the store by numbers and handles of its own (see `handle`).
 //!
 //! **The kernel decides** what a caller may do. As root, operations run with the caller's file system identity,
 //! per thread (see `identity`), and root that may not take it on does not start. The kernel's answers for open

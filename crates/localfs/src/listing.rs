@@ -326,6 +326,7 @@ impl KnownObject {
         self.birth != 0
             && self.birth == facts.birth
             && self.attributes.fileid == facts.attributes.fileid
+            && self.attributes.fsid == facts.attributes.fsid
     }
 }
 

@@ -6,9 +6,11 @@ use super::handle::Name;
 use super::lanes::Answer;
 use super::listing::{Entry, KnownObject, Listing, Slot, validity};
 use super::object::Object;
-use super::tree::{LocalTree, statx};
+use super::places::open_path;
+use super::tree::{LocalTree, SUBVOLUME_ROOT, statx};
 use crate::sys;
 use gannet_vfs::{FileHandle, Status};
+use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags, RawDir, SeekFrom};
 use std::ffi::CStr;
 use std::ops::Range;
@@ -230,10 +232,9 @@ impl LocalTree {
                 return Ok((facts, earlier.handle));
             }
             if let Some(places) = &self.places {
-                let fileid = facts.attributes.fileid;
-                places.learn(fileid, directory.fileid, name.to_bytes());
-                let birth = facts.birth;
-                let handle = self.minter.mint(&Name::Inode { fileid, birth })?;
+                let number = self.number_of(&facts.attributes);
+                places.learn(number, directory.number, name.to_bytes());
+                let handle = self.minter.mint(&self.inode_name(&facts))?;
                 return Ok((facts, handle));
             }
         }
@@ -247,14 +248,29 @@ impl LocalTree {
         Ok((facts, self.minter.mint(&Name::Kernel(first))?))
     }
 
-    fn facts_of_name(&self, directory: &Arc<Object>, name: &CStr) -> Result<Facts, Status> {
+    /// The result of statx(2) for the object that has a name in a directory.
+    ///
+    /// # Errors
+    /// `Xdev`: a file system is mounted there. Otherwise as statx(2).
+    pub(crate) fn facts_of_name(
+        &self,
+        directory: &Arc<Object>,
+        name: &CStr,
+    ) -> Result<Facts, Status> {
         let raw = statx(directory.descriptor(), name).map_err(status)?;
-        let facts = from_statx(&raw, self.fsid);
-        if self.is_ours(&facts) {
-            Ok(facts)
-        } else {
-            Err(Status::Xdev)
+        let mut facts = from_statx(&raw, self.fsid);
+        if !self.is_ours(&facts) {
+            self.note_mount(directory, name.to_bytes());
+            return Err(Status::Xdev);
         }
+        if self.is_in_subvolume(&facts) {
+            if facts.attributes.fileid == SUBVOLUME_ROOT {
+                let opened = open_path(directory.descriptor(), name.to_bytes());
+                return self.facts(opened.map_err(status)?.as_fd());
+            }
+            facts.attributes.fsid = directory.fsid;
+        }
+        Ok(facts)
     }
 
     fn look_at_itself(&self, directory: &Arc<Object>, now: &Looking) -> Slot {
@@ -385,12 +401,14 @@ mod tests {
         let root = &tree.root_object;
         let right = known(&listing, index);
         let birth = tree.facts_of_name(root, c"f").unwrap().birth;
-        let looked_at = |birth, fileid| {
+        let fsid = right.attributes.fsid;
+        let looked_at = |birth, fileid, fsid| {
             // The root's handle stands for one that is not the file's.
             let mut earlier = right;
             earlier.handle = root.handle;
             earlier.birth = birth;
             earlier.attributes.fileid = fileid;
+            earlier.attributes.fsid = fsid;
             let entry = &listing.entries[index];
             match tree.look_at(root, c"f", entry, Some(&earlier), &Looking::begin()) {
                 Slot::Known(known) => known.handle,
@@ -398,11 +416,29 @@ mod tests {
             }
         };
         let fileid = right.attributes.fileid;
-        assert_eq!(looked_at(birth + 1, fileid), right.handle, "inode reused");
-        assert_eq!(looked_at(birth, fileid + 1), right.handle, "name replaced");
-        assert_eq!(looked_at(0, fileid), right.handle, "birth not settled");
+        assert_eq!(
+            looked_at(birth + 1, fileid, fsid),
+            right.handle,
+            "inode reused"
+        );
+        assert_eq!(
+            looked_at(birth, fileid + 1, fsid),
+            right.handle,
+            "name replaced"
+        );
+        assert_eq!(
+            looked_at(0, fileid, fsid),
+            right.handle,
+            "birth not settled"
+        );
         if birth != 0 {
-            assert_eq!(looked_at(birth, fileid), root.handle, "the same inode");
+            let moved = looked_at(birth, fileid, fsid + 1);
+            assert_eq!(moved, right.handle, "another snapshot");
+            assert_eq!(
+                looked_at(birth, fileid, fsid),
+                root.handle,
+                "the same inode"
+            );
         }
     }
 

@@ -44,7 +44,7 @@ impl NameKey {
             bytes: [0; 8 + NAME_MAX],
             len: 8 + name.len(),
         };
-        key.bytes[..8].copy_from_slice(&directory.fileid.to_ne_bytes());
+        key.bytes[..8].copy_from_slice(&directory.number.to_ne_bytes());
         key.bytes.get_mut(8..key.len)?.copy_from_slice(name);
         Some(key)
     }
@@ -127,7 +127,10 @@ impl LocalTree {
             Ok(descriptor) => descriptor,
             Err(Errno::AGAIN) if wait == Wait::No => return Ok(None),
             // Another file system is mounted there, which is not served.
-            Err(Errno::XDEV) => return Err(Status::Acces),
+            Err(Errno::XDEV) => {
+                self.note_mount(directory, name);
+                return Err(Status::Acces);
+            }
             Err(errno) => return Err(status(errno)),
         };
         let (object, attributes) = self.adopt(descriptor, Base::Path)?;
@@ -144,7 +147,7 @@ impl LocalTree {
         valid_at: Option<Time>,
     ) {
         if let Some(places) = &self.places {
-            places.learn(child.fileid, directory.fileid, name);
+            places.learn(child.number, directory.number, name);
         }
         // Not the present time: the directory may have left the tree since it was checked, and with each step down
         // from there a client would gain as much time again.
@@ -168,7 +171,7 @@ impl LocalTree {
         let key = NameKey::new(directory, name)?;
         let child = self.names.remove(key.as_bytes())?.child.upgrade()?;
         if let Some(places) = &self.places {
-            places.unlearn(child.fileid, directory.fileid, name);
+            places.unlearn(child.number, directory.number, name);
         }
         Some(child)
     }

@@ -389,7 +389,7 @@ impl LocalTree {
             (&self.places, open_path(to.descriptor(), new))
             && let Ok(facts) = self.facts(descriptor.as_fd())
         {
-            places.learn(facts.attributes.fileid, to.fileid, new);
+            places.learn(self.number_of(&facts.attributes), to.number, new);
         }
         if let Some(replaced) = replaced {
             self.changed(replaced.fileid);
@@ -507,7 +507,13 @@ mod tests {
         attributes.fileid = tree.root_object.fileid;
         let descriptor = object.descriptor().try_clone_to_owned().unwrap();
         let file = OpenFile::new(descriptor, &tree.open);
-        Arc::new(Object::new(object.handle, &attributes, file, None))
+        Arc::new(Object::new(
+            object.handle,
+            object.number,
+            &attributes,
+            file,
+            None,
+        ))
     }
 
     #[test]

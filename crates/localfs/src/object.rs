@@ -178,6 +178,10 @@ pub(crate) struct Object {
     pub(crate) kind: FileKind,
     /// The object's inode number, which never changes.
     pub(crate) fileid: u64,
+    /// A number that no other object of the tree has ([`LocalTree::number_of`]).
+    pub(crate) number: u64,
+    /// The id of the object's file system or subvolume.
+    pub(crate) fsid: u64,
     base: Arc<OpenFile>,
     /// The time at which a directory was last known to lie below the root, in milliseconds of [`LocalTree::clock`].
     below_at: AtomicU64,
@@ -200,9 +204,11 @@ struct Data {
 }
 
 impl Object {
-    /// The object that `base` names; `write` if it was opened for writing too, as that or another descriptor.
+    /// The object that `base` names, with its number in the tree; `write` if it was opened for writing too, as that or
+    /// another descriptor.
     pub(crate) fn new(
         handle: FileHandle,
+        number: u64,
         attributes: &Attributes,
         base: Arc<OpenFile>,
         write: Option<Arc<WriteFile>>,
@@ -216,6 +222,8 @@ impl Object {
             handle,
             kind: attributes.kind,
             fileid: attributes.fileid,
+            number,
+            fsid: attributes.fsid,
             base,
             below_at: AtomicU64::new(0),
             changing: Mutex::new(()),
@@ -240,7 +248,7 @@ impl Object {
             tree.forget(&self.handle);
             return Err(Status::Stale);
         }
-        Ok(from_stat(&stat, tree.fsid))
+        Ok(from_stat(&stat, self.fsid))
     }
 
     /// A descriptor to read from, opened with this thread's rights if there is none yet.
@@ -275,7 +283,7 @@ impl Object {
             }
         }
         let file = self.reopen(tree, OFlags::WRONLY)?;
-        let file = tree.durability.write_file(self.fileid, file);
+        let file = tree.durability.write_file(self.number, file);
         Ok(Arc::clone(lock(&self.data).write.get_or_insert(file)))
     }
 

@@ -1,8 +1,8 @@
 //! The places of inodes in the tree, for handles that the kernel cannot open by itself.
 //!
-//! A table leads from an inode's number to a directory and a name in it, as last seen. It is filled by lookups,
-//! listings, creations and renames, and by a search of the tree when a handle leads nowhere (after a restart, or
-//! after local programs renamed files). An entry is only a hint: the object found there must have the handle's
+//! A table leads from an inode's number in the tree to a directory and a name in it, as last seen. It is filled by
+//! lookups, listings, creations and renames, and by a search of the tree when a handle leads nowhere (after a restart,
+//! or after local programs renamed files). An entry is only a hint: the object found there must have the handle's
 //! number and time of birth.
 //!
 //! The search goes on where the last one stopped, so that many handles cost one pass over the tree together.
@@ -11,7 +11,7 @@ use super::attributes::status;
 use super::clock_map::{ClockMap, lock};
 use super::handle::Name;
 use super::object::{Base, Object};
-use super::tree::{BENEATH, LocalTree};
+use super::tree::{BENEATH, LocalTree, SUBVOLUME_ROOT};
 use crate::limits::{
     ABSENT_MAX, DEPTH_MAX, PLACES_MAX, SEARCH_ENTRIES_MAX, SEARCH_PATH_MAX, SEARCH_QUEUE_MAX,
 };
@@ -53,6 +53,33 @@ struct Search {
     incomplete: bool,
 }
 
+/// An inode to search for.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted {
+    /// Its number in the tree.
+    pub(crate) number: u64,
+    /// Its inode number.
+    fileid: u64,
+}
+
+impl Wanted {
+    /// The inode with this name.
+    ///
+    /// # Errors
+    /// `Stale` for a handle of the kernel: the server runs with other rights than the one that gave it out.
+    pub(crate) fn of(tree: &LocalTree, name: Name) -> Result<Wanted, Status> {
+        match name {
+            Name::Inode {
+                fileid, subvolume, ..
+            } => Ok(Wanted {
+                number: tree.minter.number(subvolume, fileid),
+                fileid,
+            }),
+            Name::Kernel(_) => Err(Status::Stale),
+        }
+    }
+}
+
 /// The end of a pass of the search.
 enum Pass {
     Found(OwnedFd),
@@ -70,24 +97,24 @@ impl Places {
     }
 
     /// Remembers where an inode is.
-    pub(crate) fn learn(&self, fileid: u64, parent: u64, name: &[u8]) {
-        if let Some(known) = self.table.get(&fileid)
+    pub(crate) fn learn(&self, number: u64, parent: u64, name: &[u8]) {
+        if let Some(known) = self.table.get(&number)
             && known.parent == parent
             && *known.name == *name
         {
             return;
         }
         let name = name.into();
-        self.table.insert(fileid, Arc::new(Place { parent, name }));
+        self.table.insert(number, Arc::new(Place { parent, name }));
     }
 
     /// Forgets a place that an inode had.
-    pub(crate) fn unlearn(&self, fileid: u64, parent: u64, name: &[u8]) {
-        if let Some(known) = self.table.get(&fileid)
+    pub(crate) fn unlearn(&self, number: u64, parent: u64, name: &[u8]) {
+        if let Some(known) = self.table.get(&number)
             && known.parent == parent
             && *known.name == *name
         {
-            self.table.remove(&fileid);
+            self.table.remove(&number);
         }
     }
 
@@ -109,12 +136,12 @@ impl Places {
         &self,
         tree: &LocalTree,
         handle: &FileHandle,
-        fileid: u64,
+        number: u64,
     ) -> Result<Option<Arc<Object>>, Status> {
         if self.absent.get(handle).is_some() {
             return Err(Status::Stale);
         }
-        Ok(self.follow(tree, handle, fileid))
+        Ok(self.follow(tree, handle, number))
     }
 
     /// Opens the object with this handle wherever it is. Blocks, for as long as reading all directories takes.
@@ -125,15 +152,15 @@ impl Places {
         &self,
         tree: &LocalTree,
         handle: &FileHandle,
-        fileid: u64,
+        wanted: Wanted,
     ) -> Result<Arc<Object>, Status> {
         let mut search = lock(&self.search);
         let now = tree.clock();
         // After the wait for the lock: the search of another caller may have seen the object.
-        if let Some(object) = self.open(tree, handle, fileid)? {
+        if let Some(object) = self.open(tree, handle, wanted.number)? {
             return Ok(object);
         }
-        if search.is_recent() && self.table.get(&fileid).is_none() {
+        if search.is_recent() && self.table.get(&wanted.number).is_none() {
             return Err(search.verdict());
         }
         loop {
@@ -141,7 +168,7 @@ impl Places {
             if whole {
                 search.start();
             }
-            match self.pass(tree, &mut search, handle, fileid)? {
+            match self.pass(tree, &mut search, handle, wanted)? {
                 Pass::Found(descriptor) => {
                     let (object, _) = tree.adopt(descriptor, Base::Path)?;
                     object.was_below(now);
@@ -160,10 +187,10 @@ impl Places {
     }
 
     /// Opens what is at the remembered place, if that is the handle's object.
-    fn follow(&self, tree: &LocalTree, handle: &FileHandle, fileid: u64) -> Option<Arc<Object>> {
-        let root = tree.root_object.fileid;
+    fn follow(&self, tree: &LocalTree, handle: &FileHandle, number: u64) -> Option<Arc<Object>> {
+        let root = tree.root_object.number;
         let mut path = Vec::new();
-        let mut at = fileid;
+        let mut at = number;
         while at != root {
             if path.len() == DEPTH_MAX {
                 return None;
@@ -191,10 +218,10 @@ impl Places {
         tree: &LocalTree,
         search: &mut Search,
         handle: &FileHandle,
-        fileid: u64,
+        wanted: Wanted,
     ) -> Result<Pass, Status> {
         while let Some(path) = search.queue.pop() {
-            let found = self.read_directory(tree, search, &path, handle, fileid);
+            let found = self.read_directory(tree, search, &path, handle, wanted);
             match found {
                 Ok(Some(descriptor)) => return Ok(Pass::Found(descriptor)),
                 Ok(None) => {}
@@ -219,14 +246,23 @@ impl Places {
         search: &mut Search,
         path: &[u8],
         handle: &FileHandle,
-        fileid: u64,
+        wanted: Wanted,
     ) -> Result<Option<OwnedFd>, Status> {
         let at: &[u8] = if path.is_empty() { b"." } else { path };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory =
             rustix::fs::openat2(&tree.root, at, flags, Mode::empty(), BENEATH).map_err(status)?;
-        let parent = rustix::fs::fstat(&directory).map_err(status)?.st_ino;
+        let facts = tree.facts(directory.as_fd())?;
+        let parent = tree.number_of(&facts.attributes);
+        let subvolume = tree.subvolume_of(facts.attributes.fsid);
         let mut found = None;
+        if subvolume != 0 && facts.attributes.fileid == SUBVOLUME_ROOT {
+            // The entry that led here has the number of the subvolume, and not that of its root.
+            self.learn_root(tree, &directory, parent, path);
+            if parent == wanted.number {
+                found = open_path(directory.as_fd(), b".").ok();
+            }
+        }
         let mut buffer = Vec::with_capacity(DIRECTORY_BUFFER);
         let mut entries = RawDir::new(&directory, buffer.spare_capacity_mut());
         while let Some(entry) = entries.next() {
@@ -236,8 +272,10 @@ impl Places {
                 continue;
             }
             search.entries += 1;
-            self.learn(entry.ino(), parent, name);
-            if entry.ino() == fileid && found.is_none() {
+            let number = tree.minter.number(subvolume, entry.ino());
+            self.learn(number, parent, name);
+            // The directory's subvolume may be another than that of the wanted inode: the handle tells.
+            if entry.ino() == wanted.fileid && found.is_none() {
                 found = open_path(directory.as_fd(), name)
                     .ok()
                     .filter(|descriptor| tree.has_handle(descriptor, handle));
@@ -247,6 +285,17 @@ impl Places {
             }
         }
         Ok(found)
+    }
+
+    /// Remembers where the root of a subvolume is, which was opened at `path`.
+    fn learn_root(&self, tree: &LocalTree, root: &OwnedFd, number: u64, path: &[u8]) {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let above = rustix::fs::openat(root, "..", flags, Mode::empty()).map_err(status);
+        let facts = above.and_then(|above| tree.facts(above.as_fd()));
+        // Otherwise it is moved or removed at this moment.
+        if let (Ok(facts), Some(name)) = (facts, path.rsplit(|byte| *byte == b'/').next()) {
+            self.learn(number, tree.number_of(&facts.attributes), name);
+        }
     }
 }
 
@@ -323,10 +372,6 @@ impl LocalTree {
         let Ok(facts) = self.facts(descriptor.as_fd()) else {
             return false;
         };
-        let name = Name::Inode {
-            fileid: facts.attributes.fileid,
-            birth: facts.birth,
-        };
-        self.minter.open(handle) == Ok(name)
+        self.minter.open(handle) == Ok(self.inode_name(&facts))
     }
 }

@@ -3,6 +3,7 @@
 use super::attributes::status;
 use super::handle::Name;
 use super::object::{Base, Object};
+use super::places::Wanted;
 use super::tree::LocalTree;
 use crate::limits::{DEPTH_MAX, REOPENING_PAUSE, REOPENINGS_MAX};
 use crate::sys::{self, KernelHandle};
@@ -37,7 +38,9 @@ impl LocalTree {
                 object.was_below(now);
                 Ok(Some(object))
             }
-            (Name::Inode { fileid, .. }, Some(places)) => places.open(self, handle, fileid),
+            (name @ Name::Inode { .. }, Some(places)) => {
+                places.open(self, handle, Wanted::of(self, name)?.number)
+            }
             // The server runs with other rights than the one that gave the handle out.
             _ => Err(Status::Stale),
         }
@@ -56,7 +59,7 @@ impl LocalTree {
         let below = match (self.require_below(object.descriptor()), &self.places) {
             // The server's user may not search it, and so not go up from it. The way down decides.
             (Err(Status::Acces), Some(places)) => {
-                let found = places.open(self, &object.handle, object.fileid)?;
+                let found = places.open(self, &object.handle, object.number)?;
                 found.map(|_| ()).ok_or(Status::Stale)
             }
             (below, _) => below,
@@ -93,11 +96,9 @@ impl LocalTree {
     /// # Errors
     /// As [`LocalTree::resolve`]; `Serverfault` when it may be where the search did not get to.
     pub(crate) fn search(&self, handle: &FileHandle) -> Result<Arc<Object>, Status> {
-        let (Name::Inode { fileid, .. }, Some(places)) = (self.minter.open(handle)?, &self.places)
-        else {
-            return Err(Status::Stale);
-        };
-        places.search(self, handle, fileid)
+        let name = self.minter.open(handle)?;
+        let places = self.places.as_ref().ok_or(Status::Stale)?;
+        places.search(self, handle, Wanted::of(self, name)?)
     }
 
     /// Checks that a directory is in the tree: walks up from it. Other objects pass; they may have several parents,
@@ -111,16 +112,16 @@ impl LocalTree {
         let mut below = None;
         for _ in 0..DEPTH_MAX {
             let at = parent.as_ref().map_or(descriptor, AsFd::as_fd);
-            let attributes = self.facts(at)?.attributes;
-            if attributes.kind != FileKind::Directory
-                || attributes.fileid == self.root_object.fileid
-            {
+            let facts = self.facts(at)?;
+            if facts.attributes.kind != FileKind::Directory || self.is_root(&facts) {
                 return Ok(());
             }
-            if below == Some(attributes.fileid) {
+            // The roots of all subvolumes have one number.
+            let number = self.number_of(&facts.attributes);
+            if below == Some(number) {
                 break;
             }
-            below = Some(attributes.fileid);
+            below = Some(number);
             parent = Some(rustix::fs::openat(at, "..", flags, Mode::empty()).map_err(status)?);
         }
         Err(Status::Stale)

@@ -53,7 +53,7 @@ impl Extent {
     }
 }
 
-/// The subject of a sync. Files are known by their number; directories of an overlay may have a file's.
+/// The subject of a sync. Files are known by their number in the tree; directories of an overlay may have a file's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Subject {
     File(u64),
@@ -95,7 +95,7 @@ pub(crate) struct Durability {
 }
 
 struct Unsynced {
-    fileid: u64,
+    number: u64,
     file: Arc<OpenFile>,
 }
 
@@ -225,9 +225,9 @@ impl Durability {
     }
 
     /// A descriptor for writing, of the file with this number.
-    pub(crate) fn write_file(self: &Arc<Self>, fileid: u64, file: Arc<OpenFile>) -> Arc<WriteFile> {
+    pub(crate) fn write_file(self: &Arc<Self>, number: u64, file: Arc<OpenFile>) -> Arc<WriteFile> {
         Arc::new(WriteFile {
-            fileid,
+            number,
             file,
             is_unsynced: AtomicBool::new(false),
             durability: Arc::clone(self),
@@ -323,11 +323,11 @@ impl Durability {
             self.unsynced_count.store(0, Ordering::Relaxed);
             std::mem::take(&mut *all)
         };
-        for Unsynced { fileid, file } in all {
+        for Unsynced { number, file } in all {
             // No client can commit or read a file without a name.
             if !file.is_gone() {
                 // A failure has changed the verifier, and no caller waits for the error.
-                let subject = Subject::File(fileid);
+                let subject = Subject::File(number);
                 let _ = self.sync(subject, file.as_fd(), Extent::Data, || Ok(()));
             }
         }
@@ -336,7 +336,7 @@ impl Durability {
 
 /// A descriptor for writing, which is not closed before its writes are known to be durable or lost.
 pub(crate) struct WriteFile {
-    fileid: u64,
+    number: u64,
     file: Arc<OpenFile>,
     /// Written to since the last sync began.
     is_unsynced: AtomicBool,
@@ -366,7 +366,7 @@ impl Drop for WriteFile {
     fn drop(&mut self) {
         if *self.is_unsynced.get_mut() {
             self.durability.put_aside(Unsynced {
-                fileid: self.fileid,
+                number: self.number,
                 file: Arc::clone(&self.file),
             });
         }
@@ -391,7 +391,7 @@ impl LocalTree {
     /// # Errors
     /// `Io` when the disk failed; unstable writes may be lost then, and the verifier has changed.
     pub(crate) fn sync(&self, object: &Object, stability: Stability) -> Result<(), Status> {
-        let (subject, extent) = (Subject::File(object.fileid), Extent::of(stability));
+        let (subject, extent) = (Subject::File(object.number), Extent::of(stability));
         if let Some(write) = object.open_for_writing() {
             return (self.durability).sync(subject, write.as_fd(), extent, || {
                 // Before the sync and not after it: a write that comes meanwhile must set it again.

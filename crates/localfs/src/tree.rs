@@ -10,7 +10,7 @@ use super::key;
 use super::largest_file::file_size_max;
 use super::listing::Listings;
 use super::lookup::Known;
-use super::object::{Base, Object, OpenFile};
+use super::object::{Base, Object, OpenFile, ProcPath};
 use super::open::{HandleScheme, LocalOptions, OpenError};
 use super::places::Places;
 use super::sync::Durability;
@@ -22,9 +22,10 @@ use gannet_vfs::{Attributes, Credentials, FileHandle, FileKind, Status, Verifier
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
+use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, RandomState};
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,10 @@ use std::time::{Duration, Instant};
 const CHANGE_COUNTERS: usize = 4096;
 /// The magic number of overlayfs.
 const OVERLAY: i64 = 0x794c_7630;
+/// The magic number of btrfs.
+const BTRFS: i64 = 0x9123_683e;
+/// The inode number of each root of a btrfs subvolume, and of no other inode.
+pub(crate) const SUBVOLUME_ROOT: u64 = 256;
 /// Objects that have left the cache and may wait together for their descriptors to be closed.
 const RETIRED_MAX: usize = 32;
 
@@ -40,6 +45,27 @@ pub(crate) const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS)
     .union(ResolveFlags::NO_XDEV);
+
+/// The devices that objects of the served mount have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Devices {
+    /// One device.
+    One,
+    /// A device for each layer of an overlay.
+    Layers,
+    /// A device for each subvolume and snapshot of btrfs. These have inode numbers of their own.
+    Subvolumes,
+}
+
+impl Devices {
+    fn of(root: &OwnedFd) -> Devices {
+        match rustix::fs::fstatfs(root).map_or(0, |volume| volume.f_type) {
+            OVERLAY => Devices::Layers,
+            BTRFS => Devices::Subvolumes,
+            _ => Devices::One,
+        }
+    }
+}
 
 /// A served directory with the state that its cores share.
 pub struct LocalTree {
@@ -52,8 +78,9 @@ pub struct LocalTree {
     /// Largest file of the file system in bytes.
     pub(crate) file_size_max: u64,
     volume: Volume,
-    /// The layers of an overlay have devices of their own.
-    has_layers: bool,
+    devices: Devices,
+    /// Whether the log has named a file system that is mounted in the tree.
+    has_named_mount: AtomicBool,
     pub(crate) identities: Identities,
     pub(crate) minter: Minter,
     /// Where [`LocalTree::clock`] begins.
@@ -93,10 +120,10 @@ impl LocalTree {
         let fsid = file_system_id(&root).map_err(unusable)?;
         let facts = from_statx(&statx(root.as_fd(), c"").map_err(unusable)?, fsid);
 
-        let has_layers = rustix::fs::fstatfs(&root).is_ok_and(|volume| volume.f_type == OVERLAY);
+        let devices = Devices::of(&root);
         let identities = identities(options)?;
         let kernel = kernel_name(&root, options.handles);
-        let name = kernel.unwrap_or_else(|| inode_name(&facts));
+        let name = kernel.unwrap_or_else(|| inode_name(&facts, 0));
         let minter = Minter::new(key::load(options.state_dir.as_deref()), fsid, &name);
         let handle = minter.mint(&name).map_err(|_| unusable(Errno::OVERFLOW))?;
 
@@ -112,7 +139,8 @@ impl LocalTree {
             })?,
             &open,
         );
-        let root_object = Arc::new(Object::new(handle, &facts.attributes, base, None));
+        let number = facts.attributes.fileid;
+        let root_object = Arc::new(Object::new(handle, number, &facts.attributes, base, None));
         tracing::info!(
             path = %path.display(),
             kernel_handles = kernel.is_some(),
@@ -120,18 +148,15 @@ impl LocalTree {
             descriptors_max,
             "directory opened"
         );
-        let metadata_sync = if options.async_metadata {
-            MetadataSync::Later
-        } else {
-            MetadataSync::probe(&root)
-        };
         Ok(Arc::new(LocalTree {
             file_size_max: file_size_max(&root),
+            metadata_sync: MetadataSync::of(&root, options.async_metadata),
             root,
             root_object,
             fsid,
             volume: facts.volume,
-            has_layers,
+            devices,
+            has_named_mount: AtomicBool::new(false),
             identities,
             minter,
             opened: Instant::now(),
@@ -141,7 +166,6 @@ impl LocalTree {
             names: ClockMap::new(NAMES_MAX, RandomState::new()),
             places: kernel.is_none().then(Places::new),
             listings: Listings::default(),
-            metadata_sync,
             listing_entries_max: (options.listing_entries_max)
                 .unwrap_or(LISTING_ENTRIES_MAX)
                 .max(1),
@@ -225,14 +249,15 @@ impl LocalTree {
             return Ok((object, facts.attributes));
         }
         let file = OpenFile::new(descriptor, &self.open);
+        let number = self.number_of(&facts.attributes);
         let write = match base {
             Base::Path => None,
             Base::Data => {
                 let file = Arc::clone(&file);
-                Some(self.durability.write_file(facts.attributes.fileid, file))
+                Some(self.durability.write_file(number, file))
             }
         };
-        let object = Arc::new(Object::new(handle, &facts.attributes, file, write));
+        let object = Arc::new(Object::new(handle, number, &facts.attributes, file, write));
         let (object, leaving) = self.objects.get_or_insert(handle, object);
         if let Some(places) = &self.places {
             places.returned(&handle);
@@ -261,25 +286,70 @@ impl LocalTree {
     /// # Errors
     /// `Stale` when it has lost its last name or lies elsewhere.
     pub(crate) fn facts(&self, descriptor: BorrowedFd<'_>) -> Result<Facts, Status> {
-        let facts = from_statx(&statx(descriptor, c"").map_err(status)?, self.fsid);
+        let mut facts = from_statx(&statx(descriptor, c"").map_err(status)?, self.fsid);
         if !self.is_ours(&facts) || facts.attributes.link_count == 0 {
             return Err(Status::Stale);
+        }
+        if self.is_in_subvolume(&facts) {
+            facts.attributes.fsid = file_system_id(descriptor).map_err(status)?;
         }
         Ok(facts)
     }
 
-    /// Whether an object belongs to the file system that is served.
+    /// Whether an object belongs to the mount that is served.
     pub(crate) fn is_ours(&self, facts: &Facts) -> bool {
         facts.volume.mount == self.volume.mount
-            && (self.has_layers || facts.volume.device == self.volume.device)
+            && (self.devices != Devices::One || facts.volume.device == self.volume.device)
+    }
+
+    /// Whether an object lies in another subvolume than the root.
+    pub(crate) fn is_in_subvolume(&self, facts: &Facts) -> bool {
+        self.devices == Devices::Subvolumes && facts.volume.device != self.volume.device
+    }
+
+    /// Whether an object is the root of the tree.
+    pub(crate) fn is_root(&self, facts: &Facts) -> bool {
+        facts.attributes.fileid == self.root_object.fileid && facts.volume == self.volume
+    }
+
+    /// The subvolume of an object, as its handle has it: 0 for the root's.
+    pub(crate) fn subvolume_of(&self, fsid: u64) -> u64 {
+        if fsid == self.fsid { 0 } else { fsid }
+    }
+
+    /// A number of an inode that no other of the tree has: outside of the root's subvolume not the inode number.
+    pub(crate) fn number_of(&self, attributes: &Attributes) -> u64 {
+        let subvolume = self.subvolume_of(attributes.fsid);
+        self.minter.number(subvolume, attributes.fileid)
+    }
+
+    /// The name of an inode whose handle is not the kernel's.
+    pub(crate) fn inode_name(&self, facts: &Facts) -> Name {
+        inode_name(facts, self.subvolume_of(facts.attributes.fsid))
     }
 
     fn name(&self, descriptor: BorrowedFd<'_>, facts: &Facts) -> Result<Name, Status> {
         if self.places.is_some() {
-            return Ok(inode_name(facts));
+            return Ok(self.inode_name(facts));
         }
         let kernel = sys::name_to_handle(descriptor, c"").map_err(status)?;
         Ok(Name::Kernel(kernel))
+    }
+
+    /// Names the first file system in the log that is found mounted in the tree, which is not served.
+    pub(crate) fn note_mount(&self, directory: &Object, name: &[u8]) {
+        if self.has_named_mount.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let path =
+            rustix::fs::readlink(ProcPath::new(directory.descriptor()).as_c_str(), Vec::new());
+        let path = path.map(std::ffi::CString::into_bytes).unwrap_or_default();
+        tracing::warn!(
+            directory = %path.escape_ascii(),
+            name = %name.escape_ascii(),
+            "a file system that is mounted inside the export is not served, and further ones are not named: export it \
+             by a path of its own"
+        );
     }
 
     /// Closes an object; the next use of its handle opens it again.
@@ -308,9 +378,10 @@ impl LocalTree {
     /// Closes unused descriptors for writing and objects without a name. Blocks.
     pub(crate) fn close_idle(&self) {
         self.relieve(descriptors::refused());
+        let mut gone = Gone::default();
         for part in 0..PARTS {
             for object in self.objects.part(part) {
-                if object.is_gone() {
+                if object.is_gone() || gone.has_subvolume_of(self, &object) {
                     self.forget(&object.handle);
                 } else if object.close_idle_write() {
                     self.close(&object.handle);
@@ -391,6 +462,26 @@ impl LocalTree {
     }
 }
 
+/// Subvolumes that one sweep has looked at, by their fsid: whether they were removed. Their objects still have names,
+/// and an open one would keep the space of them all.
+#[derive(Default)]
+struct Gone(HashMap<u64, bool>);
+
+impl Gone {
+    fn has_subvolume_of(&mut self, tree: &LocalTree, object: &Object) -> bool {
+        if object.fsid == tree.fsid {
+            return false;
+        }
+        *self.0.entry(object.fsid).or_insert_with(|| {
+            let Ok(Name::Kernel(kernel)) = tree.minter.open(&object.handle) else {
+                return false;
+            };
+            let opened = sys::open_by_handle(tree.root.as_fd(), &kernel, OFlags::PATH);
+            matches!(opened, Err(Errno::STALE))
+        })
+    }
+}
+
 /// statx(2) of `name` in a directory (not following a link), or of the descriptor itself when `name` is empty.
 pub(crate) fn statx<P: rustix::path::Arg>(
     descriptor: BorrowedFd<'_>,
@@ -404,10 +495,11 @@ pub(crate) fn statx<P: rustix::path::Arg>(
     )
 }
 
-fn inode_name(facts: &Facts) -> Name {
+fn inode_name(facts: &Facts, subvolume: u64) -> Name {
     Name::Inode {
         fileid: facts.attributes.fileid,
         birth: facts.birth,
+        subvolume,
     }
 }
 
@@ -432,10 +524,10 @@ fn identities(options: &LocalOptions) -> Result<Identities, OpenError> {
     })
 }
 
-/// The file system's own id, which outlives reboots, or else its device number.
-fn file_system_id(root: &OwnedFd) -> rustix::io::Result<u64> {
-    match rustix::fs::fstatvfs(root)?.f_fsid {
-        0 => Ok(rustix::fs::fstat(root)?.st_dev),
+/// The id of the file system or subvolume, which outlives reboots, or else its device number.
+fn file_system_id(object: impl AsFd) -> rustix::io::Result<u64> {
+    match rustix::fs::fstatvfs(&object)?.f_fsid {
+        0 => Ok(rustix::fs::fstat(&object)?.st_dev),
         id => Ok(id),
     }
 }
@@ -488,6 +580,7 @@ fn kernel_name(root: &OwnedFd, scheme: HandleScheme) -> Option<Name> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lookup::Wait;
 
     #[test]
     fn cores_that_ask_by_turns_do_not_keep_each_other_from_sweeping() {
@@ -503,5 +596,65 @@ mod tests {
             .collect();
         let expected = [true, false, false, true, false, false, true, false];
         assert_eq!(swept, expected);
+    }
+
+    /// /proc is another file system of every machine.
+    #[test]
+    fn a_file_system_mounted_in_the_tree_is_named_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = LocalOptions {
+            state_dir: Some(directory.path().join("state")),
+            ..LocalOptions::default()
+        };
+        let tree = LocalTree::open(Path::new("/"), &options).unwrap();
+        let me = own_credentials();
+        for named in [false, true] {
+            assert_eq!(tree.has_named_mount.load(Ordering::Relaxed), named);
+            let found = tree.lookup(&tree.root_object, &me, b"proc", None, Wait::Yes);
+            assert!(found.is_err_and(|reason| reason == Status::Acces));
+        }
+        let listed = LocalTree::open(Path::new("/"), &options).unwrap();
+        let facts = listed.facts_of_name(&listed.root_object, c"proc");
+        assert!(facts.is_err() && listed.has_named_mount.load(Ordering::Relaxed));
+    }
+
+    /// On btrfs alone, and for root, who may remove one: objects of a removed subvolume keep their names.
+    #[test]
+    fn a_removed_subvolume_is_closed_by_the_next_sweep() {
+        let directory = tempfile::tempdir().unwrap();
+        let kind = rustix::fs::statfs(directory.path()).unwrap().f_type;
+        if kind != BTRFS || !gannet_testing::is_root() {
+            return;
+        }
+        let btrfs = |verb: &str, name: &str| {
+            let mut command = std::process::Command::new("btrfs");
+            command.args(["-q", "subvolume", verb]);
+            let done = command.arg(directory.path().join(name)).status();
+            assert!(done.unwrap().success());
+        };
+        let (stays, goes) = ("stays", "goes");
+        btrfs("create", stays);
+        btrfs("create", goes);
+        let options = LocalOptions {
+            state_dir: Some(directory.path().join("state")),
+            ..LocalOptions::default()
+        };
+        let tree = LocalTree::open(directory.path(), &options).unwrap();
+        let [stays, goes] = [stays, goes].map(|name| {
+            let opened = crate::places::open_path(tree.root.as_fd(), name.as_bytes());
+            let (object, attributes) = tree.adopt(opened.unwrap(), Base::Path).unwrap();
+            assert_eq!(
+                (object.fileid, object.fsid),
+                (SUBVOLUME_ROOT, attributes.fsid)
+            );
+            (object.handle, object.number)
+        });
+        // Syncs and remembered names are known by this number.
+        assert_ne!(stays.1, goes.1);
+        let (stays, goes) = (stays.0, goes.0);
+        btrfs("delete", "goes");
+        assert!(tree.known(&goes).is_some());
+        tree.close_idle();
+        assert!(tree.known(&goes).is_none() && tree.known(&stays).is_some());
     }
 }

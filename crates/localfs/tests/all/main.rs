@@ -9,4 +9,5 @@ mod local_handles;
 mod local_listing;
 mod local_names;
 mod local_rights;
+mod local_subvolumes;
 mod support;
