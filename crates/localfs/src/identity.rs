@@ -14,8 +14,17 @@ use crate::sys;
 use gannet_vfs::limits::CALL_GROUPS_MAX;
 use gannet_vfs::{Credentials, Status};
 use rustix::process::{Gid, Uid};
+use rustix::thread::{CapabilitySet, capabilities};
 use std::cell::{Cell, RefCell};
 use std::io;
+
+/// The capabilities of root over files that others own.
+const FILE_RIGHTS: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::MKNOD);
 
 thread_local! {
     /// The present identity of this thread; unknown at first.
@@ -49,15 +58,17 @@ impl Identities {
         let back = own.clone();
         // On a thread of its own, which switches and switches back.
         let probe = std::thread::spawn(move || {
-            switch(&Credentials::new(1, 1, &[1])).and_then(|()| switch(&back))
+            switch(&Credentials::new(1, 1, &[1]))?;
+            gives_up_privileges()?;
+            Ok(switch(&back)?)
         });
         let probed = probe
             .join()
-            .map_err(|_| io::Error::other("the thread that tried it panicked"))?;
+            .unwrap_or_else(|_| Err(io::Error::other("the thread that tried it panicked")));
         match probed {
             Ok(()) => Ok(Identities::Callers { own }),
             Err(_) if callers_are_server => Ok(Identities::Server),
-            Err(errno) => Err(errno.into()),
+            Err(error) => Err(error),
         }
     }
 
@@ -123,6 +134,18 @@ impl Identities {
             Identities::Server => None,
         }
     }
+}
+
+/// Checks that this thread, as another user, has none of root's rights over files. The kernel takes them away, unless
+/// the process was started with securebits that forbid it.
+fn gives_up_privileges() -> io::Result<()> {
+    let kept = capabilities(None)?.effective & FILE_RIGHTS;
+    if kept.is_empty() {
+        return Ok(());
+    }
+    let why =
+        "a thread that acts as another user keeps the rights of root (securebits: no_setuid_fixup)";
+    Err(io::Error::other(why))
 }
 
 /// The user and group of this process, as a caller without supplementary groups.

@@ -10,7 +10,10 @@ use gannet_vfs::{
     AccessMask, CreateMode, Credentials, EntryName, FileHandle, NodeKind, SetAttributes, SetTime,
     Stability, Status, Vfs,
 };
-use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+use rustix::thread::{
+    CapabilitiesSecureBits, CapabilitySet, capabilities, set_capabilities,
+    set_capabilities_secure_bits,
+};
 use std::future::Future;
 use std::os::unix::fs::{PermissionsExt, chown};
 use support::{Page, World, is_root};
@@ -429,16 +432,23 @@ fn root_that_cannot_act_as_its_callers_serves_only_itself() {
     if !is_root() {
         return;
     }
+    let without_capabilities = || {
+        let identity = CapabilitySet::SETUID | CapabilitySet::SETGID;
+        let mut held = capabilities(None).unwrap();
+        held.effective -= identity;
+        held.permitted -= identity;
+        set_capabilities(None, held).unwrap();
+    };
+    let with_all_rights_kept = || {
+        let kept = CapabilitiesSecureBits::NO_SETUID_FIXUP;
+        set_capabilities_secure_bits(kept).unwrap();
+    };
     let world = World::new(HandleScheme::Automatic);
-    let open = |callers_are_server| {
+    let open = |prepare: fn(), callers_are_server| {
         let (path, options) = (world.path(), world.options.clone());
-        // Capabilities belong to threads; this one ends without them.
+        // Capabilities and securebits belong to threads; this one ends with them.
         let thread = std::thread::spawn(move || {
-            let identity = CapabilitySet::SETUID | CapabilitySet::SETGID;
-            let mut held = capabilities(None).unwrap();
-            held.effective -= identity;
-            held.permitted -= identity;
-            set_capabilities(None, held).unwrap();
+            prepare();
             let options = LocalOptions {
                 callers_are_server,
                 ..options
@@ -447,6 +457,10 @@ fn root_that_cannot_act_as_its_callers_serves_only_itself() {
         });
         thread.join().unwrap()
     };
-    assert!(matches!(open(false), Err(OpenError::Identity { .. })));
-    open(true).unwrap();
+    for prepare in [without_capabilities as fn(), with_all_rights_kept] {
+        let refused = open(prepare, false);
+        assert!(matches!(refused, Err(OpenError::Identity { .. })));
+        open(prepare, true).unwrap();
+    }
+    open(|| (), false).unwrap();
 }
