@@ -334,10 +334,11 @@ impl<S: Service> Core<S> {
         admits
     }
 
-    /// A place for a connection from `peer`, for which an unauthenticated one may be evicted; `None` without room.
-    fn admit(&self, peer: SocketAddr) -> Option<Activity> {
+    /// A place for a connection from `peer`, for which another may be evicted; `None` without room. The connection
+    /// costs `idle` bytes while it does nothing.
+    fn admit(&self, peer: SocketAddr, idle: usize) -> Option<Activity> {
         let now = self.runtime.now();
-        let (activity, shortage) = self.activities.connection(peer.ip(), now);
+        let (activity, shortage) = self.activities.connection(peer.ip(), idle, now);
         if let Some(shortage) = shortage {
             self.note_refused(peer, shortage.why());
         }

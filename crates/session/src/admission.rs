@@ -3,9 +3,14 @@
 //! A connection is unauthenticated until its server reports a request of a peer that may use an export. When there is
 //! no room for one more connection, an unauthenticated one is evicted first: the oldest of the origin that has most of
 //! them. When there is none, the connection is evicted that has been idle for longest, of the origin that has most
-//! connections. So a host that takes all the places it can loses its own connections, and others keep theirs.
+//! connections. Of several origins with as many, the one with the oldest or idlest connection loses it. So a host that
+//! takes all the places it can loses its own connections, and others keep theirs. The order is the same when the budget
+//! has no room.
 
-use crate::limits::{CONNECTIONS_MAX, CONNECTIONS_PER_ORIGIN_MAX, UNAUTHENTICATED_MAX};
+use crate::limits::{
+    CONNECTION_BYTES, CONNECTIONS_MAX, CONNECTIONS_PART, CONNECTIONS_PER_ORIGIN_MAX,
+    UNAUTHENTICATED_MAX,
+};
 use crate::{Account, Budget, Origin};
 use gannet_runtime::{Instant, Notify};
 use std::cell::{Cell, RefCell};
@@ -33,6 +38,26 @@ impl Default for ConnectionLimits {
             per_origin_max: CONNECTIONS_PER_ORIGIN_MAX,
             unauthenticated_max: UNAUTHENTICATED_MAX,
         }
+    }
+}
+
+impl ConnectionLimits {
+    /// The default bounds of each of `cores` cores, as far as `budget` has room for the connections of all of them.
+    pub fn within(budget: &Budget, cores: usize) -> ConnectionLimits {
+        let each = (budget.connections_max() / cores.max(1)).max(1);
+        let defaults = ConnectionLimits::default();
+        ConnectionLimits {
+            total_max: defaults.total_max.min(each),
+            per_origin_max: defaults.per_origin_max.min(each.div_ceil(2)),
+            unauthenticated_max: defaults.unauthenticated_max.min(each.div_ceil(4)),
+        }
+    }
+
+    /// The bytes of the smallest budget that has room for `connections` connections of a process.
+    pub fn budget_for(connections: usize) -> usize {
+        connections
+            .saturating_mul(CONNECTION_BYTES)
+            .saturating_mul(CONNECTIONS_PART)
     }
 }
 
@@ -128,17 +153,26 @@ impl Activities {
         }
     }
 
-    /// Starts a connection from `address`, perhaps in the place of another. The second value is the bound that was
-    /// reached, if one was; the first is `None` if there is no room nevertheless.
+    /// Starts a connection from `address`, perhaps in the place of another. It costs `idle` bytes while it does
+    /// nothing. The second value is the bound that was reached, if one was. The first is `None` if there is no room
+    /// nevertheless.
     pub fn connection(
         self: &Rc<Self>,
         address: IpAddr,
+        idle: usize,
         now: Instant,
     ) -> (Option<Activity>, Option<Shortage>) {
         let origin = Origin::from(address);
-        let shortage = self.make_room(origin);
-        let Some(account) = self.budget.open(address) else {
-            return (None, Some(Shortage::Memory));
+        let mut shortage = self.make_room(origin);
+        let mut account = self.budget.open(address, idle);
+        if account.is_none() {
+            // The account of an evicted connection is closed when its task has run. Without one, another core has it.
+            let is_evicted = shortage.is_some() || self.crowd.borrow_mut().evict(Crowd::least);
+            shortage = shortage.or(Some(Shortage::Memory));
+            account = is_evicted.then(|| self.budget.open_beyond(address, idle));
+        }
+        let Some(account) = account else {
+            return (None, shortage);
         };
         let seat = self.start(Some(origin), now);
         self.crowd.borrow_mut().enter(origin, &seat);
@@ -176,15 +210,10 @@ impl Activities {
         } else {
             return None;
         };
-        let victim = match shortage {
-            Shortage::Origin => crowd.least_of(origin),
-            _ => crowd.least(),
+        match shortage {
+            Shortage::Origin => crowd.evict(|crowd| crowd.least_of(origin)),
+            _ => crowd.evict(Crowd::least),
         };
-        if let Some(seat) = victim {
-            crowd.leave(&seat);
-            seat.admission.set(Admission::Evicted);
-            seat.wake_up.notify();
-        }
         Some(shortage)
     }
 
@@ -235,7 +264,8 @@ impl Members {
     /// The oldest unauthenticated connection; when there is none, the one that has been idle for longest.
     fn least(&self) -> Option<Rc<Seat>> {
         let unauthenticated = self.unauthenticated.values().next();
-        let idlest = || (self.authenticated.values()).min_by_key(|seat| seat.active.get());
+        let idlest =
+            || (self.authenticated.values()).min_by_key(|seat| (seat.active.get(), seat.id));
         unauthenticated.or_else(idlest).cloned()
     }
 }
@@ -250,12 +280,31 @@ impl Crowd {
     }
 
     fn least(&self) -> Option<Rc<Seat>> {
-        let largest = match self.unauthenticated {
-            0 => &self.by_total,
-            _ => &self.by_unauthenticated,
+        let is_any_unauthenticated = self.unauthenticated > 0;
+        let largest = if is_any_unauthenticated {
+            &self.by_unauthenticated
+        } else {
+            &self.by_total
         };
-        let (_, origin) = largest.last()?;
-        self.least_of(*origin)
+        let (most, _) = *largest.last()?;
+        let equals = largest.iter().rev().take_while(|(count, _)| *count == most);
+        let candidates = equals.filter_map(|(_, origin)| self.least_of(*origin));
+        if is_any_unauthenticated {
+            candidates.min_by_key(|seat| seat.id)
+        } else {
+            candidates.min_by_key(|seat| (seat.active.get(), seat.id))
+        }
+    }
+
+    /// Evicts the connection that `choose` gives; false if it gives none.
+    fn evict(&mut self, choose: impl FnOnce(&Crowd) -> Option<Rc<Seat>>) -> bool {
+        let Some(seat) = choose(self) else {
+            return false;
+        };
+        self.leave(&seat);
+        seat.admission.set(Admission::Evicted);
+        seat.wake_up.notify();
+        true
     }
 
     fn enter(&mut self, origin: Origin, seat: &Rc<Seat>) {
@@ -424,6 +473,7 @@ impl Activity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::{BUDGET_BYTES_MIN, STREAM_BYTES};
 
     const LIMITS: ConnectionLimits = ConnectionLimits {
         total_max: 6,
@@ -439,7 +489,8 @@ mod tests {
 
     fn connect(activities: &Rc<Activities>, last: u8, at: u64) -> (Activity, Option<Shortage>) {
         let address = IpAddr::from([192, 0, 2, last]);
-        let (activity, shortage) = activities.connection(address, Instant::from_nanos(at));
+        let (activity, shortage) =
+            activities.connection(address, STREAM_BYTES, Instant::from_nanos(at));
         (activity.unwrap(), shortage)
     }
 
@@ -495,12 +546,99 @@ mod tests {
     }
 
     #[test]
-    fn no_connection_is_admitted_when_the_budget_is_used_up() {
+    fn an_origin_at_its_own_bound_evicts_no_connection_of_another() {
+        let activities = activities();
+        let unauthenticated = connect(&activities, 1, 0).0;
+        let established = establish(&activities, 1, 1);
+        let many: Vec<Activity> = (2..6).map(|at| establish(&activities, 3, at)).collect();
+        // The places are full as well, and the other origin has the oldest and the only unauthenticated connection.
+        let (_next, shortage) = connect(&activities, 3, 9);
+        assert_eq!(shortage, Some(Shortage::Origin));
+        assert!(many[0].is_evicted());
+        assert!(!unauthenticated.is_evicted() && !established.is_evicted());
+    }
+
+    #[test]
+    fn the_idlest_of_equal_origins_is_evicted_whatever_its_address() {
+        for (idle, busy) in [(1, 2), (2, 1)] {
+            let activities = activities();
+            let idlest = establish(&activities, idle, 1);
+            let others: Vec<Activity> = (0..2).map(|_| establish(&activities, idle, 5)).collect();
+            let busy: Vec<Activity> = (2..5).map(|at| establish(&activities, busy, at)).collect();
+            let (_next, shortage) = connect(&activities, 4, 9);
+            assert_eq!(shortage, Some(Shortage::Total));
+            assert!(idlest.is_evicted(), "origin {idle}");
+            assert!(!others.iter().chain(&busy).any(Activity::is_evicted));
+        }
+    }
+
+    #[test]
+    fn the_oldest_unauthenticated_connection_of_equal_origins_is_evicted() {
+        for (old, young) in [(1, 2), (2, 1)] {
+            let activities = activities();
+            let oldest = connect(&activities, old, 0).0;
+            let younger: Vec<Activity> =
+                (1..3).map(|at| connect(&activities, young, at).0).collect();
+            let second = connect(&activities, old, 3).0;
+            let _third = connect(&activities, 3, 4).0;
+            let (_next, shortage) = connect(&activities, 4, 9);
+            assert_eq!(shortage, Some(Shortage::Unauthenticated));
+            assert!(oldest.is_evicted(), "origin {old}");
+            assert!(!younger.iter().chain([&second]).any(Activity::is_evicted));
+        }
+    }
+
+    /// Two origins open connections, with one call each, until the budget has no room for another one.
+    #[test]
+    fn idle_connections_leave_room_for_new_ones_and_for_a_large_request_of_an_old_one() {
+        let budget = Budget::new(BUDGET_BYTES_MIN);
+        let activities = Activities::new(budget.clone());
+        let old = establish(&activities, 9, 0);
+        let mut crowd = Vec::new();
+        while activities.connections() < budget.connections_max() {
+            let last = 1 + (crowd.len() % 2) as u8;
+            crowd.push(establish(&activities, last, 1 + crowd.len() as u64));
+        }
+        let attacking: Vec<Activity> = (0..50)
+            .map(|at| establish(&activities, 1, 1 << 20 | at))
+            .collect();
+        assert!(attacking.iter().all(Activity::is_established));
+        for at in 0..20 {
+            let (new, shortage) = connect(&activities, 7, 1 << 30 | at);
+            assert_eq!(shortage, Some(Shortage::Memory));
+            new.establish();
+            assert!(new.account().has_room_for(1 << 20), "{budget:?}");
+        }
+        assert!(!old.is_evicted() && old.account().has_room_for(1 << 20));
+        assert_eq!(activities.connections(), budget.connections_max() - 20);
+    }
+
+    #[test]
+    fn default_bounds_fit_the_budget() {
+        let budget = Budget::default();
+        for cores in [1, 2, 3, 16, 1000, 100_000] {
+            let limits = ConnectionLimits::within(&budget, cores);
+            assert!(limits.total_max * cores <= budget.connections_max().max(cores));
+            assert!(limits.per_origin_max > 0 && limits.unauthenticated_max > 0);
+            let bytes = ConnectionLimits::budget_for(limits.total_max * cores);
+            assert!(bytes <= budget.bytes_max() || limits.total_max == 1);
+        }
+        assert_eq!(
+            ConnectionLimits::within(&budget, 1),
+            ConnectionLimits::default()
+        );
+    }
+
+    #[test]
+    fn no_connection_is_admitted_when_other_cores_have_used_the_budget_up() {
         let budget = Budget::new(0);
         let activities = Activities::new(budget.clone());
-        let holder = establish(&activities, 1, 0);
-        let _all = holder.account().charge(budget.bytes_max());
-        let (none, shortage) = activities.connection([192, 0, 2, 2].into(), Instant::default());
+        let _all = budget
+            .open([192, 0, 2, 1].into(), 0)
+            .unwrap()
+            .charge(budget.bytes_max());
+        let (none, shortage) =
+            activities.connection([192, 0, 2, 2].into(), STREAM_BYTES, Instant::default());
         assert!(none.is_none());
         assert_eq!(shortage, Some(Shortage::Memory));
     }

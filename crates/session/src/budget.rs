@@ -8,9 +8,14 @@
 //! A bound is checked before a request is begun ([`Account::has_room_for`]) or memory is taken
 //! ([`Account::try_charge`]). Memory that is there already is counted without a check ([`Account::charge`]). So the
 //! bound is exceeded by one request of a core at most.
+//!
+//! The first [`CONNECTION_BYTES`] of a connection are free of that bound. [`Budget::connections_max`] keeps their sum
+//! to half of the budget, so connections that hold nothing else leave the other half to large requests.
 
 use crate::Origin;
-use crate::limits::{BUDGET_BYTES, BUDGET_BYTES_MIN, BUDGET_STEP, CONNECTION_BYTES};
+use crate::limits::{
+    BUDGET_BYTES, BUDGET_BYTES_MIN, BUDGET_STEP, CONNECTION_BYTES, CONNECTIONS_PART,
+};
 use gannet_runtime::SlotBudget;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -29,6 +34,8 @@ pub struct Budget {
 struct Whole {
     bytes_max: usize,
     taken: AtomicUsize,
+    /// Open accounts.
+    accounts: AtomicUsize,
     /// Accounts whose connections wait for room.
     waiting: AtomicUsize,
     /// Memory that is kept for the next payloads.
@@ -58,6 +65,7 @@ impl Budget {
                 bytes_max,
                 kept: SlotBudget::new(bytes_max / 2),
                 taken: AtomicUsize::new(0),
+                accounts: AtomicUsize::new(0),
                 waiting: AtomicUsize::new(0),
                 parts: Mutex::default(),
             }),
@@ -80,25 +88,37 @@ impl Budget {
         self.whole.taken.load(Ordering::Relaxed)
     }
 
-    /// The account of a new connection from `address`; `None` when nothing is left.
-    pub fn open(&self, address: IpAddr) -> Option<Account> {
-        if self.taken() + CONNECTION_BYTES > self.bytes_max() {
-            return None;
-        }
+    /// The most connections of all cores and servers that share the budget.
+    pub fn connections_max(&self) -> usize {
+        self.bytes_max() / CONNECTIONS_PART / CONNECTION_BYTES
+    }
+
+    /// The account of a new connection from `address`, which costs `idle` bytes while it does nothing. `idle` is at
+    /// most [`CONNECTION_BYTES`]. `None` when nothing is left, or with [`Budget::connections_max`] accounts.
+    pub fn open(&self, address: IpAddr, idle: usize) -> Option<Account> {
+        let accounts = self.whole.accounts.load(Ordering::Relaxed);
+        let has_room = accounts < self.connections_max() && self.taken() + idle <= self.bytes_max();
+        has_room.then(|| self.open_beyond(address, idle))
+    }
+
+    /// The same for a connection in the place of another, whose account is closed soon.
+    pub(crate) fn open_beyond(&self, address: IpAddr, idle: usize) -> Account {
         let origin = Origin::from(address);
         let part = Arc::clone(self.whole.parts().entry(origin).or_default());
+        self.whole.accounts.fetch_add(1, Ordering::Relaxed);
         let holding = Holding {
             whole: Arc::clone(&self.whole),
             part,
             origin,
+            idle,
             taken: Cell::new(0),
             used: Cell::new(0),
             waits: Cell::new(false),
         };
-        holding.take(CONNECTION_BYTES);
-        Some(Account {
+        holding.take(idle);
+        Account {
             holding: Rc::new(holding),
-        })
+        }
     }
 }
 
@@ -128,6 +148,8 @@ struct Holding {
     whole: Arc<Whole>,
     part: Arc<Part>,
     origin: Origin,
+    /// Bytes that the connection costs while it does nothing.
+    idle: usize,
     /// Bytes taken from the budget.
     taken: Cell<usize>,
     /// Bytes charged.
@@ -207,14 +229,24 @@ impl Holding {
     fn set(&self, used: usize) {
         self.used.set(used);
         let taken = self.taken.get();
-        if used > taken {
-            self.take((used - taken).next_multiple_of(BUDGET_STEP));
+        let small = used <= CONNECTION_BYTES;
+        let idle = if used == 0 {
+            self.idle
+        } else {
+            CONNECTION_BYTES
+        };
+        if small && taken < idle {
+            self.take(idle - taken);
             return;
         }
-        let small = used <= CONNECTION_BYTES;
+        if used > taken {
+            let more = used - taken.max(CONNECTION_BYTES);
+            self.take(more.next_multiple_of(BUDGET_STEP) + CONNECTION_BYTES.saturating_sub(taken));
+            return;
+        }
         // One step is kept, so that small changes do not take it and give it back in turn.
         let kept = if small {
-            CONNECTION_BYTES
+            idle
         } else {
             CONNECTION_BYTES + (used - CONNECTION_BYTES).next_multiple_of(BUDGET_STEP)
         };
@@ -249,6 +281,7 @@ impl Drop for Holding {
     fn drop(&mut self) {
         self.set_waiting(false);
         self.give_back(self.taken.get());
+        self.whole.accounts.fetch_sub(1, Ordering::Relaxed);
         let mut parts = self.whole.parts();
         // Two references are the map's and this one. No other account of the origin exists, and none is opened while
         // the map is locked.
@@ -298,6 +331,7 @@ impl Drop for Charge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::STREAM_BYTES;
 
     const MIB: usize = 1 << 20;
 
@@ -313,8 +347,8 @@ mod tests {
     #[test]
     fn a_lone_connection_holds_a_quarter_and_leaves_as_much_to_the_next_of_its_origin() {
         let budget = Budget::new(64 * MIB);
-        let first = budget.open(address(1)).unwrap();
-        let second = budget.open(address(1)).unwrap();
+        let first = budget.open(address(1), CONNECTION_BYTES).unwrap();
+        let second = budget.open(address(1), CONNECTION_BYTES).unwrap();
         let of_first = fill(&first, MIB);
         assert_eq!(of_first.len(), 15);
         assert!(!first.has_room_for(MIB));
@@ -328,11 +362,11 @@ mod tests {
     fn accounts_that_take_all_they_can_leave_room_for_the_requests_of_others() {
         let budget = Budget::new(96 * MIB);
         let accounts: Vec<Account> = (1..=4)
-            .map(|origin| budget.open(address(origin)).unwrap())
+            .map(|origin| budget.open(address(origin), CONNECTION_BYTES).unwrap())
             .collect();
         let held: Vec<_> = accounts.iter().map(|it| fill(it, 64 << 10)).collect();
         for address in [address(1), address(99)] {
-            let other = budget.open(address).unwrap();
+            let other = budget.open(address, CONNECTION_BYTES).unwrap();
             assert!(other.has_room_for(MIB), "{address} {budget:?}");
         }
         drop(held);
@@ -344,32 +378,69 @@ mod tests {
         let mut held = Vec::new();
         for origin in 1..=20 {
             for _ in 0..20 {
-                let account = budget.open(address(origin)).unwrap();
+                let account = budget.open(address(origin), CONNECTION_BYTES).unwrap();
                 held.push(fill(&account, 64 << 10));
             }
         }
         assert!(budget.taken() <= budget.bytes_max(), "{budget:?}");
-        assert!(budget.open(address(99)).is_some(), "{budget:?}");
+        assert!(
+            budget.open(address(99), CONNECTION_BYTES).is_some(),
+            "{budget:?}"
+        );
     }
 
     #[test]
     fn small_requests_go_on_when_nothing_is_left() {
         let budget = Budget::new(BUDGET_BYTES_MIN);
-        let account = budget.open(address(1)).unwrap();
-        let other = budget.open(address(1)).unwrap();
+        let account = budget.open(address(1), CONNECTION_BYTES).unwrap();
+        let other = budget.open(address(1), CONNECTION_BYTES).unwrap();
         let everything = other.charge(BUDGET_BYTES_MIN);
         assert!(account.has_room_for(CONNECTION_BYTES));
         assert!(!account.has_room_for(CONNECTION_BYTES + 1));
-        assert!(budget.open(address(2)).is_none());
+        assert!(budget.open(address(2), CONNECTION_BYTES).is_none());
         drop(everything);
         assert!(account.has_room_for(MIB));
-        assert!(budget.open(address(2)).is_some());
+        assert!(budget.open(address(2), CONNECTION_BYTES).is_some());
+    }
+
+    #[test]
+    fn an_idle_connection_is_charged_what_it_costs() {
+        let budget = Budget::new(64 * MIB);
+        let account = budget.open(address(1), STREAM_BYTES).unwrap();
+        assert_eq!(budget.taken(), STREAM_BYTES);
+        let mut charge = account.charge(1);
+        assert_eq!(budget.taken(), CONNECTION_BYTES);
+        charge.set(CONNECTION_BYTES + 1);
+        assert_eq!(budget.taken(), CONNECTION_BYTES + BUDGET_STEP);
+        charge.set(CONNECTION_BYTES);
+        assert_eq!(budget.taken(), CONNECTION_BYTES);
+        charge.set(0);
+        assert_eq!(budget.taken(), STREAM_BYTES);
+        // At once, from nothing.
+        charge.set(CONNECTION_BYTES + 1);
+        assert_eq!(budget.taken(), CONNECTION_BYTES + BUDGET_STEP);
+        drop((account, charge));
+        assert_eq!(budget.taken(), 0);
+    }
+
+    #[test]
+    fn connections_leave_half_of_the_budget_to_large_requests() {
+        let budget = Budget::new(BUDGET_BYTES_MIN);
+        let open = |last| budget.open(address(last), CONNECTION_BYTES);
+        let accounts: Vec<Account> = std::iter::from_fn(|| open(1)).collect();
+        assert_eq!(accounts.len(), budget.connections_max());
+        // Small requests take nothing from the rest.
+        let small: Vec<Charge> = (accounts.iter().map(|it| it.charge(CONNECTION_BYTES))).collect();
+        assert_eq!(budget.taken(), budget.bytes_max() / 2);
+        drop(small);
+        drop(accounts.into_iter().next());
+        assert!(open(2).unwrap().has_room_for(MIB), "{budget:?}");
     }
 
     #[test]
     fn changes_within_a_step_take_nothing_from_others() {
         let budget = Budget::new(64 * MIB);
-        let account = budget.open(address(1)).unwrap();
+        let account = budget.open(address(1), CONNECTION_BYTES).unwrap();
         let mut charge = account.charge(100 << 10);
         let taken = budget.taken();
         for bytes in [90 << 10, 100 << 10, 95 << 10] {
@@ -385,10 +456,10 @@ mod tests {
     #[test]
     fn an_account_is_closed_with_its_last_charge() {
         let budget = Budget::new(64 * MIB);
-        let account = budget.open(address(1)).unwrap();
+        let account = budget.open(address(1), CONNECTION_BYTES).unwrap();
         account.set_waiting(true);
         let charge = account.charge(MIB);
-        let other = budget.open(address(2)).unwrap();
+        let other = budget.open(address(2), CONNECTION_BYTES).unwrap();
         assert!(other.is_scarce());
         drop(account);
         assert!(budget.taken() > MIB && other.is_scarce());

@@ -7,13 +7,18 @@ use std::time::Duration;
 pub const BUDGET_BYTES: usize = 96 << 20;
 /// Bytes of the smallest budget: the largest request must fit what a lone connection may hold, a quarter of it.
 pub const BUDGET_BYTES_MIN: usize = 16 << 20;
-/// Bytes that an open connection counts for at least. They cover its state and small requests and replies, so these
-/// go on when the budget is used up, and cost no shared counter.
+/// Bytes that every connection may hold, for its state and for small requests and replies. These go on when the budget
+/// is used up. [`CONNECTIONS_PART`] keeps the sum of these bytes below the budget.
 pub const CONNECTION_BYTES: usize = 8 << 10;
+/// Bytes that an idle stream connection costs. An idle RDMA connection costs up to [`CONNECTION_BYTES`].
+pub const STREAM_BYTES: usize = 3 << 10;
+/// All connections together may hold one part in this many of the budget by their [`CONNECTION_BYTES`]. The rest is for
+/// large requests and replies.
+pub const CONNECTIONS_PART: usize = 2;
 /// Beyond [`CONNECTION_BYTES`], a connection takes bytes from the budget in steps of this many.
 pub const BUDGET_STEP: usize = 16 << 10;
 
-/// Connections that a core holds at a time.
+/// Connections that a core holds at a time, if the budget has room for so many.
 pub const CONNECTIONS_MAX: usize = 4096;
 /// The same from one origin: no client can take the place of all others.
 pub const CONNECTIONS_PER_ORIGIN_MAX: usize = CONNECTIONS_MAX / 2;
@@ -52,3 +57,4 @@ pub const RELEASE_AFTER: u32 = 64;
 pub const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 const _: () = assert!(BUDGET_BYTES_MIN <= BUDGET_BYTES);
+const _: () = assert!(STREAM_BYTES <= CONNECTION_BYTES);

@@ -7,7 +7,7 @@ use crate::link::{self, AcceptOptions, EndReason, Handler, Link, Pool, TrafficCl
 use crate::secret::ServerKeys;
 use gannet_fabric::{Listener, Provider};
 use gannet_runtime::{Handle, LogLimit, timeout};
-use gannet_session::limits::LOG_INTERVAL;
+use gannet_session::limits::{CONNECTION_BYTES, LOG_INTERVAL};
 use gannet_session::{Activities, Activity, Budget, ConnectionLimits, Shortage};
 use gannet_wire::volume::{Hello, Token};
 use std::cell::{Cell, RefCell};
@@ -90,7 +90,7 @@ impl Server {
     fn place(&self, peer: SocketAddr) -> Option<Activity> {
         let now = self.runtime.now();
         let activities = Rc::clone(&self.activities.borrow());
-        let (activity, shortage) = activities.connection(peer.ip(), now);
+        let (activity, shortage) = activities.connection(peer.ip(), CONNECTION_BYTES, now);
         if let Some(why) = shortage.map(Shortage::why)
             && let Some(left_out) = self.full_log.admit(now)
         {

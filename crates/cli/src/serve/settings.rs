@@ -91,7 +91,7 @@ impl Settings {
             cores,
             crc,
             ready_file: options.ready_file.clone(),
-            connections: connections(&config.server, cores),
+            connections: connections(&config.server, &budget, cores)?,
             budget: budget.clone(),
             rdma: RdmaOptions {
                 registration: options.memory.registration()?,
@@ -347,16 +347,33 @@ fn restrict(mut export: ExportConfig, options: &ServeOptions) -> Result<ExportCo
 }
 
 /// The share of each core: connections are spread evenly over them.
-fn connections(config: &ServerConfig, cores: usize) -> ConnectionLimits {
-    let defaults = ConnectionLimits::default();
+///
+/// # Errors
+/// The budget has no room for as many connections as the configuration allows.
+fn connections(
+    config: &ServerConfig,
+    budget: &Budget,
+    cores: usize,
+) -> Result<ConnectionLimits, Failure> {
+    let defaults = ConnectionLimits::within(budget, cores);
     let share = |whole: Option<NonZeroU32>, default| {
         whole.map_or(default, |whole| (whole.get() as usize).div_ceil(cores))
     };
-    ConnectionLimits {
+    let limits = ConnectionLimits {
         total_max: share(config.max_connections, defaults.total_max),
         per_origin_max: share(config.max_connections_per_client, defaults.per_origin_max),
         ..defaults
+    };
+    let asked = config.max_connections.map_or(0, |it| it.get() as usize);
+    if asked > budget.connections_max() {
+        let needed = ConnectionLimits::budget_for(asked).div_ceil(1 << 20);
+        let what = format!("cannot allow {asked} connections");
+        let has = budget.connections_max();
+        let why = format!("the memory for clients has room for {has}");
+        let hint = format!("set max_peer_memory = \"{needed}M\" or more, or lower max_connections");
+        return Err(Failure::new(what, why).hint(hint));
     }
+    Ok(limits)
 }
 
 /// As much as the configuration says, or what also a small machine can spare.
@@ -429,11 +446,25 @@ mod tests {
             max_connections: NonZeroU32::new(9),
             ..ServerConfig::default()
         };
-        let limits = connections(&config, 4);
+        let budget = Budget::default();
+        let limits = connections(&config, &budget, 4).unwrap();
         assert_eq!(limits.total_max, 3);
-        assert_eq!(
-            limits.per_origin_max,
-            ConnectionLimits::default().per_origin_max
-        );
+        let defaults = ConnectionLimits::within(&budget, 4);
+        assert_eq!(limits.per_origin_max, defaults.per_origin_max);
+    }
+
+    #[test]
+    fn more_connections_than_the_memory_for_clients_has_room_for_are_refused_at_the_start() {
+        let budget = Budget::new(128 << 20);
+        let with = |most| {
+            let config = ServerConfig {
+                max_connections: NonZeroU32::new(most),
+                ..ServerConfig::default()
+            };
+            connections(&config, &budget, 2).map_err(|failure| failure.to_string())
+        };
+        assert_eq!(with(8192).unwrap().total_max, 4096);
+        let refused = with(8193).unwrap_err();
+        assert!(refused.contains("max_peer_memory = \"129M\""), "{refused}");
     }
 }

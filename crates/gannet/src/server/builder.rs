@@ -210,14 +210,15 @@ impl Builder {
     }
 
     fn serve(&self, content: Content) -> Result<Server, ServerError> {
+        let budget = default_budget();
         let parts = Parts {
             content,
             cores: self.cores,
             tcp: Some(listen(self.tcp, self.cores)?),
             rdma: Some(listen(self.rdma, self.cores)?),
-            budget: default_budget(),
+            connections: ConnectionLimits::within(&budget, self.cores),
+            budget,
             crc: false,
-            connections: ConnectionLimits::default(),
             rdma_options: RdmaOptions::default(),
             user_groups: None,
         };

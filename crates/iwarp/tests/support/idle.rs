@@ -65,11 +65,23 @@ pub(crate) fn check<P>(
     work: fn(&mut P),
     call: fn(&mut P),
 ) {
+    check_within(IDLE_BYTES_MAX, story, count, connect, work, call);
+}
+
+/// The same, with a bound of `bytes_max` for each connection at rest.
+pub(crate) fn check_within<P>(
+    bytes_max: u64,
+    story: &str,
+    count: u64,
+    connect: impl Fn(u64) -> P,
+    work: fn(&mut P),
+    call: fn(&mut P),
+) {
     let start = anonymous();
     let mut peers: Vec<P> = (0..count).map(connect).collect();
     peers.iter_mut().for_each(work);
     let busy = anonymous();
-    let bound = start + count * IDLE_BYTES_MAX;
+    let bound = start + count * bytes_max;
     let idle = settled(bound);
     let each = |bytes: u64| bytes.saturating_sub(start) / count;
     eprintln!("{story}: {} bytes each at first", each(busy));

@@ -35,7 +35,7 @@ use gannet_fabric::{
     Revocation, SharedReceives, WorkError, WorkId,
 };
 use gannet_runtime::{Buffer, LocalFuture};
-use gannet_session::limits::CONNECTIONS_MAX;
+use gannet_session::limits::{CONNECTION_BYTES, CONNECTIONS_MAX};
 use gannet_session::{
     Activity, Charge, CreditLimits, Credits, Deadlines, Exceeded, Grant, Overdue, PoolLimits,
     ReceivePool, Share, Timer, Waits,
@@ -200,7 +200,9 @@ pub(super) async fn serve<S: Service>(
     incoming: Box<dyn Incoming>,
 ) {
     let peer = incoming.peer_address();
-    let admitted = core.admits(peer).then(|| core.admit(peer));
+    let admitted = core
+        .admits(peer)
+        .then(|| core.admit(peer, CONNECTION_BYTES));
     let Some(activity) = admitted.flatten() else {
         return incoming.reject(Vec::new()).await;
     };

@@ -15,6 +15,7 @@ use crate::outgoing::{Failed, Outgoing, Progress};
 use crate::rounds;
 use crate::service::Service;
 use gannet_runtime::{Buffer, Instant, LocalFuture, Stream};
+use gannet_session::limits::STREAM_BYTES;
 use gannet_session::{Activity, Charge, Deadlines, Overdue, Timer, Waits};
 use gannet_wire::rpc::{CallHeaderError, RecordError};
 use receive::{Inbound, Received};
@@ -61,7 +62,7 @@ impl End {
 /// Answers `stream` until it ends.
 pub(super) async fn serve<S: Service>(core: Rc<Core<S>>, stream: Stream) {
     let peer = stream.peer_address();
-    let Some(activity) = core.admit(peer) else {
+    let Some(activity) = core.admit(peer, STREAM_BYTES) else {
         return stream.abort();
     };
     core.counters.connections.add(1);

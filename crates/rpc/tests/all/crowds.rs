@@ -9,12 +9,14 @@ use common::stream::{exchange, receive};
 use common::*;
 use gannet_fabric::{ConnectError, Provider};
 use gannet_rpc::ConnectionLimits;
-use gannet_runtime::{Handle, Stream};
+use gannet_runtime::{Handle, Stream, timeout};
+use gannet_session::limits::{BUDGET_BYTES, CONNECTION_BYTES, CONNECTIONS_PART};
 use gannet_sim::World;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_wire::rpcrdma::{ChunkLists, TransportProcedure};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::time::Duration;
 
 const LIMITS: ConnectionLimits = ConnectionLimits {
     total_max: 6,
@@ -217,4 +219,50 @@ fn both_transports_count() {
         .await;
         assert_eq!(bench.counters.refused.total(), 3);
     });
+}
+
+/// Two hosts open connections with one call each, until the memory for peers has no room for more.
+#[test]
+fn idle_connections_leave_room_for_new_mounts_and_for_large_writes() {
+    let world = World::new(8);
+    let server = world.add_node("server");
+    let bench = Bench::new(&server.runtime());
+    bench.server.limit_connections(ConnectionLimits {
+        total_max: usize::MAX,
+        per_origin_max: usize::MAX,
+        unauthenticated_max: usize::MAX,
+    });
+    let tcp = bench.listen_tcp_at(SocketAddr::new(server.ip(), 2049));
+    let hosts = ["one", "two", "old", "new"].map(|name| world.add_node(name).runtime());
+    let story = async move {
+        let [one, two, old, new] = &hosts;
+        let connect = async |host: &Handle| {
+            let stream = host.connect(tcp).await.unwrap();
+            let is_answered = is_answered(&stream).await;
+            (stream, is_answered)
+        };
+        let (first, is_answered_first) = connect(old).await;
+        assert!(is_answered_first);
+        let room = BUDGET_BYTES / CONNECTIONS_PART / CONNECTION_BYTES;
+        let mut crowd = Vec::new();
+        for number in 0..room + 100 {
+            let host = if number % 2 == 0 { one } else { two };
+            crowd.push(connect(host).await.0);
+        }
+        assert_eq!(bench.counters.refused.total(), 101);
+        for _ in 0..20 {
+            let (_mount, is_answered) = connect(new).await;
+            assert!(is_answered);
+        }
+        // The first connection is the idlest of all, and of an address that has no other.
+        let write = call_bytes(2, WRITE, |encoder| {
+            encoder.u32(0x3333_3333);
+            encoder.opaque(&pattern(1 << 20));
+            encoder.u32(0x4444_4444);
+        });
+        let written = timeout(old, Duration::from_secs(1), exchange(&first, &write)).await;
+        assert!(written.expect("it waits for memory").is_ok());
+        assert_eq!(bench.service.executions(WRITE), 1);
+    };
+    world.run(in_time(&world, story)).unwrap();
 }
