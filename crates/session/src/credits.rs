@@ -90,7 +90,7 @@ impl Credits {
     /// # Errors
     /// [`Exceeded`]: the request has no credit, and the connection must end.
     pub fn request_came(&mut self, now: Instant) -> Result<(), Exceeded> {
-        self.share.message_came();
+        self.share.request_came();
         self.received += 1;
         if now.duration_since(self.last) >= self.limits.idle {
             self.window = self.limits.first.min(self.window);
@@ -115,11 +115,12 @@ impl Credits {
         owed: u32,
     ) -> Result<Grant, PostError> {
         self.answered += 1;
+        self.share.request_ended();
         self.cover(endpoint, owed)?;
         let wanted = self.answered + u64::from(self.window.min(asked.max(1)));
         self.renew_one(endpoint, wanted, owed)?;
         let missing = self.missing(wanted, owed);
-        self.share.borrow(endpoint, missing)?;
+        self.share.borrow(endpoint, missing, self.limits.first)?;
         self.reported = self.reported.max(wanted.min(self.covered(owed)));
         self.turn_window();
         match u32::try_from(self.reported - self.answered) {
@@ -148,6 +149,7 @@ impl Credits {
     /// [`PostError::Closed`].
     pub fn give_up(&mut self, endpoint: &dyn Endpoint) -> Result<(), PostError> {
         self.answered += 1;
+        self.share.request_ended();
         let wanted = self.answered + u64::from(self.window);
         self.renew_one(endpoint, wanted, 0)
     }
@@ -197,7 +199,10 @@ impl Credits {
 
     /// Moves the window one step towards the fair part, for the next answer.
     fn turn_window(&mut self) {
-        let fair = self.share.pool().fair_part().max(self.limits.first);
+        let fair = self
+            .share
+            .fair_part(self.limits.first)
+            .max(self.limits.first);
         self.window = if self.window > fair {
             self.window - 1
         } else {

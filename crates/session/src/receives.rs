@@ -3,9 +3,14 @@
 //! iWARP has no "receiver not ready": a message that finds no receive ends its connection. So the messages that all
 //! peers together may send never exceed the posted receives. Each connection has a reserve; busy connections borrow the
 //! others, and a message's receive goes back to the connection that it came on.
+//!
+//! An origin may borrow as many as it leaves to all others. Each of its connections may borrow a quarter of the rest of
+//! that share. The last third of a share goes out in small parts alone, because an idle connection returns nothing.
 
+use crate::Origin;
 use gannet_fabric::{Endpoint, PostError, Receives, SharedReceiveQueue};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
 
 /// The number of receives, and the shares that are guaranteed.
@@ -26,8 +31,11 @@ impl PoolLimits {
     }
 }
 
-/// A connection may borrow one in this many of the free receives, so that some are left for the next.
+/// A connection may borrow one in this many of the receives that are left to its origin, so that some are left for the
+/// next.
 const BORROWED_PART: u32 = 4;
+/// One in this many of an origin's receives goes out in small parts alone.
+const LAST_PART: u32 = 3;
 
 /// The receives that the connections of one listener's core share.
 pub struct ReceivePool {
@@ -36,6 +44,8 @@ pub struct ReceivePool {
     /// Receives granted to endpoints whose messages have not been seen yet; the sum over all shares.
     granted: Cell<u32>,
     connections: Cell<u32>,
+    /// Receives beyond the reserves that the connections of each origin hold. An origin is here while it has one.
+    pub(crate) borrowed: RefCell<HashMap<Origin, Rc<Cell<u32>>>>,
 }
 
 impl ReceivePool {
@@ -46,17 +56,23 @@ impl ReceivePool {
             limits,
             granted: Cell::new(0),
             connections: Cell::new(0),
+            borrowed: RefCell::default(),
         })
     }
 
-    /// The receives of a new connection: its reserve. `None` when more than [`PoolLimits::connections_max`]
-    /// connections, or the messages that they hold, leave fewer.
-    pub fn join(self: &Rc<Self>) -> Option<Share> {
+    /// The receives of a new connection from `origin`: its reserve. `None` when more than
+    /// [`PoolLimits::connections_max`] connections, or the messages that they hold, leave fewer.
+    pub fn join(self: &Rc<Self>, origin: Origin) -> Option<Share> {
         self.take(self.limits.reserve).ok()?;
         self.connections.set(self.connections.get() + 1);
+        let of_origin = Rc::clone(self.borrowed.borrow_mut().entry(origin).or_default());
         Some(Share {
             pool: Rc::clone(self),
+            origin,
+            of_origin,
             granted: self.limits.reserve,
+            under_way: 0,
+            borrowed: 0,
         })
     }
 
@@ -96,11 +112,6 @@ impl ReceivePool {
             .saturating_sub(to_come.saturating_mul(self.limits.reserve))
     }
 
-    /// The receives that a connection may borrow now.
-    pub(crate) fn fair_part(&self) -> u32 {
-        self.borrowable() / BORROWED_PART
-    }
-
     /// Counts `count` receives as granted. The queue posts the missing ones first, so that the grant never exceeds the
     /// posted receives.
     fn take(&self, count: u32) -> Result<(), PostError> {
@@ -118,8 +129,15 @@ impl ReceivePool {
 /// The receives of one connection. Dropping it returns those that no message has taken to the pool.
 pub struct Share {
     pool: Rc<ReceivePool>,
+    origin: Origin,
+    /// Receives that the connections of its origin have borrowed.
+    of_origin: Rc<Cell<u32>>,
     /// Receives granted to its endpoint whose messages have not been seen yet.
     granted: u32,
+    /// Requests whose memory counts as held.
+    under_way: u32,
+    /// Its part of `of_origin`.
+    borrowed: u32,
 }
 
 impl Share {
@@ -136,8 +154,14 @@ impl Share {
         self.granted
     }
 
-    pub(crate) fn pool(&self) -> &ReceivePool {
-        &self.pool
+    /// Receives that the connection may have beyond its reserve, if it has none now. In the last third of its origin's
+    /// share, these are at most `small`.
+    pub(crate) fn fair_part(&self, small: u32) -> u32 {
+        let borrowed = self.of_origin.get();
+        let share = self.pool.borrowable().saturating_add(borrowed) / 2;
+        let left = share.saturating_sub(borrowed);
+        let ample = left.saturating_sub(share / LAST_PART);
+        (left / BORROWED_PART).min(ample.max(small))
     }
 
     /// Counts a message, which has taken a granted receive.
@@ -146,6 +170,27 @@ impl Share {
         self.granted = self.granted.saturating_sub(1);
         let granted = &self.pool.granted;
         granted.set(granted.get().saturating_sub(1));
+        self.count_borrowed();
+    }
+
+    /// The same for a request, which holds the memory of its receive until [`Share::request_ended`].
+    pub(crate) fn request_came(&mut self) {
+        self.under_way += 1;
+        self.message_came();
+    }
+
+    /// Counts a request whose memory was dropped.
+    pub(crate) fn request_ended(&mut self) {
+        self.under_way = self.under_way.saturating_sub(1);
+        self.count_borrowed();
+    }
+
+    fn count_borrowed(&mut self) {
+        let held = self.granted + self.under_way;
+        let borrowed = held.saturating_sub(self.pool.limits.reserve);
+        let others = self.of_origin.get() - self.borrowed;
+        self.of_origin.set(others + borrowed);
+        self.borrowed = borrowed;
     }
 
     /// Grants the endpoint `count` more without regard to the fair part: in place of messages whose memory was dropped.
@@ -159,18 +204,25 @@ impl Share {
         self.pool.take(count)?;
         // Before the call that may fail: the drop of the share must return them also when the endpoint is closed.
         self.granted += count;
+        self.count_borrowed();
         endpoint.grant_receives(count)
     }
 
-    /// Grants the endpoint up to `wanted` more, at most the fair part.
+    /// Grants the endpoint up to `wanted` more, at most the fair part. `small` is as in [`Share::fair_part`].
     ///
     /// # Errors
     /// [`PostError::Closed`].
-    pub(crate) fn borrow(&mut self, endpoint: &dyn Endpoint, wanted: u32) -> Result<(), PostError> {
+    pub(crate) fn borrow(
+        &mut self,
+        endpoint: &dyn Endpoint,
+        wanted: u32,
+        small: u32,
+    ) -> Result<(), PostError> {
         if wanted == 0 {
             return Ok(());
         }
-        self.renew(endpoint, wanted.min(self.pool.fair_part()))
+        let part = self.fair_part(small.saturating_sub(self.borrowed));
+        self.renew(endpoint, wanted.min(part))
     }
 }
 
@@ -179,9 +231,15 @@ impl Drop for Share {
         let ReceivePool {
             granted,
             connections,
+            borrowed,
             ..
         } = &*self.pool;
         granted.set(granted.get() - self.granted);
         connections.set(connections.get() - 1);
+        self.of_origin.set(self.of_origin.get() - self.borrowed);
+        // Two references are the map's and this one.
+        if Rc::strong_count(&self.of_origin) == 2 {
+            borrowed.borrow_mut().remove(&self.origin);
+        }
     }
 }

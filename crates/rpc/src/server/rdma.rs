@@ -206,7 +206,7 @@ pub(super) async fn serve<S: Service>(
     let Some(activity) = admitted.flatten() else {
         return incoming.reject(Vec::new()).await;
     };
-    let Some(share) = memory.receives.join() else {
+    let Some(share) = memory.receives.join(peer.ip().into()) else {
         core.note_refused(peer, OUT_OF_MEMORY);
         return incoming.reject(Vec::new()).await;
     };

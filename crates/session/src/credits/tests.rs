@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::Origin;
 use crate::receives::{PoolLimits, ReceivePool};
 use gannet_fabric::{
     Completion, Disconnected, Domain, EndpointAttributes, EndpointId, Receives, RemoteAddress,
@@ -13,7 +14,7 @@ use gannet_softrdma::{EndpointReceives, SoftwareReceiveQueue};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -102,7 +103,12 @@ struct Line {
 
 impl Line {
     fn new(pool: &Rc<ReceivePool>, limits: CreditLimits) -> Option<Line> {
-        let share = pool.join()?;
+        Line::of(1, pool, limits)
+    }
+
+    /// The same, from another origin.
+    fn of(origin: u32, pool: &Rc<ReceivePool>, limits: CreditLimits) -> Option<Line> {
+        let share = pool.join(Origin::from(IpAddr::from(origin.to_be_bytes())))?;
         let Receives::Shared { queue, granted } = share.receives() else {
             unreachable!()
         };
@@ -406,7 +412,7 @@ fn a_request_that_is_given_up_returns_one_credit_with_the_next_answer() {
 #[test]
 fn a_wide_window_closes_by_one_with_each_answer_while_little_is_left() {
     let pool = pool(PoolLimits {
-        receives_max: 600,
+        receives_max: 1200,
         reserve: 4,
         connections_max: 10,
     });
@@ -418,7 +424,8 @@ fn a_wide_window_closes_by_one_with_each_answer_while_little_is_left() {
     for other in &mut others {
         other.round_trips(20, Instant::START);
     }
-    assert!(pool.fair_part() < 30, "{}", pool.fair_part());
+    let part = wide.credits.share.fair_part(LIMITS.first);
+    assert!(part < 30, "{part}");
     let mut one_answer = || {
         assert!(wide.send(Instant::START));
         wide.answer();
@@ -431,6 +438,35 @@ fn a_wide_window_closes_by_one_with_each_answer_while_little_is_left() {
         (window, granted) = one_answer();
         assert_eq!((window, granted), (before.0 - 1, before.1 - 1));
     }
+}
+
+/// The pool of a core of NFS/RDMA: 200 connections of one origin have been busy, and rest.
+#[test]
+fn idle_connections_of_one_origin_leave_credits_to_others_and_some_to_their_own() {
+    let pool = pool(PoolLimits {
+        receives_max: 24 << 10,
+        reserve: 4,
+        connections_max: 4096,
+    });
+    let join = |origin, rounds| {
+        let mut line = Line::of(origin, &pool, LIMITS).unwrap();
+        line.round_trips(rounds, Instant::START);
+        line
+    };
+    let idle: Vec<Line> = (0..200).map(|_| join(1, 4)).collect();
+    let narrow = idle.iter().filter(|line| line.window < 6).count();
+    assert!(narrow < 20, "{narrow} connections with few credits");
+    // Half of the receives that no reserve needs, beside the reserves of these connections.
+    let lent = (24 << 10) - 4 * 4096;
+    assert!(pool.granted() <= lent / 2 + 200 * 4, "{}", pool.granted());
+    for origin in 2..5 {
+        let others: Vec<Line> = (0..3).map(|_| join(origin, 4)).collect();
+        let windows: Vec<u64> = others.iter().map(|line| line.window).collect();
+        assert_eq!(windows, [128; 3], "origin {origin}");
+    }
+    // An origin is forgotten with its last connection.
+    drop(idle);
+    assert!(pool.borrowed.borrow().is_empty());
 }
 
 #[test]

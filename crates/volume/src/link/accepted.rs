@@ -10,6 +10,7 @@ use gannet_session::{Freed, PoolLimits, ReceivePool, Share};
 use gannet_wire::volume::MESSAGE_MAX;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
+use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 
 const POOL: PoolLimits = PoolLimits {
@@ -64,9 +65,9 @@ impl AcceptedLinks {
         Ok(())
     }
 
-    /// The receives of a new connection; `None` when too few are left.
-    pub(super) fn join(&self) -> Option<Share> {
-        self.receives.get()?.join()
+    /// The receives of a new connection from `peer`; `None` when too few are left.
+    pub(super) fn join(&self, peer: IpAddr) -> Option<Share> {
+        self.receives.get()?.join(peer.into())
     }
 
     /// Notes a connection; gives the earlier ones that last, or have requests under way.

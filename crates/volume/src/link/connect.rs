@@ -259,7 +259,8 @@ pub async fn accept(
 ) -> Result<Link, HandshakeError> {
     let volume = options.volume;
     let (hello, incoming) = hello_of(incoming, volume).await?;
-    let Some(share) = pool.accepted.join() else {
+    let peer = incoming.peer_address().ip();
+    let Some(share) = pool.accepted.join(peer) else {
         incoming.reject(Vec::new()).await;
         return Err(HandshakeError::OutOfReceives);
     };
