@@ -4,7 +4,7 @@
 
 use crate::limits::{CAPTURE_RECORD_MAX, READ_SIZE};
 use pcap_parser::traits::PcapNGPacketBlock;
-use pcap_parser::{Block, Linktype, PcapHeader};
+use pcap_parser::{Block, InterfaceDescriptionBlock, Linktype, PcapHeader};
 use std::io::{self, Read};
 use std::ops::Range;
 
@@ -81,7 +81,7 @@ struct Section {
 struct Interface {
     link: Linktype,
     /// Ticks of the interface's clock in a second.
-    resolution: u64,
+    resolution: u128,
     /// Seconds to add.
     offset: i64,
 }
@@ -264,11 +264,10 @@ impl Section {
                 self.big_endian = header.big_endian();
                 self.interfaces.clear();
             }
-            Block::InterfaceDescription(interface) => self.interfaces.push(Interface {
-                link: interface.linktype,
-                resolution: interface.ts_resolution()?,
-                offset: interface.ts_offset(),
-            }),
+            Block::InterfaceDescription(block) => {
+                let interface = Interface::new(&block, self.big_endian);
+                self.interfaces.push(interface);
+            }
             Block::EnhancedPacket(packet) => {
                 let interface = self.interfaces.get(packet.if_id as usize)?;
                 let ticks = u64::from(packet.ts_high) << 32 | u64::from(packet.ts_low);
@@ -295,12 +294,35 @@ impl Section {
 }
 
 impl Interface {
+    fn new(block: &InterfaceDescriptionBlock<'_>, big_endian: bool) -> Interface {
+        Interface {
+            link: block.linktype,
+            resolution: ticks_per_second(block.if_tsresol),
+            // pcap-parser takes the offset of every section for little-endian.
+            offset: if big_endian {
+                block.if_tsoffset.swap_bytes()
+            } else {
+                block.if_tsoffset
+            },
+        }
+    }
+
     /// Nanoseconds since the epoch; `None` for a time that 64 bits cannot express.
     fn time(&self, ticks: u64) -> Option<u64> {
-        let since = u128::from(ticks) * NANOSECONDS / u128::from(self.resolution.max(1));
+        let since = u128::from(ticks) * NANOSECONDS / self.resolution;
         let offset = i128::from(self.offset).checked_mul(NANOSECONDS as i128)?;
         u64::try_from(i128::try_from(since).ok()?.checked_add(offset)?).ok()
     }
+}
+
+/// Ticks in a second by the option `if_tsresol` of pcapng: a power of two if its high bit is set, else of ten. Powers
+/// beyond 128 bits count as the largest number: 64 bits of such ticks are less than a nanosecond.
+///
+/// pcap-parser 0.17 refuses powers of two: it compares the byte with 63 before it removes the high bit.
+fn ticks_per_second(if_tsresol: u8) -> u128 {
+    let exponent = u32::from(if_tsresol & 0x7f);
+    let base: u128 = if if_tsresol & 0x80 == 0 { 10 } else { 2 };
+    base.checked_pow(exponent).unwrap_or(u128::MAX)
 }
 
 fn pcap_record(header: &PcapHeader, bytes: &[u8], start: usize) -> Option<Found> {
@@ -340,4 +362,93 @@ fn word(bytes: &[u8], at: usize, big_endian: bool) -> Option<u32> {
     } else {
         u32::from_le_bytes(word)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seconds since the epoch of the packet in the tests.
+    const SECONDS: u64 = 1_700_000_000;
+
+    /// A pcapng file in one byte order.
+    struct File {
+        bytes: Vec<u8>,
+        big_endian: bool,
+    }
+
+    impl File {
+        fn word(&mut self, word: u32) {
+            self.bytes.extend(if self.big_endian {
+                word.to_be_bytes()
+            } else {
+                word.to_le_bytes()
+            });
+        }
+
+        fn halves(&mut self, first: u16, second: u16) {
+            let [one, other] = [first, second].map(u32::from);
+            self.word(if self.big_endian {
+                one << 16 | other
+            } else {
+                other << 16 | one
+            });
+        }
+
+        /// A file with one packet at so many `ticks` of a clock with these options.
+        fn of(big_endian: bool, if_tsresol: u8, offset: u32, ticks: u64) -> Vec<u8> {
+            let bytes = Vec::new();
+            let mut file = File { bytes, big_endian };
+            for word in [0x0a0d_0d0a, 28, 0x1a2b_3c4d, 1, u32::MAX, u32::MAX, 28] {
+                file.word(word);
+            }
+            [1, 44].into_iter().for_each(|word| file.word(word));
+            file.halves(1, 0);
+            file.word(0);
+            file.halves(9, 1);
+            file.bytes.extend([if_tsresol, 0, 0, 0]);
+            file.halves(14, 8);
+            let [high, low] = if big_endian { [0, offset] } else { [offset, 0] };
+            [high, low, 0, 44]
+                .into_iter()
+                .for_each(|word| file.word(word));
+            let (high, low) = ((ticks >> 32) as u32, ticks as u32);
+            for word in [6, 36, 0, high, low, 4, 4, 0xabab_abab, 36] {
+                file.word(word);
+            }
+            file.bytes
+        }
+    }
+
+    fn time(file: &[u8]) -> Option<u64> {
+        let mut capture = Capture::new(file);
+        assert!(capture.refill().unwrap());
+        let packet = capture.next_buffered().unwrap().expect("a packet");
+        assert_eq!(packet.data, [0xab; 4]);
+        packet.time
+    }
+
+    #[test]
+    fn clocks_with_powers_of_two_are_read() {
+        for bits in [0, 1, 10, 20, 30, 32, 33] {
+            for big_endian in [false, true] {
+                let half = if bits == 0 { 0 } else { 1 << (bits - 1) };
+                let file = File::of(big_endian, 0x80 | bits, 0, (SECONDS << bits) + half);
+                let expected = SECONDS * 1_000_000_000 + if bits == 0 { 0 } else { 500_000_000 };
+                assert_eq!(time(&file), Some(expected), "2^-{bits}");
+            }
+        }
+        // Less than a nanosecond in 64 bits.
+        for resolution in [0xff, 0x7f] {
+            assert_eq!(time(&File::of(false, resolution, 0, u64::MAX)), Some(0));
+        }
+    }
+
+    #[test]
+    fn the_offset_of_a_clock_is_in_the_byte_order_of_its_section() {
+        for big_endian in [false, true] {
+            let file = File::of(big_endian, 6, 3, SECONDS * 1_000_000);
+            assert_eq!(time(&file), Some((SECONDS + 3) * 1_000_000_000));
+        }
+    }
 }
