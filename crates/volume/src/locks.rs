@@ -59,13 +59,22 @@ impl<O: PartialEq + Clone> RangeLocks<O> {
     }
 
     /// Adds a lock, in place of its owner's locks of these bytes. The caller has looked for a [`RangeLocks::conflict`].
-    pub fn hold(&mut self, lock: HeldLock<O>) {
+    /// The time grows with the number of locks, not with its square.
+    pub fn hold(&mut self, mut lock: HeldLock<O>) {
         self.release(&lock.owner, lock.range.clone());
-        let at = self
-            .held
-            .partition_point(|it| it.range.start() < lock.range.start());
-        self.held.insert(at, lock.clone());
-        self.join(&lock.owner);
+        // Ranges of one owner that touch are one lock already, so at most one ends where this begins, and one begins
+        // where it ends.
+        if let Some(at) = self.held.iter().position(|it| it.continues(&lock)) {
+            let before = self.held.remove(at);
+            lock.range = *before.range.start()..=*lock.range.end();
+        }
+        if let Some(at) = self.held.iter().position(|it| lock.continues(it)) {
+            let after = self.held.remove(at);
+            lock.range = *lock.range.start()..=*after.range.end();
+        }
+        let start = *lock.range.start();
+        let at = self.held.partition_point(|it| *it.range.start() < start);
+        self.held.insert(at, lock);
     }
 
     /// Releases an owner's locks of these bytes. A range around them becomes two.
@@ -91,24 +100,11 @@ impl<O: PartialEq + Clone> RangeLocks<O> {
             }
             false
         });
+        if rests.is_empty() {
+            return;
+        }
         self.held.extend(rests);
         self.held.sort_by_key(|it| *it.range.start());
-    }
-
-    /// Joins ranges of an owner that touch and have one kind.
-    fn join(&mut self, owner: &O) {
-        let mut joined: Vec<HeldLock<O>> = Vec::with_capacity(self.held.len());
-        for lock in self.held.drain(..) {
-            let mut own = joined.iter_mut().rev();
-            let last = own.find(|it| it.owner == *owner);
-            match last {
-                Some(last) if lock.owner == *owner && last.continues(&lock) => {
-                    last.range = *last.range.start()..=*lock.range.end();
-                }
-                _ => joined.push(lock),
-            }
-        }
-        self.held = joined;
     }
 
     /// Releases all locks of the owners for which `is_gone` holds.

@@ -57,6 +57,39 @@ fn an_owner_is_never_in_its_own_way_and_may_change_the_kind() {
     assert_eq!(ranges(&locks), [(1, 0, 9)]);
 }
 
+thread_local! {
+    static COMPARISONS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// An owner whose comparisons are counted.
+#[derive(Debug, Clone)]
+struct Counted(u32);
+
+impl PartialEq for Counted {
+    fn eq(&self, other: &Counted) -> bool {
+        COMPARISONS.set(COMPARISONS.get() + 1);
+        self.0 == other.0
+    }
+}
+
+#[test]
+fn a_lock_is_compared_a_few_times_with_each_other_and_not_with_all_pairs() {
+    let mut locks = RangeLocks::default();
+    let lock = |owner| HeldLock {
+        owner: Counted(owner),
+        kind: LockKind::Exclusive,
+        range: u64::from(owner)..=u64::from(owner),
+        process: 1,
+    };
+    let owners = 4090;
+    (0..owners).for_each(|owner| locks.hold(lock(owner)));
+    COMPARISONS.set(0);
+    assert!(locks.conflict(&lock(owners)).is_none());
+    locks.hold(lock(owners));
+    let comparisons = COMPARISONS.get();
+    assert!(comparisons <= 5 * owners as usize, "{comparisons}");
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Lock {
