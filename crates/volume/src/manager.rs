@@ -21,7 +21,7 @@ mod term;
 mod unnamed;
 mod watched;
 
-use crate::limits::ATTRIBUTE_RECORDS_MAX;
+use crate::limits::{ATTRIBUTE_RECORDS_MAX, SESSION_SLOTS};
 use crate::link::{Answer, Handler, Link, Message};
 use crate::secret::ServerKeys;
 use appends::{Append, Appends};
@@ -550,8 +550,13 @@ impl Manager {
                 Ok((caller, ..)) if [caller.uid, caller.gid].contains(&u32::MAX) => {
                     Err(Status::Acces)
                 }
-                Ok((caller, slot, call)) => self.perform(&link, caller, slot, call, cut).await,
-                Err(_) => Err(Status::Inval),
+                Ok((caller, slot, call)) if slot.slot < SESSION_SLOTS => {
+                    // The session is authenticated. With identities of its own, a peer could fill the reply cache.
+                    let client = link.session();
+                    let slot = SlotSequence { client, ..slot };
+                    self.perform(&link, caller, slot, call, cut).await
+                }
+                _ => Err(Status::Inval),
             };
             Answer::of(done)
         })

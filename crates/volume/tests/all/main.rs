@@ -28,6 +28,7 @@ mod revoked;
 mod servers;
 mod settled;
 mod silence;
+mod slots;
 mod striping;
 mod terms;
 mod transfer;

@@ -11,9 +11,10 @@ use alloc::vec::Vec;
 /// The identity of a change, by which the manager knows it when it comes again (`ticket`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SlotSequence {
-    /// The identity of the client: random bytes that it chose when it began.
+    /// The identity of the client: random bytes that it chose when it began. The manager takes the session of the
+    /// connection in its place.
     pub client: Token,
-    /// The number of one of the client's slots. Each has one change under way at a time.
+    /// The number of one of the client's slots, 0 to 31. Each has one change under way at a time.
     pub slot: u32,
     /// The number of the change in its slot, greater than those before it.
     pub sequence: u64,
