@@ -19,6 +19,7 @@ use std::future::Future;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// The bounds of a core's connections, over all transports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +66,8 @@ impl ConnectionLimits {
 pub struct Activities {
     budget: Budget,
     limits: Cell<ConnectionLimits>,
+    /// See [`Activities::keep_busy`].
+    busy_within: Cell<Duration>,
     /// The id of the next activity.
     next: Cell<u64>,
     /// All activities, by age. An evicted connection stays until its task has ended.
@@ -129,6 +132,7 @@ impl Activities {
         Rc::new(Activities {
             budget,
             limits: Cell::default(),
+            busy_within: Cell::default(),
             next: Cell::default(),
             running: RefCell::default(),
             crowd: RefCell::default(),
@@ -140,6 +144,12 @@ impl Activities {
     /// Sets how many connections there may be from now on; those that are there already may stay.
     pub fn limit(&self, limits: ConnectionLimits) {
         self.limits.set(limits);
+    }
+
+    /// Refuses a connection of an origin at its own bound when all its others were active within this time, and evicts
+    /// none of them. By default the idlest is evicted however short its pause is.
+    pub fn keep_busy(&self, within: Duration) {
+        self.busy_within.set(within);
     }
 
     /// Starts a listener.
@@ -163,6 +173,9 @@ impl Activities {
         now: Instant,
     ) -> (Option<Activity>, Option<Shortage>) {
         let origin = Origin::from(address);
+        if self.has_only_busy(origin, now) {
+            return (None, Some(Shortage::Origin));
+        }
         let mut shortage = self.make_room(origin);
         let mut account = self.budget.open(address, idle);
         if account.is_none() {
@@ -195,6 +208,18 @@ impl Activities {
         });
         self.running.borrow_mut().insert(id, Rc::clone(&seat));
         seat
+    }
+
+    /// Whether the origin is at its bound, and none of its connections may make room.
+    fn has_only_busy(&self, origin: Origin, now: Instant) -> bool {
+        let crowd = self.crowd.borrow();
+        if crowd.of(origin) < self.limits.get().per_origin_max {
+            return false;
+        }
+        crowd.least_of(origin).is_some_and(|seat| {
+            let pause = now.duration_since(seat.active.get());
+            seat.admission.get() == Admission::Authenticated && pause < self.busy_within.get()
+        })
     }
 
     /// Ends a connection if one more from `origin` would be too many.
@@ -556,6 +581,28 @@ mod tests {
         assert_eq!(shortage, Some(Shortage::Origin));
         assert!(many[0].is_evicted());
         assert!(!unauthenticated.is_evicted() && !established.is_evicted());
+    }
+
+    #[test]
+    fn an_origin_whose_connections_are_all_busy_is_refused_one_more() {
+        let activities = activities();
+        activities.keep_busy(Duration::from_nanos(10));
+        let many: Vec<Activity> = (0..4).map(|_| establish(&activities, 3, 0)).collect();
+        let connect = |at| {
+            let now = Instant::from_nanos(at);
+            activities.connection(IpAddr::from([192, 0, 2, 3]), STREAM_BYTES, now)
+        };
+        let (none, shortage) = connect(9);
+        assert!(none.is_none());
+        assert_eq!(shortage, Some(Shortage::Origin));
+        assert!(!many.iter().any(Activity::is_evicted));
+        many[1..]
+            .iter()
+            .for_each(|it| it.note(Instant::from_nanos(9)));
+        let (one, shortage) = connect(10);
+        assert!(one.is_some());
+        assert_eq!(shortage, Some(Shortage::Origin));
+        assert!(many[0].is_evicted(), "it was idle");
     }
 
     #[test]

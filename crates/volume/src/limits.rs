@@ -16,9 +16,9 @@ pub const MESSAGES_SPARE: u32 = 2;
 /// before the first reply, and may need them.
 pub const RECEIVES_RESERVED: u32 = CREDITS + MESSAGES_SPARE;
 const _: () = assert!(CREDITS_MIN <= CREDITS);
-/// Receives of a core's accepted connections together, with some for connections that are about to end. Memory is taken
-/// only for messages that have come.
-pub const RECEIVES_MAX: u32 = RECEIVES_RESERVED * (CONNECTIONS_MAX as u32 + 64);
+/// Connections that are about to end, and for which a core has receives beside those of the accepted ones. Memory is
+/// taken only for messages that have come.
+pub const RECEIVES_SPARE: u32 = 64;
 /// Receives of the connecting side beyond the credits, for control messages.
 pub const SPARE_RECEIVES: u32 = 4;
 /// RDMA Writes for each signaled one, so that the send queue empties.
@@ -60,10 +60,15 @@ pub const SMALL_UNDER_WAY_MAX: u64 = 16 << 20;
 pub const PERMIT_AGE_MAX: Duration = Duration::from_millis(500);
 /// Objects whose handles an I/O server remembers.
 pub const OBJECTS_MAX: usize = 1 << 16;
-/// Connections that one core of a server holds.
-pub const CONNECTIONS_MAX: usize = 1024;
-/// The same from one address, or one /64 network of IPv6.
-pub const CONNECTIONS_PER_ORIGIN_MAX: usize = CONNECTIONS_MAX / 2;
+/// Bytes of the budget for each connection that one core of a server holds: 1024 connections with the default budget. A
+/// connection's messages may take three times as many ([`RECEIVES_RESERVED`]).
+pub const CONNECTION_MEMORY: usize = 96 << 10;
+/// Connections that one core of a server holds at most, however large the budget is.
+pub const CONNECTIONS_MAX: usize = 16 << 10;
+/// One in this many of the connections may be from one address, or one /64 network of IPv6.
+pub const ORIGIN_PART: usize = 2;
+/// A connection that was active within this time is not ended for another of its own address.
+pub const BUSY_WITHIN: Duration = Duration::from_secs(10);
 /// Messages in memory for all connections of a core, without what came on accepted ones: those that wait to leave, and
 /// the receives of connections that it made itself.
 pub const MESSAGES_MAX: usize = 64 << 10;
@@ -223,8 +228,8 @@ pub const CLIENT_MEMORY_LEN_MAX: usize = 256 << 20;
 pub const CLIENT_MEMORY_MAX: usize = 512 << 20;
 /// RDMA operations that wait on one connection for room in its send queue.
 pub const OUTGOING_MAX: usize = 1024;
-/// Peers of one core that are connected and have not yet proven who they are: the oldest of the address that has most
-/// of them makes room for the next.
+/// Peers of one core that are connected and have not yet proven who they are, with the default budget: the oldest of
+/// the address that has most of them makes room for the next. With others, the same part of the connections.
 pub const UNAUTHENTICATED_MAX: usize = 192;
 /// The interval at which an I/O server reports its address: a restarted manager knows it within this time.
 pub const REGISTER_PAUSE: Duration = Duration::from_millis(500);

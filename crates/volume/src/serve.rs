@@ -1,28 +1,56 @@
 //! The server of a core: the accept loop of the manager and of the I/O servers.
 
 use crate::limits::{
-    CONNECTIONS_MAX, CONNECTIONS_PER_ORIGIN_MAX, REPLACE_DEADLINE, UNAUTHENTICATED_MAX,
+    BUSY_WITHIN, CONNECTION_MEMORY, CONNECTIONS_MAX, ORIGIN_PART, REPLACE_DEADLINE,
+    UNAUTHENTICATED_MAX,
 };
 use crate::link::{self, AcceptOptions, EndReason, Handler, Link, Pool, TrafficClasses};
 use crate::secret::ServerKeys;
 use gannet_fabric::{Listener, Provider};
 use gannet_runtime::{Handle, LogLimit, timeout};
-use gannet_session::limits::{CONNECTION_BYTES, LOG_INTERVAL};
+use gannet_session::limits::{BUDGET_BYTES, CONNECTION_BYTES, LOG_INTERVAL};
 use gannet_session::{Activities, Activity, Budget, ConnectionLimits, Shortage};
-use gannet_wire::volume::{Hello, Token};
+use gannet_wire::volume::{Full, Hello, Token};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-fn activities(budget: Budget) -> Rc<Activities> {
-    let activities = Activities::new(budget);
-    activities.limit(ConnectionLimits {
-        total_max: CONNECTIONS_MAX,
-        per_origin_max: CONNECTIONS_PER_ORIGIN_MAX,
-        unauthenticated_max: UNAUTHENTICATED_MAX,
-    });
-    activities
+/// The connections of a core by the memory that peers may make the process hold.
+fn connection_limits(budget: &Budget) -> ConnectionLimits {
+    let bytes = budget.bytes_max();
+    let of_memory = |connections: usize| connections.saturating_mul(bytes) / BUDGET_BYTES;
+    let total_max = (bytes / CONNECTION_MEMORY).min(CONNECTIONS_MAX);
+    ConnectionLimits {
+        total_max,
+        per_origin_max: total_max / ORIGIN_PART,
+        unauthenticated_max: of_memory(UNAUTHENTICATED_MAX).min(total_max),
+    }
+}
+
+/// The places of a core, and their bounds.
+struct Places {
+    activities: Rc<Activities>,
+    limits: ConnectionLimits,
+}
+
+impl Places {
+    fn new(budget: Budget) -> Places {
+        let limits = connection_limits(&budget);
+        let activities = Activities::new(budget);
+        activities.limit(limits);
+        activities.keep_busy(BUSY_WITHIN);
+        Places { activities, limits }
+    }
+}
+
+/// The bound that a refusal names.
+fn full(shortage: Option<Shortage>) -> Full {
+    match shortage {
+        Some(Shortage::Origin) => Full::OfAddress,
+        Some(Shortage::Memory) | None => Full::Memory,
+        Some(Shortage::Unauthenticated | Shortage::Total) => Full::Connections,
+    }
 }
 
 /// A server of one volume on one core.
@@ -35,7 +63,7 @@ pub struct Server {
     named: Cell<Option<u16>>,
     classes: Cell<TrafficClasses>,
     pool: Pool,
-    activities: RefCell<Rc<Activities>>,
+    places: RefCell<Places>,
     full_log: LogLimit,
     stray_log: LogLimit,
     refused_log: LogLimit,
@@ -57,7 +85,7 @@ impl Server {
             named: Cell::new(None),
             classes: Cell::default(),
             pool: Pool::new(),
-            activities: RefCell::new(activities(Budget::default())),
+            places: RefCell::new(Places::new(Budget::default())),
             full_log: LogLimit::new(LOG_INTERVAL),
             stray_log: LogLimit::new(LOG_INTERVAL),
             refused_log: LogLimit::new(LOG_INTERVAL),
@@ -67,7 +95,7 @@ impl Server {
     /// Charges the memory that peers make it hold to `budget`, which it may share with other servers.
     #[must_use]
     pub fn drawing_on(self: Rc<Self>, budget: Budget) -> Rc<Server> {
-        self.activities.replace(activities(budget));
+        self.places.replace(Places::new(budget));
         self
     }
 
@@ -86,17 +114,17 @@ impl Server {
         self
     }
 
-    /// A place for a connection from `peer`, perhaps by evicting another; `None` when there is none.
-    fn place(&self, peer: SocketAddr) -> Option<Activity> {
+    /// A place for a connection from `peer`, perhaps by evicting another; otherwise the bound that leaves none.
+    fn place(&self, peer: SocketAddr) -> Result<Activity, Full> {
         let now = self.runtime.now();
-        let activities = Rc::clone(&self.activities.borrow());
+        let activities = Rc::clone(&self.places.borrow().activities);
         let (activity, shortage) = activities.connection(peer.ip(), CONNECTION_BYTES, now);
         if let Some(why) = shortage.map(Shortage::why)
             && let Some(left_out) = self.full_log.admit(now)
         {
             tracing::warn!(%peer, why, left_out, "no room for a connection");
         }
-        activity
+        activity.ok_or(full(shortage))
     }
 
     fn is_meant(&self, private_data: &[u8]) -> bool {
@@ -149,7 +177,8 @@ impl Server {
     ) -> io::Result<()> {
         let read_depth = provider.capabilities().read_depth_max;
         self.pool.serve(&*provider, &self.runtime);
-        self.pool.accepted.serve(&*provider)?;
+        let connections_max = self.places.borrow().limits.total_max;
+        self.pool.accepted.serve(&*provider, connections_max)?;
         loop {
             let incoming = listener.accept().await?;
             self.pool.accepted.forget_gone();
@@ -161,9 +190,12 @@ impl Server {
                 incoming.reject(Vec::new()).await;
                 continue;
             }
-            let Some(activity) = self.place(peer) else {
-                incoming.reject(Vec::new()).await;
-                continue;
+            let activity = match self.place(peer) {
+                Ok(activity) => activity,
+                Err(full) => {
+                    incoming.reject(full.refusal().to_vec()).await;
+                    continue;
+                }
             };
             let server = Rc::clone(&self);
             let task = async move {

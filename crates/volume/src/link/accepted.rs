@@ -2,7 +2,7 @@
 
 use super::queue::Work;
 use super::{Link, Shared};
-use crate::limits::{CONNECTIONS_MAX, RECEIVES_MAX, RECEIVES_RESERVED};
+use crate::limits::{RECEIVES_RESERVED, RECEIVES_SPARE};
 use gannet_fabric::{Provider, SharedReceives};
 use gannet_runtime::{Arena, Handle, sleep};
 use gannet_session::limits::REST_AFTER;
@@ -13,12 +13,16 @@ use std::io;
 use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 
-const POOL: PoolLimits = PoolLimits {
-    receives_max: RECEIVES_MAX,
-    reserve: RECEIVES_RESERVED,
-    connections_max: CONNECTIONS_MAX as u32,
-};
-const _: () = assert!(POOL.hold());
+/// The receives of so many connections, each of which has its reserve.
+fn pool_limits(connections_max: usize) -> PoolLimits {
+    let connections_max = u32::try_from(connections_max).unwrap_or(u32::MAX);
+    PoolLimits {
+        receives_max: RECEIVES_RESERVED
+            .saturating_mul(connections_max.saturating_add(RECEIVES_SPARE)),
+        reserve: RECEIVES_RESERVED,
+        connections_max,
+    }
+}
 
 /// The accepted connections of a core.
 pub(crate) struct AcceptedLinks {
@@ -47,20 +51,21 @@ impl AcceptedLinks {
         })
     }
 
-    /// Makes the shared receives, of `provider`.
+    /// Makes the shared receives, of `provider`, for so many connections.
     ///
     /// # Errors
     /// The provider's connections cannot share receives.
-    pub(crate) fn serve(&self, provider: &dyn Provider) -> io::Result<()> {
+    pub(crate) fn serve(&self, provider: &dyn Provider, connections_max: usize) -> io::Result<()> {
         if self.receives.get().is_none() {
+            let limits = pool_limits(connections_max);
             let queue = provider.shared_receives(SharedReceives {
                 id: Work::Receive.id(),
                 len: MESSAGE_MAX,
-                receives_max: POOL.receives_max,
+                receives_max: limits.receives_max,
             });
             let queue = queue.ok_or(io::ErrorKind::Unsupported)?;
             // Set here alone.
-            let _ = self.receives.set(ReceivePool::new(queue, POOL));
+            let _ = self.receives.set(ReceivePool::new(queue, limits));
         }
         Ok(())
     }

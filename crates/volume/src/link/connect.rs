@@ -14,8 +14,8 @@ use gannet_runtime::{Arena, Buffer, Handle, Notify, timeout};
 use gannet_session::limits::REST_AFTER;
 use gannet_session::{Activity, CreditLimits, Credits};
 use gannet_wire::volume::{
-    Accepted, HEADER_LEN, Hello, MESSAGE_MAX, MessageHeader, Operation, Role, TOKEN_LEN, Token,
-    VERSION, refusal, version_in,
+    Accepted, Full, HEADER_LEN, Hello, MESSAGE_MAX, MessageHeader, Operation, Role, TOKEN_LEN,
+    Token, VERSION, refusal, version_in,
 };
 use std::cell::{OnceCell, RefCell};
 use std::net::SocketAddr;
@@ -261,7 +261,7 @@ pub async fn accept(
     let (hello, incoming) = hello_of(incoming, volume).await?;
     let peer = incoming.peer_address().ip();
     let Some(share) = pool.accepted.join(peer) else {
-        incoming.reject(Vec::new()).await;
+        incoming.reject(Full::Memory.refusal().to_vec()).await;
         return Err(HandshakeError::OutOfReceives);
     };
     let key = options.keys.between(hello.role);

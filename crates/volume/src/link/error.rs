@@ -3,7 +3,7 @@
 use crate::limits::{CALL_DEADLINE, READ_DEADLINE};
 use gannet_fabric::{ConnectError, Disconnected, PostError, RegisterError, WorkError};
 use gannet_session::Exceeded;
-use gannet_wire::volume::{MessageHeaderError, Operation, Status, VERSION, version_in};
+use gannet_wire::volume::{Full, MessageHeaderError, Operation, Status, VERSION, version_in};
 use gannet_wire::xdr::XdrError;
 use std::io;
 use std::net::SocketAddr;
@@ -128,10 +128,11 @@ pub enum HandshakeError {
         version: u8,
     },
     /// The server rejected the connection and gave no reason.
-    #[error(
-        "the peer rejected the connection (it is another server, full, or of an earlier version)"
-    )]
+    #[error("the peer rejected the connection (it is another server, or of an earlier version)")]
     Rejected,
+    /// The server has no room for another connection.
+    #[error("the server has no room: {0} (max_peer_memory of the server bounds them)")]
+    Full(Full),
     /// The peer does not speak the transport's protocol, or not a version of it that this end has.
     #[error("the peer's set-up message is not understood: {0}")]
     Incompatible(&'static str),
@@ -195,7 +196,10 @@ impl From<ConnectError> for HandshakeError {
                     peer: "server",
                     version,
                 },
-                _ => HandshakeError::Rejected,
+                _ => match Full::find(&private_data) {
+                    Some(full) => HandshakeError::Full(full),
+                    None => HandshakeError::Rejected,
+                },
             },
             ConnectError::Incompatible(why) => HandshakeError::Incompatible(why),
             ConnectError::TimedOut => HandshakeError::NoAnswer,

@@ -6,10 +6,10 @@ use crate::servers as common;
 use common::{Bed, identity};
 use gannet_dst::volume::{VOLUME, keys};
 use gannet_fabric::{ConnectOptions, Connected, Provider};
-use gannet_runtime::{Buffer, timeout};
-use gannet_volume::limits::{HELLO_DEADLINE, UNAUTHENTICATED_MAX};
-use gannet_volume::link::{self, Link, LinkError, Pool, ServerPlace, Session};
-use gannet_wire::volume::{Class, Hello, Operation, Role};
+use gannet_runtime::{Buffer, sleep, timeout};
+use gannet_volume::limits::{BUSY_WITHIN, HELLO_DEADLINE, UNAUTHENTICATED_MAX};
+use gannet_volume::link::{self, HandshakeError, Link, LinkError, Pool, ServerPlace, Session};
+use gannet_wire::volume::{Class, Full, Hello, Operation, Role};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -103,6 +103,45 @@ fn unauthenticated_peers_of_one_host_take_no_place_of_another() {
             timeout(&runtime, soon, is_gone(own)).await.unwrap();
         }
         assert!(timeout(&runtime, soon, is_gone(&oldest)).await.is_err());
+    });
+    done.unwrap();
+}
+
+/// The default budget has room for 1024 connections, half of them from one address.
+#[test]
+fn a_peer_beyond_the_bound_of_its_address_is_told_the_bound() {
+    let bed = Bed::new(3, 1);
+    let other = bed.world.add_node("other host");
+    let (node, fabric, server) = (
+        bed.client.clone(),
+        Rc::clone(&bed.fabric),
+        bed.addresses()[0],
+    );
+    let done = bed.world.run(async move {
+        let runtime = node.runtime();
+        let connect = async |provider: &Rc<dyn Provider>| {
+            let place = ServerPlace::io_server(server, 0);
+            let (identity, session) = (identity(keys()), Session::new(&runtime));
+            link::connect(&runtime, provider, &Pool::new(), place, identity, session).await
+        };
+        let one = fabric.provider(&node) as Rc<dyn Provider>;
+        let mut links = Vec::new();
+        for _ in 0..512 {
+            let link = connect(&one).await.unwrap();
+            ask(&link).await.unwrap();
+            links.push(link);
+        }
+        let refused = connect(&one).await.map(drop);
+        assert_eq!(refused, Err(HandshakeError::Full(Full::OfAddress)));
+        for link in &links {
+            ask(link).await.unwrap();
+        }
+        let other = fabric.provider(&other) as Rc<dyn Provider>;
+        ask(&connect(&other).await.unwrap()).await.unwrap();
+        // The idlest makes room once it has been idle.
+        sleep(&runtime, BUSY_WITHIN).await;
+        ask(&connect(&one).await.unwrap()).await.unwrap();
+        assert!(ask(&links[0]).await.is_err());
     });
     done.unwrap();
 }

@@ -18,6 +18,8 @@ mod field {
     pub(super) const SERVER: Range<usize> = 6..8;
     pub(super) const VOLUME: Range<usize> = 8..24;
     pub(super) const NONCE: Range<usize> = 24..40;
+    /// The bound in a refusal.
+    pub(super) const BOUND: usize = ROLE;
     /// Credits of the connecting side.
     pub(super) const HELLO_CREDITS: Range<usize> = 40..44;
     /// The proof of the accepting side.
@@ -27,7 +29,7 @@ mod field {
 }
 const _: () = assert!(field::VOLUME.end - field::VOLUME.start == TOKEN_LEN);
 
-/// Bytes of a [`refusal`]: the fields up to the server.
+/// Bytes of a [`refusal`] and of a [`Full::refusal`]: the fields up to the server.
 const REFUSAL_LEN: usize = field::SERVER.end;
 const HELLO_LEN: usize = field::HELLO_CREDITS.end;
 const ACCEPTED_LEN: usize = field::ACCEPTED_CREDITS.end;
@@ -183,6 +185,48 @@ pub fn refusal() -> [u8; REFUSAL_LEN] {
     bytes
 }
 
+/// The bound of a server that refuses a peer because it has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Full {
+    /// Connections of the peer's address.
+    OfAddress = 1,
+    /// Connections of all peers.
+    Connections = 2,
+    /// Memory for peers.
+    Memory = 3,
+}
+
+impl Full {
+    /// The private data of a server that refuses a peer for this bound: magic, version, bound, zeros.
+    pub fn refusal(self) -> [u8; REFUSAL_LEN] {
+        let mut bytes = refusal();
+        bytes[field::BOUND] = self as u8;
+        bytes
+    }
+
+    /// The bound in a refusal; `None` for other private data, and for a bound that this version does not know.
+    pub fn find(bytes: &[u8]) -> Option<Full> {
+        let bytes = known_front::<REFUSAL_LEN>(bytes)?;
+        match bytes[field::BOUND] {
+            1 => Some(Full::OfAddress),
+            2 => Some(Full::Connections),
+            3 => Some(Full::Memory),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Full::OfAddress => "too many connections of this address",
+            Full::Connections => "too many connections",
+            Full::Memory => "no memory for another connection",
+        })
+    }
+}
+
 /// The version in a peer's private data, be it a [`Hello`], an [`Accepted`] or a [`refusal`]; `None` when the bytes are
 /// not of this protocol.
 pub fn version_in(bytes: &[u8]) -> Option<u8> {
@@ -235,6 +279,19 @@ fn known_front<const N: usize>(bytes: &[u8]) -> Option<&[u8; N]> {
 mod tests {
     use super::*;
     use alloc::string::ToString;
+
+    #[test]
+    fn a_refusal_names_its_bound() {
+        for full in [Full::OfAddress, Full::Connections, Full::Memory] {
+            assert_eq!(Full::find(&full.refusal()), Some(full));
+        }
+        assert_eq!(Full::find(&refusal()), None);
+        let mut later = Full::Memory.refusal();
+        later[field::BOUND] = 9;
+        assert_eq!(Full::find(&later), None);
+        later[field::VERSION] += 1;
+        assert_eq!(Full::find(&later), None);
+    }
 
     #[test]
     fn private_data_comes_back_as_it_went_in() {
