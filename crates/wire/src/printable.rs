@@ -4,13 +4,13 @@ use alloc::format;
 use alloc::string::String;
 use core::fmt;
 
-/// A name for a terminal. Control characters and bytes that are not UTF-8 are escaped, so that a name cannot move the
-/// cursor or change colours.
+/// A name for a terminal. Control characters, characters without a shape and bytes that are not UTF-8 are escaped. So a
+/// name cannot move the cursor, change colours, turn the order of letters round, or look like another one.
 pub fn printable(name: &[u8]) -> String {
     let mut shown = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
         for letter in chunk.valid().chars() {
-            if letter.is_control() {
+            if letter.is_control() || has_no_shape(letter) {
                 shown.extend(letter.escape_default());
             } else {
                 shown.push(letter);
@@ -21,6 +21,17 @@ pub fn printable(name: &[u8]) -> String {
         }
     }
     shown
+}
+
+/// Whether a character shows nothing itself. These are the property Default_Ignorable_Code_Point of Unicode 16, with
+/// the marks that change the direction of text; separators of lines and paragraphs; and the marks of annotations.
+fn has_no_shape(letter: char) -> bool {
+    matches!(letter,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}'
+        | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+        | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+        | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Prints opaque bytes as hexadecimal digits, two per byte, without separators.
@@ -99,6 +110,30 @@ mod tests {
             printable(b"a\x1b[2Jb\xff\xc3\xa9"),
             "a\\u{1b}[2Jb\\xff\u{e9}"
         );
+    }
+
+    #[test]
+    fn names_hide_nothing_and_turn_no_letters_round() {
+        // The last letters would be shown as "exe.txt".
+        assert_eq!(
+            printable("a\u{202e}txt.exe".as_bytes()),
+            "a\\u{202e}txt.exe"
+        );
+        assert_eq!(printable("a\u{200b}b".as_bytes()), "a\\u{200b}b");
+        for hidden in [
+            '\u{ad}',
+            '\u{2066}',
+            '\u{2069}',
+            '\u{feff}',
+            '\u{e0041}',
+            '\u{2028}',
+        ] {
+            let shown = printable(hidden.encode_utf8(&mut [0; 4]).as_bytes());
+            assert!(shown.is_ascii(), "{shown}");
+        }
+        for plain in ["größe", "名前", "שלום", "سلام", "e\u{301}", "a b"] {
+            assert_eq!(printable(plain.as_bytes()), plain);
+        }
     }
 
     #[test]
