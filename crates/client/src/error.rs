@@ -29,7 +29,7 @@ pub enum Error {
     /// A path that cannot be walked: too many components, or a NUL in it.
     #[error("path cannot be used: {0}")]
     Path(&'static str),
-    /// More names in a directory than [`crate::limits::LISTING_ENTRIES_MAX`].
+    /// A listing of a directory with more bytes than [`crate::limits::LISTING_BYTES_MAX`].
     #[error("directory too large to list")]
     DirectoryTooLarge,
 }

@@ -14,7 +14,7 @@ pub const UNCOMMITTED_BYTES_MAX: u64 = 32 << 20;
 pub const RESENDS_MAX: u32 = 8;
 /// Number of times that a listing starts over because its cookies went stale.
 pub const LISTING_RESTARTS_MAX: u32 = 4;
-/// Names in one listing that are collected: about a gibibyte of them.
-pub const LISTING_ENTRIES_MAX: usize = 4_000_000;
+/// Bytes of one listing that are collected: about two million names with their attributes.
+pub const LISTING_BYTES_MAX: usize = 512 << 20;
 /// Names taken from the file system at a time.
 pub(crate) const LISTING_PAGE_ENTRIES: usize = 4096;

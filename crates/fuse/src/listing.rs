@@ -49,6 +49,8 @@ pub(crate) struct Listing {
     asked: Epoch,
     /// The position at which the page starts.
     start: u64,
+    /// The position behind the page.
+    end: u64,
     /// Whether the page is the last one.
     is_last: bool,
     /// Whether a lookup of a listed name ran into its deadline. Further ones are not tried: each would wait as long.
@@ -59,8 +61,7 @@ impl Listing {
     /// The objects of the page whose attributes the store gave, by their names; and where the next page starts, unless
     /// this is the last one.
     pub(crate) fn into_objects(self) -> (Vec<ListedObject>, Option<PagePlace>) {
-        let last = self.page.last().map(|listed| listed.next);
-        let next = last.filter(|_| !self.is_last);
+        let next = (!self.is_last).then_some(self.end);
         let asked = self.asked;
         let objects = self.page.into_iter().filter_map(|listed| {
             let (handle, attributes) = listed.object?;
@@ -142,6 +143,19 @@ fn unknown_number(fileid: u64) -> u64 {
 /// True for the number of a name that was listed without attributes.
 pub(crate) fn is_unknown(number: u64) -> bool {
     number & UNKNOWN == UNKNOWN
+}
+
+/// The position behind a page that starts at `start`.
+///
+/// # Errors
+/// EIO for a page that ends where it starts, and is not the last: all further pages would be the same.
+fn end_of(page: &[Listed], start: u64, is_last: bool) -> Result<u64, Errno> {
+    let end = page.last().map_or(start, |listed| listed.next);
+    if end == start && !is_last {
+        tracing::debug!(start, "the listing of a directory stands still");
+        return Err(Errno::EIO);
+    }
+    Ok(end)
 }
 
 impl<V: Vfs> Mounted<V> {
@@ -282,7 +296,7 @@ impl<V: Vfs> Mounted<V> {
             if listing.is_last || any {
                 return Ok(());
             }
-            position = listing.page.last().map_or(position, |listed| listed.next);
+            position = listing.end;
         }
     }
 
@@ -342,6 +356,8 @@ impl<V: Vfs> Mounted<V> {
             self.vfs
                 .read_directory(caller, directory, place.cookie, place.verifier, &mut page);
         let read = read.await.map_err(errno)?;
+        // Before the dots are left out: a page may have nothing else.
+        let end = end_of(&page.names, place.cookie, read.eof)?;
         page.names
             .retain(|listed| !matches!(listed.name.as_slice(), b"." | b".."));
         Ok(Listing {
@@ -349,6 +365,7 @@ impl<V: Vfs> Mounted<V> {
             page: page.names,
             asked,
             start: position,
+            end,
             is_last: read.eof,
             gave_up: false,
         })
@@ -381,3 +398,29 @@ impl<V: Vfs> Mounted<V> {
 }
 
 const DOTS: [(&[u8], u64, u64); 2] = [(b".", 0, BEHIND_DOT), (b"..", BEHIND_DOT, BEHIND_DOTS)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_ends_where_it_starts_is_an_error_unless_it_is_the_last() {
+        let page = |next| {
+            let name = b"name".to_vec();
+            let (fileid, object) = (1, None);
+            [Listed {
+                name,
+                fileid,
+                next,
+                object,
+            }]
+        };
+        assert_eq!(end_of(&page(8), 7, false).map_err(i32::from), Ok(8));
+        assert_eq!(end_of(&page(7), 7, true).map_err(i32::from), Ok(7));
+        assert_eq!(end_of(&[], 7, true).map_err(i32::from), Ok(7));
+        for still in [&page(7)[..], &[]] {
+            let refused = end_of(still, 7, false).map_err(i32::from);
+            assert_eq!(refused, Err(i32::from(Errno::EIO)));
+        }
+    }
+}
