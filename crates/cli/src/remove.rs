@@ -7,7 +7,7 @@ use crate::process::Signals;
 use crate::progress::{Progress, Work};
 use crate::session::{self, Session, with_session};
 use crate::show;
-use crate::tree::{Failures, Visitor, Walk};
+use crate::tree::{Failures, Identity, Visitor, Walk};
 use gannet::url::Url;
 use gannet_client::{Error, Follow, Node};
 use gannet_vfs::{FileHandle, FileKind, Status};
@@ -108,6 +108,14 @@ impl Visitor for Remover {
             Object::Top(..) => true,
             Object::Below(_, entry) => entry.node.attributes.kind == FileKind::Directory,
         }
+    }
+
+    fn identity(&self, object: &Object) -> Option<Identity> {
+        let node = match object {
+            Object::Top(_, node) => node,
+            Object::Below(_, entry) => &entry.node,
+        };
+        Some((node.attributes.fsid, node.attributes.fileid))
     }
 
     fn name(&self, object: &Object) -> String {

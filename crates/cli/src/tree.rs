@@ -15,6 +15,9 @@ const AHEAD_MAX: usize = 50_000;
 /// Failures that are printed one by one.
 const FAILURES_MAX: usize = 1000;
 
+/// The number of a file system, and that of an object in it.
+pub(crate) type Identity = (u64, u64);
+
 /// The work on the objects of a tree.
 pub(crate) trait Visitor: 'static {
     /// Something in a directory.
@@ -24,6 +27,9 @@ pub(crate) trait Visitor: 'static {
 
     /// Whether an object is a directory that is to be entered.
     fn is_directory(&self, object: &Self::Object) -> bool;
+
+    /// The identity of a directory that is to be entered; `None` if it is not known.
+    fn identity(&self, object: &Self::Object) -> Option<Identity>;
 
     /// The name of an object in messages.
     fn name(&self, object: &Self::Object) -> String;
@@ -47,11 +53,26 @@ pub(crate) trait Visitor: 'static {
 /// A directory that was entered, while something in it is under way.
 struct Open<V: Visitor> {
     directory: Cell<Option<V::Directory>>,
+    identity: Option<Identity>,
     above: Option<Rc<Open<V>>>,
     depth: usize,
     /// Objects in it that are not done.
     pending: Cell<usize>,
     is_complete: Cell<bool>,
+}
+
+impl<V: Visitor> Open<V> {
+    /// Whether the directory with this identity is this one, or one that this is in.
+    fn is_within(&self, identity: Identity) -> bool {
+        let mut open = Some(self);
+        while let Some(here) = open {
+            if here.identity == Some(identity) {
+                return true;
+            }
+            open = here.above.as_deref();
+        }
+        false
+    }
 }
 
 /// An object whose turn has not come.
@@ -68,6 +89,7 @@ enum Done<V: Visitor> {
     Entered {
         above: Option<Rc<Open<V>>>,
         depth: usize,
+        identity: Option<Identity>,
         entered: Result<(V::Directory, Vec<V::Object>), Failure>,
     },
 }
@@ -172,16 +194,25 @@ impl<V: Visitor> Walk<V> {
                 above,
                 depth,
             } = waiting;
-            let entered = match depth {
-                DEPTH_MAX.. => Err(Failure::new(
-                    format!("cannot enter {}", visitor.name(&object)),
-                    "directories are nested too deeply",
-                )),
-                _ => visitor.enter(object).await,
+            let identity = visitor.identity(&object);
+            let contains_itself =
+                identity.is_some_and(|it| above.as_ref().is_some_and(|open| open.is_within(it)));
+            let refused = if depth >= DEPTH_MAX {
+                Some("directories are nested too deeply")
+            } else {
+                contains_itself.then_some("the directory contains itself")
+            };
+            let entered = match refused {
+                Some(why) => {
+                    let what = format!("cannot enter {}", visitor.name(&object));
+                    Err(Failure::new(what, why))
+                }
+                None => visitor.enter(object).await,
             };
             Done::Entered {
                 above,
                 depth,
+                identity,
                 entered,
             }
         });
@@ -205,31 +236,29 @@ impl<V: Visitor> Walk<V> {
             Done::Entered {
                 above,
                 depth,
+                identity,
                 entered,
             } => {
                 self.entering -= 1;
                 match entered {
-                    Ok((directory, objects)) => self.entered(directory, objects, above, depth),
+                    Ok((directory, objects)) => {
+                        let open = Open {
+                            directory: Cell::new(Some(directory)),
+                            identity,
+                            above,
+                            depth,
+                            pending: Cell::new(objects.len()),
+                            is_complete: Cell::new(true),
+                        };
+                        self.entered(Rc::new(open), objects);
+                    }
                     Err(failure) => self.over(above, Err(failure)),
                 }
             }
         }
     }
 
-    fn entered(
-        &mut self,
-        directory: V::Directory,
-        objects: Vec<V::Object>,
-        above: Option<Rc<Open<V>>>,
-        depth: usize,
-    ) {
-        let open = Rc::new(Open {
-            directory: Cell::new(Some(directory)),
-            above,
-            depth,
-            pending: Cell::new(objects.len()),
-            is_complete: Cell::new(true),
-        });
+    fn entered(&mut self, open: Rc<Open<V>>, objects: Vec<V::Object>) {
         if objects.is_empty() {
             self.finished.push(open);
             return;
@@ -321,6 +350,8 @@ mod tests {
         width: usize,
         depth: usize,
         bad: &'static str,
+        /// The last part of the path of a directory that is always the same one.
+        looping: &'static str,
         log: RefCell<Vec<String>>,
         under_way: Cell<usize>,
         most: Cell<usize>,
@@ -339,6 +370,11 @@ mod tests {
 
         fn is_directory(&self, object: &MadeObject) -> bool {
             object.is_directory
+        }
+
+        fn identity(&self, object: &MadeObject) -> Option<Identity> {
+            let (_, last) = object.name.rsplit_once('/')?;
+            (last == self.looping).then_some((1, 2))
         }
 
         fn name(&self, object: &MadeObject) -> String {
@@ -394,6 +430,7 @@ mod tests {
             width: 3,
             depth: 2,
             bad: "top/d1/d2/f0",
+            looping: "",
             log: RefCell::default(),
             under_way: Cell::new(0),
             most: Cell::new(0),
@@ -420,5 +457,34 @@ mod tests {
             let mark = if is_complete { '+' } else { '-' };
             assert!(at(&format!("{above}{mark}")) > number, "{entry}");
         }
+    }
+
+    #[test]
+    fn a_directory_that_contains_itself_is_entered_once() {
+        let visitor = Rc::new(Made {
+            width: 1,
+            depth: 5,
+            bad: "",
+            looping: "d0",
+            log: RefCell::default(),
+            under_way: Cell::new(0),
+            most: Cell::new(0),
+            counts: Cell::new(0),
+        });
+        let failures = Rc::new(Failures::default());
+        let mut walk = Walk::new(Rc::clone(&visitor), 4, Rc::clone(&failures));
+        walk.add(MadeObject {
+            name: String::from("top"),
+            is_directory: true,
+        });
+        tokio_plug::block_on(async |_| walk.run().await).unwrap();
+        let listed = failures.listed.borrow();
+        let told: Vec<String> = listed.iter().map(Failure::to_string).collect();
+        assert_eq!(
+            told,
+            ["cannot enter top/d0/d0: the directory contains itself"]
+        );
+        let log = visitor.log.borrow();
+        assert_eq!(*log, ["top/f0", "top/d0/f0", "top/d0-", "top-"]);
     }
 }

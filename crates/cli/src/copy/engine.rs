@@ -6,7 +6,7 @@ use super::unfinished::{Target, Temporaries, Unfinished};
 use super::verify::first_difference;
 use crate::failure::{Explain, Failure};
 use crate::progress::Progress;
-use crate::tree::{Failures, Visitor, Walk};
+use crate::tree::{Failures, Identity, Visitor, Walk};
 use gannet_client::Transfer;
 use gannet_vfs::NodeKind;
 use std::ffi::{OsStr, OsString};
@@ -139,6 +139,10 @@ impl Visitor for Copier {
 
     fn is_directory(&self, object: &Object) -> bool {
         object.node.kind == Kind::Directory
+    }
+
+    fn identity(&self, object: &Object) -> Option<Identity> {
+        object.node.identity
     }
 
     fn name(&self, object: &Object) -> String {

@@ -5,6 +5,7 @@ use super::content::Source;
 use super::local;
 use crate::failure::{Explain, Failure};
 use crate::session::Session;
+use crate::tree::Identity;
 use gannet::url::Url;
 use gannet_client::{Error, Transfer};
 use gannet_runtime::{Handle, run_blocking};
@@ -34,6 +35,8 @@ pub(crate) enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Node {
     pub(crate) kind: Kind,
+    /// The numbers of its file system and of itself; `None` for what is no object of a file system.
+    pub(crate) identity: Option<Identity>,
     /// Permission bits.
     pub(crate) mode: u32,
     /// Bytes.
@@ -66,6 +69,7 @@ impl Node {
                 }),
                 _ => Kind::File,
             },
+            identity: Some((stat.st_dev, stat.st_ino)),
             mode: stat.st_mode & 0o7777,
             size: u64::try_from(stat.st_size).unwrap_or(0),
             used: u64::try_from(stat.st_blocks)
@@ -92,6 +96,7 @@ impl Node {
                     Kind::Special(NodeKind::CharacterDevice { major, minor })
                 }
             },
+            identity: Some((attributes.fsid, attributes.fileid)),
             mode: attributes.mode,
             size: attributes.size,
             used: attributes.used,

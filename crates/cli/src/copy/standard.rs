@@ -139,6 +139,7 @@ impl Copy<'_> {
         let now = self.runtime.wall_clock();
         Node {
             kind: Kind::File,
+            identity: None,
             mode,
             size,
             used: size,
