@@ -187,7 +187,7 @@ gannet_listener *gannet_listen(const gannet_adapter *adapter, const char *addres
 int gannet_listener_port(const gannet_listener *listener);
 
 /*
- Waits for the next peer that connects; null if the listener has failed.
+ Waits for the next peer that connects; null if the listener has failed, or gannet_listener_shutdown ended it.
 
  # Safety
  `listener` is of gannet_listen.
@@ -195,12 +195,30 @@ int gannet_listener_port(const gannet_listener *listener);
 gannet_connection *gannet_accept(const gannet_listener *listener);
 
 /*
- Ends a listener: it accepts no more peers.
+ The same, for so many milliseconds at most: then null, and gannet_timed_out is true.
 
  # Safety
- `listener` is null or of gannet_listen, and not used any more.
+ `listener` is of gannet_listen.
  */
-void gannet_listener_free(gannet_listener *listener);
+gannet_connection *gannet_accept_within(const gannet_listener *listener, uint32_t milliseconds);
+
+/*
+ Ends a listener: it accepts no more peers, and calls of gannet_accept in other threads return null. 0, or -1. The
+ listener must still be freed.
+
+ # Safety
+ `listener` is of gannet_listen.
+ */
+int gannet_listener_shutdown(const gannet_listener *listener);
+
+/*
+ Ends a listener, and frees it; 0, or -1 while a call in another thread uses it. Then it is not freed: end the call
+ by gannet_listener_shutdown, wait for its thread, and free the listener again.
+
+ # Safety
+ `listener` is null or of gannet_listen, and no call begins to use it any more.
+ */
+int gannet_listener_free(gannet_listener *listener);
 
 /*
  Connects to an address, `host:port`. The connecting side sends the first message.
@@ -211,12 +229,23 @@ void gannet_listener_free(gannet_listener *listener);
 gannet_connection *gannet_connect(const gannet_adapter *adapter, const char *address);
 
 /*
- Ends a connection. Memory that is registered with it keeps it until gannet_deregister.
+ Ends a connection, and the calls that wait for it in other threads. Messages that were sent leave before. 0, or -1.
+ The connection must still be freed.
 
  # Safety
- `connection` is null or of gannet_connect or gannet_accept, and not used any more.
+ `connection` is of gannet_connect or gannet_accept.
  */
-void gannet_connection_free(gannet_connection *connection);
+int gannet_connection_shutdown(const gannet_connection *connection);
+
+/*
+ Ends a connection, and frees it; 0, or -1 while a call in another thread uses it. Then it is not freed: end the call
+ by gannet_connection_shutdown, wait for its thread, and free the connection again. Memory that is registered with it
+ keeps it until gannet_deregister.
+
+ # Safety
+ `connection` is null or of gannet_connect or gannet_accept, and no call begins to use it any more.
+ */
+int gannet_connection_free(gannet_connection *connection);
 
 /*
  Sends a message; 0, or -1. Does not wait for the peer.
@@ -236,6 +265,17 @@ int gannet_send(const gannet_connection *connection, const void *message, uintpt
 intptr_t gannet_receive(const gannet_connection *connection,
                         void *message,
                         uintptr_t capacity);
+
+/*
+ The same, for so many milliseconds at most: then -1, and gannet_timed_out is true. No message is lost.
+
+ # Safety
+ As gannet_receive.
+ */
+intptr_t gannet_receive_within(const gannet_connection *connection,
+                               void *message,
+                               uintptr_t capacity,
+                               uint32_t milliseconds);
 
 /*
  Sends `len` bytes of an open file from `offset` on to segments of the peer's memory, and waits until they have left;
@@ -258,6 +298,11 @@ int gannet_sendfile(const gannet_connection *connection,
  Why the last call of this thread that failed did so. The text is there until the next one fails.
  */
 const char *gannet_error(void);
+
+/*
+ True if the last call of this thread that failed did so because its time was over.
+ */
+bool gannet_timed_out(void);
 
 /*
  Registers memory of the program for a connection's peer, without copying it; `access` is one of gannet_access. Until

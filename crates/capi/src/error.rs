@@ -1,14 +1,16 @@
 //! Conversions from results to values of C, and from its pointers to references.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString, c_char};
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
+    static TIMED_OUT: Cell<bool> = const { Cell::new(false) };
     static WAITING: Option<tokio::runtime::Runtime> =
-        tokio::runtime::Builder::new_current_thread().build().ok();
+        tokio::runtime::Builder::new_current_thread().enable_time().build().ok();
 }
 
 /// Why the last call of this thread that failed did so. The text is there until the next one fails.
@@ -17,19 +19,39 @@ pub extern "C" fn gannet_error() -> *const c_char {
     LAST.with_borrow(|text| text.as_ptr())
 }
 
+/// True if the last call of this thread that failed did so because its time was over.
+#[unsafe(no_mangle)]
+pub extern "C" fn gannet_timed_out() -> bool {
+    TIMED_OUT.get()
+}
+
 /// A failure, as the text that `gannet_error` returns.
 #[derive(Debug)]
-pub(crate) struct Fault(String);
+pub(crate) struct Fault {
+    text: String,
+    timed_out: bool,
+}
 
 impl Fault {
     pub(crate) fn new(text: &str) -> Fault {
-        Fault(text.to_owned())
+        Fault {
+            text: text.to_owned(),
+            timed_out: false,
+        }
+    }
+
+    /// The time of a call is over.
+    pub(crate) fn timed_out() -> Fault {
+        Fault {
+            text: String::from("the time is over"),
+            timed_out: true,
+        }
     }
 }
 
 impl<E: Display> From<E> for Fault {
     fn from(error: E) -> Fault {
-        Fault(error.to_string())
+        Fault::new(&error.to_string())
     }
 }
 
@@ -37,7 +59,8 @@ fn attempt<T>(work: impl FnOnce() -> Result<T, Fault>) -> Option<T> {
     // A panic must not unwind into C.
     let done = catch_unwind(AssertUnwindSafe(work));
     let done = done.unwrap_or_else(|_| Err(Fault::new("a fault of libgannet itself")));
-    done.map_err(|Fault(text)| {
+    done.map_err(|Fault { text, timed_out }| {
+        TIMED_OUT.set(timed_out);
         let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
         LAST.set(text);
     })
@@ -63,6 +86,11 @@ pub(crate) fn wait<T, E: Into<Fault>>(
         let runtime = runtime.ok_or_else(|| Fault::new("the system refuses a runtime"))?;
         runtime.block_on(future).map_err(Into::into)
     })
+}
+
+/// Ends after so many milliseconds. It must be polled by [`wait`].
+pub(crate) async fn after(milliseconds: u32) {
+    tokio::time::sleep(Duration::from_millis(u64::from(milliseconds))).await;
 }
 
 /// # Safety

@@ -10,10 +10,11 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod error;
+mod in_use;
 mod memory;
 mod options;
 
-pub use error::gannet_error;
+pub use error::{gannet_error, gannet_timed_out};
 pub use memory::{
     gannet_access, gannet_deregister, gannet_memory, gannet_register, gannet_segment,
     gannet_segment_of,
@@ -22,20 +23,28 @@ pub use options::{gannet_engine, gannet_options, gannet_options_init};
 
 use error::{Fault, answer, pointer, reference, text, wait};
 use gannet::rdma::{Adapter, FileTarget, RdmaConnection, RdmaListener, ServedFile};
+use in_use::{InUse, free_unused};
 use std::ffi::{c_char, c_int, c_void};
 use std::fs::File;
 use std::net::ToSocketAddrs;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A software RNIC with a thread of its own.
 pub struct gannet_adapter(Adapter);
 
 /// A listening address, from which gannet_accept takes connections.
-pub struct gannet_listener(RdmaListener);
+pub struct gannet_listener(InUse<RdmaListener>);
 
 /// A connection to one peer.
-pub struct gannet_connection(Arc<RdmaConnection>);
+pub struct gannet_connection(InUse<Arc<RdmaConnection>>);
+
+impl From<RdmaConnection> for gannet_connection {
+    fn from(connection: RdmaConnection) -> gannet_connection {
+        gannet_connection(InUse::new(Arc::new(connection)))
+    }
+}
 
 /// The totals of a connection's calls of gannet_sendfile so far.
 #[repr(C)]
@@ -93,7 +102,7 @@ pub unsafe extern "C" fn gannet_listen(
         // SAFETY: the caller keeps this function's contract.
         let (adapter, address) = unsafe { (reference(adapter)?, text(address)?) };
         let listener = wait(adapter.0.listen(resolve(address)?))?;
-        Ok(gannet_listener(listener))
+        Ok(gannet_listener(InUse::new(listener)))
     })
 }
 
@@ -106,11 +115,11 @@ pub unsafe extern "C" fn gannet_listener_port(listener: *const gannet_listener) 
     answer(|| {
         // SAFETY: the caller keeps this function's contract.
         let listener = unsafe { reference(listener)? };
-        Ok(c_int::from(listener.0.local_address().port()))
+        Ok(c_int::from(listener.0.enter().local_address().port()))
     })
 }
 
-/// Waits for the next peer that connects; null if the listener has failed.
+/// Waits for the next peer that connects; null if the listener has failed, or gannet_listener_shutdown ended it.
 ///
 /// # Safety
 /// `listener` is of gannet_listen.
@@ -119,18 +128,59 @@ pub unsafe extern "C" fn gannet_accept(listener: *const gannet_listener) -> *mut
     pointer(|| {
         // SAFETY: the caller keeps this function's contract.
         let listener = unsafe { reference(listener)? };
-        Ok(gannet_connection(Arc::new(wait(listener.0.accept())?)))
+        Ok(wait(listener.0.enter().accept())?.into())
     })
 }
 
-/// Ends a listener: it accepts no more peers.
+/// The same, for so many milliseconds at most: then null, and gannet_timed_out is true.
 ///
 /// # Safety
-/// `listener` is null or of gannet_listen, and not used any more.
+/// `listener` is of gannet_listen.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gannet_listener_free(listener: *mut gannet_listener) {
+pub unsafe extern "C" fn gannet_accept_within(
+    listener: *const gannet_listener,
+    milliseconds: u32,
+) -> *mut gannet_connection {
+    pointer(|| {
+        // SAFETY: the caller keeps this function's contract.
+        let listener = unsafe { reference(listener)? }.0.enter();
+        let accepted = wait(async {
+            let time = Duration::from_millis(u64::from(milliseconds));
+            let accepted = tokio::time::timeout(time, listener.accept()).await;
+            accepted
+                .map_err(|_| Fault::timed_out())?
+                .map_err(Fault::from)
+        });
+        Ok(accepted?.into())
+    })
+}
+
+/// Ends a listener: it accepts no more peers, and calls of gannet_accept in other threads return null. 0, or -1. The
+/// listener must still be freed.
+///
+/// # Safety
+/// `listener` is of gannet_listen.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gannet_listener_shutdown(listener: *const gannet_listener) -> c_int {
+    answer(|| {
+        // SAFETY: the caller keeps this function's contract.
+        let listener = unsafe { reference(listener)? }.0.enter();
+        wait(async {
+            listener.shut_down().await;
+            Ok::<_, Fault>(0)
+        })
+    })
+}
+
+/// Ends a listener, and frees it; 0, or -1 while a call in another thread uses it. Then it is not freed: end the call
+/// by gannet_listener_shutdown, wait for its thread, and free the listener again.
+///
+/// # Safety
+/// `listener` is null or of gannet_listen, and no call begins to use it any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gannet_listener_free(listener: *mut gannet_listener) -> c_int {
     // SAFETY: the caller keeps this function's contract.
-    unsafe { error::free(listener) }
+    unsafe { free_unused(listener, |listener| &listener.0) }
 }
 
 /// Connects to an address, `host:port`. The connecting side sends the first message.
@@ -145,19 +195,35 @@ pub unsafe extern "C" fn gannet_connect(
     pointer(|| {
         // SAFETY: the caller keeps this function's contract.
         let (adapter, address) = unsafe { (reference(adapter)?, text(address)?) };
-        let connection = wait(adapter.0.connect(resolve(address)?))?;
-        Ok(gannet_connection(Arc::new(connection)))
+        Ok(wait(adapter.0.connect(resolve(address)?))?.into())
     })
 }
 
-/// Ends a connection. Memory that is registered with it keeps it until gannet_deregister.
+/// Ends a connection, and the calls that wait for it in other threads. Messages that were sent leave before. 0, or -1.
+/// The connection must still be freed.
 ///
 /// # Safety
-/// `connection` is null or of gannet_connect or gannet_accept, and not used any more.
+/// `connection` is of gannet_connect or gannet_accept.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn gannet_connection_free(connection: *mut gannet_connection) {
+pub unsafe extern "C" fn gannet_connection_shutdown(connection: *const gannet_connection) -> c_int {
+    answer(|| {
+        // SAFETY: the caller keeps this function's contract.
+        let connection = unsafe { reference(connection)? }.0.enter();
+        wait(connection.shut_down())?;
+        Ok(0)
+    })
+}
+
+/// Ends a connection, and frees it; 0, or -1 while a call in another thread uses it. Then it is not freed: end the call
+/// by gannet_connection_shutdown, wait for its thread, and free the connection again. Memory that is registered with it
+/// keeps it until gannet_deregister.
+///
+/// # Safety
+/// `connection` is null or of gannet_connect or gannet_accept, and no call begins to use it any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gannet_connection_free(connection: *mut gannet_connection) -> c_int {
     // SAFETY: the caller keeps this function's contract.
-    unsafe { error::free(connection) }
+    unsafe { free_unused(connection, |connection| &connection.0) }
 }
 
 /// Sends a message; 0, or -1. Does not wait for the peer.
@@ -178,7 +244,7 @@ pub unsafe extern "C" fn gannet_send(
                 error::slice(message.cast::<u8>(), len)?,
             )
         };
-        wait(connection.0.send(message))?;
+        wait(connection.0.enter().send(message))?;
         Ok(0)
     })
 }
@@ -194,19 +260,47 @@ pub unsafe extern "C" fn gannet_receive(
     message: *mut c_void,
     capacity: usize,
 ) -> isize {
-    answer(|| {
-        // SAFETY: the caller keeps this function's contract.
-        let (connection, target) = unsafe {
-            (
-                reference(connection)?,
-                error::bytes_mut(message.cast(), capacity)?,
-            )
-        };
-        let received = wait(connection.0.receive())?;
-        let count = received.len().min(target.len());
-        target[..count].copy_from_slice(&received[..count]);
-        Ok(isize::try_from(received.len()).unwrap_or(isize::MAX))
-    })
+    // SAFETY: the caller keeps this function's contract.
+    answer(|| unsafe { receive(connection, message, capacity, std::future::pending()) })
+}
+
+/// The same, for so many milliseconds at most: then -1, and gannet_timed_out is true. No message is lost.
+///
+/// # Safety
+/// As gannet_receive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn gannet_receive_within(
+    connection: *const gannet_connection,
+    message: *mut c_void,
+    capacity: usize,
+    milliseconds: u32,
+) -> isize {
+    // SAFETY: the caller keeps this function's contract.
+    answer(|| unsafe { receive(connection, message, capacity, error::after(milliseconds)) })
+}
+
+/// The bytes of the next message that comes before `stop` ends.
+///
+/// # Safety
+/// As [`gannet_receive`].
+unsafe fn receive(
+    connection: *const gannet_connection,
+    message: *mut c_void,
+    capacity: usize,
+    stop: impl Future<Output = ()>,
+) -> Result<isize, Fault> {
+    // SAFETY: the caller keeps this function's contract.
+    let (connection, target) = unsafe {
+        (
+            reference(connection)?,
+            error::bytes_mut(message.cast(), capacity)?,
+        )
+    };
+    let received = wait(connection.0.enter().receive_unless(stop))?;
+    let received = received.ok_or_else(Fault::timed_out)?;
+    let count = received.len().min(target.len());
+    target[..count].copy_from_slice(&received[..count]);
+    Ok(isize::try_from(received.len()).unwrap_or(isize::MAX))
 }
 
 /// Sends `len` bytes of an open file from `offset` on to segments of the peer's memory, and waits until they have left;
@@ -241,7 +335,7 @@ pub unsafe extern "C" fn gannet_sendfile(
         let file = ServedFile::from(File::from(file.try_clone_to_owned()?));
         let segments = segments.iter().map(|segment| (*segment).into());
         let target = FileTarget::Memory(segments.collect());
-        let done = wait(connection.0.send_file(&file, offset, len, target))?;
+        let done = wait(connection.0.enter().send_file(&file, offset, len, target))?;
         // SAFETY: the caller keeps this function's contract.
         if let Some(counts) = unsafe { counts.as_mut() } {
             *counts = gannet_counts {

@@ -103,10 +103,11 @@ pub unsafe extern "C" fn gannet_register(
         let mut rights = rights.into_iter();
         let found = rights.find(|(number, _)| *number as c_int == access);
         let (_, access) = found.ok_or_else(|| Fault::new("access is one of gannet_access"))?;
-        let registered = wait(connection.0.register(lent, access))?;
+        let connection = connection.0.enter();
+        let registered = wait(connection.register(lent, access))?;
         Ok(gannet_memory {
             registered,
-            connection: Arc::clone(&connection.0),
+            connection: Arc::clone(&connection),
         })
     })
 }

@@ -60,7 +60,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use thiserror::Error;
-use tokio::sync::{Mutex, Notify, mpsc};
+use tokio::sync::{Mutex, Notify, mpsc, watch};
 
 /// The reason why an operation over RDMA failed.
 #[derive(Debug, Error)]
@@ -104,6 +104,9 @@ pub enum RdmaError {
     /// The adapter's thread has ended.
     #[error("the adapter's thread has ended")]
     Ended,
+    /// The program has shut the listener down.
+    #[error("the listener was shut down")]
+    ShutDown,
 }
 
 impl From<Gone> for RdmaError {
@@ -207,6 +210,7 @@ impl Adapter {
         Ok(RdmaListener {
             address: self.core.run(listen).await??,
             accepted: Mutex::new(accepted),
+            is_shut_down: watch::Sender::new(false),
         })
     }
 
@@ -321,6 +325,7 @@ const ACCEPTED_MAX: usize = 16;
 pub struct RdmaListener {
     address: SocketAddr,
     accepted: Mutex<mpsc::Receiver<Result<RdmaConnection, RdmaError>>>,
+    is_shut_down: watch::Sender<bool>,
 }
 
 impl RdmaListener {
@@ -329,12 +334,30 @@ impl RdmaListener {
         self.address
     }
 
-    /// The next peer. Peers are connected before they are asked for, a few at a time.
+    /// The next peer. Peers are connected before they are asked for, a few at a time. A call that is dropped takes no
+    /// peer with it.
     ///
     /// # Errors
-    /// [`RdmaError::Listen`], [`RdmaError::Engine`], [`RdmaError::Ended`].
+    /// [`RdmaError::Listen`], [`RdmaError::Engine`], [`RdmaError::ShutDown`], [`RdmaError::Ended`].
     pub async fn accept(&self) -> Result<RdmaConnection, RdmaError> {
+        let mut shut_down = self.is_shut_down.subscribe();
+        let next = async {
+            let mut accepted = self.accepted.lock().await;
+            accepted.recv().await.unwrap_or(Err(RdmaError::Ended))
+        };
+        tokio::select! {
+            biased;
+            _ = shut_down.wait_for(|is_shut_down| *is_shut_down) => Err(RdmaError::ShutDown),
+            accepted = next => accepted,
+        }
+    }
+
+    /// Ends the listener, and all calls of [`RdmaListener::accept`] that wait in other threads. Peers that are
+    /// connected and were not accepted are disconnected.
+    pub async fn shut_down(&self) {
+        self.is_shut_down.send_replace(true);
         let mut accepted = self.accepted.lock().await;
-        accepted.recv().await.unwrap_or(Err(RdmaError::Ended))
+        accepted.close();
+        while accepted.try_recv().is_ok() {}
     }
 }

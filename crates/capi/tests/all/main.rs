@@ -5,3 +5,4 @@
 
 mod header;
 mod program;
+mod waiting;

@@ -101,19 +101,50 @@ impl RdmaConnection {
         self.worker.run(send).await?
     }
 
+    /// Ends the connection, and all calls that wait for it in other threads. Messages that were accepted leave before;
+    /// those that have come can still be received.
+    ///
+    /// # Errors
+    /// [`RdmaError::Ended`].
+    pub async fn shut_down(&self) -> Result<(), RdmaError> {
+        let link = self.link;
+        let shut_down =
+            async move |device: Rc<Device>| device.find(link).map(|link| link.shut_down());
+        self.worker.run(shut_down).await?
+    }
+
     /// The next message. Wait for it to its end: a call that is dropped may take a message with it.
     ///
     /// # Errors
     /// [`RdmaError::Disconnected`], [`RdmaError::Ended`].
     pub async fn receive(&self) -> Result<Vec<u8>, RdmaError> {
-        let (receiver, message) = oneshot::channel();
+        let received = self.receive_unless(std::future::pending()).await?;
+        received.ok_or(RdmaError::Ended)
+    }
+
+    /// The next message; `None` if `stop` ends before it comes. No message is lost then.
+    ///
+    /// # Errors
+    /// As [`RdmaConnection::receive`].
+    pub async fn receive_unless(
+        &self,
+        stop: impl Future<Output = ()>,
+    ) -> Result<Option<Vec<u8>>, RdmaError> {
+        let (receiver, mut message) = oneshot::channel();
         let link = self.link;
         self.worker.begin(async move |device| {
             if let Ok(link) = device.find(link) {
                 link.receive(receiver);
             }
         })?;
-        message.await.map_err(|_| RdmaError::Ended)?
+        tokio::select! {
+            biased;
+            received = &mut message => return received.map_err(|_| RdmaError::Ended)?.map(Some),
+            () = stop => {}
+        }
+        // From here on the core keeps the message for the next caller; it may have sent it before.
+        message.close();
+        message.try_recv().ok().transpose()
     }
 
     /// Registers memory for the peer: a `Vec` ([`Buffer::from_vec`]), or any memory that the program has already, as a

@@ -39,6 +39,8 @@ pub(super) struct Link {
 struct State {
     /// Messages that no caller has taken, in their memory: as many receives are missing.
     messages: VecDeque<(WorkId, Buffer, usize)>,
+    /// Messages whose callers stopped waiting just then. They came before all others.
+    returned: VecDeque<Vec<u8>>,
     receivers: VecDeque<Receiver>,
     ended: Option<Disconnected>,
     registered: HashMap<u64, Registered>,
@@ -77,6 +79,15 @@ impl Link {
         self.endpoint.close();
         self.files.borrow_mut().take();
         self.state.borrow_mut().registered.clear();
+    }
+
+    /// The same by the program, which keeps its handle: callers that wait have an error at once, however long the peer
+    /// takes.
+    pub(super) fn shut_down(&self) {
+        (self.state.borrow_mut().ended).get_or_insert(Disconnected::Local);
+        self.endpoint.close();
+        self.files.borrow_mut().take();
+        self.deliver();
     }
 
     /// Sends a message.
@@ -158,12 +169,18 @@ impl Link {
             let mut state = self.state.borrow_mut();
             state.receivers.retain(|receiver| !receiver.is_closed());
             let ended = state.ended.clone();
-            if state.receivers.is_empty() || (state.messages.is_empty() && ended.is_none()) {
+            let has_message = !state.returned.is_empty() || !state.messages.is_empty();
+            if state.receivers.is_empty() || !(has_message || ended.is_some()) {
                 return;
             }
             let Some(receiver) = state.receivers.pop_front() else {
                 return;
             };
+            if let Some(bytes) = state.returned.pop_front() {
+                drop(state);
+                self.pass(receiver, Ok(bytes));
+                continue;
+            }
             let message = state.messages.pop_front();
             drop(state);
             let received = match (message, ended) {
@@ -176,9 +193,14 @@ impl Link {
                 (None, Some(reason)) => Err(reason.into()),
                 (None, None) => return,
             };
-            if let Err(Ok(_)) = receiver.send(received) {
-                tracing::debug!("a message was lost: who waited for it went away");
-            }
+            self.pass(receiver, received);
+        }
+    }
+
+    /// Gives a message to a caller, or keeps it for the next one if the caller has just stopped waiting.
+    fn pass(&self, receiver: Receiver, received: Result<Vec<u8>, RdmaError>) {
+        if let Err(Ok(bytes)) = receiver.send(received) {
+            self.state.borrow_mut().returned.push_front(bytes);
         }
     }
 
@@ -197,7 +219,7 @@ impl Link {
     }
 
     fn end(&self, reason: Disconnected) {
-        self.state.borrow_mut().ended = Some(reason);
+        self.state.borrow_mut().ended.get_or_insert(reason);
         self.files.borrow_mut().take();
         self.deliver();
     }

@@ -128,6 +128,56 @@ fn messages_arrive_in_order_and_a_closed_connection_is_reported() {
 }
 
 #[test]
+fn a_receive_that_is_given_up_takes_no_message_with_it() {
+    run(async {
+        let (server, client) = pair(AdapterOptions::default()).await;
+        for round in 0..200_u8 {
+            let (given_up, sent) = tokio::join!(
+                server.receive_unless(tokio::task::yield_now()),
+                client.send(vec![round]),
+            );
+            sent.unwrap();
+            let received = match given_up.unwrap() {
+                Some(message) => message,
+                None => server.receive().await.unwrap(),
+            };
+            assert_eq!(received, [round]);
+        }
+    });
+}
+
+#[test]
+fn a_shutdown_ends_the_calls_that_wait() {
+    run(async {
+        let (server, client) = pair(AdapterOptions::default()).await;
+        client.send(b"before".as_slice()).await.unwrap();
+        assert_eq!(server.receive().await.unwrap(), b"before");
+        let (received, shut) = tokio::join!(server.receive(), server.shut_down());
+        shut.unwrap();
+        assert!(matches!(received, Err(RdmaError::Disconnected(_))));
+        assert!(matches!(
+            client.receive().await,
+            Err(RdmaError::Disconnected(_))
+        ));
+        server.shut_down().await.unwrap();
+
+        let adapter = Adapter::start(AdapterOptions::default()).await.unwrap();
+        let listener = adapter
+            .listen("127.0.0.1:0".parse().unwrap())
+            .await
+            .unwrap();
+        let (accepted, ()) = tokio::join!(listener.accept(), listener.shut_down());
+        assert!(matches!(accepted, Err(RdmaError::ShutDown)));
+        assert!(matches!(listener.accept().await, Err(RdmaError::ShutDown)));
+        let address = listener.local_address();
+        // The thread of the adapter closes the port when it comes to that.
+        while let Ok(late) = adapter.connect(address).await {
+            drop(late);
+        }
+    });
+}
+
+#[test]
 fn messages_that_were_sent_arrive_after_the_sender_is_dropped() {
     run(async {
         let options = AdapterOptions {
