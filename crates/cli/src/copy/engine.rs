@@ -350,7 +350,10 @@ impl Copier {
         transfer: Transfer,
     ) -> Result<(), Failure> {
         let what = || format!("cannot verify {target}");
-        let equal = first_difference(&job.source, target, transfer).await?;
+        let equal = first_difference(&job.source, target, transfer, |bytes| {
+            self.report.progress.add_verified(bytes);
+        });
+        let equal = equal.await?;
         match equal {
             None => Ok(()),
             Some(offset) => Err(Failure::new(

@@ -48,7 +48,12 @@ pub fn run(options: &CpOptions) -> Result<(), Failure> {
             sessions.connect(location).await?;
         }
         let mut signals = Signals::install().explain(|| String::from("cannot copy"))?;
-        let report = Report::new(Progress::new(Work::Copy, options.tree.quiet));
+        let work = if options.verify {
+            Work::VerifiedCopy
+        } else {
+            Work::Copy
+        };
+        let report = Report::new(Progress::new(work, options.tree.quiet));
         let copy = Copy {
             runtime: &runtime,
             sessions: &sessions,

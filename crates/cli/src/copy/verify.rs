@@ -17,7 +17,8 @@ use std::sync::Arc;
 /// Bytes of a local file read at a time.
 const LOCAL_BLOCK_LEN: usize = 1 << 20;
 
-/// Where `source` and `target` differ first, in bytes from the start; `None` when they are equal.
+/// Where `source` and `target` differ first, in bytes from the start; `None` when they are equal. `compared` gets the
+/// numbers of equal bytes.
 ///
 /// # Errors
 /// One of them cannot be read.
@@ -25,6 +26,7 @@ pub(super) async fn first_difference(
     source: &Place,
     target: &Unfinished,
     transfer: Transfer,
+    compared: impl Fn(u64),
 ) -> Result<Option<u64>, Failure> {
     let mut left = Cursor::open(source, transfer).await?;
     let mut right = target.cursor(transfer);
@@ -46,6 +48,7 @@ pub(super) async fn first_difference(
         left.used += len;
         right.used += len;
         position += len as u64;
+        compared(len as u64);
     }
 }
 
