@@ -112,7 +112,7 @@ pub struct LogOptions {
         hide_env = true
     )]
     pub log: Option<LogLevel>,
-    /// Append log lines to this file, in place of standard error
+    /// Append log lines to this file, in place of standard error; SIGUSR1 has serve and mount open it again
     #[arg(long, global = true, value_name = "FILE")]
     pub log_file: Option<PathBuf>,
     /// Write log lines in this format

@@ -2,6 +2,7 @@
 
 use gannet_cli::cli;
 use gannet_cli::failure::Failure;
+use gannet_cli::logs;
 use gannet_cli::mount::helper;
 use std::process::ExitCode;
 
@@ -13,7 +14,9 @@ fn main() -> ExitCode {
     {
         return helper::main();
     }
-    match cli::parse().and_then(gannet_cli::run) {
+    let done = cli::parse().and_then(gannet_cli::run);
+    logs::finish();
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => report(&failure),
     }

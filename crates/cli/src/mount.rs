@@ -60,7 +60,8 @@ async fn hold_mount(
     deadline: Duration,
     options: &MountOptions,
 ) -> Result<(), Failure> {
-    let mut signals = Signals::install().explain(|| String::from("cannot wait for signals"))?;
+    let mut signals =
+        Signals::install_for_service().explain(|| String::from("cannot wait for signals"))?;
     let call = &options.client.call;
     let is_someone = call.uid.is_some() || call.gid.is_some();
     let settings = gannet::MountOptions::default()

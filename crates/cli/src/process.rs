@@ -1,13 +1,35 @@
 //! This process's signals, and other processes of this machine.
 
+use crate::logs;
 use std::io;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGTERM and SIGINT.
+/// SIGTERM and SIGINT; for services also SIGHUP and SIGUSR1.
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    service: Option<ServiceSignals>,
+}
+
+/// Signals that do not end a service.
+struct ServiceSignals {
+    hang_up: Signal,
+    user: Signal,
+}
+
+impl ServiceSignals {
+    /// Answers signals for ever.
+    async fn answer(&mut self) {
+        loop {
+            tokio::select! {
+                _ = self.hang_up.recv() => {
+                    tracing::info!("SIGHUP: ignored; a new configuration needs a restart");
+                }
+                _ = self.user.recv() => logs::reopen(),
+            }
+        }
+    }
 }
 
 impl Signals {
@@ -19,14 +41,39 @@ impl Signals {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
+            service: None,
         })
     }
 
-    /// Waits for either; its name.
+    /// The same for a process that serves until it is told to end. SIGHUP does nothing; SIGUSR1 opens the file of
+    /// `--log-file` again.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub(crate) fn install_for_service() -> io::Result<Signals> {
+        let service = ServiceSignals {
+            hang_up: signal(SignalKind::hangup())?,
+            user: signal(SignalKind::user_defined1())?,
+        };
+        Ok(Signals {
+            service: Some(service),
+            ..Signals::install()?
+        })
+    }
+
+    /// Waits for SIGTERM or SIGINT; its name. Answers the signals of a service meanwhile.
     pub(crate) async fn next(&mut self) -> &'static str {
+        let answering = async {
+            match &mut self.service {
+                Some(service) => service.answer().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
+            // It never ends.
+            () = answering => "",
         }
     }
 }

@@ -138,7 +138,8 @@ async fn supervise(
     settings: Settings,
     failing: impl Future<Output = Failure>,
 ) -> Result<Tally, Failure> {
-    let mut signals = Signals::install().explain(|| String::from("cannot wait for signals"))?;
+    let mut signals =
+        Signals::install_for_service().explain(|| String::from("cannot wait for signals"))?;
     let serving = Serving::start(parts);
     let serving = serving.explain(|| String::from("cannot start the serving threads"))?;
     let (tally, addresses) = (

@@ -47,6 +47,35 @@ fn sigterm_and_sigint_end_it_with_0_even_with_idle_and_silent_peers() {
 }
 
 #[test]
+fn sighup_and_sigusr1_end_nothing_and_sigusr1_opens_the_log_file_again() {
+    let place = Place::new();
+    let (log, moved) = (place.path("out/log"), place.path("out/log.1"));
+    let file = log.to_str().unwrap();
+    let share = place.text("share");
+    let arguments = [&share, "--log", "info", "--log-file", file];
+    let mut server = Server::start(&place.path("state"), &arguments);
+    // The line comes behind the one on standard output.
+    while !fs::read_to_string(&log).unwrap().contains("ready nfs-tcp=") {
+        std::thread::yield_now();
+    }
+    fs::rename(&log, &moved).unwrap();
+    server.signal("HUP");
+    server.signal("USR1");
+    // Bounded by the test program's own limit: the server makes the file when it has the signal.
+    while !log.exists() {
+        succeed(&["ls", &server.urls()[0]]);
+    }
+    succeed(&["ls", &server.urls()[1]]);
+    server.signal("TERM");
+    assert_eq!(server.wait().code(), Some(0));
+    let text = fs::read_to_string(&log).unwrap();
+    assert!(
+        text.contains("stopping") && !text.contains("ready nfs-tcp="),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_taken_port_is_explained() {
     let place = Place::new();
     let server = Server::of(&place.path("share"), &place.path("state"));

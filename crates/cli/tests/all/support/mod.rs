@@ -105,8 +105,12 @@ impl Server {
     }
 
     fn of_command(mut command: Command, arguments: &[&str]) -> Server {
+        // Unless a test asks for more.
+        let level = ["--log", "warn"];
+        let is_asked = arguments.contains(&"--log");
         let mut child = command
-            .args(["serve", "--log", "warn"])
+            .arg("serve")
+            .args(level.iter().filter(|_| !is_asked))
             .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
