@@ -128,6 +128,7 @@ fn with_request<T>(work: impl FnOnce(Request<'_>) -> T) -> T {
         now: Timestamp::default(),
         intents: &RefCell::default(),
         has_room: true,
+        kept: &BTreeSet::from([FileId(2)]),
     })
 }
 

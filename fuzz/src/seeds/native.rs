@@ -341,6 +341,7 @@ fn of_manager() -> Vec<Step> {
         term(TermStage::Hold, 2),
         Step::new(Peer::Manager, Operation::States, &objects),
         Step::new(Peer::Manager, Operation::Truncate, &range),
+        Step::new(Peer::Manager, Operation::Revoke, &range),
         Step::new(Peer::Manager, Operation::Unlink, &range),
     ]
 }

@@ -7,8 +7,8 @@ use gannet_wire::volume::{
     Granted, Hello, Inode, Kind, LayoutRecord, Level, Listed, Memory, MessageHeader, NodeKind,
     ObjectEntry, ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation,
     OrphanStatus, OrphanStatuses, Page, Piece, Placement, ROOT, Referenced, Role, SetTimestamp,
-    Shape, SlotSequence, Stability, StateAnswer, Stripes, Term, TermAnswer, TermCall, TermStage,
-    Timestamp, Transfer, TransferDone,
+    Settled, Shape, SlotSequence, Stability, StateAnswer, Stripes, Term, TermAnswer, TermCall,
+    TermStage, Timestamp, Transfer, TransferDone,
 };
 use gannet_wire::xdr::{Encode, Encoder};
 
@@ -105,6 +105,10 @@ fn inodes() -> impl Iterator<Item = Inode> {
         layout: layout(),
         verifier: *b"verifier",
         written: Some(Timestamp::default()),
+        settled: Some(Settled {
+            state: FileState::default(),
+            term: 3,
+        }),
     };
     let link = Body::Symlink(b"to".to_vec());
     let first = directory(Chosen::From { first: 1, width: 2 });
