@@ -269,7 +269,8 @@ impl<V: Vfs> Mounted<V> {
         committed
     }
 
-    /// As [`Mounted::sync`], for a close(2). With [`Closing::Async`] the last close sends what is kept, and nobody waits.
+    /// As [`Mounted::sync`], for a close(2). With [`Closing::Async`] the last close sends what is kept, and no program
+    /// waits.
     pub(crate) async fn flush(self: &Rc<Self>, number: u64, key: u64) -> Result<(), Errno> {
         match self.options.closing {
             Closing::Sync => self.sync(number, key).await,

@@ -130,22 +130,13 @@ impl Manager {
             // Before the transaction: calls see a change as soon as it is committed, and a record that outlives that
             // would show a client older attributes than a call has.
             self.records.begin_changes(self.may_change(&work));
-            let files = work.iter().filter(|work| work.task.makes_file()).count();
-            let layouts = Layouts {
-                default: self.stripes.clone(),
-                servers: self.objects.count(),
-                turn: self.take_turns(files),
-                away: self.office.away(),
-            };
+            let layouts = self.layouts(&work);
             let (store, time) = (Arc::clone(&self.store), now(&self.runtime));
             let (began, count) = (self.runtime.now(), work.len());
             let kept = Arc::new(self.locks.kept());
-            let (kept_then, batch) = (Arc::clone(&kept), (work, layouts));
-            let committed = run_blocking(&self.runtime, move || {
-                let (work, layouts) = batch;
-                commit(&*store, work, layouts, &kept_then, time)
-            })
-            .await;
+            let kept_then = Arc::clone(&kept);
+            let committing = move || commit(&*store, work, layouts, &kept_then, time);
+            let committed = run_blocking(&self.runtime, committing).await;
             match committed.unwrap_or(Err(Status::Io)) {
                 Ok(Committed {
                     outcomes,
@@ -188,6 +179,17 @@ impl Manager {
                 waiting: self.changes.borrow().len(),
             });
             self.checkpoint();
+        }
+    }
+
+    /// The inputs to the layouts of the files that a batch makes, each of which takes a turn of the servers.
+    fn layouts(&self, work: &[Work]) -> Layouts {
+        let files = work.iter().filter(|work| work.task.makes_file()).count();
+        Layouts {
+            default: self.stripes.clone(),
+            servers: self.objects.count(),
+            turn: self.take_turns(files),
+            away: self.office.away(),
         }
     }
 

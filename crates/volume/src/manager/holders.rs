@@ -1,8 +1,8 @@
 //! Who may hold capabilities of a file, and how a change of owner or mode takes them back.
 //!
-//! A capability is good for 60 s, also when its holder has lost the right meanwhile. So a change that takes a right from
-//! a user who may hold one is not answered before the file's I/O servers refuse the capabilities from before it. Owners
-//! and root lose nothing by a mode, so tar(1) and cp(1), which set the mode of every file, cost no message.
+//! A capability is good for 60 s, also when its holder has lost the right meanwhile. So a change that takes a right
+//! from a user who may hold one is not answered before the file's I/O servers refuse the capabilities from before it.
+//! Owners and root lose nothing by a mode, so tar(1) and cp(1), which set the mode of every file, cost no message.
 
 use super::Manager;
 use crate::layout::placements;

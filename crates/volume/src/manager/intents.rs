@@ -111,7 +111,8 @@ impl Objects {
         all(calls).await.into_iter().collect()
     }
 
-    /// Has a server refuse the capabilities of a file that expire at `fence`, in seconds since the Unix epoch, or earlier.
+    /// Has a server refuse the capabilities of a file that expire at `fence` or earlier, in seconds since the Unix
+    /// epoch.
     pub(super) async fn revoke(
         &self,
         number: u32,

@@ -6,9 +6,9 @@
 //! | settling | nothing yet; its transaction is under way | the objects | settled; open if the transaction fails |
 //! | settled | the state | the metadata | open, by a durable change before a grant or with a truncation |
 //!
-//! A file is settled or has grants to write, never both. So a settled state needs no I/O server, and holds over restarts
-//! of the manager and of the servers. All bytes that it counts are durable: clients give grants back only then, and after
-//! a grant that ran out the manager sends COMMIT first.
+//! A file is settled or has grants to write, never both. So a settled state needs no I/O server, and holds over
+//! restarts of the manager and of the servers. All bytes that it counts are durable: clients give grants back only
+//! then, and after a grant that ran out the manager sends COMMIT first.
 
 use super::Manager;
 use super::change::{Task, Work};
