@@ -196,13 +196,21 @@ impl Office {
         }
     }
 
-    /// Notes the connection on which an I/O server answers.
-    fn note_link(&self, number: u32, link: Link) {
+    /// Notes the connection on which an I/O server answers. The server counts as away as soon as the connection ends:
+    /// until the next heartbeat, new files would be placed on a server that was killed.
+    fn note_link(self: &Rc<Self>, number: u32, link: Link) {
         let mut links = self.links.borrow_mut();
         if links.get(&number).is_some_and(|last| last.is(&link)) {
             return;
         }
-        links.insert(number, link);
+        links.insert(number, link.clone());
+        let office = Rc::clone(self);
+        let watching = async move {
+            link.ended().await;
+            office.note_answer(number, false);
+        };
+        self.runtime
+            .spawn("I/O server of the manager", Box::pin(watching));
         self.returned.borrow_mut().insert(number);
         self.has_returned.notify_one();
     }
@@ -369,7 +377,7 @@ impl Office {
     }
 
     async fn ask(
-        &self,
+        self: &Rc<Self>,
         number: u32,
         stage: TermStage,
         term: Term,
