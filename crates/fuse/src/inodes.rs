@@ -83,12 +83,8 @@ pub(crate) struct Inode {
     opening: u64,
     /// Number of last closes under way, during which kept writes of the object may be in transfer.
     closing: u64,
-    /// The state of a regular file that the kernel's pages are of; `None` when it has none, or some of unknown state.
+    /// The state of a regular file that the kernel's pages are of.
     seen: Option<Seen>,
-    /// Number of requests for data of the file.
-    uses: u64,
-    /// The value of `uses` when `seen` was forgotten: equal to it, the kernel has no pages.
-    uses_forgotten: u64,
     /// Changes by this mount that do not follow `seen` yet: replies overtake each other.
     own_changes: Vec<OwnChange>,
     /// How often the kernel's pages became older than `seen`.
@@ -189,8 +185,6 @@ impl Inodes {
             opening: 0,
             closing: 0,
             seen: None,
-            uses: 0,
-            uses_forgotten: 0,
             own_changes: Vec::new(),
             stale: 0,
             dropped: 0,
@@ -286,8 +280,7 @@ impl Inodes {
             // Attributes that repeat the known ones are not newer: they must not overtake others.
             return;
         }
-        let may_have_pages = inode.seen.is_some() || inode.uses != inode.uses_forgotten;
-        let has_pages = may_have_pages && fetched.attributes.kind == FileKind::Regular;
+        let has_pages = inode.seen.is_some() && fetched.attributes.kind == FileKind::Regular;
         inode.stale += u64::from(has_pages);
         inode.own_changes.clear();
         self.last.0 += 1;
@@ -343,30 +336,6 @@ impl Inodes {
     pub(crate) fn dropped(&mut self, number: u64, mark: u64) {
         if let Some(inode) = self.by_number.get_mut(&number) {
             inode.dropped = inode.dropped.max(mark);
-        }
-    }
-
-    /// Records a request for data of a file, after which the kernel may have pages of it.
-    pub(crate) fn note_use(&mut self, number: u64) {
-        if let Some(inode) = self.by_number.get_mut(&number) {
-            inode.uses += 1;
-        }
-    }
-
-    /// The number of requests for data of a file.
-    pub(crate) fn uses(&self, number: u64) -> u64 {
-        self.inode(number).map_or(0, |inode| inode.uses)
-    }
-
-    /// The kernel has dropped all pages of a file, but for those of requests after the first `uses`. The next state is
-    /// no change of theirs. Otherwise the kernel would be told to drop pages once more, while it asks for attributes,
-    /// and would ignore the reply: a read behind the former end would find nothing there.
-    pub(crate) fn forget_pages(&mut self, number: u64, uses: u64) {
-        if let Some(inode) = self.by_number.get_mut(&number) {
-            inode.seen = None;
-            inode.own_changes.clear();
-            inode.uses_forgotten = uses;
-            inode.dropped = inode.stale;
         }
     }
 

@@ -44,7 +44,6 @@ impl<V: Vfs> Mounted<V> {
         count: u32,
     ) -> Result<Data, Errno> {
         let file = self.open_file(key)?;
-        self.inodes.borrow_mut().note_use(file.number);
         self.drain(file.number).await?;
         let handle = self.handle(file.number)?;
         let _turn = self.turns.take(count as usize).await;
@@ -96,7 +95,6 @@ impl<V: Vfs> Mounted<V> {
         stability: Stability,
     ) -> Result<u32, Errno> {
         let file = self.open_file(key)?;
-        self.inodes.borrow_mut().note_use(file.number);
         let (handle, unstable) = (self.handle(file.number)?, self.unstable(file.number)?);
         if stability != Stability::Unstable {
             // Earlier writes are committed first: a resend of them would overwrite this one.

@@ -40,14 +40,32 @@ impl<V: Vfs> Mounted<V> {
                 (Locked::TooMany, _) => return Err(Errno::ENOLCK),
                 (Locked::Done, LockRequest::Try | LockRequest::Wait) => {
                     self.open.borrow_mut().note_lock(key, lock.owner);
-                    // Another host may have written under this lock a moment ago, within one tick of the store's clock.
-                    let uses = self.inodes.borrow().uses(file.number);
-                    self.drop_pages(file.number, 0).await;
-                    self.inodes.borrow_mut().forget_pages(file.number, uses);
+                    self.renew_after_lock(file.number, &handle).await;
                     return Ok(locked);
                 }
                 _ => return Ok(locked),
             }
+        }
+    }
+
+    /// Has the kernel drop its pages and attributes of a file that was just locked. Another host may have written under
+    /// this lock a moment ago, within one tick of the store's clock.
+    ///
+    /// The new state is learnt before that. If the kernel's next GETATTR found it, pages would be dropped during that
+    /// request. The kernel ignores the attributes of such a request: a read behind the former end would find nothing.
+    async fn renew_after_lock(self: &Rc<Self>, number: u64, handle: &FileHandle) {
+        let learning = async {
+            self.drain(number).await?;
+            let newest = self.newest(handle, None).await?;
+            self.inodes.borrow_mut().learn(number, &newest);
+            Ok(())
+        };
+        // Without the state, the next request for attributes judges the pages.
+        let _ = self.within(learning).await;
+        let stale = self.inodes.borrow().stale(number);
+        self.drop_pages(number, 0).await;
+        if let Some(stale) = stale {
+            self.inodes.borrow_mut().dropped(number, stale);
         }
     }
 

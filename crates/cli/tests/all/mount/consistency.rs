@@ -173,6 +173,48 @@ fn a_number_that_grows_under_locks_of_two_hosts_is_read_whole() {
     });
 }
 
+/// As databases do: the head is read under one lock, and the page behind the former end under the next.
+#[test]
+fn pages_of_another_host_are_whole_under_the_second_lock() {
+    const PAGE: u64 = 4096;
+    if is_left_out() {
+        return;
+    }
+    Faces::new().with_each(|hosts| {
+        if !hosts.is_volume {
+            return;
+        }
+        let open = |mount: &Mount| {
+            let mut options = OpenOptions::new();
+            let open = options.create(true).truncate(false).read(true).write(true);
+            open.open(mount.path("pages")).unwrap()
+        };
+        let files = [open(hosts.one), open(hosts.other)];
+        files[0].write_all_at(&[1; PAGE as usize], 0).unwrap();
+        files[0].sync_all().unwrap();
+        for pages in 1..40_u8 {
+            let file = &files[usize::from(pages % 2)];
+            file.lock_shared().unwrap();
+            let mut head = [0; 16];
+            file.read_exact_at(&mut head, 0).unwrap();
+            assert_eq!(head, [pages; 16], "{}", hosts.how);
+            let len = u64::from(pages) * PAGE;
+            assert_eq!(file.metadata().unwrap().len(), len, "{}", hosts.how);
+            file.lock().unwrap();
+            file.read_exact_at(&mut head, 0).unwrap();
+            let mut last = [0; PAGE as usize];
+            let read = file.read_at(&mut last, len - PAGE).unwrap();
+            let expected = (PAGE as usize, [pages; PAGE as usize]);
+            assert!((read, last) == expected, "{read} of {pages} {}", hosts.how);
+            let next = [pages + 1; PAGE as usize];
+            file.write_all_at(&next, len).unwrap();
+            file.write_all_at(&next, 0).unwrap();
+            file.unlock().unwrap();
+        }
+        fs::remove_file(hosts.one.path("pages")).unwrap();
+    });
+}
+
 #[test]
 fn a_program_that_follows_a_file_sees_what_another_host_appends() {
     if is_left_out() {
