@@ -4,10 +4,11 @@
 use crate::attributes::{Clients, commit, create, run, set};
 use crate::common::{Bed, noise, root, until, write};
 use gannet_runtime::sleep;
-use gannet_sim::Crash;
+use gannet_sim::{Crash, World};
 use gannet_vfs::{FileHandle, SetAttributes, SetTime, Status, Time, Vfs};
 use gannet_volume::client::VolumeFs;
 use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 fn by_objects(fs: &VolumeFs) -> u64 {
@@ -109,8 +110,8 @@ fn sizes_of_a_file_being_written_never_go_back_in_time() {
     const UNIT: u64 = 64 << 10;
     let mut seen_by_objects = 0;
     for seed in 10..30 {
-        let hits = std::rc::Rc::new(Cell::new(0));
-        let counted = std::rc::Rc::clone(&hits);
+        let hits = Rc::new(Cell::new(0));
+        let counted = Rc::clone(&hits);
         run(seed, 3, |bed| async move {
             let all = Clients::new(&bed);
             let file = create(&all.writer, "file").await;
@@ -152,6 +153,60 @@ fn sizes_of_a_file_being_written_never_go_back_in_time() {
         seen_by_objects += hits.get();
     }
     assert!(seen_by_objects > 200, "{seen_by_objects}");
+}
+
+/// Another client changes the inode and then the bytes while the reader is stopped somewhere between its reads of the
+/// record and of the objects. New bytes with the old inode would be a file that never was.
+#[test]
+fn a_record_that_changed_before_the_states_were_read_does_not_count() {
+    const STEPS: u64 = 60;
+    let world = World::new(5);
+    let bed = Bed::new(&world, 1);
+    let node = world.add_node("reader");
+    let faults = world.faults();
+    let story = async move {
+        let mut all = Clients::new(&bed);
+        all.reader = bed.volume.mount(&node);
+        let file = create(&all.writer, "file").await;
+        write(&all.writer, &file, 0, b"x").await.unwrap();
+        let all = Rc::new(all);
+        let mut torn_apart = 0;
+        for step in 1..=STEPS {
+            warm_objects(&bed, &all, &file).await;
+            let before = all.see(&file).await.unwrap();
+            let (seen, reading) = (Rc::new(Cell::new(None)), Rc::clone(&all));
+            let kept = Rc::clone(&seen);
+            let read = async move { kept.set(Some(reading.reader.attributes(&file).await)) };
+            node.runtime().spawn("read", Box::pin(read));
+            let hits = by_objects(&all.reader);
+            sleep(&bed.client.runtime(), Duration::from_micros(step)).await;
+            faults.freeze(node.id());
+            let is_under_way = seen.take().is_none();
+            let mode = Some(0o400 + (before.mode + 1) % 8);
+            let change = SetAttributes {
+                mode,
+                ..SetAttributes::default()
+            };
+            set(&all.writer, &file, change).await;
+            write(&all.writer, &file, before.size, b"x").await.unwrap();
+            faults.thaw(node.id());
+            if !is_under_way {
+                continue;
+            }
+            let attributes = loop {
+                if let Some(attributes) = seen.take() {
+                    break attributes.unwrap();
+                }
+                sleep(&bed.client.runtime(), Duration::from_micros(10)).await;
+            };
+            let is_old = (attributes.mode, attributes.size) == (before.mode, before.size);
+            let is_new = (Some(attributes.mode), attributes.size) == (mode, before.size + 1);
+            assert!(is_old || is_new, "{attributes:?} after {step} us");
+            torn_apart += u64::from(is_new && by_objects(&all.reader) == hits);
+        }
+        assert!(torn_apart > 0, "no read was stopped between its parts");
+    };
+    world.run(story).unwrap();
 }
 
 #[test]
