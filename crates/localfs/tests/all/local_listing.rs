@@ -164,6 +164,34 @@ fn removals_during_a_listing_lose_no_entry() {
     });
 }
 
+/// Each page of a client begins after a page of the other, in the middle of the listing that both are served from.
+#[test]
+fn two_clients_that_list_in_turns_get_every_entry_once() {
+    with_each_scheme(|world| {
+        for index in 0..300 {
+            std::fs::write(world.path().join(format!("entry-{index}")), "").unwrap();
+        }
+        world.serve(|store| async move {
+            let root = store.root();
+            let whole = list(&store, &root, 1000, false).await;
+            let mut clients = [7, 11].map(|room| (room, Vec::new(), false));
+            while clients.iter().any(|(_, _, is_over)| !is_over) {
+                for (room, seen, is_over) in clients.iter_mut().filter(|(_, _, over)| !over) {
+                    let after = seen.last().map_or(0, |(cookie, _)| *cookie);
+                    let (taken, eof) = page(&store, &root, after, *room, false).await.unwrap();
+                    seen.extend(taken.into_iter().map(|entry| (entry.cookie, entry.name)));
+                    *is_over = eof;
+                }
+            }
+            let whole = whole.into_iter().map(|entry| (entry.cookie, entry.name));
+            let whole: Vec<_> = whole.collect();
+            for (room, seen, _) in clients {
+                assert_eq!(seen, whole, "pages of {room} entries");
+            }
+        });
+    });
+}
+
 #[test]
 fn cookies_outlive_the_server_and_the_entries_they_follow() {
     with_each_scheme(|world| {
