@@ -463,6 +463,39 @@ fn many_creations_in_one_directory_share_syncs() {
 }
 
 #[test]
+fn a_stable_write_is_answered_after_the_sync_of_its_file() {
+    on_a_disk(Way::Later, |bench| async move {
+        let file = bench.file(&bench.store.root(), "f").await;
+        let bench = &bench;
+        let write = |how| {
+            Box::pin(async move {
+                let data = Buffer::from_vec(vec![7; 100]);
+                let caller = client(1);
+                let done = (bench.store).write(&caller, &file, 0, data, 0..100, how);
+                done.await.result.map(|done| done.committed)
+            })
+        };
+        bench.disk.hold();
+        let unstable = bench.within(write(Stability::Unstable)).await;
+        assert_eq!(unstable, Ok(Stability::Unstable), "it needs no sync");
+        for how in [Stability::DataSync, Stability::FileSync] {
+            bench.disk.hold();
+            bench.disk.forget();
+            let mut works = [write(how)];
+            let has_begun = || bench.disk.begun() == [bench.inode("f")];
+            bench.until_with("a sync", &mut works, has_begun).await;
+            assert!(!is_ready(&mut works[0]).await, "its sync has not ended");
+            bench.disk.release();
+            let [work] = works;
+            assert_eq!(bench.within(work).await, Ok(how));
+            bench.disk.fail(bench.inode("f"));
+            assert_eq!(bench.within(write(how)).await, Err(Status::Io));
+            bench.disk.heal();
+        }
+    });
+}
+
+#[test]
 fn a_sync_that_fails_fails_the_operations_it_covers_and_no_others() {
     on_a_disk(Way::Directories, |bench| async move {
         let (bad, good) = (bench.directory("bad").await, bench.directory("good").await);
