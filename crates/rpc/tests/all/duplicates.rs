@@ -22,6 +22,8 @@ use std::time::Duration;
 
 struct Lab {
     runtime: Handle,
+    /// The runtime of a second client host.
+    other: Handle,
     tcp: SocketAddr,
     rdma: SocketAddr,
     provider: Rc<dyn Provider>,
@@ -31,6 +33,7 @@ struct Lab {
 fn lab<F: Future<Output = ()> + 'static>(limits: CacheLimits, test: impl FnOnce(Lab) -> F) {
     let world = World::new(5);
     let (near, far) = (world.add_node("client"), world.add_node("server"));
+    let other = world.add_node("other client").runtime();
     let fabric = SimFabric::new(&world, FabricProfile::default());
     let (provider, far_provider) = (fabric.provider(&near), fabric.provider(&far));
     let mut bench = Bench::new(&far.runtime());
@@ -55,6 +58,7 @@ fn lab<F: Future<Output = ()> + 'static>(limits: CacheLimits, test: impl FnOnce(
             &world,
             test(Lab {
                 runtime: near.runtime(),
+                other,
                 tcp,
                 rdma,
                 provider,
@@ -128,6 +132,22 @@ fn a_duplicate_is_answered_from_the_cache_on_any_connection_and_transport() {
         assert_eq!(receive(&one).await, 3);
         assert_eq!(lab.bench.counters.replays.total(), 4);
         assert_eq!(lab.bench.cache.len(), 3);
+    });
+}
+
+#[test]
+fn the_same_xid_from_another_host_is_another_call() {
+    lab(CacheLimits::default(), |lab| async move {
+        let here = lab.connect_tcp().await;
+        let there = lab.other.connect(lab.tcp).await.unwrap();
+        assert_eq!(count_tcp(&here, 7).await, 1);
+        assert_eq!(count_tcp(&there, 7).await, 2);
+        // Each host gets its own reply again, by any of its connections.
+        assert_eq!(count_tcp(&here, 7).await, 1);
+        assert_eq!(count_rdma(&lab.connect_rdma().await, 7).await, 1);
+        let again = lab.other.connect(lab.tcp).await.unwrap();
+        assert_eq!(count_tcp(&again, 7).await, 2);
+        assert_eq!(lab.bench.service.executions(COUNT), 2);
     });
 }
 
