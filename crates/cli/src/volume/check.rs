@@ -5,7 +5,7 @@ use crate::cli::CheckOptions;
 use crate::failure::{Explain, Failure};
 use crate::output;
 use gannet::url::Location;
-use gannet::volume::{METADATA_CACHE, Owner, Volume, lock_folder, open_metadata};
+use gannet::volume::{METADATA_CACHE, Owner, Volume, VolumeError, lock_folder, open_metadata};
 use gannet_meta::check::{Survey, files_on, paths_of, survey};
 use gannet_meta::claims::{self, Loss};
 use gannet_meta::namespace::{self, Outcome};
@@ -19,6 +19,9 @@ use std::fs::{DirEntry, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
+
+/// The cure where a process serves the volume whose folder is to be checked.
+const SERVED: &str = "check it by its URL, `gannet volume check gannet://HOST/`, or stop it first";
 
 /// The objects that I/O servers have listed.
 #[derive(Default)]
@@ -64,6 +67,9 @@ fn check_folder(path: &Path, options: &CheckOptions) -> Result<(), Failure> {
     let what = || format!("cannot check the volume {}", path.display());
     let metadata = match open_metadata(&volume) {
         Ok(metadata) => metadata,
+        Err(VolumeError::ServedElsewhere) => {
+            return Err(Failure::new(what(), "another process serves this volume").hint(SERVED));
+        }
         Err(error) => return report_damage(&volume, explain(path, error)),
     };
     let mut looked = None;
@@ -93,7 +99,7 @@ fn check_folder(path: &Path, options: &CheckOptions) -> Result<(), Failure> {
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let why = format!("a process serves I/O server {number}");
-                return Err(Failure::new(what(), why).hint("stop it first"));
+                return Err(Failure::new(what(), why).hint(SERVED));
             }
             Err(error) => return Err(Failure::new(what(), error)),
         }

@@ -218,6 +218,21 @@ fn a_volume_that_is_not_there_or_damaged_is_explained() {
     assert!(!place.path("volume/metadata").exists());
 }
 
+#[test]
+fn the_check_of_a_served_folder_names_the_url_form() {
+    let place = Place::new();
+    let volume = create(&place, &[]);
+    let _server = serve(&place, &volume);
+    let error = fail(&["volume", "check", &volume], 1);
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(
+        error.contains("another process serves this volume"),
+        "{error}"
+    );
+    let form = "gannet volume check gannet://HOST/";
+    assert!(error.contains(form), "{error}");
+}
+
 /// One that was made by an earlier version: its first line of defence is its description.
 #[test]
 fn a_volume_of_another_format_is_refused_with_a_cure_and_left_as_it_is() {
