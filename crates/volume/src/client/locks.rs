@@ -235,7 +235,7 @@ impl ClientLocks {
                 reply?;
             } else if !reply.is_ok_and(|reply| reply.outcome == LockOutcome::Done) {
                 self.state.borrow_mut().kept.remove(&file);
-                tracing::warn!(?file, "an open file without a name is lost");
+                tracing::warn!(file = file.0, "an open file without a name is lost");
             }
         }
         for (file, lock) in held {

@@ -156,7 +156,7 @@ impl Manager {
                 if !matches!(revoked, Ok(Ok(()))) {
                     tracing::warn!(
                         number,
-                        ?file,
+                        file = file.0,
                         "an I/O server that is away hears later who may not use a file any more"
                     );
                     manager.revoke_later(number, file, fence);

@@ -78,7 +78,7 @@ impl Objects {
                 match objects.change(file, number, placement, size).await {
                     Ok(progress) => progress,
                     Err(error) => {
-                        tracing::debug!(?file, number, %error, "an object is not changed yet");
+                        tracing::debug!(file = file.0, number, %error, "an object is not changed yet");
                         Progress::Away
                     }
                 }
@@ -163,7 +163,7 @@ impl Objects {
         let answer = self.ask(number, operation, &range).await?;
         let progress = Progress::by(operation, answer.header.status);
         if progress != Progress::Done {
-            tracing::debug!(?file, number, ?progress, "an object is not changed");
+            tracing::debug!(file = file.0, number, ?progress, "an object is not changed");
         }
         Ok(progress)
     }

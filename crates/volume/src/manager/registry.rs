@@ -93,7 +93,7 @@ impl Registry {
         let known = known.ok_or(Status::Inval)?;
         if *known != address {
             let number = said.number;
-            tracing::info!(number, ?address, "an I/O server says where it is");
+            tracing::info!(number, %address, "an I/O server says where it is");
             *known = address;
         }
         Ok(())

@@ -200,7 +200,7 @@ impl Manager {
         }
         if self.sizes.may_be_unstable(file) {
             if let Err(error) = Rc::clone(&self.objects).commit(file, &layout).await {
-                tracing::debug!(?file, %error, "bytes of a file whose writer went are not durable");
+                tracing::debug!(file = file.0, %error, "bytes of a file whose writer went are not durable");
                 return Learned::Away;
             }
             // A state from before the COMMIT may count bytes that a server has lost since.

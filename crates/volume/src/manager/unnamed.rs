@@ -58,7 +58,7 @@ impl Manager {
             last_write: Timestamp::default(),
         };
         if let Err(status) = self.change(work, None).await {
-            tracing::debug!(?file, ?status, "a file without a name is not removed yet");
+            tracing::debug!(file = file.0, %status, "a file without a name is not removed yet");
             self.unnamed.borrow_mut().insert(file);
         }
     }

@@ -76,7 +76,7 @@ impl VolumeFs {
         // It has no name, so nobody will commit it.
         self.siblings.unstable.forget(id);
         if let Err(LockFailure::Away(error)) = self.locks.let_go(id).await {
-            tracing::debug!(?id, %error, "the manager lets the file go with its lease");
+            tracing::debug!(file = id.0, %error, "the manager lets the file go with its lease");
         }
     }
 
