@@ -40,7 +40,7 @@ const VERSION: &str = match option_env!("GANNET_VERSION") {
     None => env!("CARGO_PKG_VERSION"),
 };
 
-/// File serving over RDMA, with or without RDMA hardware.
+/// File serving over RDMA, with an RNIC in software.
 ///
 /// Serves a directory as NFSv3 over TCP and over RPC/RDMA, on a software RNIC that speaks standard iWARP. Serves
 /// volumes, which are striped over many I/O servers. Copies, lists, mounts and measures files on such servers.

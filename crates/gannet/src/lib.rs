@@ -1,4 +1,4 @@
-//! Files over RDMA, with or without RDMA hardware, for any Rust program.
+//! Files over RDMA, with an RNIC in software, for any Rust program.
 //!
 //! A [`Client`] is a server's files: over RDMA (`nfs+rdma://HOST/`), over TCP (`nfs://HOST/`), or on a striped volume
 //! (`gannet://HOST/`). A [`Server`] serves a directory to any NFSv3 client, a Linux kernel's among them, or a volume,
