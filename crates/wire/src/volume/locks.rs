@@ -218,6 +218,8 @@ mod tests {
             LockAction::Wait,
             LockAction::Reclaim,
             LockAction::Test,
+            LockAction::Keep,
+            LockAction::LetGo,
         ];
         for action in actions {
             let request = LockRequest {
@@ -257,7 +259,7 @@ mod tests {
             let kind = from_bytes::<LockKind>(&number.to_be_bytes());
             assert_eq!(kind, Err(XdrError::Value));
         }
-        let action = from_bytes::<LockAction>(&5u32.to_be_bytes());
+        let action = from_bytes::<LockAction>(&7u32.to_be_bytes());
         assert_eq!(action, Err(XdrError::Value));
         let outcome = from_bytes::<LockOutcome>(&5u32.to_be_bytes());
         assert_eq!(outcome, Err(XdrError::Value));
