@@ -9,10 +9,17 @@ use gannet_runtime::Instant;
 use gannet_wire::volume::Capability;
 use std::collections::{BTreeMap, VecDeque};
 
-/// The fences of an I/O server, in seconds since the Unix epoch, by file.
+/// The fence of a file, in seconds since the Unix epoch, and when it was raised last.
+#[derive(Clone, Copy)]
+struct Fence {
+    expires: u64,
+    since: Instant,
+}
+
+/// The fences of an I/O server, by file.
 #[derive(Default)]
 pub(super) struct Revocations {
-    fences: BTreeMap<u64, u64>,
+    fences: BTreeMap<u64, Fence>,
     order: VecDeque<(u64, Instant)>,
     /// The latest of the fences that had to make room: it counts for all files.
     of_all: u64,
@@ -26,17 +33,25 @@ impl Revocations {
             && let Some((oldest, _)) = self.order.pop_front()
             && let Some(fence) = self.fences.remove(&oldest)
         {
-            self.of_all = self.of_all.max(fence);
+            self.of_all = self.of_all.max(fence.expires);
         }
-        let known = self.fences.entry(file).or_default();
-        *known = fence.max(*known);
+        let known = self.fences.get(&file).map_or(0, |known| known.expires);
+        let expires = fence.max(known);
+        self.fences.insert(
+            file,
+            Fence {
+                expires,
+                since: now,
+            },
+        );
         self.order.push_back((file, now));
     }
 
     /// Whether a capability was taken back.
     pub(super) fn covers(&self, capability: &Capability) -> bool {
-        let fence = self.fences.get(&capability.file).copied();
-        capability.expires <= fence.unwrap_or_default().max(self.of_all)
+        let fence = self.fences.get(&capability.file);
+        let fence = fence.map_or(0, |fence| fence.expires);
+        capability.expires <= fence.max(self.of_all)
     }
 
     /// Forgets the fences that all expired capabilities are behind.
@@ -45,7 +60,8 @@ impl Revocations {
             && now >= since + GRANT_AGE
         {
             self.order.pop_front();
-            if self.order.iter().all(|(other, _)| *other != file) {
+            // A fence that was raised again has a later entry in the order.
+            if self.fences.get(&file).is_some_and(|it| it.since == since) {
                 self.fences.remove(&file);
             }
         }
