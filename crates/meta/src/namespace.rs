@@ -6,9 +6,8 @@ mod change;
 mod rename;
 
 pub use change::{
-    Make, Opened, check_stripes, create, forget_unnamed, is_privileged, link, make, may_set,
-    must_prepare_write, prepare_write, remove, remove_directory, set_attributes, set_stripes,
-    settle,
+    Make, Opened, check_stripes, create, forget_unnamed, link, make, may_set, must_prepare_write,
+    prepare_write, remove, remove_directory, set_attributes, set_stripes, settle,
 };
 pub use rename::rename;
 

@@ -330,13 +330,6 @@ pub fn set_attributes(
 }
 
 /// Whether a file has set-user-ID or set-group-ID bits that a write by `caller` takes away. Root's takes none.
-///
-/// # Errors
-/// `Stale`.
-pub fn is_privileged(view: &dyn View, caller: &Caller, file: FileId) -> Outcome<bool> {
-    Ok(has_privileges(&inode(view, file)?, caller))
-}
-
 fn has_privileges(inode: &Inode, caller: &Caller) -> bool {
     caller.uid != 0 && unprivileged_mode(inode, caller) != inode.mode
 }
@@ -350,7 +343,7 @@ pub fn must_prepare_write(view: &dyn View, caller: &Caller, file: FileId) -> Out
     Ok(has_privileges(&found, caller) || is_settled(&found))
 }
 
-/// Takes away what must not outlive a write by the caller: bits as [`is_privileged`] says, and the settled state.
+/// Takes away what must not outlive a write by the caller: the settled state, and set-ID bits unless it is root.
 ///
 /// # Errors
 /// `Stale`.
