@@ -159,14 +159,19 @@ pub const REFUSED_OF_BATCH_MAX: usize = 16;
 pub const TERM_DEADLINE: Duration = Duration::from_secs(5);
 /// The pause between two requests of a manager for a majority.
 pub const TERM_PAUSE: Duration = Duration::from_millis(250);
-/// How often it tells each I/O server that its term goes on: so soon a manager that was paused hears that it is
-/// replaced.
+/// How often it tells each I/O server that its term goes on, and the last change: so soon a manager that was paused
+/// hears that it is replaced.
 pub const TERM_HEARTBEAT: Duration = Duration::from_millis(500);
+/// How long a manager may answer after half of the I/O servers were asked to confirm its term.
+pub const TERM_LEASE: Duration = Duration::from_secs(2);
+/// How long its successor waits before it answers: some more, since no two clocks run at the same rate.
+pub const TERM_LEASE_OVER: Duration = Duration::from_millis(2100);
+const _: () = assert!(TERM_LEASE.as_millis() >= 4 * TERM_HEARTBEAT.as_millis());
 /// How long callers of a manager wait for its term to begin before they are told to try again.
 pub const TERM_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a manager that need not wait for a majority waits for one.
 pub const FORCE_PATIENCE: Duration = Duration::from_secs(3);
-/// How long the answer to a change waits for the I/O servers to confirm the term.
+/// How long an answer waits for the I/O servers to confirm the term.
 pub const CONFIRM_DEADLINE: Duration = Duration::from_secs(10);
 /// The time after which an I/O server stores the number of the last change that the manager reported.
 pub const TERM_WRITE_PAUSE: Duration = Duration::from_secs(1);

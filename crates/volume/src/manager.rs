@@ -12,6 +12,7 @@ mod group_commit;
 mod holders;
 mod intents;
 mod inventory;
+mod lease;
 mod locks;
 mod records;
 mod registry;
@@ -524,7 +525,10 @@ impl Manager {
     fn answer_call(self: Rc<Self>, link: Link, request: Message) -> LocalFuture<Answer> {
         let operation = request.header.operation;
         if matches!(operation, Operation::Lock | Operation::RenewLocks) {
-            return Box::pin(async move { Answer::of(self.hear_of_locks(&link, &request).await) });
+            return Box::pin(async move {
+                let done = self.hear_of_locks(&link, &request).await;
+                Answer::of(self.office.within_lease(done, false).await)
+            });
         }
         let call = Call::from_body(operation, request.body());
         // Noted before the first `await`: otherwise a caller that gives the truncation up could get a new grant first,
@@ -544,6 +548,7 @@ impl Manager {
             }
             _ => None,
         };
+        let is_question = call.as_ref().is_ok_and(|(.., call)| !call.is_change());
         Box::pin(async move {
             let done = match call {
                 // -1 means "no change" to chown(2), so a file of this user could not be given to another.
@@ -558,7 +563,7 @@ impl Manager {
                 }
                 _ => Err(Status::Inval),
             };
-            Answer::of(done)
+            Answer::of(self.office.within_lease(done, is_question).await)
         })
     }
 }

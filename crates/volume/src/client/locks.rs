@@ -6,7 +6,7 @@
 
 use super::servers::Servers;
 use crate::convert::caller_of;
-use crate::limits::{LOCK_LEASE, LOCK_RENEW, LOCKS_OF_SESSION_MAX};
+use crate::limits::{LOCK_LEASE, LOCK_RENEW, LOCKS_OF_SESSION_MAX, TERM_LEASE};
 use crate::link::{Link, LinkError};
 use crate::locks::{HeldLock, RangeLocks};
 use gannet_runtime::{Handle, Instant, sleep};
@@ -49,6 +49,9 @@ pub(super) enum Attempt {
     Answered(Locked),
     /// The manager collects the locks of clients from before its restart: try again.
     Recovering,
+    /// The manager granted the lock in a reply that took longer than its lease. Another manager may have granted the
+    /// lock since: try again.
+    Late,
 }
 
 /// Why an attempt has no reply.
@@ -126,6 +129,9 @@ impl ClientLocks {
         let held = held_of(&record);
         let locked = match (reply.outcome, request) {
             (LockOutcome::Done, LockRequest::Try | LockRequest::Wait) => {
+                if self.runtime.now() >= asked + TERM_LEASE {
+                    return Ok(Attempt::Late);
+                }
                 let mut state = self.state.borrow_mut();
                 state.files.entry(file).or_default().hold(held);
                 state.heard(reply.incarnation, asked);

@@ -160,10 +160,8 @@ impl Manager {
                     self.records.end_changes(&changed);
                     self.learn_unnamed(&kept, &changed);
                     let answers = askers.into_iter().zip(outcomes).collect();
-                    match change {
-                        Some(change) => self.answer_when_confirmed(change, answers),
-                        None => answer(answers),
-                    }
+                    change.inspect(|change| self.office.note_change(*change));
+                    answer(answers);
                 }
                 Err(status) => {
                     self.records.end_changes(&BTreeSet::new());
@@ -220,19 +218,6 @@ impl Manager {
             Ok(())
         });
         looked.ok().map(|()| files)
-    }
-
-    /// Answers changes once half of the I/O servers have confirmed the term after they were durable. Without that, a
-    /// manager that was paused could report a change that its successor does not have. Later changes go on meanwhile.
-    fn answer_when_confirmed(&self, change: u64, answers: Vec<(Whose, Result<Done, Status>)>) {
-        let office = Rc::clone(&self.office);
-        let answering = async move {
-            let confirmed = office.confirm(change).await;
-            let answers = answers.into_iter();
-            let answers = answers.map(|(whose, outcome)| (whose, confirmed.and(outcome)));
-            answer(answers.collect());
-        };
-        self.runtime.spawn("confirmed changes", Box::pin(answering));
     }
 
     /// Takes the changes of the next transaction.

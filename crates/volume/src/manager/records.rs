@@ -47,6 +47,8 @@ pub(super) struct Records {
     /// `None` until the first client wants references.
     table: RefCell<Option<Table>>,
     changing: RefCell<Changing>,
+    /// No file gets a record now.
+    is_suspended: Cell<bool>,
     removals: Cell<u64>,
 }
 
@@ -107,6 +109,7 @@ impl Records {
             slots_max,
             table: RefCell::default(),
             changing: RefCell::default(),
+            is_suspended: Cell::default(),
             removals: Cell::default(),
         })
     }
@@ -169,11 +172,12 @@ impl Records {
 
     /// Whether a transaction under way may change a file.
     fn may_change(&self, file: FileId) -> bool {
-        match &*self.changing.borrow() {
-            Changing::None => false,
-            Changing::These(files) => files.contains(&file),
-            Changing::All => true,
-        }
+        self.is_suspended.get()
+            || match &*self.changing.borrow() {
+                Changing::None => false,
+                Changing::These(files) => files.contains(&file),
+                Changing::All => true,
+            }
     }
 
     /// Removes the record of a file: no read that begins after the return sees it. Returns whether there was one.
@@ -183,6 +187,14 @@ impl Records {
         self.removals
             .set(self.removals.get() + u64::from(had_record));
         had_record
+    }
+
+    /// Removes all records and lets no file get another one, or allows records again.
+    pub(super) fn suspend(&self, is_suspended: bool) {
+        self.is_suspended.set(is_suspended);
+        if is_suspended {
+            self.remove_all();
+        }
     }
 
     /// Removes all records.

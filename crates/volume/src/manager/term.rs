@@ -5,17 +5,20 @@
 //! begins the next term, once a majority of the servers has accepted it. These servers then refuse capabilities of
 //! earlier terms.
 //!
-//! The manager answers a change only when half of the servers have confirmed its term. Any half shares a server with
-//! any majority of the same set. A manager that was paused therefore learns that it was replaced before it answers.
+//! The term is a lease ([`super::lease`]): the manager answers while half of the servers have confirmed the term within
+//! [`TERM_LEASE`]. Any half shares a server with any majority of the same set, and a successor waits for
+//! [`TERM_LEASE_OVER`] after its majority. A manager that was paused or cut off is therefore silent before another one
+//! speaks. The confirmations come with heartbeats, so a change costs no message of its own.
 //!
 //! When servers were added since the last term, the next one needs a majority of the former servers too. Half of two
 //! servers and a majority of three may share none, and both managers would answer.
 
+use super::lease::Lease;
 use super::watched::Watched;
 use super::{Manager, look};
 use crate::limits::{
     CONFIRM_DEADLINE, CONNECT_AGAIN_AFTER, FORCE_PATIENCE, TERM_DEADLINE, TERM_HEARTBEAT,
-    TERM_PATIENCE, TERM_PAUSE,
+    TERM_LEASE, TERM_LEASE_OVER, TERM_PATIENCE, TERM_PAUSE,
 };
 use crate::link::{Link, LinkError};
 use crate::manager::IoServers;
@@ -61,7 +64,7 @@ pub enum TermError {
     },
     /// Another manager began a later term while this one ran.
     #[error(
-        "another manager of the volume has taken over with term {known}, as I/O server {server} says; this one had term {own} (leave one of them stopped; changes that this one has answered are in both)"
+        "another manager of the volume has taken over with term {known}, as I/O server {server} says; this one had term {own} (leave one of them stopped; changes of its last two seconds may be in the metadata of this one alone)"
     )]
     Replaced {
         /// The I/O server that knows the later term.
@@ -94,11 +97,11 @@ pub(super) struct Office {
     term: Cell<Term>,
     state: Watched<State>,
     /// The last change that is durable.
-    change: Watched<u64>,
-    /// The last change that half of the servers have heard of.
-    confirmed: Watched<u64>,
-    /// The last change that each server has heard of.
-    heard: RefCell<Vec<Option<u64>>>,
+    change: Cell<u64>,
+    /// How long half of the servers have confirmed the term for.
+    lease: Watched<Lease>,
+    /// The term was begun without a majority, as the operator wished.
+    is_forced: Cell<bool>,
     /// The servers that did not answer the last time, in the order of their numbers.
     away: RefCell<BTreeSet<u32>>,
     /// The connections on which the servers answered last.
@@ -119,9 +122,9 @@ impl Office {
             servers,
             term: Cell::default(),
             state: Watched::new(State::Waiting),
-            change: Watched::new(change),
-            confirmed: Watched::new(0),
-            heard: RefCell::default(),
+            change: Cell::new(change),
+            lease: Watched::new(Lease::default()),
+            is_forced: Cell::new(false),
             away: RefCell::default(),
             links: RefCell::default(),
             returned: RefCell::default(),
@@ -163,20 +166,50 @@ impl Office {
         }
     }
 
-    /// Waits until half of the I/O servers have confirmed the term after this change became durable.
+    /// Notes a durable change. The I/O servers hear of it with the next heartbeat.
+    pub(super) fn note_change(&self, change: u64) {
+        self.change.set(self.change.get().max(change));
+    }
+
+    /// Whether the manager may answer now.
+    fn is_leased(&self) -> bool {
+        self.is_held() && self.lease.borrow().lasts(self.runtime.now())
+    }
+
+    /// The outcome of a call that was done before, once the manager may answer. Waits for at most
+    /// [`CONFIRM_DEADLINE`]. Where the operator gave up a majority, questions need none.
     ///
     /// # Errors
-    /// `Jukebox`: too few servers answer, or another manager has taken over. The change may hold or not.
-    pub(super) async fn confirm(&self, change: u64) -> Result<(), Status> {
-        self.change.set_if(|last| {
-            let is_later = *last < change;
-            *last = change.max(*last);
-            is_later
-        });
-        let heard = self.confirmed.wait_for(|last| *last >= change);
-        match timeout(&self.runtime, CONFIRM_DEADLINE, heard).await {
-            Ok(()) if self.is_held() => Ok(()),
+    /// The call's own, or `Jukebox`: too few I/O servers answer, or another manager has taken over. A change may hold
+    /// or not.
+    pub(super) async fn within_lease<T>(
+        &self,
+        done: Result<T, Status>,
+        is_question: bool,
+    ) -> Result<T, Status> {
+        if self.is_leased() || (is_question && self.is_forced.get() && self.is_held()) {
+            return done;
+        }
+        let lasts = self.lease_begins();
+        match timeout(&self.runtime, CONFIRM_DEADLINE, lasts).await {
+            Ok(()) if self.is_leased() => done,
             _ => Err(Status::Jukebox),
+        }
+    }
+
+    async fn lease_begins(&self) {
+        let now = || self.runtime.now();
+        self.lease.wait_for(|lease| lease.lasts(now())).await;
+    }
+
+    /// Waits until the lease is over; at once if there is none.
+    async fn lease_ends(&self) {
+        loop {
+            let (now, until) = (self.runtime.now(), self.lease.borrow().until());
+            match until.filter(|until| now < *until) {
+                Some(until) => sleep(&self.runtime, until - now).await,
+                None => return,
+            }
         }
     }
 
@@ -243,6 +276,7 @@ impl Office {
         let former = look(&**store, terms::servers_of_last_term).map_err(unnoted)?;
         let has_majority = |answers: &[bool]| has_majorities(answers, former);
         let (began, mut missing, mut proposed) = (self.runtime.now(), Vec::new(), None);
+        let mut has_predecessor = false;
         loop {
             let answers = self.ask_all(TermStage::Ask, Term::default()).await;
             let answered: Vec<bool> = answers.iter().map(Option::is_some).collect();
@@ -253,7 +287,11 @@ impl Office {
                 continue;
             }
             let own = look(&**store, terms::own_terms).map_err(unnoted)?;
-            let judged = judge(&own, *self.change.borrow(), &answers);
+            let is_known = |it: &Option<TermAnswer>| it.is_some_and(|it| it.known.number > 0);
+            // Later rounds find the term that this manager has proposed itself.
+            has_predecessor |=
+                proposed.is_none() && (!own.is_empty() || answers.iter().any(is_known));
+            let judged = judge(&own, self.change.get(), &answers);
             // A server that does not answer may know of a later copy.
             let is_newest = judged.is_ok() && has_majority(&answered);
             if !force {
@@ -271,10 +309,15 @@ impl Office {
             let accepted: Vec<bool> = accepted.collect();
             if has_majority(&accepted) || is_forced {
                 self.note_servers(store, former).await?;
+                if has_predecessor {
+                    // A manager before this one may still answer, by the last confirmation of one of these servers.
+                    sleep(&self.runtime, TERM_LEASE_OVER).await;
+                }
+                self.is_forced.set(!has_majority(&accepted));
                 self.term.set(term);
                 self.servers.begin_term(term.number);
-                self.heard
-                    .replace(vec![None; self.servers.count() as usize]);
+                self.lease
+                    .set(Lease::of(self.servers.count() as usize, TERM_LEASE));
                 self.state.set(State::Held);
                 let accepted = accepted.iter().filter(|accepted| **accepted).count();
                 tracing::info!(term = term.number, accepted, "the manager's term begins");
@@ -385,7 +428,7 @@ impl Office {
         let body = to_bytes(&TermCall {
             stage,
             term,
-            change: *self.change.borrow(),
+            change: self.change.get(),
         });
         let asking = async {
             let link = Rc::clone(&self.servers).link(number).await?;
@@ -399,7 +442,8 @@ impl Office {
         asked.unwrap_or(Err(LinkError::TimedOut))
     }
 
-    /// Reports changes to all I/O servers and confirms the term with them; returns the reason when the term ends.
+    /// Confirms the term with all I/O servers at intervals, and tells them the last change; returns the reason when the
+    /// term ends.
     pub(super) async fn keep(self: Rc<Self>) -> TermError {
         for number in 0..self.servers.count() {
             let telling = Rc::clone(&self).keep_telling(number);
@@ -418,14 +462,16 @@ impl Office {
     async fn keep_telling(self: Rc<Self>, number: u32) {
         let term = self.term.get();
         while self.is_held() {
-            let (change, seen) = (*self.change.borrow(), self.change.version());
+            // The lease counts from before the request: the server may accept a successor right after its answer.
+            let asked = self.runtime.now();
             match self.ask(number, TermStage::Hold, term).await {
                 Ok(answer) if answer.accepted => {
                     self.note_answer(number, true);
-                    self.heard_of(number, change);
-                    // The server must hear of a new change at once, and of the term at intervals.
-                    let changed = self.change.changed_since(seen);
-                    let _ = timeout(&self.runtime, TERM_HEARTBEAT, changed).await;
+                    self.lease.set_if(|lease| {
+                        lease.confirm(number, asked);
+                        true
+                    });
+                    sleep(&self.runtime, TERM_HEARTBEAT).await;
                 }
                 Ok(answer) => self.end(TermError::Replaced {
                     server: number,
@@ -437,26 +483,6 @@ impl Office {
                     sleep(&self.runtime, CONNECT_AGAIN_AFTER).await;
                 }
             }
-        }
-    }
-
-    /// Notes that an I/O server has confirmed the term and heard of this change.
-    fn heard_of(&self, number: u32, change: u64) {
-        let mut heard = self.heard.borrow_mut();
-        if let Some(last) = heard.get_mut(number as usize) {
-            *last = (*last).max(Some(change));
-        }
-        // Half is enough, because any half shares a server with any majority.
-        let half = heard.len().div_ceil(2);
-        let mut sorted = heard.clone();
-        sorted.sort_unstable_by(|one, other| other.cmp(one));
-        let of_half = half.checked_sub(1).and_then(|at| sorted.get(at).copied());
-        if let Some(Some(change)) = of_half {
-            self.confirmed.set_if(|confirmed| {
-                let is_later = *confirmed < change;
-                *confirmed = change.max(*confirmed);
-                is_later
-            });
         }
     }
 
@@ -533,10 +559,30 @@ impl Manager {
         self.runtime.spawn("file locks", Box::pin(expiring));
         let expiring = Rc::clone(&self).expire_records();
         self.runtime.spawn("attribute records", Box::pin(expiring));
+        let watching = Rc::clone(&self).watch_lease();
+        self.runtime.spawn("manager's lease", Box::pin(watching));
         let error = Rc::clone(&self.office).keep().await;
-        // Another manager may change the files: clients would read old attributes from these records.
-        self.records.remove_all();
+        self.records.suspend(true);
         error
+    }
+
+    /// Keeps clients from reading attribute records while the manager may not answer: another manager may change the
+    /// files.
+    async fn watch_lease(self: Rc<Self>) {
+        self.office.lease_begins().await;
+        loop {
+            self.office.lease_ends().await;
+            self.records.suspend(true);
+            tracing::warn!(
+                "half of the I/O servers must confirm the manager's term, and fewer answer: calls wait"
+            );
+            self.office.lease_begins().await;
+            if !self.office.is_held() {
+                return;
+            }
+            self.records.suspend(false);
+            tracing::info!("half of the I/O servers confirm the manager's term again");
+        }
     }
 
     /// Waits until the manager's term has begun.

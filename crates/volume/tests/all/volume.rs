@@ -16,7 +16,7 @@ use gannet_vfs::{
     SetTime, Stability, Status, Time, Verifier, Vfs,
 };
 use gannet_volume::client::{Siblings, VolumeFs};
-use gannet_volume::limits::UNLINK_AGAIN_AFTER;
+use gannet_volume::limits::{TERM_LEASE_OVER, UNLINK_AGAIN_AFTER};
 use gannet_wire::volume::{
     self as wire, AttributeChanges, Call, Caller, Class, Entry, ROOT, SYMLINK_MAX, SlotSequence,
 };
@@ -720,7 +720,7 @@ fn an_object_that_is_made_again_by_a_late_write_goes_again() {
         // The second removal runs over a restart of the manager too.
         bed.kill_manager(Crash::Process);
         bed.start_manager();
-        let pause = UNLINK_AGAIN_AFTER + Duration::from_secs(2);
+        let pause = TERM_LEASE_OVER + UNLINK_AGAIN_AFTER + Duration::from_secs(2);
         gannet_runtime::sleep(&bed.client.runtime(), pause).await;
         assert_eq!(bed.used().await, empty + folders, "no objects");
         assert_eq!(bed.intents(), 0, "no intent is open any more");

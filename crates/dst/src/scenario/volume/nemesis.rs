@@ -89,6 +89,7 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
             12 => isolate(stage, random).await,
             13 => freeze(stage, random).await,
             14..=16 => page_out(stage, random).await,
+            17 => cut_the_manager_off(stage, random).await,
             18 => spoil_a_disk(stage, random, failing),
             19 => set_a_clock(stage, random),
             20 if stage.plan.iwarp => {
@@ -183,6 +184,15 @@ async fn isolate(stage: &Stage, random: &Random) {
     others
         .iter()
         .for_each(|other| stage.faults.heal(one, *other));
+}
+
+/// Cuts the manager off from all I/O servers, while clients reach it and them.
+async fn cut_the_manager_off(stage: &Stage, random: &Random) {
+    let manager = stage.bed.manager.id();
+    let servers: Vec<_> = stage.bed.io_servers.iter().map(|it| it.node.id()).collect();
+    (servers.iter()).for_each(|server| stage.faults.partition(manager, *server));
+    outage(stage, random, 4_000_000_000).await;
+    (servers.iter()).for_each(|server| stage.faults.heal(manager, *server));
 }
 
 /// Takes all page cache, or some pages, from I/O servers; perhaps again and again for a while.

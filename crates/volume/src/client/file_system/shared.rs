@@ -30,13 +30,15 @@ impl VolumeFs {
         loop {
             let failed = match self.locks.attempt(caller, id, lock, request).await {
                 Ok(Attempt::Answered(locked)) => return Ok(locked),
-                Ok(Attempt::Recovering) => OperationError::ManagerWaits { is_question: false },
-                Err(LockFailure::Refused(status)) if status != Status::Jukebox => {
+                Ok(Attempt::Recovering | Attempt::Late)
+                | Err(LockFailure::Refused(Status::Jukebox)) => {
+                    OperationError::ManagerWaits { is_question: false }
+                }
+                Err(LockFailure::Refused(status)) => {
                     return Err(self
                         .last_error
                         .note(self.now(), &OperationError::ManagerRefused(status)));
                 }
-                Err(LockFailure::Refused(_)) => OperationError::ManagerWaits { is_question: false },
                 Err(LockFailure::Away(error)) => OperationError::Manager(error),
             };
             if request == LockRequest::Unlock {

@@ -7,8 +7,10 @@ use gannet_meta::{claims, terms};
 use gannet_runtime::sleep;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::{Crash, Node, World};
+use gannet_vfs::{ByteLock, LockKind, LockRequest, Locked};
 use gannet_vfs::{Status, Vfs};
 use gannet_volume::client::VolumeFs;
+use gannet_volume::limits::{TERM_HEARTBEAT, TERM_LEASE};
 use gannet_volume::manager::TermError;
 use std::rc::Rc;
 use std::time::Duration;
@@ -124,6 +126,138 @@ fn a_manager_that_was_cut_off_answers_no_change_once_a_copy_of_it_has_begun() {
     });
 }
 
+/// A lock of a whole file.
+fn lock_of(owner: u64) -> ByteLock {
+    ByteLock {
+        owner,
+        kind: LockKind::Exclusive,
+        start: 0,
+        end: u64::MAX,
+        process: 1,
+    }
+}
+
+/// Its I/O servers are out of its reach, its clients are not.
+#[test]
+fn a_manager_that_was_cut_off_is_silent_before_its_successor_speaks() {
+    run(7, 3, |story| async move {
+        let patient = |fs: VolumeFs| fs.patient(Duration::from_millis(100));
+        let first = patient(story.bed.mount());
+        let file = create(&first, "file").await;
+        story.cut_off(true);
+        let copy = story.bed.copy_metadata();
+        let end = story.bed.start_rival(&story.rival, &copy, false);
+        let runtime = story.client.runtime();
+        let (second, began) = (story.by_rival(), runtime.now());
+        let (mut last_of_first, top) = (began, first.root());
+        let asking = async {
+            // A new client each time: none of them answers by itself.
+            loop {
+                let asks = patient(story.bed.mount());
+                if asks.lookup(&root(), &top, b"file").await.0.is_ok() {
+                    last_of_first = runtime.now();
+                }
+                story.wait(Duration::from_millis(20)).await;
+            }
+        };
+        let waiting = async { names(&second, &["file"]).await };
+        let found = until(waiting, asking).await;
+        assert_eq!((found, end.borrow().clone()), (vec![true], None));
+        let first_of_second = runtime.now();
+        assert!(last_of_first > began, "it goes on for a while");
+        assert!(last_of_first < first_of_second);
+        assert!(last_of_first < began + TERM_LEASE);
+        assert!(
+            first_of_second < began + 2 * TERM_LEASE,
+            "it does not wait for long"
+        );
+        // Nor does it grant locks, which would bind nobody.
+        let (caller, lock) = (root(), lock_of(1));
+        let locked = first.lock(&caller, &file, &lock, LockRequest::Try).await;
+        assert_eq!(locked.err(), Some(Status::Jukebox));
+        let there = second.lookup(&root(), &second.root(), b"file").await.0;
+        let there = there.unwrap().0;
+        let locked = second.lock(&caller, &there, &lock, LockRequest::Try).await;
+        assert!(matches!(locked, Ok(Locked::Done)));
+        // Joined again, it learns why.
+        story.cut_off(false);
+        let error = story.end_of_the_first().await;
+        assert!(matches!(error, TermError::Replaced { .. }), "{error}");
+    });
+}
+
+/// Requests wait at a machine that is paused. Its copy answers others meanwhile.
+#[test]
+fn a_manager_that_was_paused_answers_nothing_from_before() {
+    run(10, 3, |story| async move {
+        let first = story.bed.mount().patient(Duration::from_secs(1));
+        create(&first, "file").await;
+        let top = first.root();
+        // Their connections are there before the pause.
+        assert!(first.attributes(&top).await.is_ok());
+        let copy = story.bed.copy_metadata();
+        story.world.faults().freeze(story.bed.manager.id());
+        let end = story.bed.start_rival(&story.rival, &copy, false);
+        let second = story.by_rival();
+        let resuming = async {
+            create(&second, "new").await;
+            story.world.faults().thaw(story.bed.manager.id());
+            story.end_of_the_first().await
+        };
+        let asking = async {
+            loop {
+                let looked = first.lookup(&root(), &top, b"new").await.0;
+                assert_eq!(
+                    looked.err(),
+                    Some(Status::Jukebox),
+                    "it denies the new name"
+                );
+            }
+        };
+        let error = until(resuming, asking).await;
+        assert!(matches!(error, TermError::Replaced { .. }), "{error}");
+        assert_eq!(*end.borrow(), None);
+    });
+}
+
+#[test]
+fn a_manager_without_a_rival_goes_on_when_its_servers_are_back() {
+    run(8, 2, |story| async move {
+        let fs = story.bed.mount();
+        create(&fs, "before").await;
+        story.cut_off(true);
+        story.wait(2 * TERM_LEASE).await;
+        let (began, runtime) = (story.client.runtime().now(), story.client.runtime());
+        let mending = async {
+            story.wait(Duration::from_secs(3)).await;
+            story.cut_off(false);
+        };
+        until(names(&fs, &["before"]), mending).await;
+        assert!(runtime.now() >= began + Duration::from_secs(3));
+        create(&fs, "after").await;
+        assert_eq!(story.bed.manager_error(), None);
+    });
+}
+
+/// Before, each lone change waited until half of the I/O servers had confirmed the term once more.
+#[test]
+fn a_change_waits_for_no_io_server_while_the_term_is_confirmed() {
+    run(9, 3, |story| async move {
+        let fs = story.bed.mount();
+        create(&fs, "first").await;
+        story.cut_off(true);
+        let (top, runtime) = (fs.root(), story.client.runtime());
+        let began = runtime.now();
+        for number in 0..100 {
+            let name = format!("d{number}");
+            let (caller, usual) = (root(), Default::default());
+            let made = fs.make_directory(&caller, &top, name.as_bytes(), &usual);
+            made.await.result.unwrap();
+        }
+        assert!(runtime.now() < began + TERM_HEARTBEAT);
+    });
+}
+
 #[test]
 fn a_copy_that_lacks_an_answered_change_is_refused_until_it_is_forced() {
     run(2, 2, |story| async move {
@@ -131,6 +265,8 @@ fn a_copy_that_lacks_an_answered_change_is_refused_until_it_is_forced() {
         create(&first, "kept").await;
         let copy = story.bed.copy_metadata();
         create(&first, "given up").await;
+        // The I/O servers hear of it with the next heartbeat.
+        story.wait(2 * TERM_HEARTBEAT).await;
         story.bed.kill_manager(Crash::Power);
         let end = story.bed.start_rival(&story.rival, &copy, false);
         story.wait(Duration::from_secs(2)).await;
