@@ -22,7 +22,9 @@ use gannet_sim::store::{Disk, SimStore};
 use gannet_sim::{Crash, Faults, World};
 use gannet_sim::{Node, PoolProfile};
 use gannet_volume::client::{Addresses, Resolver, Siblings, VolumeFs};
-use gannet_volume::host::{self, Claim, ClaimFailure, Claimed, IoServerRole, ManagerRole, Port};
+use gannet_volume::host::{
+    self, Claim, ClaimFailure, Claimed, HostCounters, IoServerRole, ManagerRole, Port,
+};
 use gannet_volume::io_server::ServerPolicy;
 use gannet_volume::link::{self, Identity, Link, Pool, ServerPlace, Session};
 use gannet_volume::manager::TermError;
@@ -159,6 +161,7 @@ fn host(node: &Node) -> host::Host {
         keys: keys(),
         classes: Default::default(),
         budget: Budget::default(),
+        counters: HostCounters::default(),
     }
 }
 

@@ -47,7 +47,7 @@ pub use description::{
 };
 pub use error::{DescriptionError, FileWork, ManagerError, SecretError, VolumeError};
 pub use folder::lock_folder;
-pub use gannet_volume::host::ClaimFailure;
+pub use gannet_volume::host::{ClaimFailure, HostCounters};
 pub use gannet_volume::manager::{ClaimError, TermError};
 pub use host::{Front, Host, HostOptions, Listening, OpenHost, VolumeRole, VolumeRoleError};
 pub use metadata::open_metadata;

@@ -29,7 +29,7 @@ pub use client::{
     ArgumentPayload, CallError, CallerCredential, Client, ClientConfig, Persistence, Request,
     Response, Sink, Target,
 };
-pub use counters::{Counter, Counters, Gauge};
+pub use counters::Counters;
 pub use gannet_datapath::{Engine, EngineError, FileRange};
 pub use gannet_session::ConnectionLimits;
 pub use gannet_wire::rpcrdma::Design;

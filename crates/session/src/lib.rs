@@ -14,6 +14,7 @@
 
 mod admission;
 mod budget;
+mod counters;
 mod credits;
 mod deadlines;
 mod freed;
@@ -25,6 +26,7 @@ pub mod limits;
 
 pub use admission::{Activities, Activity, ConnectionLimits, Listening, Shortage};
 pub use budget::{Account, Budget, Charge};
+pub use counters::{Counter, Gauge};
 pub use credits::{CreditLimits, Credits, Exceeded, Grant};
 pub use deadlines::{Deadlines, Kept, Overdue, Timer, Waits};
 pub use freed::Freed;

@@ -20,7 +20,7 @@ mod verifier;
 mod written;
 
 pub use file::{File, FileError, ParentPiece};
-pub use file_system::{AttributeCounters, Striping, VolumeFs};
+pub use file_system::{AttributeCounters, IoServerSpace, Striping, VolumeFs};
 pub use gannet_wire::volume::{Level, Piece, Shape};
 pub use pin_down::{PinDownCache, PinDownCounters};
 pub use policy::TransferPolicy;

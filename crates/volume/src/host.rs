@@ -17,7 +17,7 @@ use crate::limits::START_PATIENCE;
 use crate::link::{Handler, Identity, TrafficClasses};
 use crate::manager::{Manager, Registration, Registry, TermError};
 use crate::secret::ServerKeys;
-use crate::serve::Server;
+use crate::serve::{Server, ServerCounters};
 use gannet_fabric::{Listener, Provider};
 use gannet_meta::namespace::Outcome;
 use gannet_meta::{MetaStore, StoreError, claims};
@@ -44,6 +44,17 @@ pub struct Host {
     pub classes: TrafficClasses,
     /// The bound of what peers may make the servers hold.
     pub budget: Budget,
+    /// The work of the servers, over all cores of the process.
+    pub counters: HostCounters,
+}
+
+/// The work of the servers that a process runs.
+#[derive(Debug, Clone, Default)]
+pub struct HostCounters {
+    /// The manager's.
+    pub manager: Arc<ServerCounters>,
+    /// The I/O servers' together.
+    pub io_servers: Arc<ServerCounters>,
 }
 
 /// The place where a server takes connections.
@@ -203,7 +214,12 @@ impl Host {
         let runtime = Handle::clone(&self.runtime);
         let server = Server::new(runtime, self.volume, self.keys, handler);
         let server = server.named(name).marking(self.classes);
+        let counters = match name {
+            Hello::MANAGER => &self.counters.manager,
+            _ => &self.counters.io_servers,
+        };
         let server = server.drawing_on(self.budget.clone());
+        let server = server.counting(Arc::clone(counters));
         let serving = async move {
             let served = match listen() {
                 Ok(listener) => server.serve(provider, listener).await,

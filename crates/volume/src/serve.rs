@@ -9,12 +9,13 @@ use crate::secret::ServerKeys;
 use gannet_fabric::{Listener, Provider};
 use gannet_runtime::{Handle, LogLimit, timeout};
 use gannet_session::limits::{BUDGET_BYTES, CONNECTION_BYTES, LOG_INTERVAL};
-use gannet_session::{Activities, Activity, Budget, ConnectionLimits, Shortage};
-use gannet_wire::volume::{Full, Hello, Token};
+use gannet_session::{Activities, Activity, Budget, ConnectionLimits, Counter, Shortage};
+use gannet_wire::volume::{Hello, Refusal, Token};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The connections of a core by the memory that peers may make the process hold.
 fn connection_limits(budget: &Budget) -> ConnectionLimits {
@@ -45,12 +46,27 @@ impl Places {
 }
 
 /// The bound that a refusal names.
-fn full(shortage: Option<Shortage>) -> Full {
+fn full(shortage: Option<Shortage>) -> Refusal {
     match shortage {
-        Some(Shortage::Origin) => Full::OfAddress,
-        Some(Shortage::Memory) | None => Full::Memory,
-        Some(Shortage::Unauthenticated | Shortage::Total) => Full::Connections,
+        Some(Shortage::Origin) => Refusal::OfAddress,
+        Some(Shortage::Memory) | None => Refusal::Memory,
+        Some(Shortage::Unauthenticated | Shortage::Total) => Refusal::Connections,
     }
+}
+
+/// The work of servers of a volume, over all their connections and cores.
+#[derive(Debug, Default)]
+pub struct ServerCounters {
+    /// Connections that came and found room.
+    pub connections: Counter,
+    /// Connections that found no room.
+    pub refused: Counter,
+    /// Requests that came.
+    pub requests: Counter,
+    /// Bytes of requests, and those fetched by RDMA Read.
+    pub bytes_in: Counter,
+    /// Bytes of replies, and those delivered by RDMA Write.
+    pub bytes_out: Counter,
 }
 
 /// A server of one volume on one core.
@@ -107,6 +123,13 @@ impl Server {
         self
     }
 
+    /// Counts its work in `counters`, which it may share with other servers.
+    #[must_use]
+    pub fn counting(self: Rc<Self>, counters: Arc<ServerCounters>) -> Rc<Server> {
+        self.pool.accepted.count_in(counters);
+        self
+    }
+
     /// Sends with these traffic classes.
     #[must_use]
     pub fn marking(self: Rc<Self>, classes: TrafficClasses) -> Rc<Server> {
@@ -115,7 +138,7 @@ impl Server {
     }
 
     /// A place for a connection from `peer`, perhaps by evicting another; otherwise the bound that leaves none.
-    fn place(&self, peer: SocketAddr) -> Result<Activity, Full> {
+    fn place(&self, peer: SocketAddr) -> Result<Activity, Refusal> {
         let now = self.runtime.now();
         let activities = Rc::clone(&self.places.borrow().activities);
         let (activity, shortage) = activities.connection(peer.ip(), CONNECTION_BYTES, now);
@@ -123,6 +146,11 @@ impl Server {
             && let Some(left_out) = self.full_log.admit(now)
         {
             tracing::warn!(%peer, why, left_out, "no room for a connection");
+        }
+        let counters = self.pool.accepted.counters();
+        match activity {
+            Some(_) => counters.connections.add(1),
+            None => counters.refused.add(1),
         }
         activity.ok_or(full(shortage))
     }
@@ -187,13 +215,14 @@ impl Server {
                 if let Some(left_out) = self.stray_log.admit(self.runtime.now()) {
                     tracing::info!(%peer, left_out, "the peer means another server");
                 }
-                incoming.reject(Vec::new()).await;
+                let why = Refusal::OtherServer;
+                incoming.reject(why.to_bytes().to_vec()).await;
                 continue;
             }
             let activity = match self.place(peer) {
                 Ok(activity) => activity,
-                Err(full) => {
-                    incoming.reject(full.refusal().to_vec()).await;
+                Err(why) => {
+                    incoming.reject(why.to_bytes().to_vec()).await;
                     continue;
                 }
             };

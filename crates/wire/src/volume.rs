@@ -39,7 +39,7 @@ pub use buffers::{Buffers, Place};
 pub use calls::{Call, Entry};
 pub use client_buffer::{ClientBuffer, ClientDrivenDone};
 pub use header::{Class, Kind, MessageHeader, MessageHeaderError, Operation};
-pub use hello::{Accepted, Full, Hello, Role, refusal, version_in};
+pub use hello::{Accepted, Hello, Refusal, Role, refusal, version_in};
 pub use inode::{Body, Inode, Settled};
 pub use inventory::{
     FOLDERS, FileLayout, FilePage, ObjectEntry, ObjectPage, ObjectPosition, OrphanStatus,

@@ -28,6 +28,9 @@ pub enum VolumeWhat {
     /// made when it fails.
     Create(CreateOptions),
     /// Show a volume's servers, stripes, identity and space
+    ///
+    /// With a PATH, the command looks at the folders on this host, whether the volume is served or not. With a URL, it
+    /// asks the manager and all I/O servers. The exit status is 1 if one of them does not answer.
     Show(ShowOptions),
     /// List volumes, and the volumes in folders
     List(ListOptions),
@@ -84,11 +87,15 @@ pub struct CreateOptions {
 /// `gannet volume show`.
 #[derive(Debug, Args)]
 pub struct ShowOptions {
-    /// The folder of the volume
-    pub path: PathBuf,
+    /// The folder of a volume, or the URL of one that is served
+    #[arg(value_name = "PATH|URL", value_parser = location_parser())]
+    pub volume: Location,
     /// Print one JSON object
     #[arg(long, help_heading = "Output")]
     pub json: bool,
+    /// Options of the connection.
+    #[command(flatten)]
+    pub client: ClientOptions,
 }
 
 /// `gannet volume list`.

@@ -13,7 +13,7 @@ use crate::output;
 use crate::process::Signals;
 use crate::volume::{self, explain};
 use gannet::server::{Content, Parts, Serving, Tally};
-use gannet::volume::{Host, Listening, OpenHost};
+use gannet::volume::{Host, HostCounters, Listening, OpenHost};
 use gannet_rpc::RdmaOptions;
 use gannet_runtime::Handle;
 use gannet_runtime::tokio_plug::{self, SharedListener};
@@ -67,6 +67,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         user_groups: settings.manage_gids.then(|| Arc::new(SystemUsers) as _),
     };
     let volume = host.as_ref().map(OpenHost::listening);
+    let of_volume = host.as_ref().map(OpenHost::counters);
     let host = host.map(OpenHost::start).transpose();
     let mut host = host.map_err(|error| explain(&folder, error))?;
     settings.warn_about_exposure();
@@ -78,16 +79,41 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         }
     };
     let (rdma_options, has_rdma) = (settings.rdma, parts.rdma.is_some());
+    let of_what = volume.clone();
     let served = |_| supervise(parts, volume, settings, failing);
     let tally = tokio_plug::block_on(served).explain(what)??;
     // All calls in progress have their replies: the volume's servers are not needed any more.
     let ended = host.map_or(Ok(()), Host::stop);
     ended.map_err(|error| explain(&folder, error))?;
+    if let (Some(counters), Some(volume)) = (&of_volume, &of_what) {
+        report_volume(counters, volume);
+    }
     report(&tally);
     if has_rdma {
         report_registrations(&tally, rdma_options);
     }
     Ok(())
+}
+
+/// Says what the servers of a volume did.
+fn report_volume(counters: &HostCounters, volume: &Listening) {
+    let manager = volume
+        .manager
+        .is_some()
+        .then_some(("manager", &counters.manager));
+    let has_io_servers = !volume.io_servers.is_empty();
+    let io_servers = has_io_servers.then_some(("I/O servers", &counters.io_servers));
+    for (role, counters) in manager.into_iter().chain(io_servers) {
+        tracing::info!(
+            role,
+            connections = counters.connections.total(),
+            refused = counters.refused.total(),
+            requests = counters.requests.total(),
+            bytes_in = counters.bytes_in.total(),
+            bytes_out = counters.bytes_out.total(),
+            "volume stopped"
+        );
+    }
 }
 
 /// The last lines of the log.

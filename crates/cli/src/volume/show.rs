@@ -3,13 +3,17 @@
 use crate::cli::ShowOptions;
 use crate::failure::{Explain, Failure};
 use crate::output;
+use crate::session;
 use crate::size::human;
 use crate::table;
-use gannet::volume::{Place, Volume, identity_text};
+use gannet::url::{Location, Url};
+use gannet::volume::{Volume, identity_text};
+use gannet_volume::client::{IoServerSpace, VolumeFs};
 use rustix::fs::statvfs;
 use serde::Serialize;
 use std::collections::HashSet;
 use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -17,8 +21,11 @@ use std::path::Path;
 #[derive(Serialize)]
 struct VolumeJson {
     name: String,
-    identity: String,
-    format: u32,
+    /// Missing with a URL, as the format is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    identity: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    format: Option<u32>,
     stripe_unit_bytes: u32,
     stripe_width: usize,
     /// Bytes of all file systems under the I/O servers, each counted once.
@@ -33,33 +40,105 @@ struct VolumeJson {
 #[derive(Serialize)]
 struct IoServerJson {
     number: usize,
-    folder: String,
+    /// Missing with a URL.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    folder: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     address: Option<String>,
-    /// Missing when the folder is on another host.
+    /// Missing when the folder is on another host, or the server is away.
     #[serde(flatten)]
     space: Option<SpaceJson>,
+    /// Why a server that was asked gave no answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
 }
 
 #[derive(Serialize)]
 struct SpaceJson {
     total_bytes: u64,
     available_bytes: u64,
+    /// The file system that it is of.
     #[serde(skip)]
-    device: u64,
+    device: Device,
 }
+
+/// A file system, by its host and its number there.
+type Device = (Option<IpAddr>, u64);
 
 /// Shows a volume, whether it is being served or not.
 ///
 /// # Errors
-/// It cannot be looked at.
+/// It cannot be looked at, or a server that was asked does not answer.
 pub(super) fn run(options: &ShowOptions) -> Result<(), Failure> {
-    let shown = look(&super::open(&options.path)?)?;
-    if options.json {
-        output::json(&shown)
-    } else {
-        output::line(&shown.text())
+    match &options.volume {
+        Location::Local(path) => look(&super::open(path)?)?.print(options.json),
+        Location::Remote(url) => session::run(async |runtime| {
+            let (volume, _) = session::open_volume(&runtime, url, &options.client).await?;
+            ask(url, &volume).await?.print(options.json)
+        }),
     }
+}
+
+/// Asks the servers of a volume that is served.
+async fn ask(url: &Url, volume: &VolumeFs) -> Result<VolumeJson, Failure> {
+    let what = || format!("cannot show {url}");
+    let record = volume.volume().await.explain(what)?;
+    let spaces = volume.io_server_spaces().await.explain(what)?;
+    let io_servers = spaces.into_iter().zip(&record.servers).enumerate();
+    let io_servers = io_servers.map(|(number, (space, said))| {
+        let said = said.is_known().then(|| said.to_string());
+        let (address, space, error) = match space {
+            Ok(IoServerSpace {
+                address,
+                device,
+                usage,
+            }) => {
+                let space = SpaceJson {
+                    total_bytes: usage.bytes_total,
+                    available_bytes: usage.bytes_available,
+                    device: (Some(address.ip()), device),
+                };
+                (Some(address.to_string()), Some(space), None)
+            }
+            Err(error) => (said, None, Some(error)),
+        };
+        IoServerJson {
+            number,
+            folder: None,
+            address,
+            space,
+            error,
+        }
+    });
+    let io_servers: Vec<IoServerJson> = io_servers.collect();
+    let (total_bytes, available_bytes) = space_of(&io_servers);
+    Ok(VolumeJson {
+        name: record.name,
+        identity: None,
+        format: None,
+        stripe_unit_bytes: record.unit,
+        stripe_width: match record.width {
+            0 => io_servers.len(),
+            width => width as usize,
+        },
+        total_bytes,
+        available_bytes,
+        metadata_bytes: None,
+        io_servers,
+    })
+}
+
+/// Bytes of all file systems, and available bytes, each file system counted once.
+fn space_of(io_servers: &[IoServerJson]) -> (u64, u64) {
+    let mut seen = HashSet::new();
+    let here = io_servers.iter().filter_map(|it| it.space.as_ref());
+    let once = here.filter(|it| seen.insert(it.device));
+    once.fold((0, 0), |(total, available): (u64, u64), space| {
+        (
+            total.saturating_add(space.total_bytes),
+            available.saturating_add(space.available_bytes),
+        )
+    })
 }
 
 fn look(volume: &Volume) -> Result<VolumeJson, Failure> {
@@ -69,19 +148,14 @@ fn look(volume: &Volume) -> Result<VolumeJson, Failure> {
     let servers = servers.zip(said).map(|((number, folder), address)| {
         Ok(IoServerJson {
             number,
-            folder: folder.display().to_string(),
-            address: address.as_ref().map(Place::to_string),
+            folder: Some(folder.display().to_string()),
+            address: address.as_ref().map(ToString::to_string),
             space: look_at_folder(number, folder)?,
+            error: None,
         })
     });
     let io_servers = servers.collect::<Result<Vec<_>, Failure>>()?;
-    let mut seen = HashSet::new();
-    let (mut total_bytes, mut available_bytes) = (0u64, 0u64);
-    let here = io_servers.iter().filter_map(|it| it.space.as_ref());
-    for space in here.filter(|it| seen.insert(it.device)) {
-        total_bytes = total_bytes.saturating_add(space.total_bytes);
-        available_bytes = available_bytes.saturating_add(space.available_bytes);
-    }
+    let (total_bytes, available_bytes) = space_of(&io_servers);
     let metadata = volume.metadata();
     let metadata_bytes = match std::fs::metadata(&metadata) {
         Ok(found) => Some(found.len()),
@@ -96,8 +170,8 @@ fn look(volume: &Volume) -> Result<VolumeJson, Failure> {
     let description = &volume.description;
     Ok(VolumeJson {
         name: description.name.clone(),
-        identity: identity_text(&description.identity),
-        format: description.format,
+        identity: Some(identity_text(&description.identity)),
+        format: Some(description.format),
         stripe_unit_bytes: description.stripes.unit,
         stripe_width: match description.stripes.width as usize {
             0 => io_servers.len(),
@@ -121,15 +195,41 @@ fn look_at_folder(number: usize, folder: &Path) -> Result<Option<SpaceJson>, Fai
     Ok(Some(SpaceJson {
         total_bytes: space.f_blocks.saturating_mul(space.f_frsize),
         available_bytes: space.f_bavail.saturating_mul(space.f_frsize),
-        device: found.dev(),
+        device: (None, found.dev()),
     }))
 }
 
 impl VolumeJson {
+    /// Prints it.
+    ///
+    /// # Errors
+    /// A server that was asked did not answer.
+    fn print(&self, as_json: bool) -> Result<(), Failure> {
+        if as_json {
+            output::json(self)?;
+        } else {
+            output::line(&self.text())?;
+        }
+        let errors = self.io_servers.iter().filter_map(|it| it.error.as_deref());
+        let errors: Vec<&str> = errors.collect();
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let (away, all) = (errors.len(), self.io_servers.len());
+        let what = format!("{away} of {all} I/O servers do not answer");
+        Err(Failure::new(what, errors.join("; ")))
+    }
+
     fn text(&self) -> String {
-        let mut lines = vec![
-            format!("volume      {}", self.name),
-            format!("identity    {}", self.identity),
+        let mut lines = vec![format!("volume      {}", self.name)];
+        if let Some(identity) = &self.identity {
+            lines.push(format!("identity    {identity}"));
+        }
+        let metadata = self.metadata_bytes.map_or_else(
+            || String::from("on another host"),
+            |bytes| format!("{}", human(bytes)),
+        );
+        lines.extend([
             format!(
                 "stripes     {} over {} of {} I/O servers",
                 human(u64::from(self.stripe_unit_bytes)),
@@ -137,14 +237,12 @@ impl VolumeJson {
                 self.io_servers.len()
             ),
             format!(
-                "space       {} available of {}; metadata {}",
+                "space       {} available of {}; metadata {metadata}",
                 human(self.available_bytes),
                 human(self.total_bytes),
-                self.metadata_bytes
-                    .map_or_else(|| String::from("on another host"), human)
             ),
-        ];
-        lines.push(String::new());
+            String::new(),
+        ]);
         let header = ["I/O server", "available", "size", "address", "folder"];
         let cells = self.io_servers.iter().map(IoServerJson::cells);
         lines.push(table::render(1, header, &cells.collect::<Vec<_>>()));
@@ -156,16 +254,18 @@ impl IoServerJson {
     fn cells(&self) -> [String; 5] {
         let or_none = |text: Option<String>| text.unwrap_or_else(|| table::NONE.to_owned());
         let space = self.space.as_ref();
-        let elsewhere = match space {
-            Some(_) => "",
-            None => " (not on this host)",
+        let folder = match (&self.folder, space) {
+            (Some(folder), Some(_)) => folder.clone(),
+            (Some(folder), None) => format!("{folder} (not on this host)"),
+            (None, Some(_)) => String::new(),
+            (None, None) => String::from("does not answer"),
         };
         [
             self.number.to_string(),
             or_none(space.map(|space| human(space.available_bytes))),
             or_none(space.map(|space| human(space.total_bytes))),
             or_none(self.address.clone()),
-            format!("{}{elsewhere}", self.folder),
+            folder,
         ]
     }
 }
@@ -178,19 +278,20 @@ mod tests {
     fn the_servers_of_a_volume_fit_a_terminal() {
         let server = |number, address: Option<&str>, space| IoServerJson {
             number,
-            folder: format!("/srv/volume/io-server-{number}"),
+            folder: Some(format!("/srv/volume/io-server-{number}")),
             address: address.map(str::to_owned),
             space,
+            error: None,
         };
         let space = |total_bytes| SpaceJson {
             total_bytes,
             available_bytes: total_bytes / 2,
-            device: 1,
+            device: (None, 1),
         };
         let mut volume = VolumeJson {
             name: String::from("volume"),
-            identity: "0".repeat(32),
-            format: 1,
+            identity: Some("0".repeat(32)),
+            format: Some(1),
             stripe_unit_bytes: 1 << 20,
             stripe_width: 256,
             total_bytes: u64::MAX,

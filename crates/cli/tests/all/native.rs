@@ -717,3 +717,34 @@ fn servers_of_a_new_volume_start_in_any_order() {
     assert!(shown.contains("over 1 of 3 I/O servers: 2"), "{shown}");
     assert!(bed.place.path("volume/io/2/io-server.toml").exists());
 }
+
+/// The manager's host has no folders of I/O servers, and an administrator elsewhere has no folder at all.
+#[test]
+fn show_asks_the_servers_of_a_url() {
+    let mut bed = Bed::apart(2);
+    let url = bed.url("/");
+    let text = bed.succeed(&["volume", "show", &url]);
+    assert!(text.contains("64.0 KiB over 2 of 2 I/O servers"), "{text}");
+    let text = bed.succeed(&["volume", "show", "--json", &url]);
+    let shown: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let by_folder = succeed(&["volume", "show", "--json", &bed.volume]);
+    let by_folder: serde_json::Value = serde_json::from_str(&by_folder).unwrap();
+    for field in ["name", "stripe_unit_bytes", "stripe_width", "total_bytes"] {
+        assert_eq!(shown[field], by_folder[field], "{field}");
+    }
+    bed.io_servers[1].take();
+    let key = ["--volume-key", &bed.key];
+    let output = run(&[&["volume", "show", &url][..], &key].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        error.contains("1 of 2 I/O servers do not answer"),
+        "{error}"
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text
+        .lines()
+        .find(|line| line.trim_start().starts_with("1 "))
+        .unwrap();
+    assert!(line.contains("does not answer"), "{text}");
+}

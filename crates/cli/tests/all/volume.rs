@@ -12,8 +12,8 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 use support::{
-    Place, Server, assert_same, bytes, fail, fail_at_length, gannet, make_tree, objects_below, run,
-    succeed,
+    FREE_PORT, Place, Server, assert_same, bytes, fail, fail_at_length, gannet, make_tree,
+    objects_below, run, succeed,
 };
 
 fn create(place: &Place, arguments: &[&str]) -> String {
@@ -310,6 +310,41 @@ fn show_reports_stripes_servers_and_space_of_a_volume() {
     assert_eq!(space(&free), space(&shown), "the disk is counted once");
     let used = ["disk", "share"].map(|name| objects_below(&place.path(name)).len());
     assert_eq!(used.iter().sum::<usize>(), 1, "a file lies on one server");
+}
+
+/// Each role counts what it does; the log of a process that ends has it.
+#[test]
+fn the_last_lines_of_the_log_say_what_a_volume_did() {
+    let place = Place::new();
+    let volume = create(&place, &["--io-servers", "2"]);
+    let log = place.path("log");
+    let words = ["--volume", &volume, "--no-root-squash", "--log", "info"];
+    let nfs = ["--nfs-tcp", FREE_PORT, "--nfs-rdma", "off"];
+    let mut server = Server::limited(4096, &log, &[&words[..], &NATIVE, &nfs].concat());
+    let file = place.text("file");
+    fs::write(&file, bytes(1, 300_000)).unwrap();
+    succeed(&["cp", &file, &format!("{}/file", server.urls()[0])]);
+    server.signal("TERM");
+    server.wait();
+    let log = fs::read_to_string(&log).unwrap();
+    for role in ["manager", "I/O servers"] {
+        let said = format!("role=\"{role}\"");
+        let line = log.lines().find(|line| line.contains(&said));
+        let line = line.unwrap_or_else(|| panic!("{log}"));
+        let count = |name: &str| -> u64 {
+            let mut words = line.split_whitespace();
+            let word = words.find_map(|word| word.strip_prefix(name));
+            word.unwrap_or_else(|| panic!("{line}")).parse().unwrap()
+        };
+        assert!(
+            count("connections=") > 0 && count("requests=") > 0,
+            "{line}"
+        );
+        assert!(count("bytes_out=") > 0, "{line}");
+        if role == "I/O servers" {
+            assert!(count("bytes_in=") >= 300_000, "{line}");
+        }
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use gannet_runtime::Handle;
 use gannet_runtime::tokio_plug::{Cores, SharedListener, block_on};
 use gannet_session::Budget;
 use gannet_volume::client::{Addresses, Siblings, VolumeFs};
-use gannet_volume::host::{self, Claimed};
+use gannet_volume::host::{self, Claimed, HostCounters};
 use gannet_volume::link::{Identity, TrafficClasses};
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_wire::volume::{Address, Chosen, Role, Stripes, Token};
@@ -192,6 +192,7 @@ struct Roles {
     force_term: bool,
     budget: Budget,
     classes: TrafficClasses,
+    counters: HostCounters,
     stop: watch::Receiver<bool>,
     /// Receives the reason why a server of this process failed after its start.
     failed: Sender<VolumeError>,
@@ -271,6 +272,7 @@ impl OpenHost {
             force_term: options.force_term,
             budget: options.budget.clone(),
             classes: (options.dscp.or(volume.description.dscp)).unwrap_or_default(),
+            counters: HostCounters::default(),
             stop: stopped,
             failed,
         };
@@ -304,6 +306,11 @@ impl OpenHost {
     /// Where the servers listen.
     pub fn listening(&self) -> Listening {
         self.roles.listening()
+    }
+
+    /// The servers' counters, which outlive them.
+    pub fn counters(&self) -> HostCounters {
+        self.roles.counters.clone()
     }
 }
 

@@ -13,7 +13,7 @@ mod shared;
 mod stripes;
 
 pub use attribute_references::AttributeCounters;
-pub use stripes::Striping;
+pub use stripes::{IoServerSpace, Striping};
 
 use super::data::{Mover, States, Target};
 use super::error::{LastError, OperationError};

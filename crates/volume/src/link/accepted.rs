@@ -3,15 +3,17 @@
 use super::queue::Work;
 use super::{Link, Shared};
 use crate::limits::{RECEIVES_RESERVED, RECEIVES_SPARE};
+use crate::serve::ServerCounters;
 use gannet_fabric::{Provider, SharedReceives};
 use gannet_runtime::{Arena, Handle, sleep};
 use gannet_session::limits::REST_AFTER;
 use gannet_session::{Freed, PoolLimits, ReceivePool, Share};
 use gannet_wire::volume::MESSAGE_MAX;
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::io;
 use std::net::IpAddr;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 /// The receives of so many connections, each of which has its reserve.
 fn pool_limits(connections_max: usize) -> PoolLimits {
@@ -35,6 +37,7 @@ pub(crate) struct AcceptedLinks {
     /// Messages that came.
     uses: Cell<u64>,
     freed: Freed,
+    counters: RefCell<Arc<ServerCounters>>,
     /// The task that frees idle memory is running.
     watched: Cell<bool>,
 }
@@ -47,8 +50,19 @@ impl AcceptedLinks {
             links: RefCell::default(),
             uses: Cell::new(0),
             freed: Freed::default(),
+            counters: RefCell::default(),
             watched: Cell::new(false),
         })
+    }
+
+    /// Counts in `counters` from now on.
+    pub(crate) fn count_in(&self, counters: Arc<ServerCounters>) {
+        self.counters.replace(counters);
+    }
+
+    /// The counters of the connections.
+    pub(crate) fn counters(&self) -> Ref<'_, ServerCounters> {
+        Ref::map(self.counters.borrow(), |counters| &**counters)
     }
 
     /// Makes the shared receives, of `provider`, for so many connections.

@@ -14,7 +14,7 @@ use gannet_runtime::{Arena, Buffer, Handle, Notify, timeout};
 use gannet_session::limits::REST_AFTER;
 use gannet_session::{Activity, CreditLimits, Credits};
 use gannet_wire::volume::{
-    Accepted, Full, HEADER_LEN, Hello, MESSAGE_MAX, MessageHeader, Operation, Role, TOKEN_LEN,
+    Accepted, HEADER_LEN, Hello, MESSAGE_MAX, MessageHeader, Operation, Refusal, Role, TOKEN_LEN,
     Token, VERSION, refusal, version_in,
 };
 use std::cell::{OnceCell, RefCell};
@@ -261,7 +261,7 @@ pub async fn accept(
     let (hello, incoming) = hello_of(incoming, volume).await?;
     let peer = incoming.peer_address().ip();
     let Some(share) = pool.accepted.join(peer) else {
-        incoming.reject(Full::Memory.refusal().to_vec()).await;
+        incoming.reject(Refusal::Memory.to_bytes().to_vec()).await;
         return Err(HandshakeError::OutOfReceives);
     };
     let key = options.keys.between(hello.role);
@@ -333,7 +333,8 @@ async fn hello_of(
         let peer = "peer";
         return Err(HandshakeError::OtherVersion { peer, version });
     }
-    incoming.reject(Vec::new()).await;
+    let why = hello.map_or(Vec::new(), |_| Refusal::OtherVolume.to_bytes().to_vec());
+    incoming.reject(why).await;
     Err(HandshakeError::OtherVolume)
 }
 

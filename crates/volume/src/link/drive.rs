@@ -167,6 +167,7 @@ impl Shared {
 
     fn post_one(&self, state: &mut State, work: Outgoing) -> Result<(), PostError> {
         state.posted += 1;
+        self.count(&work);
         match work {
             Outgoing::Send((buffer, len)) => {
                 let word = buffer.get(CREDITS_AT..).and_then(<[u8]>::first_chunk);
@@ -217,6 +218,21 @@ impl Shared {
                 state.owed.insert(id, self.runtime.now());
                 self.endpoint
                     .post_optimistic_read(Work::ReadExported(id).id(), sink, source)
+            }
+        }
+    }
+
+    /// Counts work for the peer of an accepted connection.
+    fn count(&self, work: &Outgoing) {
+        if self.handler.is_none() {
+            return;
+        }
+        let counters = self.pool.accepted.counters();
+        match work {
+            Outgoing::Send((_, len)) => counters.bytes_out.add(u64::from(*len)),
+            Outgoing::Write { source, .. } => counters.bytes_out.add(u64::from(source.len())),
+            Outgoing::Read { sink, .. } | Outgoing::ReadExported { sink, .. } => {
+                counters.bytes_in.add(u64::from(sink.len));
             }
         }
     }
@@ -351,6 +367,15 @@ impl Shared {
                 credits.request_came(self.runtime.now())?;
             }
         }
+        let counters = self.pool.accepted.counters();
+        counters.requests.add(1);
+        let MessageHeader {
+            body_len, data_len, ..
+        } = request.header;
+        counters
+            .bytes_in
+            .add(u64::from(body_len) + u64::from(data_len));
+        drop(counters);
         self.wait_for_room(request);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use crate::limits::{CALL_DEADLINE, READ_DEADLINE};
 use gannet_fabric::{ConnectError, Disconnected, PostError, RegisterError, WorkError};
 use gannet_session::Exceeded;
-use gannet_wire::volume::{Full, MessageHeaderError, Operation, Status, VERSION, version_in};
+use gannet_wire::volume::{MessageHeaderError, Operation, Refusal, Status, VERSION, version_in};
 use gannet_wire::xdr::XdrError;
 use std::io;
 use std::net::SocketAddr;
@@ -130,9 +130,9 @@ pub enum HandshakeError {
     /// The server rejected the connection and gave no reason.
     #[error("the peer rejected the connection (it is another server, or of an earlier version)")]
     Rejected,
-    /// The server has no room for another connection.
-    #[error("the server has no room: {0} (max_peer_memory of the server bounds them)")]
-    Full(Full),
+    /// The server refuses the connection for this reason.
+    #[error("{0}")]
+    Refused(Refusal),
     /// The peer does not speak the transport's protocol, or not a version of it that this end has.
     #[error("the peer's set-up message is not understood: {0}")]
     Incompatible(&'static str),
@@ -146,7 +146,9 @@ pub enum HandshakeError {
     #[error(transparent)]
     System(SystemError),
     /// The server did not prove that it knows the volume's key.
-    #[error("the peer is not a server of this volume, or does not know its key")]
+    #[error(
+        "wrong key, or an impostor: the server does not prove that it knows this key of the volume"
+    )]
     NotOfVolume,
     /// The server takes fewer requests at a time than the protocol needs.
     #[error("the server takes {offered} requests at a time, and {needed} are needed")]
@@ -196,8 +198,8 @@ impl From<ConnectError> for HandshakeError {
                     peer: "server",
                     version,
                 },
-                _ => match Full::find(&private_data) {
-                    Some(full) => HandshakeError::Full(full),
+                _ => match Refusal::find(&private_data) {
+                    Some(why) => HandshakeError::Refused(why),
                     None => HandshakeError::Rejected,
                 },
             },

@@ -10,7 +10,7 @@ use gannet_volume::client::data::{DataError, Request};
 use gannet_volume::layout::object_size;
 use gannet_volume::link::{self, HandshakeError, Identity, Pool, ServerPlace, Session};
 use gannet_volume::secret::{Secret, ServerKeys};
-use gannet_wire::volume::{self as wire, Capability, Level, Piece, Shape, Stability};
+use gannet_wire::volume::{self as wire, Capability, Level, Piece, Refusal, Shape, Stability};
 use servers::{Bed, PORT, capability, contiguous, identity, mover, noise, read, write};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -233,7 +233,7 @@ fn a_wrong_key_is_refused_on_either_side() {
         };
         for (identity, reason) in [
             (stranger, HandshakeError::NotOfVolume),
-            (other, HandshakeError::Rejected),
+            (other, HandshakeError::Refused(Refusal::OtherVolume)),
         ] {
             let server = ServerPlace::io_server(address, 0);
             let runtime = client.runtime();

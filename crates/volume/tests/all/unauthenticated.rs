@@ -9,7 +9,7 @@ use gannet_fabric::{ConnectOptions, Connected, Provider};
 use gannet_runtime::{Buffer, sleep, timeout};
 use gannet_volume::limits::{BUSY_WITHIN, HELLO_DEADLINE, UNAUTHENTICATED_MAX};
 use gannet_volume::link::{self, HandshakeError, Link, LinkError, Pool, ServerPlace, Session};
-use gannet_wire::volume::{Class, Full, Hello, Operation, Role};
+use gannet_wire::volume::{Class, Hello, Operation, Refusal, Role};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -132,7 +132,7 @@ fn a_peer_beyond_the_bound_of_its_address_is_told_the_bound() {
             links.push(link);
         }
         let refused = connect(&one).await.map(drop);
-        assert_eq!(refused, Err(HandshakeError::Full(Full::OfAddress)));
+        assert_eq!(refused, Err(HandshakeError::Refused(Refusal::OfAddress)));
         for link in &links {
             ask(link).await.unwrap();
         }

@@ -18,8 +18,8 @@ mod field {
     pub(super) const SERVER: Range<usize> = 6..8;
     pub(super) const VOLUME: Range<usize> = 8..24;
     pub(super) const NONCE: Range<usize> = 24..40;
-    /// The bound in a refusal.
-    pub(super) const BOUND: usize = ROLE;
+    /// The reason in a refusal.
+    pub(super) const REASON: usize = ROLE;
     /// Credits of the connecting side.
     pub(super) const HELLO_CREDITS: Range<usize> = 40..44;
     /// The proof of the accepting side.
@@ -29,7 +29,7 @@ mod field {
 }
 const _: () = assert!(field::VOLUME.end - field::VOLUME.start == TOKEN_LEN);
 
-/// Bytes of a [`refusal`] and of a [`Full::refusal`]: the fields up to the server.
+/// Bytes of a [`refusal`] and of a [`Refusal`]: the fields up to the server.
 const REFUSAL_LEN: usize = field::SERVER.end;
 const HELLO_LEN: usize = field::HELLO_CREDITS.end;
 const ACCEPTED_LEN: usize = field::ACCEPTED_CREDITS.end;
@@ -185,45 +185,61 @@ pub fn refusal() -> [u8; REFUSAL_LEN] {
     bytes
 }
 
-/// The bound of a server that refuses a peer because it has no room.
+/// The reason why a server refuses a peer of its own version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Full {
+pub enum Refusal {
     /// Connections of the peer's address.
     OfAddress = 1,
     /// Connections of all peers.
     Connections = 2,
     /// Memory for peers.
     Memory = 3,
+    /// The peer means another volume.
+    OtherVolume = 4,
+    /// The peer means another server of the volume.
+    OtherServer = 5,
 }
 
-impl Full {
-    /// The private data of a server that refuses a peer for this bound: magic, version, bound, zeros.
-    pub fn refusal(self) -> [u8; REFUSAL_LEN] {
+impl Refusal {
+    /// The private data of a server that refuses a peer for this reason: magic, version, reason, zeros.
+    pub fn to_bytes(self) -> [u8; REFUSAL_LEN] {
         let mut bytes = refusal();
-        bytes[field::BOUND] = self as u8;
+        bytes[field::REASON] = self as u8;
         bytes
     }
 
-    /// The bound in a refusal; `None` for other private data, and for a bound that this version does not know.
-    pub fn find(bytes: &[u8]) -> Option<Full> {
+    /// The reason in a refusal; `None` for other private data, and for a reason that this version does not know.
+    pub fn find(bytes: &[u8]) -> Option<Refusal> {
         let bytes = known_front::<REFUSAL_LEN>(bytes)?;
-        match bytes[field::BOUND] {
-            1 => Some(Full::OfAddress),
-            2 => Some(Full::Connections),
-            3 => Some(Full::Memory),
+        match bytes[field::REASON] {
+            1 => Some(Refusal::OfAddress),
+            2 => Some(Refusal::Connections),
+            3 => Some(Refusal::Memory),
+            4 => Some(Refusal::OtherVolume),
+            5 => Some(Refusal::OtherServer),
             _ => None,
         }
     }
 }
 
-impl fmt::Display for Full {
+impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Full::OfAddress => "too many connections of this address",
-            Full::Connections => "too many connections",
-            Full::Memory => "no memory for another connection",
-        })
+        let bound = match self {
+            Refusal::OfAddress => "too many connections of this address",
+            Refusal::Connections => "too many connections",
+            Refusal::Memory => "no memory for another connection",
+            Refusal::OtherVolume => {
+                return f.write_str("wrong key: it is of another volume than the server");
+            }
+            Refusal::OtherServer => {
+                return f.write_str("another server of the volume listens there");
+            }
+        };
+        write!(
+            f,
+            "the server has no room: {bound} (max_peer_memory of the server bounds them)"
+        )
     }
 }
 
@@ -282,15 +298,21 @@ mod tests {
 
     #[test]
     fn a_refusal_names_its_bound() {
-        for full in [Full::OfAddress, Full::Connections, Full::Memory] {
-            assert_eq!(Full::find(&full.refusal()), Some(full));
+        for why in [
+            Refusal::OfAddress,
+            Refusal::Connections,
+            Refusal::Memory,
+            Refusal::OtherVolume,
+            Refusal::OtherServer,
+        ] {
+            assert_eq!(Refusal::find(&why.to_bytes()), Some(why));
         }
-        assert_eq!(Full::find(&refusal()), None);
-        let mut later = Full::Memory.refusal();
-        later[field::BOUND] = 9;
-        assert_eq!(Full::find(&later), None);
+        assert_eq!(Refusal::find(&refusal()), None);
+        let mut later = Refusal::Memory.to_bytes();
+        later[field::REASON] = 9;
+        assert_eq!(Refusal::find(&later), None);
         later[field::VERSION] += 1;
-        assert_eq!(Full::find(&later), None);
+        assert_eq!(Refusal::find(&later), None);
     }
 
     #[test]

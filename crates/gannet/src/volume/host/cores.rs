@@ -101,6 +101,7 @@ impl Roles {
             keys: self.keys,
             classes: self.classes,
             budget: self.budget.clone(),
+            counters: self.counters.clone(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! [`Vfs`] over a volume: NFS and FUSE serve it like a local directory.
 
 use super::bytes::{BufferPart, ByteRange};
-use super::{VolumeFs, status_of};
+use super::{IoServerSpace, VolumeFs, status_of};
 use crate::client::error::OperationError;
 use crate::convert::{changes_of, create_mode_of, file_kind_of, node_kind_of, timestamp_of};
 use crate::limits::{AWAY_PATIENCE, EAGER_LEN};
@@ -21,7 +21,6 @@ use gannet_wire::volume::{
 };
 use gannet_wire::xdr::{Decoder, from_bytes};
 use std::collections::HashSet;
-use std::net::IpAddr;
 use std::ops::Range;
 
 impl VolumeFs {
@@ -142,27 +141,18 @@ impl VolumeFs {
     /// # Errors
     /// The error of one of them, if none has an answer.
     async fn usage_of_all(&self) -> Result<FileSystemUsage, OperationError> {
-        let count = self.servers.io_servers_count().await;
-        let count = count.map_err(OperationError::Manager)?;
-        let asked = (0..count).map(|number| {
-            Box::pin(async move {
-                let asking = self.usage_of(number);
-                let silent = |_| OperationError::IoServer {
-                    number,
-                    error: LinkError::TimedOut,
-                };
-                timeout(&self.runtime, AWAY_PATIENCE, asking)
-                    .await
-                    .map_err(silent)?
-            })
-        });
+        let answers = self.all_spaces().await.map_err(OperationError::Manager)?;
         let (mut usage, mut counted) = (FileSystemUsage::default(), HashSet::new());
         let mut least = u64::MAX;
         let mut failed = None;
-        for answer in all(asked).await {
+        for answer in answers {
             match answer {
                 // Several servers of a host may share a file system.
-                Ok((place, own)) if counted.insert(place) => {
+                Ok(IoServerSpace {
+                    address,
+                    device,
+                    usage: own,
+                }) if counted.insert((address.ip(), device)) => {
                     usage.bytes_total = usage.bytes_total.saturating_add(own.bytes_total);
                     usage.bytes_free = usage.bytes_free.saturating_add(own.bytes_free);
                     least = least.min(own.bytes_available);
@@ -185,14 +175,34 @@ impl VolumeFs {
         }
     }
 
-    /// The usage of an I/O server's file system, and its host and identity there.
-    async fn usage_of(
+    /// The space of each I/O server, by its number. All are asked at once, and waited for a short time.
+    ///
+    /// # Errors
+    /// The error of the connection to the manager, which knows how many there are. In the list: the error of an I/O
+    /// server that does not answer.
+    pub(super) async fn all_spaces(
         &self,
-        number: u32,
-    ) -> Result<((IpAddr, u64), FileSystemUsage), OperationError> {
+    ) -> Result<Vec<Result<IoServerSpace, OperationError>>, LinkError> {
+        let count = self.servers.io_servers_count().await?;
+        let asked = (0..count).map(|number| {
+            Box::pin(async move {
+                let asking = self.usage_of(number);
+                let silent = |_| OperationError::IoServer {
+                    number,
+                    error: LinkError::TimedOut,
+                };
+                timeout(&self.runtime, AWAY_PATIENCE, asking)
+                    .await
+                    .map_err(silent)?
+            })
+        });
+        Ok(all(asked).await)
+    }
+
+    async fn usage_of(&self, number: u32) -> Result<IoServerSpace, OperationError> {
         let away = |error| OperationError::IoServer { number, error };
         let link = self.servers.io_server(number).await.map_err(away)?;
-        let host = link.endpoint().peer_address().ip();
+        let address = link.endpoint().peer_address();
         let answer = link.call(Operation::Usage, Class::Metadata, &[], &[]).await;
         let answer = answer.map_err(away)?;
         if let Some(status) = status_of(&answer) {
@@ -206,7 +216,11 @@ impl VolumeFs {
             bytes_available: word()?,
             ..FileSystemUsage::default()
         };
-        Ok(((host, word()?), usage))
+        Ok(IoServerSpace {
+            address,
+            usage,
+            device: word()?,
+        })
     }
 
     fn attributes_of_first(&self, found: &[Found]) -> Result<Attributes, Status> {

@@ -4,7 +4,7 @@ use super::VolumeFs;
 use crate::convert::changes_of;
 use crate::link::LinkError;
 use gannet_runtime::{all, timeout};
-use gannet_vfs::{Credentials, FileHandle, SetAttributes, Status};
+use gannet_vfs::{Credentials, FileHandle, FileSystemUsage, SetAttributes, Status};
 use gannet_wire::volume::{Body, Call, Entry, LayoutRecord, Stripes};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -18,7 +18,30 @@ pub enum Striping {
     Directory(Option<Stripes>),
 }
 
+/// The place of an I/O server that answers, and the space there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IoServerSpace {
+    /// Its address.
+    pub address: SocketAddr,
+    /// The number of its file system on its host.
+    pub device: u64,
+    /// The bytes of that file system; files are not counted.
+    pub usage: FileSystemUsage,
+}
+
 impl VolumeFs {
+    /// The space of each I/O server, by its number, or the reason why it does not answer. All are asked at once, and
+    /// waited for a short time.
+    ///
+    /// # Errors
+    /// The error of the connection to the manager, which knows how many there are.
+    pub async fn io_server_spaces(&self) -> Result<Vec<Result<IoServerSpace, String>>, LinkError> {
+        let spaces = self.all_spaces().await?.into_iter();
+        Ok(spaces
+            .map(|space| space.map_err(|error| error.to_string()))
+            .collect())
+    }
+
     /// The address of each I/O server, by its number, or the error of the connection to it.
     ///
     /// # Errors
