@@ -225,10 +225,9 @@ impl VolumeJson {
         if let Some(identity) = &self.identity {
             lines.push(format!("identity    {identity}"));
         }
-        let metadata = self.metadata_bytes.map_or_else(
-            || String::from("on another host"),
-            |bytes| format!("{}", human(bytes)),
-        );
+        let metadata = self
+            .metadata_bytes
+            .map_or_else(|| String::from("on another host"), human);
         lines.extend([
             format!(
                 "stripes     {} over {} of {} I/O servers",
