@@ -33,7 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("client", &["runtime", "vfs"]),
-    ("fuse", &["runtime", "vfs"]),
+    ("fuse", &["runtime", "vfs", "client"]),
     (
         "gannet",
         &[
