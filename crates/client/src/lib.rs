@@ -19,6 +19,7 @@ mod objects;
 mod pipeline;
 mod reader;
 mod walk;
+pub mod write_behind;
 mod writer;
 
 pub use error::Error;

@@ -1,5 +1,7 @@
 //! Bounds of a program's use of files, in one place.
 
+use gannet_vfs::limits::TRANSFER_MAX;
+
 /// Symbolic links followed in one path walk, as on Linux.
 pub const SYMLINKS_MAX: u32 = 40;
 /// Components of a path that is walked, those of symbolic links included.
@@ -18,3 +20,12 @@ pub const LISTING_RESTARTS_MAX: u32 = 4;
 pub const LISTING_BYTES_MAX: usize = 512 << 20;
 /// Names taken from the file system at a time.
 pub(crate) const LISTING_PAGE_ENTRIES: usize = 4096;
+/// Bytes of long READs and WRITEs of a cache that are under way at a time: two requests, so that one is on its
+/// way while the other is answered. 4 MiB at a time made cached reading slower by a quarter.
+pub const MOVING_MAX: u32 = 2 * TRANSFER_MAX;
+/// Bytes up to which a READ or WRITE counts as short.
+pub const SHORT_MAX: usize = 64 << 10;
+/// Bytes that a run of them counts as at least, which bounds their number.
+pub const RUN_CHARGE_MIN: u64 = 4 << 10;
+/// Runs of one file that are under way at a time.
+pub const RUNS_UNDER_WAY_MAX: usize = 4;

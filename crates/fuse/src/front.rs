@@ -1,7 +1,7 @@
 //! The kernel's requests. The session's thread reads them and hands each to the core, which does it and replies.
 
 use crate::callers::Asker;
-use crate::limits::{BACKGROUND_MAX, REQUEST_BYTES_MAX, SHORT_MAX};
+use crate::limits::{BACKGROUND_MAX, REQUEST_BYTES_MAX};
 use crate::listing::{Portion, PortionPlus};
 use crate::mounted::{Entry, FileUse, IfThere, Job, Mounted, Setting};
 use crate::session::{Caching, Locks, MountOptions};
@@ -12,6 +12,7 @@ use fuser::{
     ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock,
     ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
+use gannet_client::limits::SHORT_MAX;
 use gannet_runtime::{Arena, Buffer};
 use gannet_vfs::{ByteLock, Credentials, LockKind, LockRequest, Locked, Stability, Vfs};
 use std::ffi::OsStr;

@@ -14,7 +14,7 @@
 
 use crate::hidden::Hidden;
 use crate::limits::{FORGOTTEN_MAX, KEPT_FOR_RETURN_AGE, OWN_CHANGES_MAX, REFUSAL_AGE, SHRINK_MIN};
-use crate::unstable::Unstable;
+use gannet_client::write_behind::FileWrites;
 use gannet_runtime::Instant;
 use gannet_vfs::{Attributes, Credentials, FileHandle, FileKind, Time, Wcc, WccBefore};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -98,7 +98,7 @@ pub(crate) struct Inode {
     /// The credentials of the last open for writing.
     pub(crate) writer: Option<Box<Credentials>>,
     /// Its writes; `None` for most files that are not open. Mounts of large trees have many of those.
-    unstable: Option<Rc<Unstable>>,
+    unstable: Option<Rc<FileWrites>>,
 }
 
 /// The hidden name of a file, where it is to be removed.
@@ -132,7 +132,7 @@ pub(crate) struct Inodes {
     refused: BTreeMap<u32, Refused>,
     /// Kept writes by object. A file that gets another number keeps them: with two lists, a resend from the older one
     /// could overwrite writes of the newer.
-    unstable: HashMap<FileHandle, Weak<Unstable>>,
+    unstable: HashMap<FileHandle, Weak<FileWrites>>,
 }
 
 /// A request of a process that got `ESTALE`, since the file was removed. The kernel looks the path up and
@@ -198,7 +198,7 @@ impl Inodes {
     }
 
     /// The writes of a file that the kernel knows.
-    pub(crate) fn unstable(&mut self, number: u64) -> Option<Rc<Unstable>> {
+    pub(crate) fn unstable(&mut self, number: u64) -> Option<Rc<FileWrites>> {
         let inode = self.by_number.get_mut(&number)?;
         if inode.unstable.is_none() {
             let of_other_number = self.unstable.get(&inode.handle).and_then(Weak::upgrade);
@@ -561,13 +561,13 @@ impl Refused {
 
 impl Inode {
     /// The writes of the file, if it has had any lately.
-    pub(crate) fn unstable(&self) -> Option<&Rc<Unstable>> {
+    pub(crate) fn unstable(&self) -> Option<&Rc<FileWrites>> {
         self.unstable.as_ref()
     }
 
     /// True while the store has not answered all its writes.
     fn is_written(&self) -> bool {
-        (self.unstable()).is_some_and(|unstable| !unstable.behind.borrow().is_empty())
+        (self.unstable()).is_some_and(|unstable| !unstable.runs.borrow().is_empty())
     }
 
     /// Frees what only an open file needs.
@@ -576,7 +576,7 @@ impl Inode {
             return;
         }
         let is_idle =
-            |unstable: &Rc<Unstable>| Rc::strong_count(unstable) == 1 && unstable.is_idle();
+            |unstable: &Rc<FileWrites>| Rc::strong_count(unstable) == 1 && unstable.is_idle();
         if self.unstable.as_ref().is_some_and(is_idle) {
             (self.unstable, self.writer) = (None, None);
         }

@@ -5,8 +5,8 @@
 //! (`mounted`). This crate has the duties of a client towards the programs of its machine:
 //!
 //! - the numbers by which the kernel knows objects (`inodes`),
-//! - writes that leave behind the answer to write(2) (`behind`),
-//! - writes kept until the server has confirmed them (`unstable`),
+//! - writes that leave behind the answer to write(2) (`gannet_client::write_behind`),
+//! - writes kept until the server has confirmed them (`gannet_client::write_behind`),
 //! - files that stay readable after they were removed while open (`hidden`),
 //! - attributes of a directory whose names are asked for one by one (`ahead`),
 //! - consistency from close(2) to open(2) although the kernel caches ([`Caching`]).
@@ -18,7 +18,6 @@
 //! First thing to read: [`Mount`].
 
 mod ahead;
-mod behind;
 mod callers;
 mod convert;
 mod device;
@@ -33,8 +32,6 @@ mod open;
 mod session;
 mod status;
 mod takings;
-mod turns;
-mod unstable;
 mod window;
 
 pub use session::{Caching, Closing, Locks, Mount, MountError, MountOptions};

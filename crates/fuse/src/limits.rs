@@ -11,11 +11,6 @@ pub(crate) const REQUESTS_MAX: usize = 1024;
 pub(crate) const BACKGROUND_MAX: u16 = 64;
 /// Most bytes of one READ or WRITE.
 pub(crate) const REQUEST_BYTES_MAX: u32 = TRANSFER_MAX;
-/// Bytes of long READs and WRITEs of the kernel's own that are under way at a time: two requests, so that one is on its
-/// way while the other is answered. 4 MiB at a time made cached reading slower by a quarter.
-pub(crate) const MOVING_MAX: u32 = 2 * REQUEST_BYTES_MAX;
-/// Bytes up to which a READ or WRITE counts as short.
-pub(crate) const SHORT_MAX: usize = 64 << 10;
 /// Kibibytes that the kernel reads ahead, where this user may set it: four requests.
 pub(crate) const READAHEAD_KIB: u32 = 4 * (REQUEST_BYTES_MAX >> 10);
 
@@ -50,10 +45,6 @@ pub(crate) const KEPT_MAX: u64 = 128 << 20;
 pub(crate) const FILE_BEHIND_MAX: u64 = 16 << 20;
 /// Bytes of all files that wait for the store behind the answers to write(2).
 pub(crate) const BEHIND_MAX: u64 = 64 << 20;
-/// Bytes that a run of them counts as at least, which bounds their number.
-pub(crate) const RUN_CHARGE_MIN: u64 = 4 << 10;
-/// Runs of one file that are under way at a time.
-pub(crate) const RUNS_UNDER_WAY_MAX: usize = 4;
 /// Changes of one file by this mount that are kept until the changes before them are known.
 pub(crate) const OWN_CHANGES_MAX: usize = 64;
 /// Number of times that lost data is written again before one COMMIT gives up.

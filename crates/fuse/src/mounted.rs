@@ -16,13 +16,12 @@ use crate::limits::{
     REQUESTS_MAX,
 };
 use crate::open::OpenTable;
-use crate::session::MountOptions;
+use crate::session::{Caching, MountOptions};
 use crate::status::errno;
 use crate::takings::Takings;
-use crate::turns::Turns;
-use crate::unstable::Unstable;
 use crate::window::Windows;
 use fuser::{Errno, FileAttr, Generation};
+use gannet_client::write_behind::{FileWrites, Turns};
 use gannet_runtime::{Arena, Handle, LocalFuture, timeout};
 use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Vfs};
 use std::cell::{Cell, RefCell};
@@ -96,7 +95,10 @@ impl<V: Vfs> Mounted<V> {
             open: OpenTable::default(),
             ahead: RefCell::default(),
             callers: Callers::default(),
-            turns: Turns::new(options.caching),
+            turns: match options.caching {
+                Caching::Cached => Turns::ordered(),
+                Caching::Direct => Turns::unordered(),
+            },
             taking_names: tokio::sync::RwLock::new(()),
             takings: Takings::default(),
             unhiding: RefCell::default(),
@@ -231,12 +233,12 @@ impl<V: Vfs> Mounted<V> {
     ///
     /// # Errors
     /// `ESTALE`: the kernel has forgotten the file.
-    pub(crate) fn unstable(&self, number: u64) -> Result<Rc<Unstable>, Errno> {
+    pub(crate) fn unstable(&self, number: u64) -> Result<Rc<FileWrites>, Errno> {
         (self.inodes.borrow_mut().unstable(number)).ok_or(Errno::ESTALE)
     }
 
     /// As [`Mounted::unstable`]; `None` for a file without any.
-    pub(crate) fn known_unstable(&self, number: u64) -> Result<Option<Rc<Unstable>>, Errno> {
+    pub(crate) fn known_unstable(&self, number: u64) -> Result<Option<Rc<FileWrites>>, Errno> {
         self.with_inode(number, |inode| inode.unstable().map(Rc::clone))
     }
 
@@ -326,7 +328,7 @@ impl<V: Vfs> Mounted<V> {
             attr.nlink = attr.nlink.saturating_sub(1);
         }
         let unstable = inode.and_then(Inode::unstable);
-        let end = unstable.map_or(0, |unstable| unstable.behind.borrow().end());
+        let end = unstable.map_or(0, |unstable| unstable.runs.borrow().end());
         attr.size = attr.size.max(end);
         attr
     }

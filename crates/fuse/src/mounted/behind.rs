@@ -1,24 +1,24 @@
 //! Writes that leave behind the answer to write(2), and pages of the kernel that are of no use any more.
 
 use super::Mounted;
-use crate::behind::{Behind, Run};
 use crate::inodes::Inode;
 use crate::limits::{BEHIND_MAX, FILE_BEHIND_MAX};
 use crate::open::OpenFile;
 use crate::session::Caching;
-use crate::unstable::Unstable;
+use crate::status::errno;
 use fuser::{Errno, INodeNo};
+use gannet_client::write_behind::{FileWrites, Run, Runs};
 use gannet_runtime::{Buffer, run_blocking};
 use gannet_vfs::{FileHandle, Stability, Vfs};
 use std::rc::Rc;
 
 impl<V: Vfs> Mounted<V> {
     /// Waits until there is room for writes of a file behind their answers.
-    pub(super) async fn room_behind(&self, unstable: &Unstable) {
+    pub(super) async fn room_behind(&self, unstable: &FileWrites) {
         loop {
             // Registered before the look, so that no wake-up is missed.
             let room = self.room.notified();
-            let of_file = unstable.behind.borrow().charged();
+            let of_file = unstable.runs.borrow().charged();
             if of_file < FILE_BEHIND_MAX && self.behind.get() < BEHIND_MAX {
                 return;
             }
@@ -30,7 +30,7 @@ impl<V: Vfs> Mounted<V> {
     pub(super) fn add_behind(
         self: &Rc<Self>,
         file: &OpenFile,
-        unstable: &Rc<Unstable>,
+        unstable: &Rc<FileWrites>,
         offset: u64,
         data: Buffer,
         len: usize,
@@ -56,8 +56,8 @@ impl<V: Vfs> Mounted<V> {
 
     /// Opens or closes the window of a file, as [`Windows`](crate::window::Windows) has it. It closes at half of each
     /// bound, since writes in the queue come on top.
-    pub(super) fn set_window(&self, number: u64, unstable: &Unstable) {
-        let of_file = unstable.behind.borrow().charged();
+    pub(super) fn set_window(&self, number: u64, unstable: &FileWrites) {
+        let of_file = unstable.runs.borrow().charged();
         let has_room = of_file < FILE_BEHIND_MAX / 2 && self.behind.get() < BEHIND_MAX / 2;
         let is_open = self.options.caching == Caching::Cached
             && has_room
@@ -70,10 +70,10 @@ impl<V: Vfs> Mounted<V> {
     /// difference.
     pub(super) fn change_behind<T>(
         &self,
-        unstable: &Unstable,
-        change: impl FnOnce(&mut Behind) -> T,
+        unstable: &FileWrites,
+        change: impl FnOnce(&mut Runs) -> T,
     ) -> T {
-        let mut behind = unstable.behind.borrow_mut();
+        let mut behind = unstable.runs.borrow_mut();
         let before = behind.charged();
         let changed = change(&mut behind);
         let after = behind.charged();
@@ -89,13 +89,13 @@ impl<V: Vfs> Mounted<V> {
     }
 
     /// Starts the runs of a file that may leave now.
-    fn send_behind(self: &Rc<Self>, number: u64, unstable: &Rc<Unstable>) {
+    fn send_behind(self: &Rc<Self>, number: u64, unstable: &Rc<FileWrites>) {
         let Ok(handle) = self.handle(number) else {
             return;
         };
         loop {
             // A variable of its own ends the borrow before the task may run.
-            let next = unstable.behind.borrow_mut().next();
+            let next = unstable.runs.borrow_mut().take_next();
             let Some(run) = next else {
                 return;
             };
@@ -111,7 +111,7 @@ impl<V: Vfs> Mounted<V> {
         self: Rc<Self>,
         number: u64,
         handle: FileHandle,
-        unstable: Rc<Unstable>,
+        unstable: Rc<FileWrites>,
         run: Run,
     ) {
         let Run {
@@ -128,7 +128,7 @@ impl<V: Vfs> Mounted<V> {
             let _turn = self.turns.take(len).await;
             let unstable_way = Stability::Unstable;
             let written = self.write_all(&file, &handle, offset, data, len, unstable_way);
-            let written = written.await;
+            let written = written.await.map_err(errno);
             written.map(|(write, is_stable)| self.keep_written(&unstable, write, is_stable))
         };
         let sent = match sent {
@@ -166,11 +166,11 @@ impl<V: Vfs> Mounted<V> {
         let Some(unstable) = self.known_unstable(number)? else {
             return Ok(());
         };
-        let until = unstable.behind.borrow_mut().hurry();
+        let until = unstable.runs.borrow_mut().hurry();
         loop {
             // Registered before the look, so that no wake-up is missed.
             let answered = unstable.answered.notified();
-            if unstable.behind.borrow().is_past(until) {
+            if unstable.runs.borrow().is_past(until) {
                 return Ok(());
             }
             self.send_behind(number, &unstable);

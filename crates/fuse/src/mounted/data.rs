@@ -1,16 +1,15 @@
 //! Reads, writes and commits of file data.
 
 use super::Mounted;
-use crate::behind::Behind;
 use crate::limits::RESENDS_MAX;
 use crate::open::OpenFile;
 use crate::session::{Caching, Closing};
 use crate::status::errno;
-use crate::unstable::{Kept, Unstable};
 use fuser::Errno;
+use gannet_client::write_behind::{FileWrites, KeptWrite, Runs};
 use gannet_runtime::file::read_cold;
 use gannet_runtime::{Buffer, FileRef};
-use gannet_vfs::{Changed, Credentials, FileHandle, Stability, Verifier, Vfs, WriteDone};
+use gannet_vfs::{Changed, Credentials, FileHandle, Stability, Status, Verifier, Vfs, WriteDone};
 use std::io;
 use std::rc::Rc;
 
@@ -113,7 +112,7 @@ impl<V: Vfs> Mounted<V> {
             let _writing = unstable.turn.read().await;
             let _turn = self.turns.take(len).await;
             let written = self.write_all(&file, &handle, offset, data, len, stability);
-            let (write, is_stable) = written.await?;
+            let (write, is_stable) = written.await.map_err(errno)?;
             self.keep_written(&unstable, write, is_stable);
         }
         self.bound_kept(&file, &unstable).await?;
@@ -125,11 +124,12 @@ impl<V: Vfs> Mounted<V> {
     pub(super) async fn bound_kept(
         self: &Rc<Self>,
         file: &OpenFile,
-        unstable: &Rc<Unstable>,
+        unstable: &Rc<FileWrites>,
     ) -> Result<(), Errno> {
         self.commit_ahead(file, unstable);
         if unstable.bytes() > self.bounds.file_max {
-            self.commit_kept(file.number, &file.caller).await?;
+            let committed = self.commit_kept(file.number, &file.caller).await;
+            committed.map_err(errno)?;
         }
         while self.kept.get() > self.bounds.all_max {
             if !self.commit_fullest(file).await? {
@@ -149,14 +149,14 @@ impl<V: Vfs> Mounted<V> {
         data: Buffer,
         len: usize,
         stability: Stability,
-    ) -> Result<(Kept, bool), Errno> {
+    ) -> Result<(KeptWrite, bool), Status> {
         let (vfs, caller) = (&self.vfs, &file.caller);
         let first = vfs.write_and_return(caller, handle, offset, data, 0..len, stability);
         let (written, memory) = first.await;
         let outcome = self.written(file, &written)?;
-        let mut write = Kept {
+        let mut write = KeptWrite {
             offset,
-            buffer: memory.ok_or(Errno::EIO)?,
+            buffer: memory.ok_or(Status::Io)?,
             len,
             verifier: Some(outcome.verifier),
         };
@@ -179,19 +179,23 @@ impl<V: Vfs> Mounted<V> {
     /// The outcome of a WRITE of at least one byte, noted in the inode table.
     ///
     /// # Errors
-    /// The status of the reply, or `EIO` for a reply that no byte was written.
-    fn written(&self, file: &OpenFile, written: &Changed<WriteDone>) -> Result<WriteDone, Errno> {
-        let outcome = written.result.map_err(errno)?;
+    /// The status of the reply, or `Io` for a reply that no byte was written.
+    fn written(&self, file: &OpenFile, written: &Changed<WriteDone>) -> Result<WriteDone, Status> {
+        let outcome = written.result?;
         (self.inodes.borrow_mut()).own_change(file.number, &written.wcc);
         match outcome.count {
-            0 => Err(Errno::EIO),
+            0 => Err(Status::Io),
             _ => Ok(outcome),
         }
     }
 
     /// Changes the kept writes of a file. Every change goes through here, since the sum over all files is updated by
     /// the difference. A change past it would leave `kept` wrong until the mount ends.
-    pub(super) fn keep<T>(&self, unstable: &Unstable, change: impl FnOnce(&Unstable) -> T) -> T {
+    pub(super) fn keep<T>(
+        &self,
+        unstable: &FileWrites,
+        change: impl FnOnce(&FileWrites) -> T,
+    ) -> T {
         let before = unstable.bytes();
         let changed = change(unstable);
         self.kept.set(self.kept.get() + unstable.bytes() - before);
@@ -200,7 +204,7 @@ impl<V: Vfs> Mounted<V> {
 
     /// Keeps a write that the store has answered, until a COMMIT. A stable one is kept too while unstable ones are: a
     /// resend of an older overlapping write would undo it.
-    pub(super) fn keep_written(&self, unstable: &Unstable, write: Kept, is_stable: bool) {
+    pub(super) fn keep_written(&self, unstable: &FileWrites, write: KeptWrite, is_stable: bool) {
         if !is_stable || !unstable.is_empty() {
             self.keep(unstable, |unstable| unstable.keep(write));
         }
@@ -211,8 +215,8 @@ impl<V: Vfs> Mounted<V> {
         let unstable = self.known_unstable(number).ok().flatten();
         unstable.map_or(0, |unstable| {
             let before = self.behind.get();
-            self.change_behind(&unstable, Behind::drop_waiting);
-            self.keep(&unstable, Unstable::clear) + before - self.behind.get()
+            self.change_behind(&unstable, Runs::drop_waiting);
+            self.keep(&unstable, FileWrites::clear) + before - self.behind.get()
         })
     }
 
@@ -220,9 +224,12 @@ impl<V: Vfs> Mounted<V> {
     ///
     /// A refusal (no space, no right any more) drops the kept writes, and this call alone returns the error. When the
     /// server does not answer, the caller's deadline drops this future, and the writes stay for the next attempt.
-    async fn commit_kept(&self, number: u64, caller: &Credentials) -> Result<(), Errno> {
-        let handle = self.handle(number)?;
-        let Some(unstable) = self.known_unstable(number)? else {
+    async fn commit_kept(&self, number: u64, caller: &Credentials) -> Result<(), Status> {
+        let known = self.with_inode(number, |inode| {
+            (inode.handle, inode.unstable().map(Rc::clone))
+        });
+        let (handle, unstable) = known.map_err(|_| Status::Stale)?;
+        let Some(unstable) = unstable else {
             return Ok(());
         };
         if unstable.is_empty() && unstable.committing.try_lock().is_ok() {
@@ -236,7 +243,7 @@ impl<V: Vfs> Mounted<V> {
         let _turn = unstable.turn.write().await;
         let committed = self.commit_alone(&file, &handle, &unstable).await;
         if committed.is_err() {
-            self.keep(&unstable, Unstable::clear);
+            self.keep(&unstable, FileWrites::clear);
         }
         committed
     }
@@ -252,10 +259,10 @@ impl<V: Vfs> Mounted<V> {
         caller: &Credentials,
     ) -> Result<(), Errno> {
         self.drain(number).await?;
-        self.commit_kept(number, caller).await?;
+        self.commit_kept(number, caller).await.map_err(errno)?;
         let unstable = self.known_unstable(number)?;
         let refused = unstable.and_then(|unstable| unstable.refused.take());
-        refused.map_or(Ok(()), Err)
+        refused.map_or(Ok(()), |status| Err(errno(status)))
     }
 
     /// As [`Mounted::commit`], with the credentials of the open file `key`, whose program also learns why earlier
@@ -284,7 +291,7 @@ impl<V: Vfs> Mounted<V> {
 
     /// Starts a COMMIT beside the writes that follow, once [`KeptBounds::commit_ahead`](crate::limits::KeptBounds)
     /// bytes are kept, so that the disks work meanwhile.
-    fn commit_ahead(self: &Rc<Self>, file: &OpenFile, unstable: &Rc<Unstable>) {
+    fn commit_ahead(self: &Rc<Self>, file: &OpenFile, unstable: &Rc<FileWrites>) {
         let is_much = unstable.bytes() >= self.bounds.commit_ahead;
         if !is_much || unstable.committing.try_lock().is_err() {
             return;
@@ -299,8 +306,8 @@ impl<V: Vfs> Mounted<V> {
     }
 
     /// One COMMIT while writes go on; resends, if the server lost any, exclude writes.
-    async fn commit_beside(&self, file: &OpenFile, unstable: &Unstable) -> Result<(), Errno> {
-        let handle = self.handle(file.number)?;
+    async fn commit_beside(&self, file: &OpenFile, unstable: &FileWrites) -> Result<(), Status> {
+        let handle = self.handle(file.number).map_err(|_| Status::Stale)?;
         let lost = match unstable.committing.try_lock() {
             Ok(_committing) => self.commit_once(file, &handle, unstable).await?,
             Err(_) => return Ok(()),
@@ -319,14 +326,13 @@ impl<V: Vfs> Mounted<V> {
         &self,
         file: &OpenFile,
         handle: &FileHandle,
-        unstable: &Unstable,
-    ) -> Result<usize, Errno> {
+        unstable: &FileWrites,
+    ) -> Result<usize, Status> {
         // Read before the request is sent: the COMMIT may not cover writes that end while it is under way.
         let asked = unstable.kept_ever();
         let done = self.vfs.commit(&file.caller, handle, 0, 0).await;
-        let answered = done.result.map_err(errno);
         // A file system reports a lost page once (fsync(2)), and the next COMMIT may succeed without it.
-        let verifier = answered
+        let verifier = (done.result)
             .inspect_err(|_| unstable.commit_failed(asked))?
             .verifier;
         Ok(self.keep(unstable, |unstable| unstable.confirm(asked, verifier)))
@@ -337,8 +343,8 @@ impl<V: Vfs> Mounted<V> {
         &self,
         file: &OpenFile,
         handle: &FileHandle,
-        unstable: &Unstable,
-    ) -> Result<(), Errno> {
+        unstable: &FileWrites,
+    ) -> Result<(), Status> {
         // A COMMIT ahead that is still under way must not confirm a write that is being resent.
         let _committing = unstable.committing.lock().await;
         let mut resends = 0;
@@ -350,7 +356,7 @@ impl<V: Vfs> Mounted<V> {
             resends += 1;
             if resends > RESENDS_MAX {
                 tracing::error!("the server keeps losing what was written");
-                return Err(Errno::EIO);
+                return Err(Status::Io);
             }
             tracing::info!(
                 writes = lost,
@@ -369,11 +375,11 @@ impl<V: Vfs> Mounted<V> {
         &self,
         file: &OpenFile,
         handle: &FileHandle,
-        unstable: &Unstable,
+        unstable: &FileWrites,
         index: usize,
-    ) -> Result<Option<Verifier>, Errno> {
+    ) -> Result<Option<Verifier>, Status> {
         let copy = unstable.with(index, |kept| (kept.offset, kept.data().to_vec()));
-        let (offset, bytes) = copy.ok_or(Errno::EIO)?;
+        let (offset, bytes) = copy.ok_or(Status::Io)?;
         let (len, data) = (bytes.len(), Buffer::from_vec(bytes));
         let written = self.write_all(file, handle, offset, data, len, Stability::Unstable);
         let (write, _) = written.await?;
@@ -402,8 +408,8 @@ impl<V: Vfs> Mounted<V> {
         let unstable = self.unstable(number)?;
         let writer = writer.as_deref().unwrap_or(&file.caller);
         match self.commit_kept(number, writer).await {
-            Err(errno) if number != file.number => unstable.refused.set(Some(errno)),
-            committed => committed?,
+            Err(status) if number != file.number => unstable.refused.set(Some(status)),
+            committed => committed.map_err(errno)?,
         }
         Ok(true)
     }
@@ -483,7 +489,7 @@ pub(super) mod tests {
         on_a_file(Caching::Direct, async |_, mounted, key| {
             let number = mounted.open_file(key).unwrap().number;
             let unstable = mounted.unstable(number);
-            unstable.unwrap().refused.set(Some(Errno::ENOSPC));
+            unstable.unwrap().refused.set(Some(Status::Nospc));
             let data = Buffer::from_vec(vec![7; 5000]);
             let written = mounted.write(key, 0, data, 5000, Stability::Unstable);
             assert_eq!(written.await, Ok(5000));

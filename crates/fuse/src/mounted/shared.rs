@@ -6,8 +6,8 @@ use crate::limits::LOCK_WAITS_MAX;
 use crate::open::OpenFile;
 use crate::session::Caching;
 use crate::status::errno;
-use crate::unstable::Kept;
 use fuser::Errno;
+use gannet_client::write_behind::KeptWrite;
 use gannet_runtime::{Buffer, Handle};
 use gannet_vfs::{ByteLock, FileHandle, LockRequest, Locked, Stability, Vfs, Wcc};
 use std::rc::Rc;
@@ -130,14 +130,14 @@ impl<V: Vfs> Mounted<V> {
             let _writing = unstable.turn.read().await;
             let _turn = self.turns.take(len).await;
             let (write, is_stable) = if self.vfs.is_coordinated() {
-                let end = unstable.behind.borrow().end();
+                let end = unstable.runs.borrow().end();
                 self.append_there(&file, &handle, end, data, len, stability)
                     .await?
             } else {
                 let size = self.newest(&handle, None).await?.attributes.size;
-                let end = size.max(unstable.behind.borrow().end());
+                let end = size.max(unstable.runs.borrow().end());
                 let written = self.write_all(&file, &handle, end, data, len, stability);
-                written.await?
+                written.await.map_err(errno)?
             };
             let offset = write.offset;
             self.keep_written(&unstable, write, is_stable);
@@ -164,12 +164,12 @@ impl<V: Vfs> Mounted<V> {
         data: Buffer,
         len: usize,
         stability: Stability,
-    ) -> Result<(Kept, bool), Errno> {
+    ) -> Result<(KeptWrite, bool), Errno> {
         let appended = (self.vfs).append(&file.caller, handle, end, data, len, stability);
         let (done, buffer) = appended.await;
         let (offset, done) = done.map_err(errno)?;
         (self.inodes.borrow_mut()).own_change(file.number, &Wcc::default());
-        let write = Kept {
+        let write = KeptWrite {
             offset,
             buffer,
             len,

@@ -1,45 +1,51 @@
-//! Write-behind: bytes that the kernel has an answer for and the store has not seen yet.
+//! Write-runs: bytes that the kernel has an answer for and the store has not seen yet.
 //!
 //! The mount answers a write(2) once it keeps the bytes. It sends them in runs: bytes of one caller, one behind the
 //! other. Overlapping runs leave in the order of write(2), each after the answer to the one before; others may be under
 //! way together. A run leaves when nothing else is under way, when it is full, or when it cannot grow any more, so the
 //! bytes of many short writes gather while an earlier run is answered. No clock is needed.
 
-use crate::limits::{REQUEST_BYTES_MAX, RUN_CHARGE_MIN, RUNS_UNDER_WAY_MAX};
+use crate::limits::{RUN_CHARGE_MIN, RUNS_UNDER_WAY_MAX};
 use gannet_runtime::Buffer;
 use gannet_vfs::Credentials;
+use gannet_vfs::limits::TRANSFER_MAX;
 use std::collections::VecDeque;
 
 /// Bytes of one caller that the store gets by one WRITE.
-pub(crate) struct Run {
+pub struct Run {
     /// Counts up in the order of write(2).
-    pub(crate) number: u64,
-    pub(crate) caller: Credentials,
-    pub(crate) offset: u64,
-    pub(crate) bytes: Bytes,
+    pub number: u64,
+    /// The writer, whose rights the WRITE has.
+    pub caller: Credentials,
+    /// The place of its first byte in the file.
+    pub offset: u64,
+    /// Its bytes.
+    pub bytes: RunBytes,
 }
 
 /// The memory of a run.
-pub(crate) enum Bytes {
+pub enum RunBytes {
     /// The first bytes of a longer buffer.
     Slot(Buffer, usize),
     /// Memory that grows.
     Grown(Vec<u8>),
 }
 
-impl Bytes {
-    pub(crate) fn len(&self) -> usize {
+impl RunBytes {
+    /// The number of bytes.
+    #[expect(clippy::len_without_is_empty, reason = "a run has bytes")]
+    pub fn len(&self) -> usize {
         match self {
-            Bytes::Slot(_, len) => *len,
-            Bytes::Grown(bytes) => bytes.len(),
+            RunBytes::Slot(_, len) => *len,
+            RunBytes::Grown(bytes) => bytes.len(),
         }
     }
 
     /// The memory, and how many of its first bytes count.
-    pub(crate) fn into_buffer(self) -> (Buffer, usize) {
+    pub fn into_buffer(self) -> (Buffer, usize) {
         match self {
-            Bytes::Slot(buffer, len) => (buffer, len),
-            Bytes::Grown(bytes) => {
+            RunBytes::Slot(buffer, len) => (buffer, len),
+            RunBytes::Grown(bytes) => {
                 let len = bytes.len();
                 (Buffer::from_vec(bytes), len)
             }
@@ -50,18 +56,18 @@ impl Bytes {
     fn put(&mut self, at: usize, data: &[u8]) -> bool {
         let end = at.saturating_add(data.len());
         let has_room = match self {
-            Bytes::Slot(buffer, _) => buffer.len() >= end,
-            Bytes::Grown(_) => REQUEST_BYTES_MAX as usize >= end,
+            RunBytes::Slot(buffer, _) => buffer.len() >= end,
+            RunBytes::Grown(_) => TRANSFER_MAX as usize >= end,
         };
         if at > self.len() || !has_room {
             return false;
         }
         let room = match self {
-            Bytes::Slot(buffer, len) => {
+            RunBytes::Slot(buffer, len) => {
                 *len = end.max(*len);
                 buffer.get_mut(at..end)
             }
-            Bytes::Grown(bytes) => {
+            RunBytes::Grown(bytes) => {
                 bytes.resize(end.max(bytes.len()), 0);
                 bytes.get_mut(at..end)
             }
@@ -94,7 +100,7 @@ impl Place {
 
 /// The runs of one file, in the order of write(2).
 #[derive(Default)]
-pub(crate) struct Behind {
+pub struct Runs {
     places: VecDeque<Place>,
     last: u64,
     charged: u64,
@@ -102,9 +108,9 @@ pub(crate) struct Behind {
     hurried: u64,
 }
 
-impl Behind {
+impl Runs {
     /// Keeps the first `len` bytes of `data` for `offset`.
-    pub(crate) fn add(&mut self, caller: &Credentials, offset: u64, data: Buffer, len: usize) {
+    pub fn add(&mut self, caller: &Credentials, offset: u64, data: Buffer, len: usize) {
         let end = offset.saturating_add(len as u64);
         if let Some(last) = self.places.back_mut()
             && (last.start..=last.end).contains(&offset)
@@ -124,9 +130,9 @@ impl Behind {
         self.last += 1;
         let number = self.last;
         let bytes = if data.slot().is_some() || data.len() > len {
-            Bytes::Slot(data, len)
+            RunBytes::Slot(data, len)
         } else {
-            Bytes::Grown(data.into_vec())
+            RunBytes::Grown(data.into_vec())
         };
         let run = Run {
             number,
@@ -145,13 +151,13 @@ impl Behind {
     }
 
     /// Lets all runs of now leave without waiting for more bytes. Gives the number up to which they count.
-    pub(crate) fn hurry(&mut self) -> u64 {
+    pub fn hurry(&mut self) -> u64 {
         self.hurried = self.last;
         self.last
     }
 
-    /// The next run to send, which is under way until [`Behind::answered`].
-    pub(crate) fn next(&mut self) -> Option<Run> {
+    /// The next run to send, which is under way until [`Runs::answered`].
+    pub fn take_next(&mut self) -> Option<Run> {
         let under_way = self.places.iter().filter(|place| place.waiting.is_none());
         let under_way = under_way.count();
         if under_way >= RUNS_UNDER_WAY_MAX {
@@ -167,7 +173,7 @@ impl Behind {
             };
             let is_complete = place.number <= hurried
                 || place.number < last
-                || run.bytes.len() >= REQUEST_BYTES_MAX as usize;
+                || run.bytes.len() >= TRANSFER_MAX as usize;
             let mut earlier = self.places.iter().take(index);
             (under_way == 0 || is_complete) && !earlier.any(|earlier| earlier.overlaps(place))
         })?;
@@ -175,7 +181,7 @@ impl Behind {
     }
 
     /// Ends a run: the store has answered.
-    pub(crate) fn answered(&mut self, number: u64) {
+    pub fn answered(&mut self, number: u64) {
         debug_assert!(
             (self.places.iter()).any(|place| place.number == number && place.waiting.is_none()),
             "only a run under way is answered"
@@ -184,7 +190,7 @@ impl Behind {
     }
 
     /// Drops the runs that are not under way.
-    pub(crate) fn drop_waiting(&mut self) {
+    pub fn drop_waiting(&mut self) {
         self.keep(|place| place.waiting.is_none());
     }
 
@@ -200,23 +206,24 @@ impl Behind {
     }
 
     /// True when no run with a number up to `number` is left.
-    pub(crate) fn is_past(&self, number: u64) -> bool {
+    pub fn is_past(&self, number: u64) -> bool {
         self.places
             .front()
             .is_none_or(|first| first.number > number)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// True when no run is left, neither waiting nor under way.
+    pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
     /// Bytes kept and under way; a short run counts as [`RUN_CHARGE_MIN`].
-    pub(crate) fn charged(&self) -> u64 {
+    pub fn charged(&self) -> u64 {
         self.charged
     }
 
     /// Where the last of the bytes ends: the file is at least that long for programs of this machine.
-    pub(crate) fn end(&self) -> u64 {
+    pub fn end(&self) -> u64 {
         self.places.iter().map(|place| place.end).max().unwrap_or(0)
     }
 }
@@ -231,13 +238,13 @@ mod tests {
         Credentials::new(uid, uid, &[])
     }
 
-    fn add(behind: &mut Behind, uid: u32, offset: u64, bytes: &[u8]) {
+    fn add(runs: &mut Runs, uid: u32, offset: u64, bytes: &[u8]) {
         let data = Buffer::from_vec(bytes.to_vec());
-        behind.add(&caller(uid), offset, data, bytes.len());
+        runs.add(&caller(uid), offset, data, bytes.len());
     }
 
-    fn next(behind: &mut Behind) -> Option<(u64, u64, Vec<u8>)> {
-        behind.next().map(|run| {
+    fn next(runs: &mut Runs) -> Option<(u64, u64, Vec<u8>)> {
+        runs.take_next().map(|run| {
             let (number, offset) = (run.number, run.offset);
             let (buffer, len) = run.bytes.into_buffer();
             (number, offset, buffer[..len].to_vec())
@@ -246,86 +253,86 @@ mod tests {
 
     #[test]
     fn short_writes_gather_while_another_is_under_way() {
-        let mut behind = Behind::default();
-        add(&mut behind, 1, 0, b"ab");
-        let (first, ..) = next(&mut behind).expect("nothing is under way");
-        add(&mut behind, 1, 2, b"cd");
-        add(&mut behind, 1, 4, b"ef");
-        assert_eq!(next(&mut behind), None, "it may grow");
-        assert_eq!((behind.charged(), behind.end()), (2 * RUN_CHARGE_MIN, 6));
-        behind.answered(first);
-        assert_eq!(next(&mut behind), Some((2, 2, b"cdef".to_vec())));
+        let mut runs = Runs::default();
+        add(&mut runs, 1, 0, b"ab");
+        let (first, ..) = next(&mut runs).expect("nothing is under way");
+        add(&mut runs, 1, 2, b"cd");
+        add(&mut runs, 1, 4, b"ef");
+        assert_eq!(next(&mut runs), None, "it may grow");
+        assert_eq!((runs.charged(), runs.end()), (2 * RUN_CHARGE_MIN, 6));
+        runs.answered(first);
+        assert_eq!(next(&mut runs), Some((2, 2, b"cdef".to_vec())));
     }
 
     #[test]
     fn bytes_of_two_callers_are_never_one_run() {
-        let mut behind = Behind::default();
-        add(&mut behind, 1, 0, b"ab");
-        add(&mut behind, 2, 2, b"cd");
-        assert_eq!(next(&mut behind), Some((1, 0, b"ab".to_vec())));
-        behind.hurry();
-        assert_eq!(next(&mut behind), Some((2, 2, b"cd".to_vec())));
+        let mut runs = Runs::default();
+        add(&mut runs, 1, 0, b"ab");
+        add(&mut runs, 2, 2, b"cd");
+        assert_eq!(next(&mut runs), Some((1, 0, b"ab".to_vec())));
+        runs.hurry();
+        assert_eq!(next(&mut runs), Some((2, 2, b"cd".to_vec())));
     }
 
     #[test]
     fn an_overlapping_run_waits_for_the_answer_to_the_one_before() {
-        let mut behind = Behind::default();
-        add(&mut behind, 1, 0, b"abcd");
-        let (first, ..) = next(&mut behind).expect("nothing is under way");
-        add(&mut behind, 1, 2, b"CD");
-        add(&mut behind, 1, 100, b"x");
-        let until = behind.hurry();
-        assert_eq!(next(&mut behind), Some((3, 100, b"x".to_vec())));
-        assert_eq!(next(&mut behind), None);
-        behind.answered(3);
-        assert!(!behind.is_past(until));
-        behind.answered(first);
-        assert_eq!(next(&mut behind), Some((2, 2, b"CD".to_vec())));
-        behind.answered(2);
-        assert!(behind.is_past(until) && behind.is_empty());
+        let mut runs = Runs::default();
+        add(&mut runs, 1, 0, b"abcd");
+        let (first, ..) = next(&mut runs).expect("nothing is under way");
+        add(&mut runs, 1, 2, b"CD");
+        add(&mut runs, 1, 100, b"x");
+        let until = runs.hurry();
+        assert_eq!(next(&mut runs), Some((3, 100, b"x".to_vec())));
+        assert_eq!(next(&mut runs), None);
+        runs.answered(3);
+        assert!(!runs.is_past(until));
+        runs.answered(first);
+        assert_eq!(next(&mut runs), Some((2, 2, b"CD".to_vec())));
+        runs.answered(2);
+        assert!(runs.is_past(until) && runs.is_empty());
     }
 
     #[test]
     fn bytes_after_a_hurry_begin_a_run_of_their_own() {
-        let mut behind = Behind::default();
-        add(&mut behind, 1, 0, b"ab");
-        let until = behind.hurry();
-        add(&mut behind, 1, 2, b"cd");
-        let (first, ..) = next(&mut behind).expect("it is the first");
-        behind.answered(first);
-        assert!(behind.is_past(until) && !behind.is_empty());
+        let mut runs = Runs::default();
+        add(&mut runs, 1, 0, b"ab");
+        let until = runs.hurry();
+        add(&mut runs, 1, 2, b"cd");
+        let (first, ..) = next(&mut runs).expect("it is the first");
+        runs.answered(first);
+        assert!(runs.is_past(until) && !runs.is_empty());
     }
 
     #[test]
     fn a_full_run_leaves_beside_others() {
-        let mut behind = Behind::default();
-        let full = vec![7; REQUEST_BYTES_MAX as usize];
-        add(&mut behind, 1, 0, &full);
-        add(&mut behind, 1, full.len() as u64, &full);
-        add(&mut behind, 1, 2 * full.len() as u64, b"rest");
-        assert_eq!(next(&mut behind).map(|(number, ..)| number), Some(1));
-        assert_eq!(next(&mut behind).map(|(number, ..)| number), Some(2));
-        assert_eq!(next(&mut behind), None);
-        behind.drop_waiting();
-        assert_eq!(behind.charged(), 2 * full.len() as u64);
+        let mut runs = Runs::default();
+        let full = vec![7; TRANSFER_MAX as usize];
+        add(&mut runs, 1, 0, &full);
+        add(&mut runs, 1, full.len() as u64, &full);
+        add(&mut runs, 1, 2 * full.len() as u64, b"rest");
+        assert_eq!(next(&mut runs).map(|(number, ..)| number), Some(1));
+        assert_eq!(next(&mut runs).map(|(number, ..)| number), Some(2));
+        assert_eq!(next(&mut runs), None);
+        runs.drop_waiting();
+        assert_eq!(runs.charged(), 2 * full.len() as u64);
     }
 
     #[test]
     fn bytes_that_are_written_again_take_no_more_room() {
-        let mut behind = Behind::default();
-        add(&mut behind, 1, 0, b"x");
-        assert!(behind.next().is_some());
-        add(&mut behind, 1, 100, b"abcdef");
+        let mut runs = Runs::default();
+        add(&mut runs, 1, 0, b"x");
+        assert!(runs.take_next().is_some());
+        add(&mut runs, 1, 100, b"abcdef");
         for _ in 0..1000 {
-            add(&mut behind, 1, 102, b"CD");
-            add(&mut behind, 1, 105, b"FGH");
+            add(&mut runs, 1, 102, b"CD");
+            add(&mut runs, 1, 105, b"FGH");
         }
-        assert_eq!(behind.charged(), 2 * RUN_CHARGE_MIN);
+        assert_eq!(runs.charged(), 2 * RUN_CHARGE_MIN);
         // A gap, or bytes before it, are another run.
-        add(&mut behind, 1, 110, b"z");
-        assert_eq!(behind.charged(), 3 * RUN_CHARGE_MIN);
-        behind.answered(1);
-        assert_eq!(next(&mut behind), Some((2, 100, b"abCDeFGH".to_vec())));
+        add(&mut runs, 1, 110, b"z");
+        assert_eq!(runs.charged(), 3 * RUN_CHARGE_MIN);
+        runs.answered(1);
+        assert_eq!(next(&mut runs), Some((2, 100, b"abCDeFGH".to_vec())));
     }
 
     proptest! {
@@ -334,38 +341,38 @@ mod tests {
         fn the_store_gets_the_bytes_in_the_order_of_the_writes(
             steps in vec((0..3_u32, 0..200_u64, 1..60_usize, any::<bool>(), any::<bool>()), 1..80)
         ) {
-            let mut behind = Behind::default();
+            let mut runs = Runs::default();
             let (mut local, mut store) = (vec![0; 300], vec![0; 300]);
             let mut under_way = Vec::new();
-            let answer = |store: &mut Vec<u8>, behind: &mut Behind, run: (u64, u64, Vec<u8>)| {
+            let answer = |store: &mut Vec<u8>, runs: &mut Runs, run: (u64, u64, Vec<u8>)| {
                 let (number, offset, bytes) = run;
                 store[offset as usize..][..bytes.len()].copy_from_slice(&bytes);
-                behind.answered(number);
+                runs.answered(number);
             };
             for (step, (uid, offset, len, hurries, sends)) in steps.into_iter().enumerate() {
                 let bytes = vec![step as u8 + 1; len];
                 local[offset as usize..][..len].copy_from_slice(&bytes);
-                add(&mut behind, uid, offset, &bytes);
+                add(&mut runs, uid, offset, &bytes);
                 if hurries {
-                    behind.hurry();
+                    runs.hurry();
                 }
-                while let Some(run) = next(&mut behind) {
+                while let Some(run) = next(&mut runs) {
                     under_way.push(run);
                 }
                 // The newest is answered first: replies overtake each other.
                 if sends && let Some(run) = under_way.pop() {
-                    answer(&mut store, &mut behind, run);
+                    answer(&mut store, &mut runs, run);
                 }
             }
-            behind.hurry();
-            while !behind.is_empty() {
-                while let Some(run) = next(&mut behind) {
+            runs.hurry();
+            while !runs.is_empty() {
+                while let Some(run) = next(&mut runs) {
                     under_way.push(run);
                 }
                 let run = under_way.pop().expect("a run is under way while bytes wait");
-                answer(&mut store, &mut behind, run);
+                answer(&mut store, &mut runs, run);
             }
-            prop_assert_eq!(behind.charged(), 0);
+            prop_assert_eq!(runs.charged(), 0);
             prop_assert!(local == store);
         }
     }

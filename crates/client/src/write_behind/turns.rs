@@ -4,26 +4,30 @@
 //! at the same time: the reading program waits for the last of them, and no request is under way while it works.
 
 use crate::limits::{MOVING_MAX, SHORT_MAX};
-use crate::session::Caching;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// The bytes of long transfers that may be under way, as permits of a fair semaphore.
-pub(crate) struct Turns {
-    /// Bytes that may still be under way. `None` where the kernel caches nothing: programs then choose their own order.
+pub struct Turns {
+    /// Bytes that may still be under way. `None` where nothing waits for a turn.
     room: Option<Semaphore>,
 }
 
 impl Turns {
-    pub(crate) fn new(caching: Caching) -> Turns {
-        let room = || Semaphore::new(MOVING_MAX as usize);
+    /// Turns in which the requests of a cache are done: readahead and the like.
+    pub fn ordered() -> Turns {
         Turns {
-            room: (caching == Caching::Cached).then(room),
+            room: Some(Semaphore::new(MOVING_MAX as usize)),
         }
+    }
+
+    /// Turns for which no transfer waits, where no cache asks: programs then choose their own order.
+    pub fn unordered() -> Turns {
+        Turns { room: None }
     }
 
     /// Waits for the turn of a transfer of `len` bytes, which lasts until the permit is dropped. Transfers of up to
     /// [`SHORT_MAX`] bytes take none.
-    pub(crate) async fn take(&self, len: usize) -> Option<SemaphorePermit<'_>> {
+    pub async fn take(&self, len: usize) -> Option<SemaphorePermit<'_>> {
         if len <= SHORT_MAX {
             return None;
         }
@@ -49,7 +53,7 @@ mod tests {
 
     #[test]
     fn long_transfers_are_done_in_order_and_short_ones_at_once() {
-        let turns = Turns::new(Caching::Cached);
+        let turns = Turns::ordered();
         let first = poll(pin!(turns.take(LONG)));
         let second = poll(pin!(turns.take(LONG)));
         assert!(first.is_ready() && second.is_ready());
@@ -66,7 +70,7 @@ mod tests {
 
     #[test]
     fn transfers_past_the_cache_wait_for_no_turn() {
-        let turns = Turns::new(Caching::Direct);
+        let turns = Turns::unordered();
         for _ in 0..8 {
             assert!(poll(pin!(turns.take(LONG))).is_ready());
         }

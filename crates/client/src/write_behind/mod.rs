@@ -1,0 +1,9 @@
+//! Writes that leave behind their answers, and writes kept until the store confirms them.
+
+mod file;
+mod runs;
+mod turns;
+
+pub use file::{FileWrites, KeptWrite};
+pub use runs::{Run, RunBytes, Runs};
+pub use turns::Turns;
