@@ -14,11 +14,11 @@
 
 use crate::hidden::Hidden;
 use crate::limits::{FORGOTTEN_MAX, KEPT_FOR_RETURN_AGE, OWN_CHANGES_MAX, REFUSAL_AGE, SHRINK_MIN};
-use gannet_client::write_behind::FileWrites;
+use gannet_client::write_behind::{FileTable, FileWrites};
 use gannet_runtime::Instant;
 use gannet_vfs::{Attributes, Credentials, FileHandle, FileKind, Time, Wcc, WccBefore};
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// The number of the directory that is mounted.
@@ -130,9 +130,8 @@ pub(crate) struct Inodes {
     forgotten_before: Epoch,
     /// Processes whose request got `ESTALE`: the kernel looks the path up and sends the request again.
     refused: BTreeMap<u32, Refused>,
-    /// Kept writes by object. A file that gets another number keeps them: with two lists, a resend from the older one
-    /// could overwrite writes of the newer.
-    unstable: HashMap<FileHandle, Weak<FileWrites>>,
+    /// Kept writes by object. A file that gets another number keeps them.
+    written: FileTable,
 }
 
 /// A request of a process that got `ESTALE`, since the file was removed. The kernel looks the path up and
@@ -167,7 +166,7 @@ impl Inodes {
             forgotten: VecDeque::new(),
             forgotten_before: Epoch(0),
             refused: BTreeMap::new(),
-            unstable: HashMap::new(),
+            written: FileTable::default(),
         };
         inodes.add(ROOT, root);
         inodes
@@ -176,7 +175,8 @@ impl Inodes {
     /// Enters an object under `number`. Kept writes of the object go on.
     fn add(&mut self, number: u64, handle: FileHandle) {
         self.generations += 1;
-        let unstable = self.unstable.get(&handle).and_then(Weak::upgrade);
+        let unstable = self.written.known(&handle);
+        (unstable.iter()).for_each(|file| file.set_number(number));
         let inode = Inode {
             handle,
             generation: self.generations,
@@ -201,10 +201,9 @@ impl Inodes {
     pub(crate) fn unstable(&mut self, number: u64) -> Option<Rc<FileWrites>> {
         let inode = self.by_number.get_mut(&number)?;
         if inode.unstable.is_none() {
-            let of_other_number = self.unstable.get(&inode.handle).and_then(Weak::upgrade);
-            let unstable = of_other_number.unwrap_or_default();
-            (self.unstable).insert(inode.handle, Rc::downgrade(&unstable));
-            inode.unstable = Some(unstable);
+            let file = self.written.file(&inode.handle);
+            file.set_number(number);
+            inode.unstable = Some(file);
         }
         inode.unstable.as_ref().map(Rc::clone)
     }
@@ -524,7 +523,6 @@ impl Inodes {
         let is_large = self.by_handle.capacity() > 4 * self.by_handle.len().max(SHRINK_MIN);
         if is_large {
             self.by_handle.shrink_to_fit();
-            self.unstable.shrink_to_fit();
         }
         is_large
     }
@@ -546,9 +544,6 @@ impl Inodes {
         self.forgotten.push_back((handle, seen_at));
         if self.number(&handle) == Some(number) {
             self.by_handle.remove(&handle);
-        }
-        if (self.unstable.get(&handle)).is_some_and(|known| known.strong_count() == 0) {
-            self.unstable.remove(&handle);
         }
     }
 }

@@ -2,13 +2,15 @@
 
 use super::runs::Runs;
 use gannet_runtime::Buffer;
-use gannet_vfs::{Status, Verifier};
+use gannet_vfs::{FileHandle, Status, Verifier};
 use std::cell::{Cell, RefCell};
 use tokio::sync::{Mutex, Notify, RwLock};
 
 /// The unconfirmed writes of one file.
-#[derive(Default)]
 pub struct FileWrites {
+    handle: FileHandle,
+    /// The number by which the front end knows the file.
+    number: Cell<u64>,
     /// Writes that the store has not answered.
     pub runs: RefCell<Runs>,
     /// Wakes those who wait for answers to them.
@@ -54,6 +56,37 @@ impl KeptWrite {
 }
 
 impl FileWrites {
+    pub(super) fn new(handle: FileHandle) -> FileWrites {
+        FileWrites {
+            handle,
+            number: Cell::new(0),
+            runs: RefCell::default(),
+            answered: Notify::new(),
+            appending: Mutex::new(()),
+            turn: RwLock::new(()),
+            committing: Mutex::new(()),
+            kept: RefCell::default(),
+            kept_ever: Cell::new(0),
+            bytes: Cell::new(0),
+            refused: Cell::new(None),
+        }
+    }
+
+    /// The store's handle of the file.
+    pub fn handle(&self) -> &FileHandle {
+        &self.handle
+    }
+
+    /// The number by which the front end knows the file; 0 until [`FileWrites::set_number`].
+    pub fn number(&self) -> u64 {
+        self.number.get()
+    }
+
+    /// Sets the number by which the front end knows the file.
+    pub fn set_number(&self, number: u64) {
+        self.number.set(number);
+    }
+
     /// True if nothing would be lost with it.
     pub fn is_idle(&self) -> bool {
         let refused = self.refused.take();
@@ -154,6 +187,10 @@ mod tests {
         }
     }
 
+    fn new_file() -> FileWrites {
+        FileWrites::new(FileHandle::new(b"file").expect("it is short"))
+    }
+
     fn confirm(file: &FileWrites, verifier: Verifier) -> usize {
         file.confirm(file.kept_ever(), verifier)
     }
@@ -166,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_commit_drops_the_writes_that_it_confirms() {
-        let file = FileWrites::default();
+        let file = new_file();
         file.keep(write(0, b"abcd", FIRST));
         file.keep(write(4, b"efgh", FIRST));
         assert_eq!(file.bytes(), 8);
@@ -176,7 +213,7 @@ mod tests {
 
     #[test]
     fn everything_from_the_first_lost_write_on_is_done_again_in_order() {
-        let file = FileWrites::default();
+        let file = new_file();
         file.keep(write(0, b"abcd", SECOND));
         file.keep(write(8, b"lost", FIRST));
         // It overlaps the lost write: a resend of that alone would undo it.
@@ -190,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_write_over_a_lost_one_is_not_confirmed_until_it_is_resent_too() {
-        let file = FileWrites::default();
+        let file = new_file();
         file.keep(write(0, b"lost", FIRST));
         file.keep(write(2, b"newer", SECOND));
         assert_eq!(confirm(&file, SECOND), 2);
@@ -202,7 +239,7 @@ mod tests {
 
     #[test]
     fn writes_of_a_failed_commit_are_resent() {
-        let file = FileWrites::default();
+        let file = new_file();
         file.keep(write(0, b"abcd", FIRST));
         file.commit_failed(file.kept_ever());
         file.keep(write(4, b"efgh", FIRST));
@@ -211,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_commit_confirms_nothing_that_was_written_after_it_was_asked_for() {
-        let file = FileWrites::default();
+        let file = new_file();
         file.keep(write(0, b"abcd", FIRST));
         let asked = file.kept_ever();
         file.keep(write(4, b"efgh", FIRST));
@@ -230,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_write_takes_the_place_of_those_it_covers() {
-        let file = FileWrites::default();
+        let file = new_file();
         file.keep(write(4, b"old", FIRST));
         file.keep(write(2, b"old", FIRST));
         file.keep(write(4, b"newer", FIRST));

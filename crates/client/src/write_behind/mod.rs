@@ -2,8 +2,10 @@
 
 mod file;
 mod runs;
+mod table;
 mod turns;
 
 pub use file::{FileWrites, KeptWrite};
 pub use runs::{Run, RunBytes, Runs};
+pub use table::FileTable;
 pub use turns::Turns;
