@@ -21,7 +21,7 @@ use crate::status::errno;
 use crate::takings::Takings;
 use crate::window::Windows;
 use fuser::{Errno, FileAttr, Generation};
-use gannet_client::write_behind::{FileWrites, Turns};
+use gannet_client::write_behind::{Descriptions, FileWrites, Turns};
 use gannet_runtime::{Arena, Handle, LocalFuture, timeout};
 use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Vfs};
 use std::cell::{Cell, RefCell};
@@ -45,6 +45,7 @@ pub(crate) struct Mounted<V> {
     pub(crate) options: MountOptions,
     pub(crate) inodes: RefCell<Inodes>,
     pub(crate) open: OpenTable,
+    pub(crate) descriptions: RefCell<Descriptions>,
     pub(crate) ahead: RefCell<Ahead>,
     callers: Callers,
     turns: Turns,
@@ -93,6 +94,7 @@ impl<V: Vfs> Mounted<V> {
         Mounted {
             inodes: RefCell::new(Inodes::new(root)),
             open: OpenTable::default(),
+            descriptions: RefCell::default(),
             ahead: RefCell::default(),
             callers: Callers::default(),
             turns: match options.caching {

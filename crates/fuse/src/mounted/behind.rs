@@ -3,13 +3,11 @@
 use super::Mounted;
 use crate::inodes::Inode;
 use crate::limits::{BEHIND_MAX, FILE_BEHIND_MAX};
-use crate::open::OpenFile;
 use crate::session::Caching;
-use crate::status::errno;
 use fuser::{Errno, INodeNo};
-use gannet_client::write_behind::{FileWrites, Run, Runs};
+use gannet_client::write_behind::{Description, FileWrites, Run, Runs};
 use gannet_runtime::{Buffer, run_blocking};
-use gannet_vfs::{FileHandle, Stability, Vfs};
+use gannet_vfs::{Stability, Vfs};
 use std::rc::Rc;
 
 impl<V: Vfs> Mounted<V> {
@@ -29,17 +27,17 @@ impl<V: Vfs> Mounted<V> {
     /// Keeps the first `len` bytes of `data` for the store.
     pub(super) fn add_behind(
         self: &Rc<Self>,
-        file: &OpenFile,
-        unstable: &Rc<FileWrites>,
+        file: &Description,
         offset: u64,
         data: Buffer,
         len: usize,
     ) {
+        let unstable = &file.file;
         self.change_behind(unstable, |behind| {
             behind.add(&file.caller, offset, data, len)
         });
-        self.send_behind(file.number, unstable);
-        self.set_window(file.number, unstable);
+        self.send_behind(unstable);
+        self.set_window(unstable);
     }
 
     /// Keeps a write that the session's thread has answered, since the window of its file was open.
@@ -49,20 +47,19 @@ impl<V: Vfs> Mounted<V> {
             debug_assert!(false, "a write to a file that is not open");
             return;
         };
-        if let Ok(unstable) = self.unstable(file.number) {
-            self.add_behind(&file, &unstable, offset, data, len);
-        }
+        self.add_behind(&file, offset, data, len);
     }
 
     /// Opens or closes the window of a file, as [`Windows`](crate::window::Windows) has it. It closes at half of each
     /// bound, since writes in the queue come on top.
-    pub(super) fn set_window(&self, number: u64, unstable: &FileWrites) {
+    pub(super) fn set_window(&self, unstable: &Rc<FileWrites>) {
+        let number = unstable.number();
         let of_file = unstable.runs.borrow().charged();
         let has_room = of_file < FILE_BEHIND_MAX / 2 && self.behind.get() < BEHIND_MAX / 2;
         let is_open = self.options.caching == Caching::Cached
             && has_room
             && self.with_inode(number, Inode::is_open) == Ok(true)
-            && !self.open.borrow().has_failure(number);
+            && !self.descriptions.borrow().has_failure(unstable);
         self.windows.set(number, is_open);
     }
 
@@ -89,10 +86,7 @@ impl<V: Vfs> Mounted<V> {
     }
 
     /// Starts the runs of a file that may leave now.
-    fn send_behind(self: &Rc<Self>, number: u64, unstable: &Rc<FileWrites>) {
-        let Ok(handle) = self.handle(number) else {
-            return;
-        };
+    fn send_behind(self: &Rc<Self>, unstable: &Rc<FileWrites>) {
         loop {
             // A variable of its own ends the borrow before the task may run.
             let next = unstable.runs.borrow_mut().take_next();
@@ -100,58 +94,53 @@ impl<V: Vfs> Mounted<V> {
                 return;
             };
             let (mounted, unstable) = (Rc::clone(self), Rc::clone(unstable));
-            let sending = async move { mounted.send_run(number, handle, unstable, run).await };
+            let sending = async move { mounted.send_run(unstable, run).await };
             self.runtime.spawn("write behind", Box::pin(sending));
         }
     }
 
     /// Sends one run. No deadline applies: a WRITE that is cut short could reach the server after newer bytes. Those
     /// who wait for it have deadlines.
-    async fn send_run(
-        self: Rc<Self>,
-        number: u64,
-        handle: FileHandle,
-        unstable: Rc<FileWrites>,
-        run: Run,
-    ) {
+    async fn send_run(self: Rc<Self>, unstable: Rc<FileWrites>, run: Run) {
         let Run {
             number: run,
             caller,
             offset,
             bytes,
         } = run;
-        let file = OpenFile { number, caller };
+        let number = unstable.number();
+        let file = Description {
+            file: Rc::clone(&unstable),
+            caller,
+        };
         let (data, len) = bytes.into_buffer();
         let sent = {
             // As in `Mounted::write`.
             let _writing = unstable.turn.read().await;
             let _turn = self.turns.take(len).await;
             let unstable_way = Stability::Unstable;
-            let written = self.write_all(&file, &handle, offset, data, len, unstable_way);
-            let written = written.await.map_err(errno);
+            let written = self.write_all(&file, unstable.handle(), offset, data, len, unstable_way);
+            let written = written.await;
             written.map(|(write, is_stable)| self.keep_written(&unstable, write, is_stable))
         };
         let sent = match sent {
             Ok(()) => self.bound_kept(&file, &unstable).await,
             refused => refused,
         };
-        if let Err(errno) = sent {
+        if let Err(status) = sent {
             self.windows.set(number, false);
-            let is_told = (self.open.borrow_mut()).fail(number, &file.caller, errno);
+            let is_told = (self.descriptions.borrow_mut()).fail(&unstable, &file.caller, status);
             if !is_told {
-                let (uid, error) = (
-                    file.caller.uid,
-                    std::io::Error::from_raw_os_error(errno.code()),
-                );
-                tracing::error!(uid, bytes = len, %error, "the server refused bytes of a closed file");
+                let uid = file.caller.uid;
+                tracing::error!(uid, bytes = len, %status, "the server refused bytes of a closed file");
             }
             // The kernel's pages have bytes that the file will never have.
             self.inodes.borrow_mut().set_stale(number);
         }
         self.change_behind(&unstable, |behind| behind.answered(run));
-        self.set_window(number, &unstable);
+        self.set_window(&unstable);
         unstable.answered.notify_waiters();
-        self.send_behind(number, &unstable);
+        self.send_behind(&unstable);
         if sent.is_err() {
             // After the wake-up: a READ that holds pages may have waited for it.
             self.drop_stale_pages(number).await;
@@ -173,7 +162,7 @@ impl<V: Vfs> Mounted<V> {
             if unstable.runs.borrow().is_past(until) {
                 return Ok(());
             }
-            self.send_behind(number, &unstable);
+            self.send_behind(&unstable);
             answered.await;
         }
     }

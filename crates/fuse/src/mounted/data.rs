@@ -2,11 +2,10 @@
 
 use super::Mounted;
 use crate::limits::RESENDS_MAX;
-use crate::open::OpenFile;
 use crate::session::{Caching, Closing};
 use crate::status::errno;
 use fuser::Errno;
-use gannet_client::write_behind::{FileWrites, KeptWrite, Runs};
+use gannet_client::write_behind::{Description, FileWrites, KeptWrite, Runs};
 use gannet_runtime::file::read_cold;
 use gannet_runtime::{Buffer, FileRef};
 use gannet_vfs::{Changed, Credentials, FileHandle, Stability, Status, Verifier, Vfs, WriteDone};
@@ -31,9 +30,9 @@ impl Data {
 }
 
 impl<V: Vfs> Mounted<V> {
-    pub(crate) fn open_file(&self, key: u64) -> Result<OpenFile, Errno> {
-        let open = self.open.borrow();
-        open.file(key).cloned().ok_or(Errno::EBADF)
+    pub(crate) fn open_file(&self, key: u64) -> Result<Description, Errno> {
+        let open = self.descriptions.borrow();
+        open.get(key).cloned().ok_or(Errno::EBADF)
     }
 
     pub(crate) async fn read(
@@ -43,8 +42,8 @@ impl<V: Vfs> Mounted<V> {
         count: u32,
     ) -> Result<Data, Errno> {
         let file = self.open_file(key)?;
-        self.drain(file.number).await?;
-        let handle = self.handle(file.number)?;
+        self.drain(file.file.number()).await?;
+        let handle = self.handle(file.file.number())?;
         let _turn = self.turns.take(count as usize).await;
         let read = self.vfs.read(&file.caller, &handle, offset, count).await;
         let read = read.map_err(errno)?;
@@ -74,7 +73,7 @@ impl<V: Vfs> Mounted<V> {
         if file.caller.uid != 0 {
             return Ok(());
         }
-        let handle = self.handle(file.number)?;
+        let handle = self.handle(file.file.number())?;
         let attributes = self.attributes(&handle).await?;
         let taken = self.without_set_id(&file.caller, &handle, attributes);
         taken.await.map(|_| ())
@@ -94,15 +93,15 @@ impl<V: Vfs> Mounted<V> {
         stability: Stability,
     ) -> Result<u32, Errno> {
         let file = self.open_file(key)?;
-        let (handle, unstable) = (self.handle(file.number)?, self.unstable(file.number)?);
+        let (handle, unstable) = (*file.file.handle(), Rc::clone(&file.file));
         if stability != Stability::Unstable {
             // Earlier writes are committed first: a resend of them would overwrite this one.
-            self.commit(file.number, &file.caller).await?;
+            self.commit(file.file.number(), &file.caller).await?;
         }
         self.take_failure(key)?;
         if stability == Stability::Unstable && self.options.caching == Caching::Cached {
             self.room_behind(&unstable).await;
-            self.add_behind(&file, &unstable, offset, data, len);
+            self.add_behind(&file, offset, data, len);
             return u32::try_from(len).map_err(|_| Errno::EINVAL);
         }
         {
@@ -115,7 +114,7 @@ impl<V: Vfs> Mounted<V> {
             let (write, is_stable) = written.await.map_err(errno)?;
             self.keep_written(&unstable, write, is_stable);
         }
-        self.bound_kept(&file, &unstable).await?;
+        self.bound_kept(&file, &unstable).await.map_err(errno)?;
         u32::try_from(len).map_err(|_| Errno::EINVAL)
     }
 
@@ -123,13 +122,12 @@ impl<V: Vfs> Mounted<V> {
     /// must not hold the file's `turn`, which the commit takes exclusively.
     pub(super) async fn bound_kept(
         self: &Rc<Self>,
-        file: &OpenFile,
+        file: &Description,
         unstable: &Rc<FileWrites>,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Status> {
         self.commit_ahead(file, unstable);
         if unstable.bytes() > self.bounds.file_max {
-            let committed = self.commit_kept(file.number, &file.caller).await;
-            committed.map_err(errno)?;
+            self.commit_kept(file.file.number(), &file.caller).await?;
         }
         while self.kept.get() > self.bounds.all_max {
             if !self.commit_fullest(file).await? {
@@ -143,7 +141,7 @@ impl<V: Vfs> Mounted<V> {
     /// needs no COMMIT.
     pub(super) async fn write_all(
         &self,
-        file: &OpenFile,
+        file: &Description,
         handle: &FileHandle,
         offset: u64,
         data: Buffer,
@@ -180,9 +178,13 @@ impl<V: Vfs> Mounted<V> {
     ///
     /// # Errors
     /// The status of the reply, or `Io` for a reply that no byte was written.
-    fn written(&self, file: &OpenFile, written: &Changed<WriteDone>) -> Result<WriteDone, Status> {
+    fn written(
+        &self,
+        file: &Description,
+        written: &Changed<WriteDone>,
+    ) -> Result<WriteDone, Status> {
         let outcome = written.result?;
-        (self.inodes.borrow_mut()).own_change(file.number, &written.wcc);
+        (self.inodes.borrow_mut()).own_change(file.file.number(), &written.wcc);
         match outcome.count {
             0 => Err(Status::Io),
             _ => Ok(outcome),
@@ -235,8 +237,8 @@ impl<V: Vfs> Mounted<V> {
         if unstable.is_empty() && unstable.committing.try_lock().is_ok() {
             return Ok(());
         }
-        let file = OpenFile {
-            number,
+        let file = Description {
+            file: Rc::clone(&unstable),
             caller: caller.clone(),
         };
         // Exclusive: a write during the resend could be overwritten by the older bytes that are sent again.
@@ -285,13 +287,13 @@ impl<V: Vfs> Mounted<V> {
 
     /// Tells the program of an open file, once, why bytes that it wrote did not reach the store.
     pub(super) fn take_failure(&self, key: u64) -> Result<(), Errno> {
-        let failure = self.open.borrow_mut().take_failure(key);
-        failure.map_or(Ok(()), Err)
+        let failure = self.descriptions.borrow_mut().take_failure(key);
+        failure.map_or(Ok(()), |status| Err(errno(status)))
     }
 
     /// Starts a COMMIT beside the writes that follow, once [`KeptBounds::commit_ahead`](crate::limits::KeptBounds)
     /// bytes are kept, so that the disks work meanwhile.
-    fn commit_ahead(self: &Rc<Self>, file: &OpenFile, unstable: &Rc<FileWrites>) {
+    fn commit_ahead(self: &Rc<Self>, file: &Description, unstable: &Rc<FileWrites>) {
         let is_much = unstable.bytes() >= self.bounds.commit_ahead;
         if !is_much || unstable.committing.try_lock().is_err() {
             return;
@@ -306,8 +308,8 @@ impl<V: Vfs> Mounted<V> {
     }
 
     /// One COMMIT while writes go on; resends, if the server lost any, exclude writes.
-    async fn commit_beside(&self, file: &OpenFile, unstable: &FileWrites) -> Result<(), Status> {
-        let handle = self.handle(file.number).map_err(|_| Status::Stale)?;
+    async fn commit_beside(&self, file: &Description, unstable: &FileWrites) -> Result<(), Status> {
+        let handle = self.handle(file.file.number()).map_err(|_| Status::Stale)?;
         let lost = match unstable.committing.try_lock() {
             Ok(_committing) => self.commit_once(file, &handle, unstable).await?,
             Err(_) => return Ok(()),
@@ -324,7 +326,7 @@ impl<V: Vfs> Mounted<V> {
     /// Sends one COMMIT; gives the number of writes to resend.
     async fn commit_once(
         &self,
-        file: &OpenFile,
+        file: &Description,
         handle: &FileHandle,
         unstable: &FileWrites,
     ) -> Result<usize, Status> {
@@ -341,7 +343,7 @@ impl<V: Vfs> Mounted<V> {
     /// Commits all kept writes, and resends lost ones. The caller holds `turn` exclusively.
     async fn commit_alone(
         &self,
-        file: &OpenFile,
+        file: &Description,
         handle: &FileHandle,
         unstable: &FileWrites,
     ) -> Result<(), Status> {
@@ -373,7 +375,7 @@ impl<V: Vfs> Mounted<V> {
     /// Resends one kept write; gives the verifier of the incarnation that took it.
     async fn rewrite(
         &self,
-        file: &OpenFile,
+        file: &Description,
         handle: &FileHandle,
         unstable: &FileWrites,
         index: usize,
@@ -391,7 +393,7 @@ impl<V: Vfs> Mounted<V> {
     /// # Errors
     /// The errors of `file` itself. An error of another file is recorded there, and the next sync of that file reports
     /// it.
-    async fn commit_fullest(&self, file: &OpenFile) -> Result<bool, Errno> {
+    async fn commit_fullest(&self, file: &Description) -> Result<bool, Status> {
         // The block ends the borrow of the table before the commit awaits.
         let fullest = {
             let inodes = self.inodes.borrow();
@@ -405,11 +407,11 @@ impl<V: Vfs> Mounted<V> {
         let Some((_, number, writer)) = fullest.filter(|(bytes, ..)| *bytes > 0) else {
             return Ok(false);
         };
-        let unstable = self.unstable(number)?;
+        let unstable = self.unstable(number).map_err(|_| Status::Stale)?;
         let writer = writer.as_deref().unwrap_or(&file.caller);
         match self.commit_kept(number, writer).await {
-            Err(status) if number != file.number => unstable.refused.set(Some(status)),
-            committed => committed.map_err(errno)?,
+            Err(status) if number != file.file.number() => unstable.refused.set(Some(status)),
+            committed => committed?,
         }
         Ok(true)
     }
@@ -487,15 +489,15 @@ pub(super) mod tests {
     #[test]
     fn a_sync_reports_the_refusal_of_an_earlier_commit_once() {
         on_a_file(Caching::Direct, async |_, mounted, key| {
-            let number = mounted.open_file(key).unwrap().number;
+            let number = mounted.open_file(key).unwrap().file.number();
             let unstable = mounted.unstable(number);
             unstable.unwrap().refused.set(Some(Status::Nospc));
             let data = Buffer::from_vec(vec![7; 5000]);
             let written = mounted.write(key, 0, data, 5000, Stability::Unstable);
             assert_eq!(written.await, Ok(5000));
             // A writer of another file gets no error, and its loop ends.
-            let file = OpenFile {
-                number: ROOT,
+            let file = Description {
+                file: mounted.unstable(ROOT).unwrap(),
                 caller: mounted.open_file(key).unwrap().caller,
             };
             assert_eq!(mounted.commit_fullest(&file).await, Ok(true));
@@ -508,7 +510,7 @@ pub(super) mod tests {
     #[test]
     fn a_cached_write_is_there_for_reads_sizes_and_syncs_of_this_mount() {
         on_a_file(Caching::Cached, async |share, mounted, key| {
-            let number = mounted.open_file(key).unwrap().number;
+            let number = mounted.open_file(key).unwrap().file.number();
             for offset in 0..100 {
                 let data = Buffer::from_vec(vec![offset as u8; 10]);
                 let written = mounted.write(key, 10 * offset, data, 10, Stability::Unstable);
@@ -528,7 +530,7 @@ pub(super) mod tests {
     fn the_window_of_a_file_is_open_while_there_is_room_and_nothing_to_tell() {
         on_a_file(Caching::Cached, async |share, mounted, key| {
             let file = mounted.open_file(key).unwrap();
-            let number = file.number;
+            let number = file.file.number();
             assert!(!mounted.windows.is_open(number), "nothing was written yet");
             let write = async |offset, len: usize| {
                 let data = Buffer::from_vec(vec![7; len]);
@@ -544,7 +546,9 @@ pub(super) mod tests {
             assert_eq!(mounted.sync(number, key).await, Ok(()));
             assert!(mounted.windows.is_open(number));
             assert_eq!(std::fs::read(share.join("file")).unwrap()[10..20], [8; 10]);
-            (mounted.open.borrow_mut()).fail(number, &file.caller, Errno::ENOSPC);
+            let told =
+                (mounted.descriptions.borrow_mut()).fail(&file.file, &file.caller, Status::Nospc);
+            assert!(told);
             mounted.keep_answered(key, 0, Buffer::from_vec(vec![9; 10]), 10);
             assert!(!mounted.windows.is_open(number), "a failure is to be told");
             assert_eq!(mounted.sync(number, key).await, Err(Errno::ENOSPC));
@@ -558,23 +562,24 @@ pub(super) mod tests {
     fn a_refused_write_is_told_once_and_changes_nothing() {
         on_a_file(Caching::Cached, async |share, mounted, key| {
             let file = mounted.open_file(key).unwrap();
-            let other = OpenFile {
-                number: file.number,
+            let other = Description {
+                file: Rc::clone(&file.file),
                 caller: Credentials::new(54321, 54321, &[]),
             };
-            let stranger = mounted.open.borrow_mut().add_file(other);
+            let stranger = mounted.open.borrow_mut().next();
+            mounted.descriptions.borrow_mut().open(stranger, other);
             let data = Buffer::from_vec(vec![7; 5000]);
             let written = mounted.write(stranger, 0, data, 5000, Stability::Unstable);
             assert_eq!(written.await, Ok(5000));
             // The writer's own open file succeeds; the stranger is told.
-            assert_eq!(mounted.sync(file.number, key).await, Ok(()));
+            assert_eq!(mounted.sync(file.file.number(), key).await, Ok(()));
             let refused = if gannet_testing::is_root() {
                 Err(Errno::EACCES)
             } else {
                 Ok(())
             };
-            assert_eq!(mounted.sync(file.number, stranger).await, refused);
-            assert_eq!(mounted.sync(file.number, stranger).await, Ok(()));
+            assert_eq!(mounted.sync(file.file.number(), stranger).await, refused);
+            assert_eq!(mounted.sync(file.file.number(), stranger).await, Ok(()));
             let len = std::fs::read(share.join("file")).unwrap().len();
             assert_eq!(len == 0, gannet_testing::is_root());
         });

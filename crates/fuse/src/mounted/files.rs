@@ -3,9 +3,9 @@
 use super::Mounted;
 use crate::convert::set_time;
 use crate::inodes::{Fetched, Inodes};
-use crate::open::OpenFile;
 use crate::status::errno;
 use fuser::{Errno, FileAttr, TimeOrNow};
+use gannet_client::write_behind::Description;
 use gannet_vfs::{
     AccessMask, Attributes, Credentials, FileHandle, FileKind, SetAttributes, Vfs, Wcc,
 };
@@ -196,7 +196,7 @@ impl<V: Vfs> Mounted<V> {
     fn setter(&self, caller: &Credentials, setting: &Setting) -> Credentials {
         let opener = setting
             .open_file
-            .and_then(|key| self.open.borrow().file(key).map(|file| file.caller.clone()));
+            .and_then(|key| self.open_file(key).ok().map(|file| file.caller));
         opener.unwrap_or_else(|| caller.clone())
     }
 
@@ -245,12 +245,19 @@ impl<V: Vfs> Mounted<V> {
         if let Some(inode) = inodes.inode_mut(number).filter(|_| use_of.writes) {
             inode.writer = Some(Box::new(caller.clone()));
         }
-        let file = OpenFile {
-            number,
+        drop(inodes);
+        Ok((self.describe(number, caller)?, is_unchanged))
+    }
+
+    /// A key for an open file, which its caller may use from now on.
+    pub(super) fn describe(&self, number: u64, caller: &Credentials) -> Result<u64, Errno> {
+        let description = Description {
+            file: self.unstable(number)?,
             caller: caller.clone(),
         };
-        let key = self.open.borrow_mut().add_file(file);
-        Ok((key, is_unchanged))
+        let key = self.open.borrow_mut().next();
+        self.descriptions.borrow_mut().open(key, description);
+        Ok(key)
     }
 
     /// Attributes of a file that a process opens, if the store admits it. If the file is removed, the kernel looks the
@@ -293,10 +300,13 @@ impl<V: Vfs> Mounted<V> {
 
     /// Closes a file. After the last close it has no kept writes, and a removed file loses its hidden name.
     pub(crate) async fn close(self: &Rc<Self>, key: u64) {
-        let Some(file) = self.open.borrow_mut().remove_file(key) else {
+        self.open.borrow_mut().remove_file(key);
+        let Some(Description { file, caller }) = self.descriptions.borrow_mut().close(key) else {
             return;
         };
-        let number = file.number;
+        let number = file.number();
+        // The inode frees its writes below if nobody else has them.
+        drop(file);
         let is_last = self.inodes.borrow_mut().close(number);
         if is_last {
             self.windows.set(number, false);
@@ -304,7 +314,7 @@ impl<V: Vfs> Mounted<V> {
         if is_last {
             // The object stays in the table until `closed`: a new entry of the same handle would not know of a resend
             // under way.
-            self.close_last(number, &file.caller).await;
+            self.close_last(number, &caller).await;
             self.inodes.borrow_mut().closed(number);
         }
     }

@@ -5,7 +5,6 @@ use crate::convert::{Made, made};
 use crate::hidden::{Hidden, HiddenName, hidden_name};
 use crate::inodes::{Epoch, Fetched, Kept, NOBODY, ROOT, TakenHidden};
 use crate::limits::{KEPT_FOR_RETURN_AGE, LOOKED_UP_AGAIN_MAX, UNHIDE_AGE};
-use crate::open::OpenFile;
 use crate::status::errno;
 use crate::takings::Taking;
 use fuser::Errno;
@@ -219,11 +218,8 @@ impl<V: Vfs> Mounted<V> {
         if let Some(inode) = inodes.inode_mut(number) {
             inode.writer = Some(Box::new(caller.clone()));
         }
-        let file = OpenFile {
-            number,
-            caller: caller.clone(),
-        };
-        Ok((entry, self.open.borrow_mut().add_file(file)))
+        drop(inodes);
+        Ok((entry, self.describe(number, caller)?))
     }
 
     /// As CREATE of a file that there is, for a caller that may write to it.

@@ -3,11 +3,10 @@
 use super::Mounted;
 use crate::callers::has_signal;
 use crate::limits::LOCK_WAITS_MAX;
-use crate::open::OpenFile;
 use crate::session::Caching;
 use crate::status::errno;
 use fuser::Errno;
-use gannet_client::write_behind::KeptWrite;
+use gannet_client::write_behind::{Description, KeptWrite};
 use gannet_runtime::{Buffer, Handle};
 use gannet_vfs::{ByteLock, FileHandle, LockRequest, Locked, Stability, Vfs, Wcc};
 use std::rc::Rc;
@@ -23,10 +22,10 @@ impl<V: Vfs> Mounted<V> {
         thread: u32,
     ) -> Result<Locked, Errno> {
         let file = self.open_file(key)?;
-        let handle = self.handle(file.number)?;
+        let (number, handle) = (file.file.number(), *file.file.handle());
         if request == LockRequest::Unlock {
             // The next holder must find what this one wrote. An error is told at the next sync or close.
-            let _ = self.within(self.drain(file.number)).await;
+            let _ = self.within(self.drain(number)).await;
         }
         loop {
             // The store answers a wait after about a second. `within` bounds each attempt and not the whole wait, which
@@ -39,8 +38,8 @@ impl<V: Vfs> Mounted<V> {
                 (Locked::Denied(_), LockRequest::Try) => return Err(Errno::EAGAIN),
                 (Locked::TooMany, _) => return Err(Errno::ENOLCK),
                 (Locked::Done, LockRequest::Try | LockRequest::Wait) => {
-                    self.open.borrow_mut().note_lock(key, lock.owner);
-                    self.renew_after_lock(file.number, &handle).await;
+                    self.open.borrow_mut().note_lock(key, number, lock.owner);
+                    self.renew_after_lock(number, &handle).await;
                     return Ok(locked);
                 }
                 _ => return Ok(locked),
@@ -94,7 +93,8 @@ impl<V: Vfs> Mounted<V> {
 
     /// Releases all locks of an owner on a file, when it is closed.
     pub(crate) async fn unlock_all(self: &Rc<Self>, key: u64, owner: u64) -> Result<(), Errno> {
-        self.open.borrow_mut().strike_lock(key, owner);
+        let number = self.open_file(key)?.file.number();
+        self.open.borrow_mut().strike_lock(number, owner);
         let all = ByteLock {
             owner,
             kind: gannet_vfs::LockKind::Exclusive,
@@ -117,11 +117,12 @@ impl<V: Vfs> Mounted<V> {
         stability: Stability,
     ) -> Result<u32, Errno> {
         let file = self.open_file(key)?;
-        let (handle, unstable) = (self.handle(file.number)?, self.unstable(file.number)?);
+        let (number, handle) = (file.file.number(), *file.file.handle());
+        let unstable = Rc::clone(&file.file);
         if stability == Stability::Unstable {
-            self.drain(file.number).await?;
+            self.drain(number).await?;
         } else {
-            self.commit(file.number, &file.caller).await?;
+            self.commit(number, &file.caller).await?;
         }
         self.take_failure(key)?;
         let offset = {
@@ -146,19 +147,19 @@ impl<V: Vfs> Mounted<V> {
         if self.options.caching == Caching::Cached {
             // The page at the former end ends in zeros, and the kernel may have taken the bytes for others at
             // `believed`. It may hold their pages until the reply.
-            let (mounted, number) = (Rc::clone(self), file.number);
+            let mounted = Rc::clone(self);
             let from = believed.min(offset);
             let dropping = async move { mounted.drop_pages(number, from).await };
             self.runtime.spawn("pages of an append", Box::pin(dropping));
         }
-        self.bound_kept(&file, &unstable).await?;
+        self.bound_kept(&file, &unstable).await.map_err(errno)?;
         u32::try_from(len).map_err(|_| Errno::EINVAL)
     }
 
     /// Appends where the store decides the offset, at `end` or further: bytes up to there are on their way.
     async fn append_there(
         &self,
-        file: &OpenFile,
+        file: &Description,
         handle: &FileHandle,
         end: u64,
         data: Buffer,
@@ -168,7 +169,7 @@ impl<V: Vfs> Mounted<V> {
         let appended = (self.vfs).append(&file.caller, handle, end, data, len, stability);
         let (done, buffer) = appended.await;
         let (offset, done) = done.map_err(errno)?;
-        (self.inodes.borrow_mut()).own_change(file.number, &Wcc::default());
+        (self.inodes.borrow_mut()).own_change(file.file.number(), &Wcc::default());
         let write = KeptWrite {
             offset,
             buffer,
