@@ -29,3 +29,38 @@ pub const SHORT_MAX: usize = 64 << 10;
 pub const RUN_CHARGE_MIN: u64 = 4 << 10;
 /// Runs of one file that are under way at a time.
 pub const RUNS_UNDER_WAY_MAX: usize = 4;
+
+/// Bounds for unstable writes that are kept until COMMITs, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeptBounds {
+    /// Kept bytes of one file from which a COMMIT is sent beside the writes that follow.
+    pub commit_ahead: u64,
+    /// Kept bytes of one file beyond which its writers wait for a COMMIT.
+    pub file_max: u64,
+    /// Kept bytes of all files beyond which writers wait.
+    pub all_max: u64,
+}
+
+impl Default for KeptBounds {
+    fn default() -> KeptBounds {
+        KeptBounds {
+            commit_ahead: COMMIT_AHEAD,
+            file_max: FILE_KEPT_MAX,
+            all_max: KEPT_MAX,
+        }
+    }
+}
+
+/// Bytes of one file that are kept when a COMMIT is asked for beside the writes that follow.
+pub const COMMIT_AHEAD: u64 = 8 << 20;
+/// Bytes of one file that were written unstably and are kept until a COMMIT.
+pub const FILE_KEPT_MAX: u64 = 32 << 20;
+/// Bytes of all files that were written unstably and are kept until COMMITs.
+pub const KEPT_MAX: u64 = 128 << 20;
+/// Bytes of one file that wait for the store behind the answers to write(2).
+pub const FILE_BEHIND_MAX: u64 = 16 << 20;
+/// Bytes of all files that wait for the store behind the answers to write(2).
+pub const BEHIND_MAX: u64 = 64 << 20;
+
+const _: () = assert!(COMMIT_AHEAD < FILE_KEPT_MAX && FILE_KEPT_MAX <= KEPT_MAX);
+const _: () = assert!(TRANSFER_MAX as u64 <= FILE_KEPT_MAX);

@@ -72,9 +72,9 @@ impl<V: Vfs> Headless<V> {
         bounds: KeptBounds,
     ) -> Headless<V> {
         let caller = options.caller.clone();
-        let mounted = Mounted::new(Handle::clone(runtime), Rc::new(vfs), root, options);
+        let mounted = Mounted::new(Handle::clone(runtime), Rc::new(vfs), root, options, bounds);
         Headless {
-            mounted: Rc::new(mounted.bounded(bounds)),
+            mounted: Rc::new(mounted),
             caller: caller.unwrap_or_else(|| Credentials::new(0, 0, &[])),
         }
     }

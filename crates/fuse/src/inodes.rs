@@ -16,7 +16,7 @@ use crate::hidden::Hidden;
 use crate::limits::{FORGOTTEN_MAX, KEPT_FOR_RETURN_AGE, OWN_CHANGES_MAX, REFUSAL_AGE, SHRINK_MIN};
 use gannet_client::write_behind::{FileTable, FileWrites};
 use gannet_runtime::Instant;
-use gannet_vfs::{Attributes, Credentials, FileHandle, FileKind, Time, Wcc, WccBefore};
+use gannet_vfs::{Attributes, FileHandle, FileKind, Time, Wcc, WccBefore};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
@@ -95,8 +95,6 @@ pub(crate) struct Inode {
     seen_at: Epoch,
     /// The object's only name, after it was removed while open.
     pub(crate) hidden: Option<Box<Hidden>>,
-    /// The credentials of the last open for writing.
-    pub(crate) writer: Option<Box<Credentials>>,
     /// Its writes; `None` for most files that are not open. Mounts of large trees have many of those.
     unstable: Option<Rc<FileWrites>>,
 }
@@ -190,11 +188,15 @@ impl Inodes {
             dropped: 0,
             seen_at: self.forgotten_at(&handle),
             hidden: None,
-            writer: None,
             unstable,
         };
         self.by_number.insert(number, inode);
         self.by_handle.insert(handle, number);
+    }
+
+    /// The table of files with writes.
+    pub(crate) fn written(&self) -> FileTable {
+        self.written.clone()
     }
 
     /// The writes of a file that the kernel knows.
@@ -562,7 +564,7 @@ impl Inode {
 
     /// True while the store has not answered all its writes.
     fn is_written(&self) -> bool {
-        (self.unstable()).is_some_and(|unstable| !unstable.runs.borrow().is_empty())
+        (self.unstable()).is_some_and(|file| !file.is_answered())
     }
 
     /// Frees what only an open file needs.
@@ -573,7 +575,7 @@ impl Inode {
         let is_idle =
             |unstable: &Rc<FileWrites>| Rc::strong_count(unstable) == 1 && unstable.is_idle();
         if self.unstable.as_ref().is_some_and(is_idle) {
-            (self.unstable, self.writer) = (None, None);
+            self.unstable = None;
         }
         self.own_changes.shrink_to_fit();
     }

@@ -29,6 +29,7 @@ pub mod limits;
 mod listing;
 mod mounted;
 mod open;
+mod pages;
 mod session;
 mod status;
 mod takings;

@@ -1,5 +1,6 @@
 //! Bounds of the mount front end, in one place.
 
+pub use gannet_client::limits::KeptBounds;
 use gannet_vfs::limits::TRANSFER_MAX;
 use std::time::Duration;
 
@@ -14,41 +15,8 @@ pub(crate) const REQUEST_BYTES_MAX: u32 = TRANSFER_MAX;
 /// Kibibytes that the kernel reads ahead, where this user may set it: four requests.
 pub(crate) const READAHEAD_KIB: u32 = 4 * (REQUEST_BYTES_MAX >> 10);
 
-/// Bounds for unstable writes that are kept until COMMITs, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeptBounds {
-    /// Kept bytes of one file from which a COMMIT is sent beside the writes that follow.
-    pub commit_ahead: u64,
-    /// Kept bytes of one file beyond which its writers wait for a COMMIT.
-    pub file_max: u64,
-    /// Kept bytes of all files beyond which writers wait.
-    pub all_max: u64,
-}
-
-impl Default for KeptBounds {
-    fn default() -> KeptBounds {
-        KeptBounds {
-            commit_ahead: COMMIT_AHEAD,
-            file_max: FILE_KEPT_MAX,
-            all_max: KEPT_MAX,
-        }
-    }
-}
-
-/// Bytes of one file that are kept when a COMMIT is asked for beside the writes that follow.
-pub(crate) const COMMIT_AHEAD: u64 = 8 << 20;
-/// Bytes of one file that were written unstably and are kept until a COMMIT.
-pub(crate) const FILE_KEPT_MAX: u64 = 32 << 20;
-/// Bytes of all files that were written unstably and are kept until COMMITs.
-pub(crate) const KEPT_MAX: u64 = 128 << 20;
-/// Bytes of one file that wait for the store behind the answers to write(2).
-pub(crate) const FILE_BEHIND_MAX: u64 = 16 << 20;
-/// Bytes of all files that wait for the store behind the answers to write(2).
-pub(crate) const BEHIND_MAX: u64 = 64 << 20;
 /// Changes of one file by this mount that are kept until the changes before them are known.
 pub(crate) const OWN_CHANGES_MAX: usize = 64;
-/// Number of times that lost data is written again before one COMMIT gives up.
-pub(crate) const RESENDS_MAX: u32 = 8;
 /// Buffers of [`REQUEST_BYTES_MAX`] that are used again.
 pub(crate) const BUFFERS_MAX: usize = 192;
 /// Names that one page of a listing has in memory.
@@ -95,7 +63,5 @@ pub(crate) const SHRINK_MIN: usize = 1024;
 /// Number of times that overtaken attributes are asked for again.
 pub(crate) const ASKED_AGAIN_MAX: u32 = 4;
 
-const _: () = assert!(COMMIT_AHEAD < FILE_KEPT_MAX && FILE_KEPT_MAX <= KEPT_MAX);
-const _: () = assert!(REQUEST_BYTES_MAX as u64 <= FILE_KEPT_MAX);
 /// Requests of a mount that wait for file locks at a time; one more fails with `ENOLCK`.
 pub(crate) const LOCK_WAITS_MAX: usize = 1024;

@@ -1,7 +1,6 @@
 //! A mounted store on its core: the state that all requests share.
 
 mod ahead;
-mod behind;
 mod data;
 mod files;
 mod names;
@@ -16,12 +15,12 @@ use crate::limits::{
     REQUESTS_MAX,
 };
 use crate::open::OpenTable;
+use crate::pages::Pages;
 use crate::session::{Caching, MountOptions};
 use crate::status::errno;
 use crate::takings::Takings;
-use crate::window::Windows;
 use fuser::{Errno, FileAttr, Generation};
-use gannet_client::write_behind::{Descriptions, FileWrites, Turns};
+use gannet_client::write_behind::{FileWrites, Turns, WriteBehind};
 use gannet_runtime::{Arena, Handle, LocalFuture, timeout};
 use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Vfs};
 use std::cell::{Cell, RefCell};
@@ -43,12 +42,14 @@ pub(crate) struct Mounted<V> {
     pub(crate) vfs: Rc<V>,
     pub(crate) runtime: Handle,
     pub(crate) options: MountOptions,
-    pub(crate) inodes: RefCell<Inodes>,
+    pub(crate) inodes: Rc<RefCell<Inodes>>,
+    /// What the kernel caches of file data.
+    pub(crate) pages: Rc<Pages>,
+    /// The writes that the store has not seen or not confirmed.
+    pub(crate) writes: Rc<WriteBehind<V, Pages>>,
     pub(crate) open: OpenTable,
-    pub(crate) descriptions: RefCell<Descriptions>,
     pub(crate) ahead: RefCell<Ahead>,
     callers: Callers,
-    turns: Turns,
     /// REMOVE and RENAME hold it shared; the lookup of a process whose open failed with `ESTALE` holds it alone.
     /// Without it a removal under way could delete the file that this lookup reports, and the repeated open would fail
     /// too.
@@ -58,19 +59,8 @@ pub(crate) struct Mounted<V> {
     unhiding: RefCell<Vec<FileHandle>>,
     /// Wakes removals of directories that wait for hidden names to go.
     unhidden: tokio::sync::Notify,
-    /// Drops pages of the kernel's cache; `None` without a kernel.
-    pub(crate) notifier: RefCell<Option<fuser::Notifier>>,
     /// Programs that wait for file locks.
     lock_waits: Cell<usize>,
-    bounds: KeptBounds,
-    /// Bytes kept until a COMMIT, of all files.
-    kept: Cell<u64>,
-    /// Bytes that wait for the store behind the answers to write(2), of all files.
-    behind: Cell<u64>,
-    /// Files whose short writes are answered before they get here.
-    pub(crate) windows: Arc<Windows>,
-    /// Wakes writers that wait for room among them.
-    room: tokio::sync::Notify,
     /// An operation ran into its deadline, and none has ended in time since.
     is_away: Cell<bool>,
 }
@@ -90,38 +80,34 @@ impl<V: Vfs> Mounted<V> {
         vfs: Rc<V>,
         root: FileHandle,
         options: MountOptions,
+        bounds: KeptBounds,
     ) -> Mounted<V> {
+        let turns = match options.caching {
+            Caching::Cached => Turns::ordered(),
+            Caching::Direct => Turns::unordered(),
+        };
+        let inodes = Inodes::new(root);
+        let files = inodes.written();
+        let pages = Rc::new(Pages::new(&runtime, options.caching, inodes));
+        let (clock, store) = (Handle::clone(&runtime), Rc::clone(&vfs));
+        let writes = WriteBehind::new(clock, store, Rc::clone(&pages), files, turns, bounds);
         Mounted {
-            inodes: RefCell::new(Inodes::new(root)),
+            inodes: Rc::clone(&pages.inodes),
+            pages,
+            writes: Rc::new(writes),
             open: OpenTable::default(),
-            descriptions: RefCell::default(),
             ahead: RefCell::default(),
             callers: Callers::default(),
-            turns: match options.caching {
-                Caching::Cached => Turns::ordered(),
-                Caching::Direct => Turns::unordered(),
-            },
             taking_names: tokio::sync::RwLock::new(()),
             takings: Takings::default(),
             unhiding: RefCell::default(),
             unhidden: tokio::sync::Notify::new(),
-            notifier: RefCell::default(),
             lock_waits: Cell::new(0),
-            bounds: KeptBounds::default(),
-            kept: Cell::new(0),
-            behind: Cell::new(0),
-            windows: Arc::default(),
-            room: tokio::sync::Notify::new(),
             is_away: Cell::new(false),
             vfs,
             runtime,
             options,
         }
-    }
-
-    /// The same mount with other bounds for kept writes.
-    pub(crate) fn bounded(self, bounds: KeptBounds) -> Mounted<V> {
-        Mounted { bounds, ..self }
     }
 
     /// Does requests until the session with the kernel is over and the last of them is answered.
@@ -285,7 +271,7 @@ impl<V: Vfs> Mounted<V> {
         let number = self.inodes.borrow().number(handle);
         if let Some(number) = number {
             self.inodes.borrow_mut().learn(number, fetched);
-            self.drop_stale_pages(number).await;
+            self.pages.drop_stale(number).await;
         }
     }
 
@@ -295,8 +281,17 @@ impl<V: Vfs> Mounted<V> {
     pub(crate) async fn newest(
         &self,
         handle: &FileHandle,
-        mut known: Option<Fetched>,
+        known: Option<Fetched>,
     ) -> Result<Fetched, Errno> {
+        self.ask_newest(handle, known).await.map_err(errno)
+    }
+
+    /// As [`Mounted::newest`], with the status of the store.
+    async fn ask_newest(
+        &self,
+        handle: &FileHandle,
+        mut known: Option<Fetched>,
+    ) -> Result<Fetched, Status> {
         for _ in 0..ASKED_AGAIN_MAX {
             let good = known.filter(|known| !self.knows_better(handle, known.asked));
             if let Some(good) = good {
@@ -304,10 +299,10 @@ impl<V: Vfs> Mounted<V> {
             }
             // The epoch is read before the request: an event during the wait must count as later than the reply.
             let asked = self.epoch();
-            let attributes = self.attributes(handle).await?;
+            let attributes = self.vfs.attributes(handle).await?;
             known = Some(Fetched { attributes, asked });
         }
-        known.ok_or(Errno::EIO)
+        known.ok_or(Status::Io)
     }
 
     /// True when attributes asked for at `asked` may be older than the table's, as [`Inodes::knows_better`].
@@ -330,7 +325,7 @@ impl<V: Vfs> Mounted<V> {
             attr.nlink = attr.nlink.saturating_sub(1);
         }
         let unstable = inode.and_then(Inode::unstable);
-        let end = unstable.map_or(0, |unstable| unstable.runs.borrow().end());
+        let end = unstable.map_or(0, |file| file.end());
         attr.size = attr.size.max(end);
         attr
     }

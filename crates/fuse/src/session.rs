@@ -2,7 +2,7 @@
 
 use crate::device::{self, Unmounter};
 use crate::front::Front;
-use crate::limits::{QUEUE_MAX, READAHEAD_KIB};
+use crate::limits::{KeptBounds, QUEUE_MAX, READAHEAD_KIB};
 use crate::mounted::{Mounted, write_arena};
 use gannet_runtime::{Handle, run_blocking, timeout};
 use gannet_vfs::{Credentials, FileHandle, Vfs};
@@ -118,8 +118,14 @@ impl<V: Vfs> Mount<V> {
         let (jobs, queue) = mpsc::channel(QUEUE_MAX);
         let (arena, settings) = (write_arena(), options.clone());
         let deadline = options.deadline;
-        let mounted = Rc::new(Mounted::new(Handle::clone(runtime), vfs, root, options));
-        let windows = Arc::clone(&mounted.windows);
+        let mounted = Rc::new(Mounted::new(
+            Handle::clone(runtime),
+            vfs,
+            root,
+            options,
+            KeptBounds::default(),
+        ));
+        let windows = Arc::clone(&mounted.pages.windows);
         let front = Front::new(jobs, arena, windows, &settings);
         let target = directory.to_path_buf();
         let starting = run_blocking(runtime, move || {
@@ -128,7 +134,7 @@ impl<V: Vfs> Mount<V> {
             Ok::<_, io::Error>((session, unmounter, target))
         });
         let (session, unmounter, directory) = starting.await.map_err(|_| MountError::Closed)??;
-        mounted.notifier.replace(Some(session.notifier()));
+        mounted.pages.notifier.replace(Some(session.notifier()));
         // Before requests are served: an open file keeps the readahead limit of its open.
         raise_limits(runtime, directory.clone()).await;
         let (all_answered, served) = oneshot::channel();

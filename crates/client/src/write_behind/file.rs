@@ -2,7 +2,7 @@
 
 use super::runs::Runs;
 use gannet_runtime::Buffer;
-use gannet_vfs::{FileHandle, Status, Verifier};
+use gannet_vfs::{Credentials, FileHandle, Status, Verifier};
 use std::cell::{Cell, RefCell};
 use tokio::sync::{Mutex, Notify, RwLock};
 
@@ -11,36 +11,40 @@ pub struct FileWrites {
     handle: FileHandle,
     /// The number by which the front end knows the file.
     number: Cell<u64>,
+    /// Counts the files of a table, in the order in which they came.
+    age: u64,
+    /// The credentials of the last open for writing.
+    writer: RefCell<Option<Credentials>>,
     /// Writes that the store has not answered.
-    pub runs: RefCell<Runs>,
+    pub(super) runs: RefCell<Runs>,
     /// Wakes those who wait for answers to them.
-    pub answered: Notify,
+    pub(super) answered: Notify,
     /// Held by one append at a time, where the mount chooses the offset.
-    pub appending: Mutex<()>,
+    pub(super) appending: Mutex<()>,
     /// Writers hold it shared and a commit that may resend holds it alone: a resend beside a newer overlapping write
     /// would overwrite that. It is taken before `committing`.
-    pub turn: RwLock<()>,
+    pub(super) turn: RwLock<()>,
     /// A lock held during each COMMIT: one that was sent before a resend must not confirm it.
-    pub committing: Mutex<()>,
+    pub(super) committing: Mutex<()>,
     /// The kept writes in the order in which they were done, with numbers that grow.
     kept: RefCell<Vec<(u64, KeptWrite)>>,
     kept_ever: Cell<u64>,
     bytes: Cell<u64>,
     /// Why kept writes were dropped by a commit that no user of this file waited for. The next sync takes it.
-    pub refused: Cell<Option<Status>>,
+    pub(super) refused: Cell<Option<Status>>,
 }
 
 /// A write that no COMMIT has confirmed.
-pub struct KeptWrite {
+pub(super) struct KeptWrite {
     /// The place of its first byte in the file.
-    pub offset: u64,
+    pub(super) offset: u64,
     /// Memory that begins with its bytes.
-    pub buffer: Buffer,
+    pub(super) buffer: Buffer,
     /// The number of its bytes.
-    pub len: usize,
+    pub(super) len: usize,
     /// The verifier of the server's incarnation that took it. `None` if two incarnations have parts of it, or if a
     /// COMMIT failed: no COMMIT then confirms it until it is resent.
-    pub verifier: Option<Verifier>,
+    pub(super) verifier: Option<Verifier>,
 }
 
 impl KeptWrite {
@@ -50,16 +54,18 @@ impl KeptWrite {
     }
 
     /// The bytes to resend; the buffer may be longer.
-    pub fn data(&self) -> &[u8] {
+    pub(super) fn data(&self) -> &[u8] {
         self.buffer.get(..self.len).unwrap_or(&self.buffer)
     }
 }
 
 impl FileWrites {
-    pub(super) fn new(handle: FileHandle) -> FileWrites {
+    pub(super) fn new(handle: FileHandle, age: u64) -> FileWrites {
         FileWrites {
             handle,
             number: Cell::new(0),
+            age,
+            writer: RefCell::default(),
             runs: RefCell::default(),
             answered: Notify::new(),
             appending: Mutex::new(()),
@@ -87,6 +93,31 @@ impl FileWrites {
         self.number.set(number);
     }
 
+    pub(super) fn age(&self) -> u64 {
+        self.age
+    }
+
+    /// The credentials of the last open for writing.
+    pub fn writer(&self) -> Option<Credentials> {
+        self.writer.borrow().clone()
+    }
+
+    /// Records an open for writing.
+    pub fn set_writer(&self, writer: &Credentials) {
+        self.writer.replace(Some(writer.clone()));
+    }
+
+    /// Where the last of the bytes ends that the store has not answered: the file is at least that long for programs
+    /// of this machine. 0 without such bytes.
+    pub fn end(&self) -> u64 {
+        self.runs.borrow().end()
+    }
+
+    /// True when the store has answered all writes.
+    pub fn is_answered(&self) -> bool {
+        self.runs.borrow().is_empty()
+    }
+
     /// True if nothing would be lost with it.
     pub fn is_idle(&self) -> bool {
         let refused = self.refused.take();
@@ -95,18 +126,18 @@ impl FileWrites {
     }
 
     /// Bytes that are kept.
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.bytes.get()
     }
 
     /// True if no write waits for a COMMIT.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.kept.borrow().is_empty()
     }
 
     /// Keeps a finished write, in place of the ones that it covers. The order of the list is that of the replies, and a
     /// resend repeats it, so that the newest bytes win again.
-    pub fn keep(&self, write: KeptWrite) {
+    pub(super) fn keep(&self, write: KeptWrite) {
         let mut kept = self.kept.borrow_mut();
         kept.retain(|(_, older)| !write.covers(older));
         kept.push((self.kept_ever.get(), write));
@@ -115,7 +146,7 @@ impl FileWrites {
     }
 
     /// How many writes were ever kept. Read before a COMMIT is sent, it bounds the writes that this COMMIT covers.
-    pub fn kept_ever(&self) -> u64 {
+    pub(super) fn kept_ever(&self) -> u64 {
         self.kept_ever.get()
     }
 
@@ -125,7 +156,7 @@ impl FileWrites {
     /// From the first write with another verifier on, all are resent in order, even those with this one: they may
     /// overlap a lost write. Their verifiers are erased at once, so that a resend which is cut short confirms none of
     /// them.
-    pub fn confirm(&self, asked: u64, verifier: Verifier) -> usize {
+    pub(super) fn confirm(&self, asked: u64, verifier: Verifier) -> usize {
         let mut kept = self.kept.borrow_mut();
         let older = kept.partition_point(|(number, _)| *number < asked);
         let confirmed = (kept.iter().take(older))
@@ -140,7 +171,7 @@ impl FileWrites {
 
     /// Erases the verifiers of the first `asked` writes after their COMMIT failed: each is resent before a COMMIT may
     /// confirm it.
-    pub fn commit_failed(&self, asked: u64) {
+    pub(super) fn commit_failed(&self, asked: u64) {
         let mut kept = self.kept.borrow_mut();
         let older = kept.iter_mut().filter(|(number, _)| *number < asked);
         older.for_each(|(_, write)| write.verifier = None);
@@ -148,19 +179,19 @@ impl FileWrites {
 
     /// Runs `look` on the kept write at `index`, counted from the oldest; `None` behind the last. The borrow ends with
     /// it.
-    pub fn with<T>(&self, index: usize, look: impl FnOnce(&KeptWrite) -> T) -> Option<T> {
+    pub(super) fn with<T>(&self, index: usize, look: impl FnOnce(&KeptWrite) -> T) -> Option<T> {
         (self.kept.borrow().get(index)).map(|(_, write)| look(write))
     }
 
     /// Records that a kept write was resent, in the incarnation with this verifier.
-    pub fn rewritten(&self, index: usize, verifier: Option<Verifier>) {
+    pub(super) fn rewritten(&self, index: usize, verifier: Option<Verifier>) {
         if let Some((_, write)) = self.kept.borrow_mut().get_mut(index) {
             write.verifier = verifier;
         }
     }
 
     /// Drops all kept writes; gives their bytes.
-    pub fn clear(&self) -> u64 {
+    pub(super) fn clear(&self) -> u64 {
         self.kept.borrow_mut().clear();
         self.bytes.take()
     }
@@ -188,7 +219,7 @@ mod tests {
     }
 
     fn new_file() -> FileWrites {
-        FileWrites::new(FileHandle::new(b"file").expect("it is short"))
+        FileWrites::new(FileHandle::new(b"file").expect("it is short"), 0)
     }
 
     fn confirm(file: &FileWrites, verifier: Verifier) -> usize {

@@ -1,13 +1,229 @@
 //! Writes that leave behind their answers, and writes kept until the store confirms them.
+//!
+//! A front end answers a write(2) once [`WriteBehind`] keeps its bytes. They are kept by file ([`FileWrites`]) and by
+//! caller, merged within one caller only, and leave in runs (`runs`). Answered unstable writes stay until a COMMIT
+//! confirms them (`commit`). A front end with a cache hears what became of them ([`FrontEnd`]).
+//!
+//! Layers, top down: [`WriteBehind`] with its commits and its writes that wait for their answers; [`Descriptions`];
+//! [`FileTable`]; [`FileWrites`]; `runs`; [`Turns`].
 
+mod commit;
 mod descriptions;
 mod file;
 mod runs;
 mod table;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+mod through;
 mod turns;
 
 pub use descriptions::{Description, Descriptions};
-pub use file::{FileWrites, KeptWrite};
-pub use runs::{Run, RunBytes, Runs};
+pub use file::FileWrites;
 pub use table::FileTable;
 pub use turns::Turns;
+
+use crate::limits::{BEHIND_MAX, FILE_BEHIND_MAX, KeptBounds};
+use gannet_runtime::{Buffer, Handle};
+use gannet_vfs::{Stability, Vfs, Wcc};
+use runs::{Run, Runs};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use tokio::sync::Notify;
+
+/// The part of a front end that hears what becomes of the writes that it passed on. No method may wait, or call the
+/// [`WriteBehind`] that calls it.
+pub trait FrontEnd: 'static {
+    /// The store has answered a WRITE of this front end, with the file's state before and after.
+    fn changed(&self, file: &FileWrites, wcc: &Wcc);
+
+    /// The store refused bytes for which programs have an answer, so caches have bytes that the file never gets. Those
+    /// who wait for the bytes wake up afterwards.
+    fn refused(&self, file: &FileWrites);
+
+    /// The room for further writes of a file has changed, as [`WriteBehind::has_room`] gives it.
+    fn room_changed(&self, file: &FileWrites, has_room: bool);
+}
+
+/// The writes of a front end that the store has not seen or not confirmed, on one core.
+pub struct WriteBehind<V, F> {
+    vfs: Rc<V>,
+    runtime: Handle,
+    front: Rc<F>,
+    files: FileTable,
+    /// The open descriptions of files.
+    pub descriptions: RefCell<Descriptions>,
+    turns: Turns,
+    bounds: KeptBounds,
+    /// Bytes kept until a COMMIT, of all files.
+    kept: Cell<u64>,
+    /// Bytes that wait for the store behind the answers to write(2), of all files.
+    waiting: Cell<u64>,
+    /// Wakes writers that wait for room among them.
+    room: Notify,
+}
+
+impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
+    /// The writes to `vfs` of the files in `files`. Long transfers take `turns`.
+    pub fn new(
+        runtime: Handle,
+        vfs: Rc<V>,
+        front: Rc<F>,
+        files: FileTable,
+        turns: Turns,
+        bounds: KeptBounds,
+    ) -> WriteBehind<V, F> {
+        WriteBehind {
+            vfs,
+            runtime,
+            front,
+            files,
+            descriptions: RefCell::default(),
+            turns,
+            bounds,
+            kept: Cell::new(0),
+            waiting: Cell::new(0),
+            room: Notify::new(),
+        }
+    }
+
+    /// The turns of long transfers, reads included.
+    pub fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    /// Bytes of all files that are kept until COMMITs.
+    pub fn kept(&self) -> u64 {
+        self.kept.get()
+    }
+
+    /// Bytes of all files that the store has not answered.
+    pub fn waiting(&self) -> u64 {
+        self.waiting.get()
+    }
+
+    /// Waits until there is room for writes of a file behind their answers.
+    pub async fn room(&self, file: &FileWrites) {
+        loop {
+            // Registered before the look, so that no wake-up is missed.
+            let room = self.room.notified();
+            let of_file = file.runs.borrow().charged();
+            if of_file < FILE_BEHIND_MAX && self.waiting.get() < BEHIND_MAX {
+                return;
+            }
+            room.await;
+        }
+    }
+
+    /// True while half of each bound is free, and no program that has the file open must be told a failure. A front
+    /// end may then answer short writes before it passes them on: the other half is for those in its queue.
+    pub fn has_room(&self, file: &Rc<FileWrites>) -> bool {
+        let of_file = file.runs.borrow().charged();
+        of_file < FILE_BEHIND_MAX / 2
+            && self.waiting.get() < BEHIND_MAX / 2
+            && !self.descriptions.borrow().has_failure(file)
+    }
+
+    /// Keeps the first `len` bytes of `data` for the store, for who waited for [`WriteBehind::room`].
+    pub fn add(self: &Rc<Self>, open: &Description, offset: u64, data: Buffer, len: usize) {
+        let file = &open.file;
+        self.change_runs(file, |runs| runs.add(&open.caller, offset, data, len));
+        self.send_runs(file);
+        self.report_room(file);
+    }
+
+    fn report_room(&self, file: &Rc<FileWrites>) {
+        self.front.room_changed(file, self.has_room(file));
+    }
+
+    /// Changes what waits for the store. Every change goes through here, since the sum over all files is updated by the
+    /// difference.
+    fn change_runs<T>(&self, file: &FileWrites, change: impl FnOnce(&mut Runs) -> T) -> T {
+        let mut runs = file.runs.borrow_mut();
+        let before = runs.charged();
+        let changed = change(&mut runs);
+        let after = runs.charged();
+        debug_assert!(
+            self.waiting.get() + after >= before,
+            "the sum counts all files"
+        );
+        self.waiting.set(self.waiting.get() + after - before);
+        if after < before {
+            self.room.notify_waiters();
+        }
+        changed
+    }
+
+    /// Starts the runs of a file that may leave now.
+    fn send_runs(self: &Rc<Self>, file: &Rc<FileWrites>) {
+        loop {
+            // A variable of its own ends the borrow before the task may run.
+            let next = file.runs.borrow_mut().take_next();
+            let Some(run) = next else {
+                return;
+            };
+            let (writes, file) = (Rc::clone(self), Rc::clone(file));
+            let sending = async move { writes.send_run(file, run).await };
+            self.runtime.spawn("write behind", Box::pin(sending));
+        }
+    }
+
+    /// Sends one run. No deadline applies: a WRITE that is cut short could reach the server after newer bytes. Those
+    /// who wait for it have deadlines.
+    async fn send_run(self: Rc<Self>, file: Rc<FileWrites>, run: Run) {
+        let Run {
+            number,
+            caller,
+            offset,
+            bytes,
+        } = run;
+        let open = Description { file, caller };
+        let file = &open.file;
+        let (data, len) = bytes.into_buffer();
+        let sent = {
+            // As in `WriteBehind::write`.
+            let _writing = file.turn.read().await;
+            let _turn = self.turns.take(len).await;
+            let written = self.write_all(&open, offset, data, len, Stability::Unstable);
+            let written = written.await;
+            written.map(|(write, is_stable)| self.keep_written(file, write, is_stable))
+        };
+        let sent = match sent {
+            Ok(()) => self.bound_kept(&open).await,
+            refused => refused,
+        };
+        if let Err(status) = sent {
+            let is_told = (self.descriptions.borrow_mut()).fail(file, &open.caller, status);
+            if !is_told {
+                let uid = open.caller.uid;
+                tracing::error!(uid, bytes = len, %status, "the server refused bytes of a closed file");
+            }
+            self.front.refused(file);
+        }
+        self.change_runs(file, |runs| runs.answered(number));
+        self.report_room(file);
+        file.answered.notify_waiters();
+        self.send_runs(file);
+    }
+
+    /// Waits until the store has answered all writes of a file so far.
+    pub async fn drain(self: &Rc<Self>, file: &Rc<FileWrites>) {
+        let until = file.runs.borrow_mut().hurry();
+        loop {
+            // Registered before the look, so that no wake-up is missed.
+            let answered = file.answered.notified();
+            if file.runs.borrow().is_past(until) {
+                return;
+            }
+            self.send_runs(file);
+            answered.await;
+        }
+    }
+
+    /// Drops the writes of a file that are kept, and those that the store has not seen; gives their bytes.
+    pub fn drop_kept(&self, file: &FileWrites) -> u64 {
+        let before = self.waiting.get();
+        self.change_runs(file, Runs::drop_waiting);
+        self.keep(file, FileWrites::clear) + before - self.waiting.get()
+    }
+}

@@ -12,19 +12,19 @@ use gannet_vfs::limits::TRANSFER_MAX;
 use std::collections::VecDeque;
 
 /// Bytes of one caller that the store gets by one WRITE.
-pub struct Run {
+pub(super) struct Run {
     /// Counts up in the order of write(2).
-    pub number: u64,
+    pub(super) number: u64,
     /// The writer, whose rights the WRITE has.
-    pub caller: Credentials,
+    pub(super) caller: Credentials,
     /// The place of its first byte in the file.
-    pub offset: u64,
+    pub(super) offset: u64,
     /// Its bytes.
-    pub bytes: RunBytes,
+    pub(super) bytes: RunBytes,
 }
 
 /// The memory of a run.
-pub enum RunBytes {
+pub(super) enum RunBytes {
     /// The first bytes of a longer buffer.
     Slot(Buffer, usize),
     /// Memory that grows.
@@ -33,8 +33,7 @@ pub enum RunBytes {
 
 impl RunBytes {
     /// The number of bytes.
-    #[expect(clippy::len_without_is_empty, reason = "a run has bytes")]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         match self {
             RunBytes::Slot(_, len) => *len,
             RunBytes::Grown(bytes) => bytes.len(),
@@ -42,7 +41,7 @@ impl RunBytes {
     }
 
     /// The memory, and how many of its first bytes count.
-    pub fn into_buffer(self) -> (Buffer, usize) {
+    pub(super) fn into_buffer(self) -> (Buffer, usize) {
         match self {
             RunBytes::Slot(buffer, len) => (buffer, len),
             RunBytes::Grown(bytes) => {
@@ -100,7 +99,7 @@ impl Place {
 
 /// The runs of one file, in the order of write(2).
 #[derive(Default)]
-pub struct Runs {
+pub(super) struct Runs {
     places: VecDeque<Place>,
     last: u64,
     charged: u64,
@@ -110,7 +109,7 @@ pub struct Runs {
 
 impl Runs {
     /// Keeps the first `len` bytes of `data` for `offset`.
-    pub fn add(&mut self, caller: &Credentials, offset: u64, data: Buffer, len: usize) {
+    pub(super) fn add(&mut self, caller: &Credentials, offset: u64, data: Buffer, len: usize) {
         let end = offset.saturating_add(len as u64);
         if let Some(last) = self.places.back_mut()
             && (last.start..=last.end).contains(&offset)
@@ -151,13 +150,13 @@ impl Runs {
     }
 
     /// Lets all runs of now leave without waiting for more bytes. Gives the number up to which they count.
-    pub fn hurry(&mut self) -> u64 {
+    pub(super) fn hurry(&mut self) -> u64 {
         self.hurried = self.last;
         self.last
     }
 
     /// The next run to send, which is under way until [`Runs::answered`].
-    pub fn take_next(&mut self) -> Option<Run> {
+    pub(super) fn take_next(&mut self) -> Option<Run> {
         let under_way = self.places.iter().filter(|place| place.waiting.is_none());
         let under_way = under_way.count();
         if under_way >= RUNS_UNDER_WAY_MAX {
@@ -181,7 +180,7 @@ impl Runs {
     }
 
     /// Ends a run: the store has answered.
-    pub fn answered(&mut self, number: u64) {
+    pub(super) fn answered(&mut self, number: u64) {
         debug_assert!(
             (self.places.iter()).any(|place| place.number == number && place.waiting.is_none()),
             "only a run under way is answered"
@@ -190,7 +189,7 @@ impl Runs {
     }
 
     /// Drops the runs that are not under way.
-    pub fn drop_waiting(&mut self) {
+    pub(super) fn drop_waiting(&mut self) {
         self.keep(|place| place.waiting.is_none());
     }
 
@@ -206,24 +205,24 @@ impl Runs {
     }
 
     /// True when no run with a number up to `number` is left.
-    pub fn is_past(&self, number: u64) -> bool {
+    pub(super) fn is_past(&self, number: u64) -> bool {
         self.places
             .front()
             .is_none_or(|first| first.number > number)
     }
 
     /// True when no run is left, neither waiting nor under way.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
     /// Bytes kept and under way; a short run counts as [`RUN_CHARGE_MIN`].
-    pub fn charged(&self) -> u64 {
+    pub(super) fn charged(&self) -> u64 {
         self.charged
     }
 
     /// Where the last of the bytes ends: the file is at least that long for programs of this machine.
-    pub fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.places.iter().map(|place| place.end).max().unwrap_or(0)
     }
 }

@@ -19,6 +19,7 @@ struct Table {
     by_handle: HashMap<FileHandle, Weak<FileWrites>>,
     /// The number of entries from which on those of dropped files go.
     sweep_at: usize,
+    ages: u64,
 }
 
 impl FileTable {
@@ -28,7 +29,8 @@ impl FileTable {
             return known;
         }
         let mut table = self.0.borrow_mut();
-        let file = Rc::new(FileWrites::new(*handle));
+        table.ages += 1;
+        let file = Rc::new(FileWrites::new(*handle, table.ages));
         table.by_handle.insert(*handle, Rc::downgrade(&file));
         if table.by_handle.len() > table.sweep_at {
             table.by_handle.retain(|_, file| file.strong_count() > 0);
@@ -42,6 +44,14 @@ impl FileTable {
     /// As [`FileTable::file`], for a file that has a user.
     pub fn known(&self, handle: &FileHandle) -> Option<Rc<FileWrites>> {
         self.0.borrow().by_handle.get(handle)?.upgrade()
+    }
+
+    /// The file with the most bytes that no COMMIT has confirmed; of several, the one that came last.
+    pub(super) fn fullest(&self) -> Option<Rc<FileWrites>> {
+        let table = self.0.borrow();
+        let files = table.by_handle.values().filter_map(Weak::upgrade);
+        let kept = files.filter(|file| file.bytes() > 0);
+        kept.max_by_key(|file| (file.bytes(), file.age()))
     }
 }
 

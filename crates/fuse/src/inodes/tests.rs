@@ -230,20 +230,3 @@ fn attributes_from_before_an_own_write_are_ignored() {
     assert!(inodes.knows_better(&handle(1), equal.asked));
     assert!(!inodes.knows_better(&handle(1), inodes.epoch()));
 }
-
-#[test]
-fn while_own_bytes_are_under_way_only_their_replies_are_judged() {
-    let mut inodes = Inodes::new(handle(0));
-    let (number, _) = report(&mut inodes, 1, &file(77, 10));
-    let unstable = inodes.unstable(number).expect("it is known");
-    let caller = Credentials::new(0, 0, &[]);
-    let data = gannet_runtime::Buffer::from_vec(vec![7; 10]);
-    (unstable.runs.borrow_mut()).add(&caller, 10, data, 10);
-    report(&mut inodes, 1, &file(77, 15));
-    assert_eq!(inodes.stale(number), None);
-    assert!(unstable.runs.borrow_mut().take_next().is_some());
-    unstable.runs.borrow_mut().answered(1);
-    inodes.own_change(number, &change(10, 20));
-    report(&mut inodes, 1, &file(77, 20));
-    assert_eq!(inodes.stale(number), None);
-}

@@ -106,7 +106,7 @@ impl<V: Vfs> Mounted<V> {
         let known = Some(Fetched { attributes, asked });
         let newest = self.newest(&handle, known).await?;
         self.inodes.borrow_mut().learn(number, &newest);
-        self.drop_stale_pages(number).await;
+        self.pages.drop_stale(number).await;
         Ok(self.attr(number, &newest.attributes))
     }
 
@@ -236,17 +236,18 @@ impl<V: Vfs> Mounted<V> {
         let newest = self.admitted(caller, process, &handle, use_of).await?;
         self.inodes.borrow_mut().learn(number, &newest);
         let is_unchanged = self.inodes.borrow().stale(number).is_none();
-        self.drop_stale_pages(number).await;
+        self.pages.drop_stale(number).await;
         // No await from here to the end: the open is counted before its `Opening` ends.
         let mut inodes = self.inodes.borrow_mut();
         if !inodes.open(number, process) {
             return Err(Errno::ESTALE);
         }
-        if let Some(inode) = inodes.inode_mut(number).filter(|_| use_of.writes) {
-            inode.writer = Some(Box::new(caller.clone()));
-        }
         drop(inodes);
-        Ok((self.describe(number, caller)?, is_unchanged))
+        let key = self.describe(number, caller)?;
+        if use_of.writes {
+            self.unstable(number)?.set_writer(caller);
+        }
+        Ok((key, is_unchanged))
     }
 
     /// A key for an open file, which its caller may use from now on.
@@ -256,7 +257,7 @@ impl<V: Vfs> Mounted<V> {
             caller: caller.clone(),
         };
         let key = self.open.borrow_mut().next();
-        self.descriptions.borrow_mut().open(key, description);
+        self.writes.descriptions.borrow_mut().open(key, description);
         Ok(key)
     }
 
@@ -301,7 +302,8 @@ impl<V: Vfs> Mounted<V> {
     /// Closes a file. After the last close it has no kept writes, and a removed file loses its hidden name.
     pub(crate) async fn close(self: &Rc<Self>, key: u64) {
         self.open.borrow_mut().remove_file(key);
-        let Some(Description { file, caller }) = self.descriptions.borrow_mut().close(key) else {
+        let Some(Description { file, caller }) = self.writes.descriptions.borrow_mut().close(key)
+        else {
             return;
         };
         let number = file.number();
@@ -309,7 +311,7 @@ impl<V: Vfs> Mounted<V> {
         drop(file);
         let is_last = self.inodes.borrow_mut().close(number);
         if is_last {
-            self.windows.set(number, false);
+            self.pages.windows.set(number, false);
         }
         if is_last {
             // The object stays in the table until `closed`: a new entry of the same handle would not know of a resend
@@ -349,12 +351,18 @@ impl<V: Vfs> Mounted<V> {
         let left: Vec<_> = {
             let mut inodes = self.inodes.borrow_mut();
             let all = inodes.all_mut();
-            all.map(|(number, inode)| (number, inode.hidden.take(), inode.writer.clone()))
-                .collect()
+            all.map(|(number, inode)| {
+                (
+                    number,
+                    inode.hidden.take(),
+                    inode.unstable().and_then(|file| file.writer()),
+                )
+            })
+            .collect()
         };
         for (number, hidden, writer) in left {
             let nobody = Credentials::new(0, 0, &[]);
-            let writer = writer.map_or(nobody, |writer| *writer);
+            let writer = writer.unwrap_or(nobody);
             let outcome = self.within(async {
                 match &hidden {
                     Some(hidden) => self.remove_hidden(hidden).await,

@@ -215,11 +215,10 @@ impl<V: Vfs> Mounted<V> {
         // No await between the report and this: a removal in between would find the file unused and delete it.
         let mut inodes = self.inodes.borrow_mut();
         inodes.open_new(number);
-        if let Some(inode) = inodes.inode_mut(number) {
-            inode.writer = Some(Box::new(caller.clone()));
-        }
         drop(inodes);
-        Ok((entry, self.describe(number, caller)?))
+        let key = self.describe(number, caller)?;
+        self.unstable(number)?.set_writer(caller);
+        Ok((entry, key))
     }
 
     /// As CREATE of a file that there is, for a caller that may write to it.

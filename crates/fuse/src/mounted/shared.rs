@@ -6,9 +6,9 @@ use crate::limits::LOCK_WAITS_MAX;
 use crate::session::Caching;
 use crate::status::errno;
 use fuser::Errno;
-use gannet_client::write_behind::{Description, KeptWrite};
+use gannet_client::write_behind::Description;
 use gannet_runtime::{Buffer, Handle};
-use gannet_vfs::{ByteLock, FileHandle, LockRequest, Locked, Stability, Vfs, Wcc};
+use gannet_vfs::{ByteLock, FileHandle, LockRequest, Locked, Stability, Vfs};
 use std::rc::Rc;
 
 impl<V: Vfs> Mounted<V> {
@@ -21,8 +21,8 @@ impl<V: Vfs> Mounted<V> {
         request: LockRequest,
         thread: u32,
     ) -> Result<Locked, Errno> {
-        let file = self.open_file(key)?;
-        let (number, handle) = (file.file.number(), *file.file.handle());
+        let Description { file, caller } = self.open_file(key)?;
+        let (number, handle) = (file.number(), file.handle());
         if request == LockRequest::Unlock {
             // The next holder must find what this one wrote. An error is told at the next sync or close.
             let _ = self.within(self.drain(number)).await;
@@ -30,7 +30,7 @@ impl<V: Vfs> Mounted<V> {
         loop {
             // The store answers a wait after about a second. `within` bounds each attempt and not the whole wait, which
             // may last as long as another host holds the lock.
-            let asked = self.vfs.lock(&file.caller, &handle, &lock, request);
+            let asked = self.vfs.lock(&caller, handle, &lock, request);
             let locked = self.within(async { asked.await.map_err(errno) }).await?;
             match (locked, request) {
                 (Locked::Denied(_), LockRequest::Wait) if !has_signal(thread) => {}
@@ -39,7 +39,7 @@ impl<V: Vfs> Mounted<V> {
                 (Locked::TooMany, _) => return Err(Errno::ENOLCK),
                 (Locked::Done, LockRequest::Try | LockRequest::Wait) => {
                     self.open.borrow_mut().note_lock(key, number, lock.owner);
-                    self.renew_after_lock(number, &handle).await;
+                    self.renew_after_lock(number, handle).await;
                     return Ok(locked);
                 }
                 _ => return Ok(locked),
@@ -62,7 +62,7 @@ impl<V: Vfs> Mounted<V> {
         // Without the state, the next request for attributes judges the pages.
         let _ = self.within(learning).await;
         let stale = self.inodes.borrow().stale(number);
-        self.drop_pages(number, 0).await;
+        self.pages.drop_from(number, 0).await;
         if let Some(stale) = stale {
             self.inodes.borrow_mut().dropped(number, stale);
         }
@@ -116,66 +116,29 @@ impl<V: Vfs> Mounted<V> {
         len: usize,
         stability: Stability,
     ) -> Result<u32, Errno> {
-        let file = self.open_file(key)?;
-        let (number, handle) = (file.file.number(), *file.file.handle());
-        let unstable = Rc::clone(&file.file);
+        let open = self.open_file(key)?;
         if stability == Stability::Unstable {
-            self.drain(number).await?;
+            self.writes.drain(&open.file).await;
         } else {
-            self.commit(number, &file.caller).await?;
+            let committed = self.writes.commit(&open.file, &open.caller).await;
+            committed.map_err(errno)?;
         }
         self.take_failure(key)?;
-        let offset = {
-            let _alone = unstable.appending.lock().await;
-            // As in `write`: a resend must not run beside it.
-            let _writing = unstable.turn.read().await;
-            let _turn = self.turns.take(len).await;
-            let (write, is_stable) = if self.vfs.is_coordinated() {
-                let end = unstable.runs.borrow().end();
-                self.append_there(&file, &handle, end, data, len, stability)
-                    .await?
-            } else {
-                let size = self.newest(&handle, None).await?.attributes.size;
-                let end = size.max(unstable.runs.borrow().end());
-                let written = self.write_all(&file, &handle, end, data, len, stability);
-                written.await.map_err(errno)?
-            };
-            let offset = write.offset;
-            self.keep_written(&unstable, write, is_stable);
-            offset
+        let size = async || {
+            let newest = self.ask_newest(open.file.handle(), None).await?;
+            Ok(newest.attributes.size)
         };
-        if self.options.caching == Caching::Cached {
-            // The page at the former end ends in zeros, and the kernel may have taken the bytes for others at
-            // `believed`. It may hold their pages until the reply.
-            let mounted = Rc::clone(self);
-            let from = believed.min(offset);
-            let dropping = async move { mounted.drop_pages(number, from).await };
-            self.runtime.spawn("pages of an append", Box::pin(dropping));
-        }
-        self.bound_kept(&file, &unstable).await.map_err(errno)?;
+        let placed = |offset: u64| {
+            if self.options.caching == Caching::Cached {
+                // The page at the former end ends in zeros, and the kernel may have taken the bytes for others at
+                // `believed`. It may hold their pages until the reply.
+                let (pages, number) = (Rc::clone(&self.pages), open.file.number());
+                let dropping = async move { pages.drop_from(number, believed.min(offset)).await };
+                self.runtime.spawn("pages of an append", Box::pin(dropping));
+            }
+        };
+        let appended = (self.writes).append(&open, data, len, stability, size, placed);
+        appended.await.map_err(errno)?;
         u32::try_from(len).map_err(|_| Errno::EINVAL)
-    }
-
-    /// Appends where the store decides the offset, at `end` or further: bytes up to there are on their way.
-    async fn append_there(
-        &self,
-        file: &Description,
-        handle: &FileHandle,
-        end: u64,
-        data: Buffer,
-        len: usize,
-        stability: Stability,
-    ) -> Result<(KeptWrite, bool), Errno> {
-        let appended = (self.vfs).append(&file.caller, handle, end, data, len, stability);
-        let (done, buffer) = appended.await;
-        let (offset, done) = done.map_err(errno)?;
-        (self.inodes.borrow_mut()).own_change(file.file.number(), &Wcc::default());
-        let write = KeptWrite {
-            offset,
-            buffer,
-            len,
-            verifier: Some(done.verifier),
-        };
-        Ok((write, done.committed != Stability::Unstable))
     }
 }

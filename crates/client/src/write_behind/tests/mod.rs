@@ -1,0 +1,229 @@
+//! Write-behind over a server with faults.
+
+mod server;
+
+use super::*;
+use gannet_runtime::{tokio_plug, yield_now};
+use gannet_vfs::{Credentials, FileHandle, Status};
+use server::Server;
+use std::future::Future;
+
+/// A front end that notes what it hears.
+#[derive(Default)]
+struct Watcher {
+    refused: Cell<u32>,
+}
+
+impl FrontEnd for Watcher {
+    fn changed(&self, _: &FileWrites, _: &Wcc) {}
+
+    fn refused(&self, _: &FileWrites) {
+        self.refused.set(self.refused.get() + 1);
+    }
+
+    fn room_changed(&self, _: &FileWrites, _: bool) {}
+}
+
+/// Programs that write to a server.
+struct Stage {
+    server: Rc<Server>,
+    watcher: Rc<Watcher>,
+    writes: Rc<WriteBehind<Server, Watcher>>,
+    keys: Cell<u64>,
+}
+
+impl Stage {
+    /// An open description of the file with this name, by a user; gives its key too.
+    fn open(&self, name: &str, uid: u32) -> (u64, Description) {
+        let handle = FileHandle::new(name.as_bytes()).unwrap();
+        let description = Description {
+            file: self.writes.files.file(&handle),
+            caller: Credentials::new(uid, uid, &[]),
+        };
+        self.keys.set(self.keys.get() + 1);
+        let key = self.keys.get();
+        let mut descriptions = self.writes.descriptions.borrow_mut();
+        descriptions.open(key, description.clone());
+        (key, description)
+    }
+
+    /// A write(2) that is answered before the server has its bytes.
+    async fn write(&self, open: &Description, offset: u64, bytes: &[u8]) {
+        self.writes.room(&open.file).await;
+        let data = Buffer::from_vec(bytes.to_vec());
+        self.writes.add(open, offset, data, bytes.len());
+    }
+
+    async fn commit(&self, open: &Description) -> Result<(), Status> {
+        self.writes.commit(&open.file, &open.caller).await
+    }
+
+    fn take_failure(&self, key: u64) -> Option<Status> {
+        self.writes.descriptions.borrow_mut().take_failure(key)
+    }
+}
+
+/// Lets every task run until it waits for the server.
+async fn settle() {
+    for _ in 0..1000 {
+        yield_now().await;
+    }
+}
+
+fn story(body: impl AsyncFnOnce(Stage)) {
+    let bounds = KeptBounds::default();
+    story_within(bounds, body);
+}
+
+/// As [`story`], with bounds for what is kept.
+fn story_within(bounds: KeptBounds, body: impl AsyncFnOnce(Stage)) {
+    tokio_plug::block_on(async |runtime| {
+        let (server, watcher) = (Rc::new(Server::default()), Rc::new(Watcher::default()));
+        let (store, front) = (Rc::clone(&server), Rc::clone(&watcher));
+        let (files, turns) = (FileTable::default(), Turns::ordered());
+        let writes = WriteBehind::new(runtime, store, front, files, turns, bounds);
+        let stage = Stage {
+            server,
+            watcher,
+            writes: Rc::new(writes),
+            keys: Cell::new(0),
+        };
+        body(stage).await;
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_commit_reports_once_the_refusal_of_one_that_another_file_caused() {
+    let bounds = KeptBounds {
+        commit_ahead: 1 << 20,
+        file_max: 1 << 20,
+        all_max: 4999,
+    };
+    story_within(bounds, async |stage| {
+        let (_, full) = stage.open("full", 1);
+        stage.write(&full, 0, &[7; 4999]).await;
+        stage.writes.drain(&full.file).await;
+        stage.server.refuse_commits(Some(Status::Nospc));
+        let (_, other) = stage.open("other", 1);
+        stage.write(&other, 0, &[7; 10]).await;
+        stage.writes.drain(&other.file).await;
+        // Its own writer gets no error.
+        stage.server.refuse_commits(None);
+        assert_eq!(stage.commit(&other).await, Ok(()));
+        assert_eq!(stage.commit(&full).await, Err(Status::Nospc));
+        assert_eq!(stage.commit(&full).await, Ok(()));
+        assert_eq!(stage.writes.kept(), 0);
+    });
+}
+
+/// Checks that no WRITE came before the answer to an earlier one that it overlaps.
+fn assert_ordered(stage: &Stage) {
+    let writes: Vec<_> = (stage.server.requests().into_iter())
+        .filter_map(|request| {
+            let (offset, bytes) = request.written?;
+            let range = offset..offset + bytes.len() as u64;
+            Some((request.file, range, request.came, request.answered))
+        })
+        .collect();
+    for (index, (file, range, came, _)) in writes.iter().enumerate() {
+        for (earlier_file, earlier, _, answered) in &writes[..index] {
+            let overlap = earlier.start < range.end && range.start < earlier.end;
+            if overlap && file == earlier_file {
+                assert!(answered.is_some_and(|answered| answered < *came));
+            }
+        }
+    }
+}
+
+#[test]
+fn overlapping_writes_leave_in_order_resends_included() {
+    story(async |stage| {
+        stage.server.shuffle();
+        let (_, mine) = stage.open("file", 1);
+        let (_, yours) = stage.open("file", 2);
+        let mut local = vec![0; 4000];
+        let mut chosen = 1_u64;
+        for step in 0..300_u64 {
+            chosen = chosen.wrapping_mul(6_364_136_223_846_793_005) + 1;
+            let (offset, len) = ((chosen >> 33) % 3000, 1 + (chosen >> 50) % 900);
+            let bytes = vec![step as u8; len as usize];
+            local[offset as usize..][..len as usize].copy_from_slice(&bytes);
+            let open = if chosen >> 63 == 0 { &mine } else { &yours };
+            stage.write(open, offset, &bytes).await;
+            match step % 50 {
+                10 => settle().await,
+                20 => stage.server.restart(),
+                40 => assert_eq!(stage.commit(open).await, Ok(())),
+                _ => {}
+            }
+        }
+        assert_eq!(stage.commit(&mine).await, Ok(()));
+        stage.server.restart();
+        let content = stage.server.content(mine.file.handle());
+        assert!(content[..] == local[..content.len()]);
+        assert_ordered(&stage);
+        assert_eq!((stage.writes.kept(), stage.writes.waiting()), (0, 0));
+    });
+}
+
+#[test]
+fn each_run_has_the_credentials_of_its_writer() {
+    story(async |stage| {
+        let opens = [1, 2].map(|uid| stage.open("file", uid).1);
+        for step in 0..20 {
+            let open = &opens[step % 2];
+            stage
+                .write(open, step as u64, &[open.caller.uid as u8])
+                .await;
+        }
+        assert_eq!(stage.commit(&opens[0]).await, Ok(()));
+        for request in stage.server.requests() {
+            let bytes = request.written.map(|(_, bytes)| bytes);
+            assert!(bytes.is_none_or(|it| it.iter().all(|byte| u32::from(*byte) == request.uid)));
+        }
+        assert_eq!(stage.server.content(opens[0].file.handle()).len(), 20);
+    });
+}
+
+#[test]
+fn an_answered_error_is_told_once_to_each_open_description_of_its_writer() {
+    story(async |stage| {
+        stage.server.refuse(1, Some(Status::Dquot));
+        let opens = [1, 1, 2].map(|uid| stage.open("file", uid));
+        let (_, writer) = &opens[0];
+        stage.write(writer, 0, b"refused").await;
+        stage.write(&opens[2].1, 10, b"taken").await;
+        stage.writes.drain(&writer.file).await;
+        assert_eq!(stage.watcher.refused.get(), 1);
+        assert!(
+            !stage.writes.has_room(&writer.file),
+            "a failure is to be told"
+        );
+        let told = opens.map(|(key, _)| [stage.take_failure(key), stage.take_failure(key)]);
+        let refused = [Some(Status::Dquot), None];
+        assert_eq!(told, [refused, refused, [None, None]]);
+        assert!(stage.writes.waiting() == 0 && stage.writes.kept() == 5);
+    });
+}
+
+#[test]
+fn a_silent_server_drops_nothing() {
+    story(async |stage| {
+        let (key, open) = stage.open("file", 1);
+        stage.server.set_silent(open.file.handle(), true);
+        stage.write(&open, 0, b"waits").await;
+        {
+            let mut commit = std::pin::pin!(stage.commit(&open));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            assert!(commit.as_mut().poll(&mut context).is_pending());
+            settle().await;
+            // The program's deadline ends the commit here.
+        }
+        assert!(stage.writes.waiting() > 0);
+        stage.server.set_silent(open.file.handle(), false);
+        assert_eq!(stage.commit(&open).await, Ok(()));
+        assert_eq!(stage.server.content(open.file.handle()), b"waits");
+        assert_eq!(stage.take_failure(key), None);
+    });
+}
