@@ -523,14 +523,14 @@ impl<V: Vfs> Filesystem for Front<V> {
     fn flush(
         &self,
         request: &Request,
-        number: INodeNo,
+        _number: INodeNo,
         key: FileHandle,
         lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
         let has_locks = self.locks == Locks::Shared;
         self.submit_empty(request, reply, async move |it, _| {
-            let synced = it.flush(number.0, key.0).await;
+            let synced = it.flush(key.0).await;
             if has_locks {
                 // fcntl(2)'s locks end with the first close of the process, also when the sync failed.
                 it.unlock_all(key.0, lock_owner.0).await?;
@@ -542,14 +542,12 @@ impl<V: Vfs> Filesystem for Front<V> {
     fn fsync(
         &self,
         request: &Request,
-        number: INodeNo,
+        _number: INodeNo,
         key: FileHandle,
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
-        self.submit_empty(request, reply, async move |it, _| {
-            it.sync(number.0, key.0).await
-        });
+        self.submit_empty(request, reply, async move |it, _| it.sync(key.0).await);
     }
 
     fn release(

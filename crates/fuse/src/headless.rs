@@ -161,7 +161,7 @@ impl<V: Vfs> Headless<V> {
     /// # Errors
     /// As fsync(2).
     pub async fn sync(&self, file: Opened) -> io::Result<()> {
-        let syncing = self.mounted.sync(file.number, file.key);
+        let syncing = self.mounted.sync(file.key);
         self.ask(syncing).await
     }
 

@@ -43,7 +43,7 @@ pub(crate) struct Mounted<V> {
     pub(crate) runtime: Handle,
     pub(crate) options: MountOptions,
     pub(crate) inodes: Rc<RefCell<Inodes>>,
-    /// What the kernel caches of file data.
+    /// The kernel's pages of files.
     pub(crate) pages: Rc<Pages>,
     /// The writes that the store has not seen or not confirmed.
     pub(crate) writes: Rc<WriteBehind<V, Pages>>,

@@ -4,45 +4,30 @@ use super::file::KeptWrite;
 use super::{Description, FileWrites, FrontEnd, WriteBehind};
 use crate::limits::RESENDS_MAX;
 use gannet_runtime::Buffer;
-use gannet_vfs::{Credentials, Stability, Status, Verifier, Vfs};
+use gannet_vfs::{Credentials, Stability, Status, Vfs};
 use std::rc::Rc;
 
 impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
     /// Makes the writes of a file durable, after the store has answered all of them so far, and resends those that the
-    /// server lost in a restart.
+    /// server lost in a restart. Each WRITE has the credentials of its writer, and a COMMIT those of a writer whose
+    /// bytes it is for.
     ///
-    /// # Errors
-    /// A refusal (no space, no right any more) drops the kept writes, and this call alone returns it. An error that a
-    /// writer of another file caused to be recorded is returned once.
-    ///
-    /// When the server does not answer, the caller's deadline drops this future, and the writes stay for the next
-    /// attempt.
-    pub async fn commit(
-        self: &Rc<Self>,
-        file: &Rc<FileWrites>,
-        caller: &Credentials,
-    ) -> Result<(), Status> {
+    /// A refusal (no space, no right any more) drops the bytes of that writer. Its open descriptions are told, so this
+    /// call succeeds. When the server does not answer, the caller's deadline drops this future, and the writes stay for
+    /// the next attempt.
+    pub async fn commit(self: &Rc<Self>, file: &Rc<FileWrites>) {
         self.drain(file).await;
-        self.commit_kept(file, caller).await?;
-        file.refused.take().map_or(Ok(()), Err)
+        self.commit_kept(file).await;
     }
 
     /// As [`WriteBehind::commit`], of the writes that the store has answered.
-    async fn commit_kept(&self, file: &Rc<FileWrites>, caller: &Credentials) -> Result<(), Status> {
+    async fn commit_kept(&self, file: &Rc<FileWrites>) {
         if file.is_empty() && file.committing.try_lock().is_ok() {
-            return Ok(());
+            return;
         }
-        let open = Description {
-            file: Rc::clone(file),
-            caller: caller.clone(),
-        };
         // Exclusive: a write during the resend could be overwritten by the older bytes that are sent again.
         let _turn = file.turn.write().await;
-        let committed = self.commit_alone(&open).await;
-        if committed.is_err() {
-            self.keep(file, FileWrites::clear);
-        }
-        committed
+        self.commit_alone(file).await;
     }
 
     /// Changes the kept writes of a file. Every change goes through here, since the sum over all files is updated by
@@ -64,56 +49,52 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
 
     /// Commits kept writes that exceed one of the [`KeptBounds`](crate::limits::KeptBounds). The caller must not hold
     /// the file's `turn`, which the commit takes exclusively.
-    pub(super) async fn bound_kept(self: &Rc<Self>, open: &Description) -> Result<(), Status> {
-        self.commit_ahead(open);
-        if open.file.bytes() > self.bounds.file_max {
-            self.commit_kept(&open.file, &open.caller).await?;
+    pub(super) async fn bound_kept(self: &Rc<Self>, file: &Rc<FileWrites>) {
+        self.commit_ahead(file);
+        if file.bytes() > self.bounds.file_max {
+            self.commit_kept(file).await;
         }
         while self.kept.get() > self.bounds.all_max {
-            if !self.commit_fullest(open).await? {
+            let Some(fullest) = self.files.fullest() else {
                 break;
-            }
+            };
+            self.commit_kept(&fullest).await;
         }
-        Ok(())
     }
 
     /// Starts a COMMIT beside the writes that follow, once [`KeptBounds::commit_ahead`](crate::limits::KeptBounds)
     /// bytes are kept, so that the disks work meanwhile.
-    fn commit_ahead(self: &Rc<Self>, open: &Description) {
-        let is_much = open.file.bytes() >= self.bounds.commit_ahead;
-        if !is_much || open.file.committing.try_lock().is_err() {
+    fn commit_ahead(self: &Rc<Self>, file: &Rc<FileWrites>) {
+        let is_much = file.bytes() >= self.bounds.commit_ahead;
+        if !is_much || file.committing.try_lock().is_err() {
             return;
         }
-        let (writes, open) = (Rc::clone(self), open.clone());
-        let ahead = async move {
-            // A failure is reported by the next commit that a caller waits for, which tries again. No deadline applies:
-            // a resend that is cut short could still reach the server after newer bytes.
-            let _ = writes.commit_beside(&open).await;
-        };
+        let (writes, file) = (Rc::clone(self), Rc::clone(file));
+        // No deadline applies: a resend that is cut short could still reach the server after newer bytes.
+        let ahead = async move { writes.commit_beside(&file).await };
         self.runtime.spawn("commit ahead", Box::pin(ahead));
     }
 
     /// One COMMIT while writes go on; resends, if the server lost any, exclude writes.
-    async fn commit_beside(&self, open: &Description) -> Result<(), Status> {
-        let lost = match open.file.committing.try_lock() {
-            Ok(_committing) => self.commit_once(open).await?,
-            Err(_) => return Ok(()),
+    async fn commit_beside(&self, file: &Rc<FileWrites>) {
+        let lost = match (file.committing.try_lock(), file.writer()) {
+            (Ok(_committing), Some(writer)) => self.commit_once(file, &writer).await,
+            _ => return,
         };
-        if lost > 0 {
+        // A failure is for the next commit that a caller waits for, which tries again.
+        if lost.is_ok_and(|lost| lost > 0) {
             // `committing` is released by now. A task that holds `turn` waits for `committing` in `commit_alone`, so
             // waiting here for `turn` with `committing` held would be a deadlock.
-            let _turn = open.file.turn.write().await;
-            self.commit_alone(open).await?;
+            let _turn = file.turn.write().await;
+            self.commit_alone(file).await;
         }
-        Ok(())
     }
 
     /// Sends one COMMIT; gives the number of writes to resend.
-    async fn commit_once(&self, open: &Description) -> Result<usize, Status> {
-        let file = &open.file;
+    async fn commit_once(&self, file: &FileWrites, writer: &Credentials) -> Result<usize, Status> {
         // Read before the request is sent: the COMMIT may not cover writes that end while it is under way.
         let asked = file.kept_ever();
-        let done = self.vfs.commit(&open.caller, file.handle(), 0, 0).await;
+        let done = self.vfs.commit(writer, file.handle(), 0, 0).await;
         // A file system reports a lost page once (fsync(2)), and the next COMMIT may succeed without it.
         let verifier = (done.result)
             .inspect_err(|_| file.commit_failed(asked))?
@@ -122,57 +103,86 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
     }
 
     /// Commits all kept writes, and resends lost ones. The caller holds `turn` exclusively.
-    async fn commit_alone(&self, open: &Description) -> Result<(), Status> {
-        let file = &open.file;
+    async fn commit_alone(&self, file: &Rc<FileWrites>) {
         // A COMMIT ahead that is still under way must not confirm a write that is being resent.
         let _committing = file.committing.lock().await;
         let mut resends = 0;
-        while !file.is_empty() {
-            let lost = self.commit_once(open).await?;
-            if lost == 0 {
-                break;
-            }
-            resends += 1;
-            if resends > RESENDS_MAX {
+        while let Some(writer) = file.writer() {
+            let lost = match self.commit_once(file, &writer).await {
+                Ok(0) => break,
+                Ok(lost) => lost,
+                Err(status) => {
+                    self.drop_refused(file, &writer, status);
+                    continue;
+                }
+            };
+            if resends >= RESENDS_MAX {
                 tracing::error!("the server keeps losing what was written");
-                return Err(Status::Io);
+                self.drop_refused(file, &writer, Status::Io);
+                continue;
             }
             tracing::info!(
                 writes = lost,
                 "the server lost unstable data: writing it again"
             );
-            for index in 0..lost {
-                let verifier = self.rewrite(open, index).await?;
-                file.rewritten(index, verifier);
+            match self.resend(file, lost).await {
+                Ok(()) => resends += 1,
+                Err((writer, status)) => self.drop_refused(file, &writer, status),
+            }
+        }
+    }
+
+    /// Resends the first `count` kept writes, in their order.
+    ///
+    /// # Errors
+    /// The status of the first refused one, with its writer.
+    async fn resend(
+        &self,
+        file: &Rc<FileWrites>,
+        count: usize,
+    ) -> Result<(), (Credentials, Status)> {
+        for index in 0..count {
+            let copy = file.with(index, |kept| {
+                (kept.caller.clone(), kept.offset, kept.data().to_vec())
+            });
+            let Some((caller, offset, bytes)) = copy else {
+                break;
+            };
+            let open = Description {
+                file: Rc::clone(file),
+                caller,
+            };
+            let (len, data) = (bytes.len(), Buffer::from_vec(bytes));
+            let written = self.write_all(&open, offset, data, len, Stability::Unstable);
+            match written.await {
+                Ok((write, _)) => file.rewritten(index, write.verifier),
+                Err(status) => return Err((open.caller, status)),
             }
         }
         Ok(())
     }
 
-    /// Resends one kept write; gives the verifier of the incarnation that took it.
-    async fn rewrite(&self, open: &Description, index: usize) -> Result<Option<Verifier>, Status> {
-        let copy = (open.file).with(index, |kept| (kept.offset, kept.data().to_vec()));
-        let (offset, bytes) = copy.ok_or(Status::Io)?;
-        let (len, data) = (bytes.len(), Buffer::from_vec(bytes));
-        let written = self.write_all(open, offset, data, len, Stability::Unstable);
-        let (write, _) = written.await?;
-        Ok(write.verifier)
+    /// Drops the kept bytes of a writer, since the server refused them; tells the writer's open descriptions.
+    fn drop_refused(&self, file: &Rc<FileWrites>, writer: &Credentials, status: Status) {
+        let before = file.bytes();
+        self.keep(file, |file| file.drop_of(writer));
+        self.tell(file, writer, before - file.bytes(), status);
+        self.report_room(file);
     }
 
-    /// Commits the file with the most kept bytes, for a writer of another one; false if no file has any.
-    ///
-    /// # Errors
-    /// The errors of the writer's own file. An error of another file is recorded there, and the next sync of that file
-    /// reports it.
-    async fn commit_fullest(&self, open: &Description) -> Result<bool, Status> {
-        let Some(fullest) = self.files.fullest() else {
-            return Ok(false);
-        };
-        let writer = fullest.writer().unwrap_or_else(|| open.caller.clone());
-        match self.commit_kept(&fullest, &writer).await {
-            Err(status) if !Rc::ptr_eq(&fullest, &open.file) => fullest.refused.set(Some(status)),
-            committed => committed?,
+    /// Tells the open descriptions of a writer, and the front end, that the server refused bytes.
+    pub(super) fn tell(
+        &self,
+        file: &Rc<FileWrites>,
+        writer: &Credentials,
+        bytes: u64,
+        status: Status,
+    ) {
+        let is_told = (self.descriptions.borrow_mut()).fail(file, writer, status);
+        if !is_told {
+            let uid = writer.uid;
+            tracing::error!(uid, bytes, %status, "the server refused bytes of a closed file");
         }
-        Ok(true)
+        self.front.refused(file);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::runs::Runs;
 use gannet_runtime::Buffer;
-use gannet_vfs::{Credentials, FileHandle, Status, Verifier};
+use gannet_vfs::{Credentials, FileHandle, Verifier};
 use std::cell::{Cell, RefCell};
 use tokio::sync::{Mutex, Notify, RwLock};
 
@@ -13,8 +13,6 @@ pub struct FileWrites {
     number: Cell<u64>,
     /// Counts the files of a table, in the order in which they came.
     age: u64,
-    /// The credentials of the last open for writing.
-    writer: RefCell<Option<Credentials>>,
     /// Writes that the store has not answered.
     pub(super) runs: RefCell<Runs>,
     /// Wakes those who wait for answers to them.
@@ -30,8 +28,6 @@ pub struct FileWrites {
     kept: RefCell<Vec<(u64, KeptWrite)>>,
     kept_ever: Cell<u64>,
     bytes: Cell<u64>,
-    /// Why kept writes were dropped by a commit that no user of this file waited for. The next sync takes it.
-    pub(super) refused: Cell<Option<Status>>,
 }
 
 /// A write that no COMMIT has confirmed.
@@ -42,6 +38,8 @@ pub(super) struct KeptWrite {
     pub(super) buffer: Buffer,
     /// The number of its bytes.
     pub(super) len: usize,
+    /// The writer, whose rights the WRITE had.
+    pub(super) caller: Credentials,
     /// The verifier of the server's incarnation that took it. `None` if two incarnations have parts of it, or if a
     /// COMMIT failed: no COMMIT then confirms it until it is resent.
     pub(super) verifier: Option<Verifier>,
@@ -65,7 +63,6 @@ impl FileWrites {
             handle,
             number: Cell::new(0),
             age,
-            writer: RefCell::default(),
             runs: RefCell::default(),
             answered: Notify::new(),
             appending: Mutex::new(()),
@@ -74,7 +71,6 @@ impl FileWrites {
             kept: RefCell::default(),
             kept_ever: Cell::new(0),
             bytes: Cell::new(0),
-            refused: Cell::new(None),
         }
     }
 
@@ -97,14 +93,10 @@ impl FileWrites {
         self.age
     }
 
-    /// The credentials of the last open for writing.
-    pub fn writer(&self) -> Option<Credentials> {
-        self.writer.borrow().clone()
-    }
-
-    /// Records an open for writing.
-    pub fn set_writer(&self, writer: &Credentials) {
-        self.writer.replace(Some(writer.clone()));
+    /// The writer of the newest kept write.
+    pub(super) fn writer(&self) -> Option<Credentials> {
+        let kept = self.kept.borrow();
+        kept.last().map(|(_, write)| write.caller.clone())
     }
 
     /// Where the last of the bytes ends that the store has not answered: the file is at least that long for programs
@@ -120,9 +112,7 @@ impl FileWrites {
 
     /// True if nothing would be lost with it.
     pub fn is_idle(&self) -> bool {
-        let refused = self.refused.take();
-        self.refused.set(refused);
-        self.is_empty() && self.runs.borrow().is_empty() && refused.is_none()
+        self.is_empty() && self.is_answered()
     }
 
     /// Bytes that are kept.
@@ -190,6 +180,13 @@ impl FileWrites {
         }
     }
 
+    /// Drops the kept writes of a caller.
+    pub(super) fn drop_of(&self, caller: &Credentials) {
+        let mut kept = self.kept.borrow_mut();
+        kept.retain(|(_, write)| write.caller != *caller);
+        self.count(&kept);
+    }
+
     /// Drops all kept writes; gives their bytes.
     pub(super) fn clear(&self) -> u64 {
         self.kept.borrow_mut().clear();
@@ -214,6 +211,7 @@ mod tests {
             offset,
             buffer: Buffer::from_vec(bytes.to_vec()),
             len: bytes.len(),
+            caller: Credentials::new(1, 1, &[]),
             verifier: Some(verifier),
         }
     }

@@ -188,17 +188,9 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
             let written = written.await;
             written.map(|(write, is_stable)| self.keep_written(file, write, is_stable))
         };
-        let sent = match sent {
-            Ok(()) => self.bound_kept(&open).await,
-            refused => refused,
-        };
-        if let Err(status) = sent {
-            let is_told = (self.descriptions.borrow_mut()).fail(file, &open.caller, status);
-            if !is_told {
-                let uid = open.caller.uid;
-                tracing::error!(uid, bytes = len, %status, "the server refused bytes of a closed file");
-            }
-            self.front.refused(file);
+        match sent {
+            Ok(()) => self.bound_kept(file).await,
+            Err(status) => self.tell(file, &open.caller, len as u64, status),
         }
         self.change_runs(file, |runs| runs.answered(number));
         self.report_room(file);

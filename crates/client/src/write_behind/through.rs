@@ -12,7 +12,7 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
     /// writes would overwrite it.
     ///
     /// # Errors
-    /// The errors of the WRITE, and of a COMMIT if too much is kept.
+    /// The errors of the WRITE.
     pub async fn write(
         self: &Rc<Self>,
         open: &Description,
@@ -31,7 +31,8 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
             let (write, is_stable) = written.await?;
             self.keep_written(&open.file, write, is_stable);
         }
-        self.bound_kept(open).await
+        self.bound_kept(&open.file).await;
+        Ok(())
     }
 
     /// Writes the first `len` bytes of `data` at the end of a file, which the store decides, or this front end where
@@ -67,7 +68,8 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
             offset
         };
         placed(offset);
-        self.bound_kept(open).await
+        self.bound_kept(&open.file).await;
+        Ok(())
     }
 
     /// Appends where the store decides the offset, at `end` or further: bytes up to there are on their way.
@@ -88,6 +90,7 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
             offset,
             buffer,
             len,
+            caller: open.caller.clone(),
             verifier: Some(done.verifier),
         };
         Ok((write, done.committed != Stability::Unstable))
@@ -111,6 +114,7 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
             offset,
             buffer: memory.ok_or(Status::Io)?,
             len,
+            caller: open.caller.clone(),
             verifier: Some(outcome.verifier),
         };
         let mut is_stable = outcome.committed != Stability::Unstable;

@@ -7,7 +7,7 @@ use fuser::Errno;
 use gannet_client::write_behind::Description;
 use gannet_runtime::file::read_cold;
 use gannet_runtime::{Buffer, FileRef};
-use gannet_vfs::{Credentials, Stability, Vfs};
+use gannet_vfs::{Stability, Vfs};
 use std::io;
 
 /// The bytes of a reply to READ.
@@ -86,8 +86,7 @@ impl<V: Vfs> Mounted<V> {
         let open = self.open_file(key)?;
         if stability != Stability::Unstable {
             // Earlier writes are committed first: a resend of them would overwrite this one.
-            let committed = self.writes.commit(&open.file, &open.caller).await;
-            committed.map_err(errno)?;
+            self.writes.commit(&open.file).await;
         }
         self.take_failure(key)?;
         if stability == Stability::Unstable && self.options.caching == Caching::Cached {
@@ -131,28 +130,27 @@ impl<V: Vfs> Mounted<V> {
     /// does.
     ///
     /// # Errors
-    /// `ESTALE`: the kernel has forgotten the file. Otherwise those of the commit.
-    pub(crate) async fn commit(&self, number: u64, caller: &Credentials) -> Result<(), Errno> {
-        let Some(file) = self.known_unstable(number)? else {
-            return Ok(());
-        };
-        self.writes.commit(&file, caller).await.map_err(errno)
+    /// `ESTALE`: the kernel has forgotten the file.
+    pub(super) async fn commit(&self, number: u64) -> Result<(), Errno> {
+        if let Some(file) = self.known_unstable(number)? {
+            self.writes.commit(&file).await;
+        }
+        Ok(())
     }
 
-    /// As [`Mounted::commit`], with the credentials of the open file `key`, whose program also learns why earlier
-    /// writes failed.
-    pub(crate) async fn sync(&self, number: u64, key: u64) -> Result<(), Errno> {
-        let caller = self.open_file(key)?.caller;
-        let committed = self.commit(number, &caller).await;
-        self.take_failure(key)?;
-        committed
+    /// Makes the writes of a file durable. The program of the open file `key` learns why bytes that it wrote were
+    /// refused.
+    pub(crate) async fn sync(&self, key: u64) -> Result<(), Errno> {
+        let file = self.open_file(key)?.file;
+        self.writes.commit(&file).await;
+        self.take_failure(key)
     }
 
     /// As [`Mounted::sync`], for a close(2). With [`Closing::Async`] the last close sends what is kept, and no program
     /// waits.
-    pub(crate) async fn flush(&self, number: u64, key: u64) -> Result<(), Errno> {
+    pub(crate) async fn flush(&self, key: u64) -> Result<(), Errno> {
         match self.options.closing {
-            Closing::Sync => self.sync(number, key).await,
+            Closing::Sync => self.sync(key).await,
             Closing::Async => self.take_failure(key),
         }
     }
@@ -173,7 +171,7 @@ pub(super) mod tests {
     use crate::session::{Caching, Closing, Locks, MountOptions};
     use gannet_localfs::{LocalOptions, LocalStore, LocalTree};
     use gannet_runtime::{timeout, tokio_plug};
-    use gannet_vfs::Status;
+    use gannet_vfs::{Credentials, Status};
     use std::path::Path;
     use std::rc::Rc;
     use std::time::Duration;
@@ -251,7 +249,7 @@ pub(super) mod tests {
             assert_eq!((attributes.size, mounted.writes.waiting()), (1000, 0));
             let read = mounted.read(key, 990, 100).await.unwrap();
             assert_eq!(read.bytes(), [99; 10]);
-            assert_eq!(mounted.sync(number, key).await, Ok(()));
+            assert_eq!(mounted.sync(key).await, Ok(()));
             assert_eq!(std::fs::read(share.join("file")).unwrap().len(), 1000);
         });
     }
@@ -274,7 +272,7 @@ pub(super) mod tests {
             let fetched = Fetched { attributes, asked };
             mounted.inodes.borrow_mut().learn(number, &fetched);
             assert_eq!(mounted.inodes.borrow().stale(number), None);
-            assert_eq!(mounted.sync(number, key).await, Ok(()));
+            assert_eq!(mounted.sync(key).await, Ok(()));
             assert_eq!(mounted.attr_of(number, 1).await.unwrap().size, 10);
             assert_eq!(mounted.inodes.borrow().stale(number), None);
         });
@@ -300,7 +298,7 @@ pub(super) mod tests {
             mounted.keep_answered(key, 10, Buffer::from_vec(vec![8; 10]), 10);
             assert!(mounted.pages.windows.is_open(number));
             assert!(!write(20, 9 << 20).await, "much waits for the store");
-            assert_eq!(mounted.sync(number, key).await, Ok(()));
+            assert_eq!(mounted.sync(key).await, Ok(()));
             assert!(mounted.pages.windows.is_open(number));
             assert_eq!(std::fs::read(share.join("file")).unwrap()[10..20], [8; 10]);
             let told = (mounted.writes.descriptions.borrow_mut()).fail(
@@ -314,7 +312,7 @@ pub(super) mod tests {
                 !mounted.pages.windows.is_open(number),
                 "a failure is to be told"
             );
-            assert_eq!(mounted.sync(number, key).await, Err(Errno::ENOSPC));
+            assert_eq!(mounted.sync(key).await, Err(Errno::ENOSPC));
             assert!(write(0, 10).await);
             mounted.close(key).await;
             assert!(!mounted.pages.windows.is_open(number));
@@ -339,14 +337,14 @@ pub(super) mod tests {
             let written = mounted.write(stranger, 0, data, 5000, Stability::Unstable);
             assert_eq!(written.await, Ok(5000));
             // The writer's own open file succeeds; the stranger is told.
-            assert_eq!(mounted.sync(file.file.number(), key).await, Ok(()));
+            assert_eq!(mounted.sync(key).await, Ok(()));
             let refused = if gannet_testing::is_root() {
                 Err(Errno::EACCES)
             } else {
                 Ok(())
             };
-            assert_eq!(mounted.sync(file.file.number(), stranger).await, refused);
-            assert_eq!(mounted.sync(file.file.number(), stranger).await, Ok(()));
+            assert_eq!(mounted.sync(stranger).await, refused);
+            assert_eq!(mounted.sync(stranger).await, Ok(()));
             let len = std::fs::read(share.join("file")).unwrap().len();
             assert_eq!(len == 0, gannet_testing::is_root());
         });

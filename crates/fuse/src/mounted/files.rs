@@ -143,7 +143,7 @@ impl<V: Vfs> Mounted<V> {
         let caller = self.setter(caller, &setting);
         if setting.size.is_some() {
             // A resend after a server's restart would extend the file past its new size.
-            self.commit(number, &caller).await?;
+            self.commit(number).await?;
         } else {
             // Earlier bytes would change times and set-uid bits that this sets.
             self.drain(number).await?;
@@ -243,11 +243,7 @@ impl<V: Vfs> Mounted<V> {
             return Err(Errno::ESTALE);
         }
         drop(inodes);
-        let key = self.describe(number, caller)?;
-        if use_of.writes {
-            self.unstable(number)?.set_writer(caller);
-        }
-        Ok((key, is_unchanged))
+        Ok((self.describe(number, caller)?, is_unchanged))
     }
 
     /// A key for an open file, which its caller may use from now on.
@@ -302,7 +298,7 @@ impl<V: Vfs> Mounted<V> {
     /// Closes a file. After the last close it has no kept writes, and a removed file loses its hidden name.
     pub(crate) async fn close(self: &Rc<Self>, key: u64) {
         self.open.borrow_mut().remove_file(key);
-        let Some(Description { file, caller }) = self.writes.descriptions.borrow_mut().close(key)
+        let Some(Description { file, .. }) = self.writes.descriptions.borrow_mut().close(key)
         else {
             return;
         };
@@ -316,12 +312,12 @@ impl<V: Vfs> Mounted<V> {
         if is_last {
             // The object stays in the table until `closed`: a new entry of the same handle would not know of a resend
             // under way.
-            self.close_last(number, &caller).await;
+            self.close_last(number).await;
             self.inodes.borrow_mut().closed(number);
         }
     }
 
-    async fn close_last(self: &Rc<Self>, number: u64, caller: &Credentials) {
+    async fn close_last(self: &Rc<Self>, number: u64) {
         let Ok(is_hidden) = self.with_inode(number, |inode| inode.hidden.is_some()) else {
             return;
         };
@@ -333,7 +329,7 @@ impl<V: Vfs> Mounted<V> {
             let _ = removed.await;
             return;
         }
-        let committed = self.within(self.commit(number, caller)).await;
+        let committed = self.within(self.commit(number)).await;
         let handle = self.handle(number).ok();
         let inodes = self.inodes.borrow();
         let is_open = handle.is_some_and(|it| inodes.open_number(&it).is_some());
@@ -351,22 +347,14 @@ impl<V: Vfs> Mounted<V> {
         let left: Vec<_> = {
             let mut inodes = self.inodes.borrow_mut();
             let all = inodes.all_mut();
-            all.map(|(number, inode)| {
-                (
-                    number,
-                    inode.hidden.take(),
-                    inode.unstable().and_then(|file| file.writer()),
-                )
-            })
-            .collect()
+            all.map(|(number, inode)| (number, inode.hidden.take()))
+                .collect()
         };
-        for (number, hidden, writer) in left {
-            let nobody = Credentials::new(0, 0, &[]);
-            let writer = writer.unwrap_or(nobody);
+        for (number, hidden) in left {
             let outcome = self.within(async {
                 match &hidden {
                     Some(hidden) => self.remove_hidden(hidden).await,
-                    None => self.commit(number, &writer).await?,
+                    None => self.commit(number).await?,
                 }
                 Ok(())
             });

@@ -216,9 +216,7 @@ impl<V: Vfs> Mounted<V> {
         let mut inodes = self.inodes.borrow_mut();
         inodes.open_new(number);
         drop(inodes);
-        let key = self.describe(number, caller)?;
-        self.unstable(number)?.set_writer(caller);
-        Ok((entry, key))
+        Ok((entry, self.describe(number, caller)?))
     }
 
     /// As CREATE of a file that there is, for a caller that may write to it.

@@ -120,8 +120,7 @@ impl<V: Vfs> Mounted<V> {
         if stability == Stability::Unstable {
             self.writes.drain(&open.file).await;
         } else {
-            let committed = self.writes.commit(&open.file, &open.caller).await;
-            committed.map_err(errno)?;
+            self.writes.commit(&open.file).await;
         }
         self.take_failure(key)?;
         let size = async || {

@@ -54,8 +54,10 @@ impl Stage {
         self.writes.add(open, offset, data, bytes.len());
     }
 
-    async fn commit(&self, open: &Description) -> Result<(), Status> {
-        self.writes.commit(&open.file, &open.caller).await
+    /// An fsync(2).
+    async fn sync(&self, key: u64, open: &Description) -> Result<(), Status> {
+        self.writes.commit(&open.file).await;
+        self.take_failure(key).map_or(Ok(()), Err)
     }
 
     fn take_failure(&self, key: u64) -> Option<Status> {
@@ -94,25 +96,24 @@ fn story_within(bounds: KeptBounds, body: impl AsyncFnOnce(Stage)) {
 }
 
 #[test]
-fn a_commit_reports_once_the_refusal_of_one_that_another_file_caused() {
+fn the_refusal_of_a_commit_that_another_file_caused_is_told_to_the_writer() {
     let bounds = KeptBounds {
         commit_ahead: 1 << 20,
         file_max: 1 << 20,
         all_max: 4999,
     };
     story_within(bounds, async |stage| {
-        let (_, full) = stage.open("full", 1);
+        let (key, full) = stage.open("full", 1);
         stage.write(&full, 0, &[7; 4999]).await;
         stage.writes.drain(&full.file).await;
         stage.server.refuse_commits(Some(Status::Nospc));
-        let (_, other) = stage.open("other", 1);
+        let (other_key, other) = stage.open("other", 1);
         stage.write(&other, 0, &[7; 10]).await;
         stage.writes.drain(&other.file).await;
-        // Its own writer gets no error.
         stage.server.refuse_commits(None);
-        assert_eq!(stage.commit(&other).await, Ok(()));
-        assert_eq!(stage.commit(&full).await, Err(Status::Nospc));
-        assert_eq!(stage.commit(&full).await, Ok(()));
+        assert_eq!(stage.sync(other_key, &other).await, Ok(()));
+        assert_eq!(stage.sync(key, &full).await, Err(Status::Nospc));
+        assert_eq!(stage.sync(key, &full).await, Ok(()));
         assert_eq!(stage.writes.kept(), 0);
     });
 }
@@ -140,7 +141,7 @@ fn assert_ordered(stage: &Stage) {
 fn overlapping_writes_leave_in_order_resends_included() {
     story(async |stage| {
         stage.server.shuffle();
-        let (_, mine) = stage.open("file", 1);
+        let (key, mine) = stage.open("file", 1);
         let (_, yours) = stage.open("file", 2);
         let mut local = vec![0; 4000];
         let mut chosen = 1_u64;
@@ -154,11 +155,11 @@ fn overlapping_writes_leave_in_order_resends_included() {
             match step % 50 {
                 10 => settle().await,
                 20 => stage.server.restart(),
-                40 => assert_eq!(stage.commit(open).await, Ok(())),
+                40 => assert_eq!(stage.sync(key, open).await, Ok(())),
                 _ => {}
             }
         }
-        assert_eq!(stage.commit(&mine).await, Ok(()));
+        assert_eq!(stage.sync(key, &mine).await, Ok(()));
         stage.server.restart();
         let content = stage.server.content(mine.file.handle());
         assert!(content[..] == local[..content.len()]);
@@ -168,16 +169,20 @@ fn overlapping_writes_leave_in_order_resends_included() {
 }
 
 #[test]
-fn each_run_has_the_credentials_of_its_writer() {
+fn each_write_has_the_credentials_of_its_writer_resends_included() {
     story(async |stage| {
-        let opens = [1, 2].map(|uid| stage.open("file", uid).1);
+        let [(key, mine), (_, yours)] = [1, 2].map(|uid| stage.open("file", uid));
+        let opens = [mine, yours];
         for step in 0..20 {
             let open = &opens[step % 2];
             stage
                 .write(open, step as u64, &[open.caller.uid as u8])
                 .await;
         }
-        assert_eq!(stage.commit(&opens[0]).await, Ok(()));
+        stage.writes.drain(&opens[0].file).await;
+        // The first of them resends the bytes of both.
+        stage.server.restart();
+        assert_eq!(stage.sync(key, &opens[0]).await, Ok(()));
         for request in stage.server.requests() {
             let bytes = request.written.map(|(_, bytes)| bytes);
             assert!(bytes.is_none_or(|it| it.iter().all(|byte| u32::from(*byte) == request.uid)));
@@ -214,7 +219,7 @@ fn a_silent_server_drops_nothing() {
         stage.server.set_silent(open.file.handle(), true);
         stage.write(&open, 0, b"waits").await;
         {
-            let mut commit = std::pin::pin!(stage.commit(&open));
+            let mut commit = std::pin::pin!(stage.sync(key, &open));
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());
             assert!(commit.as_mut().poll(&mut context).is_pending());
             settle().await;
@@ -222,8 +227,25 @@ fn a_silent_server_drops_nothing() {
         }
         assert!(stage.writes.waiting() > 0);
         stage.server.set_silent(open.file.handle(), false);
-        assert_eq!(stage.commit(&open).await, Ok(()));
+        assert_eq!(stage.sync(key, &open).await, Ok(()));
         assert_eq!(stage.server.content(open.file.handle()), b"waits");
-        assert_eq!(stage.take_failure(key), None);
+    });
+}
+
+#[test]
+fn a_resend_that_is_refused_drops_the_bytes_of_its_writer_alone() {
+    story(async |stage| {
+        let [(mine, my), (yours, your)] = [1, 2].map(|uid| stage.open("file", uid));
+        stage.write(&my, 0, b"mine").await;
+        stage.write(&your, 4, b"yours").await;
+        stage.writes.drain(&my.file).await;
+        stage.server.restart();
+        stage.server.refuse(2, Some(Status::Acces));
+        assert_eq!(stage.sync(mine, &my).await, Ok(()));
+        assert_eq!(stage.server.content(my.file.handle()), b"mine");
+        assert_eq!(stage.watcher.refused.get(), 1);
+        assert_eq!(stage.sync(yours, &your).await, Err(Status::Acces));
+        assert_eq!(stage.sync(yours, &your).await, Ok(()));
+        assert_eq!(stage.writes.kept(), 0);
     });
 }
