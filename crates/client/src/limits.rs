@@ -1,6 +1,7 @@
 //! Bounds of a program's use of files, in one place.
 
 use gannet_vfs::limits::TRANSFER_MAX;
+use std::time::Duration;
 
 /// Symbolic links followed in one path walk, as on Linux.
 pub const SYMLINKS_MAX: u32 = 40;
@@ -61,6 +62,8 @@ pub const KEPT_MAX: u64 = 128 << 20;
 pub const FILE_BEHIND_MAX: u64 = 16 << 20;
 /// Bytes of all files that wait for the store behind the answers to write(2).
 pub const BEHIND_MAX: u64 = 64 << 20;
+/// Time before a write is sent again for which the store has waited for a silent server in vain.
+pub const SILENCE_PAUSE: Duration = Duration::from_millis(250);
 
 const _: () = assert!(COMMIT_AHEAD < FILE_KEPT_MAX && FILE_KEPT_MAX <= KEPT_MAX);
 const _: () = assert!(TRANSFER_MAX as u64 <= FILE_KEPT_MAX);

@@ -15,19 +15,22 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
     /// A refusal (no space, no right any more) drops the bytes of that writer. Its open descriptions are told, so this
     /// call succeeds. When the server does not answer, the caller's deadline drops this future, and the writes stay for
     /// the next attempt.
-    pub async fn commit(self: &Rc<Self>, file: &Rc<FileWrites>) {
-        self.drain(file).await;
-        self.commit_kept(file).await;
+    ///
+    /// # Errors
+    /// `Jukebox`: the store waits for a silent server no longer. The writes stay too.
+    pub async fn commit(self: &Rc<Self>, file: &Rc<FileWrites>) -> Result<(), Status> {
+        self.drain(file).await?;
+        self.commit_kept(file).await
     }
 
     /// As [`WriteBehind::commit`], of the writes that the store has answered.
-    async fn commit_kept(&self, file: &Rc<FileWrites>) {
+    async fn commit_kept(&self, file: &Rc<FileWrites>) -> Result<(), Status> {
         if file.is_empty() && file.committing.try_lock().is_ok() {
-            return;
+            return Ok(());
         }
         // Exclusive: a write during the resend could be overwritten by the older bytes that are sent again.
         let _turn = file.turn.write().await;
-        self.commit_alone(file).await;
+        self.commit_alone(file).await
     }
 
     /// Changes the kept writes of a file. Every change goes through here, since the sum over all files is updated by
@@ -49,17 +52,18 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
 
     /// Commits kept writes that exceed one of the [`KeptBounds`](crate::limits::KeptBounds). The caller must not hold
     /// the file's `turn`, which the commit takes exclusively.
-    pub(super) async fn bound_kept(self: &Rc<Self>, file: &Rc<FileWrites>) {
+    pub(super) async fn bound_kept(self: &Rc<Self>, file: &Rc<FileWrites>) -> Result<(), Status> {
         self.commit_ahead(file);
         if file.bytes() > self.bounds.file_max {
-            self.commit_kept(file).await;
+            self.commit_kept(file).await?;
         }
         while self.kept.get() > self.bounds.all_max {
             let Some(fullest) = self.files.fullest() else {
                 break;
             };
-            self.commit_kept(&fullest).await;
+            self.commit_kept(&fullest).await?;
         }
+        Ok(())
     }
 
     /// Starts a COMMIT beside the writes that follow, once [`KeptBounds::commit_ahead`](crate::limits::KeptBounds)
@@ -86,7 +90,7 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
             // `committing` is released by now. A task that holds `turn` waits for `committing` in `commit_alone`, so
             // waiting here for `turn` with `committing` held would be a deadlock.
             let _turn = file.turn.write().await;
-            self.commit_alone(file).await;
+            let _ = self.commit_alone(file).await;
         }
     }
 
@@ -103,7 +107,7 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
     }
 
     /// Commits all kept writes, and resends lost ones. The caller holds `turn` exclusively.
-    async fn commit_alone(&self, file: &Rc<FileWrites>) {
+    async fn commit_alone(&self, file: &Rc<FileWrites>) -> Result<(), Status> {
         // A COMMIT ahead that is still under way must not confirm a write that is being resent.
         let _committing = file.committing.lock().await;
         let mut resends = 0;
@@ -112,13 +116,13 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
                 Ok(0) => break,
                 Ok(lost) => lost,
                 Err(status) => {
-                    self.drop_refused(file, &writer, status);
+                    self.drop_refused(file, &writer, status)?;
                     continue;
                 }
             };
             if resends >= RESENDS_MAX {
                 tracing::error!("the server keeps losing what was written");
-                self.drop_refused(file, &writer, Status::Io);
+                self.drop_refused(file, &writer, Status::Io)?;
                 continue;
             }
             tracing::info!(
@@ -127,9 +131,10 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
             );
             match self.resend(file, lost).await {
                 Ok(()) => resends += 1,
-                Err((writer, status)) => self.drop_refused(file, &writer, status),
+                Err((writer, status)) => self.drop_refused(file, &writer, status)?,
             }
         }
+        Ok(())
     }
 
     /// Resends the first `count` kept writes, in their order.
@@ -156,18 +161,30 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
             let written = self.write_all(&open, offset, data, len, Stability::Unstable);
             match written.await {
                 Ok((write, _)) => file.rewritten(index, write.verifier),
-                Err(status) => return Err((open.caller, status)),
+                Err(error) => return Err((open.caller, error.status)),
             }
         }
         Ok(())
     }
 
     /// Drops the kept bytes of a writer, since the server refused them; tells the writer's open descriptions.
-    fn drop_refused(&self, file: &Rc<FileWrites>, writer: &Credentials, status: Status) {
+    ///
+    /// # Errors
+    /// `Jukebox`: that is no answer, and nothing was dropped.
+    fn drop_refused(
+        &self,
+        file: &Rc<FileWrites>,
+        writer: &Credentials,
+        status: Status,
+    ) -> Result<(), Status> {
+        if status == Status::Jukebox {
+            return Err(status);
+        }
         let before = file.bytes();
         self.keep(file, |file| file.drop_of(writer));
         self.tell(file, writer, before - file.bytes(), status);
         self.report_room(file);
+        Ok(())
     }
 
     /// Tells the open descriptions of a writer, and the front end, that the server refused bytes.

@@ -15,8 +15,10 @@ pub struct FileWrites {
     age: u64,
     /// Writes that the store has not answered.
     pub(super) runs: RefCell<Runs>,
-    /// Wakes those who wait for answers to them.
+    /// Wakes those who wait for answers to them, also when there is none.
     pub(super) answered: Notify,
+    /// How often the store waited for a silent server no longer.
+    pub(super) given_up: Cell<u64>,
     /// Held by one append at a time, where the mount chooses the offset.
     pub(super) appending: Mutex<()>,
     /// Writers hold it shared and a commit that may resend holds it alone: a resend beside a newer overlapping write
@@ -65,6 +67,7 @@ impl FileWrites {
             age,
             runs: RefCell::default(),
             answered: Notify::new(),
+            given_up: Cell::new(0),
             appending: Mutex::new(()),
             turn: RwLock::new(()),
             committing: Mutex::new(()),

@@ -23,12 +23,14 @@ pub use file::FileWrites;
 pub use table::FileTable;
 pub use turns::Turns;
 
-use crate::limits::{BEHIND_MAX, FILE_BEHIND_MAX, KeptBounds};
-use gannet_runtime::{Buffer, Handle};
-use gannet_vfs::{Stability, Vfs, Wcc};
+use crate::limits::{BEHIND_MAX, FILE_BEHIND_MAX, KeptBounds, SILENCE_PAUSE};
+use file::KeptWrite;
+use gannet_runtime::{Buffer, Handle, sleep};
+use gannet_vfs::{Stability, Status, Vfs, Wcc};
 use runs::{Run, Runs};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use through::NotWritten;
 use tokio::sync::Notify;
 
 /// The part of a front end that hears what becomes of the writes that it passed on. No method may wait, or call the
@@ -184,13 +186,14 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
             // As in `WriteBehind::write`.
             let _writing = file.turn.read().await;
             let _turn = self.turns.take(len).await;
-            let written = self.write_all(&open, offset, data, len, Stability::Unstable);
-            let written = written.await;
+            let written = self.write_until_answered(&open, offset, data, len).await;
             written.map(|(write, is_stable)| self.keep_written(file, write, is_stable))
         };
-        match sent {
-            Ok(()) => self.bound_kept(file).await,
-            Err(status) => self.tell(file, &open.caller, len as u64, status),
+        if let Err(status) = sent {
+            self.tell(file, &open.caller, len as u64, status);
+        }
+        while sent.is_ok() && self.bound_kept(file).await.is_err() {
+            sleep(&self.runtime, SILENCE_PAUSE).await;
         }
         self.change_runs(file, |runs| runs.answered(number));
         self.report_room(file);
@@ -198,14 +201,47 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
         self.send_runs(file);
     }
 
+    /// Writes a run, again and again while the store waits in vain for a silent server: only an answer may drop bytes.
+    ///
+    /// # Errors
+    /// The status of the server's reply; `Jukebox` from a store that does not give the memory back.
+    async fn write_until_answered(
+        &self,
+        open: &Description,
+        offset: u64,
+        mut data: Buffer,
+        len: usize,
+    ) -> Result<(KeptWrite, bool), Status> {
+        loop {
+            let written = self.write_all(open, offset, data, len, Stability::Unstable);
+            match written.await {
+                Err(NotWritten {
+                    status: Status::Jukebox,
+                    memory: Some(memory),
+                }) => data = memory,
+                written => return Ok(written?),
+            }
+            open.file.given_up.set(open.file.given_up.get() + 1);
+            open.file.answered.notify_waiters();
+            sleep(&self.runtime, SILENCE_PAUSE).await;
+        }
+    }
+
     /// Waits until the store has answered all writes of a file so far.
-    pub async fn drain(self: &Rc<Self>, file: &Rc<FileWrites>) {
+    ///
+    /// # Errors
+    /// `Jukebox`: the store waits for a silent server no longer. The writes stay, and are sent again.
+    pub async fn drain(self: &Rc<Self>, file: &Rc<FileWrites>) -> Result<(), Status> {
         let until = file.runs.borrow_mut().hurry();
+        let given_up = file.given_up.get();
         loop {
             // Registered before the look, so that no wake-up is missed.
             let answered = file.answered.notified();
             if file.runs.borrow().is_past(until) {
-                return;
+                return Ok(());
+            }
+            if file.given_up.get() != given_up {
+                return Err(Status::Jukebox);
             }
             self.send_runs(file);
             answered.await;

@@ -6,13 +6,25 @@ use gannet_runtime::Buffer;
 use gannet_vfs::{Changed, Stability, Status, Vfs, Wcc, WriteDone};
 use std::rc::Rc;
 
+/// The error of a WRITE, with the memory of its bytes if the store gave it back.
+pub(super) struct NotWritten {
+    pub(super) status: Status,
+    pub(super) memory: Option<Buffer>,
+}
+
+impl From<NotWritten> for Status {
+    fn from(error: NotWritten) -> Status {
+        error.status
+    }
+}
+
 impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
     /// Writes the first `len` bytes of `data` at `offset`, and keeps them until a COMMIT unless they are durable at
     /// once. Before a write with another stability than `Unstable`, the caller commits the file: a resend of earlier
     /// writes would overwrite it.
     ///
     /// # Errors
-    /// The errors of the WRITE.
+    /// The errors of the WRITE, or `Jukebox` if too much is kept and a server is silent.
     pub async fn write(
         self: &Rc<Self>,
         open: &Description,
@@ -31,8 +43,7 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
             let (write, is_stable) = written.await?;
             self.keep_written(&open.file, write, is_stable);
         }
-        self.bound_kept(&open.file).await;
-        Ok(())
+        self.bound_kept(&open.file).await
     }
 
     /// Writes the first `len` bytes of `data` at the end of a file, which the store decides, or this front end where
@@ -68,8 +79,7 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
             offset
         };
         placed(offset);
-        self.bound_kept(&open.file).await;
-        Ok(())
+        self.bound_kept(&open.file).await
     }
 
     /// Appends where the store decides the offset, at `end` or further: bytes up to there are on their way.
@@ -98,6 +108,9 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
 
     /// Writes the first `len` bytes of `data`; servers may take less at a time. Gives the write to keep, and true if it
     /// needs no COMMIT.
+    ///
+    /// # Errors
+    /// The status of the reply, with the memory if the store gave it back.
     pub(super) async fn write_all(
         &self,
         open: &Description,
@@ -105,14 +118,21 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
         data: Buffer,
         len: usize,
         stability: Stability,
-    ) -> Result<(KeptWrite, bool), Status> {
+    ) -> Result<(KeptWrite, bool), NotWritten> {
         let (vfs, caller, handle) = (&self.vfs, &open.caller, open.file.handle());
         let first = vfs.write_and_return(caller, handle, offset, data, 0..len, stability);
         let (written, memory) = first.await;
-        let outcome = self.written(&open.file, &written)?;
+        let outcome = match self.written(&open.file, &written) {
+            Ok(outcome) => outcome,
+            Err(status) => return Err(NotWritten { status, memory }),
+        };
+        let no_memory = NotWritten {
+            status: Status::Io,
+            memory: None,
+        };
         let mut write = KeptWrite {
             offset,
-            buffer: memory.ok_or(Status::Io)?,
+            buffer: memory.ok_or(no_memory)?,
             len,
             caller: open.caller.clone(),
             verifier: Some(outcome.verifier),
@@ -124,7 +144,13 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
             let (at, range) = (offset.saturating_add(done as u64), 0..rest.len());
             let rest = Buffer::from_vec(rest);
             let written = vfs.write(caller, handle, at, rest, range, stability).await;
-            let outcome = self.written(&open.file, &written)?;
+            let outcome = match self.written(&open.file, &written) {
+                Ok(outcome) => outcome,
+                Err(status) => {
+                    let memory = Some(write.buffer);
+                    return Err(NotWritten { status, memory });
+                }
+            };
             // Parts with different verifiers were written in two incarnations: no COMMIT can confirm the whole.
             write.verifier = write.verifier.filter(|it| *it == outcome.verifier);
             is_stable &= outcome.committed != Stability::Unstable;

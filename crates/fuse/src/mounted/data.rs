@@ -35,7 +35,7 @@ impl<V: Vfs> Mounted<V> {
 
     pub(crate) async fn read(&self, key: u64, offset: u64, count: u32) -> Result<Data, Errno> {
         let Description { file, caller } = self.open_file(key)?;
-        self.writes.drain(&file).await;
+        self.writes.drain(&file).await.map_err(errno)?;
         let _turn = self.writes.turns().take(count as usize).await;
         let read = self.vfs.read(&caller, file.handle(), offset, count).await;
         let read = read.map_err(errno)?;
@@ -86,7 +86,8 @@ impl<V: Vfs> Mounted<V> {
         let open = self.open_file(key)?;
         if stability != Stability::Unstable {
             // Earlier writes are committed first: a resend of them would overwrite this one.
-            self.writes.commit(&open.file).await;
+            let committed = self.writes.commit(&open.file).await;
+            committed.map_err(errno)?;
         }
         self.take_failure(key)?;
         if stability == Stability::Unstable && self.options.caching == Caching::Cached {
@@ -112,12 +113,12 @@ impl<V: Vfs> Mounted<V> {
     /// Waits until the store has answered the writes of a file that the kernel has an answer for.
     ///
     /// # Errors
-    /// `ESTALE`: the kernel has forgotten the file.
+    /// `ESTALE`: the kernel has forgotten the file. `EIO`: a server is silent.
     pub(super) async fn drain(&self, number: u64) -> Result<(), Errno> {
-        if let Some(file) = self.known_unstable(number)? {
-            self.writes.drain(&file).await;
+        match self.known_unstable(number)? {
+            Some(file) => self.writes.drain(&file).await.map_err(errno),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Drops the writes of a file that are kept, and those that the store has not seen; gives their bytes.
@@ -130,20 +131,21 @@ impl<V: Vfs> Mounted<V> {
     /// does.
     ///
     /// # Errors
-    /// `ESTALE`: the kernel has forgotten the file.
+    /// `ESTALE`: the kernel has forgotten the file. `EIO`: a server is silent.
     pub(super) async fn commit(&self, number: u64) -> Result<(), Errno> {
-        if let Some(file) = self.known_unstable(number)? {
-            self.writes.commit(&file).await;
+        match self.known_unstable(number)? {
+            Some(file) => self.writes.commit(&file).await.map_err(errno),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Makes the writes of a file durable. The program of the open file `key` learns why bytes that it wrote were
     /// refused.
     pub(crate) async fn sync(&self, key: u64) -> Result<(), Errno> {
         let file = self.open_file(key)?.file;
-        self.writes.commit(&file).await;
-        self.take_failure(key)
+        let committed = self.writes.commit(&file).await;
+        self.take_failure(key)?;
+        committed.map_err(errno)
     }
 
     /// As [`Mounted::sync`], for a close(2). With [`Closing::Async`] the last close sends what is kept, and no program

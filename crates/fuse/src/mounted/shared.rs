@@ -118,9 +118,10 @@ impl<V: Vfs> Mounted<V> {
     ) -> Result<u32, Errno> {
         let open = self.open_file(key)?;
         if stability == Stability::Unstable {
-            self.writes.drain(&open.file).await;
+            self.writes.drain(&open.file).await.map_err(errno)?;
         } else {
-            self.writes.commit(&open.file).await;
+            let committed = self.writes.commit(&open.file).await;
+            committed.map_err(errno)?;
         }
         self.take_failure(key)?;
         let size = async || {

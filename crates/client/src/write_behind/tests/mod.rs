@@ -3,7 +3,8 @@
 mod server;
 
 use super::*;
-use gannet_runtime::{tokio_plug, yield_now};
+use gannet_runtime::yield_now;
+use gannet_sim::World;
 use gannet_vfs::{Credentials, FileHandle, Status};
 use server::Server;
 use std::future::Future;
@@ -56,8 +57,8 @@ impl Stage {
 
     /// An fsync(2).
     async fn sync(&self, key: u64, open: &Description) -> Result<(), Status> {
-        self.writes.commit(&open.file).await;
-        self.take_failure(key).map_or(Ok(()), Err)
+        let committed = self.writes.commit(&open.file).await;
+        self.take_failure(key).map_or(committed, Err)
     }
 
     fn take_failure(&self, key: u64) -> Option<Status> {
@@ -72,14 +73,16 @@ async fn settle() {
     }
 }
 
-fn story(body: impl AsyncFnOnce(Stage)) {
+fn story(body: impl AsyncFnOnce(Stage) + 'static) {
     let bounds = KeptBounds::default();
     story_within(bounds, body);
 }
 
 /// As [`story`], with bounds for what is kept.
-fn story_within(bounds: KeptBounds, body: impl AsyncFnOnce(Stage)) {
-    tokio_plug::block_on(async |runtime| {
+fn story_within(bounds: KeptBounds, body: impl AsyncFnOnce(Stage) + 'static) {
+    let world = World::new(7);
+    let runtime = world.add_node("client").runtime();
+    let told = world.run(async move {
         let (server, watcher) = (Rc::new(Server::default()), Rc::new(Watcher::default()));
         let (store, front) = (Rc::clone(&server), Rc::clone(&watcher));
         let (files, turns) = (FileTable::default(), Turns::ordered());
@@ -91,8 +94,8 @@ fn story_within(bounds: KeptBounds, body: impl AsyncFnOnce(Stage)) {
             keys: Cell::new(0),
         };
         body(stage).await;
-    })
-    .unwrap();
+    });
+    assert!(told.is_ok());
 }
 
 #[test]
@@ -105,11 +108,11 @@ fn the_refusal_of_a_commit_that_another_file_caused_is_told_to_the_writer() {
     story_within(bounds, async |stage| {
         let (key, full) = stage.open("full", 1);
         stage.write(&full, 0, &[7; 4999]).await;
-        stage.writes.drain(&full.file).await;
+        assert_eq!(stage.writes.drain(&full.file).await, Ok(()));
         stage.server.refuse_commits(Some(Status::Nospc));
         let (other_key, other) = stage.open("other", 1);
         stage.write(&other, 0, &[7; 10]).await;
-        stage.writes.drain(&other.file).await;
+        assert_eq!(stage.writes.drain(&other.file).await, Ok(()));
         stage.server.refuse_commits(None);
         assert_eq!(stage.sync(other_key, &other).await, Ok(()));
         assert_eq!(stage.sync(key, &full).await, Err(Status::Nospc));
@@ -179,7 +182,7 @@ fn each_write_has_the_credentials_of_its_writer_resends_included() {
                 .write(open, step as u64, &[open.caller.uid as u8])
                 .await;
         }
-        stage.writes.drain(&opens[0].file).await;
+        assert_eq!(stage.writes.drain(&opens[0].file).await, Ok(()));
         // The first of them resends the bytes of both.
         stage.server.restart();
         assert_eq!(stage.sync(key, &opens[0]).await, Ok(()));
@@ -199,7 +202,7 @@ fn an_answered_error_is_told_once_to_each_open_description_of_its_writer() {
         let (_, writer) = &opens[0];
         stage.write(writer, 0, b"refused").await;
         stage.write(&opens[2].1, 10, b"taken").await;
-        stage.writes.drain(&writer.file).await;
+        assert_eq!(stage.writes.drain(&writer.file).await, Ok(()));
         assert_eq!(stage.watcher.refused.get(), 1);
         assert!(
             !stage.writes.has_room(&writer.file),
@@ -238,7 +241,7 @@ fn a_resend_that_is_refused_drops_the_bytes_of_its_writer_alone() {
         let [(mine, my), (yours, your)] = [1, 2].map(|uid| stage.open("file", uid));
         stage.write(&my, 0, b"mine").await;
         stage.write(&your, 4, b"yours").await;
-        stage.writes.drain(&my.file).await;
+        assert_eq!(stage.writes.drain(&my.file).await, Ok(()));
         stage.server.restart();
         stage.server.refuse(2, Some(Status::Acces));
         assert_eq!(stage.sync(mine, &my).await, Ok(()));
@@ -247,5 +250,30 @@ fn a_resend_that_is_refused_drops_the_bytes_of_its_writer_alone() {
         assert_eq!(stage.sync(yours, &your).await, Err(Status::Acces));
         assert_eq!(stage.sync(yours, &your).await, Ok(()));
         assert_eq!(stage.writes.kept(), 0);
+    });
+}
+
+#[test]
+fn what_a_store_gives_up_for_a_silent_server_is_sent_again() {
+    story(async |stage| {
+        let (key, open) = stage.open("file", 1);
+        stage.write(&open, 0, b"sent").await;
+        assert_eq!(stage.writes.drain(&open.file).await, Ok(()));
+        let silence = Some(Status::Jukebox);
+        stage.server.refuse_commits(silence);
+        assert_eq!(stage.sync(key, &open).await, Err(Status::Jukebox));
+        stage.server.refuse_commits(None);
+        stage.server.restart();
+        stage.server.refuse(1, silence);
+        // The resend, and then a run that waits for it.
+        assert_eq!(stage.sync(key, &open).await, Err(Status::Jukebox));
+        stage.write(&open, 4, b" late").await;
+        assert_eq!(stage.sync(key, &open).await, Err(Status::Jukebox));
+        assert_eq!((stage.writes.kept(), stage.watcher.refused.get()), (4, 0));
+        stage.server.refuse(1, None);
+        assert_eq!(stage.sync(key, &open).await, Ok(()));
+        let content = stage.server.content(open.file.handle());
+        assert_eq!(content, b"sent late");
+        assert_eq!((stage.writes.kept(), stage.writes.waiting()), (0, 0));
     });
 }
