@@ -24,6 +24,8 @@ pub(crate) const LISTING_PAGE_ENTRIES: usize = 4096;
 /// Bytes of long READs and WRITEs of a cache that are under way at a time: two requests, so that one is on its
 /// way while the other is answered. 4 MiB at a time made cached reading slower by a quarter.
 pub const MOVING_MAX: u32 = 2 * TRANSFER_MAX;
+/// Time for which transfers wait for one that has its turn as long.
+pub const TURN_AGE: Duration = Duration::from_secs(1);
 /// Bytes up to which a READ or WRITE counts as short.
 pub const SHORT_MAX: usize = 64 << 10;
 /// Bytes that a run of them counts as at least, which bounds their number.
@@ -38,7 +40,8 @@ pub struct KeptBounds {
     pub commit_ahead: u64,
     /// Kept bytes of one file beyond which its writers wait for a COMMIT.
     pub file_max: u64,
-    /// Kept bytes of all files beyond which writers wait.
+    /// Kept bytes of all files beyond which others are committed too. A file whose bytes are more than what is left to
+    /// this bound is committed like one that exceeds its own.
     pub all_max: u64,
 }
 
@@ -62,6 +65,8 @@ pub const KEPT_MAX: u64 = 128 << 20;
 pub const FILE_BEHIND_MAX: u64 = 16 << 20;
 /// Bytes of all files that wait for the store behind the answers to write(2).
 pub const BEHIND_MAX: u64 = 64 << 20;
+/// Bytes of writes that a front end may have answered before it passes them on.
+pub const ANSWERED_EARLY_MAX: u64 = 16 << 20;
 /// Time before a write is sent again for which the store has waited for a silent server in vain.
 pub const SILENCE_PAUSE: Duration = Duration::from_millis(250);
 

@@ -1,6 +1,7 @@
 //! Bounds of the mount front end, in one place.
 
 pub use gannet_client::limits::KeptBounds;
+use gannet_client::limits::{ANSWERED_EARLY_MAX, SHORT_MAX};
 use gannet_vfs::limits::TRANSFER_MAX;
 use std::time::Duration;
 
@@ -65,3 +66,6 @@ pub(crate) const ASKED_AGAIN_MAX: u32 = 4;
 
 /// Requests of a mount that wait for file locks at a time; one more fails with `ENOLCK`.
 pub(crate) const LOCK_WAITS_MAX: usize = 1024;
+
+// Short writes in the queue may all be answered.
+const _: () = assert!(QUEUE_MAX as u64 * SHORT_MAX as u64 <= ANSWERED_EARLY_MAX);

@@ -83,7 +83,7 @@ impl<V: Vfs> Mounted<V> {
         bounds: KeptBounds,
     ) -> Mounted<V> {
         let turns = match options.caching {
-            Caching::Cached => Turns::ordered(),
+            Caching::Cached => Turns::ordered(&runtime),
             Caching::Direct => Turns::unordered(),
         };
         let inodes = Inodes::new(root);

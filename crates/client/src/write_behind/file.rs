@@ -17,8 +17,10 @@ pub struct FileWrites {
     pub(super) runs: RefCell<Runs>,
     /// Wakes those who wait for answers to them, also when there is none.
     pub(super) answered: Notify,
-    /// How often the store waited for a silent server no longer.
+    /// How often the store gave up a write, since it waited for a silent server no longer.
     pub(super) given_up: Cell<u64>,
+    /// It did so last, and has answered nothing since.
+    pub(super) is_silent: Cell<bool>,
     /// Held by one append at a time, where the mount chooses the offset.
     pub(super) appending: Mutex<()>,
     /// Writers hold it shared and a commit that may resend holds it alone: a resend beside a newer overlapping write
@@ -68,6 +70,7 @@ impl FileWrites {
             runs: RefCell::default(),
             answered: Notify::new(),
             given_up: Cell::new(0),
+            is_silent: Cell::new(false),
             appending: Mutex::new(()),
             turn: RwLock::new(()),
             committing: Mutex::new(()),

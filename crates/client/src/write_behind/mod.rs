@@ -21,9 +21,9 @@ mod turns;
 pub use descriptions::{Description, Descriptions};
 pub use file::FileWrites;
 pub use table::FileTable;
-pub use turns::Turns;
+pub use turns::{Turn, Turns};
 
-use crate::limits::{BEHIND_MAX, FILE_BEHIND_MAX, KeptBounds, SILENCE_PAUSE};
+use crate::limits::{ANSWERED_EARLY_MAX, BEHIND_MAX, FILE_BEHIND_MAX, KeptBounds, SILENCE_PAUSE};
 use file::KeptWrite;
 use gannet_runtime::{Buffer, Handle, sleep};
 use gannet_vfs::{Stability, Status, Vfs, Wcc};
@@ -59,8 +59,10 @@ pub struct WriteBehind<V, F> {
     bounds: KeptBounds,
     /// Bytes kept until a COMMIT, of all files.
     kept: Cell<u64>,
-    /// Bytes that wait for the store behind the answers to write(2), of all files.
+    /// Bytes that wait for the store behind the answers to write(2), of all files whose servers answer.
     waiting: Cell<u64>,
+    /// The same of files whose servers are silent, which take no room from others.
+    silent: Cell<u64>,
     /// Wakes writers that wait for room among them.
     room: Notify,
 }
@@ -85,6 +87,7 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
             bounds,
             kept: Cell::new(0),
             waiting: Cell::new(0),
+            silent: Cell::new(0),
             room: Notify::new(),
         }
     }
@@ -101,32 +104,88 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
 
     /// Bytes of all files that the store has not answered.
     pub fn waiting(&self) -> u64 {
-        self.waiting.get()
+        self.waiting.get() + self.silent.get()
     }
 
-    /// Waits until there is room for writes of a file behind their answers.
-    pub async fn room(&self, file: &FileWrites) {
+    /// The sum that the bytes of a file count in.
+    fn sum(&self, file: &FileWrites) -> &Cell<u64> {
+        if file.is_silent.get() {
+            &self.silent
+        } else {
+            &self.waiting
+        }
+    }
+
+    /// Counts a file as one whose server is silent, or answers. A silent one whose bytes have no room there stays.
+    fn set_silent(&self, file: &FileWrites, is_silent: bool) {
+        let of_file = file.runs.borrow().charged();
+        let is_full = is_silent && self.silent.get() + of_file > BEHIND_MAX;
+        if is_full || file.is_silent.get() == is_silent {
+            return;
+        }
+        let from = self.sum(file);
+        from.set(from.get() - of_file);
+        file.is_silent.set(is_silent);
+        let to = self.sum(file);
+        to.set(to.get() + of_file);
+        self.room.notify_waiters();
+    }
+
+    /// Keeps the first `len` bytes of `data` for the store, once there is room for them.
+    ///
+    /// Bytes that wait for a silent server must not stop the writers of other files. Once the store has given one up,
+    /// they count by themselves. Until then a file may keep as many bytes as stay free for others. Where that is too
+    /// little, a file without any keeps one write, whose answer waits for the store's.
+    ///
+    /// # Errors
+    /// `Jukebox`: the store waits for a silent server no longer.
+    pub async fn write_behind(
+        self: &Rc<Self>,
+        open: &Description,
+        offset: u64,
+        data: Buffer,
+        len: usize,
+    ) -> Result<(), Status> {
+        let is_alone = self.room(&open.file, len).await?;
+        self.add(open, offset, data, len);
+        if is_alone {
+            return self.drain(&open.file).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until a write of `len` bytes may be kept; true if it is the only one of its file, and has no room.
+    async fn room(&self, file: &FileWrites, len: usize) -> Result<bool, Status> {
+        let given_up = file.given_up.get();
         loop {
             // Registered before the look, so that no wake-up is missed.
             let room = self.room.notified();
             let of_file = file.runs.borrow().charged();
-            if of_file < FILE_BEHIND_MAX && self.waiting.get() < BEHIND_MAX {
-                return;
+            let free = BEHIND_MAX.saturating_sub(self.sum(file).get() + len as u64);
+            if of_file < FILE_BEHIND_MAX && of_file + len as u64 <= free {
+                return Ok(false);
+            }
+            if of_file == 0 {
+                return Ok(true);
+            }
+            if file.given_up.get() != given_up {
+                return Err(Status::Jukebox);
             }
             room.await;
         }
     }
 
-    /// True while half of each bound is free, and no program that has the file open must be told a failure. A front
-    /// end may then answer short writes before it passes them on: the other half is for those in its queue.
+    /// True while a file may keep twice as much as it does, [`ANSWERED_EARLY_MAX`] bytes are free, and no program that
+    /// has the file open must be told a failure. A front end may then answer short writes before it passes them on.
     pub fn has_room(&self, file: &Rc<FileWrites>) -> bool {
         let of_file = file.runs.borrow().charged();
-        of_file < FILE_BEHIND_MAX / 2
-            && self.waiting.get() < BEHIND_MAX / 2
+        let free = BEHIND_MAX.saturating_sub(self.sum(file).get());
+        free >= ANSWERED_EARLY_MAX
+            && of_file < FILE_BEHIND_MAX.min(free) / 2
             && !self.descriptions.borrow().has_failure(file)
     }
 
-    /// Keeps the first `len` bytes of `data` for the store, for who waited for [`WriteBehind::room`].
+    /// Keeps the first `len` bytes of `data` for the store, of a write that was answered while the file had room.
     pub fn add(self: &Rc<Self>, open: &Description, offset: u64, data: Buffer, len: usize) {
         let file = &open.file;
         self.change_runs(file, |runs| runs.add(&open.caller, offset, data, len));
@@ -145,11 +204,9 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
         let before = runs.charged();
         let changed = change(&mut runs);
         let after = runs.charged();
-        debug_assert!(
-            self.waiting.get() + after >= before,
-            "the sum counts all files"
-        );
-        self.waiting.set(self.waiting.get() + after - before);
+        let sum = self.sum(file);
+        debug_assert!(sum.get() + after >= before, "the sum counts all files");
+        sum.set(sum.get() + after - before);
         if after < before {
             self.room.notify_waiters();
         }
@@ -196,6 +253,7 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
             sleep(&self.runtime, SILENCE_PAUSE).await;
         }
         self.change_runs(file, |runs| runs.answered(number));
+        self.set_silent(file, false);
         self.report_room(file);
         file.answered.notify_waiters();
         self.send_runs(file);
@@ -222,7 +280,9 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
                 written => return Ok(written?),
             }
             open.file.given_up.set(open.file.given_up.get() + 1);
+            self.set_silent(&open.file, true);
             open.file.answered.notify_waiters();
+            self.room.notify_waiters();
             sleep(&self.runtime, SILENCE_PAUSE).await;
         }
     }
@@ -250,8 +310,8 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
 
     /// Drops the writes of a file that are kept, and those that the store has not seen; gives their bytes.
     pub fn drop_kept(&self, file: &FileWrites) -> u64 {
-        let before = self.waiting.get();
+        let before = self.waiting();
         self.change_runs(file, Runs::drop_waiting);
-        self.keep(file, FileWrites::clear) + before - self.waiting.get()
+        self.keep(file, FileWrites::clear) + before - self.waiting()
     }
 }

@@ -91,8 +91,8 @@ impl<V: Vfs> Mounted<V> {
         }
         self.take_failure(key)?;
         if stability == Stability::Unstable && self.options.caching == Caching::Cached {
-            self.writes.room(&open.file).await;
-            self.writes.add(&open, offset, data, len);
+            let kept = self.writes.write_behind(&open, offset, data, len);
+            kept.await.map_err(errno)?;
         } else {
             let written = self.writes.write(&open, offset, data, len, stability);
             written.await.map_err(errno)?;

@@ -50,9 +50,9 @@ impl Stage {
 
     /// A write(2) that is answered before the server has its bytes.
     async fn write(&self, open: &Description, offset: u64, bytes: &[u8]) {
-        self.writes.room(&open.file).await;
         let data = Buffer::from_vec(bytes.to_vec());
-        self.writes.add(open, offset, data, bytes.len());
+        let written = self.writes.write_behind(open, offset, data, bytes.len());
+        assert_eq!(written.await, Ok(()));
     }
 
     /// An fsync(2).
@@ -85,7 +85,7 @@ fn story_within(bounds: KeptBounds, body: impl AsyncFnOnce(Stage) + 'static) {
     let told = world.run(async move {
         let (server, watcher) = (Rc::new(Server::default()), Rc::new(Watcher::default()));
         let (store, front) = (Rc::clone(&server), Rc::clone(&watcher));
-        let (files, turns) = (FileTable::default(), Turns::ordered());
+        let (files, turns) = (FileTable::default(), Turns::ordered(&runtime));
         let writes = WriteBehind::new(runtime, store, front, files, turns, bounds);
         let stage = Stage {
             server,
@@ -275,5 +275,96 @@ fn what_a_store_gives_up_for_a_silent_server_is_sent_again() {
         let content = stage.server.content(open.file.handle());
         assert_eq!(content, b"sent late");
         assert_eq!((stage.writes.kept(), stage.writes.waiting()), (0, 0));
+    });
+}
+
+/// Has files of a silent server keep as much as they may, each by a task that writes until it waits.
+async fn fill_with_silence(stage: &Rc<Stage>, files: usize) {
+    for number in 0..files {
+        let (_, open) = stage.open(&format!("silent {number}"), 1);
+        stage.server.set_silent(open.file.handle(), true);
+        let filling = Rc::clone(stage);
+        let fill = async move {
+            for place in 0.. {
+                filling.write(&open, place << 20, &vec![7; 1 << 20]).await;
+            }
+        };
+        stage
+            .writes
+            .runtime
+            .spawn("writer of a silent file", Box::pin(fill));
+        settle().await;
+    }
+}
+
+#[test]
+fn bytes_for_a_silent_server_leave_room_for_other_files() {
+    story(async |stage| {
+        let stage = Rc::new(stage);
+        fill_with_silence(&stage, 3).await;
+        let silent = stage.writes.waiting();
+        assert!(silent > BEHIND_MAX / 2);
+        let (key, open) = stage.open("file", 1);
+        // It is as silent for now: what it keeps is room that it has.
+        stage.server.set_silent(open.file.handle(), true);
+        let bytes = vec![7; 1 << 16];
+        for place in 0..100 {
+            stage.write(&open, place << 16, &bytes).await;
+        }
+        stage.server.set_silent(open.file.handle(), false);
+        assert_eq!(stage.sync(key, &open).await, Ok(()));
+        assert_eq!(stage.writes.waiting(), silent);
+        assert_eq!(stage.server.content(open.file.handle()).len(), 100 << 16);
+    });
+}
+
+#[test]
+fn bytes_that_a_store_has_given_up_take_no_room_from_others() {
+    story(async |stage| {
+        let [(_, silent), (_, open)] = [1, 2].map(|uid| stage.open(&format!("file {uid}"), uid));
+        stage.server.refuse(1, Some(Status::Jukebox));
+        stage.write(&silent, 0, &vec![7; 1 << 20]).await;
+        assert_eq!(stage.writes.drain(&silent.file).await, Err(Status::Jukebox));
+        assert_eq!(
+            (stage.writes.waiting.get(), stage.writes.silent.get()),
+            (0, 1 << 20)
+        );
+        stage.write(&open, 0, b"others").await;
+        assert_eq!(stage.writes.drain(&open.file).await, Ok(()));
+        stage.server.refuse(1, None);
+        assert_eq!(stage.writes.drain(&silent.file).await, Ok(()));
+        assert_eq!(
+            (stage.writes.waiting.get(), stage.writes.silent.get()),
+            (0, 0)
+        );
+    });
+}
+
+#[test]
+fn a_file_without_room_keeps_one_write_until_its_answer() {
+    story(async |stage| {
+        let stage = Rc::new(stage);
+        // More silent files than parts of the room.
+        fill_with_silence(&stage, 100).await;
+        let silent = stage.writes.waiting();
+        let (key, open) = stage.open("file", 1);
+        for place in 0..5 {
+            stage
+                .write(&open, place << 20, &vec![place as u8; 1 << 20])
+                .await;
+            assert_eq!(stage.writes.waiting(), silent, "the store has it");
+        }
+        assert_eq!(stage.sync(key, &open).await, Ok(()));
+    });
+}
+
+#[test]
+fn transfers_to_a_silent_server_stop_others_for_a_second() {
+    story(async |stage| {
+        let stage = Rc::new(stage);
+        fill_with_silence(&stage, 1).await;
+        // Without its own runs: they would wait for turns too.
+        let turn = stage.writes.turns().take(1 << 20).await;
+        assert!(turn.is_some());
     });
 }
