@@ -40,8 +40,8 @@ pub struct KeptBounds {
     pub commit_ahead: u64,
     /// Kept bytes of one file beyond which its writers wait for a COMMIT.
     pub file_max: u64,
-    /// Kept bytes of all files beyond which others are committed too. A file whose bytes are more than what is left to
-    /// this bound is committed like one that exceeds its own.
+    /// Kept bytes of all files beyond which writers wait for a COMMIT of their file, and the fullest is committed
+    /// beside.
     pub all_max: u64,
 }
 

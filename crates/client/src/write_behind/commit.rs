@@ -50,20 +50,36 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
         }
     }
 
-    /// Commits kept writes that exceed one of the [`KeptBounds`](crate::limits::KeptBounds). The caller must not hold
-    /// the file's `turn`, which the commit takes exclusively.
+    /// Commits the kept writes of a file that exceed one of the [`KeptBounds`](crate::limits::KeptBounds). The caller
+    /// must not hold the file's `turn`, which the commit takes exclusively.
+    ///
+    /// A writer waits for the server of its own file only: where all files keep too much, the fullest is committed
+    /// beside.
     pub(super) async fn bound_kept(self: &Rc<Self>, file: &Rc<FileWrites>) -> Result<(), Status> {
         self.commit_ahead(file);
-        if file.bytes() > self.bounds.file_max {
+        let is_full = self.kept.get() > self.bounds.all_max;
+        if is_full {
+            self.commit_fullest();
+        }
+        if is_full || file.bytes() > self.bounds.file_max {
             self.commit_kept(file).await?;
         }
-        while self.kept.get() > self.bounds.all_max {
-            let Some(fullest) = self.files.fullest() else {
-                break;
-            };
-            self.commit_kept(&fullest).await?;
-        }
         Ok(())
+    }
+
+    /// Commits the file with the most kept bytes of those that are not being committed like this, in a task.
+    fn commit_fullest(self: &Rc<Self>) {
+        let Some(file) = self.files.fullest() else {
+            return;
+        };
+        file.is_relieved.set(true);
+        let writes = Rc::clone(self);
+        let commit = async move {
+            // What a silent server holds stays for the next commit.
+            let _ = writes.commit_kept(&file).await;
+            file.is_relieved.set(false);
+        };
+        self.runtime.spawn("commit fullest", Box::pin(commit));
     }
 
     /// Starts a COMMIT beside the writes that follow, once [`KeptBounds::commit_ahead`](crate::limits::KeptBounds)

@@ -31,6 +31,8 @@ pub struct FileWrites {
     /// The kept writes in the order in which they were done, with numbers that grow.
     kept: RefCell<Vec<(u64, KeptWrite)>>,
     kept_ever: Cell<u64>,
+    /// A task commits it since all files keep too much.
+    pub(super) is_relieved: Cell<bool>,
     bytes: Cell<u64>,
 }
 
@@ -76,6 +78,7 @@ impl FileWrites {
             committing: Mutex::new(()),
             kept: RefCell::default(),
             kept_ever: Cell::new(0),
+            is_relieved: Cell::new(false),
             bytes: Cell::new(0),
         }
     }

@@ -46,11 +46,12 @@ impl FileTable {
         self.0.borrow().by_handle.get(handle)?.upgrade()
     }
 
-    /// The file with the most bytes that no COMMIT has confirmed; of several, the one that came last.
+    /// The file with the most bytes that no COMMIT has confirmed, and that no task relieves of them; of several, the
+    /// one that came last.
     pub(super) fn fullest(&self) -> Option<Rc<FileWrites>> {
         let table = self.0.borrow();
         let files = table.by_handle.values().filter_map(Weak::upgrade);
-        let kept = files.filter(|file| file.bytes() > 0);
+        let kept = files.filter(|file| file.bytes() > 0 && !file.is_relieved.get());
         kept.max_by_key(|file| (file.bytes(), file.age()))
     }
 }

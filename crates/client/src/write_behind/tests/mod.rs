@@ -109,11 +109,12 @@ fn the_refusal_of_a_commit_that_another_file_caused_is_told_to_the_writer() {
         let (key, full) = stage.open("full", 1);
         stage.write(&full, 0, &[7; 4999]).await;
         assert_eq!(stage.writes.drain(&full.file).await, Ok(()));
-        stage.server.refuse_commits(Some(Status::Nospc));
-        let (other_key, other) = stage.open("other", 1);
+        stage.server.refuse_commits(1, Some(Status::Nospc));
+        let (other_key, other) = stage.open("other", 2);
         stage.write(&other, 0, &[7; 10]).await;
         assert_eq!(stage.writes.drain(&other.file).await, Ok(()));
-        stage.server.refuse_commits(None);
+        settle().await;
+        stage.server.refuse_commits(1, None);
         assert_eq!(stage.sync(other_key, &other).await, Ok(()));
         assert_eq!(stage.sync(key, &full).await, Err(Status::Nospc));
         assert_eq!(stage.sync(key, &full).await, Ok(()));
@@ -260,9 +261,9 @@ fn what_a_store_gives_up_for_a_silent_server_is_sent_again() {
         stage.write(&open, 0, b"sent").await;
         assert_eq!(stage.writes.drain(&open.file).await, Ok(()));
         let silence = Some(Status::Jukebox);
-        stage.server.refuse_commits(silence);
+        stage.server.refuse_commits(1, silence);
         assert_eq!(stage.sync(key, &open).await, Err(Status::Jukebox));
-        stage.server.refuse_commits(None);
+        stage.server.refuse_commits(1, None);
         stage.server.restart();
         stage.server.refuse(1, silence);
         // The resend, and then a run that waits for it.
@@ -366,5 +367,36 @@ fn transfers_to_a_silent_server_stop_others_for_a_second() {
         // Without its own runs: they would wait for turns too.
         let turn = stage.writes.turns().take(1 << 20).await;
         assert!(turn.is_some());
+    });
+}
+
+#[test]
+fn a_silent_commit_stops_no_writer_of_another_file() {
+    let bounds = KeptBounds {
+        commit_ahead: 1 << 20,
+        file_max: 1 << 20,
+        all_max: 5000,
+    };
+    story_within(bounds, async |stage| {
+        let [(_, full), (key, open)] = ["full", "file"].map(|name| stage.open(name, 1));
+        stage.write(&full, 0, &[7; 4999]).await;
+        assert_eq!(stage.writes.drain(&full.file).await, Ok(()));
+        stage.server.set_silent(full.file.handle(), true);
+        for place in 0..10 {
+            stage.write(&open, 100 * place, &[7; 100]).await;
+            assert_eq!(stage.writes.drain(&open.file).await, Ok(()));
+            assert!(
+                stage.writes.kept() <= 5000 + 100,
+                "its own bytes are committed"
+            );
+        }
+        assert_eq!(stage.sync(key, &open).await, Ok(()));
+        assert_eq!(stage.writes.kept(), 4999);
+        let commits = stage.server.requests().into_iter();
+        let of_full = commits.filter(|it| it.file == *full.file.handle() && it.written.is_none());
+        assert_eq!(of_full.count(), 1, "one is under way at a time");
+        stage.server.set_silent(full.file.handle(), false);
+        settle().await;
+        assert_eq!(stage.writes.kept(), 0);
     });
 }

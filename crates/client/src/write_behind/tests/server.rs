@@ -42,8 +42,8 @@ pub(super) struct Server {
     spoke: Notify,
     /// Why the server refuses the WRITEs of users, by their numbers.
     refusals: RefCell<HashMap<u32, Status>>,
-    /// Why it refuses COMMITs.
-    refused_commits: Cell<Option<Status>>,
+    /// Why it refuses their COMMITs.
+    refused_commits: RefCell<HashMap<u32, Status>>,
     /// True to answer later requests earlier.
     is_shuffled: Cell<bool>,
 }
@@ -59,16 +59,18 @@ impl Server {
         }
     }
 
+    /// Refuses the WRITEs of a user, or does not any more.
     pub(super) fn refuse(&self, uid: u32, status: Option<Status>) {
         let mut refusals = self.refusals.borrow_mut();
-        match status {
-            Some(status) => refusals.insert(uid, status),
-            None => refusals.remove(&uid),
-        };
+        refusals.remove(&uid);
+        refusals.extend(status.map(|status| (uid, status)));
     }
 
-    pub(super) fn refuse_commits(&self, status: Option<Status>) {
-        self.refused_commits.set(status);
+    /// Refuses the COMMITs of a user, or does not any more.
+    pub(super) fn refuse_commits(&self, uid: u32, status: Option<Status>) {
+        let mut refusals = self.refused_commits.borrow_mut();
+        refusals.remove(&uid);
+        refusals.extend(status.map(|status| (uid, status)));
     }
 
     pub(super) fn shuffle(&self) {
@@ -206,11 +208,12 @@ impl Vfs for Server {
         if let Some(content) = self.files.borrow_mut().get_mut(file) {
             content.durable = content.now.clone();
         }
+        let refused = self.refused_commits.borrow().get(&cred.uid).copied();
         let done = Commit {
             verifier: self.write_verifier(),
         };
         Changed {
-            result: self.refused_commits.get().map_or(Ok(done), Err),
+            result: refused.map_or(Ok(done), Err),
             wcc: Wcc::default(),
         }
     }
