@@ -6,6 +6,7 @@ use crate::limits::RESENDS_MAX;
 use gannet_runtime::Buffer;
 use gannet_vfs::{Credentials, Stability, Status, Vfs};
 use std::rc::Rc;
+use tokio::sync::oneshot;
 
 impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
     /// Makes the writes of a file durable, after the store has answered all of them so far, and resends those that the
@@ -24,13 +25,36 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
     }
 
     /// As [`WriteBehind::commit`], of the writes that the store has answered.
-    async fn commit_kept(&self, file: &Rc<FileWrites>) -> Result<(), Status> {
+    async fn commit_kept(self: &Rc<Self>, file: &Rc<FileWrites>) -> Result<(), Status> {
         if file.is_empty() && file.committing.try_lock().is_ok() {
             return Ok(());
         }
-        // Exclusive: a write during the resend could be overwritten by the older bytes that are sent again.
-        let _turn = file.turn.write().await;
-        self.commit_alone(file).await
+        {
+            // The order of the locks is that of `commit_alone`.
+            let _turn = file.turn.write().await;
+            let _committing = file.committing.lock().await;
+            let Some(writer) = file.writer() else {
+                return Ok(());
+            };
+            match self.commit_once(file, &writer).await {
+                Ok(0) => return Ok(()),
+                Ok(_) => {}
+                Err(status) => self.drop_refused(file, &writer, status)?,
+            }
+        }
+        // A task of its own, since the caller's deadline may drop this future: a resend that is cut short could reach
+        // the server after newer bytes.
+        let (sender, committed) = oneshot::channel();
+        let (writes, file) = (Rc::clone(self), Rc::clone(file));
+        let resend = async move {
+            // Exclusive: a write during the resend could be overwritten by the older bytes that are sent again.
+            let _turn = file.turn.write().await;
+            // The caller may wait no longer.
+            let _ = sender.send(writes.commit_alone(&file).await);
+        };
+        self.runtime.spawn("resend", Box::pin(resend));
+        // Without an answer the runtime is ending.
+        committed.await.unwrap_or(Err(Status::Jukebox))
     }
 
     /// Changes the kept writes of a file. Every change goes through here, since the sum over all files is updated by

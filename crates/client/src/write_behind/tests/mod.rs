@@ -255,6 +255,37 @@ fn a_resend_that_is_refused_drops_the_bytes_of_its_writer_alone() {
 }
 
 #[test]
+fn a_resend_outlives_the_deadline_of_its_caller() {
+    story(async |stage| {
+        let (key, open) = stage.open("file", 1);
+        stage.write(&open, 0, b"old").await;
+        assert_eq!(stage.writes.drain(&open.file).await, Ok(()));
+        stage.server.restart();
+        let file = *open.file.handle();
+        {
+            let mut sync = std::pin::pin!(stage.sync(key, &open));
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            // It ends with the resend under way.
+            let is_resent = || {
+                let requests = stage.server.requests();
+                requests.iter().filter(|it| it.written.is_some()).count() == 2
+            };
+            while !is_resent() {
+                assert!(sync.as_mut().poll(&mut context).is_pending());
+                yield_now().await;
+            }
+            stage.server.set_silent(&file, true);
+        }
+        stage.write(&open, 0, b"new").await;
+        settle().await;
+        stage.server.set_silent(&file, false);
+        assert_eq!(stage.sync(key, &open).await, Ok(()));
+        assert_eq!(stage.server.content(&file), b"new");
+        assert_ordered(&stage);
+    });
+}
+
+#[test]
 fn what_a_store_gives_up_for_a_silent_server_is_sent_again() {
     story(async |stage| {
         let (key, open) = stage.open("file", 1);
