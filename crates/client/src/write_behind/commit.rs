@@ -2,8 +2,8 @@
 
 use super::file::KeptWrite;
 use super::{Description, FileWrites, FrontEnd, WriteBehind};
-use crate::limits::RESENDS_MAX;
-use gannet_runtime::Buffer;
+use crate::limits::{RESENDS_MAX, SILENCE_PAUSE};
+use gannet_runtime::{Buffer, sleep};
 use gannet_vfs::{Credentials, Stability, Status, Vfs};
 use std::rc::Rc;
 use tokio::sync::oneshot;
@@ -55,6 +55,29 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
         self.runtime.spawn("resend", Box::pin(resend));
         // Without an answer the runtime is ending.
         committed.await.unwrap_or(Err(Status::Jukebox))
+    }
+
+    /// Commits a file that no program has open any more, in a task, however long its server is silent.
+    pub fn commit_in_time(self: &Rc<Self>, file: &Rc<FileWrites>) {
+        if file.is_left.replace(true) {
+            return;
+        }
+        let (writes, file) = (Rc::clone(self), Rc::clone(file));
+        let commit = async move {
+            while writes.commit(&file).await.is_err() {
+                sleep(&writes.runtime, SILENCE_PAUSE).await;
+            }
+            file.is_left.set(false);
+        };
+        self.runtime.spawn("commit in time", Box::pin(commit));
+    }
+
+    /// The files with writes that the store has not answered or not confirmed, in the order in which they came.
+    pub fn unfinished(&self) -> Vec<Rc<FileWrites>> {
+        let mut files = self.files.all();
+        files.retain(|file| !file.is_idle());
+        files.sort_by_key(|file| file.age());
+        files
     }
 
     /// Changes the kept writes of a file. Every change goes through here, since the sum over all files is updated by

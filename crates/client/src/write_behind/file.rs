@@ -33,6 +33,8 @@ pub struct FileWrites {
     kept_ever: Cell<u64>,
     /// A task commits it since all files keep too much.
     pub(super) is_relieved: Cell<bool>,
+    /// A task commits it since no program has it open.
+    pub(super) is_left: Cell<bool>,
     bytes: Cell<u64>,
 }
 
@@ -79,6 +81,7 @@ impl FileWrites {
             kept: RefCell::default(),
             kept_ever: Cell::new(0),
             is_relieved: Cell::new(false),
+            is_left: Cell::new(false),
             bytes: Cell::new(0),
         }
     }

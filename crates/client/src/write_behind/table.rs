@@ -46,12 +46,18 @@ impl FileTable {
         self.0.borrow().by_handle.get(handle)?.upgrade()
     }
 
+    /// All files that have a user.
+    pub(super) fn all(&self) -> Vec<Rc<FileWrites>> {
+        let table = self.0.borrow();
+        let files = table.by_handle.values();
+        files.filter_map(Weak::upgrade).collect()
+    }
+
     /// The file with the most bytes that no COMMIT has confirmed, and that no task relieves of them; of several, the
     /// one that came last.
     pub(super) fn fullest(&self) -> Option<Rc<FileWrites>> {
-        let table = self.0.borrow();
-        let files = table.by_handle.values().filter_map(Weak::upgrade);
-        let kept = files.filter(|file| file.bytes() > 0 && !file.is_relieved.get());
+        let kept =
+            (self.all().into_iter()).filter(|file| file.bytes() > 0 && !file.is_relieved.get());
         kept.max_by_key(|file| (file.bytes(), file.age()))
     }
 }

@@ -5,7 +5,7 @@ use crate::convert::set_time;
 use crate::inodes::{Fetched, Inodes};
 use crate::status::errno;
 use fuser::{Errno, FileAttr, TimeOrNow};
-use gannet_client::write_behind::Description;
+use gannet_client::write_behind::{Description, FileWrites};
 use gannet_vfs::{
     AccessMask, Attributes, Credentials, FileHandle, FileKind, SetAttributes, Vfs, Wcc,
 };
@@ -330,36 +330,41 @@ impl<V: Vfs> Mounted<V> {
             return;
         }
         let committed = self.within(self.commit(number)).await;
-        let handle = self.handle(number).ok();
-        let inodes = self.inodes.borrow();
-        let is_open = handle.is_some_and(|it| inodes.open_number(&it).is_some());
-        drop(inodes);
-        // A file that was opened again keeps its writes: its next sync commits or reports them.
-        if committed.is_err() && !is_open {
-            let bytes = self.drop_kept(number);
-            tracing::error!(bytes, "a file was closed before the server had kept it");
+        let file = self.known_unstable(number).ok().flatten();
+        let is_open = |file: &FileWrites| {
+            let inodes = self.inodes.borrow();
+            inodes.open_number(file.handle()).is_some()
+        };
+        // A file that was opened again is committed by its next sync.
+        if committed.is_err()
+            && let Some(file) = file.filter(|file| !is_open(file))
+        {
+            tracing::warn!("a file was closed before its server has kept it: its bytes wait here");
+            self.writes.commit_in_time(&file);
         }
     }
 
-    /// Ends the mount after its session with the kernel: commits kept writes, and removes hidden names. Each file has
+    /// Ends the mount after its session with the kernel: removes hidden names, and commits kept writes. Each file has
     /// the deadline of an operation.
     pub(crate) async fn finish(self: &Rc<Self>) {
-        let left: Vec<_> = {
+        let hidden: Vec<_> = {
             let mut inodes = self.inodes.borrow_mut();
             let all = inodes.all_mut();
-            all.map(|(number, inode)| (number, inode.hidden.take()))
+            all.filter_map(|(number, inode)| Some((number, inode.hidden.take()?)))
                 .collect()
         };
-        for (number, hidden) in left {
-            let outcome = self.within(async {
-                match &hidden {
-                    Some(hidden) => self.remove_hidden(hidden).await,
-                    None => self.commit(number).await?,
-                }
+        for (number, hidden) in hidden {
+            self.drop_kept(number);
+            let removed = self.within(async {
+                self.remove_hidden(&hidden).await;
                 Ok(())
             });
-            if outcome.await.is_err() {
-                let bytes = self.drop_kept(number);
+            let _ = removed.await;
+        }
+        for file in self.writes.unfinished() {
+            let committed = async { self.writes.commit(&file).await.map_err(errno) };
+            if self.within(committed).await.is_err() {
+                let bytes = self.writes.drop_kept(&file);
                 tracing::error!(bytes, "the server did not keep the end of a file");
             }
         }

@@ -286,6 +286,33 @@ fn a_resend_outlives_the_deadline_of_its_caller() {
 }
 
 #[test]
+fn bytes_of_a_closed_file_wait_for_a_silent_server() {
+    story(async |stage| {
+        let (key, open) = stage.open("file", 1);
+        let handle = *open.file.handle();
+        stage.write(&open, 0, b"sent").await;
+        assert_eq!(stage.writes.drain(&open.file).await, Ok(()));
+        let silence = Some(Status::Jukebox);
+        stage.server.refuse(1, silence);
+        stage.server.refuse_commits(1, silence);
+        stage.write(&open, 4, b" late").await;
+        assert_eq!(stage.sync(key, &open).await, Err(Status::Jukebox));
+        stage.writes.descriptions.borrow_mut().close(key);
+        stage.writes.commit_in_time(&open.file);
+        drop(open);
+        assert_eq!(stage.writes.unfinished().len(), 1);
+        stage.server.refuse(1, None);
+        stage.server.refuse_commits(1, None);
+        while !stage.writes.unfinished().is_empty() {
+            // Of the world's time.
+            sleep(&stage.writes.runtime, SILENCE_PAUSE).await;
+        }
+        assert_eq!(stage.server.content(&handle), b"sent late");
+        assert_eq!((stage.writes.kept(), stage.writes.waiting()), (0, 0));
+    });
+}
+
+#[test]
 fn what_a_store_gives_up_for_a_silent_server_is_sent_again() {
     story(async |stage| {
         let (key, open) = stage.open("file", 1);
