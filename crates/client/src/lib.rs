@@ -1,8 +1,9 @@
-//! Paths, listings and whole files over any file system.
+//! Paths, listings, whole files and write-behind over any file system.
 //!
 //! [`Files`] is a file system for one caller by path; [`Objects`] below it is the same by handle. [`Reader`] and
 //! [`Writer`] move whole files with many operations in flight. All of them work over any [`gannet_vfs::Vfs`]: an export
-//! reached by NFS, a volume, a directory of this machine, the simulator's store. This crate caches nothing.
+//! reached by NFS, a volume, a directory of this machine, the simulator's store. [`write_behind`] keeps the writes of
+//! front ends until the store has them. This crate caches nothing else.
 //!
 //! Listings are checked. One that does not move on, or has a name twice or with a slash in it, is an error.
 //!

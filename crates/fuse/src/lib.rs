@@ -5,13 +5,13 @@
 //! (`mounted`). This crate has the duties of a client towards the programs of its machine:
 //!
 //! - the numbers by which the kernel knows objects (`inodes`),
-//! - writes that leave behind the answer to write(2) (`gannet_client::write_behind`),
-//! - writes kept until the server has confirmed them (`gannet_client::write_behind`),
+//! - pages of files that the kernel caches, which other hosts or refused writes make stale (`pages`),
 //! - files that stay readable after they were removed while open (`hidden`),
 //! - attributes of a directory whose names are asked for one by one (`ahead`),
 //! - consistency from close(2) to open(2) although the kernel caches ([`Caching`]).
 //!
-//! It has no protocol and no transport, and treats all stores alike.
+//! Writes that leave behind the answer to write(2), and writes that no COMMIT has confirmed, are the business of
+//! [`gannet_client::write_behind`]. This crate has no protocol and no transport, and treats all stores alike.
 //!
 //! [`headless::Headless`] gives a simulation the parts that need no kernel.
 //!
