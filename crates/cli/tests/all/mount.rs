@@ -9,6 +9,7 @@ mod background;
 mod consistency;
 mod hosts;
 mod shared;
+mod sight;
 use crate::support;
 
 use std::fs::{self, File, OpenOptions};

@@ -16,20 +16,21 @@ const USER: u32 = 54_321;
 const SEEN_WITHIN: Duration = Duration::from_secs(30);
 
 /// An export and a volume, and two directories to mount them on as two hosts do.
-struct Faces {
-    place: Place,
+pub(super) struct Faces {
+    pub(super) place: Place,
     export: Server,
     volume: Server,
 }
 
 /// Two mounts of one file system.
-struct Hosts<'a> {
-    one: &'a Mount,
-    other: &'a Mount,
-    how: &'a str,
+pub(super) struct Hosts<'a> {
+    pub(super) one: &'a Mount,
+    pub(super) other: &'a Mount,
+    pub(super) how: &'a str,
     /// The server of the export or the volume.
     server: &'a Server,
-    is_volume: bool,
+    pub(super) is_volume: bool,
+    pub(super) is_direct: bool,
 }
 
 impl Faces {
@@ -52,12 +53,12 @@ impl Faces {
         }
     }
 
-    fn new() -> Faces {
+    pub(super) fn new() -> Faces {
         Faces::with(&["--no-root-squash"])
     }
 
     /// Has `story` done with two mounts of the export and of the volume, cached and not.
-    fn with_each(&self, story: impl Fn(&Hosts<'_>)) {
+    pub(super) fn with_each(&self, story: impl Fn(&Hosts<'_>)) {
         let key = self.place.text("volume/client-key");
         let native = format!("gannet://{}/", self.volume.native);
         let [tcp, rdma] = self.export.urls();
@@ -81,6 +82,7 @@ impl Faces {
                         &self.export
                     },
                     is_volume,
+                    is_direct: mode == ["--direct"],
                 });
                 first.unmount();
                 second.unmount();
