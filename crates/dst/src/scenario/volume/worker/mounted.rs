@@ -229,12 +229,14 @@ impl Worker {
             if done.is_ok() {
                 done = mount.sync(file).await;
             }
+            if done.is_ok() {
+                self.is_durable(session, session.acts.len());
+                let content = self.content(session.name).unwrap_or_default();
+                done = self.stat(mount, file, session.name, &[&content]).await?;
+            }
             self.close(mount, file);
             match done {
-                Ok(()) => {
-                    self.is_durable(session, session.acts.len());
-                    return Ok(());
-                }
+                Ok(()) => return Ok(()),
                 // Bytes that were not durable may be lost now.
                 Err(error) => self.try_again("session", error).await?,
             }
@@ -308,7 +310,32 @@ impl Worker {
             Err(error) => return Ok(Err(error)),
         };
         compare(&bytes, &states)?;
-        Ok(Ok(()))
+        self.stat(mount, file, session.name, &states).await
+    }
+
+    /// Checks what stat(2) says of an open file by its name: its number, and a length between those of the shortest
+    /// and the longest state. An unconfirmed write may have failed, and no program knows yet.
+    async fn stat(
+        &self,
+        mount: &Rc<Mount>,
+        file: Opened,
+        name: usize,
+        states: &[&[u8]],
+    ) -> Result<io::Result<()>, String> {
+        let (number, len) = match mount.lookup(ROOT, &name_of(name), self.number).await {
+            Ok(found) => found,
+            Err(error) => return Ok(Err(error)),
+        };
+        mount.forget(number, 1);
+        let lens: Vec<u64> = states.iter().map(|state| state.len() as u64).collect();
+        let is_between = lens.iter().any(|it| *it <= len) && lens.iter().any(|it| len <= *it);
+        if number == file.number && is_between {
+            return Ok(Ok(()));
+        }
+        Err(format!(
+            "file {name} has number {number} and {len} bytes by its name, open are {} and {lens:?}",
+            file.number
+        ))
     }
 
     /// Opens a file and compares it with the model.
