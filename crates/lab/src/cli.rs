@@ -386,15 +386,6 @@ pub struct ServingOptions {
     /// Simulated testbeds to measure, in place of this machine; a testbed without an engine is left out with a warning
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', value_parser = profile_parser())]
     pub profile: Vec<&'static Profile>,
-    /// Access with which files are open: all engines but sendfile copy read-only files, and dynamic and pipelined map
-    /// writable files (only on simulated testbeds). Several make several rows
-    #[arg(
-        long,
-        value_name = "ACCESS,..",
-        value_delimiter = ',',
-        default_value = "read-only"
-    )]
-    pub open: Vec<OpenFor>,
     /// Ask for a CRC over every FPDU of the software RNIC
     #[arg(long)]
     pub crc: bool,
@@ -404,25 +395,6 @@ pub struct ServingOptions {
     /// One JSON object per row
     #[arg(long)]
     pub json: bool,
-}
-
-/// Access with which `gannet-lab bench serving` opens its files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum OpenFor {
-    /// Files are opened for reading, and their bytes are copied
-    ReadOnly,
-    /// Files are opened for writing too, and can be mapped and registered
-    Writable,
-}
-
-impl OpenFor {
-    /// Its name on the command line and in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            OpenFor::ReadOnly => "read-only",
-            OpenFor::Writable => "writable",
-        }
-    }
 }
 
 /// `gannet-lab papers`.

@@ -1,8 +1,8 @@
 //! Files sent by one call ([`FileSender`]) on a simulated testbed: a server's connections each write a file to the
 //! memory of a client, again and again.
 //!
-//! The files are in the page cache. What a read of one costs is charged to the server before the piece is posted, so
-//! that pipes overlap copies, registrations and the link by themselves.
+//! The files are in the page cache. The server pays for each read of one before the piece is posted, so pipes overlap
+//! copies, registrations and the link by themselves. The copies of a run are those that the sender counts itself.
 
 use super::Failure;
 use super::copies::Copies;
@@ -26,16 +26,6 @@ use tokio::sync::{Barrier, oneshot};
 
 const PORT: u16 = 4000;
 
-/// The mode in which the server has a file open. It decides how a piece of the file comes into memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FileAccess {
-    /// Opened for reading: the bytes are copied by read(2).
-    ReadOnly,
-    /// Opened for writing too: a shared mapping, and no copy. OpenFabrics registers a mapping only then (004 section
-    /// 3.1).
-    Writable,
-}
-
 /// The memory that a connection sends a file through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pipes {
@@ -56,8 +46,9 @@ pub struct ServingLoad {
     pub pipe_len: usize,
     /// Bytes of each connection's file.
     pub file_len: usize,
-    /// The mode in which each file is open.
-    pub access: FileAccess,
+    /// The sender's copies take no time, as where a program fills its memory before the clock starts. No engine serves
+    /// files so; figures need it as a reference.
+    pub is_prepared: bool,
     /// Connections, all to one client, each a thread of the server.
     pub connections: usize,
     /// Times that each sends its file.
@@ -65,18 +56,14 @@ pub struct ServingLoad {
 }
 
 impl ServingLoad {
-    /// One connection that sends a file once. A program with *static* memory reads the file, the others map it, as the
-    /// paper's did.
+    /// One connection that sends a file once.
     pub fn of(engine: Engine, pipes: Pipes, file_len: usize) -> ServingLoad {
         ServingLoad {
             engine,
             pipes: pipes.count,
             pipe_len: pipes.len,
             file_len,
-            access: match engine {
-                Engine::Static => FileAccess::ReadOnly,
-                _ => FileAccess::Writable,
-            },
+            is_prepared: false,
             connections: 1,
             rounds: 1,
         }
@@ -110,7 +97,7 @@ pub struct ServingOutcome {
     pub time: Duration,
     /// Bytes that were sent.
     pub bytes: u64,
-    /// Bytes that the server's processors copied for them.
+    /// Bytes that the senders copied for them from files to memory, by their own count.
     pub copied_bytes: u64,
     /// The most memory that a connection's pieces under way took.
     pub memory_peak: usize,
@@ -215,11 +202,7 @@ async fn send_all(pair: &Pair, load: &ServingLoad) -> Result<ServingOutcome, Fai
         len: load.file_len as u64,
         read: AtomicU64::new(0),
     });
-    // The adapter's own look at the pages of a file is no copy of a processor's.
-    let is_copied = load.access == FileAccess::ReadOnly && load.engine != Engine::Sendfile;
-    let counted = Arc::clone(&file);
-    let copied_bytes = move || u64::from(is_copied) * counted.read.load(Ordering::Relaxed);
-    let _charged = Copies::charge(&pair.server.host, copied_bytes.clone());
+    let _charged = charge_reads(pair, load, &file);
     let sink = register_sink(pair, load.sink_len()).map_err(failed)?;
     let connections = pair.connect(load.connections).await?;
     let start = Rc::new(Barrier::new(load.connections + 1));
@@ -248,12 +231,13 @@ async fn send_all(pair: &Pair, load: &ServingLoad) -> Result<ServingOutcome, Fai
     // Once when all are ready, and again when what they did so far is known.
     start.wait().await;
     let host = &pair.server.host;
-    let (began, copied, before) = (runtime.now(), copied_bytes(), host.usage());
+    let (began, before) = (runtime.now(), host.usage());
     start.wait().await;
-    let (mut ended, mut memory_peak, mut work) = (began, 0, 0);
+    let (mut ended, mut memory_peak, mut work, mut copied_bytes) = (began, 0, 0, 0);
     for thread in threads {
         let (counts, at) = thread.await.map_err(failed)??;
         (ended, work) = (ended.max(at), work + counts.work);
+        copied_bytes += counts.copied_bytes;
         memory_peak = memory_peak.max(counts.memory_peak);
     }
     let time = ended.duration_since(began);
@@ -262,11 +246,22 @@ async fn send_all(pair: &Pair, load: &ServingLoad) -> Result<ServingOutcome, Fai
         mb_per_s: rate(bytes, time),
         time,
         bytes,
-        copied_bytes: copied_bytes() - copied,
+        copied_bytes,
         memory_peak,
         work,
         server: host.usage() - before,
     })
+}
+
+/// Makes the server pay for what is read from `file` into memory. With *sendfile* the adapter alone reads it, which is
+/// no copy of a processor's.
+fn charge_reads(pair: &Pair, load: &ServingLoad, file: &Arc<CachedFile>) -> Option<Rc<Copies>> {
+    if load.is_prepared || load.engine == Engine::Sendfile {
+        return None;
+    }
+    let file = Arc::clone(file);
+    let read = move || file.read.load(Ordering::Relaxed);
+    Some(Copies::charge(&pair.server.host, read))
 }
 
 #[allow(clippy::cast_precision_loss)] // a rate
@@ -329,6 +324,7 @@ impl Thread {
         let counts = self.sender.counts();
         let since = SendCounts {
             work: counts.work - before.work,
+            copied_bytes: counts.copied_bytes - before.copied_bytes,
             ..counts
         };
         Ok((since, self.runtime.now()))

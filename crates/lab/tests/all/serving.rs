@@ -2,11 +2,9 @@
 
 use crate::support::{fail, succeed};
 use gannet_datapath::Engine;
-use gannet_lab::experiment::serving::{
-    FileAccess, Pipes, Registered, ServingLoad, registration, run,
-};
+use gannet_lab::experiment::serving::{Pipes, Registered, ServingLoad, registration, run};
 use gannet_lab::profiles::{SENDFILE_IB, SENDFILE_IB_4X};
-use gannet_sim::nic::Profile;
+use gannet_sim::nic::{Activity, Profile};
 use serde_json::Value;
 
 const FILE_LEN: usize = 16 << 20;
@@ -63,15 +61,16 @@ fn sendfile_needs_less_memory_for_the_same_rate() {
     assert!(gain(Engine::Pipelined) > 2.0 * gain(Engine::Sendfile));
 }
 
+/// The paper's senders map a file that is open for writing. [`gannet_datapath::FileSender`] reads every piece.
 #[test]
-fn what_is_copied_and_registered_is_counted() {
-    let count = |engine, access| {
+fn every_engine_but_sendfile_copies_each_byte_of_the_file() {
+    let count = |engine, is_prepared| {
         let pipes = Pipes {
             count: 2,
             len: 64 << 10,
         };
         let load = ServingLoad {
-            access,
+            is_prepared,
             connections: 3,
             rounds: 2,
             ..ServingLoad::of(engine, pipes, 1 << 20)
@@ -86,15 +85,47 @@ fn what_is_copied_and_registered_is_counted() {
             outcome.server.events.registrations,
         )
     };
-    for (engine, read_only, writable) in [
-        (Engine::Static, (6, 0), (0, 0)),
-        (Engine::Dynamic, (6, 96), (0, 96)),
-        (Engine::Pipelined, (6, 96), (0, 96)),
-        (Engine::Sendfile, (0, 96), (0, 96)),
+    for (engine, counted) in [
+        (Engine::Static, (6, 0)),
+        (Engine::Dynamic, (6, 96)),
+        (Engine::Pipelined, (6, 96)),
+        (Engine::Sendfile, (0, 96)),
     ] {
-        assert_eq!(count(engine, FileAccess::ReadOnly), read_only, "{engine}");
-        assert_eq!(count(engine, FileAccess::Writable), writable, "{engine}");
+        for is_prepared in [false, true] {
+            assert_eq!(count(engine, is_prepared), counted, "{engine}");
+        }
     }
+}
+
+#[test]
+fn a_processor_pays_for_the_copies_of_every_engine_but_sendfile() {
+    let pipes = Pipes {
+        count: 1,
+        len: 1 << 20,
+    };
+    for engine in [Engine::Static, Engine::Dynamic, Engine::Pipelined] {
+        let load = ServingLoad::of(engine, pipes, FILE_LEN);
+        let free = ServingLoad {
+            is_prepared: true,
+            ..load
+        };
+        let [paid, free] = [load, free].map(|load| run(&SENDFILE_IB, &load).unwrap());
+        let copied = paid.server.of(Activity::Copy).busy_ns;
+        let rate = SENDFILE_IB.machine.copy_bytes_per_s;
+        // Each piece is charged in whole nanoseconds.
+        assert!(
+            100 * copied >= 99 * rate.time_for(paid.copied_bytes),
+            "{engine}"
+        );
+        assert_eq!(free.server.of(Activity::Copy).busy_ns, 0, "{engine}");
+        assert!(paid.mb_per_s < 0.8 * free.mb_per_s, "{engine}");
+    }
+    let sent = run(
+        &SENDFILE_IB,
+        &ServingLoad::of(Engine::Sendfile, pipes, FILE_LEN),
+    )
+    .unwrap();
+    assert_eq!(sent.server.of(Activity::Copy).busy_ns, 0);
 }
 
 #[test]
@@ -132,15 +163,10 @@ const SMALL: [&str; 8] = [
 #[test]
 fn every_engine_is_measured_here_and_on_testbeds() {
     let here = rows(&[&SMALL[..], &["--repeats", "2"]].concat());
-    let testbeds = [
-        "--profile",
-        "sendfile-ib,opensolaris",
-        "--open",
-        "read-only,writable",
-    ];
+    let testbeds = ["--profile", "sendfile-ib,opensolaris"];
     let there = rows(&[&SMALL[..], &testbeds].concat());
     // 2 x 2 x 2 of three engines, 2 x 2 of dynamic; opensolaris has no sendfile.
-    assert_eq!((here.len(), there.len()), (28, 2 * 28 + 2 * 20));
+    assert_eq!((here.len(), there.len()), (28, 28 + 20));
     for row in here.iter().chain(&there) {
         let simulated = row["simulated"] == true;
         assert_eq!(row["target"] == "local", !simulated, "{row}");
@@ -156,11 +182,7 @@ fn every_engine_is_measured_here_and_on_testbeds() {
         let registers = row["engine"] != "static" && (simulated || row["engine"] != "sendfile");
         let registrations = if registers { number("work") } else { 0.0 };
         assert_eq!(number("registrations"), registrations, "{row}");
-        let is_copied = match row["engine"].as_str().unwrap() {
-            "sendfile" => false,
-            "static" => true,
-            _ => row["open"] == "read-only",
-        };
+        let is_copied = row["engine"] != "sendfile";
         assert_eq!(number("copies"), f64::from(u8::from(is_copied)), "{row}");
     }
 }
@@ -169,7 +191,6 @@ fn every_engine_is_measured_here_and_on_testbeds() {
 fn what_cannot_be_served_is_refused() {
     for (arguments, part) in [
         (["--engine", "magic"], "no engine is called"),
-        (["--open", "writable"], "--profile NAME"),
         (["--profile", "nowhere"], "there are opensolaris"),
         (["--depth", "65M"], "at most 64.0 MiB"),
         (["--pipes", "0"], "0 is not in"),

@@ -5,7 +5,7 @@ mod real;
 mod row;
 mod simulated;
 
-use crate::cli::{OpenFor, ServingOptions};
+use crate::cli::ServingOptions;
 use crate::limits::SENT_MAX;
 use gannet_cli::failure::Failure;
 use gannet_cli::{output, size};
@@ -22,7 +22,6 @@ struct Case {
     connections: usize,
     /// Bytes of a file.
     size: usize,
-    open: OpenFor,
 }
 
 /// Measures what the command line says.
@@ -59,11 +58,6 @@ pub(super) fn run(options: &ServingOptions) -> Result<(), Failure> {
 type Report<'a> = &'a mut dyn FnMut(Row) -> Result<(), Failure>;
 
 fn check(options: &ServingOptions) -> Result<(), Failure> {
-    if options.profile.is_empty() && options.open.contains(&OpenFor::Writable) {
-        let why = "on this machine every engine but sendfile reads the file";
-        return Err(Failure::usage("--open writable makes no sense here", why)
-            .hint("add --profile NAME, or leave it out"));
-    }
     let pipes = options.pipes.iter().copied().max().unwrap_or(1);
     let depth = options.depth.iter().copied().max().unwrap_or(1);
     if u64::from(pipes) * depth > SENT_MAX as u64 {
@@ -80,25 +74,22 @@ fn cases(options: &ServingOptions) -> Vec<Case> {
     let in_memory = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let mut cases = Vec::new();
     for connections in &options.connections {
-        for open in &options.open {
-            for engine in &options.engine {
-                for pipes in &options.pipes {
-                    for depth in &options.depth {
-                        let case = Case {
-                            engine: *engine,
-                            pipes: match engine {
-                                Engine::Dynamic => 1,
-                                _ => usize::from(*pipes),
-                            },
-                            depth: in_memory(*depth),
-                            connections: usize::from(*connections),
-                            size: in_memory(options.size),
-                            open: *open,
-                        };
-                        // One pipe of *dynamic* is as good as many.
-                        if !cases.contains(&case) {
-                            cases.push(case);
-                        }
+        for engine in &options.engine {
+            for pipes in &options.pipes {
+                for depth in &options.depth {
+                    let case = Case {
+                        engine: *engine,
+                        pipes: match engine {
+                            Engine::Dynamic => 1,
+                            _ => usize::from(*pipes),
+                        },
+                        depth: in_memory(*depth),
+                        connections: usize::from(*connections),
+                        size: in_memory(options.size),
+                    };
+                    // One pipe of *dynamic* is as good as many.
+                    if !cases.contains(&case) {
+                        cases.push(case);
                     }
                 }
             }

@@ -15,8 +15,6 @@ pub(super) struct Row {
     /// The row was measured in virtual time.
     simulated: bool,
     engine: &'static str,
-    /// How the file is open: `read-only` or `writable`.
-    open: &'static str,
     /// CRC-32C over every FPDU; null on testbeds.
     crc: Option<bool>,
     connections: usize,
@@ -74,7 +72,6 @@ impl Row {
             target,
             simulated: crc.is_none(),
             engine: case.engine.name(),
-            open: case.open.name(),
             crc,
             connections: case.connections,
             pipes: case.pipes,
@@ -101,14 +98,13 @@ impl Row {
 /// Standard output is closed.
 pub(super) fn show(rows: &[Row]) -> Result<(), Failure> {
     let header = [
-        "target", "engine", "open", "conns", "pipes", "depth", "MB/s", "low-high", "CPU s/GB",
-        "memory", "copies", "regs",
+        "target", "engine", "conns", "pipes", "depth", "MB/s", "low-high", "CPU s/GB", "memory",
+        "copies", "regs",
     ];
     let cells = rows.iter().map(|row| {
         [
             row.target.clone(),
             row.engine.to_owned(),
-            row.open.to_owned(),
             row.connections.to_string(),
             row.pipes.to_string(),
             size::human(row.depth as u64),
@@ -120,5 +116,5 @@ pub(super) fn show(rows: &[Row]) -> Result<(), Failure> {
             row.registrations.to_string(),
         ]
     });
-    output::line(&table::render(6, header, &cells.collect::<Vec<_>>()))
+    output::line(&table::render(5, header, &cells.collect::<Vec<_>>()))
 }

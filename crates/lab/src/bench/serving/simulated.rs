@@ -2,8 +2,7 @@
 
 use super::row::{Row, Samples};
 use super::{Case, Report};
-use crate::cli::OpenFor;
-use crate::experiment::serving::{FileAccess, ServingLoad, run};
+use crate::experiment::serving::{ServingLoad, run};
 use gannet_cli::failure::{Explain, Failure};
 use gannet_datapath::Engine;
 use gannet_sim::nic::Profile;
@@ -31,12 +30,7 @@ pub(super) fn measure(
             pipes: case.pipes,
             pipe_len: case.depth,
             file_len: case.size,
-            access: match case.open {
-                OpenFor::ReadOnly => FileAccess::ReadOnly,
-                // A program with static memory has no use for a mapping.
-                OpenFor::Writable if case.engine == Engine::Static => FileAccess::ReadOnly,
-                OpenFor::Writable => FileAccess::Writable,
-            },
+            is_prepared: false,
             connections: case.connections,
             rounds: 1,
         };

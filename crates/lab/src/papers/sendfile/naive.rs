@@ -3,8 +3,8 @@
 use super::super::laboratory::Laboratory;
 use super::super::row::{Shown, Table};
 use super::super::{Failure, Figure};
-use super::{Axes, VISIBLE, figure, line, rate};
-use crate::experiment::serving::{FileAccess, Pipes, ServingLoad};
+use super::{Axes, READS, VISIBLE, figure, line, rate};
+use crate::experiment::serving::{Pipes, ServingLoad};
 use crate::profiles::SENDFILE_IB;
 use gannet_datapath::Engine;
 
@@ -36,7 +36,7 @@ fn copied(len: usize) -> ServingLoad {
     ServingLoad::of(Engine::Static, Pipes { count: 1, len }, len)
 }
 
-/// The file as one message, mapped, registered and deregistered.
+/// The file as one message, read into memory that is registered for it and deregistered.
 pub(super) fn registered(len: usize) -> ServingLoad {
     ServingLoad::of(Engine::Dynamic, Pipes { count: 1, len }, len)
 }
@@ -44,7 +44,7 @@ pub(super) fn registered(len: usize) -> ServingLoad {
 /// The file as one message, with copy and registration out of the timing loop.
 pub(super) fn prepared(len: usize) -> ServingLoad {
     ServingLoad {
-        access: FileAccess::Writable,
+        is_prepared: true,
         ..copied(len)
     }
 }
@@ -130,7 +130,7 @@ fn dynamic_rows(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<()
         "not bound by the memory bus",
         Shown::new("times", largest / copied.max(1.0)),
         largest > copied,
-        "",
+        READS,
     );
     table.order(
         "5.1: dynamic, 16 MiB, over no copy and no registration",
@@ -144,7 +144,7 @@ fn dynamic_rows(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<()
         "MB/s",
         700.0,
         largest,
-        "The pair 900 / 600 MB/s of section 2 is another testbed's, and leaves 620.",
+        READS,
     );
     Ok(())
 }
