@@ -171,6 +171,17 @@ pub enum SquashConfig {
     None,
 }
 
+impl SquashConfig {
+    /// Its name in the configuration file and in logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            SquashConfig::Root => "root",
+            SquashConfig::All => "all",
+            SquashConfig::None => "none",
+        }
+    }
+}
+
 fn root_name() -> String {
     String::from("/")
 }

@@ -215,7 +215,7 @@ fn json(name: String, url: &Url, node: &Node, target: Option<String>) -> ObjectJ
         name,
         path: url.shown_path(),
         url: url.to_string(),
-        kind: kind(attributes.kind),
+        kind: attributes.kind.name(),
         mode: format!("{:04o}", attributes.mode),
         links: attributes.link_count,
         uid: attributes.uid,
@@ -227,18 +227,6 @@ fn json(name: String, url: &Url, node: &Node, target: Option<String>) -> ObjectJ
         modify_time: timestamp(attributes.modify_time).to_string(),
         change_time: timestamp(attributes.change_time).to_string(),
         target,
-    }
-}
-
-fn kind(kind: FileKind) -> &'static str {
-    match kind {
-        FileKind::Regular => "file",
-        FileKind::Directory => "directory",
-        FileKind::BlockDevice => "block device",
-        FileKind::CharacterDevice => "character device",
-        FileKind::Symlink => "symbolic link",
-        FileKind::Socket => "socket",
-        FileKind::Fifo => "fifo",
     }
 }
 

@@ -238,7 +238,8 @@ impl<V: Vfs> Filesystem for Front<V> {
         }
         for flag in wanted {
             if config.add_capabilities(flag).is_err() {
-                tracing::info!(?flag, "this kernel's FUSE does not have it");
+                let name = flag.iter_names().next().map_or("unnamed", |(name, _)| name);
+                tracing::info!(flag = name, "this kernel's FUSE does not have it");
             }
         }
         // Both values are below the limits of the library, so these calls do not fail.

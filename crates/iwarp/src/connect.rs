@@ -90,7 +90,7 @@ pub(crate) async fn connect(
             ));
         }
     };
-    tracing::debug!(peer = %address, ?agreement, "connected");
+    tracing::debug!(peer = %address, %agreement, "connected");
     // Before the first FPDU: Linux siw may miss one that comes right behind its reply.
     if let Some(race) = core.config.accept_race {
         sleep(&core.runtime, race.delay).await;
@@ -140,7 +140,7 @@ pub(crate) async fn accept(
         }
     };
     send_frame(&core, &*stream, &reply).await?;
-    tracing::debug!(peer = %stream.peer_address(), ?agreement, "accepted");
+    tracing::debug!(peer = %stream.peer_address(), %agreement, "accepted");
     let private_data = private_data.to_vec();
     endpoint::start(
         core,

@@ -5,6 +5,7 @@ use crate::config::IwarpConfig;
 use gannet_fabric::ConnectOptions;
 use gannet_wire::mpa::{Enhanced, FrameKind, NOT_NEGOTIATED, Revision, StartupFrame};
 use gannet_wire::rdmap::{TerminateCode, split_exceptions_offer};
+use std::fmt;
 
 /// The two ends of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +44,38 @@ pub(crate) struct Agreement {
     pub(crate) ready: ReadyToReceive,
     /// A refused Read is answered with an exception, and the connection lasts.
     pub(crate) exceptions: bool,
+}
+
+impl fmt::Display for ReadyToReceive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ReadyToReceive::Ordinary => "any message",
+            ReadyToReceive::Write => "an RDMA Write",
+            ReadyToReceive::Read => "an RDMA Read",
+            ReadyToReceive::Send => "a Send",
+        })
+    }
+}
+
+impl fmt::Display for Agreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Agreement {
+            crc,
+            markers,
+            ird,
+            ord,
+            ready,
+            exceptions,
+        } = self;
+        let with = |is_there: &bool| if *is_there { "with" } else { "without" };
+        write!(
+            f,
+            "{} CRC, {} markers, IRD {ird}, ORD {ord}, opened by {ready}, {} exceptions",
+            with(crc),
+            with(markers),
+            with(exceptions)
+        )
+    }
 }
 
 /// Why there is no agreement.

@@ -329,7 +329,11 @@ impl Search {
             .take()
             .map_or(Duration::ZERO, |start| now - start);
         self.last = Some((now, took));
-        tracing::debug!(entries = self.entries, ?took, "tree searched for a handle");
+        tracing::debug!(
+            entries = self.entries,
+            took_ms = took.as_millis(),
+            "tree searched for a handle"
+        );
         if self.incomplete {
             tracing::warn!(
                 entries = self.entries,

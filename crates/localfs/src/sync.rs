@@ -26,6 +26,7 @@ use crate::limits::{DIRECTORY_SYNC_TURNS, SYNC_FAILURE_LOG_INTERVAL, SYNC_TURNS,
 use gannet_vfs::{FileHandle, Stability, Status, Verifier, WriteDone};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
@@ -60,6 +61,17 @@ pub(crate) enum Subject {
     Directory(u64, FileHandle),
     Journal,
     FileSystem,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subject::File(number) => write!(f, "file {number}"),
+            Subject::Directory(number, _) => write!(f, "directory {number}"),
+            Subject::Journal => f.write_str("journal"),
+            Subject::FileSystem => f.write_str("file system"),
+        }
+    }
 }
 
 /// 2^64 divided by the golden ratio: its products spread numbers that differ in few bits.
@@ -294,7 +306,7 @@ impl Durability {
         }
         let (_, left_out) = std::mem::replace(&mut *logged, (Some(now), 0));
         tracing::error!(
-            ?subject, error = %errno, left_out,
+            %subject, error = %errno, left_out,
             "a sync failed: its callers get the error, and clients send uncommitted writes again; \
              see the kernel's log for errors of the disk"
         );

@@ -190,7 +190,8 @@ impl Patience {
         if self.attempts == JUKEBOX_ATTEMPTS_MAX {
             return false;
         }
-        tracing::debug!(attempt = self.attempts, pause = ?self.pause, "server busy");
+        let pause_ms = self.pause.as_millis();
+        tracing::debug!(attempt = self.attempts, pause_ms, "server busy");
         gannet_runtime::sleep(runtime, self.pause).await;
         self.attempts += 1;
         self.pause = (self.pause * 2).min(JUKEBOX_PAUSE_MAX);

@@ -212,6 +212,21 @@ pub enum FileKind {
     Fifo = 7,
 }
 
+impl FileKind {
+    /// Its name in listings, in JSON and in logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            FileKind::Regular => "file",
+            FileKind::Directory => "directory",
+            FileKind::BlockDevice => "block device",
+            FileKind::CharacterDevice => "character device",
+            FileKind::Symlink => "symbolic link",
+            FileKind::Socket => "socket",
+            FileKind::Fifo => "fifo",
+        }
+    }
+}
+
 /// Attributes of an object (`fattr3`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {

@@ -214,10 +214,9 @@ impl<V: Vfs> IoServer<V> {
                 Ok(Some(handle))
             }
             Ok((_, found)) => {
-                let kind = found.kind;
                 tracing::warn!(
                     file,
-                    ?kind,
+                    kind = found.kind.name(),
                     "the name of an object belongs to no regular file"
                 );
                 Err(Status::Io)

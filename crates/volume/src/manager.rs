@@ -54,6 +54,12 @@ pub use records::RecordStats;
 pub use registry::{ClaimError, Registration, Registry};
 pub use term::TermError;
 
+/// Numbers of I/O servers for a log line: `0, 3`.
+fn listed<N: ToString>(numbers: &[N]) -> String {
+    let words: Vec<String> = numbers.iter().map(N::to_string).collect();
+    words.join(", ")
+}
+
 /// The manager of a volume, on one core.
 pub struct Manager {
     runtime: Handle,

@@ -5,6 +5,7 @@ mod banned;
 mod commits;
 mod documents;
 mod lengths;
+mod logs;
 mod manifests;
 mod names;
 mod packaging;
@@ -79,6 +80,7 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
                 lengths::check(&source, &mut findings);
                 parameters::check(&source, &mut findings);
                 banned::check(&source, &mut findings);
+                logs::check(&source, &mut findings);
                 names.check(&source, &mut findings);
             }
             Some("md") => prose::check(file, &read(&full)?, &mut findings),

@@ -2,7 +2,7 @@
 
 use super::names::Names;
 use super::source::Source;
-use super::{Finding, banned, check, documents, lengths, manifests, packaging};
+use super::{Finding, banned, check, documents, lengths, logs, manifests, packaging};
 use std::path::Path;
 
 fn lines_of(findings: &[Finding]) -> Vec<usize> {
@@ -33,6 +33,22 @@ fn the_tree_is_tidy() {
     let findings = check(&crate::workspace_root()).unwrap();
     let text: Vec<String> = findings.iter().map(ToString::to_string).collect();
     assert!(text.is_empty(), "{}", text.join("\n"));
+}
+
+#[test]
+fn a_log_line_prints_no_structure_of_rust() {
+    let found = |text: &str| {
+        let source = Source::new(Path::new("crates/rpc/src/a.rs"), text.to_owned());
+        let mut findings = Vec::new();
+        logs::check(&source, &mut findings);
+        lines_of(&findings)
+    };
+    let bad = "fn f() {\n    tracing::warn!(?kind, \"no\");\n    tracing::debug!(\n        file,\n        kind = ?it.kind,\n        \"no\"\n    );\n}\n";
+    assert_eq!(found(bad), [2, 5]);
+    let good = "use tracing::Level;\nfn f() {\n    tracing::warn!(%kind, file = file(1)?, \"why ?kind\");\n}\n";
+    assert_eq!(found(good), Vec::<usize>::new());
+    let test = "#[cfg(test)]\nmod tests {\n    fn f() {\n        tracing::warn!(?kind, \"no\");\n    }\n}\n";
+    assert_eq!(found(test), Vec::<usize>::new());
 }
 
 #[test]

@@ -307,7 +307,7 @@ fn log_export(config: &ExportConfig) {
         path = %config.path.display(),
         name = config.name,
         read_only = config.read_only,
-        squash = ?config.squash,
+        squash = config.squash.name(),
         secure = config.secure,
         rules = config.rule.len(),
         "exporting"

@@ -476,7 +476,7 @@ impl Engine {
         self.check_untagged(header, QueueNumber::TERMINATE)?;
         match Terminate::parse(payload) {
             Ok((terminate, order)) => {
-                tracing::debug!(%terminate, ?order, "terminate received");
+                tracing::debug!(%terminate, %order, "terminate received");
                 self.terminated(&terminate);
             }
             Err(error) => {

@@ -50,13 +50,15 @@ impl MountState {
         let (Some(left_out), peer) = (left_out, call.peer) else {
             return;
         };
+        // The client chose these bytes: no quote or control character of them reaches the log.
+        let path = format!("\"{}\"", path.0.escape_ascii());
         match outcome {
-            Ok(()) => tracing::info!(%peer, ?path, left_out, "mounted"),
+            Ok(()) => tracing::info!(%peer, %path, left_out, "mounted"),
             Err(Status::Acces) => tracing::warn!(
-                %peer, ?path, left_out,
+                %peer, %path, left_out,
                 "mount refused: the client is not in the export's list, or its port is not below 1024"
             ),
-            Err(status) => tracing::info!(%peer, ?path, %status, left_out, "mount failed"),
+            Err(status) => tracing::info!(%peer, %path, %status, left_out, "mount failed"),
         }
     }
 }

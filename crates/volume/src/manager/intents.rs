@@ -19,6 +19,7 @@ use gannet_wire::volume::{
 use gannet_wire::xdr::to_bytes;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -163,7 +164,7 @@ impl Objects {
         let answer = self.ask(number, operation, &range).await?;
         let progress = Progress::by(operation, answer.header.status);
         if progress != Progress::Done {
-            tracing::debug!(file = file.0, number, ?progress, "an object is not changed");
+            tracing::debug!(file = file.0, number, %progress, "an object is not changed");
         }
         Ok(progress)
     }
@@ -180,6 +181,17 @@ enum Progress {
     Refused(Status),
     /// An I/O server is away, and the whole queue waits for it.
     Away,
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Progress::Done => f.write_str("done"),
+            Progress::Never(status) => write!(f, "never possible: {status}"),
+            Progress::Refused(status) => write!(f, "refused: {status}"),
+            Progress::Away => f.write_str("an I/O server is away"),
+        }
+    }
 }
 
 impl Progress {
@@ -470,7 +482,7 @@ impl Manager {
                     Progress::Never(status) => {
                         tracing::warn!(
                             file = intent.file().0,
-                            ?status,
+                            %status,
                             "an I/O server cannot cut it to that size"
                         );
                         ended.push((*number, Err(status)));
@@ -487,8 +499,8 @@ impl Manager {
             if let Some((file, status)) = refused {
                 tracing::warn!(
                     file,
-                    ?status,
-                    servers = ?queue,
+                    %status,
+                    servers = super::listed(queue),
                     refusals,
                     "an I/O server refuses to remove or cut an object: trying again (its log, or `gannet volume check`, may tell why)"
                 );

@@ -176,7 +176,7 @@ impl Manager {
                     last_write: Timestamp::default(),
                 };
                 if let Err(status) = manager.change(work, None).await {
-                    tracing::debug!(?status, "sizes are not settled");
+                    tracing::debug!(%status, "sizes are not settled");
                 }
                 manager.sizes.settling.end(files.into_iter());
             });

@@ -333,7 +333,7 @@ impl Office {
         let silent: Vec<usize> = silent.map(|(number, _)| number).collect();
         if silent != *missing {
             tracing::warn!(
-                io_servers = ?silent,
+                io_servers = super::listed(&silent),
                 "the manager serves when a majority of the I/O servers has accepted its term: waiting for these (--force-term if they are gone for good)"
             );
             *missing = silent;

@@ -190,6 +190,16 @@ pub enum BitOrder {
     Ambiguous,
 }
 
+impl fmt::Display for BitOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BitOrder::Rfc => "of RFC 5040",
+            BitOrder::Siw => "of Linux siw",
+            BitOrder::Ambiguous => "unknown",
+        })
+    }
+}
+
 /// The payload of a Terminate message (RFC 5040 section 4.8), at most [`TERMINATE_LEN_MAX`] bytes:
 ///
 /// ```text
