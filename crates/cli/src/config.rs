@@ -1,6 +1,8 @@
 //! The configuration file of `gannet serve`: several exports, addresses, settings. docs/configuration.md lists every
 //! key.
 
+mod examples;
+
 use crate::cli::{Listen, Switch};
 use crate::failure::{Explain, Failure};
 use gannet_nfs::server::Network;
@@ -249,6 +251,7 @@ impl Config {
         let text = std::fs::read_to_string(path).explain(what)?;
         Config::parse_with_root(&text, root).map_err(|error| {
             Failure::usage(format!("{}:{}", path.display(), error.line), error.what)
+                .hint(format!("for example: {}", error.example))
         })
     }
 
@@ -261,33 +264,31 @@ impl Config {
     }
 
     fn parse_with_root(text: &str, root: Root<'_>) -> Result<Config, ConfigError> {
-        let mut config: Config = toml::from_str(text).map_err(|error| ConfigError {
-            line: error.span().map_or(1, |span| line_at(text, span.start)),
-            what: error.message().to_owned(),
+        let mut config: Config = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| line_at(text, span.start));
+            ConfigError {
+                line,
+                what: error.message().to_owned(),
+                example: examples::of_line(text, line),
+            }
         })?;
-        config
-            .take_root(root)
-            .map_err(|(index, what)| ConfigError {
-                line: nth_export_line(text, index),
-                what,
-            })?;
-        config.check().map_err(|(index, what)| ConfigError {
-            line: nth_export_line(text, index),
-            what,
+        let checked = config.take_root(root).and_then(|()| config.check());
+        checked.map_err(|fault| ConfigError {
+            line: nth_export_line(text, fault.export),
+            what: fault.what,
+            example: fault.example,
         })?;
         Ok(config)
     }
 
-    /// Gives every export its path. An error is the number of the export that is wrong, and why.
-    fn take_root(&mut self, root: Root<'_>) -> Result<(), (usize, String)> {
+    /// Gives every export its path.
+    fn take_root(&mut self, root: Root<'_>) -> Result<(), Fault> {
         let position = |is_wrong: fn(&ExportConfig) -> bool| self.export.iter().position(is_wrong);
         let has_path = |export: &ExportConfig| !export.path.as_os_str().is_empty();
         if let Root::Volume(path) = root {
             if let Some(index) = position(has_path) {
-                return Err((
-                    index,
-                    String::from("`path`: with --volume, exports have no path"),
-                ));
+                let what = "`path`: with --volume, exports have no path";
+                return Err(Fault::of_export(index, what, "name"));
             }
             for export in &mut self.export {
                 export.path = path.to_path_buf();
@@ -298,37 +299,47 @@ impl Config {
             return Ok(());
         }
         if let Some(index) = position(|export| export.path.as_os_str().is_empty()) {
-            return Err((index, String::from("`path` is missing")));
+            return Err(Fault::of_export(index, "`path` is missing", "path"));
         }
         if self.listen.native.is_some() {
             let what = "`native` is for volumes: give --volume PATH";
-            return Err((0, String::from(what)));
+            return Err(Fault {
+                example: examples::of_key("listen", "nfs_tcp"),
+                ..Fault::of_export(0, what, "path")
+            });
         }
         if let Root::Directory(path) = root {
             if let Some(index) = position(|export| export.name == "/") {
                 let what = "`name` = \"/\" is taken by the PATH of the command line";
-                return Err((index, String::from(what)));
+                return Err(Fault::of_export(index, what, "name"));
             }
             self.export.push(ExportConfig::of(path));
         }
         Ok(())
     }
 
-    /// The number of the export that is wrong, and why.
-    fn check(&self) -> Result<(), (usize, String)> {
+    /// Checks the values beside each other.
+    fn check(&self) -> Result<(), Fault> {
         if self.export.is_empty() {
-            return Err((0, String::from("there is no [[export]] with a `path`")));
+            return Err(Fault {
+                example: NO_EXPORT,
+                ..Fault::of_export(0, "there is no [[export]] with a `path`", "path")
+            });
         }
         if self.export.len() > EXPORTS_MAX {
-            return Err((EXPORTS_MAX, format!("more than {EXPORTS_MAX} exports")));
+            let what = format!("more than {EXPORTS_MAX} exports: export the directory above them");
+            return Err(Fault::of_export(EXPORTS_MAX, what, "path"));
         }
         if self.server.cores == Some(0) {
-            return Err((0, String::from("`cores` must be at least 1")));
+            return Err(Fault {
+                example: examples::of_key("server", "cores"),
+                ..Fault::of_export(0, "`cores` must be at least 1", "path")
+            });
         }
         for (index, export) in self.export.iter().enumerate() {
             if !is_export_name(&export.name) {
-                let what = format!("`name` = {:?}: write it like \"/projects\"", export.name);
-                return Err((index, what));
+                let what = format!("`name` = {:?} is no absolute path", export.name);
+                return Err(Fault::of_export(index, what, "name"));
             }
             if self
                 .export
@@ -336,15 +347,20 @@ impl Config {
                 .take(index)
                 .any(|other| other.name == export.name)
             {
-                return Err((index, format!("`name` = {:?} is used twice", export.name)));
+                let what = format!("`name` = {:?} is used twice", export.name);
+                return Err(Fault::of_export(index, what, "name"));
             }
             if export.rule.iter().any(|rule| rule.clients.is_empty()) {
                 let what = "[[export.rule]] needs `clients`, the networks it applies to";
-                return Err((index, String::from(what)));
+                return Err(Fault {
+                    example: examples::of_key("export.rule", "clients"),
+                    ..Fault::of_export(index, what, "path")
+                });
             }
             let mut seen = BTreeSet::new();
             if let Some(twice) = export.networks().find(|network| !seen.insert(*network)) {
-                return Err((index, format!("`clients`: {twice} is listed twice")));
+                let what = format!("`clients`: {twice} is listed twice");
+                return Err(Fault::of_export(index, what, "clients"));
             }
         }
         Ok(())
@@ -361,14 +377,38 @@ fn is_export_name(name: &str) -> bool {
             }))
 }
 
+/// The example for a file without exports.
+const NO_EXPORT: &str = "[[export]] and path = \"/srv/projects\" in the line below";
+
+/// A fault of values that are correct alone.
+struct Fault {
+    /// The number of the export that is wrong, from 0; 0 for a fault of no export.
+    export: usize,
+    what: String,
+    example: &'static str,
+}
+
+impl Fault {
+    /// A fault of the export with this number; the example is a line for this key.
+    fn of_export(export: usize, what: impl Into<String>, key: &str) -> Fault {
+        Fault {
+            export,
+            what: what.into(),
+            example: examples::of_key("export", key),
+        }
+    }
+}
+
 /// A fault of a configuration, and its line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("line {line}: {what}")]
+#[error("line {line}: {what} (for example: {example})")]
 pub struct ConfigError {
     /// Counted from 1.
     pub line: usize,
     /// A sentence.
     pub what: String,
+    /// A correct line for that place.
+    pub example: &'static str,
 }
 
 fn line_at(text: &str, position: usize) -> usize {
@@ -537,52 +577,116 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_line_and_the_key() {
+    fn errors_name_the_line_and_the_key_and_a_correct_line() {
         let cases = [
-            ("", 1, "no [[export]]"),
-            ("[[export]]\npth = \"/srv\"\n", 2, "pth"),
-            ("[listen]\n\nnfs_tcp = \"here\"\n", 3, "ADDRESS:PORT"),
-            ("[[export]]\npath = \"/a\"\nsquash = \"some\"\n", 3, "some"),
+            ("", 1, "no [[export]]", "path = \"/srv/projects\""),
+            (
+                "[[export]]\npth = \"/srv\"\n",
+                2,
+                "pth",
+                "path = \"/srv/projects\"",
+            ),
+            ("[exports]\npath = \"/srv\"\n", 1, "exports", "[[export]]"),
+            (
+                "[[export]]\npath = 5\n",
+                2,
+                "string",
+                "path = \"/srv/projects\"",
+            ),
+            ("[server]\ncores = \"two\"\n", 2, "u16", "cores = 2"),
+            (
+                "[server]\ncores = 0\n[[export]]\npath = \"/a\"\n",
+                3,
+                "at least 1",
+                "cores = 2",
+            ),
+            (
+                "[server]\nmax_peer_memory = \"1X\"\n",
+                2,
+                "",
+                "max_peer_memory = \"1G\"",
+            ),
+            (
+                "[server]\nmax_connections = -1\n",
+                2,
+                "",
+                "max_connections = 8192",
+            ),
+            ("[server]\ncrc = true\n", 2, "", "crc = \"off\""),
+            (
+                "[listen]\n\nnfs_tcp = \"here\"\n",
+                3,
+                "ADDRESS:PORT",
+                "nfs_tcp = \"0.0.0.0:2049\"",
+            ),
+            (
+                "[[export]]\npath = \"/a\"\nsquash = \"some\"\n",
+                3,
+                "some",
+                "squash = \"root\"",
+            ),
             (
                 "[server]\ncores = 2\nsync_metadata = true\n",
                 3,
                 "async_metadata",
+                "async_metadata = false",
             ),
             (
                 "[[export]]\npath = \"/a\"\nclients = [\"10.0.0.0/99\"]\n",
                 3,
                 "prefix length",
+                "clients = [\"10.0.0.0/8\"]",
             ),
             (
                 "[[export]]\npath = \"/a\"\n[[export]]\npath = \"/b\"\n",
                 3,
                 "used twice",
+                "name = \"/projects\"",
             ),
-            ("[[export]]\npath = \"/a\"\nname = \"a\"\n", 1, "\"a\""),
-            ("[[export]\n", 1, ""),
-            ("[[export]]\nname = \"/a\"\n", 1, "`path` is missing"),
+            (
+                "[[export]]\npath = \"/a\"\nname = \"a\"\n",
+                1,
+                "\"a\"",
+                "name = \"/projects\"",
+            ),
+            ("[[export]\n", 1, "", "[[export]]"),
+            (
+                "[[export]]\nname = \"/a\"\n",
+                1,
+                "`path` is missing",
+                "path = \"/srv/projects\"",
+            ),
             (
                 "[[export]]\npath = \"/a\"\n[[export.rule]]\nsquash = \"all\"\n",
                 3,
                 "clients",
+                "clients = [\"10.1.0.0/16\"]",
             ),
             (
                 "[[export]]\npath = \"/a\"\n[[export.rule]]\nclients = []\n",
                 1,
                 "needs `clients`",
+                "clients = [\"10.1.0.0/16\"]",
             ),
             (
                 "[[export]]\npath = \"/a\"\nclients = [\"10.0.0.0/8\"]\n\
                  [[export.rule]]\nclients = [\"10.9.9.9/8\"]\n",
                 1,
                 "10.0.0.0/8 is listed twice",
+                "clients = [\"10.0.0.0/8\"]",
             ),
         ];
-        for (text, line, part) in cases {
+        for (text, line, part, example) in cases {
             let error = Config::parse(text).unwrap_err();
             assert!(
                 error.line == line && error.what.contains(part),
                 "{text:?}: {error}"
+            );
+            assert!(error.example.contains(example), "{text:?}: {error}");
+            assert!(
+                error
+                    .to_string()
+                    .ends_with(&format!("(for example: {})", error.example))
             );
         }
     }
