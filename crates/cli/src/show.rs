@@ -268,9 +268,9 @@ fn timestamp(time: Time) -> Timestamp {
     Timestamp::new(time.seconds, nanoseconds).unwrap_or_default()
 }
 
-/// `YYYY-MM-DD hh:mm` in UTC.
+/// `YYYY-MM-DD hh:mmZ`: the `Z` says that it is UTC, as in the times of RFC 3339.
 fn time(time: Time) -> String {
-    timestamp(time).strftime("%Y-%m-%d %H:%M").to_string()
+    timestamp(time).strftime("%Y-%m-%d %H:%MZ").to_string()
 }
 
 #[cfg(test)]
@@ -278,18 +278,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_calendar_dates_in_utc() {
+    fn times_are_calendar_dates_that_name_utc() {
         let shown = |seconds| {
             time(Time {
                 seconds,
                 nanoseconds: 0,
             })
         };
-        assert_eq!(shown(0), "1970-01-01 00:00");
-        assert_eq!(shown(951_782_399), "2000-02-28 23:59");
-        assert_eq!(shown(951_782_400), "2000-02-29 00:00");
-        assert_eq!(shown(1_763_700_000), "2025-11-21 04:40");
-        assert_eq!(shown(u32::MAX.into()), "2106-02-07 06:28");
+        assert_eq!(shown(0), "1970-01-01 00:00Z");
+        assert_eq!(shown(951_782_399), "2000-02-28 23:59Z");
+        assert_eq!(shown(951_782_400), "2000-02-29 00:00Z");
+        assert_eq!(shown(1_763_700_000), "2025-11-21 04:40Z");
+        assert_eq!(shown(u32::MAX.into()), "2106-02-07 06:28Z");
         let exact = |seconds, nanoseconds| {
             let time = Time {
                 seconds,

@@ -168,15 +168,15 @@ mod tests {
         let lines = Formatter::new(&options).lines(&entries, &[None, None], &[b"away".to_vec()]);
         assert_eq!(
             lines[0],
-            "-rw-r--r-- 1 root       root             1 2025-11-21 04:40 small"
+            "-rw-r--r-- 1 root       root             1 2025-11-21 04:40Z small"
         );
         assert_eq!(
             lines[1],
-            "-rw-r--r-- 1 4000000000 root 1099511627776 2025-11-21 04:40 a-quite-long-name"
+            "-rw-r--r-- 1 4000000000 root 1099511627776 2025-11-21 04:40Z a-quite-long-name"
         );
         assert_eq!(
             lines[2],
-            "?????????? ? ?          ?                ?                ? away"
+            "?????????? ? ?          ?                ?                 ? away"
         );
         assert!(lines.iter().all(|line| line.len() <= 80));
     }
