@@ -10,7 +10,9 @@ use crate::cli::DoctorOptions;
 use crate::failure::Failure;
 use crate::{output, session, table};
 use anstyle::AnsiColor;
+use gannet::url::Url;
 use serde::Serialize;
+use std::net::{TcpListener, ToSocketAddrs};
 
 /// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -18,10 +20,30 @@ use serde::Serialize;
 enum Verdict {
     /// The checked part works.
     Ok,
+    /// Works; matters for some uses alone, or only to a server that is not started yet.
+    Note,
     /// Works, but slower, or not for every user.
     Warn,
     /// Does not work.
     Fail,
+}
+
+/// The role of this machine, which decides what matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// A client of a server elsewhere.
+    Client,
+    /// A client and a server, or not known.
+    Both,
+}
+
+impl Role {
+    /// The role of this machine beside the server of `url`: its host is this machine if its address can be bound here.
+    fn beside(url: &Url) -> Role {
+        let addresses = (url.host.as_str(), 0).to_socket_addrs();
+        let is_here = addresses.is_ok_and(|mut all| all.any(|it| TcpListener::bind(it).is_ok()));
+        if is_here { Role::Both } else { Role::Client }
+    }
 }
 
 /// Columns of a terminal before the text of a finding.
@@ -47,6 +69,13 @@ impl Finding {
         }
     }
 
+    fn note(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Finding {
+        Finding {
+            verdict: Verdict::Note,
+            ..Finding::warn(what, found, fix)
+        }
+    }
+
     fn warn(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Finding {
         Finding {
             verdict: Verdict::Warn,
@@ -66,6 +95,7 @@ impl Finding {
     fn text(&self) -> String {
         let (verdict, color) = match self.verdict {
             Verdict::Ok => ("ok", AnsiColor::Green),
+            Verdict::Note => ("note", AnsiColor::Cyan),
             Verdict::Warn => ("warn", AnsiColor::Yellow),
             Verdict::Fail => ("FAIL", AnsiColor::Red),
         };
@@ -91,7 +121,8 @@ pub fn run(options: &DoctorOptions) -> Result<(), Failure> {
             output::styled(&finding.text())
         }
     };
-    host::findings().iter().try_for_each(&mut show)?;
+    let role = options.url.as_ref().map_or(Role::Both, Role::beside);
+    host::findings(role).iter().try_for_each(&mut show)?;
     if let Some(url) = &options.url {
         session::run(|runtime| async move {
             let findings = server::findings(&runtime, url, &options.client).await;
@@ -129,6 +160,19 @@ mod tests {
     }
 
     #[test]
+    fn the_host_of_a_url_is_this_machine_or_another() {
+        for (url, role) in [
+            ("nfs://127.0.0.1/", Role::Both),
+            ("nfs+rdma://localhost:5/a", Role::Both),
+            // Addresses of documentation belong to no machine.
+            ("nfs://192.0.2.1/", Role::Client),
+            ("nfs://[2001:db8::1]/", Role::Client),
+        ] {
+            assert_eq!(Role::beside(&Url::parse(url).unwrap()), role, "{url}");
+        }
+    }
+
+    #[test]
     fn findings_are_aligned_with_the_fix_below() {
         let fine = Finding::ok("files", "1048576 may be open");
         assert_eq!(plain(&fine), "ok   files         1048576 may be open");
@@ -143,7 +187,7 @@ mod tests {
     #[test]
     fn findings_fit_a_terminal() {
         let long = Finding::warn("memlock", "word ".repeat(30), "other ".repeat(30));
-        for finding in host::findings().iter().chain([&long]) {
+        for finding in host::findings(Role::Both).iter().chain([&long]) {
             let text = plain(finding);
             assert!(text.lines().all(|line| line.len() <= 80), "{text}");
         }

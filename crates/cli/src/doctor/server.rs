@@ -108,7 +108,10 @@ async fn writing(session: &Session, url: &Url, options: &ClientOptions) -> Findi
         let Attributes { mode, uid, gid, .. } = node.attributes;
         let found = format!("user {} cannot make files in {url}: {error}", caller.uid);
         let fix = match error.status() {
-            Some(Status::Rofs) => String::from("the server exports it read-only"),
+            // That is a choice at the server, and no fault.
+            Some(Status::Rofs) => {
+                return Finding::note(WHAT, found, "the server exports it read-only");
+            }
             Some(Status::Acces | Status::Perm) if session.may_be_squashed(options) => {
                 format!(
                     "its owner is {uid}:{gid}, its mode {mode:o}; {}",

@@ -647,6 +647,7 @@ fn doctor_explains_a_denied_write() {
     };
     let lines = doctor(&[&read_only.urls()[0]]);
     assert!(lines.contains("exports it read-only"), "{lines}");
+    assert!(lines.contains("note writing"), "{lines}");
     // The user of this test is not user 12345, and no other user may write there.
     let server = Server::of(&place.path("share"), &place.path("state"));
     if !gannet_testing::is_root() {
