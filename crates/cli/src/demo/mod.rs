@@ -328,11 +328,16 @@ fn closing_words(sources: &Sources) -> String {
          CPU s/GB: both sides together, then each.\n\
          Compared after each copy, every byte, name, mode, time, link: {} four times, equal.\n\
          \n\
-         Serve a directory of your own to a network:\n\
+         Serve a directory of your own to this machine, as any user:\n\
+         \x20   gannet serve /path/to/directory\n\
+         and mount it on an existing directory from another shell, as the same user:\n\
+         \x20   gannet mount nfs+rdma://localhost/ /path/to/mount\n\
+         Serve it to a network:\n\
          \x20   gannet serve /path/to/directory --allow 192.0.2.0/24\n\
-         and mount it on any Linux machine (as root there):\n\
-         \x20   mount -t nfs -o vers=3,nolock,proto=tcp,port=2049,mountport=2049 HOST:/ /mnt\n\
-         or over RDMA, on a real RDMA NIC or on Linux's own software iWARP:\n\
+         and mount it on any Linux machine there, as root (HOST is the server):\n\
+         \x20   mount -t nfs -o vers=3,nolock,proto=tcp,port=2049,\
+         mountport=2049,mountproto=tcp HOST:/ /mnt\n\
+         or over RDMA with Linux's software iWARP (hardware RNICs are untested):\n\
          \x20   modprobe -a siw rpcrdma && rdma link add siw0 type siw netdev eth0\n\
          \x20   mount -t nfs -o vers=3,nolock,proto=rdma,port=20049,\
          mountport=2049,mountproto=tcp HOST:/ /mnt",
