@@ -30,16 +30,10 @@ impl VolumeFs {
         loop {
             let failed = match self.locks.attempt(caller, id, lock, request).await {
                 Ok(Attempt::Answered(locked)) => return Ok(locked),
-                Ok(Attempt::Recovering | Attempt::Late)
-                | Err(LockFailure::Refused(Status::Jukebox)) => {
+                Ok(Attempt::Recovering | Attempt::Late) => {
                     OperationError::ManagerWaits { is_question: false }
                 }
-                Err(LockFailure::Refused(status)) => {
-                    return Err(self
-                        .last_error
-                        .note(self.now(), &OperationError::ManagerRefused(status)));
-                }
-                Err(LockFailure::Away(error)) => OperationError::Manager(error),
+                Err(failure) => self.may_pass(failure)?,
             };
             if request == LockRequest::Unlock {
                 self.locks.owe(id, lock);
@@ -53,6 +47,20 @@ impl VolumeFs {
         }
     }
 
+    /// The error of a failed request, if another attempt may succeed. The manager's refusal is the caller's at once.
+    fn may_pass(&self, failure: LockFailure) -> Result<OperationError, Status> {
+        match failure {
+            LockFailure::Refused(Status::Jukebox) => {
+                Ok(OperationError::ManagerWaits { is_question: false })
+            }
+            LockFailure::Refused(status) => {
+                let refused = OperationError::ManagerRefused(status);
+                Err(self.last_error.note(self.now(), &refused))
+            }
+            LockFailure::Away(error) => Ok(OperationError::Manager(error)),
+        }
+    }
+
     /// Keeps a file when its last name goes, over restarts of the manager.
     pub(super) async fn keep_file(&self, file: &FileHandle) -> Result<(), Status> {
         let id = self.id(file)?;
@@ -60,11 +68,7 @@ impl VolumeFs {
         loop {
             let failed = match self.locks.keep(id).await {
                 Ok(()) => return Ok(()),
-                Err(LockFailure::Refused(status)) if status != Status::Jukebox => {
-                    return Err(status);
-                }
-                Err(LockFailure::Refused(_)) => OperationError::ManagerWaits { is_question: false },
-                Err(LockFailure::Away(error)) => OperationError::Manager(error),
+                Err(failure) => self.may_pass(failure)?,
             };
             self.pause(began, &failed).await?;
         }
@@ -78,7 +82,7 @@ impl VolumeFs {
         // It has no name, so nobody will commit it.
         self.siblings.unstable.forget(id);
         if let Err(LockFailure::Away(error)) = self.locks.let_go(id).await {
-            tracing::debug!(file = id.0, %error, "the manager lets the file go with its lease");
+            tracing::debug!(file = id.0, %error, "cannot report the close of a file without a name: the manager removes it when this client's lease ends");
         }
     }
 
