@@ -27,6 +27,8 @@ struct Row<'a> {
     row: &'a str,
     /// `level`, `ratio`, `count` or `order`.
     kind: &'static str,
+    /// The share by which two numbers of an order differ at least where that counts; null for other claims.
+    least_difference: Option<f64>,
     unit: &'static str,
     /// A number, or the paper's words where it has none.
     published: serde_json::Value,
@@ -146,6 +148,7 @@ fn json_row<'a>(row: &'a Claim, judged: &'a Judged) -> Row<'a> {
         paper: row.paper,
         row: &row.row,
         kind: row.published.kind(),
+        least_difference: row.least_difference,
         unit: row.unit,
         published,
         simulated: row.simulated,

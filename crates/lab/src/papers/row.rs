@@ -7,6 +7,9 @@ use std::fmt;
 pub(super) const TOLERANCE: f64 = 0.15;
 /// A simulated gain may be so many times the published one, or that part of it: a ratio of 1.07 is not reproduced by 1.
 pub(super) const GAIN_FACTOR: f64 = 1.5;
+/// The least difference of two numbers that counts, as a share, where a claim names no larger one. The papers' own
+/// error is as large: 4.9 % in NFS/RDMA.
+pub(super) const LEAST_DIFFERENCE: f64 = 0.05;
 /// Two counts are the same; an operation at either end of the time measured may be counted in part.
 const EXACT: f64 = 0.01;
 
@@ -23,6 +26,8 @@ pub struct Row {
     pub published: Published,
     /// The simulation's number.
     pub simulated: f64,
+    /// The share by which two numbers of an order differ at least where that counts; None for other claims.
+    pub least_difference: Option<f64>,
     /// Whether the two agree.
     pub within: Verdict,
     /// The reason why they do not agree, or a fact needed to judge that they do; may be empty.
@@ -62,6 +67,8 @@ pub enum Verdict {
     Within,
     /// They do not.
     Outside,
+    /// The claim is an order, and its numbers differ by less than the least difference that counts.
+    NoDifference,
 }
 
 impl Published {
@@ -121,11 +128,24 @@ impl fmt::Display for Published {
 }
 
 impl Verdict {
+    /// Judges an order: each of `margins` is the number that is claimed to be the greater over the lesser one.
+    fn of_order(margins: &[f64], least: f64) -> Verdict {
+        let least = 1.0 + least;
+        if margins.iter().all(|margin| *margin >= least) {
+            Verdict::Within
+        } else if margins.iter().all(|margin| *margin > 1.0 / least) {
+            Verdict::NoDifference
+        } else {
+            Verdict::Outside
+        }
+    }
+
     /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Within => "yes",
             Verdict::Outside => "no",
+            Verdict::NoDifference => "no difference",
         }
     }
 }
@@ -207,7 +227,37 @@ impl Table {
         self.push(row, published, Shown::new(unit, simulated), within, note);
     }
 
-    /// An order, whether it `holds`, and a number that shows by how much.
+    /// An order between numbers: each of `margins` is the greater over the lesser one by the claim. A margin that is
+    /// less than `least` above 1 (a share) is no difference.
+    pub(super) fn ahead(
+        &mut self,
+        row: &str,
+        words: &str,
+        shown: Shown,
+        least: f64,
+        margins: &[f64],
+        note: &str,
+    ) {
+        let published = Published::Order(words.to_string());
+        let verdict = Verdict::of_order(margins, least);
+        self.push(row, published, shown, verdict, note);
+        self.set_least_difference(least);
+    }
+
+    /// Two numbers that a paper calls the same. Their ratio, `margin`, is less than `least` (a share) from 1.
+    pub(super) fn same(&mut self, row: &str, words: &str, least: f64, margin: f64, note: &str) {
+        let holds = (1.0 / (1.0 + least)..1.0 + least).contains(&margin);
+        self.order(row, words, Shown::new("times", margin), holds, note);
+        self.set_least_difference(least);
+    }
+
+    fn set_least_difference(&mut self, least: f64) {
+        if let Some(row) = self.rows.last_mut() {
+            row.least_difference = Some(least);
+        }
+    }
+
+    /// A claim of counts or of several numbers, whether it `holds`, and a number that shows by how much.
     pub(super) fn order(&mut self, row: &str, words: &str, shown: Shown, holds: bool, note: &str) {
         let published = Published::Order(words.to_string());
         self.push(row, published, shown, Verdict::from(holds), note);
@@ -216,6 +266,11 @@ impl Table {
     /// As [`Table::order`], of something that the paper does not have.
     pub(super) fn beyond(&mut self, row: &str, words: &str, shown: Shown, holds: bool, note: &str) {
         self.order(row, words, shown, holds, note);
+        self.not_of_paper();
+    }
+
+    /// The last row's claim is not the paper's.
+    pub(super) fn not_of_paper(&mut self) {
         if let Some(row) = self.rows.last_mut() {
             row.of_paper = false;
         }
@@ -242,6 +297,7 @@ impl Table {
             unit: simulated.unit,
             published,
             simulated: simulated.value,
+            least_difference: None,
             within,
             note: note.to_string(),
             put_in: None,
@@ -286,6 +342,41 @@ mod tests {
             &Published::Ratio(2.1),
             &[(1.7, no), (1.8, yes), (2.6, yes), (2.7, no)],
         );
+    }
+
+    #[test]
+    fn an_order_of_one_percent_is_no_difference() {
+        for (margins, least, verdict) in [
+            (&[1.01][..], 0.05, Verdict::NoDifference),
+            (&[0.99], 0.05, Verdict::NoDifference),
+            (&[1.06], 0.05, Verdict::Within),
+            (&[0.94], 0.05, Verdict::Outside),
+            (&[1.5, 1.01], 0.05, Verdict::NoDifference),
+            (&[1.5, 0.9], 0.05, Verdict::Outside),
+            (&[1.5], 1.0, Verdict::NoDifference),
+            (&[f64::NAN], 0.05, Verdict::Outside),
+        ] {
+            let mut table = Table::new(Paper::Sandia);
+            table.ahead("a", "ahead", Shown::new("times", 1.0), least, margins, "");
+            let row = table.into_rows().remove(0);
+            assert_eq!(row.within, verdict, "{margins:?} {least}");
+            assert_eq!(row.least_difference, Some(least));
+        }
+    }
+
+    #[test]
+    fn numbers_are_the_same_up_to_the_least_difference() {
+        for (margin, verdict) in [
+            (1.04, Verdict::Within),
+            (0.96, Verdict::Within),
+            (1.06, Verdict::Outside),
+            (0.94, Verdict::Outside),
+            (f64::NAN, Verdict::Outside),
+        ] {
+            let mut table = Table::new(Paper::Sandia);
+            table.same("a", "equal", LEAST_DIFFERENCE, margin, "");
+            assert_eq!(table.into_rows().remove(0).within, verdict, "{margin}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! that registers nothing (all-physical) and copies once, and the strategy is a line of its own.
 
 use super::super::laboratory::Laboratory;
-use super::super::row::{Shown, Table};
+use super::super::row::{LEAST_DIFFERENCE, Shown, Table};
 use super::super::{Failure, Figure, Series};
 use super::{LARGE, SMALL, at, client_cpu, load, peak, rate, registration};
 use crate::experiment::nfs::{Operation, Outcome, Workload};
@@ -39,11 +39,12 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, table: &mut Table) -> Result<
     small_records(table, &tiny, &tiny_copied);
     large_records(table, &large, &large_copied);
     let more = at(&cpu_copied, 8) / at(&cpu, 8).max(0.1);
-    table.order(
+    table.ahead(
         "8: client CPU of READ of 128 KiB, copied over zero-copy, 8 threads",
         "copying takes more of the processor",
         Shown::new("times", more),
-        more > 1.0,
+        LEAST_DIFFERENCE,
+        &[more],
         "",
     );
     Ok(Figure {
@@ -79,11 +80,12 @@ fn workload(client: Client, record_len: u32, threads: usize) -> Workload {
 
 fn small_records(table: &mut Table, zero_copy: &Series, copied: &Series) {
     let gain = peak(copied) / peak(zero_copy).max(1.0);
-    table.order(
+    table.ahead(
         "8: READ of small records (8 KiB), copied over zero-copy, peaks",
         "copying ahead",
         Shown::new("times", gain),
-        gain > 1.0,
+        LEAST_DIFFERENCE,
+        &[gain],
         "",
     );
     table.ratio(
@@ -97,18 +99,19 @@ fn small_records(table: &mut Table, zero_copy: &Series, copied: &Series) {
 
 fn large_records(table: &mut Table, zero_copy: &Series, copied: &Series) {
     let ratio = |threads| at(copied, threads) / at(zero_copy, threads).max(1.0);
-    table.order(
+    table.ahead(
         "8: READ of large records (1 MiB), copied over zero-copy, 1 thread",
         "zero-copy ahead with few threads",
         Shown::new("times", ratio(1)),
-        ratio(1) < 0.95,
+        LEAST_DIFFERENCE,
+        &[1.0 / ratio(1).max(0.01)],
         "",
     );
-    table.order(
+    table.same(
         "8: READ of large records (1 MiB), copied over zero-copy, 8 threads",
         "equal with enough threads",
-        Shown::new("times", ratio(8)),
-        (0.95..1.05).contains(&ratio(8)),
+        LEAST_DIFFERENCE,
+        ratio(8),
         "",
     );
 }

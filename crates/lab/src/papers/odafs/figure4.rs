@@ -151,11 +151,12 @@ fn entry_rows(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table)
     let compact = at(laboratory, bench, 1177, Entries::Compact);
     let real = at(laboratory, bench, 1177, Entries::Real);
     let hits = number(compact.cache_hits) / number(real.cache_hits.max(1));
-    table.order(
+    table.ahead(
         "VI-A: cache hits, compact entries over 64 bytes, file of 1.15 GB",
         "realistic entries are expected to interfere with data caching",
         Shown::new("times", hits),
-        hits >= VISIBLE,
+        VISIBLE,
+        &[hits],
         "With blocks of 8 KB the references to all of the server's memory take a thirtieth of the 200 MB. Judged: a \
          tenth can be seen.",
     );
@@ -164,7 +165,7 @@ fn entry_rows(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table)
         "VI-A: mean access time, 64 bytes and adaptive over compact and of the whole file, 1.15 GB",
         "real entries cost nothing where the directory adapts",
         Shown::new("times", time),
-        time < VISIBLE,
+        time < 1.0 + VISIBLE,
         "",
     );
 }

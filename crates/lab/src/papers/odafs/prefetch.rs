@@ -2,7 +2,7 @@
 
 use super::super::Figure;
 use super::super::laboratory::Laboratory;
-use super::super::row::{Shown, Table};
+use super::super::row::{LEAST_DIFFERENCE, Shown, Table};
 use super::{Axes, Bench, CLIENTS, SCALE, figure, line, number};
 use crate::experiment::caching::{CachingLoad, CachingOutcome, Pattern, Start};
 
@@ -62,13 +62,15 @@ pub(super) fn run(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Ta
         let all = at(laboratory, bench, what, 127);
         let times = &bench.times;
         let gain = none.access_us(times) / all.access_us(times).max(1e-9);
-        table.beyond(
+        table.ahead(
             &format!("III-A: access time, no prefetching over 127 references ahead, {name}"),
             "prefetching of references pays",
             Shown::new("times", gain),
-            gain > 1.0,
+            LEAST_DIFFERENCE,
+            &[gain],
             "",
         );
+        table.not_of_paper();
         let used = number(all.prefetched_used) / number(all.prefetched.max(1));
         table.beyond(
             &format!("III-A: prefetched references that were used, 127 ahead, {name}"),

@@ -1,7 +1,7 @@
 //! Section III-A, question 1: which reference leaves when the directory is full.
 
 use super::super::laboratory::Laboratory;
-use super::super::row::{Shown, Table};
+use super::super::row::{LEAST_DIFFERENCE, Shown, Table};
 use super::super::{Figure, Series};
 use super::{Axes, Bench, CLIENTS, VISIBLE, figure, line};
 use crate::experiment::caching::{CachingLoad, CachingOutcome, Pattern};
@@ -109,21 +109,24 @@ fn alone(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table) {
         outcome.percent(outcome.stale_hits)
     };
     let (same, random) = (stale(&LRU), stale(&RANDOM));
-    table.order(
+    table.ahead(
         "III-A: stale hits with the server's own order, one client",
         "a good approximation, with a single file client",
         Shown::new("%", same),
-        same * VISIBLE < random,
+        VISIBLE,
+        &[random / same.max(0.01)],
         "Judged: visibly fewer than with random replacement. The directory has as many \
             references as the server has pages, so a block that leaves one leaves the other.",
     );
-    table.beyond(
+    table.ahead(
         "III-A: stale hits with random replacement, one client",
         "more than with the server's order",
         Shown::new("%", random),
-        random > same,
+        LEAST_DIFFERENCE,
+        &[random / same.max(0.01)],
         "",
     );
+    table.not_of_paper();
 }
 
 /// Several clients that know nothing of each other, each with a directory as large as the server's memory.
@@ -135,46 +138,52 @@ fn together(laboratory: &mut Laboratory<'_>, bench: &Bench, table: &mut Table) {
     };
     let any = Pattern::Uniform;
     let (silent, told, late) = (time(&LRU, any), time(&TOLD, any), time(&TOLD_LATE, any));
-    table.order(
+    table.ahead(
         "III-A: access time, silent server over one that tells, 4 clients",
         "with many non-cooperating clients server feedback will be necessary",
         Shown::new("times", silent / told),
-        silent >= VISIBLE * told,
+        VISIBLE,
+        &[silent / told],
         "Judged: a tenth can be seen. The messages' own cost is not in it.",
     );
-    table.order(
+    table.ahead(
         "III-A: access time, stale in order over stale first, server tells, 4 clients",
         "a good policy is one that replaces stale references first",
         Shown::new("times", late / told),
-        late >= VISIBLE * told,
+        VISIBLE,
+        &[late / told],
         "Judged: a tenth can be seen. The blocks that a server reports are the oldest in the \
             directory too, and leave soon anyway. A silent server's stale \
             references are known as stale only between the refusal and the reply.",
     );
     let (first, late) = (time(&RANDOM_TOLD, any), time(&RANDOM_TOLD_LATE, any));
-    table.beyond(
+    table.ahead(
         "III-A: access time, stale in order over stale first, random, server tells, 4 clients",
         "a random order needs it more",
         Shown::new("times", late / first),
-        late > first,
+        LEAST_DIFFERENCE,
+        &[late / first],
         "",
     );
+    table.not_of_paper();
     let random = time(&RANDOM, any);
-    table.beyond(
+    table.same(
         "III-A: access time, random over least recently used, 4 clients",
         "the order matters little where each block is used as often",
-        Shown::new("times", random / silent),
-        (1.0 / VISIBLE..VISIBLE).contains(&(random / silent)),
+        VISIBLE,
+        random / silent,
         "",
     );
+    table.not_of_paper();
     let popular = [&LRU, &CHANCE, &RANDOM, &TOLD].map(|policy| time(policy, Pattern::Zipf));
     let worst = popular.iter().copied().fold(0.0, f64::max);
     let best = popular.iter().copied().fold(f64::INFINITY, f64::min);
-    table.beyond(
+    table.same(
         "III-A: access time, the worst policy over the best, popular blocks, 4 clients",
         "the policies are the same where some blocks are popular",
-        Shown::new("times", worst / best),
-        worst < VISIBLE * best,
+        VISIBLE,
+        worst / best,
         "Popular blocks stay at the server, for all readers, and in every directory.",
     );
+    table.not_of_paper();
 }
