@@ -50,7 +50,7 @@ mod tests {
     use super::super::page::sensitivity;
     use super::*;
 
-    const PAGE: &str = "## Levels that one constant decides\n\n\
+    const PAGE: &str = "## Rows that do not count\n\n\
         - 1: rate: 400 published, 452 simulated; memory (derived) decides it: halved, \
         it moves by -48 %\n\
         - 1: rate of more: 1 published, 2 simulated; another (given) decides it: halved, it \

@@ -5,9 +5,11 @@
 //! own:
 //!
 //! - *Sensitivity*: each assumed constant is halved and doubled; the largest move of a row, and by which.
-//! - *Exclusion*: a row whose number follows from what its paper gives ([`Row::put_in`]) proves nothing, and neither
-//!   does one that a fitted constant moves by more than [`FITTED_MOVE_MAX`], or a level that moves nearly in proportion
-//!   with one given or derived rate ([`DECIDED_MOVE_MIN`] when it is halved): it was put in.
+//! - *Exclusion*: a row whose number follows from what its paper gives ([`Row::put_in`]) proves nothing. The same holds
+//!   for a row that a fitted constant moves by more than [`FITTED_MOVE_MAX`]. It holds for a level that one constant
+//!   moves nearly in proportion ([`DECIDED_MOVE_MIN`]): a given or derived rate that is halved, or any assumed one.
+//!   And it holds for a ratio, count or order that agrees only with an assumed constant as it is, or only when it is
+//!   measured in full, so that no constant could be varied.
 //! - *Ablation*: [`ABLATIONS`].
 //!
 //! [`Profile::constants`]: gannet_sim::nic::Profile::constants
@@ -22,8 +24,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Share by which a fitted constant, halved or doubled, may move a row that counts.
 pub(super) const FITTED_MOVE_MAX: f64 = 0.05;
-/// Share by which a level moves at least when the rate that decides it is halved.
+/// Share by which a level moves at least when the constant that decides it is halved, or doubled if it is assumed.
 pub(super) const DECIDED_MOVE_MIN: f64 = 0.4;
+/// Why a row proves nothing whose short runs cannot show what a constant does to it.
+const IN_FULL_ONLY: &str =
+    "it agrees only when it is measured in full, so no constant could be varied";
 /// Constants of a stream; they matter where something goes over TCP.
 const OF_TCP: [&str; 9] = [
     "write_call_ns",
@@ -195,19 +200,20 @@ impl Study {
         let base = &short[0];
         let judged = report.rows.iter().map(|row| {
             // A row that is measured in full only is in none of the short runs.
-            let number_of = |report: &Report| {
-                let same = report.rows.iter().find(|it| it.row == row.row);
-                same.map_or(f64::NAN, |it| it.simulated)
+            let same_of = |report: &Report| {
+                let mut rows = report.rows.iter();
+                rows.find(|it| it.row == row.row).cloned()
             };
+            let number_of = |report: &Report| same_of(report).map_or(f64::NAN, |it| it.simulated);
+            let before = same_of(base);
             let moves = variations.iter().zip(&short[first_variation..]);
             let moves = moves.filter_map(|(variation, report)| {
-                let share = share_moved(number_of(base), number_of(report));
-                share.is_finite().then_some((variation, share))
+                Effect::of(variation, before.as_ref()?, &same_of(report)?)
             });
             let moves: Vec<_> = moves.collect();
             let (sensitivity, excluded) = match kept {
                 Some(kept) => kept.of(&row.row),
-                None => (sensitivity(&moves), excluded(row, &moves)),
+                None => (sensitivity(&moves), excluded(row, before.as_ref(), &moves)),
             };
             Judged {
                 sensitivity,
@@ -292,6 +298,38 @@ fn variations(used: &[Used], own: &[OwnConstant]) -> Vec<Variation> {
     variations
 }
 
+/// The effect of a variation on a row.
+struct Effect<'a> {
+    variation: &'a Variation,
+    /// The share of the row's number that moves.
+    share: f64,
+    /// The row agrees with the paper before, and not with the variation.
+    refutes: bool,
+}
+
+impl Effect<'_> {
+    /// The effect of `variation` on a row, from the row without it and with it. None where either has no number.
+    fn of<'a>(variation: &'a Variation, before: &Row, after: &Row) -> Option<Effect<'a>> {
+        let share = share_moved(before.simulated, after.simulated);
+        share.is_finite().then(|| Effect {
+            variation,
+            share,
+            refutes: before.within == Verdict::Within && after.within != Verdict::Within,
+        })
+    }
+
+    /// Whether the constant decides `row`, so that it proves nothing.
+    fn decides(&self, row: &Row) -> bool {
+        let is_level = row.published.is_level();
+        match self.variation.origin {
+            Origin::Fitted => self.share.abs() > FITTED_MOVE_MAX,
+            Origin::Stated => is_level && self.share.abs() >= DECIDED_MOVE_MIN,
+            Origin::Assumed if is_level => self.share.abs() >= DECIDED_MOVE_MIN,
+            Origin::Assumed => self.refutes && row.within == Verdict::Within,
+        }
+    }
+}
+
 /// The results of `runs`, in their order.
 fn run_all(
     paper: Paper,
@@ -334,33 +372,42 @@ fn share_moved(before: f64, after: f64) -> f64 {
     }
 }
 
-fn sensitivity(moves: &[(&Variation, f64)]) -> Option<Move> {
-    let assumed = moves.iter().filter(|(it, _)| it.origin == Origin::Assumed);
-    let most = assumed.max_by(|one, other| one.1.abs().total_cmp(&other.1.abs()));
-    most.filter(|(_, share)| share.abs() >= 0.005)
-        .map(|(variation, share)| Move {
-            constant: variation.name.to_owned(),
-            how: variation.factor.name().to_owned(),
-            share: *share,
-        })
+fn sensitivity(effects: &[Effect<'_>]) -> Option<Move> {
+    let is_assumed = |it: &&Effect<'_>| it.variation.origin == Origin::Assumed;
+    let assumed = effects.iter().filter(is_assumed);
+    let most = assumed.max_by(|one, other| one.share.abs().total_cmp(&other.share.abs()));
+    most.filter(|it| it.share.abs() >= 0.005).map(|it| Move {
+        constant: it.variation.name.to_owned(),
+        how: it.variation.factor.name().to_owned(),
+        share: it.share,
+    })
 }
 
-fn excluded(row: &Row, moves: &[(&Variation, f64)]) -> Option<String> {
-    let decides = |(variation, share): &&(&Variation, f64)| match variation.origin {
-        Origin::Fitted => share.abs() > FITTED_MOVE_MAX,
-        Origin::Stated => row.published.is_level() && share.abs() >= DECIDED_MOVE_MIN,
-        Origin::Assumed => false,
+/// The reason why `row` proves nothing, of the constant that moves it most. `short` is the row of a short run.
+fn excluded(row: &Row, short: Option<&Row>, effects: &[Effect<'_>]) -> Option<String> {
+    let deciding = effects.iter().filter(|it| it.decides(row));
+    let most = deciding.max_by(|one, other| one.share.abs().total_cmp(&other.share.abs()));
+    let Some(most) = most else {
+        let agrees = |row: &Row| row.within == Verdict::Within;
+        let is_lost = agrees(row) && short.is_some_and(|short| !agrees(short));
+        return (is_lost && !row.published.is_level()).then(|| String::from(IN_FULL_ONLY));
     };
-    let found = moves.iter().find(decides);
-    found.map(|(variation, share)| {
-        format!(
-            "{} ({}) decides it: {}, it moves by {:+.0} %",
-            variation.name,
-            variation.label,
-            variation.factor.name(),
-            100.0 * share
-        )
-    })
+    let Variation {
+        name,
+        factor,
+        label,
+        ..
+    } = most.variation;
+    let outcome = if most.refutes && !row.published.is_level() {
+        " and does not agree"
+    } else {
+        ""
+    };
+    Some(format!(
+        "{name} ({label}) decides it: {}, it moves by {:+.0} %{outcome}",
+        factor.name(),
+        100.0 * most.share
+    ))
 }
 
 fn ablated(report: &Report, short: &[Report]) -> Vec<Ablated> {
@@ -399,4 +446,75 @@ fn constants(used: &[Used], own: &[OwnConstant]) -> Vec<(&'static str, &'static 
     }
     constants.extend(own.iter().map(|own| (own.testbed, own.name, own.constant)));
     constants
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Published;
+    use super::*;
+
+    fn row(published: Published, simulated: f64) -> Row {
+        Row {
+            paper: "sandia",
+            row: String::from("a row"),
+            unit: "MB/s",
+            within: published.judge(simulated),
+            published,
+            simulated,
+            least_difference: None,
+            note: String::new(),
+            put_in: None,
+            of_paper: true,
+        }
+    }
+
+    fn reason(published: &Published, origin: Origin, before: f64, after: f64) -> Option<String> {
+        let variation = Variation {
+            name: "dma_bytes_per_s",
+            factor: Factor::Halved,
+            origin,
+            label: "assumed",
+        };
+        let (before, after) = (
+            row(published.clone(), before),
+            row(published.clone(), after),
+        );
+        let effects: Vec<_> = Effect::of(&variation, &before, &after)
+            .into_iter()
+            .collect();
+        excluded(&before, Some(&before), &effects)
+    }
+
+    #[test]
+    fn a_level_that_an_assumed_constant_decides_does_not_count() {
+        let level = Published::Between(1000.0, 2000.0);
+        let why = reason(&level, Origin::Assumed, 1492.0, 761.0);
+        let expected = "dma_bytes_per_s (assumed) decides it: halved, it moves by -49 %";
+        assert_eq!(why.as_deref(), Some(expected));
+        assert_eq!(reason(&level, Origin::Assumed, 1492.0, 1200.0), None);
+        assert!(reason(&level, Origin::Stated, 1492.0, 761.0).is_some());
+    }
+
+    #[test]
+    fn an_effect_that_agrees_only_with_an_assumed_constant_does_not_count() {
+        let ratio = Published::Ratio(2.0);
+        assert!(reason(&ratio, Origin::Assumed, 1.8, 1.1).is_some());
+        assert_eq!(reason(&ratio, Origin::Assumed, 1.8, 2.2), None);
+        // A ratio that does not agree is a result, whatever else would make it agree.
+        assert_eq!(reason(&ratio, Origin::Assumed, 1.1, 1.8), None);
+        assert_eq!(reason(&ratio, Origin::Stated, 1.8, 1.1), None);
+    }
+
+    #[test]
+    fn an_effect_that_short_runs_do_not_have_does_not_count() {
+        let ratio = Published::Ratio(2.0);
+        let (full, short) = (row(ratio.clone(), 1.8), row(ratio, 1.1));
+        assert_eq!(
+            excluded(&full, Some(&short), &[]).as_deref(),
+            Some(IN_FULL_ONLY)
+        );
+        assert_eq!(excluded(&full, Some(&full), &[]), None);
+        assert_eq!(excluded(&full, None, &[]), None);
+        assert_eq!(excluded(&short, Some(&short), &[]), None);
+    }
 }
