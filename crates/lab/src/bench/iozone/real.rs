@@ -369,10 +369,5 @@ fn breakdown(measured: &Measured, is_rdma: bool, mean_us: f64) -> Breakdown {
             file_system: each(spent.file_system),
             ..side(&spent)
         });
-    let known: f64 = client.parts().iter().chain(&server.parts()).sum();
-    Breakdown {
-        rest: Some(rounded(mean_us - known, 3)),
-        client,
-        server,
-    }
+    Breakdown::of(client, server, mean_us)
 }

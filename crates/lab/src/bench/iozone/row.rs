@@ -80,10 +80,22 @@ impl Cpu {
 pub(super) struct Breakdown {
     pub(super) client: Side,
     pub(super) server: Side,
-    /// The mean time less all that is known; below zero by what both ends did at the same time. Of a server elsewhere
-    /// nothing is known.
+    /// The mean time less all parts of both sides. Above zero it is unknown; below zero, parts overlap: both ends work
+    /// at the same time, or the server behind its reply. Of a server elsewhere nothing is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rest: Option<f64>,
+}
+
+impl Breakdown {
+    /// The parts of both sides, and the rest of a mean time in microseconds.
+    pub(super) fn of(client: Side, server: Side, mean_us: f64) -> Breakdown {
+        let known: f64 = client.parts().iter().chain(&server.parts()).sum();
+        Breakdown {
+            rest: Some(rounded(mean_us - known, 3)),
+            client,
+            server,
+        }
+    }
 }
 
 /// Microseconds of an operation on one side; what is not known is left out.

@@ -120,11 +120,11 @@ fn row(
             seconds,
             bytes,
         ),
-        breakdown_us: Breakdown {
-            client: side(outcome, &outcome.client_usage),
-            server: side(outcome, &outcome.server_usage),
-            rest: None,
-        },
+        breakdown_us: Breakdown::of(
+            side(outcome, &outcome.client_usage),
+            side(outcome, &outcome.server_usage),
+            micros(outcome.mean_latency_ns),
+        ),
     }
 }
 
