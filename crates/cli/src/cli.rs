@@ -167,7 +167,7 @@ pub enum Command {
     /// Uses FUSE, as root or, with fusermount3, as any user. Prints one line `mounted URL at DIR` when the mount is
     /// ready; `umount DIR` (or `fusermount3 -u DIR`) ends it.
     ///
-    /// The kernel keeps writes for a while; they are durable at the server when close(2) or fsync(2) returns. Opening a
+    /// The mount keeps writes for a while; they are durable at the server when close(2) or fsync(2) returns. Opening a
     /// file that another client has changed reads its new data. While the server is away, operations wait, and fail
     /// with an I/O error after --timeout; the mount sends earlier writes again when the server is back.
     Mount(MountOptions),
