@@ -53,7 +53,7 @@ fn story(paper: Paper) -> &'static str {
         Paper::Sandia => {
             "The slides give no measured number in words, so only orders can be judged. Their \
                 five numbers are the rates of their own links, which are inputs: no rate here is \
-                a result. What RDMA on DDR gets of its link is the assumed rate of the bus. Costs \
+                a result. RDMA on DDR has the rate of the bus, which is assumed. Costs \
                 of TCP's packets are assumed too. An order that one of them decides does not \
                 count. Neither does one between testbeds that differ in assumed costs alone."
         }
@@ -101,8 +101,8 @@ pub(super) fn summary(study: &Study) -> String {
     let excluded = study.judged.iter().filter(|it| it.excluded.is_some());
     let beyond = study.report.rows.iter().filter(|row| !row.of_paper);
     format!(
-        "Of the rows that no single constant decides, {} of {} ratios, {} of {} exact counts and {} of {} orders \
-        are reproduced, and {} of {} levels are within 15 %. {} rows do not count, and {} rows are not the paper's.",
+        "Reproduced are {} of {} ratios, {} of {} exact counts and {} of {} orders that no single \
+        constant decides. Of the levels, {} of {} are within 15 %. {} rows do not count, and {} rows are not the paper's.",
         ratios.0,
         ratios.1,
         counts.0,

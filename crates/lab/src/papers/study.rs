@@ -27,8 +27,7 @@ pub(super) const FITTED_MOVE_MAX: f64 = 0.05;
 /// Share by which a level moves at least when the constant that decides it is halved, or doubled if it is assumed.
 pub(super) const DECIDED_MOVE_MIN: f64 = 0.4;
 /// Why a row proves nothing whose short runs cannot show what a constant does to it.
-const IN_FULL_ONLY: &str =
-    "it agrees only when it is measured in full, so no constant could be varied";
+const IN_FULL_ONLY: &str = "measured shorter, it does not agree";
 /// Constants of a stream; they matter where something goes over TCP.
 const OF_TCP: [&str; 9] = [
     "write_call_ns",
