@@ -14,7 +14,7 @@ use gannet_client::{Error, Files, Follow, Node, Objects};
 use gannet_nfs::client::Client;
 use gannet_runtime::tokio_plug;
 use gannet_runtime::{ErasedFuture, Handle, timeout};
-use gannet_vfs::{Credentials, EntryName, FileHandle};
+use gannet_vfs::{Credentials, EntryName, FileHandle, Vfs};
 use gannet_volume::client::VolumeFs;
 use std::future::Future;
 use std::rc::Rc;
@@ -285,9 +285,11 @@ pub async fn with_session<T, F: Future<Output = Result<T, Failure>>>(
 ) -> Result<T, Failure> {
     let session = Session::connect(runtime, url, options).await?;
     let watched = session.clone();
-    watched
+    let done = watched
         .watch(runtime, url, options, Patience::Bounded, work(session))
-        .await
+        .await;
+    watched.remote().rest().await;
+    done
 }
 
 fn server_of(url: &Url) -> String {

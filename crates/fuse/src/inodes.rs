@@ -93,6 +93,8 @@ pub(crate) struct Inode {
     dropped: u64,
     /// The epoch of the last event of the object.
     seen_at: Epoch,
+    /// The set-user-ID or set-group-ID bit of a regular file was in the last attributes that the kernel got.
+    pub(crate) sets_id: bool,
     /// The object's only name, after it was removed while open.
     pub(crate) hidden: Option<Box<Hidden>>,
     /// Its writes; `None` for most files that are not open. Mounts of large trees have many of those.
@@ -187,6 +189,7 @@ impl Inodes {
             stale: 0,
             dropped: 0,
             seen_at: self.forgotten_at(&handle),
+            sets_id: false,
             hidden: None,
             unstable,
         };
@@ -211,6 +214,15 @@ impl Inodes {
     }
 
     /// The object with this number, if the kernel knows it.
+    /// Notes the mode of a file that the kernel gets; true if its set-ID bits go with a write.
+    pub(crate) fn note_mode(&mut self, number: u64, attributes: &Attributes) -> bool {
+        let sets_id = attributes.kind == FileKind::Regular && attributes.mode & 0o6000 != 0;
+        if let Some(inode) = self.by_number.get_mut(&number) {
+            inode.sets_id = sets_id;
+        }
+        sets_id
+    }
+
     pub(crate) fn inode(&self, number: u64) -> Option<&Inode> {
         self.by_number.get(&number)
     }

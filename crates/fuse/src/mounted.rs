@@ -318,7 +318,10 @@ impl<V: Vfs> Mounted<V> {
     /// Attributes as programs see them. The link count leaves out the hidden name of a file that was removed while
     /// open; the size counts the bytes that the store has not seen yet, since the kernel would cut its pages there.
     pub(crate) fn attr(&self, number: u64, attributes: &Attributes) -> FileAttr {
-        let inodes = self.inodes.borrow();
+        let mut inodes = self.inodes.borrow_mut();
+        if inodes.note_mode(number, attributes) {
+            self.pages.windows.set(number, false);
+        }
         let inode = inodes.inode(number);
         let mut attr = file_attr(number, attributes);
         if inode.is_some_and(|inode| inode.hidden.is_some()) {

@@ -1,6 +1,6 @@
 //! The kernel's pages of files, and the files whose short writes are answered before the core has them.
 
-use crate::inodes::{Inode, Inodes};
+use crate::inodes::Inodes;
 use crate::session::Caching;
 use crate::window::Windows;
 use fuser::INodeNo;
@@ -44,14 +44,24 @@ impl Pages {
         }
     }
 
+    /// Drops the kernel's attributes of a file, and no pages.
+    pub(crate) async fn drop_attributes(&self, number: u64) {
+        self.tell_kernel(number, -1).await;
+    }
+
     /// Drops the kernel's pages of a file from `start` on, in bytes, and its attributes.
     pub(crate) async fn drop_from(&self, number: u64, start: u64) {
+        self.tell_kernel(number, start.cast_signed()).await;
+    }
+
+    /// Has the kernel drop attributes, and pages from `start` on unless that is negative.
+    async fn tell_kernel(&self, number: u64, start: i64) {
         let Some(notifier) = self.notifier.borrow().clone() else {
             return;
         };
         // On another thread: the kernel may block the notification until this core has answered a READ or WRITE.
         let dropped = run_blocking(&self.runtime, move || {
-            notifier.inval_inode(INodeNo(number), start.cast_signed(), 0)
+            notifier.inval_inode(INodeNo(number), start, 0)
         });
         // An error is harmless if the kernel has forgotten the file: it caches nothing of it then.
         if let Ok(Err(error)) = dropped.await {
@@ -81,7 +91,8 @@ impl FrontEnd for Pages {
         let number = file.number();
         let is_open = self.caching == Caching::Cached
             && has_room
-            && (self.inodes.borrow().inode(number)).is_some_and(Inode::is_open);
+            && (self.inodes.borrow().inode(number))
+                .is_some_and(|inode| inode.is_open() && !inode.sets_id);
         self.windows.set(number, is_open);
     }
 }

@@ -275,6 +275,9 @@ pub trait Vfs: 'static {
     /// Ends a [`Vfs::keep`]. A file without a name is gone then.
     async fn let_go(&self, _file: &FileHandle) {}
 
+    /// Gives back what this client holds of the store and does not use now, because it ends. Operations may follow.
+    async fn rest(&self) {}
+
     /// Writes the first `len` bytes of `data` behind the end of a file, at `at_least` or further: no other append gets
     /// the same offset. Returns their offset, and the memory.
     ///

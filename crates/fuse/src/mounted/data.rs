@@ -60,8 +60,13 @@ impl<V: Vfs> Mounted<V> {
     }
 
     /// Takes the set-uid and set-gid bits from an open file, for a program without root's rights that wrote to it.
+    /// Servers take them by themselves unless root opened it. The kernel would show them for the age of attributes.
     pub(crate) async fn take_set_id(&self, key: u64) -> Result<(), Errno> {
         let Description { file, caller } = self.open_file(key)?;
+        let number = file.number();
+        if self.with_inode(number, |inode| inode.sets_id)? {
+            self.pages.drop_attributes(number).await;
+        }
         if caller.uid != 0 {
             return Ok(());
         }

@@ -253,6 +253,9 @@ impl<V: Vfs> Mounted<V> {
             caller: caller.clone(),
         };
         let key = self.open.borrow_mut().next();
+        if caller.uid == 0 {
+            self.pages.windows.root_opens(key);
+        }
         self.writes.descriptions.borrow_mut().open(key, description);
         Ok(key)
     }
@@ -298,6 +301,7 @@ impl<V: Vfs> Mounted<V> {
     /// Closes a file. After the last close it has no kept writes, and a removed file loses its hidden name.
     pub(crate) async fn close(self: &Rc<Self>, key: u64) {
         self.open.borrow_mut().remove_file(key);
+        self.pages.windows.closed(key);
         let Some(Description { file, .. }) = self.writes.descriptions.borrow_mut().close(key)
         else {
             return;
@@ -368,5 +372,6 @@ impl<V: Vfs> Mounted<V> {
                 tracing::error!(bytes, "the server did not keep the end of a file");
             }
         }
+        self.vfs.rest().await;
     }
 }

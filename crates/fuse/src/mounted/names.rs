@@ -362,6 +362,29 @@ impl<V: Vfs> Mounted<V> {
         removed.map_err(errno)
     }
 
+    /// The directory that a name stands for, if programs have directories open: one of them may ask for its attributes
+    /// after the name has gone.
+    async fn open_directory_at(
+        &self,
+        caller: &Credentials,
+        entry: EntryName<'_>,
+    ) -> Option<(FileHandle, Attributes)> {
+        if !self.open.borrow().has_directories() {
+            return None;
+        }
+        let found = self.vfs.lookup(caller, entry.directory, entry.name).await.0;
+        found
+            .ok()
+            .filter(|(_, attributes)| attributes.kind == FileKind::Directory)
+    }
+
+    fn note_removed_directory(&self, found: Option<(FileHandle, Attributes)>) {
+        let number = found.and_then(|(handle, _)| self.inodes.borrow().number(&handle));
+        if let (Some(number), Some((_, last))) = (number, found) {
+            self.open.borrow_mut().note_removed(number, last);
+        }
+    }
+
     pub(crate) async fn remove_directory(
         &self,
         caller: &Credentials,
@@ -370,18 +393,13 @@ impl<V: Vfs> Mounted<V> {
     ) -> Result<(), Errno> {
         let _changing = self.changing_names();
         let directory = self.handle(parent)?;
-        // A program that has it open may ask for its attributes afterwards.
-        let has_open = self.open.borrow().has_directories();
-        let found = if has_open {
-            self.vfs.lookup(caller, &directory, name).await.0.ok()
-        } else {
-            None
-        };
+        let found = self
+            .open_directory_at(caller, EntryName::new(&directory, name))
+            .await;
         let remove = async || {
             let removed = self.vfs.remove_directory(caller, &directory, name).await;
-            let number = found.and_then(|(handle, _)| self.inodes.borrow().number(&handle));
-            if let (Ok(()), Some(number), Some((_, last))) = (removed.result, number, found) {
-                self.open.borrow_mut().note_removed(number, last);
+            if removed.result.is_ok() {
+                self.note_removed_directory(found);
             }
             removed.result
         };
@@ -435,7 +453,12 @@ impl<V: Vfs> Mounted<V> {
         let _taking = self.taking_names.read().await;
         let taken = self.taken(caller, to).await?;
         let Taken::InUse(handle) = taken else {
-            return self.vfs.rename(caller, from, to).await.0.map_err(errno);
+            let replaced = self.open_directory_at(caller, to).await;
+            let renamed = self.vfs.rename(caller, from, to).await.0;
+            if renamed.is_ok() {
+                self.note_removed_directory(replaced);
+            }
+            return renamed.map_err(errno);
         };
         if self.is_kept_by_store(&handle).await? {
             let moved = self.vfs.rename(caller, from, to).await.0;

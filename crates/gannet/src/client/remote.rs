@@ -287,6 +287,10 @@ impl Vfs for Remote {
         either_waits!(self, fs => fs.let_go(file))
     }
 
+    async fn rest(&self) {
+        either_waits!(self, fs => fs.rest())
+    }
+
     async fn append(
         &self,
         cred: &Credentials,

@@ -228,6 +228,12 @@ impl Leases {
         }
     }
 
+    /// Gives back the grants of all files without writes whose data are durable.
+    pub(super) async fn give_back_idle(&self) {
+        let idle = self.written.borrow_mut().take_idle(self.runtime.now());
+        self.give_back_of(&idle.files).await;
+    }
+
     async fn give_back_of(&self, files: &[FileId]) {
         let mut grants = Vec::new();
         // Dropped before they go back: after that, the manager takes the size of the file as final, and a write by one

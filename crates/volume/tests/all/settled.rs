@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::common::{Bed, read, root, write};
-use gannet_runtime::{sleep, timeout};
+use gannet_runtime::{Buffer, sleep, timeout};
 use gannet_sim::{Crash, World};
-use gannet_vfs::{CreateMode, EntryName, FileHandle, SetAttributes, Vfs};
+use gannet_vfs::{CreateMode, Credentials, EntryName, FileHandle, SetAttributes, Stability, Vfs};
 use gannet_volume::client::VolumeFs;
 use gannet_volume::limits::{GIVE_BACK_AFTER, GRANT_AGE, GRANTS_SWEEP, SETTLE_AFTER, SETTLE_EVERY};
 use std::rc::Rc;
@@ -178,4 +178,34 @@ fn an_older_copy_of_the_metadata_is_not_believed_about_sizes() {
         assert_eq!(fs.attributes(&file).await.unwrap().size, 15);
     });
     done.unwrap();
+}
+
+/// A mount or a command that has ended wrote a file as a user. Its grant stayed with the manager for its age, and the
+/// owner could not set a set-user-ID bit meanwhile: chmod(2) failed after a minute.
+#[test]
+fn a_client_that_ends_gives_its_grants_back() {
+    run(16, |bed| async move {
+        let (fs, runtime) = (bed.mount(), bed.client.runtime());
+        let file = make(&fs, "file", b"bytes").await;
+        let change = |mode| SetAttributes {
+            mode: Some(mode),
+            ..SetAttributes::default()
+        };
+        let (caller, open) = (root(), change(0o666));
+        let opened = fs.set_attributes(&caller, &file, &open, None).await;
+        opened.result.unwrap();
+        let ending = bed.mount();
+        let user = Credentials::new(7, 7, &[]);
+        let data = Buffer::from_vec(b"BYTES".to_vec());
+        let stable = Stability::FileSync;
+        let written = ending.write(&user, &file, 0, data, 0..5, stable);
+        written.await.result.unwrap();
+        ending.rest().await;
+        drop(ending);
+        let began = runtime.now();
+        let privileged = change(0o4755);
+        let set = fs.set_attributes(&caller, &file, &privileged, None).await;
+        set.result.unwrap();
+        assert!(runtime.now() - began < GIVE_BACK_AFTER);
+    });
 }

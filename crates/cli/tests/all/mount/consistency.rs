@@ -559,3 +559,46 @@ fn a_directory_goes_right_after_the_last_close_of_a_removed_file() {
         assert!(shell.status().unwrap().success(), "{}", hosts.how);
     });
 }
+
+/// xfstests generic/355. The kernel believes the attributes that it has, for their age.
+#[test]
+fn a_set_user_id_bit_is_gone_with_the_write_that_takes_it() {
+    if is_left_out() || !gannet_testing::is_root() {
+        return;
+    }
+    Faces::with(&["--no-root-squash"]).with_each(|hosts| {
+        let file = hosts.one.path("program");
+        fs::write(&file, "content").unwrap();
+        chown(&file, Some(USER), Some(USER)).unwrap();
+        for script in [
+            "echo x >> program",
+            "echo x 1<> program >&1",
+            "dd if=/dev/zero of=program bs=4k count=1 conv=notrunc oflag=direct",
+        ] {
+            fs::set_permissions(&file, Permissions::from_mode(0o6755)).unwrap();
+            let mode = || file.metadata().unwrap().permissions().mode() & 0o7777;
+            assert_eq!(mode(), 0o6755, "{}", hosts.how);
+            assert!(user_can(hosts.one, script), "{script} {}", hosts.how);
+            assert_eq!(mode(), 0o755, "{script} {}", hosts.how);
+        }
+    });
+}
+
+/// xfstests generic/035.
+#[test]
+fn an_open_directory_that_a_rename_replaces_has_attributes_and_no_name() {
+    if is_left_out() {
+        return;
+    }
+    Faces::new().with_each(|hosts| {
+        for name in ["from", "to"] {
+            fs::create_dir(hosts.one.path(name)).unwrap();
+        }
+        let open = File::open(hosts.one.path("to")).unwrap();
+        fs::rename(hosts.one.path("from"), hosts.one.path("to")).unwrap();
+        let links = open.metadata().map(|metadata| metadata.nlink());
+        assert_eq!(links.ok(), Some(0), "{}", hosts.how);
+        drop(open);
+        fs::remove_dir(hosts.one.path("to")).unwrap();
+    });
+}
