@@ -495,7 +495,7 @@ impl<V: Vfs> Filesystem for Front<V> {
         let is_cached = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let appends = flags.0 & O_APPEND != 0 && !is_cached;
         let takes_set_id = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        // The kernel asks that of each write by a program without root's rights. A file with an open window has no bits.
+        // The kernel asks that of each write by a user. A file with an open window has no bits.
         let by_root = takes_set_id && self.windows.is_of_root(key.0);
         let is_plain = stability == Stability::Unstable && !appends && !by_root;
         if is_plain && len <= SHORT_MAX && self.windows.is_open(number.0) {
