@@ -132,7 +132,7 @@ fn documented_command_lines_set_the_options_they_name() {
         (
             "gannet volume create /data --io-servers 4 --stripe-unit 1M --stripe-width 2",
             &[
-                "volume: Local(\"/data\")",
+                "path: \"/data\"",
                 "io_servers: 4,",
                 "io_server: []",
                 "stripe_unit: 1048576",
@@ -158,7 +158,7 @@ fn documented_command_lines_set_the_options_they_name() {
         (
             "gannet volume extend /data --io-server /disk3/a --io-server /disk4/a",
             &[
-                "volume: Local(\"/data\")",
+                "path: \"/data\"",
                 "io_servers: None",
                 "io_server: [\"/disk3/a\", \"/disk4/a\"]",
             ],

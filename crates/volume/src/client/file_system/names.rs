@@ -401,8 +401,8 @@ impl Vfs for VolumeFs {
         self.let_file_go(file).await;
     }
 
-    /// Without this, the manager believes for the age of a grant that files may still be written. It refuses set-user-ID
-    /// bits of other users meanwhile, and asks servers for sizes.
+    /// Without this, the manager believes for the age of a grant that files may still be written. Meanwhile it refuses
+    /// set-user-ID bits of other users, and asks servers for sizes.
     async fn rest(&self) {
         // A manager that is away learns it by the age of the grants.
         let _ = timeout(&self.runtime, AWAY_PATIENCE, self.leases.give_back_idle()).await;
