@@ -14,6 +14,7 @@ use gannet_vfs::{
     SetAttributes, SetTime, Status, Vfs,
 };
 use std::cell::RefCell;
+use std::pin::pin;
 use std::rc::Rc;
 use tokio::sync::Notify;
 
@@ -403,6 +404,8 @@ impl<V: Vfs> Mounted<V> {
             }
             removed.result
         };
+        let mut ended = pin!(self.unhidden.notified());
+        ended.as_mut().enable();
         let removed = remove().await;
         if removed != Err(Status::Notempty) {
             return removed.map_err(errno);
@@ -410,7 +413,8 @@ impl<V: Vfs> Mounted<V> {
         // Removed files in it may have been closed: the kernel tells of a close after close(2) has returned.
         let looked_up = self.vfs.lookup(caller, &directory, name).await.0;
         let (handle, _) = looked_up.map_err(errno)?;
-        if !self.has_hidden(&handle) {
+        // The last of them may have gone since that answer.
+        if !self.has_hidden(&handle) && !ended.as_mut().enable() {
             return removed.map_err(errno);
         }
         let gone = async {
