@@ -11,7 +11,7 @@ case $OVER in
     tcp) "$GANNET" doctor "nfs://10.0.2.2:$TCP_PORT/" ;;
     rdma) "$GANNET" doctor "nfs+rdma://10.0.2.2:$RDMA_PORT/?mountport=$MOUNT_PORT" ;;
 esac >/run/doctor
-grep '^ok   server .* is mounted' /run/doctor
+grep '^ok   server  *mounted ' /run/doctor
 
 # mounted OPTION: it is in force, and the mount works. Takes the mount away.
 mounted() {
