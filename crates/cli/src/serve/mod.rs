@@ -67,7 +67,9 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         user_groups: settings.manage_gids.then(|| Arc::new(SystemUsers) as _),
     };
     let volume = host.as_ref().map(OpenHost::listening);
-    let of_volume = host.as_ref().map(OpenHost::counters);
+    let of_volume = host
+        .as_ref()
+        .map(|host| (host.counters(), host.listening()));
     let host = host.map(OpenHost::start).transpose();
     let mut host = host.map_err(|error| explain(&folder, error))?;
     settings.warn_about_exposure();
@@ -79,13 +81,12 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         }
     };
     let (rdma_options, has_rdma) = (settings.rdma, parts.rdma.is_some());
-    let of_what = volume.clone();
     let served = |_| supervise(parts, volume, settings, failing);
     let tally = tokio_plug::block_on(served).explain(what)??;
     // All calls in progress have their replies: the volume's servers are not needed any more.
     let ended = host.map_or(Ok(()), Host::stop);
     ended.map_err(|error| explain(&folder, error))?;
-    if let (Some(counters), Some(volume)) = (&of_volume, &of_what) {
+    if let Some((counters, volume)) = &of_volume {
         report_volume(counters, volume);
     }
     report(&tally);

@@ -117,15 +117,20 @@ async fn ask(url: &Url, volume: &VolumeFs) -> Result<VolumeJson, Failure> {
         identity: None,
         format: None,
         stripe_unit_bytes: record.unit,
-        stripe_width: match record.width {
-            0 => io_servers.len(),
-            width => width as usize,
-        },
+        stripe_width: width_of(record.width, io_servers.len()),
         total_bytes,
         available_bytes,
         metadata_bytes: None,
         io_servers,
     })
+}
+
+/// The number of I/O servers of a file: `width`, where 0 stands for all.
+fn width_of(width: u32, all: usize) -> usize {
+    match width as usize {
+        0 => all,
+        width => width,
+    }
 }
 
 /// Bytes of all file systems, and available bytes, each file system counted once.
@@ -173,10 +178,7 @@ fn look(volume: &Volume) -> Result<VolumeJson, Failure> {
         identity: Some(identity_text(&description.identity)),
         format: Some(description.format),
         stripe_unit_bytes: description.stripes.unit,
-        stripe_width: match description.stripes.width as usize {
-            0 => io_servers.len(),
-            width => width,
-        },
+        stripe_width: width_of(description.stripes.width, io_servers.len()),
         total_bytes,
         available_bytes,
         metadata_bytes,
