@@ -80,18 +80,30 @@ fn parse(value: &[u8]) -> Outcome<Kept> {
     from_bytes(value).map_err(|_| Failure::Damaged(ROOT))
 }
 
-/// The reply to a change that was done before.
+/// What the reply cache knows of a slot, for a change of it.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// Nothing: it has no reply yet.
+    New,
+    /// The reply to an earlier change, which this one replaces.
+    Used,
+    /// The reply to this change, which was done before.
+    Answered(Done),
+}
+
+/// Looks up the slot of a change.
 ///
 /// # Errors
 /// `Inval`: the slot has a later sequence, so no caller waits for this one. `Failure::Store`: the store failed.
-pub fn earlier(view: &dyn View, slot_sequence: &SlotSequence) -> Outcome<Option<Done>> {
+/// `Failure::Damaged`: its value cannot be decoded.
+pub fn slot(view: &dyn View, slot_sequence: &SlotSequence) -> Outcome<Slot> {
     let Some(value) = view.get(Table::Replies, &key_of(slot_sequence))? else {
-        return Ok(None);
+        return Ok(Slot::New);
     };
     let kept = parse(&value)?;
     match slot_sequence.sequence.cmp(&kept.sequence) {
-        std::cmp::Ordering::Greater => Ok(None),
-        std::cmp::Ordering::Equal => Ok(Some(kept.done)),
+        std::cmp::Ordering::Greater => Ok(Slot::Used),
+        std::cmp::Ordering::Equal => Ok(Slot::Answered(kept.done)),
         std::cmp::Ordering::Less => Err(Status::Inval.into()),
     }
 }
@@ -114,6 +126,23 @@ pub fn keep(
     let mut value = Vec::new();
     kept.encode(&mut Encoder::new(&mut value));
     transaction.put(Table::Replies, &key_of(slot_sequence), &value)
+}
+
+/// The times of all replies, in seconds since the Unix epoch, in no order.
+///
+/// # Errors
+/// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
+pub fn times(view: &dyn View) -> Outcome<Vec<u64>> {
+    let mut times = Ok(Vec::new());
+    view.scan(Table::Replies, &[], &mut |_, value| {
+        match (parse(value), &mut times) {
+            (Ok(kept), Ok(times)) => times.push(kept.since),
+            (Err(error), _) => times = Err(error),
+            (Ok(_), Err(_)) => {}
+        }
+        times.is_ok()
+    })?;
+    times
 }
 
 /// Removes up to `max` replies from before `time` (seconds since the Unix epoch); gives their number.
@@ -157,15 +186,18 @@ mod tests {
         };
         store
             .commit(&mut |it| {
-                assert!(matches!(earlier(it, &slot_sequence(5)), Ok(None)));
+                assert!(matches!(slot(it, &slot_sequence(5)), Ok(Slot::New)));
                 keep(it, &slot_sequence(5), 100, &done)?;
-                assert!(matches!(earlier(it, &slot_sequence(5)), Ok(Some(found)) if found == done));
-                assert!(matches!(earlier(it, &slot_sequence(6)), Ok(None)));
-                let old = earlier(it, &slot_sequence(4));
+                let answered = slot(it, &slot_sequence(5));
+                assert!(matches!(answered, Ok(Slot::Answered(found)) if found == done));
+                assert!(matches!(slot(it, &slot_sequence(6)), Ok(Slot::Used)));
+                let old = slot(it, &slot_sequence(4));
                 assert!(matches!(old, Err(Failure::Status(Status::Inval))));
+                assert!(matches!(times(it), Ok(times) if times == [100]));
                 assert!(matches!(forget(it, 100, 10), Ok(0)));
                 assert!(matches!(forget(it, 101, 10), Ok(1)));
-                assert!(matches!(earlier(it, &slot_sequence(5)), Ok(None)));
+                assert!(matches!(slot(it, &slot_sequence(5)), Ok(Slot::New)));
+                assert!(matches!(times(it), Ok(times) if times.is_empty()));
                 Ok(())
             })
             .expect("memory does not fail");

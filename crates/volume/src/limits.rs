@@ -139,8 +139,14 @@ pub const FENCES_MAX: usize = 1024;
 pub const GIVE_BACK_AFTER: Duration = Duration::from_millis(500);
 /// How long the manager keeps replies to changes.
 pub const REPLY_AGE: Duration = Duration::from_secs(24 * 3600);
+/// How long it keeps them at least, however many there are: clients that wait for one have asked again by then.
+pub const REPLY_AGE_MIN: Duration = Duration::from_secs(600);
+/// Replies that it keeps, each of another slot. Above this number, changes by new slots wait.
+pub const REPLIES_MAX: usize = 1 << 18;
+/// Above this number, the oldest go.
+pub const REPLIES_CROWDED: usize = REPLIES_MAX / 4 * 3;
 /// How often it looks for old ones, and how many it forgets in one transaction.
-pub const FORGET_EVERY: Duration = Duration::from_secs(3600);
+pub const FORGET_EVERY: Duration = Duration::from_secs(30);
 /// See [`FORGET_EVERY`].
 pub const FORGET_AT_A_TIME: usize = 10_000;
 /// Changes of metadata that wait for a transaction.

@@ -16,6 +16,7 @@ mod lease;
 mod locks;
 mod records;
 mod registry;
+mod replies;
 mod settling;
 mod sizes;
 mod term;
@@ -42,6 +43,7 @@ use holders::Holders;
 use intents::{Intents, Objects};
 use locks::Locks;
 use records::Records;
+use replies::Replies;
 use sizes::{Sizes, ToBeCut};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -89,6 +91,7 @@ pub struct Manager {
     settled_since: Cell<u64>,
     /// Files without a name that clients keep.
     unnamed: RefCell<BTreeSet<FileId>>,
+    replies: Replies,
     holders: RefCell<Holders>,
 }
 
@@ -122,13 +125,14 @@ impl Manager {
         }
         let (mut open, mut new_servers) = (Ok(Vec::new()), Ok(BTreeSet::new()));
         let (mut lock_sessions, mut change) = (Ok(BTreeSet::new()), Ok(0));
-        let mut unnamed = Ok(BTreeSet::new());
+        let (mut unnamed, mut replies) = (Ok(BTreeSet::new()), Ok(Vec::new()));
         store.read(&mut |view| {
             open = namespace::intents(view);
             new_servers = meta::claims::new_servers(view);
             lock_sessions = locks::noted_sessions(view);
             change = meta::terms::last_change(view);
             unnamed = namespace::unnamed(view);
+            replies = meta::reply_cache::times(view);
         })?;
         let office = Office::new(Handle::clone(&runtime), Rc::clone(&servers), change?);
         let records = Records::new(Handle::clone(&runtime), ATTRIBUTE_RECORDS_MAX);
@@ -164,6 +168,7 @@ impl Manager {
             turn: Cell::new(0),
             settled_since: Cell::new(0),
             unnamed: RefCell::new(unnamed?),
+            replies: Replies::new(replies?.len()),
             holders: RefCell::default(),
         }))
     }

@@ -4,15 +4,12 @@ use super::group_commit::Ended;
 use super::sizes::ToBeCut;
 use super::{Manager, now, status};
 use crate::layout::place;
-use crate::limits::{
-    CHANGES_AT_A_TIME, CHANGES_MAX, FORGET_AT_A_TIME, FORGET_EVERY, GROUP_COMMIT_WAIT_MAX,
-    REFUSED_OF_BATCH_MAX, REPLY_AGE,
-};
+use crate::limits::{CHANGES_AT_A_TIME, CHANGES_MAX, GROUP_COMMIT_WAIT_MAX, REFUSED_OF_BATCH_MAX};
 use gannet_meta::namespace::{self, Failure, Intent, Make, Opened, Outcome, Request};
-use gannet_meta::reply_cache::{self, Done};
+use gannet_meta::reply_cache::{self, Done, Slot};
 use gannet_meta::terms;
 use gannet_meta::{MetaStore, StoreError, Table, Transaction, View};
-use gannet_runtime::{run_blocking, sleep, timeout};
+use gannet_runtime::{run_blocking, timeout};
 use gannet_wire::volume::{
     AttributeChanges, Call, Caller, CreateMode, Entry, FileId, Inode, LayoutRecord, Settled,
     SlotSequence, Status, Stripes, Timestamp,
@@ -131,20 +128,27 @@ impl Manager {
             // would show a client older attributes than a call has.
             self.records.begin_changes(self.may_change(&work));
             let layouts = self.layouts(&work);
-            let (store, time) = (Arc::clone(&self.store), now(&self.runtime));
+            let store = Arc::clone(&self.store);
             let (began, count) = (self.runtime.now(), work.len());
             let kept = Arc::new(self.locks.kept());
-            let kept_then = Arc::clone(&kept);
-            let committing = move || commit(&*store, work, layouts, &kept_then, time);
+            let given = Given {
+                layouts,
+                kept: Arc::clone(&kept),
+                now: now(&self.runtime),
+                new_slots: self.replies.room(),
+            };
+            let committing = move || commit(&*store, work, &given);
             let committed = run_blocking(&self.runtime, committing).await;
             match committed.unwrap_or(Err(Status::Io)) {
                 Ok(Committed {
                     outcomes,
                     intents,
                     made,
+                    new_slots,
                     change,
                     changed,
                 }) => {
+                    self.replies.add(new_slots);
                     made.into_iter().for_each(|file| self.sizes.is_new(file));
                     // Intents, also of files just made, are known before any caller is answered.
                     for (_, intent) in &intents {
@@ -263,27 +267,6 @@ impl Manager {
         };
         self.runtime.spawn("checkpoint", Box::pin(task));
     }
-
-    /// Removes old replies from the reply cache, now and then, until the runtime ends.
-    pub(super) async fn forget_answers(self: Rc<Self>) {
-        loop {
-            sleep(&self.runtime, FORGET_EVERY).await;
-            let store = Arc::clone(&self.store);
-            let before = self.runtime.wall_clock().saturating_sub(REPLY_AGE);
-            let forgotten = run_blocking(&self.runtime, move || {
-                let mut failed = Ok(0);
-                let committed = store.commit(&mut |transaction| {
-                    failed = reply_cache::forget(transaction, before.as_secs(), FORGET_AT_A_TIME);
-                    Ok(())
-                });
-                committed.map_err(Failure::from).and(failed)
-            });
-            if let Ok(Err(error)) = forgotten.await {
-                // `status` logs the error.
-                status(error);
-            }
-        }
-    }
 }
 
 fn answer(answers: Vec<(Whose, Result<Done, Status>)>) {
@@ -301,6 +284,8 @@ struct Committed {
     intents: Vec<(u64, Intent)>,
     /// Files without objects.
     made: Vec<FileId>,
+    /// Slots that had no reply before.
+    new_slots: usize,
     /// The number of the transaction, if a change of it succeeded.
     change: Option<u64>,
     /// Files whose inodes were written or removed.
@@ -350,22 +335,14 @@ impl Transaction for Noting<'_> {
 
 /// Does a batch of changes in one transaction, on the blocking pool. A change that meets a damaged value fails the
 /// whole transaction, of which nothing stays. It is refused, and the others are done again without it.
-fn commit(
-    store: &dyn MetaStore,
-    work: Vec<Work>,
-    layouts: Layouts,
-    kept: &BTreeSet<FileId>,
-    now: Timestamp,
-) -> Result<Committed, Status> {
+fn commit(store: &dyn MetaStore, work: Vec<Work>, given: &Given) -> Result<Committed, Status> {
     let mut refused = BTreeSet::new();
     loop {
         let mut stopped = None;
         let batch = Batch {
             work: &work,
             refused: &refused,
-            layouts: &layouts,
-            kept,
-            now,
+            given,
         };
         let error = match commit_without(store, &batch, &mut stopped) {
             Ok(committed) => return Ok(committed),
@@ -380,14 +357,22 @@ fn commit(
     }
 }
 
-/// The changes of one transaction, and what they depend on.
+/// What the changes of a transaction depend on, beside the store.
+struct Given {
+    layouts: Layouts,
+    /// Files that clients keep open.
+    kept: Arc<BTreeSet<FileId>>,
+    now: Timestamp,
+    /// How many slots without a reply may get one.
+    new_slots: usize,
+}
+
+/// The changes of one transaction.
 struct Batch<'a> {
     work: &'a [Work],
     /// The places of those that are left out.
     refused: &'a BTreeSet<u32>,
-    layouts: &'a Layouts,
-    kept: &'a BTreeSet<FileId>,
-    now: Timestamp,
+    given: &'a Given,
 }
 
 /// Does those changes of a batch that are not `refused`; `stopped` gets the one that failed the transaction.
@@ -396,7 +381,7 @@ fn commit_without(
     batch: &Batch<'_>,
     stopped: &mut Option<u32>,
 ) -> Result<Committed, StoreError> {
-    let Batch { layouts, .. } = batch;
+    let Given { layouts, now, .. } = batch.given;
     let mut all = Committed::default();
     let (intents, has_room) = (RefCell::default(), store.has_room());
     let mut changed = BTreeSet::new();
@@ -419,21 +404,21 @@ fn commit_without(
             };
             let request = Request {
                 caller: &work.caller,
-                now: batch.now,
+                now: *now,
                 intents: &intents,
                 has_room,
-                kept: batch.kept,
+                kept: &batch.given.kept,
             };
-            all.outcomes.push(
-                match perform_once(transaction, request, work, &layouts, &mut all.made) {
-                    Ok(done) => Ok(done),
-                    Err(Failure::Store(error)) => {
-                        *stopped = Some(place);
-                        return Err(error);
-                    }
-                    Err(failure) => Err(status(failure)),
-                },
-            );
+            let has_slots = all.new_slots < batch.given.new_slots;
+            let done = perform_once(transaction, request, work, &layouts, has_slots, &mut all);
+            all.outcomes.push(match done {
+                Ok(done) => Ok(done),
+                Err(Failure::Store(error)) => {
+                    *stopped = Some(place);
+                    return Err(error);
+                }
+                Err(failure) => Err(status(failure)),
+            });
         }
         if all.outcomes.iter().any(Result::is_ok) {
             all.change = Some(terms::next_change(transaction)?);
@@ -447,13 +432,14 @@ fn commit_without(
     })
 }
 
-/// Does a change, unless the reply cache has its reply.
+/// Does a change, unless the reply cache has its reply. A slot without a reply waits until the cache `has_slots`.
 fn perform_once(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
     work: &Work,
     layouts: &Layouts,
-    made: &mut Vec<FileId>,
+    has_slots: bool,
+    all: &mut Committed,
 ) -> Outcome<Done> {
     let (slot_sequence, call) = match &work.task {
         Task::Asked {
@@ -475,10 +461,14 @@ fn perform_once(
             return Ok(Done::default());
         }
     };
-    if let Some(done) = reply_cache::earlier(transaction, slot_sequence)? {
-        return Ok(done);
-    }
-    let done = perform(transaction, request, call, work.last_write, layouts, made)?;
+    let is_new = match reply_cache::slot(transaction, slot_sequence)? {
+        Slot::Answered(done) => return Ok(done),
+        Slot::New if !has_slots => return Err(Status::Jukebox.into()),
+        slot => slot == Slot::New,
+    };
+    let (last_write, made) = (work.last_write, &mut all.made);
+    let done = perform(transaction, request, call, last_write, layouts, made)?;
+    all.new_slots += usize::from(is_new);
     let now = u64::try_from(request.now.seconds).unwrap_or(0);
     reply_cache::keep(transaction, slot_sequence, now, &done)?;
     Ok(done)

@@ -538,12 +538,12 @@ impl Drop for Question<'_> {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use gannet_sim::World;
 
     /// I/O servers that never say anything.
-    struct Mute;
+    pub(in super::super) struct Mute;
 
     impl IoServers for Mute {
         fn count(&self) -> u32 {

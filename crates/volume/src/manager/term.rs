@@ -553,7 +553,7 @@ impl Manager {
         self.runtime.spawn("revocations", Box::pin(revoking));
         let settling = Rc::clone(&self).settle_sizes();
         self.runtime.spawn("settled sizes", Box::pin(settling));
-        let forgetting = Rc::clone(&self).forget_answers();
+        let forgetting = Rc::clone(&self).forget_replies();
         self.runtime.spawn("old answers", Box::pin(forgetting));
         let expiring = Rc::clone(&self).expire_locks();
         self.runtime.spawn("file locks", Box::pin(expiring));

@@ -58,6 +58,20 @@ impl MetaStore for Spoiled {
     }
 }
 
+fn given(servers: u32, new_slots: usize) -> Given {
+    Given {
+        layouts: Layouts {
+            default: Stripes::everywhere(4096),
+            servers,
+            turn: 0,
+            away: Arc::default(),
+        },
+        kept: Arc::default(),
+        now: Timestamp::default(),
+        new_slots,
+    }
+}
+
 fn mkdir(slot: u32, directory: FileId, name: &str) -> Work {
     let entry = Entry {
         directory,
@@ -83,26 +97,13 @@ fn mkdir(slot: u32, directory: FileId, name: &str) -> Work {
 
 #[test]
 fn a_damaged_inode_fails_the_changes_that_meet_it_and_no_others() {
-    let layouts = || Layouts {
-        default: Stripes::everywhere(4096),
-        servers: 1,
-        turn: 0,
-        away: Arc::default(),
-    };
     let store = MemoryStore::default();
     let format = |it: &mut dyn Transaction| {
         namespace::format(it, Timestamp::default()).unwrap();
         Ok(())
     };
     store.commit(&mut |it| format(it)).unwrap();
-    let made = commit(
-        &store,
-        vec![mkdir(0, ROOT, "d")],
-        layouts(),
-        &BTreeSet::new(),
-        Timestamp::default(),
-    )
-    .unwrap();
+    let made = commit(&store, vec![mkdir(0, ROOT, "d")], &given(1, 10)).unwrap();
     let damaged = made.outcomes[0].as_ref().unwrap().inodes[0].0;
     let store = Spoiled(store, damaged);
     let work = vec![
@@ -110,14 +111,7 @@ fn a_damaged_inode_fails_the_changes_that_meet_it_and_no_others() {
         mkdir(2, damaged, "lost"),
         mkdir(3, ROOT, "after"),
     ];
-    let done = commit(
-        &store,
-        work,
-        layouts(),
-        &BTreeSet::new(),
-        Timestamp::default(),
-    )
-    .unwrap();
+    let done = commit(&store, work, &given(1, 10)).unwrap();
     let outcomes = done.outcomes.iter().map(|it| it.as_ref().map(|_| ()).err());
     let expected = [None, Some(&Status::Io), None];
     assert_eq!(outcomes.collect::<Vec<_>>(), expected);
@@ -138,12 +132,6 @@ fn the_longest_change_fits_its_part_of_the_journal() {
     let journal = JournalMemory::new([7; 16], (CHANGE_LEN_MAX / 4096) as u32);
     let below = Arc::clone(&base) as Arc<dyn MetaStore>;
     let store = JournaledStore::over(below, Box::new(journal), [7; 16]).unwrap();
-    let layouts = || Layouts {
-        default: Stripes::everywhere(4096),
-        servers: WIDTH_MAX as u32,
-        turn: 0,
-        away: Arc::default(),
-    };
     let wide = Stripes {
         unit: 4096,
         on: Chosen::Listed((0..WIDTH_MAX as u32).collect()),
@@ -182,7 +170,7 @@ fn the_longest_change_fits_its_part_of_the_journal() {
             call,
         };
     }
-    let done = commit(&store, vec![work], layouts(), &BTreeSet::new(), now).unwrap();
+    let done = commit(&store, vec![work], &given(WIDTH_MAX as u32, 10)).unwrap();
     assert!(done.outcomes[0].is_ok());
     let found = |store: &dyn MetaStore| {
         let mut found = false;
@@ -196,4 +184,31 @@ fn the_longest_change_fits_its_part_of_the_journal() {
         found(&store) && !found(&*base),
         "it is in the journal alone"
     );
+}
+
+#[test]
+fn a_new_slot_waits_when_the_reply_cache_is_full_and_used_ones_go_on() {
+    let store = MemoryStore::default();
+    let format = &mut |it: &mut dyn Transaction| {
+        namespace::format(it, Timestamp::default()).unwrap();
+        Ok(())
+    };
+    store.commit(format).unwrap();
+    let done = |work, new_slots| {
+        let done = commit(&store, work, &given(1, new_slots)).unwrap();
+        let outcomes = done.outcomes.into_iter().map(|it| it.err());
+        (outcomes.collect::<Vec<_>>(), done.new_slots)
+    };
+    let two = vec![mkdir(0, ROOT, "a"), mkdir(1, ROOT, "b")];
+    assert_eq!(done(two, 1), (vec![None, Some(Status::Jukebox)], 1));
+    let mut next = mkdir(0, ROOT, "c");
+    if let Task::Asked { slot_sequence, .. } = &mut next.task {
+        slot_sequence.sequence = 2;
+    }
+    // Sent again, and the slot's next change.
+    assert_eq!(
+        done(vec![mkdir(0, ROOT, "a"), next], 0),
+        (vec![None, None], 0)
+    );
+    assert_eq!(done(vec![mkdir(1, ROOT, "b")], 1), (vec![None], 1));
 }
