@@ -213,7 +213,6 @@ impl Inodes {
         inode.unstable.as_ref().map(Rc::clone)
     }
 
-    /// The object with this number, if the kernel knows it.
     /// Notes the mode of a file that the kernel gets; true if its set-ID bits go with a write.
     pub(crate) fn note_mode(&mut self, number: u64, attributes: &Attributes) -> bool {
         let sets_id = attributes.kind == FileKind::Regular && attributes.mode & 0o6000 != 0;
@@ -223,6 +222,7 @@ impl Inodes {
         sets_id
     }
 
+    /// The object with this number, if the kernel knows it.
     pub(crate) fn inode(&self, number: u64) -> Option<&Inode> {
         self.by_number.get(&number)
     }
