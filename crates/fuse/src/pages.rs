@@ -5,11 +5,53 @@ use crate::session::Caching;
 use crate::window::Windows;
 use fuser::INodeNo;
 use gannet_client::write_behind::{FileWrites, FrontEnd};
-use gannet_runtime::{Handle, run_blocking};
+use gannet_runtime::{Handle, LocalFuture, run_blocking};
 use gannet_vfs::Wcc;
 use std::cell::RefCell;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
+
+/// The kernel's cache of files, as far as a mount has parts of it dropped.
+pub(crate) trait Kernel {
+    /// Drops the attributes of the object with this number, and its pages from byte `start` on; no pages with `None`.
+    /// It ends when they are dropped, which may take until every READ and WRITE that holds such a page has its reply.
+    ///
+    /// # Errors
+    /// `NotFound`: the kernel has forgotten the object. Others are those of the kernel's device.
+    fn drop_cached(&self, number: u64, start: Option<u64>) -> LocalFuture<io::Result<()>>;
+}
+
+/// The kernel behind a session's device.
+pub(crate) struct Notified {
+    runtime: Handle,
+    notifier: fuser::Notifier,
+}
+
+impl Notified {
+    pub(crate) fn new(runtime: &Handle, notifier: fuser::Notifier) -> Notified {
+        Notified {
+            runtime: Handle::clone(runtime),
+            notifier,
+        }
+    }
+}
+
+impl Kernel for Notified {
+    fn drop_cached(&self, number: u64, start: Option<u64>) -> LocalFuture<io::Result<()>> {
+        let (runtime, notifier) = (Handle::clone(&self.runtime), self.notifier.clone());
+        // A negative offset drops no pages.
+        let offset = start.map_or(-1, u64::cast_signed);
+        Box::pin(async move {
+            // On another thread: the kernel may block the notification until this core has answered a READ or WRITE.
+            let dropped = run_blocking(&runtime, move || {
+                notifier.inval_inode(INodeNo(number), offset, 0)
+            });
+            // The pool is closed at the end of the process alone, when nothing is cached any more.
+            dropped.await.unwrap_or(Ok(()))
+        })
+    }
+}
 
 /// The part of a mount that a kernel caches, which hears of the mount's writes. A clone is the same part.
 #[derive(Clone)]
@@ -19,8 +61,8 @@ pub(crate) struct Pages {
     pub(crate) inodes: Rc<RefCell<Inodes>>,
     /// Files whose short writes are answered before they get here.
     pub(crate) windows: Arc<Windows>,
-    /// Drops pages of the kernel's cache; `None` without a kernel.
-    pub(crate) notifier: Rc<RefCell<Option<fuser::Notifier>>>,
+    /// The kernel; `None` until it is there, and where it caches nothing.
+    pub(crate) kernel: Rc<RefCell<Option<Rc<dyn Kernel>>>>,
 }
 
 impl Pages {
@@ -30,7 +72,7 @@ impl Pages {
             caching,
             inodes: Rc::new(RefCell::new(inodes)),
             windows: Arc::default(),
-            notifier: Rc::default(),
+            kernel: Rc::default(),
         }
     }
 
@@ -46,25 +88,21 @@ impl Pages {
 
     /// Drops the kernel's attributes of a file, and no pages.
     pub(crate) async fn drop_attributes(&self, number: u64) {
-        self.tell_kernel(number, -1).await;
+        self.tell_kernel(number, None).await;
     }
 
     /// Drops the kernel's pages of a file from `start` on, in bytes, and its attributes.
     pub(crate) async fn drop_from(&self, number: u64, start: u64) {
-        self.tell_kernel(number, start.cast_signed()).await;
+        self.tell_kernel(number, Some(start)).await;
     }
 
-    /// Has the kernel drop attributes, and pages from `start` on unless that is negative.
-    async fn tell_kernel(&self, number: u64, start: i64) {
-        let Some(notifier) = self.notifier.borrow().clone() else {
+    /// Has the kernel drop attributes, and pages as [`Kernel::drop_cached`] does.
+    async fn tell_kernel(&self, number: u64, start: Option<u64>) {
+        let Some(kernel) = self.kernel.borrow().clone() else {
             return;
         };
-        // On another thread: the kernel may block the notification until this core has answered a READ or WRITE.
-        let dropped = run_blocking(&self.runtime, move || {
-            notifier.inval_inode(INodeNo(number), start, 0)
-        });
         // An error is harmless if the kernel has forgotten the file: it caches nothing of it then.
-        if let Ok(Err(error)) = dropped.await {
+        if let Err(error) = kernel.drop_cached(number, start).await {
             tracing::debug!(%error, "the kernel did not drop its pages of a file");
         }
     }

@@ -4,6 +4,7 @@ use crate::device::{self, Unmounter};
 use crate::front::Front;
 use crate::limits::{KeptBounds, QUEUE_MAX, READAHEAD_KIB};
 use crate::mounted::{Mounted, write_arena};
+use crate::pages::Notified;
 use gannet_runtime::{Handle, run_blocking, timeout};
 use gannet_vfs::{Credentials, FileHandle, Vfs};
 use std::io;
@@ -134,7 +135,8 @@ impl<V: Vfs> Mount<V> {
             Ok::<_, io::Error>((session, unmounter, target))
         });
         let (session, unmounter, directory) = starting.await.map_err(|_| MountError::Closed)??;
-        mounted.pages.notifier.replace(Some(session.notifier()));
+        let kernel = Notified::new(runtime, session.notifier());
+        mounted.pages.kernel.replace(Some(Rc::new(kernel)));
         // Before requests are served: an open file keeps the readahead limit of its open.
         raise_limits(runtime, directory.clone()).await;
         let (all_answered, served) = oneshot::channel();
