@@ -49,6 +49,8 @@ pub struct Summary {
     pub operations: u64,
     /// Operations that programs did through a mounted volume.
     pub mounted: u64,
+    /// Changes that programs saw by descriptors that were open before.
+    pub seen_again: u64,
     /// Operations without a reply.
     pub unanswered: u64,
     /// Faults that were injected.

@@ -1,10 +1,14 @@
 //! Client and server against the model: a few fixed seeds pass, and replay byte for byte.
 
 use gannet_dst::scenario::{self, ReadsSummary, revocation, volume};
+use std::ops::Range;
 
 /// Seeds that once failed. One has a MKDIR with a late reply, after the server's cache has dropped it. The other has a
 /// CREATE that a crash interrupts and a full disk then refuses, and whose file is found later.
 const FAILED_ONCE: [u64; 2] = [760764877436, 760764877511];
+
+/// Seeds in which mounts cache pages. Three of them fail if the pages that another machine has outdated stay.
+const SEEN_AGAIN: Range<u64> = 2000..2012;
 
 #[test]
 fn fixed_seeds_pass() {
@@ -43,6 +47,18 @@ fn clients_of_a_volume_find_what_they_left() {
         reads.optimistic > 500 && reads.attributes > 500 && reads.cached > 200,
         "{reads:?}"
     );
+}
+
+#[test]
+fn programs_see_changes_of_other_machines_by_files_that_they_keep_open() {
+    let mut seen_again = 0;
+    for seed in SEEN_AGAIN {
+        match volume::run(seed, false).outcome {
+            Ok(summary) => seen_again += summary.seen_again,
+            Err(why) => panic!("cargo xtask sim {seed} --volume: {why}"),
+        }
+    }
+    assert!(seen_again > 10, "{seen_again} changes were seen");
 }
 
 #[test]

@@ -11,7 +11,9 @@
 //! client tries it, no lock is granted to two clients, and no acknowledged change is lost.
 //!
 //! On some machines the volume is mounted: workers there are programs, which open, write, sync and close files through
-//! the mount's core (`gannet_fuse::headless`). Changes that a reply reported as durable must survive every fault.
+//! the mount's core (`gannet_fuse::headless`), above a model of the kernel's cache. Changes that a reply reported as
+//! durable must survive every fault. Programs keep files open while workers of other machines change them. A program
+//! must see such a change at the next open or lock, or when its attributes are too old.
 //! Other machines mount it from an NFS server that is a client of the volume and crashes now and then, too.
 
 mod gateway;
@@ -50,6 +52,8 @@ const REMOVAL_TIME_MAX: Duration = Duration::from_secs(240);
 /// How long mounts by NFS wait for a reply. An abandoned WRITE may be done after later requests, since NFS has no order
 /// between requests. Only a mount that waits for every reply (`hard`) avoids that.
 const NFS_PATIENCE: Duration = PROGRESS_TIME_MAX;
+/// The age up to which mounts trust attributes.
+const CACHE_AGE: Duration = Duration::from_secs(1);
 /// The number of names that files may have.
 const NAMES: usize = 6;
 /// Bytes of a stripe.
@@ -107,7 +111,7 @@ impl Mounts {
         Mounts {
             clients: (0..clients).map(|_| Face::draw(random)).collect(),
             export_rdma: random.chance(500),
-            caching: if random.chance(500) {
+            caching: if random.chance(330) {
                 Caching::Direct
             } else {
                 Caching::Cached
@@ -129,7 +133,7 @@ impl Mounts {
             no_exec: false,
             allow_other: false,
             caller: Some(Credentials::new(0, 0, &[])),
-            cache_age: Duration::from_secs(1),
+            cache_age: CACHE_AGE,
             locks: Locks::Local,
             closing: Closing::Sync,
             deadline: match face {
@@ -197,6 +201,12 @@ impl Plan {
         plan
     }
 
+    /// True if kernels cache pages of files.
+    fn has_pages(&self) -> bool {
+        let mounts = self.mounts.as_ref();
+        mounts.is_some_and(|mounts| mounts.caching == Caching::Cached)
+    }
+
     fn policy(&self) -> TransferPolicy {
         let usual = TransferPolicy::default();
         if self.client_driven {
@@ -221,6 +231,9 @@ struct Stage {
     gateway: Option<Gateway>,
     /// The contents of the files of the root directory, by the numbers of their names.
     model: [RefCell<Option<Vec<u8>>>; NAMES],
+    /// A number for the file of each name, which goes with it to other names.
+    identities: [Cell<u64>; NAMES],
+    last_identity: Cell<u64>,
     /// True for a name that one worker uses alone.
     taken: [Cell<bool>; NAMES],
     /// How often a worker took each name.
@@ -299,6 +312,8 @@ impl Stage {
             bed,
             plan,
             model: Default::default(),
+            identities: Default::default(),
+            last_identity: Cell::default(),
             taken: Default::default(),
             turns: Default::default(),
             past: Past::new(plan_workers),
@@ -320,6 +335,12 @@ impl Stage {
     fn take(&self, name: usize) {
         self.taken[name].set(true);
         self.turns[name].set(self.turns[name].get() + 1);
+    }
+
+    /// Gives a name the identity of another file, or of none.
+    fn renew_identity(&self, name: usize) {
+        self.last_identity.set(self.last_identity.get() + 1);
+        self.identities[name].set(self.last_identity.get());
     }
 
     fn failed(&self) -> Option<String> {

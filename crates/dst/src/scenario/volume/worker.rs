@@ -4,10 +4,12 @@ mod around;
 mod bytes;
 mod counted;
 mod given_up;
+mod kept;
 mod listed;
 mod mount;
 mod mounted;
 mod ranges;
+mod striped;
 
 use super::locked::ReceivedGrant;
 use super::{NAMES, Stage, UNIT};
@@ -20,16 +22,18 @@ use gannet_vfs::{
     ByteLock, CreateMode, Credentials, EntryName, FileHandle, LockKind, LockRequest, Locked,
     SetAttributes, Status, Vfs,
 };
-use gannet_volume::client::{Striping, VolumeFs};
+use gannet_volume::client::VolumeFs;
 use gannet_volume::limits::{CALL_DEADLINE, OPERATION_DEADLINE};
-use gannet_wire::volume::{Chosen, Stripes};
+use gannet_wire::volume::Stripes;
 use given_up::GivenUp;
+use kept::KeptFiles;
 pub(super) use mount::Mount;
 use mounted::Session;
 use ranges::Ranges;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
+use striped::draw_stripes;
 
 const FILE_MAX: u64 = 200_000;
 /// How long an operation may take: a client begins no attempt after [`OPERATION_DEADLINE`], and one attempt, with the
@@ -210,25 +214,6 @@ impl Step {
     }
 }
 
-/// Stripes that a volume with so many I/O servers can have.
-fn draw_stripes(random: &Random, servers: usize) -> Stripes {
-    let on = match random.below(4) {
-        0 => Chosen::InTurn(random.index(servers + 1) as u32),
-        1 => Chosen::From {
-            first: random.index(servers) as u32,
-            width: random.index(servers + 1) as u32,
-        },
-        _ => {
-            let mut left: Vec<u32> = (0..servers as u32).collect();
-            let count = random.index(servers) + 1;
-            let taken = (0..count).map(|_| left.swap_remove(random.index(left.len())));
-            Chosen::Listed(taken.collect())
-        }
-    };
-    let unit = UNIT << random.index(3);
-    Stripes { unit, on }
-}
-
 impl Write {
     fn draw(random: &Random, name: usize) -> Write {
         let len = match random.below(4) {
@@ -274,6 +259,8 @@ pub(super) struct Worker {
     counted: Counted,
     /// The mount that it uses for most operations, if its machine has the volume mounted.
     mount: Option<Rc<Mount>>,
+    /// The files that it keeps open there.
+    kept: KeptFiles,
     /// A number that differs for each client and each incarnation of one.
     client: u64,
     /// The credentials of root.
@@ -289,6 +276,7 @@ impl Worker {
             cached: OnceCell::new(),
             counted: Counted::default(),
             mount: None,
+            kept: KeptFiles::default(),
             client: stage.bed.manager.runtime().random(),
             stage,
             number,
@@ -331,6 +319,7 @@ impl Worker {
             self.seat().doing.replace(None);
             self.seat().left.set(self.seat().left.get() - 1);
         }
+        self.close_kept();
         Ok(())
     }
 
@@ -341,7 +330,10 @@ impl Worker {
         }
         loop {
             let (random, servers) = (&self.seat().random, self.stage.plan.servers);
-            let step = Step::draw(random, servers, self.mount.is_some());
+            let step = match self.draw_kept() {
+                Some(name) => Step::Check { name },
+                None => Step::draw(random, servers, self.mount.is_some()),
+            };
             let names = step.names();
             if names.iter().all(|name| !self.stage.taken[*name].get()) {
                 names.into_iter().for_each(|name| self.stage.take(name));
@@ -431,6 +423,9 @@ impl Worker {
 
     fn set(&self, name: usize, content: Option<Vec<u8>>) {
         let is_there = content.is_some();
+        if is_there != self.stage.model[name].borrow().is_some() {
+            self.stage.renew_identity(name);
+        }
         match self.stage.model[name].replace(content) {
             Some(before) if is_there => {
                 let now = self.stage.faults.now_ns();
@@ -483,69 +478,6 @@ impl Worker {
                 Err(Status::Exist) if exists => return Ok(()),
                 Err(Status::Exist) => return Err(format!("file {name} is there already")),
                 Err(error) => self.try_later("create", error).await?,
-            }
-        }
-    }
-
-    async fn create_on(&self, name: usize, stripes: &Stripes) -> Result<(), String> {
-        let (own_name, plain) = (name_of(name), SetAttributes::default());
-        loop {
-            let (directory, stripes) = (&self.directory, stripes.clone());
-            let making =
-                self.fs
-                    .create_striped(&self.caller, directory, &own_name, &plain, stripes);
-            let made = making.await;
-            let exists = self.content(name).is_some();
-            match made {
-                Ok(_) if exists => return Err(format!("file {name} is made twice")),
-                Err(Status::Exist) if exists => return Ok(()),
-                // An earlier incarnation may have made the file and not received the reply: the file is as requested
-                // then.
-                Ok(_) | Err(Status::Exist) => break,
-                Err(error) => self.try_later("create", error).await?,
-            }
-        }
-        self.set(name, Some(Vec::new()));
-        let Some(file) = self.find(name).await? else {
-            return Ok(());
-        };
-        let layout = loop {
-            match self.fs.striping(&self.caller, &file).await {
-                Ok(Striping::File(layout)) => break layout,
-                Ok(other) => return Err(format!("file {name} has {other:?}")),
-                Err(error) => self.try_later("stripes", error).await?,
-            }
-        };
-        let (unit, count) = (layout.unit, self.stage.plan.servers as u32);
-        let right = match &stripes.on {
-            Chosen::Listed(servers) => layout.servers == *servers,
-            Chosen::From { first, .. } => layout.servers.first() == Some(first),
-            Chosen::InTurn(_) => true,
-        };
-        let width = match stripes.width() {
-            0 => count,
-            width => width,
-        };
-        // Files that go to servers in turn avoid those that are away.
-        let may_be_narrow = matches!(stripes.on, Chosen::InTurn(_));
-        let has_width = match layout.servers.len() {
-            0 => false,
-            len if may_be_narrow => len <= width as usize,
-            len => len == width as usize,
-        };
-        if right && unit == stripes.unit && has_width {
-            Ok(())
-        } else {
-            Err(format!("file {name} lies on {layout:?}"))
-        }
-    }
-
-    async fn stripe(&self, stripes: Option<&Stripes>) -> Result<(), String> {
-        loop {
-            let setting = (self.fs).set_striping(&self.caller, &self.directory, stripes.cloned());
-            match setting.await {
-                Ok(()) => return Ok(()),
-                Err(error) => self.try_later("set stripes", error).await?,
             }
         }
     }
@@ -704,6 +636,8 @@ impl Worker {
             && let Some(content) = self.content(from)
         {
             self.stage.past.moved(from, to);
+            (self.stage.identities[to]).set(self.stage.identities[from].get());
+            self.stage.renew_identity(from);
             self.stage.model[from].replace(None);
             self.stage.model[to].replace(Some(content));
         }

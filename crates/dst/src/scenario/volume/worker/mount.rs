@@ -25,13 +25,21 @@ macro_rules! either {
 }
 
 impl Mount {
-    pub(super) async fn lookup(
+    pub(super) async fn lookup(&self, parent: u64, name: &[u8], process: usize) -> io::Result<u64> {
+        either!(self, it => it.lookup(parent, name, process as u32).await)
+    }
+
+    pub(super) async fn stat(
         &self,
         parent: u64,
         name: &[u8],
         process: usize,
     ) -> io::Result<(u64, u64)> {
-        either!(self, it => it.lookup(parent, name, process as u32).await)
+        either!(self, it => it.stat(parent, name, process as u32).await)
+    }
+
+    pub(super) async fn size(&self, file: Opened) -> io::Result<u64> {
+        either!(self, it => it.size(file).await)
     }
 
     pub(super) fn forget(&self, number: u64, lookups: u64) {
@@ -58,6 +66,15 @@ impl Mount {
         stability: Stability,
     ) -> io::Result<()> {
         either!(self, it => it.write(file, offset, bytes, stability).await)
+    }
+
+    pub(super) async fn lock(
+        &self,
+        file: Opened,
+        process: usize,
+        is_wanted: bool,
+    ) -> io::Result<()> {
+        either!(self, it => it.lock(file, process as u32, is_wanted).await)
     }
 
     pub(super) async fn sync(&self, file: Opened) -> io::Result<()> {

@@ -15,6 +15,8 @@ const AREA: u64 = 60_000;
 /// How often an I/O server crashes right after a reply.
 const STRIKES_PER_MILLE: u64 = 40;
 const STRIKE_TIME: Duration = Duration::from_millis(3);
+/// Bytes that programs read at a time, more than any file has.
+const READ_LEN: u32 = 1 << 20;
 const ESTALE: i32 = 116;
 
 /// The acts of a program with one file, from open(2) to close(2).
@@ -142,7 +144,7 @@ impl Worker {
     }
 
     /// Waits before another attempt, if the failure is one that the plan explains.
-    async fn try_again(&self, what: &str, error: io::Error) -> Result<(), String> {
+    pub(super) async fn try_again(&self, what: &str, error: io::Error) -> Result<(), String> {
         self.try_later(what, status(&error)).await
     }
 
@@ -174,7 +176,7 @@ impl Worker {
         let mut was_stale = false;
         loop {
             let number = match mount.lookup(ROOT, &name_of(name), self.number).await {
-                Ok((number, _)) => Some(number),
+                Ok(number) => Some(number),
                 Err(error) if status(&error) == Status::Noent => None,
                 Err(error) => {
                     self.try_again("lookup", error).await?;
@@ -205,7 +207,7 @@ impl Worker {
     }
 
     /// Closes a file. The kernel does not wait for the release, and may forget the file at once.
-    fn close(&self, mount: &Rc<Mount>, file: Opened) {
+    pub(super) fn close(&self, mount: &Rc<Mount>, file: Opened) {
         let mount = Rc::clone(mount);
         let runtime = self.stage.clients[self.seat().client].runtime();
         let release = Box::pin(async move {
@@ -234,11 +236,14 @@ impl Worker {
                 let content = self.content(session.name).unwrap_or_default();
                 done = self.stat(mount, file, session.name, &[&content]).await?;
             }
+            if done.is_ok() {
+                self.leave(mount, file, session.name);
+                return Ok(());
+            }
             self.close(mount, file);
-            match done {
-                Ok(()) => return Ok(()),
+            if let Err(error) = done {
                 // Bytes that were not durable may be lost now.
-                Err(error) => self.try_again("session", error).await?,
+                self.try_again("session", error).await?;
             }
         }
         Ok(())
@@ -305,7 +310,7 @@ impl Worker {
         let content = self.content(session.name).unwrap_or_default();
         let states = session.states(content, reached.durable.get(), reached.begun.get());
         let states: Vec<&[u8]> = states.iter().map(Vec::as_slice).collect();
-        let bytes = match read_all(mount, file, &states).await {
+        let bytes = match read_all(mount, file).await {
             Ok(bytes) => bytes,
             Err(error) => return Ok(Err(error)),
         };
@@ -322,7 +327,7 @@ impl Worker {
         name: usize,
         states: &[&[u8]],
     ) -> Result<io::Result<()>, String> {
-        let (number, len) = match mount.lookup(ROOT, &name_of(name), self.number).await {
+        let (number, len) = match mount.stat(ROOT, &name_of(name), self.number).await {
             Ok(found) => found,
             Err(error) => return Ok(Err(error)),
         };
@@ -338,28 +343,35 @@ impl Worker {
         ))
     }
 
-    /// Opens a file and compares it with the model.
+    /// Compares a file with the model: by a descriptor that was kept open, or another one.
     async fn look_at(&self, mount: &Rc<Mount>, name: usize) -> Result<(), String> {
+        if self.look_again(mount, name).await? {
+            return Ok(());
+        }
         while let Some(file) = self.open(mount, name).await? {
-            let seen = self.look_through(mount, file, name).await;
-            self.close(mount, file);
-            match seen? {
-                Ok(()) => break,
-                Err(error) => self.try_again("read", error).await?,
+            match self.look_through(mount, file, name).await? {
+                Ok(()) => {
+                    self.leave(mount, file, name);
+                    break;
+                }
+                Err(error) => {
+                    self.close(mount, file);
+                    self.try_again("read", error).await?;
+                }
             }
         }
         Ok(())
     }
 
     /// Compares an open file with the model's content of a name; the inner error is a program's.
-    async fn look_through(
+    pub(super) async fn look_through(
         &self,
         mount: &Rc<Mount>,
         file: Opened,
         name: usize,
     ) -> Result<io::Result<()>, String> {
         let content = self.content(name).unwrap_or_default();
-        match read_all(mount, file, &[&content]).await {
+        match read_all(mount, file).await {
             Ok(bytes) => {
                 let compared = compare(&bytes, &[&content]);
                 compared.map_err(|why| format!("file {name}, mounted: {why}"))?;
@@ -376,7 +388,8 @@ impl Worker {
         if !is_first || !self.seat().random.chance(500) {
             return None;
         }
-        let (number, _) = mount.lookup(ROOT, &name_of(name), self.number).await.ok()?;
+        let number = mount.lookup(ROOT, &name_of(name), self.number).await;
+        let number = number.ok()?;
         let file = mount.open(number, self.number).await.ok();
         if file.is_none() {
             mount.forget(number, 1);
@@ -464,10 +477,17 @@ async fn write_parts(
     all(writing).await.into_iter().collect()
 }
 
-async fn read_all(mount: &Rc<Mount>, file: Opened, states: &[&[u8]]) -> io::Result<Vec<u8>> {
-    let most = states.iter().map(|state| state.len()).max();
-    let count = u32::try_from(most.unwrap_or(0) + 10).unwrap_or(u32::MAX);
-    mount.read(file, 0, count).await
+/// Reads until the end, as programs do. Each read asks for more than the file has: the kernel asks for attributes only
+/// where a read reaches behind the size that it knows.
+async fn read_all(mount: &Rc<Mount>, file: Opened) -> io::Result<Vec<u8>> {
+    let mut all = Vec::new();
+    loop {
+        let read = mount.read(file, all.len() as u64, READ_LEN).await?;
+        if read.is_empty() {
+            return Ok(all);
+        }
+        all.extend(read);
+    }
 }
 
 /// The store's status for an error number, as far as it is unambiguous.
