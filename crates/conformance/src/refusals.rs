@@ -391,6 +391,14 @@ impl MemoryRegion for Foreign {
     fn deregister(&self) -> Revocation<Result<Option<Buffer>, DeregisterError>> {
         Revocation::Ready(Ok(None))
     }
+
+    fn lend(&self) -> Option<Buffer> {
+        None
+    }
+
+    fn restore(&self, buffer: Buffer) -> Result<(), Buffer> {
+        Err(buffer)
+    }
 }
 
 pub(crate) async fn memory_of_another_provider_is_refused_at_home(bed: &Bed<'_>) -> Outcome {

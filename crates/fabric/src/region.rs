@@ -28,7 +28,7 @@ pub struct LocalKey(pub u32);
 pub struct EndpointId(pub u64);
 
 /// The rights of peers to a region.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Access {
     /// None: a source or sink of our own operations only.
     Local,
@@ -112,7 +112,8 @@ pub struct Capabilities {
     pub optimistic_reads: bool,
     /// File ranges can be sources and regions. Where they cannot, bytes are read into memory first.
     pub file_regions: bool,
-    /// Its regions have the powers of [`SoftwareRegion`].
+    /// Its regions have the powers of [`SoftwareRegion`], and refuse accesses to memory that is lent
+    /// ([`MemoryRegion::lend`]). On all others a peer with the key reaches that.
     pub software_regions: bool,
     /// The peer can revoke a key with its Send.
     pub remote_invalidation: bool,
@@ -240,25 +241,29 @@ pub trait MemoryRegion: Any + fmt::Debug {
     /// itself, because a peer may still reach it.
     fn deregister(&self) -> Revocation<Result<Option<Buffer>, DeregisterError>>;
 
+    /// Moves the memory out of the region while the registration stays. No work of ours may name it until
+    /// [`MemoryRegion::restore`]. `None` when there is no memory in it.
+    ///
+    /// With [`Capabilities::software_regions`] every access meanwhile is refused as one to an invalid key. A device
+    /// checks nothing but the key: a peer that it was granted to reaches the memory while its user has it. So there a
+    /// caller lends memory without rights for peers, or answers for what they can do with it.
+    fn lend(&self) -> Option<Buffer>;
+
+    /// Moves the memory back in: the same memory, where a device has pinned it.
+    ///
+    /// # Errors
+    /// Returns the buffer when the region was revoked meanwhile, has its memory, or has another length.
+    fn restore(&self, buffer: Buffer) -> Result<(), Buffer>;
+
     /// The powers of a provider in software over it; `None` without [`Capabilities::software_regions`].
     fn software(&self) -> Option<&dyn SoftwareRegion> {
         None
     }
 }
 
-/// Powers over registered memory of a provider whose every access goes through software. A strategy asks for them
-/// ([`MemoryRegion::software`]), and registers dynamically without them.
+/// Powers over registered memory of a provider whose every access goes through software. No device has them: those who
+/// ask ([`MemoryRegion::software`]) have another way without them.
 pub trait SoftwareRegion {
-    /// Moves the memory out of the region while the registration stays. Until [`SoftwareRegion::restore`] every
-    /// access is refused as one to an invalid key. `None` when there is no memory in it.
-    fn lend(&self) -> Option<Buffer>;
-
-    /// Moves the memory back in.
-    ///
-    /// # Errors
-    /// Returns the buffer when the region was revoked meanwhile, has its memory, or has another length.
-    fn restore(&self, buffer: Buffer) -> Result<(), Buffer>;
-
     /// Grants only `access`, a part of the registered rights, and only to `scope`, from now on. Memory that stays
     /// registered is so restricted to the connection of each use; all others are refused.
     ///

@@ -6,17 +6,19 @@
 //! | strategy | key is valid | a peer's late access |
 //! |---|---|---|
 //! | dynamic | one use | refused |
-//! | fmr | until the next batch of revocations, [`EXPOSURE_MAX`] at the latest | on hardware: reaches the memory |
-//! | server-cache | as long as the slab; sent to peers by Read-Read only | has no key; by Read-Read: reads the slab |
-//! | client-cache | as long as the slab | on hardware: reaches the slab, not the application's memory |
-//! | all-physical | as long as the domain, for all memory | on hardware: reaches anything |
+//! | fmr | until the next batch of revocations, [`EXPOSURE_MAX`] at the latest | on a device: reaches the memory, which comes back with the batch |
+//! | server-cache | as long as the slot | has no key |
+//! | server-cache for Read-Read | in software as long as the slot, on a device one use | refused |
+//! | client-cache | as long as the slab | on a device: reaches the slab, not the application's memory |
+//! | all-physical | in software as long as the domain, for all memory; on a device one use | refused |
 //!
 //! A provider in software refuses late accesses under every strategy: released memory is moved out of the region
-//! ([`SoftwareRegion::lend`], [`SoftwareRegion::displace`]) even while its key is valid. On a provider without these
-//! powers each use is registered dynamically, and counted ([`Counters::fallbacks`]).
+//! ([`MemoryRegion::lend`], [`SoftwareRegion::displace`]) even while its key is valid. On a device lent memory can be
+//! reached by its key. So there a user gets memory back that is without rights for peers, or was revoked. What needs
+//! more is registered for one use, and counted ([`Counters::fallbacks`]).
 //!
 //! [`EXPOSURE_MAX`]: crate::limits::EXPOSURE_MAX
-//! [`SoftwareRegion::lend`]: crate::SoftwareRegion::lend
+//! [`MemoryRegion::lend`]: crate::MemoryRegion::lend
 //! [`SoftwareRegion::displace`]: crate::SoftwareRegion::displace
 
 mod all_physical;
@@ -197,6 +199,8 @@ struct Parts {
     offset: u64,
     len: usize,
     access: Access,
+    /// The connections that it was registered for, where its strategy must know that.
+    scope: Scope,
     /// Most bytes of it in one segment.
     segment_len: Option<u32>,
     /// The application's memory, when the region's is a slab.
@@ -215,6 +219,7 @@ impl Parts {
             offset: 0,
             len,
             access,
+            scope: Scope::Domain,
             segment_len: None,
             original: None,
             fallback: false,
@@ -229,19 +234,6 @@ trait Keeper {
 
     /// As [`Registered::release`].
     fn release(self: Rc<Self>, parts: Parts, written: usize) -> Revocation<Option<Buffer>>;
-}
-
-/// See [`crate::SoftwareRegion::lend`].
-fn lend(region: &Region) -> Option<Buffer> {
-    region.software()?.lend()
-}
-
-/// See [`crate::SoftwareRegion::restore`].
-fn restore(region: &Region, buffer: Buffer) -> Result<(), Buffer> {
-    match region.software() {
-        Some(software) => software.restore(buffer),
-        None => Err(buffer),
-    }
 }
 
 /// See [`crate::SoftwareRegion::restrict`].

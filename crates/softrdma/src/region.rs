@@ -22,7 +22,7 @@ pub struct TableRegion {
     /// The rights that it was registered for, and the part of them that is granted now, with the connections.
     pub(crate) registered: Access,
     pub(crate) granted: Cell<(Access, Scope)>,
-    /// `None` while it is moved out by [`SoftwareRegion::lend`], and after [`MemoryRegion::deregister`].
+    /// `None` while it is moved out by [`MemoryRegion::lend`], and after [`MemoryRegion::deregister`].
     pub(crate) memory: RefCell<Option<Memory>>,
     /// False once revoked, for ever. The flag and not the table decides, because holders of an `Rc` that looked the
     /// region up before do not ask the table again.
@@ -202,12 +202,6 @@ impl MemoryRegion for TableRegion {
         }))
     }
 
-    fn software(&self) -> Option<&dyn SoftwareRegion> {
-        Some(self)
-    }
-}
-
-impl SoftwareRegion for TableRegion {
     fn lend(&self) -> Option<Buffer> {
         let mut memory = self.memory.borrow_mut();
         match memory.take() {
@@ -228,6 +222,12 @@ impl SoftwareRegion for TableRegion {
         Ok(())
     }
 
+    fn software(&self) -> Option<&dyn SoftwareRegion> {
+        Some(self)
+    }
+}
+
+impl SoftwareRegion for TableRegion {
     fn restrict(&self, access: Access, scope: Scope) -> bool {
         let covers = self.registered == access
             || self.registered == Access::RemoteReadWrite

@@ -20,6 +20,7 @@ struct Bench {
     near: Rc<dyn Provider>,
     far: Rc<dyn Provider>,
     address: SocketAddr,
+    network: Rc<NicNetwork>,
 }
 
 impl Harness for Bench {
@@ -59,6 +60,7 @@ fn bench(world: &World, profile: NicProfile) -> Bench {
         near: adapter(&near, profile),
         far: adapter(&far, other),
         address: SocketAddr::new(far.ip(), 0),
+        network,
     }
 }
 
@@ -214,7 +216,13 @@ fn memory_that_cannot_be_deregistered_is_not_used_again() {
             // The key may stay valid for ever, so the adapter keeps the memory for ever too.
             assert!(write(&near, &region, 7).await);
             drop(region);
-            for kind in StrategyKind::ALL {
+            // Those that deregister memory after one use by a peer.
+            let kinds = [
+                StrategyKind::Dynamic,
+                StrategyKind::ServerCache,
+                StrategyKind::AllPhysical,
+            ];
+            for kind in kinds {
                 let strategy = Registration::new(kind, Trust::Trusted).unwrap();
                 let runtime = Rc::clone(&bench.runtime);
                 let strategy = strategy.over(far.domain(), runtime);
@@ -225,7 +233,83 @@ fn memory_that_cannot_be_deregistered_is_not_used_again() {
                 assert_eq!((counters.lost, counters.deregistrations), (1, 0), "{kind}");
                 assert_eq!((counters.in_use, counters.bytes), (0, 64), "{kind}");
             }
-            assert_eq!(arena.in_use(), 1 + StrategyKind::ALL.len());
+            assert_eq!(arena.in_use(), 1 + kinds.len());
+        })
+        .unwrap();
+}
+
+/// A device has no check but the key. So memory is with its user and within a peer's reach by no strategy, but for the
+/// slabs that the client's cache keeps for itself.
+#[test]
+fn no_peer_reaches_memory_that_its_user_has_but_the_slabs_of_the_client_cache() {
+    for kind in StrategyKind::ALL {
+        let world = World::new(5);
+        let profile = NicProfile {
+            revocation_us_max: 100,
+            ..NicProfile::default()
+        };
+        let bench = bench(&world, profile);
+        let network = Rc::clone(&bench.network);
+        let late = world.run(async move {
+            let arena = Arena::new(64, 100);
+            let strategy = Registration::new(kind, Trust::Trusted).unwrap();
+            let strategy = strategy.over(bench.far.domain(), Rc::clone(&bench.runtime));
+            let mut late = 0;
+            for _ in 0..10 {
+                let (near, far) = pair(&bench).await;
+                let scope = Scope::Endpoint(far.id());
+                let memory = arena.take().unwrap();
+                let registered = Rc::clone(&strategy).register(memory, Access::RemoteWrite, scope);
+                let registered = registered.unwrap();
+                let region = registered.span(0, 64).region;
+                assert!(write(&near, &region, 7).await, "{kind}");
+                let memory = registered.release(64).await.unwrap();
+                late += u64::from(write(&near, &region, 9).await);
+                assert_eq!(memory[..8], [7; 8], "{kind}");
+            }
+            late
+        });
+        let expected = if kind == StrategyKind::ClientCache {
+            10
+        } else {
+            0
+        };
+        assert_eq!(network.reached(), late.unwrap(), "{kind}");
+        assert!(network.reached() <= expected, "{kind}");
+        assert!(kind != StrategyKind::ClientCache || network.reached() > 0);
+    }
+}
+
+/// On a device, too, a server registers a slot once for all work of its own, whoever it serves.
+#[test]
+fn a_slot_for_own_work_is_registered_once_and_never_with_rights_for_peers() {
+    let world = World::new(6);
+    let bench = bench(&world, NicProfile::default());
+    world
+        .run(async move {
+            let arena = Arena::new(64, 1);
+            let strategy = Registration::new(StrategyKind::ServerCache, Trust::Untrusted).unwrap();
+            let strategy = strategy.over(bench.far.domain(), Rc::clone(&bench.runtime));
+            for round in 0..10 {
+                // Between two uses of the slot for own work a peer may read it.
+                for access in [Access::Local, Access::RemoteRead] {
+                    let (near, far) = pair(&bench).await;
+                    let scope = Scope::Endpoint(far.id());
+                    let memory = arena.take().unwrap();
+                    let registered = Rc::clone(&strategy).register(memory, access, scope);
+                    let registered = registered.unwrap();
+                    let region = registered.span(0, 64).region;
+                    assert!(!write(&near, &region, 7).await, "a peer writes to it");
+                    drop(registered.release(64).await.unwrap());
+                    let (next_near, _next_far) = pair(&bench).await;
+                    assert!(!write(&next_near, &region, 7).await);
+                }
+                let counters = strategy.counters();
+                let rounds = round + 1;
+                let seen = (counters.registrations, counters.hits, counters.fallbacks);
+                assert_eq!(seen, (1 + rounds, rounds - 1, rounds));
+            }
+            assert_eq!(bench.network.reached(), 0);
         })
         .unwrap();
 }

@@ -2,17 +2,20 @@
 //!
 //! A copy is cheaper than a registration for little memory and more expensive for much. The limit depends on the
 //! fabric, the machine and the load of both. So both are timed, by size class, and the cheaper one is used; one use in
-//! [`TRY_THE_OTHER`] takes the other, so that a change is noticed. Where the provider has no
-//! [`crate::SoftwareRegion`]s, registered memory cannot be written by a copy, and all memory is registered for the one
-//! use.
+//! [`TRY_THE_OTHER`] takes the other, so that a change is noticed.
+//!
+//! In software one slab serves all connections in turn, each with the rights of its use. A device cannot narrow rights:
+//! there a slab serves one connection and one right, and a peer that had its key reaches later bytes of its own
+//! connection in it.
 
 use super::counters::Meter;
 use super::dynamic;
-use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind, lend, restore, restrict};
+use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind, restrict};
 use crate::limits::{SLAB_CLASSES, SLAB_LEN_MIN, SLABS_IDLE_MAX};
 use crate::{Access, Backing, Domain, Region, RegisterError, Revocation, Scope};
 use gannet_runtime::{Buffer, Handle};
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -30,11 +33,33 @@ pub(super) struct ClientCache {
 
 #[derive(Default)]
 struct SizeClass {
-    /// Unused slabs, at most [`SLABS_IDLE_MAX`]: each a registration and its memory, which is moved out of it.
-    idle: RefCell<Vec<(Region, Buffer)>>,
+    /// Unused slabs, at most [`SLABS_IDLE_MAX`], the oldest first.
+    idle: RefCell<VecDeque<Slab>>,
     uses: Cell<u64>,
     copying: Average,
     registering: Average,
+}
+
+/// A registration and its memory, which is moved out of it.
+struct Slab {
+    region: Region,
+    memory: Buffer,
+    /// The rights of the use that it was registered for.
+    rights: Rights,
+}
+
+/// The rights of one use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Rights {
+    access: Access,
+    scope: Scope,
+}
+
+impl Slab {
+    /// Whether it can serve a use with these rights, and no peer but those of that use.
+    fn fits(&self, rights: Rights) -> bool {
+        self.region.software().is_some() || self.rights == rights
+    }
 }
 
 /// A moving average of the time of a use.
@@ -65,6 +90,26 @@ impl SizeClass {
     }
 }
 
+impl SizeClass {
+    /// Takes the unused slab that fits and was used last.
+    fn take(&self, rights: Rights) -> Option<Slab> {
+        let mut idle = self.idle.borrow_mut();
+        let place = idle.iter().rposition(|slab| slab.fits(rights))?;
+        idle.remove(place)
+    }
+
+    /// Keeps a slab for later uses; gives the oldest if there are too many.
+    fn keep(&self, slab: Slab) -> Option<Slab> {
+        let mut idle = self.idle.borrow_mut();
+        idle.push_back(slab);
+        if idle.len() > SLABS_IDLE_MAX {
+            idle.pop_front()
+        } else {
+            None
+        }
+    }
+}
+
 /// The class of memory of `len` bytes, and the length of its slabs; `None` for more than a slab holds.
 fn class_of(len: usize) -> Option<(usize, usize)> {
     let slab_len = len.next_power_of_two().max(SLAB_LEN_MIN);
@@ -86,22 +131,38 @@ impl ClientCache {
         Some((self.classes.get(class)?, slab_len))
     }
 
-    fn slab(&self, class: &SizeClass, slab_len: usize) -> Result<(Region, Buffer), RegisterError> {
-        while let Some((region, buffer)) = class.idle.borrow_mut().pop() {
-            if region.is_valid() {
+    fn slab(
+        &self,
+        class: &SizeClass,
+        slab_len: usize,
+        rights: Rights,
+    ) -> Result<Slab, RegisterError> {
+        while let Some(slab) = class.take(rights) {
+            if slab.region.is_valid() {
                 self.meter.update(|counters| counters.hits += 1);
-                return Ok((region, buffer));
+                return Ok(slab);
             }
-            self.forget(&region);
+            self.forget(&slab.region);
         }
         let start = self.meter.now();
+        let Rights { access, scope } = if self.domain.has_software_regions() {
+            // Narrowed for each use.
+            Rights {
+                access: Access::RemoteReadWrite,
+                scope: Scope::Domain,
+            }
+        } else {
+            rights
+        };
         let backing = Backing::Buffer(Buffer::zeroed(slab_len));
-        let region = self
-            .domain
-            .register(backing, Access::RemoteReadWrite, Scope::Domain)?;
+        let region = self.domain.register(backing, access, scope)?;
         self.meter.registered(slab_len, start);
-        let buffer = lend(&region).unwrap_or_default();
-        Ok((region, buffer))
+        let memory = region.lend().unwrap_or_default();
+        Ok(Slab {
+            region,
+            memory,
+            rights,
+        })
     }
 
     fn forget(&self, region: &Region) {
@@ -143,7 +204,11 @@ impl ClientCache {
         access: Access,
         scope: Scope,
     ) -> Result<Parts, RegisterError> {
-        let (region, mut slab) = self.slab(class, slab_len)?;
+        let Slab {
+            region,
+            memory: mut slab,
+            ..
+        } = self.slab(class, slab_len, Rights { access, scope })?;
         restrict(&region, access, scope);
         // Memory for our own operations is copied too, because it may be their source.
         if access != Access::RemoteWrite {
@@ -153,13 +218,14 @@ impl ClientCache {
         if let (true, Some(rest)) = (access != Access::Local, slab.get_mut(original.len()..)) {
             rest.fill(0);
         }
-        if restore(&region, slab).is_err() {
+        if region.restore(slab).is_err() {
             self.forget(&region);
             return self.register_directly(original, access, scope);
         }
         let whole = Parts::whole(region, original.len(), access);
         Ok(Parts {
             original: Some(original),
+            scope,
             ..whole
         })
     }
@@ -169,11 +235,12 @@ impl ClientCache {
             region,
             len,
             access,
+            scope,
             original,
             ..
         } = parts;
         let mut original = original?;
-        let Some(slab) = lend(&region) else {
+        let Some(slab) = region.lend() else {
             self.forget(&region);
             return Some(original);
         };
@@ -181,10 +248,15 @@ impl ClientCache {
             let written = slab.get(..written.min(len)).unwrap_or(&slab);
             self.copy(written, &mut original);
         }
-        let idle = self.class(len).map(|(class, _)| &class.idle);
-        match idle {
-            Some(idle) if region.is_valid() && idle.borrow().len() < SLABS_IDLE_MAX => {
-                idle.borrow_mut().push((region, slab));
+        match self.class(len) {
+            Some((class, _)) if region.is_valid() => {
+                let slab = Slab {
+                    region,
+                    memory: slab,
+                    rights: Rights { access, scope },
+                };
+                let excess = class.keep(slab);
+                excess.iter().for_each(|slab| self.forget(&slab.region));
             }
             _ => self.forget(&region),
         }
@@ -205,7 +277,7 @@ impl Strategy for ClientCache {
     ) -> Result<Registered, RegisterError> {
         let start = self.meter.now();
         let parts = match self.class(buffer.len()) {
-            Some((class, slab_len)) if self.domain.has_software_regions() && class.copies() => {
+            Some((class, slab_len)) if class.copies() => {
                 self.register_slab(class, slab_len, buffer, access, scope)?
             }
             _ => self.register_directly(buffer, access, scope)?,
@@ -217,7 +289,7 @@ impl Strategy for ClientCache {
     fn reclaim(&self) {
         for class in &self.classes {
             let idle = std::mem::take(&mut *class.idle.borrow_mut());
-            idle.iter().for_each(|(region, _)| self.forget(region));
+            idle.iter().for_each(|slab| self.forget(&slab.region));
         }
     }
 

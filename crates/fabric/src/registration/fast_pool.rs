@@ -2,15 +2,15 @@
 //!
 //! Bounded in entries and in bytes per entry (the paper's Linux: 512 entries of 1 MiB); memory beyond the bounds is
 //! registered dynamically. Released mappings are revoked together, once [`FAST_DIRTY_MAX`] of them wait or the oldest
-//! has waited for [`EXPOSURE_MAX`]: until then hardware would still admit the peer's accesses. A provider without
-//! [`crate::SoftwareRegion`]s could not give memory back before that: there each use is registered dynamically.
+//! has waited for [`EXPOSURE_MAX`]. In software their memory goes back to its user at once, out of the peer's reach. A
+//! device still admits the peer until then, so there memory comes back with the batch.
 
 use super::counters::Meter;
 use super::dynamic;
-use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind, lend};
+use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind};
 use crate::limits::{EXPOSURE_MAX, FAST_DIRTY_MAX, FAST_ENTRIES_MAX, FAST_LEN_MAX};
 use crate::{Access, Backing, Domain, Region, RegisterError, Revocation, Scope};
-use gannet_runtime::{Buffer, Handle, Instant};
+use gannet_runtime::{Buffer, Handle, Instant, Notify};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
@@ -30,6 +30,8 @@ struct Dirty {
     region: Region,
     len: usize,
     since: Instant,
+    /// Its user waits here for the revocation of the batch to begin, if the memory cannot be lent.
+    revoked: Option<Rc<Notify>>,
 }
 
 impl FastPool {
@@ -53,12 +55,15 @@ impl FastPool {
         let start = self.meter.now();
         let (mut regions, mut bytes, mut longest) = (Vec::new(), 0, start);
         let exposures = dirty.len() as u64;
-        for Dirty { region, len, since } in dirty {
-            regions.push(region);
-            bytes += len as u64;
-            longest = longest.min(since);
+        let mut waiting = Vec::new();
+        for it in dirty {
+            regions.push(it.region);
+            bytes += it.len as u64;
+            longest = longest.min(it.since);
+            waiting.extend(it.revoked);
         }
         self.domain.revoke_all(&mut regions);
+        waiting.iter().for_each(|user| user.notify());
         let took = self.meter.since(start);
         let exposure = self.meter.since(longest);
         self.meter.update(|counters| {
@@ -101,8 +106,7 @@ impl Strategy for FastPool {
         if self.mapped.get() == FAST_ENTRIES_MAX {
             self.flush();
         }
-        let is_possible = self.domain.has_software_regions() && len <= FAST_LEN_MAX;
-        if !is_possible || self.mapped.get() == FAST_ENTRIES_MAX {
+        if len > FAST_LEN_MAX || self.mapped.get() == FAST_ENTRIES_MAX {
             let parts = dynamic::fall_back(&*self.domain, &self.meter, buffer, access, scope)?;
             return Ok(Registered::new(self, parts));
         }
@@ -139,11 +143,26 @@ impl Keeper for FastPool {
             return dynamic::release(&self.meter, parts);
         }
         let Parts { region, len, .. } = parts;
-        let buffer = lend(&region);
         let since = self.meter.now();
+        let (revoked, released) = if self.domain.has_software_regions() {
+            (None, Revocation::Ready(region.lend()))
+        } else {
+            let begun = Rc::<Notify>::default();
+            let taking = taken(
+                Region::clone(&region),
+                Rc::clone(&begun),
+                self.meter.clone(),
+            );
+            (Some(begun), Revocation::Pending(Box::pin(taking)))
+        };
         let waiting = {
             let mut dirty = self.dirty.borrow_mut();
-            dirty.push(Dirty { region, len, since });
+            dirty.push(Dirty {
+                region,
+                len,
+                since,
+                revoked,
+            });
             dirty.len()
         };
         if waiting == FAST_DIRTY_MAX {
@@ -152,8 +171,23 @@ impl Keeper for FastPool {
             // For the first alone: its deadline is the earliest, and the flush revokes those behind it too.
             FastPool::flush_in_time(Rc::downgrade(&self), &self.runtime);
         }
-        Revocation::Ready(buffer)
+        released
     }
+}
+
+/// The memory of a mapping, once the revocation of its batch has begun and is done. `None` when it is lost.
+async fn taken(region: Region, begun: Rc<Notify>, meter: Meter) -> Option<Buffer> {
+    // It comes: the pool's drop revokes the batch too.
+    begun.notified().await;
+    let taken = region.deregister().await;
+    if taken.is_err() {
+        meter.update(|counters| {
+            counters.lost += 1;
+            counters.deregistrations -= 1;
+            counters.bytes += region.len();
+        });
+    }
+    taken.unwrap_or_default()
 }
 
 impl Drop for FastPool {

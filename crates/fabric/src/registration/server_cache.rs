@@ -3,16 +3,14 @@
 //! A slot is known by its [`SlotId`], never by its address, so that memory that moved, was unmapped or was allocated
 //! anew can never be mistaken for registered memory (Wyckoff and Wu, CCGrid 2005). Its key is for our own
 //! operations and is sent to no peer. Registrations end when memory is short ([`Strategy::reclaim`]).
-//! The provider must be able to move registered memory out of its region ([`crate::SoftwareRegion`]); where it cannot,
-//! each use registers.
 //!
-//! In the Read-Read design the key must be sent: then a slot is registered for remote reading, by the connection alone
-//! whose reply is in it. Every peer of an earlier use knows its key. In software the key is useless to it; on
-//! hardware, whose keys are not bound to a connection, it can read later replies in the slot.
+//! In the Read-Read design the key must be sent. Such a slot has a registration of its own, for remote reading, by the
+//! connection alone whose reply is in it. Every peer of an earlier use knows its key. In software the key is useless to
+//! it. On a device it would read later replies in the slot, so there each such use is registered.
 
 use super::counters::Meter;
 use super::dynamic;
-use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind, lend, restore, restrict};
+use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind, restrict};
 use crate::{Access, Backing, Domain, Region, RegisterError, Revocation, Scope};
 use gannet_runtime::{Buffer, Handle, SlotId};
 use std::cell::RefCell;
@@ -24,8 +22,8 @@ pub(super) struct ServerCache {
     domain: Rc<dyn Domain>,
     meter: Meter,
     /// Registrations whose memory is moved out, to its user or to the arena. `reclaim` must revoke them before the
-    /// arena frees the memory.
-    idle: RefCell<HashMap<SlotId, Region>>,
+    /// arena frees the memory. None serves another right than its own.
+    idle: RefCell<HashMap<(SlotId, Access), Region>>,
 }
 
 impl ServerCache {
@@ -45,16 +43,12 @@ impl ServerCache {
         access: Access,
         scope: Scope,
     ) -> Result<Region, RegisterError> {
-        let kept = self.idle.borrow_mut().remove(&slot);
+        let kept = self.idle.borrow_mut().remove(&(slot, access));
         let (start, len) = (self.meter.now(), buffer.len());
         let buffer = match kept {
-            // It was registered for our own operations alone. A registration for peers serves these too.
-            Some(region) if !restrict(&region, access, scope) => {
-                self.forget(&region);
-                buffer
-            }
-            Some(region) => match restore(&region, buffer) {
+            Some(region) => match region.restore(buffer) {
                 Ok(()) => {
+                    restrict(&region, access, scope);
                     self.meter.update(|counters| counters.hits += 1);
                     return Ok(region);
                 }
@@ -94,8 +88,11 @@ impl Strategy for ServerCache {
         access: Access,
         scope: Scope,
     ) -> Result<Registered, RegisterError> {
-        let may_stay = self.domain.has_software_regions()
-            && matches!(access, Access::Local | Access::RemoteRead);
+        let may_stay = match access {
+            Access::Local => true,
+            Access::RemoteRead => self.domain.has_software_regions(),
+            Access::RemoteWrite | Access::RemoteReadWrite => false,
+        };
         let Some(slot) = buffer.slot().filter(|_| may_stay) else {
             let parts = dynamic::fall_back(&*self.domain, &self.meter, buffer, access, scope)?;
             return Ok(Registered::new(self, parts));
@@ -125,10 +122,11 @@ impl Keeper for ServerCache {
         if parts.fallback {
             return dynamic::release(&self.meter, parts);
         }
-        let buffer = lend(&parts.region);
+        let buffer = parts.region.lend();
         match buffer.as_ref().and_then(Buffer::slot) {
             Some(slot) => {
-                self.idle.borrow_mut().insert(slot, parts.region);
+                let mut idle = self.idle.borrow_mut();
+                idle.insert((slot, parts.access), parts.region);
             }
             None => self.forget(&parts.region),
         }

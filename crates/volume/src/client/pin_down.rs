@@ -2,8 +2,11 @@
 //!
 //! Only memory that the cache itself has made is kept, by its [`SlotId`] and not by its address, so that memory which
 //! was freed and reused can never be taken for registered memory (Wyckoff and Wu, CCGrid 2005). Between transfers the
-//! memory is with its user and out of its registration, so a late access by an old key finds nothing. A provider that
-//! cannot lend registered memory ([`gannet_fabric::SoftwareRegion`]) has it registered for each transfer.
+//! memory is with its user and out of its registration.
+//!
+//! In software a late access by an old key finds nothing. On a device it reaches the memory. So there only memory that
+//! servers may read, and not write, stays registered: the servers of one volume may read what its client writes. What
+//! they may write is registered for each transfer. No registration serves another right than its own.
 
 use crate::limits::{CLIENT_MEMORY_LEN_MAX, CLIENT_MEMORY_LEN_MIN, CLIENT_MEMORY_MAX};
 use gannet_fabric::{Access, Backing, Domain, Region, RegisterError, Scope, Span};
@@ -18,8 +21,15 @@ pub struct PinDownCache {
     domain: Rc<dyn Domain>,
     slabs: Slabs,
     /// All memory that was given out, by its slot; with its registration while the memory is with its user.
-    kept: RefCell<HashMap<SlotId, Option<Region>>>,
+    kept: RefCell<HashMap<SlotId, Option<Kept>>>,
     counters: Cell<PinDownCounters>,
+}
+
+/// A registration that memory left to its user.
+struct Kept {
+    region: Region,
+    /// The rights that it was registered for.
+    registered: Access,
 }
 
 /// How many requests a cache has seen.
@@ -65,8 +75,8 @@ impl PinDownCache {
     /// Whether a transfer of this memory needs no registration (`check_if_registered` of Wu, Wyckoff and Panda).
     pub fn is_registered(&self, buffer: &Buffer) -> bool {
         let kept = self.kept.borrow();
-        let region = buffer.slot().and_then(|slot| kept.get(&slot)?.as_ref());
-        region.is_some_and(|region| region.is_valid())
+        let found = buffer.slot().and_then(|slot| kept.get(&slot)?.as_ref());
+        found.is_some_and(|kept| kept.region.is_valid())
     }
 
     /// The counters.
@@ -91,23 +101,31 @@ impl PinDownCache {
         access: Access,
         scope: Scope,
     ) -> Result<Exposed, RegisterError> {
-        let stays = self.domain.has_software_regions();
+        let in_software = self.domain.has_software_regions();
+        let stays = in_software || matches!(access, Access::Local | Access::RemoteRead);
         let own = buffer
             .slot()
             .filter(|slot| stays && self.kept.borrow().contains_key(slot));
         let Some(slot) = own else {
             self.count(|counters| counters.registrations += 1);
             let region = (self.domain).register(Backing::Buffer(buffer), access, scope)?;
-            return Ok(Exposed { region, slot: None });
+            let kept = None;
+            return Ok(Exposed { region, kept });
         };
-        let kept = self.kept.borrow_mut().insert(slot, None).flatten();
-        let buffer = match kept {
-            Some(region) => match restore(&region, buffer) {
+        // In software a use gets part of these rights.
+        let (registered, scope_of_all) = if in_software {
+            (Access::RemoteReadWrite, Scope::Domain)
+        } else {
+            (access, scope)
+        };
+        let former = self.kept.borrow_mut().insert(slot, None).flatten();
+        let buffer = match former.filter(|it| it.registered == registered) {
+            Some(Kept { region, .. }) => match region.restore(buffer) {
                 Ok(()) => {
                     self.count(|counters| counters.hits += 1);
                     restrict(&region, access, scope);
-                    let slot = Some(slot);
-                    return Ok(Exposed { region, slot });
+                    let kept = Some(Slot { slot, registered });
+                    return Ok(Exposed { region, kept });
                 }
                 // The region was revoked meanwhile, so the memory is registered again.
                 Err(buffer) => buffer,
@@ -116,32 +134,26 @@ impl PinDownCache {
         };
         self.count(|counters| counters.registrations += 1);
         let backing = Backing::Buffer(buffer);
-        let region = (self.domain).register(backing, Access::RemoteReadWrite, Scope::Domain)?;
+        let region = (self.domain).register(backing, registered, scope_of_all)?;
         restrict(&region, access, scope);
-        let slot = Some(slot);
-        Ok(Exposed { region, slot })
+        let kept = Some(Slot { slot, registered });
+        Ok(Exposed { region, kept })
     }
 
-    /// Takes memory back: no access by its key succeeds once it is here. `None`: the adapter has lost it.
+    /// Takes memory back: no peer can write it once it is here. `None`: the adapter has lost it.
     pub(super) async fn take_back(&self, exposed: Exposed) -> Option<Buffer> {
-        let Exposed { region, slot } = exposed;
-        let Some(slot) = slot else {
+        let Exposed { region, kept } = exposed;
+        let Some(Slot { slot, registered }) = kept else {
             return region.deregister().await.unwrap_or_default();
         };
-        let buffer = region.software().and_then(|software| software.lend());
-        self.kept.borrow_mut().insert(slot, Some(region));
+        let buffer = region.lend();
+        let kept = Kept { region, registered };
+        self.kept.borrow_mut().insert(slot, Some(kept));
         buffer
     }
 }
 
-fn restore(region: &Region, buffer: Buffer) -> Result<(), Buffer> {
-    match region.software() {
-        Some(software) => software.restore(buffer),
-        None => Err(buffer),
-    }
-}
-
-/// Narrows a region that was registered for all access and scopes, so that this cannot fail.
+/// Narrows a region in software, which was registered for all access and scopes, so that this cannot fail.
 fn restrict(region: &Region, access: Access, scope: Scope) {
     if let Some(software) = region.software() {
         software.restrict(access, scope);
@@ -153,8 +165,14 @@ fn restrict(region: &Region, access: Access, scope: Scope) {
 /// Where a file lies on several servers, its key is good on every connection of this client's domain.
 pub(super) struct Exposed {
     region: Region,
-    /// The slot of the cache, if the memory is the cache's own.
-    slot: Option<SlotId>,
+    /// The slot of the cache that the registration stays with, if it does.
+    kept: Option<Slot>,
+}
+
+/// A slot of the cache, and the rights that it is registered for.
+struct Slot {
+    slot: SlotId,
+    registered: Access,
 }
 
 impl Exposed {

@@ -69,7 +69,7 @@ struct OwnBuffers {
 }
 
 impl OwnBuffers {
-    /// Makes them, if there is room and the provider can lend them.
+    /// Makes them, if there is room and the peer cannot reach them while they are lent.
     fn new(endpoint: &Connected, room: &Arc<Semaphore>) -> Option<OwnBuffers> {
         if !endpoint.domain().has_software_regions() {
             return None;
@@ -116,8 +116,7 @@ impl OwnBuffers {
         while let Some(buffer) = self.home.take() {
             let own = self.slots.iter().find(|(id, _)| Some(*id) == buffer.slot());
             // Refused only when the connection is over, and with it the key.
-            let own = own.and_then(|(_, region)| region.software());
-            if own.is_none_or(|region| region.restore(buffer).is_err()) {
+            if own.is_none_or(|(_, region)| region.restore(buffer).is_err()) {
                 return;
             }
         }
@@ -221,7 +220,7 @@ impl Link {
     /// request uses it.
     pub(crate) fn take_eager_buffer(&self, slot: u32) -> Option<Buffer> {
         let eager = self.shared.eager.borrow();
-        eager.own.as_ref()?.region(slot)?.software()?.lend()
+        eager.own.as_ref()?.region(slot)?.lend()
     }
 
     /// Lets the peer write again to buffers of ours that no request works on any more.

@@ -33,6 +33,8 @@ pub(crate) struct NicDomain {
     next: Cell<u32>,
     /// The regions that a peer can reach: valid regions, those that are being revoked, and those that could not be.
     entries: RefCell<BTreeMap<RemoteKey, Rc<Entry>>>,
+    /// How many accesses of peers reached memory that was lent, on all adapters of the network.
+    reached: Rc<Cell<u64>>,
     stats: Cell<RegionStats>,
     this: std::rc::Weak<NicDomain>,
 }
@@ -55,6 +57,10 @@ struct Entry {
     access: Access,
     scope: Scope,
     memory: RefCell<Option<Buffer>>,
+    /// Where the pinned memory lies.
+    pinned_at: *const u8,
+    /// What a peer finds while the memory is lent: the adapter has pinned it, so accesses reach it.
+    lent: RefCell<Option<Vec<u8>>>,
     state: Cell<State>,
     waiting: RefCell<Vec<Waker>>,
 }
@@ -76,15 +82,17 @@ impl Entry {
 
     fn read(&self, offset: u64, len: u32) -> Result<Vec<u8>, AccessError> {
         self.check_bounds(offset, u64::from(len))?;
-        let (memory, start) = (self.memory.borrow(), offset as usize);
-        let bytes = memory.as_ref().ok_or(AccessError::InvalidKey)?;
+        let (memory, lent) = (self.memory.borrow(), self.lent.borrow());
+        let bytes = (memory.as_deref()).or(lent.as_deref());
+        let (bytes, start) = (bytes.ok_or(AccessError::InvalidKey)?, offset as usize);
         Ok(bytes[start..start + len as usize].to_vec())
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
         self.check_bounds(offset, bytes.len() as u64)?;
-        let (mut memory, start) = (self.memory.borrow_mut(), offset as usize);
-        let target = memory.as_mut().ok_or(AccessError::InvalidKey)?;
+        let (mut memory, mut lent) = (self.memory.borrow_mut(), self.lent.borrow_mut());
+        let target = memory.as_deref_mut().or(lent.as_deref_mut());
+        let (target, start) = (target.ok_or(AccessError::InvalidKey)?, offset as usize);
         target[start..start + bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
@@ -99,13 +107,18 @@ enum Wanted {
 }
 
 impl NicDomain {
-    pub(crate) fn new(runtime: Handle, profile: NicProfile) -> Rc<NicDomain> {
+    pub(crate) fn new(
+        runtime: Handle,
+        profile: NicProfile,
+        reached: Rc<Cell<u64>>,
+    ) -> Rc<NicDomain> {
         Rc::new_cyclic(|this| NicDomain {
             runtime,
             profile,
             random: Cell::new(profile.seed),
             next: Cell::new(0),
             entries: RefCell::default(),
+            reached,
             stats: Cell::default(),
             this: this.clone(),
         })
@@ -192,6 +205,11 @@ impl NicDomain {
         Ok((entry, offset))
     }
 
+    fn note_reached(&self, entry: &Entry) {
+        let is_lent = entry.lent.borrow().is_some();
+        self.reached.update(|reached| reached + u64::from(is_lent));
+    }
+
     /// A peer's RDMA Read.
     pub(crate) fn read(
         &self,
@@ -202,6 +220,7 @@ impl NicDomain {
     ) -> Result<Vec<u8>, AccessError> {
         let address = RemoteAddress { key, offset };
         let (entry, at) = self.check(endpoint, address, u64::from(len), Wanted::Read)?;
+        self.note_reached(&entry);
         entry.read(at, len)
     }
 
@@ -215,6 +234,7 @@ impl NicDomain {
     ) -> Result<(), AccessError> {
         let address = RemoteAddress { key, offset };
         let (entry, at) = self.check(endpoint, address, bytes.len() as u64, Wanted::Write)?;
+        self.note_reached(&entry);
         entry.write(at, bytes)
     }
 
@@ -255,7 +275,9 @@ impl Domain for NicDomain {
             len: buffer.len() as u64,
             access,
             scope,
+            pinned_at: buffer.as_ptr(),
             memory: RefCell::new(Some(buffer)),
+            lent: RefCell::default(),
             state: Cell::new(State::Valid),
             waiting: RefCell::default(),
         });
@@ -307,6 +329,10 @@ impl NicRegion {
     }
 
     fn reachable(&self) -> Result<&Entry, AccessError> {
+        assert!(
+            self.entry.lent.borrow().is_none(),
+            "work of ours names memory that is lent"
+        );
         match self.entry.state.get() {
             State::Valid | State::Revoking => Ok(&self.entry),
             State::Gone | State::Stuck => Err(AccessError::InvalidKey),
@@ -353,6 +379,27 @@ impl MemoryRegion for NicRegion {
             State::Stuck => Err(DeregisterError::Adapter),
             _ => Ok(entry.memory.borrow_mut().take()),
         })
+    }
+
+    fn lend(&self) -> Option<Buffer> {
+        let memory = self.entry.memory.borrow_mut().take()?;
+        *self.entry.lent.borrow_mut() = Some(memory.to_vec());
+        Some(memory)
+    }
+
+    fn restore(&self, buffer: Buffer) -> Result<(), Buffer> {
+        let mut memory = self.entry.memory.borrow_mut();
+        if !self.is_valid() || memory.is_some() || buffer.len() as u64 != self.entry.len {
+            return Err(buffer);
+        }
+        assert_eq!(
+            buffer.as_ptr(),
+            self.entry.pinned_at,
+            "the adapter has pinned other memory"
+        );
+        *self.entry.lent.borrow_mut() = None;
+        *memory = Some(buffer);
+        Ok(())
     }
 }
 

@@ -37,6 +37,7 @@ pub(crate) struct NicNetwork {
     listeners: RefCell<BTreeMap<SocketAddr, Rc<Waiting>>>,
     ports: Cell<u16>,
     endpoints: Cell<u64>,
+    reached: Rc<Cell<u64>>,
 }
 
 /// Peers that wait to be accepted at one address.
@@ -67,6 +68,11 @@ impl NicNetwork {
         40_000 + self.ports.get()
     }
 
+    /// How many accesses of peers reached memory that its user had.
+    pub(crate) fn reached(&self) -> u64 {
+        self.reached.get()
+    }
+
     fn take_id(&self) -> EndpointId {
         self.endpoints.set(self.endpoints.get() + 1);
         EndpointId(self.endpoints.get())
@@ -90,7 +96,7 @@ impl NicProvider {
     ) -> Rc<dyn Provider> {
         Rc::new(NicProvider {
             network: Rc::clone(network),
-            domain: NicDomain::new(Rc::clone(&runtime), profile),
+            domain: NicDomain::new(Rc::clone(&runtime), profile, Rc::clone(&network.reached)),
             runtime,
             ip,
         })
