@@ -473,6 +473,17 @@ fn add_entry(
     let cookie = *next_cookie;
     *next_cookie += 1;
     *entries += 1;
+    enter(transaction, directory, name, id, cookie)
+}
+
+/// Puts a name into a directory, at the place `cookie` of its listing, which no other name has.
+fn enter(
+    transaction: &mut dyn Transaction,
+    directory: FileId,
+    name: &[u8],
+    id: FileId,
+    cookie: u64,
+) -> Outcome<()> {
     let value = listing_key(id, cookie);
     transaction.put(Table::Names, &name_key(directory, name), &value)?;
     let value = [&id.0.to_be_bytes(), name].concat();

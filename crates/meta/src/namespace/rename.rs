@@ -2,12 +2,12 @@
 
 use super::change::{check_empty, delete_inode, drop_link};
 use super::{
-    Outcome, Request, add_entry, check_sticky, directory_to_change, find_entry, inode,
-    is_directory, parent_of, remove_entry, require, touch, write_inode,
+    Outcome, Request, add_entry, check_sticky, directory_to_change, enter, find_entry, inode,
+    is_directory, name_key, parent_of, remove_entry, require, touch, write_inode,
 };
 use crate::limits::{DEPTH_MAX, LINKS_MAX};
 use crate::permissions::Rights;
-use crate::{Transaction, View};
+use crate::{Table, Transaction, View};
 use gannet_wire::volume::{Body, FileId, Inode, ROOT, Status};
 
 /// Moves a name, and atomically replaces the file that the new name stood for (RFC 1813 section 3.3.14). Nothing
@@ -63,9 +63,11 @@ pub fn rename(
     moved.change_time = now;
     if from == to {
         let mut both = source;
-        remove_entry(transaction, from, &mut both, old, cookie)?;
+        transaction.delete(Table::Names, &name_key(from, old))?;
         replace(transaction, request, to, &mut both, new, replaced)?;
-        add_entry(transaction, to, &mut both, new, file)?;
+        // At its former place of the listing. Behind all others, a program that renames what it lists would meet the
+        // file again, without end.
+        enter(transaction, to, new, file, cookie)?;
         write_inode(transaction, to, &both)?;
     } else {
         remove_entry(transaction, from, &mut source, old, cookie)?;

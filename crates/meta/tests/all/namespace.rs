@@ -710,6 +710,43 @@ fn a_listing_goes_on_where_it_stopped_whatever_happens_meanwhile() {
     });
 }
 
+/// A name that went behind all others would be met again, without end.
+#[test]
+fn a_program_that_renames_what_it_lists_meets_each_file_once() {
+    both(|names| {
+        let at = names.directory(ANN, ROOT, "renamed");
+        for number in 0..20 {
+            let name = format!("file-{number}");
+            names.create(ANN, at, &name, &guarded(0o600)).unwrap();
+        }
+        let caller = Caller::new(0, 0, &[]);
+        let (mut renamed, cookie) = (0, Cell::new(2));
+        loop {
+            let next = std::cell::RefCell::new(None);
+            let listed = names.look(|view| {
+                namespace::list(view, &caller, at, cookie.get(), &mut |entry| {
+                    let is_first = next.borrow().is_none();
+                    if is_first {
+                        cookie.set(entry.cookie);
+                        next.replace(Some(String::from_utf8(entry.name).unwrap()));
+                    }
+                    is_first
+                })
+            });
+            listed.unwrap();
+            let Some(name) = next.take() else {
+                break;
+            };
+            renamed += 1;
+            assert!(renamed <= 20, "{name} comes again");
+            // Every second one replaces another file.
+            let new = format!("new-{}", renamed / 2);
+            names.rename(ANN, at, &name, at, &new).unwrap();
+        }
+        assert_eq!((renamed, names.list(at).len()), (20, 2 + 11));
+    });
+}
+
 #[test]
 fn new_files_of_a_setgid_directory_belong_to_its_group() {
     both(|names| {
