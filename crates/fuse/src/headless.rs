@@ -113,12 +113,15 @@ impl<V: Vfs> Headless<V> {
             Caching::Direct => None,
         };
         let mounted = Mounted::new(Handle::clone(runtime), Rc::new(vfs), root, options, bounds);
+        let mounted = Rc::new(mounted);
         if let Some(cache) = &cache {
             let kernel = Rc::new(Rc::clone(cache));
             mounted.pages.kernel.replace(Some(kernel));
+            let following = Mounted::follow_open_files(Rc::downgrade(&mounted));
+            runtime.spawn("open files", Box::pin(following));
         }
         Headless {
-            mounted: Rc::new(mounted),
+            mounted,
             caller: caller.unwrap_or_else(|| Credentials::new(0, 0, &[])),
             cache,
         }

@@ -91,6 +91,9 @@ pub(crate) struct Inode {
     stale: u64,
     /// The value of `stale` when pages were last dropped: equal to it, the pages are good.
     dropped: u64,
+    /// The change id of the object when the kernel's pages were last checked, where the store has such ids of its own.
+    /// All pages are of that state or a later one.
+    checked_at: Option<u64>,
     /// The epoch of the last event of the object.
     seen_at: Epoch,
     /// The set-user-ID or set-group-ID bit of a regular file was in the last attributes that the kernel got.
@@ -188,6 +191,7 @@ impl Inodes {
             own_changes: Vec::new(),
             stale: 0,
             dropped: 0,
+            checked_at: None,
             seen_at: self.forgotten_at(&handle),
             sets_id: false,
             hidden: None,
@@ -336,6 +340,19 @@ impl Inodes {
     pub(crate) fn stale(&self, number: u64) -> Option<u64> {
         let inode = self.inode(number)?;
         (inode.stale != inode.dropped).then_some(inode.stale)
+    }
+
+    /// Whether the kernel's pages of a file may be of another change id.
+    pub(crate) fn has_other_pages(&self, number: u64, change_id: u64) -> bool {
+        let inode = self.inode(number);
+        inode.is_some_and(|inode| inode.checked_at != Some(change_id))
+    }
+
+    /// The kernel has dropped pages of a file that are from before this change id.
+    pub(crate) fn checked(&mut self, number: u64, change_id: u64) {
+        if let Some(inode) = self.by_number.get_mut(&number) {
+            inode.checked_at = Some(change_id);
+        }
     }
 
     /// Marks the kernel's pages of a file as stale.

@@ -35,6 +35,13 @@ pub(crate) const AHEAD_PAUSE: Duration = Duration::from_secs(30);
 /// The same after one that a change of names ended early.
 pub(crate) const AHEAD_PAUSE_CUT: Duration = Duration::from_secs(2);
 
+/// Open files whose state is asked for each time that the age of attributes has passed; with more, each has its turn.
+pub(crate) const FOLLOWED_MAX: usize = 256;
+/// Those that are asked for together.
+pub(crate) const FOLLOWED_AT_A_TIME: usize = 16;
+/// The shortest time between two such rounds.
+pub(crate) const FOLLOW_EVERY_MIN: Duration = Duration::from_millis(250);
+
 /// Callers whose supplementary groups are remembered.
 pub(crate) const CALLERS_MAX: usize = 1024;
 /// Time for which a caller's supplementary groups are remembered.

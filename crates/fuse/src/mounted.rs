@@ -3,6 +3,7 @@
 mod ahead;
 mod data;
 mod files;
+mod follow;
 mod names;
 mod shared;
 

@@ -146,6 +146,10 @@ impl<V: Vfs> Mount<V> {
             let _ = all_answered.send(());
         });
         runtime.spawn("fuse", serve);
+        if mounted.options.caching == Caching::Cached {
+            let following = Mounted::follow_open_files(Rc::downgrade(&mounted));
+            runtime.spawn("open files", Box::pin(following));
+        }
         let (ends, ended) = oneshot::channel();
         std::thread::Builder::new()
             .name(String::from("fuse"))

@@ -34,6 +34,11 @@ impl Descriptions {
         self.open.get(&key)
     }
 
+    /// The files that have an open description, each as often as it has one, in no order.
+    pub fn files(&self) -> impl Iterator<Item = &Rc<FileWrites>> {
+        self.open.values().map(|description| &description.file)
+    }
+
     /// Removes a description. A failure that its program was not told goes with it.
     pub fn close(&mut self, key: u64) -> Option<Description> {
         self.failures.remove(&key);

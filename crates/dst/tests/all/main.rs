@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod clocks;
 mod model;
 mod scenario;
 mod starts;

@@ -235,7 +235,8 @@ impl<V: Vfs> Mounted<V> {
         self.takings.over(&handle).await;
         let newest = self.admitted(caller, process, &handle, use_of).await?;
         self.inodes.borrow_mut().learn(number, &newest);
-        let is_unchanged = self.inodes.borrow().stale(number).is_none();
+        let is_other = self.drop_other_content(number, &newest).await;
+        let is_unchanged = !is_other && self.inodes.borrow().stale(number).is_none();
         self.pages.drop_stale(number).await;
         // No await from here to the end: the open is counted before its `Opening` ends.
         let mut inodes = self.inodes.borrow_mut();

@@ -246,6 +246,29 @@ fn a_program_that_follows_a_file_sees_what_another_host_appends() {
     });
 }
 
+/// The kernel answers such reads from its pages and asks nobody.
+#[test]
+fn a_program_that_reads_inside_the_length_it_knows_sees_what_another_host_writes() {
+    if is_left_out() {
+        return;
+    }
+    Faces::new().with_each(|hosts| {
+        let (here, there) = (hosts.one.path("fixed"), hosts.other.path("fixed"));
+        fs::write(&here, "0 of a length that stays").unwrap();
+        let held = File::open(&here).unwrap();
+        for round in 1..4u8 {
+            let first = OpenOptions::new().write(true).open(&there).unwrap();
+            first.write_all_at(&[b'0' + round], 0).unwrap();
+            drop(first);
+            eventually(hosts.how, || {
+                let mut seen = [0];
+                held.read_exact_at(&mut seen, 0).unwrap();
+                seen[0] == b'0' + round
+            });
+        }
+    });
+}
+
 #[test]
 fn a_file_held_open_here_and_rewritten_elsewhere_is_read_anew_at_the_next_open() {
     if is_left_out() {

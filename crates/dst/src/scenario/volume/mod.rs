@@ -207,6 +207,12 @@ impl Plan {
         mounts.is_some_and(|mounts| mounts.caching == Caching::Cached)
     }
 
+    /// True if kernels cache pages of files that come by NFS, which tells changes by length and time alone.
+    fn has_pages_by_nfs(&self) -> bool {
+        let mounts = self.mounts.iter().flat_map(|mounts| &mounts.clients);
+        self.has_pages() && mounts.flatten().any(|face| *face == Face::Nfs)
+    }
+
     fn policy(&self) -> TransferPolicy {
         let usual = TransferPolicy::default();
         if self.client_driven {

@@ -91,9 +91,8 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
             14..=16 => page_out(stage, random).await,
             17 => cut_the_manager_off(stage, random).await,
             18 => spoil_a_disk(stage, random, failing),
-            // Mounts see changes of data by size and time. A write at an I/O server whose clock is behind another's
-            // does not move the time of the file, and the kernel's pages stay.
-            19 if stage.plan.has_pages() => {}
+            // A write at an I/O server whose clock is behind another's leaves the file's time as it is.
+            19 if stage.plan.has_pages_by_nfs() => {}
             19 => set_a_clock(stage, random),
             20 if stage.plan.iwarp => {
                 let node = a_node(stage, random).id();
