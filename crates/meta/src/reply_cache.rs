@@ -80,7 +80,7 @@ fn parse(value: &[u8]) -> Outcome<Kept> {
     from_bytes(value).map_err(|_| Failure::Damaged(ROOT))
 }
 
-/// What the reply cache knows of a slot, for a change of it.
+/// The state of a slot, for a change of it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Slot {
     /// Nothing: it has no reply yet.

@@ -123,18 +123,13 @@ impl Manager {
                 "the clock is far behind that of an earlier start: if older metadata is put back, only chance keeps numbers of files apart"
             );
         }
-        let (mut open, mut new_servers) = (Ok(Vec::new()), Ok(BTreeSet::new()));
-        let (mut lock_sessions, mut change) = (Ok(BTreeSet::new()), Ok(0));
-        let (mut unnamed, mut replies) = (Ok(BTreeSet::new()), Ok(Vec::new()));
-        store.read(&mut |view| {
-            open = namespace::intents(view);
-            new_servers = meta::claims::new_servers(view);
-            lock_sessions = locks::noted_sessions(view);
-            change = meta::terms::last_change(view);
-            unnamed = namespace::unnamed(view);
-            replies = meta::reply_cache::times(view);
-        })?;
-        let office = Office::new(Handle::clone(&runtime), Rc::clone(&servers), change?);
+        let open = look(&*store, namespace::intents)?;
+        let new_servers = look(&*store, |view| Ok(meta::claims::new_servers(view)?))?;
+        let lock_sessions = look(&*store, locks::noted_sessions)?;
+        let change = look(&*store, |view| Ok(meta::terms::last_change(view)?))?;
+        let unnamed = look(&*store, namespace::unnamed)?;
+        let replies = look(&*store, meta::reply_cache::times)?.len();
+        let office = Office::new(Handle::clone(&runtime), Rc::clone(&servers), change);
         let records = Records::new(Handle::clone(&runtime), ATTRIBUTE_RECORDS_MAX);
         Ok(Rc::new(Manager {
             sizes: Sizes::new(
@@ -153,13 +148,13 @@ impl Manager {
             servers,
             office,
             appends: RefCell::default(),
-            locks: Locks::new(Handle::clone(&runtime), lock_sessions?),
-            intents: Intents::new(open?),
+            locks: Locks::new(Handle::clone(&runtime), lock_sessions),
+            intents: Intents::new(open),
             runtime,
             store,
             keys,
             stripes,
-            new_servers: RefCell::new(new_servers?),
+            new_servers: RefCell::new(new_servers),
             changes: RefCell::default(),
             group_commit: RefCell::default(),
             group_complete: Notify::default(),
@@ -167,8 +162,8 @@ impl Manager {
             checkpointing: Cell::new(false),
             turn: Cell::new(0),
             settled_since: Cell::new(0),
-            unnamed: RefCell::new(unnamed?),
-            replies: Replies::new(replies?.len()),
+            unnamed: RefCell::new(unnamed),
+            replies: Replies::new(replies),
             holders: RefCell::default(),
         }))
     }

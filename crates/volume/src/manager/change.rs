@@ -357,7 +357,7 @@ fn commit(store: &dyn MetaStore, work: Vec<Work>, given: &Given) -> Result<Commi
     }
 }
 
-/// What the changes of a transaction depend on, beside the store.
+/// The inputs to the changes of a transaction, beside the store.
 struct Given {
     layouts: Layouts,
     /// Files that clients keep open.
