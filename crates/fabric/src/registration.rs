@@ -6,7 +6,7 @@
 //! | strategy | key is valid | a peer's late access |
 //! |---|---|---|
 //! | dynamic | one use | refused |
-//! | fmr | until the next batch of revocations, [`EXPOSURE_MAX`] at the latest | on a device: reaches the memory, which comes back with the batch |
+//! | fmr | until the next batch of revocations, [`EXPOSURE_MAX`] at the latest | on a device: reaches it until then |
 //! | server-cache | as long as the slot | has no key |
 //! | server-cache for Read-Read | in software as long as the slot, on a device one use | refused |
 //! | client-cache | as long as the slab | on a device: reaches the slab, not the application's memory |
@@ -14,8 +14,9 @@
 //!
 //! A provider in software refuses late accesses under every strategy: released memory is moved out of the region
 //! ([`MemoryRegion::lend`], [`SoftwareRegion::displace`]) even while its key is valid. On a device lent memory can be
-//! reached by its key. So there a user gets memory back that is without rights for peers, or was revoked. What needs
-//! more is registered for one use, and counted ([`Counters::fallbacks`]).
+//! reached by its key. So there a user gets memory back that is without rights for peers, or was revoked: that of a
+//! fast mapping comes back with its batch. What needs more is registered for one use, and counted
+//! ([`Counters::fallbacks`]).
 //!
 //! [`EXPOSURE_MAX`]: crate::limits::EXPOSURE_MAX
 //! [`MemoryRegion::lend`]: crate::MemoryRegion::lend

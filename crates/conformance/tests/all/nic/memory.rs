@@ -59,7 +59,7 @@ struct Entry {
     memory: RefCell<Option<Buffer>>,
     /// Where the pinned memory lies.
     pinned_at: *const u8,
-    /// What a peer finds while the memory is lent: the adapter has pinned it, so accesses reach it.
+    /// The bytes that a peer finds while the memory is lent: the adapter has pinned it, so accesses reach it.
     lent: RefCell<Option<Vec<u8>>>,
     state: Cell<State>,
     waiting: RefCell<Vec<Waker>>,
