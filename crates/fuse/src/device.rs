@@ -1,7 +1,7 @@
 //! The kernel's end of a mount: the device, and the call that mounts it.
 
-use crate::session::MountOptions;
-use fuser::{Config, Filesystem, MountOption, Session, SessionACL, SessionUnmounter};
+use crate::session::{Locks, MountOptions};
+use fuser::{Config, Filesystem, InitFlags, MountOption, Session, SessionACL, SessionUnmounter};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -45,6 +45,29 @@ fn is_mounted(device: &OwnedFd) -> bool {
     let asked = poll(&mut states, Some(&Timespec::default()));
     let [state] = &states;
     asked.is_err() || !state.revents().contains(PollFlags::ERR)
+}
+
+/// The capabilities of the kernel that a mount with such locks asks for.
+pub(crate) fn wanted_flags(locks: Locks) -> Vec<InitFlags> {
+    let mut wanted = vec![
+        InitFlags::FUSE_DO_READDIRPLUS,
+        InitFlags::FUSE_READDIRPLUS_AUTO,
+        InitFlags::FUSE_PARALLEL_DIROPS,
+        // The mount knows which changes are its own: the kernel would drop all pages after each write.
+        InitFlags::FUSE_EXPLICIT_INVAL_DATA,
+        InitFlags::FUSE_ASYNC_DIO,
+        // Files opened for appending pass the cache on every mount.
+        InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+        // Servers clear set-uid bits on writes, truncations and changes of owner. Without this flag the kernel would
+        // set the mode for a writer that is not the owner, which servers refuse.
+        InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+        // A file handle (name_to_handle_at(2), a kernel's NFS server) would be stale once the kernel forgot the file.
+        InitFlags::FUSE_NO_EXPORT_SUPPORT,
+    ];
+    if locks != Locks::Local {
+        wanted.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);
+    }
+    wanted
 }
 
 /// Mounts on `directory`, and negotiates the protocol with the kernel (FUSE_INIT).

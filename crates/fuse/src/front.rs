@@ -1,6 +1,7 @@
 //! The kernel's requests. The session's thread reads them and hands each to the core, which does it and replies.
 
 use crate::callers::Asker;
+use crate::device::wanted_flags;
 use crate::limits::{BACKGROUND_MAX, REQUEST_BYTES_MAX};
 use crate::listing::{Portion, PortionPlus};
 use crate::mounted::{Entry, FileUse, IfThere, Job, Mounted, Setting};
@@ -8,9 +9,9 @@ use crate::session::{Caching, Locks, MountOptions};
 use crate::window::Windows;
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock,
-    ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    INodeNo, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen,
+    ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 use gannet_client::limits::SHORT_MAX;
 use gannet_runtime::{Arena, Buffer};
@@ -220,23 +221,7 @@ fn owned(name: &OsStr) -> Vec<u8> {
 
 impl<V: Vfs> Filesystem for Front<V> {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        let mut wanted = vec![
-            InitFlags::FUSE_DO_READDIRPLUS,
-            InitFlags::FUSE_READDIRPLUS_AUTO,
-            InitFlags::FUSE_PARALLEL_DIROPS,
-            // The mount knows which changes are its own: the kernel would drop all pages after each write.
-            InitFlags::FUSE_EXPLICIT_INVAL_DATA,
-            InitFlags::FUSE_ASYNC_DIO,
-            // Files opened for appending pass the cache on every mount.
-            InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-            // Servers clear set-uid bits on writes, truncations and changes of owner. Without this flag the kernel
-            // would set the mode for a writer that is not the owner, which servers refuse.
-            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-        ];
-        if self.locks != Locks::Local {
-            wanted.extend([InitFlags::FUSE_POSIX_LOCKS, InitFlags::FUSE_FLOCK_LOCKS]);
-        }
-        for flag in wanted {
+        for flag in wanted_flags(self.locks) {
             if config.add_capabilities(flag).is_err() {
                 let name = flag.iter_names().next().map_or("unnamed", |(name, _)| name);
                 tracing::info!(flag = name, "this kernel's FUSE does not have it");

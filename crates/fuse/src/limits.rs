@@ -37,7 +37,7 @@ pub(crate) const AHEAD_PAUSE_CUT: Duration = Duration::from_secs(2);
 
 /// Open files whose state is asked for each time that the age of attributes has passed; with more, each has its turn.
 pub(crate) const FOLLOWED_MAX: usize = 256;
-/// Those that are asked for together.
+/// Number of them that are asked for together.
 pub(crate) const FOLLOWED_AT_A_TIME: usize = 16;
 /// The shortest time between two such rounds.
 pub(crate) const FOLLOW_EVERY_MIN: Duration = Duration::from_millis(250);
