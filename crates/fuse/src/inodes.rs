@@ -92,7 +92,7 @@ pub(crate) struct Inode {
     /// The value of `stale` when pages were last dropped: equal to it, the pages are good.
     dropped: u64,
     /// The change id of the object when the kernel's pages were last checked, where the store has such ids of its own.
-    /// All pages are of that state or a later one.
+    /// All pages that the kernel keeps are of that state or a later one.
     checked_at: Option<u64>,
     /// The epoch of the last event of the object.
     seen_at: Epoch,
@@ -342,17 +342,10 @@ impl Inodes {
         (inode.stale != inode.dropped).then_some(inode.stale)
     }
 
-    /// Whether the kernel's pages of a file may be of another change id.
-    pub(crate) fn has_other_pages(&self, number: u64, change_id: u64) -> bool {
-        let inode = self.inode(number);
-        inode.is_some_and(|inode| inode.checked_at != Some(change_id))
-    }
-
-    /// The kernel has dropped pages of a file that are from before this change id.
-    pub(crate) fn checked(&mut self, number: u64, change_id: u64) {
-        if let Some(inode) = self.by_number.get_mut(&number) {
-            inode.checked_at = Some(change_id);
-        }
+    /// Notes the change id of a file whose pages are checked now; true if the pages may be of another one.
+    pub(crate) fn check_change_id(&mut self, number: u64, change_id: u64) -> bool {
+        let inode = self.by_number.get_mut(&number);
+        inode.is_some_and(|inode| inode.checked_at.replace(change_id) != Some(change_id))
     }
 
     /// Marks the kernel's pages of a file as stale.

@@ -38,7 +38,9 @@ pub(crate) const AHEAD_PAUSE_CUT: Duration = Duration::from_secs(2);
 /// Open files whose state is asked for each time that the age of attributes has passed; with more, each has its turn.
 pub(crate) const FOLLOWED_MAX: usize = 256;
 /// Number of them that are asked for together.
-pub(crate) const FOLLOWED_AT_A_TIME: usize = 16;
+pub(crate) const FOLLOWED_AT_A_TIME: usize = 64;
+/// Time for which the answers are waited for.
+pub(crate) const FOLLOW_DEADLINE: Duration = Duration::from_secs(2);
 /// The shortest time between two such rounds.
 pub(crate) const FOLLOW_EVERY_MIN: Duration = Duration::from_millis(250);
 

@@ -60,6 +60,8 @@ pub(crate) struct Mounted<V> {
     unhiding: RefCell<Vec<FileHandle>>,
     /// Wakes removals of directories that wait for hidden names to go.
     unhidden: tokio::sync::Notify,
+    /// Held while the kernel drops pages of an open file that was followed. A lock waits for that.
+    following: tokio::sync::Mutex<()>,
     /// Programs that wait for file locks.
     lock_waits: Cell<usize>,
     /// An operation ran into its deadline, and none has ended in time since.
@@ -103,6 +105,7 @@ impl<V: Vfs> Mounted<V> {
             takings: Takings::default(),
             unhiding: RefCell::default(),
             unhidden: tokio::sync::Notify::new(),
+            following: tokio::sync::Mutex::default(),
             lock_waits: Cell::new(0),
             is_away: Cell::new(false),
             vfs,

@@ -56,6 +56,12 @@ impl Open {
         locked.owners.insert(owner);
     }
 
+    /// Whether a lock on the file with this number was granted through a file that is still open.
+    pub(crate) fn is_locked(&self, number: u64) -> bool {
+        let has = |locked: &Locked| locked.number == number && !locked.owners.is_empty();
+        self.locked.values().any(has)
+    }
+
     /// Strikes an owner whose locks on the file with this number are all released.
     pub(crate) fn strike_lock(&mut self, number: u64, owner: u64) {
         let of_file = |locked: &&mut Locked| locked.number == number;
@@ -127,9 +133,11 @@ mod tests {
         open.note_lock(first, number, 100);
         open.note_lock(first, number, 200);
         open.note_lock(second, number, 100);
+        assert!(open.is_locked(number) && !open.is_locked(number + 1));
         // A close of the process with all locks of owner 100, through any of its open files.
         open.strike_lock(number, 100);
         assert_eq!(open.take_lock_owners(first), BTreeSet::from([200]));
+        assert!(!open.is_locked(number));
         assert_eq!(open.take_lock_owners(first), BTreeSet::new());
         assert_eq!(open.take_lock_owners(second), BTreeSet::new());
     }

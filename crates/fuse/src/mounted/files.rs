@@ -235,7 +235,9 @@ impl<V: Vfs> Mounted<V> {
         self.takings.over(&handle).await;
         let newest = self.admitted(caller, process, &handle, use_of).await?;
         self.inodes.borrow_mut().learn(number, &newest);
-        let is_other = self.drop_other_content(number, &newest).await;
+        // The kernel drops its pages with the reply. A notification here could meet another program's request for
+        // attributes, whose reply the kernel would ignore.
+        let is_other = self.is_other_content(number, &newest);
         let is_unchanged = !is_other && self.inodes.borrow().stale(number).is_none();
         self.pages.drop_stale(number).await;
         // No await from here to the end: the open is counted before its `Opening` ends.

@@ -3,10 +3,11 @@
 
 use super::Mounted;
 use crate::inodes::Fetched;
-use crate::limits::{FOLLOW_EVERY_MIN, FOLLOWED_AT_A_TIME, FOLLOWED_MAX};
-use gannet_runtime::{all, sleep};
+use crate::limits::{FOLLOW_DEADLINE, FOLLOW_EVERY_MIN, FOLLOWED_AT_A_TIME, FOLLOWED_MAX};
+use gannet_runtime::{all, sleep, timeout};
 use gannet_vfs::Vfs;
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::rc::Weak;
 
 impl<V: Vfs> Mounted<V> {
@@ -40,44 +41,50 @@ impl<V: Vfs> Mounted<V> {
     fn files_to_follow(&self, last: u64) -> Vec<u64> {
         let open = self.writes.descriptions.borrow();
         let numbers: BTreeSet<u64> = open.files().map(|file| file.number()).collect();
-        let (before, behind) = (numbers.range(..=last), numbers.range(last + 1..));
-        behind.chain(before).copied().take(FOLLOWED_MAX).collect()
+        let behind = numbers.range((Bound::Excluded(last), Bound::Unbounded));
+        behind
+            .chain(numbers.range(..=last))
+            .copied()
+            .take(FOLLOWED_MAX)
+            .collect()
     }
 
     /// Asks for the attributes of an open file, and has its pages dropped if they are of another state. A file with own
     /// writes under way is judged by their replies.
+    ///
+    /// A server that is silent for [`FOLLOW_DEADLINE`] is no reason to fail programs sooner: they may not need it.
     async fn follow(&self, number: u64) {
         let written = self.known_unstable(number).ok().flatten();
         if written.is_some_and(|file| !file.is_answered()) {
             return;
         }
-        let asked = self.within(async {
-            let handle = self.handle(number)?;
-            let newest = self.newest(&handle, None).await?;
-            self.inodes.borrow_mut().learn(number, &newest);
-            Ok(newest)
-        });
-        let Ok(newest) = asked.await else {
+        let Ok(handle) = self.handle(number) else {
             return;
         };
-        self.drop_other_content(number, &newest).await;
+        let asking = self.newest(&handle, None);
+        let Ok(Ok(newest)) = timeout(&self.runtime, FOLLOW_DEADLINE, asking).await else {
+            return;
+        };
+        let _dropping = self.following.lock().await;
+        // Its pages are renewed at each grant. The kernel ignores attributes of a request during which pages are
+        // dropped: a holder that reads behind the former end would find nothing, and write the file anew.
+        if self.open.borrow().is_locked(number) {
+            return;
+        }
+        self.inodes.borrow_mut().learn(number, &newest);
+        if self.is_other_content(number, &newest) {
+            self.pages.drop_from(number, 0).await;
+        }
         self.pages.drop_stale(number).await;
     }
 
-    /// Has the kernel drop its pages of a file that may have other bytes by now, although its length and times are the
-    /// same; true if it may. A volume's file has the latest of its servers' clocks: a write at a server that is behind
-    /// moves none. Its change id moves.
+    /// Whether a file may have other bytes than at the last call, although its length and times are the same: the
+    /// caller has the kernel drop its pages. A volume's file has the latest of its servers' clocks: a write at a server
+    /// that is behind moves none. Its change id moves.
     ///
     /// Change ids of other stores come from their times, which tell no more.
-    pub(super) async fn drop_other_content(&self, number: u64, newest: &Fetched) -> bool {
+    pub(super) fn is_other_content(&self, number: u64, newest: &Fetched) -> bool {
         let change_id = newest.attributes.change_id;
-        let is_other =
-            self.vfs.is_coordinated() && self.inodes.borrow().has_other_pages(number, change_id);
-        if is_other {
-            self.pages.drop_from(number, 0).await;
-            // Not before: another open meanwhile must find that the pages are of another state.
-            self.inodes.borrow_mut().checked(number, change_id);
-        }
-        is_other
+        self.vfs.is_coordinated() && self.inodes.borrow_mut().check_change_id(number, change_id)
     }
 }

@@ -59,6 +59,8 @@ impl<V: Vfs> Mounted<V> {
             self.inodes.borrow_mut().learn(number, &newest);
             Ok(())
         };
+        // Pages that are dropped now would be dropped during the holder's requests: the kernel ignores their attributes.
+        drop(self.following.lock().await);
         // Without the state, the next request for attributes judges the pages.
         let _ = self.within(learning).await;
         let stale = self.inodes.borrow().stale(number);
