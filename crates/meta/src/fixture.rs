@@ -1,12 +1,11 @@
 //! Small stores, for the tests of what looks at them.
 
-use super::namespace::{self, Request};
+use super::namespace::{self, KeptFiles, Request};
 use super::{MemoryStore, MetaStore, StoreError, Transaction, View};
 use gannet_wire::volume::{
     AttributeChanges, Caller, CreateMode, FileId, LayoutRecord, Stripes, Timestamp,
 };
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 
 /// Makes changes that hold.
 pub(super) fn change(
@@ -33,7 +32,7 @@ pub(super) fn formatted(work: impl Fn(&mut dyn Transaction, Request<'_>)) -> Mem
             now,
             intents: &RefCell::default(),
             has_room: true,
-            kept: &BTreeSet::new(),
+            kept: &KeptFiles::default(),
         };
         namespace::format(transaction, now).unwrap();
         work(transaction, request);

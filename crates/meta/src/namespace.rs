@@ -65,7 +65,32 @@ pub struct Request<'a> {
     /// Whether the store may grow: if not, whatever makes a file or gives one another name is `Nospc`.
     pub has_room: bool,
     /// Files that clients keep open: with their last name they do not go.
-    pub kept: &'a BTreeSet<FileId>,
+    pub kept: &'a KeptFiles,
+}
+
+/// The files that clients keep open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeptFiles {
+    /// These.
+    These(BTreeSet<FileId>),
+    /// Any file, perhaps: the manager has restarted, and not all clients have come back.
+    Any,
+}
+
+impl KeptFiles {
+    /// Whether a client keeps a file, or may keep it.
+    pub fn contains(&self, file: FileId) -> bool {
+        match self {
+            KeptFiles::These(files) => files.contains(&file),
+            KeptFiles::Any => true,
+        }
+    }
+}
+
+impl Default for KeptFiles {
+    fn default() -> KeptFiles {
+        KeptFiles::These(BTreeSet::new())
+    }
 }
 
 impl Request<'_> {

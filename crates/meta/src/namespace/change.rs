@@ -582,7 +582,7 @@ pub(super) fn drop_link(
     if inode.links > 0 {
         return write_inode(transaction, file, &inode);
     }
-    if request.kept.contains(&file) && matches!(inode.body, Body::Regular { .. }) {
+    if request.kept.contains(file) && matches!(inode.body, Body::Regular { .. }) {
         transaction.put(Table::Volume, &unnamed_key(file), &[])?;
         return write_inode(transaction, file, &inode);
     }

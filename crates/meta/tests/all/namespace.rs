@@ -1,14 +1,13 @@
 //! Names and attributes as POSIX has them, over both stores.
 #![allow(clippy::unwrap_used)]
 
-use gannet_meta::namespace::{self, Failure, Intent, Listed, Make, Outcome, Request};
+use gannet_meta::namespace::{self, Failure, Intent, KeptFiles, Listed, Make, Outcome, Request};
 use gannet_meta::{MemoryStore, MetaStore, RedbStore, Transaction, View};
 use gannet_wire::volume::{
     AccessMask, AttributeChanges, Body, Caller, CreateMode, FileId, FileKind, Inode, LayoutRecord,
     NodeKind, ROOT, SetTimestamp, Status, Timestamp,
 };
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 
 mod refusals;
 
@@ -17,7 +16,7 @@ struct Names {
     store: Box<dyn MetaStore>,
     clock: Cell<i64>,
     has_room: Cell<bool>,
-    kept: RefCell<BTreeSet<FileId>>,
+    kept: RefCell<KeptFiles>,
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -557,7 +556,7 @@ fn a_kept_file_outlives_its_last_name_until_it_is_forgotten() {
         let unnamed = || names.look(namespace::unnamed).unwrap();
         let file = names.create(ANN, ROOT, "file", &guarded(0o600)).unwrap();
         let other = names.create(ANN, ROOT, "other", &guarded(0o600)).unwrap();
-        names.kept.borrow_mut().extend([file, other]);
+        names.kept.replace(KeptFiles::These([file, other].into()));
         names
             .change(ANN, |it, request| {
                 namespace::remove(it, request, ROOT, b"file")?;

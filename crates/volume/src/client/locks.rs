@@ -237,7 +237,12 @@ impl ClientLocks {
         let kept = self.state.borrow().kept.clone();
         for file in kept {
             let reply = send(link, &root, file, LockAction::Keep, whole_file()).await;
-            if matches!(reply, Err(LockFailure::Away(_))) {
+            // A manager that cannot answer yet has lost nothing: all is reclaimed at the next renewal.
+            let is_away = matches!(
+                reply,
+                Err(LockFailure::Away(_) | LockFailure::Refused(Status::Jukebox))
+            );
+            if is_away {
                 reply?;
             } else if !reply.is_ok_and(|reply| reply.outcome == LockOutcome::Done) {
                 self.state.borrow_mut().kept.remove(&file);

@@ -5,7 +5,7 @@ use super::sizes::ToBeCut;
 use super::{Manager, now, status};
 use crate::layout::place;
 use crate::limits::{CHANGES_AT_A_TIME, CHANGES_MAX, GROUP_COMMIT_WAIT_MAX, REFUSED_OF_BATCH_MAX};
-use gannet_meta::namespace::{self, Failure, Intent, Make, Opened, Outcome, Request};
+use gannet_meta::namespace::{self, Failure, Intent, KeptFiles, Make, Opened, Outcome, Request};
 use gannet_meta::reply_cache::{self, Done, Slot};
 use gannet_meta::terms;
 use gannet_meta::{MetaStore, StoreError, Table, Transaction, View};
@@ -361,7 +361,7 @@ fn commit(store: &dyn MetaStore, work: Vec<Work>, given: &Given) -> Result<Commi
 struct Given {
     layouts: Layouts,
     /// Files that clients keep open.
-    kept: Arc<BTreeSet<FileId>>,
+    kept: Arc<KeptFiles>,
     now: Timestamp,
     /// How many slots without a reply may get one.
     new_slots: usize,

@@ -21,7 +21,7 @@ use crate::limits::{
 };
 use crate::link::{Link, Message};
 use crate::locks::{HeldLock, RangeLocks};
-use gannet_meta::namespace::Outcome;
+use gannet_meta::namespace::{KeptFiles, Outcome};
 use gannet_meta::{View, lock_sessions, namespace};
 use gannet_runtime::{Handle, Instant, sleep, timeout};
 use gannet_wire::volume::{
@@ -320,9 +320,15 @@ impl Locks {
         }
     }
 
-    /// The files that clients keep.
-    pub(super) fn kept(&self) -> BTreeSet<FileId> {
-        self.table.borrow().kept.keys().copied().collect()
+    /// The files that clients keep. A client whose removal was lost with the last manager sends it again, and comes back
+    /// for its files later: until then any may be kept.
+    pub(super) fn kept(&self) -> KeptFiles {
+        let table = self.table.borrow();
+        if table.is_recovering(self.runtime.now()) {
+            KeptFiles::Any
+        } else {
+            KeptFiles::These(table.kept.keys().copied().collect())
+        }
     }
 
     /// Whether a file is kept, or may be by a client that has not come back since the start.

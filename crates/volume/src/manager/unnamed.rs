@@ -6,27 +6,23 @@
 //!
 //! | state | on | becomes |
 //! |---|---|---|
-//! | named | its last name goes, a client keeps it | unnamed |
+//! | named | its last name goes, a client keeps it or has not come back since the start | unnamed |
 //! | named | its last name goes, nobody keeps it | gone, with an intent to remove its objects |
 //! | unnamed | the last client lets go, or its lease is over | gone, with the same intent |
 //! | unnamed | the manager starts | unnamed until the clients of then had time to come back |
 
 use super::Manager;
 use super::change::{Task, Work};
-use gannet_meta::namespace;
+use gannet_meta::namespace::{self, KeptFiles};
 use gannet_wire::volume::{Caller, FileId, Timestamp};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
 impl Manager {
     /// Learns which of the kept files have lost their last name in a transaction, which changed `changed`.
-    pub(super) fn learn_unnamed(
-        self: &Rc<Self>,
-        kept: &BTreeSet<FileId>,
-        changed: &BTreeSet<FileId>,
-    ) {
+    pub(super) fn learn_unnamed(self: &Rc<Self>, kept: &KeptFiles, changed: &BTreeSet<FileId>) {
         let mut new = BTreeSet::new();
-        for file in kept.intersection(changed) {
+        for file in changed.iter().filter(|file| kept.contains(**file)) {
             let inode = self.look(|view| namespace::inode(view, *file));
             if inode.is_ok_and(|inode| inode.links == 0) {
                 new.insert(*file);

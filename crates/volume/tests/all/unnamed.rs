@@ -109,3 +109,23 @@ fn a_kept_file_outlives_a_restart_of_the_manager() {
         assert_eq!(fs.attributes(&file).await.err(), Some(Status::Stale));
     });
 }
+
+/// A removal that the former manager did not answer is sent again before the client comes back for what it keeps.
+#[test]
+fn a_file_that_is_kept_outlives_its_removal_by_a_manager_that_has_just_started() {
+    run(25, |bed| async move {
+        let fs = bed.mount();
+        let file = make(&fs).await;
+        fs.keep(&file).await.unwrap();
+        bed.kill_manager(Crash::Power);
+        bed.faults().restart(bed.manager.id());
+        bed.start_manager();
+        remove(&fs).await;
+        assert_eq!(read(&fs, &file, 0, 99).await, b"bytes");
+        pause(&bed, 2 * LOCK_LEASE).await;
+        assert_eq!(read(&fs, &file, 0, 99).await, b"bytes");
+        fs.let_go(&file).await;
+        pause(&bed, Duration::from_secs(1)).await;
+        assert_eq!(fs.attributes(&file).await.err(), Some(Status::Stale));
+    });
+}

@@ -143,7 +143,7 @@ fn the_longest_change_fits_its_part_of_the_journal() {
             now,
             intents: &RefCell::default(),
             has_room: true,
-            kept: &BTreeSet::new(),
+            kept: &KeptFiles::default(),
         };
         namespace::format(it, now).unwrap();
         let wide = Some(wide.clone());
