@@ -280,6 +280,37 @@ fn no_peer_reaches_memory_that_its_user_has_but_the_slabs_of_the_client_cache() 
     }
 }
 
+#[test]
+fn a_slab_serves_the_connection_alone_that_has_its_key() {
+    let world = World::new(7);
+    let profile = NicProfile {
+        revocation_us_max: 100,
+        ..NicProfile::default()
+    };
+    let bench = bench(&world, profile);
+    world
+        .run(async move {
+            let strategy = Registration::new(StrategyKind::ClientCache, Trust::Untrusted).unwrap();
+            let strategy = strategy.over(bench.far.domain(), Rc::clone(&bench.runtime));
+            let pairs = [pair(&bench).await, pair(&bench).await];
+            // The first two uses measure both ways; a slab is cheaper then.
+            for round in 0..20 {
+                let (near, far) = &pairs[round % 2];
+                let scope = Scope::Endpoint(far.id());
+                let memory = Buffer::zeroed(64);
+                let registered = Rc::clone(&strategy).register(memory, Access::RemoteWrite, scope);
+                let registered = registered.unwrap();
+                let region = registered.span(0, 64).region;
+                assert!(write(near, &region, round as u8).await, "round {round}");
+                let memory = registered.release(64).await.unwrap();
+                assert_eq!(memory[..8], [round as u8; 8]);
+            }
+            let counters = strategy.counters();
+            assert!(counters.hits > 10, "{counters:?}");
+        })
+        .unwrap();
+}
+
 /// On a device, too, a server registers a slot once for all work of its own, whoever it serves.
 #[test]
 fn a_slot_for_own_work_is_registered_once_and_never_with_rights_for_peers() {
