@@ -59,7 +59,7 @@ impl<V: Vfs> Mounted<V> {
             self.inodes.borrow_mut().learn(number, &newest);
             Ok(())
         };
-        // Pages that are dropped now would be dropped during the holder's requests: the kernel ignores their attributes.
+        // Pages dropped from here on would be dropped during the holder's requests: the kernel ignores their attributes.
         drop(self.following.lock().await);
         // Without the state, the next request for attributes judges the pages.
         let _ = self.within(learning).await;

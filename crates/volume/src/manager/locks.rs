@@ -320,8 +320,8 @@ impl Locks {
         }
     }
 
-    /// The files that clients keep. A client whose removal was lost with the last manager sends it again, and comes back
-    /// for its files later: until then any may be kept.
+    /// The files that clients keep. A client whose removal was lost with the last manager sends it again, and comes
+    /// back for its files later: until then any may be kept.
     pub(super) fn kept(&self) -> KeptFiles {
         let table = self.table.borrow();
         if table.is_recovering(self.runtime.now()) {
