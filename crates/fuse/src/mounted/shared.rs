@@ -59,7 +59,7 @@ impl<V: Vfs> Mounted<V> {
             self.inodes.borrow_mut().learn(number, &newest);
             Ok(())
         };
-        // Pages dropped from here on would be dropped during the holder's requests: the kernel ignores their attributes.
+        // A drop from here on could meet a request of the holder, whose attributes the kernel would ignore.
         drop(self.following.lock().await);
         // Without the state, the next request for attributes judges the pages.
         let _ = self.within(learning).await;
