@@ -9,13 +9,12 @@ use super::made::{Made, absolute, named_folders, own_folders, replace, sync_fold
 use super::metadata::open_metadata;
 use super::{CLIENT_KEY_FILE, IO_SERVERS_MAX, METADATA_CACHE, Volume};
 use crate::ClientKey;
-use gannet_meta::namespace::{self, Outcome, Request};
+use gannet_meta::namespace::{self, KeptFiles, Outcome, Request};
 use gannet_meta::{MetaStore, RedbStore, claims};
 use gannet_volume::limits::UNIT_DEFAULT;
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_wire::volume::{AttributeChanges, Caller, ROOT, Timestamp, Token, UNIT_MAX, UNIT_MIN};
 use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -198,7 +197,7 @@ fn fill_metadata(path: &Path, servers: usize) -> Outcome<()> {
             now,
             intents: &RefCell::default(),
             has_room: true,
-            kept: &BTreeSet::new(),
+            kept: &KeptFiles::default(),
         };
         formatted = namespace::format(transaction, now)
             .and_then(|()| namespace::set_attributes(transaction, request, ROOT, &owner, None, now))
