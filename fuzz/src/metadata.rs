@@ -2,7 +2,7 @@
 //! `gannet volume check` and a manager do. Damage is an error or a finding; nothing panics, and each look ends.
 
 use gannet_meta::check::{Survey, files_on, paths_of, survey};
-use gannet_meta::namespace::{self, Make, Outcome, Request};
+use gannet_meta::namespace::{self, KeptFiles, Make, Outcome, Request};
 use gannet_meta::orphan_check::OrphanCheck;
 use gannet_meta::{
     MemoryStore, MetaStore, RedbStore, StoreError, Table, Transaction, View, claims,
@@ -128,7 +128,7 @@ fn with_request<T>(work: impl FnOnce(Request<'_>) -> T) -> T {
         now: Timestamp::default(),
         intents: &RefCell::default(),
         has_room: true,
-        kept: &BTreeSet::from([FileId(2)]),
+        kept: &KeptFiles::These([FileId(2)].into()),
     })
 }
 
