@@ -20,6 +20,7 @@ use crate::pages::Pages;
 use crate::session::{Caching, MountOptions};
 use crate::status::errno;
 use crate::takings::Takings;
+use follow::Following;
 use fuser::{Errno, FileAttr, Generation};
 use gannet_client::write_behind::{FileWrites, Turns, WriteBehind};
 use gannet_runtime::{Arena, Handle, LocalFuture, timeout};
@@ -60,8 +61,8 @@ pub(crate) struct Mounted<V> {
     unhiding: RefCell<Vec<FileHandle>>,
     /// Wakes removals of directories that wait for hidden names to go.
     unhidden: tokio::sync::Notify,
-    /// Held while the kernel drops pages of an open file that was followed. A lock waits for that.
-    following: tokio::sync::Mutex<()>,
+    /// Open files that were followed, and whose pages the kernel drops now. A lock waits for that.
+    following: Following,
     /// Programs that wait for file locks.
     lock_waits: Cell<usize>,
     /// An operation ran into its deadline, and none has ended in time since.
@@ -105,7 +106,7 @@ impl<V: Vfs> Mounted<V> {
             takings: Takings::default(),
             unhiding: RefCell::default(),
             unhidden: tokio::sync::Notify::new(),
-            following: tokio::sync::Mutex::default(),
+            following: Following::default(),
             lock_waits: Cell::new(0),
             is_away: Cell::new(false),
             vfs,

@@ -6,9 +6,53 @@ use crate::inodes::Fetched;
 use crate::limits::{FOLLOW_DEADLINE, FOLLOW_EVERY_MIN, FOLLOWED_AT_A_TIME, FOLLOWED_MAX};
 use gannet_runtime::{all, sleep, timeout};
 use gannet_vfs::Vfs;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::rc::Weak;
+use tokio::sync::Notify;
+
+/// The files whose pages the kernel drops now, because they were followed.
+#[derive(Default)]
+pub(super) struct Following {
+    dropping: RefCell<BTreeSet<u64>>,
+    ended: Notify,
+}
+
+/// A guard of one of them.
+struct Dropping<'a> {
+    following: &'a Following,
+    number: u64,
+}
+
+impl Following {
+    fn begin(&self, number: u64) -> Dropping<'_> {
+        self.dropping.borrow_mut().insert(number);
+        Dropping {
+            following: self,
+            number,
+        }
+    }
+
+    /// Waits until no pages of this file are being dropped.
+    pub(super) async fn over(&self, number: u64) {
+        loop {
+            // Registered before the look, so that no end is missed.
+            let ended = self.ended.notified();
+            if !self.dropping.borrow().contains(&number) {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
+impl Drop for Dropping<'_> {
+    fn drop(&mut self) {
+        self.following.dropping.borrow_mut().remove(&self.number);
+        self.following.ended.notify_waiters();
+    }
+}
 
 impl<V: Vfs> Mounted<V> {
     /// Has the kernel drop pages of open files that others change, until the mount ends.
@@ -65,12 +109,13 @@ impl<V: Vfs> Mounted<V> {
         let Ok(Ok(newest)) = timeout(&self.runtime, FOLLOW_DEADLINE, asking).await else {
             return;
         };
-        let _dropping = self.following.lock().await;
         // Its pages are renewed at each grant. The kernel ignores attributes of a request during which pages are
         // dropped: a holder that reads behind the former end would find nothing, and write the file anew.
         if self.open.borrow().is_locked(number) {
             return;
         }
+        // No await since the look: a lock that is granted from here on waits for the end.
+        let _dropping = self.following.begin(number);
         self.inodes.borrow_mut().learn(number, &newest);
         if self.is_other_content(number, &newest) {
             self.pages.drop_from(number, 0).await;

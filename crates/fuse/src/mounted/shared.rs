@@ -60,7 +60,7 @@ impl<V: Vfs> Mounted<V> {
             Ok(())
         };
         // A drop from here on could meet a request of the holder, whose attributes the kernel would ignore.
-        drop(self.following.lock().await);
+        self.following.over(number).await;
         // Without the state, the next request for attributes judges the pages.
         let _ = self.within(learning).await;
         let stale = self.inodes.borrow().stale(number);
