@@ -88,9 +88,7 @@ impl SizeClass {
         };
         cheaper != (uses % TRY_THE_OTHER == TRY_THE_OTHER - 1)
     }
-}
 
-impl SizeClass {
     /// Takes the unused slab that fits and was used last.
     fn take(&self, rights: Rights) -> Option<Slab> {
         let mut idle = self.idle.borrow_mut();
