@@ -12,6 +12,7 @@
 //! First type to read: [`Runtime`].
 
 mod buffer;
+mod descriptor;
 mod fair_queue;
 pub mod file;
 mod lean;
@@ -27,12 +28,14 @@ use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 pub use buffer::{Arena, Buffer, Lent, SlotBudget, SlotId};
+pub use descriptor::{DescriptorWatch, EventSource};
 pub use fair_queue::FairQueue;
 pub use file::{FileRef, FileSource, FileStatus, FileTime};
 pub use lean::push_lean;
@@ -88,6 +91,19 @@ pub trait Runtime {
     fn look_max(&self) -> Duration {
         Duration::ZERO
     }
+
+    /// Watches a descriptor of a device, which must not block. The watch keeps it open.
+    ///
+    /// # Errors
+    /// The system cannot watch it, or the runtime has no descriptors, as the simulator ([`io::ErrorKind::Unsupported`],
+    /// the default).
+    fn watch(&self, _descriptor: Rc<dyn AsFd>) -> io::Result<Box<dyn DescriptorWatch>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Looks at `source` whenever this core polls before it sleeps, as long as it exists. A core that does not poll
+    /// never looks, so its owner waits for a descriptor too. Does nothing by default.
+    fn look_at(&self, _source: Weak<dyn EventSource>) {}
 
     /// Gives freed memory that the allocator keeps back to the system, as far as possible. It is meant for the end of
     /// many connections, and takes about a millisecond for a thousand of them.

@@ -3,13 +3,14 @@
 
 use gannet_runtime::stream::Follow;
 use gannet_runtime::{
-    BlockingJob, ByteStream, Dscp, FileSource, Handle, Instant, Listener, LocalFuture, Runtime,
-    Stream,
+    BlockingJob, ByteStream, DescriptorWatch, Dscp, EventSource, FileSource, Handle, Instant,
+    Listener, LocalFuture, Runtime, Stream,
 };
 use std::cell::Cell;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::os::fd::AsFd;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -91,6 +92,14 @@ impl Runtime for Contact {
 
     fn listen(&self, address: SocketAddr) -> io::Result<Box<dyn Listener>> {
         self.runtime.listen(address)
+    }
+
+    fn watch(&self, descriptor: Rc<dyn AsFd>) -> io::Result<Box<dyn DescriptorWatch>> {
+        self.runtime.watch(descriptor)
+    }
+
+    fn look_at(&self, source: Weak<dyn EventSource>) {
+        self.runtime.look_at(source);
     }
 }
 

@@ -5,11 +5,14 @@
 //! with one request at a time waits for that twice, at both ends.
 //!
 //! Mechanism: the runtime calls [`before_park`] when no task can run. If polling pays, it wakes the task [`look`], so
-//! that the thread goes on without parking, until an event comes or the time is over.
+//! that the thread goes on without parking, until an event comes or the time is over. Each time it looks at the queues
+//! of adapters too, whose events need no system call.
 
+use crate::EventSource;
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -71,6 +74,8 @@ pub(super) async fn look() {
             if !matches!(&*looker, Some(waker) if waker.will_wake(context.waker())) {
                 *looker = Some(context.waker().clone());
             }
+            drop(looker);
+            core.look_at_sources();
         });
         Poll::<()>::Pending
     })
@@ -81,6 +86,29 @@ pub(super) async fn look() {
 struct Core {
     patience: RefCell<Patience>,
     looker: RefCell<Option<Waker>>,
+    sources: RefCell<Vec<Weak<dyn EventSource>>>,
+}
+
+impl Core {
+    /// Looks at all queues, and forgets those that are gone.
+    fn look_at_sources(&self) {
+        // Taken out meanwhile: a source wakes tasks, and anything may be called from there.
+        let mut sources = self.sources.take();
+        sources.retain(|source| {
+            let source = source.upgrade();
+            source.is_some_and(|source| {
+                source.look();
+                true
+            })
+        });
+        let added = self.sources.replace(sources);
+        self.sources.borrow_mut().extend(added);
+    }
+}
+
+/// Looks at `source` from now on, when this core polls before it sleeps.
+pub(super) fn look_at(source: Weak<dyn EventSource>) {
+    CORE.with(|core| core.sources.borrow_mut().push(source));
 }
 
 thread_local! {
@@ -196,6 +224,7 @@ fn judged(points: u32, pays: bool) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::rc::Rc;
 
     const LONGEST: Duration = Duration::from_micros(300);
     const SOON: Duration = Duration::from_micros(20);
@@ -279,6 +308,32 @@ mod tests {
         let (looked, in_vain) = wait(patience, LONGEST + SOON, 1000);
         assert!((100..=250).contains(&looked), "{looked}");
         assert_eq!(looked, in_vain);
+    }
+
+    #[derive(Default)]
+    struct Queue(std::cell::Cell<usize>);
+
+    impl EventSource for Queue {
+        fn look(&self) {
+            self.0.update(|looks| looks + 1);
+        }
+    }
+
+    #[test]
+    fn sources_are_looked_at_until_they_are_gone() {
+        let (core, kept, gone) = (
+            Core::default(),
+            Rc::<Queue>::default(),
+            Rc::<Queue>::default(),
+        );
+        for queue in [&kept, &gone] {
+            let queue: Rc<dyn EventSource> = Rc::<Queue>::clone(queue);
+            core.sources.borrow_mut().push(Rc::downgrade(&queue));
+        }
+        core.look_at_sources();
+        drop(gone);
+        core.look_at_sources();
+        assert_eq!((kept.0.get(), core.sources.borrow().len()), (2, 1));
     }
 
     #[test]

@@ -2,16 +2,21 @@
 
 mod busy_poll;
 mod cores;
+mod descriptor;
 mod memory;
 mod random;
 mod stream;
 
-use crate::{BlockingJob, ErasedFuture, Handle, Instant, Listener, LocalFuture, Runtime, Stream};
+use crate::{
+    BlockingJob, DescriptorWatch, ErasedFuture, EventSource, Handle, Instant, Listener,
+    LocalFuture, Runtime, Stream,
+};
 use random::Random;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::os::fd::AsFd;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 pub use busy_poll::set_busy_poll;
@@ -116,6 +121,14 @@ impl Runtime for TokioRuntime {
             address: listener.local_addr()?,
             listener: Rc::new(tokio::net::TcpListener::from_std(listener)?),
         }))
+    }
+
+    fn watch(&self, descriptor: Rc<dyn AsFd>) -> io::Result<Box<dyn DescriptorWatch>> {
+        Ok(Box::new(descriptor::TokioWatch::new(descriptor)?))
+    }
+
+    fn look_at(&self, source: Weak<dyn EventSource>) {
+        busy_poll::look_at(source);
     }
 
     fn release_memory(&self) {
