@@ -3,8 +3,8 @@
 use crate::{Broken, Harness, Outcome, ensure_eq};
 use gannet_fabric::{
     Access, Backing, Completion, ConnectError, ConnectOptions, Connected, Disconnected, Done,
-    Invalidate, Provider, Region, RegisterError, RemoteAddress, Scope, SendOptions, Signal, Source,
-    Span, WorkError, WorkId, next_completions,
+    Invalidate, PrivateDataLimits, Provider, Refusals, Region, RegisterError, RemoteAddress, Scope,
+    SendOptions, Signal, Source, Span, WorkError, WorkId, next_completions,
 };
 use gannet_runtime::{Arena, Buffer, both};
 use gannet_runtime::{FileRef, FileSource, FileStatus, Handle};
@@ -65,6 +65,25 @@ impl Bed<'_> {
     /// A file of the harness's kind.
     pub(crate) fn file(&self, content: Vec<u8>) -> FileRef {
         self.harness.file(content)
+    }
+
+    /// The bounds of private data between the two providers.
+    pub(crate) fn private_data(&self) -> PrivateDataLimits {
+        let near = self.near.capabilities().private_data;
+        let far = self.far.capabilities().private_data;
+        PrivateDataLimits {
+            request_max: near.request_max,
+            reply_max: far.reply_max,
+            exact: near.exact && far.exact,
+        }
+    }
+
+    /// Whether this reason of the far end says that the peer broke the protocol, as far as its provider notices.
+    pub(crate) fn blames_peer(&self, reason: &Disconnected) -> bool {
+        match self.far.capabilities().refusals {
+            Refusals::Named => matches!(reason, Disconnected::PeerMisbehaved(_)),
+            Refusals::Unnamed => *reason != Disconnected::Local,
+        }
     }
 
     /// A slot of the case's arena.
@@ -307,14 +326,23 @@ pub(crate) async fn ping(near: &mut Peer, far: &mut Peer) -> Outcome {
     Ok(())
 }
 
-/// Checks that the far end ended the connection for a violation by the near end, and that both ends report so.
-pub(crate) async fn ended_by_far(near: &mut Peer, far: &mut Peer) -> Outcome<Vec<Completion>> {
+/// Checks that the far end ended the connection for a violation by the near end, and that both ends report so as far as
+/// the far provider says why.
+pub(crate) async fn ended_by_far(
+    bed: &Bed<'_>,
+    near: &mut Peer,
+    far: &mut Peer,
+) -> Outcome<Vec<Completion>> {
     let (_, far_reason) = far.end().await;
-    if !matches!(far_reason, Disconnected::PeerMisbehaved(_)) {
+    if !bed.blames_peer(&far_reason) {
         return Err(Broken::new(format!("the far end says {far_reason:?}")));
     }
     let (completions, near_reason) = near.end().await;
-    if !matches!(near_reason, Disconnected::PeerTerminated(_)) {
+    let is_told = match bed.far.capabilities().refusals {
+        Refusals::Named => matches!(near_reason, Disconnected::PeerTerminated(_)),
+        Refusals::Unnamed => near_reason != Disconnected::Local,
+    };
+    if !is_told {
         return Err(Broken::new(format!("the near end says {near_reason:?}")));
     }
     Ok(completions)

@@ -2,8 +2,7 @@
 
 use crate::bed::{Bed, Peer, pattern, ping};
 use crate::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
-use gannet_fabric::limits::PRIVATE_DATA_MAX;
-use gannet_fabric::{ConnectError, ConnectOptions};
+use gannet_fabric::{ConnectError, ConnectOptions, PrivateDataLimits};
 use gannet_runtime::{Dscp, both, timeout};
 use std::time::Duration;
 
@@ -11,11 +10,12 @@ use std::time::Duration;
 const NOBODY_COMES: Duration = Duration::from_secs(2);
 
 pub(crate) async fn private_data_goes_both_ways(bed: &Bed<'_>) -> Outcome {
+    let limits = bed.private_data();
     for (there, back) in [
         (0, 0),
         (1, 20),
         (56, 0),
-        (PRIVATE_DATA_MAX, PRIVATE_DATA_MAX),
+        (limits.request_max, limits.reply_max),
     ] {
         let (question, answer) = (pattern(1, there), pattern(2, back));
         let mut listener = bed.far.listen(bed.address())?;
@@ -31,17 +31,31 @@ pub(crate) async fn private_data_goes_both_ways(bed: &Bed<'_>) -> Outcome {
         };
         let (near, far) = both(connecting, accepting).await;
         let (near, (far, heard)) = (near?, far?);
-        ensure_bytes("private data seen before accepting", &heard, &question)?;
-        ensure_bytes("private data at the far end", far.private_data(), &question)?;
-        ensure_bytes("private data at the near end", near.private_data(), &answer)?;
+        let request = |what, heard: &[u8]| {
+            let full = padded(limits, &question, limits.request_max);
+            ensure_bytes(what, heard, &full)
+        };
+        request("private data seen before accepting", &heard)?;
+        request("private data at the far end", far.private_data())?;
+        let reply = padded(limits, &answer, limits.reply_max);
+        ensure_bytes("private data at the near end", near.private_data(), &reply)?;
     }
     Ok(())
+}
+
+/// The bytes that arrive when `sent` was sent.
+fn padded(limits: PrivateDataLimits, sent: &[u8], max: usize) -> Vec<u8> {
+    let mut bytes = sent.to_vec();
+    if !limits.exact {
+        bytes.resize(max, 0);
+    }
+    bytes
 }
 
 pub(crate) async fn too_much_private_data_is_refused_at_home(bed: &Bed<'_>) -> Outcome {
     let listener = bed.far.listen(bed.address())?;
     let options = ConnectOptions {
-        private_data: pattern(3, PRIVATE_DATA_MAX + 1),
+        private_data: pattern(3, bed.private_data().request_max + 1),
         ..ConnectOptions::default()
     };
     let outcome = bed.near.connect(listener.local_address(), options).await;
@@ -64,7 +78,9 @@ pub(crate) async fn a_rejection_brings_its_private_data(bed: &Bed<'_>) -> Outcom
         far?;
         match near {
             Err(ConnectError::Rejected { private_data }) => {
-                ensure_bytes("private data of the rejection", &private_data, &why)?;
+                let limits = bed.private_data();
+                let full = padded(limits, &why, limits.reply_max);
+                ensure_bytes("private data of the rejection", &private_data, &full)?;
             }
             Err(other) => return Err(Broken::new(format!("not a rejection: {other:?}"))),
             Ok(_) => return Err(Broken::new("connected although rejected")),

@@ -1,6 +1,7 @@
 //! Closing, aborting, disappearing.
 
 use crate::bed::{Bed, RECEIVES, WORK, address_of, is_flushed, pattern, ping, source};
+use crate::refusals::ensure_refused;
 use crate::{Outcome, ensure, ensure_bytes, ensure_eq};
 use gannet_fabric::{
     Access, Disconnected, Done, PostError, SendOptions, Signal, Span, WorkError, WorkId,
@@ -152,10 +153,7 @@ pub(crate) async fn keys_die_with_their_connection(bed: &Bed<'_>) -> Outcome {
     let sink = near.sink(10)?;
     near.read(WORK, &sink, address_of(&region, 0))?;
     let outcome = near.next().await?.outcome;
-    ensure(
-        matches!(outcome, Err(WorkError::Remote(_))),
-        format!("a key of a connection that ended: {outcome:?}"),
-    )?;
+    ensure_refused(bed, &outcome, None)?;
     if bed.far.capabilities().survivable_exceptions {
         ping(&mut near, &mut far).await?;
     }

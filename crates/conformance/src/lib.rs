@@ -79,8 +79,10 @@ pub enum Power {
     FileRegions,
     /// [`Capabilities::shared_receives`]
     SharedReceives,
-    /// [`Capabilities::remote_invalidation`]
+    /// [`Capabilities::sends_invalidate`] and [`Capabilities::keys_invalidated`]
     RemoteInvalidation,
+    /// [`Capabilities::bound_keys`]
+    BoundKeys,
     /// [`Capabilities::optimistic_reads`]
     OptimisticReads,
 }
@@ -90,7 +92,10 @@ impl Power {
         match self {
             Power::FileRegions => capabilities.file_regions,
             Power::SharedReceives => capabilities.shared_receives,
-            Power::RemoteInvalidation => capabilities.remote_invalidation,
+            Power::RemoteInvalidation => {
+                capabilities.sends_invalidate && capabilities.keys_invalidated
+            }
+            Power::BoundKeys => capabilities.bound_keys,
             Power::OptimisticReads => capabilities.optimistic_reads,
         }
     }
@@ -281,7 +286,7 @@ cases! {
         slots_serve_our_own_reads_under_each,
         nothing_lands_after_release,
         nothing_is_read_after_release,
-        a_key_serves_one_connection_at_a_time,
+        a_key_serves_one_connection_at_a_time: BoundKeys,
         neighbours_are_out_of_reach_under_each,
     }
     survivable_exceptions {
@@ -310,7 +315,7 @@ cases! {
         abort_flushes,
         an_abort_is_seen_by_the_peer,
         a_dropped_endpoint_ends_the_connection,
-        keys_die_with_their_connection,
+        keys_die_with_their_connection: BoundKeys,
     }
 }
 

@@ -1,11 +1,10 @@
 //! Every registration strategy moves the bytes, returns the memory, and admits no later access to it.
 
 use crate::bed::{Bed, Peer, WORK, ended_by_far, pattern, persistently, ping};
+use crate::refusals::ensure_refused;
 use crate::{Broken, Outcome, ensure, ensure_bytes, ensure_eq};
 use gannet_fabric::registration::{Registered, Registration, Strategy, StrategyKind, Trust};
-use gannet_fabric::{
-    Access, Done, PostError, RemoteAddress, Scope, SendOptions, Signal, WorkError, WorkId,
-};
+use gannet_fabric::{Access, Done, PostError, RemoteAddress, Scope, SendOptions, Signal, WorkId};
 use gannet_runtime::{Buffer, Handle};
 use std::rc::Rc;
 
@@ -182,7 +181,7 @@ async fn late(bed: &Bed<'_>, near: &mut Peer, far: &mut Peer, address: RemoteAdd
     }
     // The end may come before the post.
     let _ = post_late(near, address)?;
-    ended_by_far(near, far).await.map(drop)
+    ended_by_far(bed, near, far).await.map(drop)
 }
 
 /// As [`late`], where no exception ends the connection.
@@ -227,8 +226,7 @@ pub(crate) async fn nothing_is_read_after_release(bed: &Bed<'_>) -> Outcome {
                 &pattern(8, 5000),
             )?;
         } else {
-            let is_refused = matches!(outcome, Err(WorkError::Remote(_)));
-            ensure(is_refused, format!("{kind}: a late read: {outcome:?}"))?;
+            ensure_refused(bed, &outcome, None)?;
             ensure_bytes(kind.name(), &bytes, &[0; 5000])?;
         }
         settled(&strategy)?;
@@ -275,10 +273,7 @@ pub(crate) async fn a_key_serves_one_connection_at_a_time(bed: &Bed<'_>) -> Outc
         let sink = near.sink(8000)?;
         near.read(WORK, &sink, address)?;
         let outcome = near.next().await?.outcome;
-        ensure(
-            matches!(outcome, Err(WorkError::Remote(_))),
-            format!("{kind}: read by the key of another connection: {outcome:?}"),
-        )?;
+        ensure_refused(bed, &outcome, None)?;
         ensure_bytes(kind.name(), &bed.bytes_of(&sink)?, &[0; 8000])?;
         drop(exposed);
         settled(&strategy)?;

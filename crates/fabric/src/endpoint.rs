@@ -164,13 +164,14 @@ pub trait Endpoint {
     /// The negotiated attributes.
     fn attributes(&self) -> EndpointAttributes;
 
-    /// The private data that the peer sent when connecting.
+    /// The private data that the peer sent when connecting; zeros may follow it ([`Capabilities::private_data`]).
     fn private_data(&self) -> &[u8];
 
     /// The domain whose regions this endpoint's peer may reach.
     fn domain(&self) -> Rc<dyn Domain>;
 
-    /// Offers memory for one incoming message. A message with no memory waiting ends the connection.
+    /// Offers memory for one incoming message. [`Capabilities::no_receive`] says what becomes of a message with no
+    /// memory waiting.
     ///
     /// # Errors
     /// [`PostError::QueueFull`], [`PostError::Closed`], [`PostError::Invalid`] for an endpoint of a shared queue. The
@@ -271,7 +272,7 @@ pub async fn next_completions(
 /// The options of one side of a connection.
 #[derive(Debug, Default)]
 pub struct ConnectOptions {
-    /// Bytes for the peer's upper layer, at most [`crate::limits::PRIVATE_DATA_MAX`].
+    /// Bytes for the peer's upper layer, within [`Capabilities::private_data`].
     pub private_data: Vec<u8>,
     /// Outbound RDMA Reads wanted (ORD); the agreement may be less.
     pub ord: u16,
@@ -329,7 +330,7 @@ pub trait Incoming {
     /// The peer's address.
     fn peer_address(&self) -> SocketAddr;
 
-    /// The private data of the request.
+    /// The private data of the request; zeros may follow it ([`Capabilities::private_data`]).
     fn private_data(&self) -> &[u8];
 
     /// Its IRD and ORD, where the provider's set-up carries them.

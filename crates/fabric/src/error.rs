@@ -76,6 +76,9 @@ pub enum WorkError {
     /// `survivable_exceptions` the connection lasts.
     #[error("remote access refused: {0}")]
     Remote(AccessError),
+    /// The peer's adapter refused the access to its memory, and does not say why ([`crate::Refusals::Unnamed`]).
+    #[error("remote access refused")]
+    Refused,
     /// Memory of this end did not allow the access.
     #[error("local access refused: {0}")]
     Local(AccessError),

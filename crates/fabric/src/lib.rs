@@ -35,7 +35,8 @@ pub use export::{
 };
 pub use receives::{Receives, SharedReceiveQueue, SharedReceives};
 pub use region::{
-    Access, AccessError, Backing, Capabilities, Domain, EndpointId, LocalKey, MemoryRegion, Region,
-    RegionStats, RemoteKey, Scope, SoftwareRegion, Span,
+    Access, AccessError, Backing, Capabilities, Domain, EndpointId, LocalKey, MemoryRegion,
+    NoReceive, PrivateDataLimits, Refusals, Region, RegionStats, RemoteKey, Scope, SoftwareRegion,
+    Span,
 };
 pub use revocation::Revocation;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-/// Private data of a connection request or reply, in bytes, as the upper layer sees it (RFC 6581: 512 less the
-/// enhanced block; Linux siw: 256 in all, so stay below 200 towards it).
+/// Private data of a connection request or reply over TCP, in bytes, as the upper layer sees it (RFC 6581: 512 less the
+/// enhanced block; Linux siw: 256 in all, so stay below 200 towards it). Other providers have other bounds
+/// ([`crate::PrivateDataLimits`]).
 pub const PRIVATE_DATA_MAX: usize = 508;
 
 /// The same with the offer of exceptions ([`crate::ConnectOptions::exceptions`]) in front of it.

@@ -43,7 +43,8 @@ pub enum Access {
 /// The connections that may use a region's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// This connection alone; the key is useless after its end.
+    /// This connection alone; the key is useless after its end. Without [`Capabilities::bound_keys`] as
+    /// [`Scope::Domain`].
     Endpoint(EndpointId),
     /// Every connection of the domain. No peer can revoke it by a Send with Invalidate.
     Domain,
@@ -115,8 +116,19 @@ pub struct Capabilities {
     /// Its regions have the powers of [`SoftwareRegion`], and refuse accesses to memory that is lent
     /// ([`MemoryRegion::lend`]). On all others a peer with the key reaches that.
     pub software_regions: bool,
-    /// The peer can revoke a key with its Send.
-    pub remote_invalidation: bool,
+    /// A key can serve one connection alone ([`Scope::Endpoint`]). Elsewhere it serves every peer of the domain that
+    /// learns it.
+    pub bound_keys: bool,
+    /// Its Sends can revoke a key of the peer ([`crate::Invalidate::Key`]).
+    pub sends_invalidate: bool,
+    /// Its own single-use keys can be revoked by a Send of the peer.
+    pub keys_invalidated: bool,
+    /// What both ends learn of an access that was refused.
+    pub refusals: Refusals,
+    /// The fate of a message that finds no receive.
+    pub no_receive: NoReceive,
+    /// Bounds of private data in the set-up of a connection.
+    pub private_data: PrivateDataLimits,
     /// Sources of RDMA Writes and sinks of RDMA Reads must be registered before they are posted, as hardware wants it
     /// (local keys): register them by a [`crate::registration::Strategy`] and post [`crate::Source::Span`]. Where it is
     /// false any memory will do, and registering it only costs. Sends are free of it everywhere: a provider keeps a
@@ -124,6 +136,45 @@ pub struct Capabilities {
     pub needs_local_registration: bool,
     /// Endpoints can share receives ([`crate::Receives::Shared`]), so that an idle one costs none.
     pub shared_receives: bool,
+}
+
+/// What both ends learn of an access that was refused, where it ends the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusals {
+    /// The peer learns the cause ([`crate::WorkError::Remote`]), and this end that the peer broke the protocol.
+    Named,
+    /// The peer learns that it was refused, or only that the connection has ended. This end learns that the
+    /// connection has ended, perhaps seconds later.
+    Unnamed,
+}
+
+/// The fate of a message that finds no receive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoReceive {
+    /// Its connection ends.
+    Ends,
+    /// It waits for the next receive (verbs: RNR retry), for as long as the sender tries.
+    Waits,
+}
+
+/// Bytes of private data that the upper layer may send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PrivateDataLimits {
+    /// Most bytes in a request.
+    pub request_max: usize,
+    /// Most bytes in a reply, or in a rejection.
+    pub reply_max: usize,
+    /// It arrives with its length. Elsewhere zeros follow it, up to the bound.
+    pub exact: bool,
+}
+
+impl PrivateDataLimits {
+    /// Those of a connection over TCP (RFC 6581).
+    pub const IWARP: PrivateDataLimits = PrivateDataLimits {
+        request_max: crate::limits::PRIVATE_DATA_MAX,
+        reply_max: crate::limits::PRIVATE_DATA_MAX,
+        exact: true,
+    };
 }
 
 /// Registers memory. One domain per provider instance; a key of one domain means nothing in another.

@@ -7,8 +7,8 @@ use crate::limits::LOG_INTERVAL;
 use crate::listener::IwarpListener;
 use crate::staging::StagingPool;
 use gannet_fabric::{
-    Capabilities, ConnectOptions, Domain, EndpointId, Listener, Outgoing, Provider,
-    SharedReceiveQueue, SharedReceives,
+    Capabilities, ConnectOptions, Domain, EndpointId, Listener, NoReceive, Outgoing,
+    PrivateDataLimits, Provider, Refusals, SharedReceiveQueue, SharedReceives,
 };
 use gannet_runtime::{Handle, LogLimit};
 use gannet_softrdma::{ProtectionTable, SoftwareReceiveQueue};
@@ -84,7 +84,12 @@ impl Provider for IwarpProvider {
             optimistic_reads: true,
             file_regions: true,
             software_regions: true,
-            remote_invalidation: true,
+            bound_keys: true,
+            sends_invalidate: true,
+            keys_invalidated: true,
+            refusals: Refusals::Named,
+            no_receive: NoReceive::Ends,
+            private_data: PrivateDataLimits::IWARP,
             needs_local_registration: false,
             shared_receives: true,
         }

@@ -28,7 +28,7 @@ use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
@@ -92,12 +92,12 @@ pub trait Runtime {
         Duration::ZERO
     }
 
-    /// Watches a descriptor of a device, which must not block. The watch keeps it open.
+    /// Watches a descriptor of a device, which must not block. The watch keeps a duplicate of it.
     ///
     /// # Errors
     /// The system cannot watch it, or the runtime has no descriptors, as the simulator ([`io::ErrorKind::Unsupported`],
     /// the default).
-    fn watch(&self, _descriptor: Rc<dyn AsFd>) -> io::Result<Box<dyn DescriptorWatch>> {
+    fn watch(&self, _descriptor: BorrowedFd<'_>) -> io::Result<Box<dyn DescriptorWatch>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

@@ -64,6 +64,7 @@ const UNSAFE: &[&str] = &[
     "fuzz/src/memory.rs",
     "crates/capi/src/",
     "crates/localfs/src/sys.rs",
+    "crates/runtime/src/tokio_plug/descriptor.rs",
     "crates/runtime/src/tokio_plug/memory.rs",
     "crates/runtime/src/windows.rs",
 ];

@@ -9,7 +9,7 @@ use gannet_runtime::{
 use std::cell::Cell;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -94,7 +94,7 @@ impl Runtime for Contact {
         self.runtime.listen(address)
     }
 
-    fn watch(&self, descriptor: Rc<dyn AsFd>) -> io::Result<Box<dyn DescriptorWatch>> {
+    fn watch(&self, descriptor: BorrowedFd<'_>) -> io::Result<Box<dyn DescriptorWatch>> {
         self.runtime.watch(descriptor)
     }
 

@@ -105,8 +105,7 @@ pub(super) async fn connect(
 ) -> Result<RdmaLink, ConnectError> {
     let capabilities = provider.capabilities();
     let own = PrivateData {
-        remote_invalidation: capabilities.remote_invalidation
-            && strategy.kind().keys_are_single_use(),
+        remote_invalidation: capabilities.keys_invalidated && strategy.kind().keys_are_single_use(),
         send_size: INLINE_THRESHOLD,
         receive_size: INLINE_THRESHOLD,
     };

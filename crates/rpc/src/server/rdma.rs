@@ -129,7 +129,7 @@ impl End {
             self,
             End::Credits(_)
                 | End::Overdue(_)
-                | End::Work(WorkError::Remote(_))
+                | End::Work(WorkError::Remote(_) | WorkError::Refused)
                 | End::Disconnected(Disconnected::PeerMisbehaved(_))
         )
     }
@@ -139,7 +139,7 @@ impl End {
 #[derive(Clone)]
 pub(super) struct Memory {
     path: Datapath,
-    remote_invalidation: bool,
+    sends_invalidate: bool,
     read_depth_max: u16,
     /// For a listener the design that clients may ask for, for a connection the agreed one.
     design: Design,
@@ -168,7 +168,7 @@ impl Memory {
             receives,
             design,
             path: path.clone(),
-            remote_invalidation: capabilities.remote_invalidation,
+            sends_invalidate: capabilities.sends_invalidate,
             read_depth_max: capabilities.read_depth_max,
         }
     }
@@ -176,7 +176,7 @@ impl Memory {
     /// The private data that the server sends when it accepts a connection.
     fn private_data(&self) -> PrivateData {
         PrivateData {
-            remote_invalidation: self.remote_invalidation,
+            remote_invalidation: self.sends_invalidate,
             send_size: INLINE_THRESHOLD,
             receive_size: INLINE_THRESHOLD,
         }

@@ -15,7 +15,7 @@ use random::Random;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -123,7 +123,7 @@ impl Runtime for TokioRuntime {
         }))
     }
 
-    fn watch(&self, descriptor: Rc<dyn AsFd>) -> io::Result<Box<dyn DescriptorWatch>> {
+    fn watch(&self, descriptor: BorrowedFd<'_>) -> io::Result<Box<dyn DescriptorWatch>> {
         Ok(Box::new(descriptor::TokioWatch::new(descriptor)?))
     }
 

@@ -25,7 +25,8 @@ use endpoint::End;
 use gannet_fabric::limits::{PRIVATE_DATA_BESIDE_OFFER_MAX, PRIVATE_DATA_MAX};
 use gannet_fabric::{
     Capabilities, ConnectError, ConnectOptions, Connected, Domain, EndpointAttributes, Incoming,
-    Listener, Outgoing, Provider, Receives, SharedReceiveQueue, SharedReceives,
+    Listener, NoReceive, Outgoing, PrivateDataLimits, Provider, Receives, Refusals,
+    SharedReceiveQueue, SharedReceives,
 };
 use gannet_runtime::{Dscp, Handle, LocalFuture};
 use gannet_softrdma::{ProtectionTable, SoftwareReceiveQueue};
@@ -164,6 +165,7 @@ impl SimProvider {
 impl Provider for SimProvider {
     fn capabilities(&self) -> Capabilities {
         let adapter = self.host.as_ref().map(|host| host.profile().adapter);
+        let invalidates = adapter.is_none_or(|adapter| adapter.remote_invalidation.value != 0);
         Capabilities {
             name: "sim",
             read_depth_max: self.read_depth_max(),
@@ -172,8 +174,12 @@ impl Provider for SimProvider {
             optimistic_reads: true,
             file_regions: adapter.is_none_or(|adapter| adapter.file_pages.value != 0),
             software_regions: true,
-            remote_invalidation: adapter
-                .is_none_or(|adapter| adapter.remote_invalidation.value != 0),
+            bound_keys: true,
+            sends_invalidate: invalidates,
+            keys_invalidated: invalidates,
+            refusals: Refusals::Named,
+            no_receive: NoReceive::Ends,
+            private_data: PrivateDataLimits::IWARP,
             needs_local_registration: adapter.is_some(),
             shared_receives: true,
         }

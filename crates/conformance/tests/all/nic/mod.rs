@@ -14,7 +14,8 @@ use endpoint::{End, NicEndpoint};
 use gannet_fabric::limits::PRIVATE_DATA_MAX;
 use gannet_fabric::{
     Capabilities, ConnectError, ConnectOptions, Connected, Domain, EndpointAttributes, EndpointId,
-    Incoming, Listener, Outgoing, Provider, Receives, SharedReceiveQueue, SharedReceives,
+    Incoming, Listener, NoReceive, Outgoing, PrivateDataLimits, Provider, Receives, Refusals,
+    SharedReceiveQueue, SharedReceives,
 };
 use gannet_runtime::{Dscp, Handle, LocalFuture};
 use gannet_softrdma::{EndpointReceives, SoftwareReceiveQueue};
@@ -122,7 +123,12 @@ impl Provider for NicProvider {
             optimistic_reads: false,
             file_regions: false,
             software_regions: false,
-            remote_invalidation: true,
+            bound_keys: true,
+            sends_invalidate: true,
+            keys_invalidated: true,
+            refusals: Refusals::Named,
+            no_receive: NoReceive::Ends,
+            private_data: PrivateDataLimits::IWARP,
             needs_local_registration: true,
             shared_receives: true,
         }
