@@ -134,7 +134,7 @@ fn start(node: &Node, setting: &Rc<RefCell<Option<Setting>>>) {
     let accepting = async move {
         let memory = Backing::Buffer(Buffer::from_vec(vec![CONTENT; OBJECT_LEN]));
         let domain = provider.domain();
-        let region = domain.register(memory, Access::Local, Scope::Domain);
+        let region = domain.register_now(memory, Access::Local, Scope::Domain);
         let region = region.expect("an empty table has room");
         let exporter = domain.exports(Rc::new(|_| None));
         let exporter = exporter.expect("the software RNIC has optimistic reads");
@@ -240,7 +240,7 @@ fn note_reads(completions: &mut Vec<Completion>, outcomes: &RefCell<Vec<Result<D
 fn sink(endpoint: &Connected) -> Region {
     let scope = Scope::Endpoint(endpoint.id());
     let memory = Backing::Buffer(Buffer::zeroed(SINK_LEN));
-    let region = endpoint.domain().register(memory, Access::Local, scope);
+    let region = endpoint.domain().register_now(memory, Access::Local, scope);
     region.expect("the table has room for sinks")
 }
 
@@ -312,7 +312,7 @@ async fn ask(node: &Node, address: SocketAddr) -> bool {
 async fn read_object(endpoint: &Connected, reference: Reference) -> bool {
     let memory = Backing::Buffer(Buffer::zeroed(OBJECT_LEN));
     let scope = Scope::Endpoint(endpoint.id());
-    let sink = endpoint.domain().register(memory, Access::Local, scope);
+    let sink = endpoint.domain().register_now(memory, Access::Local, scope);
     let sink = sink.expect("an empty table has room");
     let span = Span::whole(&sink).expect("a sink is short");
     if (endpoint.post_optimistic_read(WorkId(1), span, reference)).is_err() {

@@ -89,7 +89,7 @@ async fn talk(runtime: &Handle, address: SocketAddr) {
 fn region(endpoint: &Connected, access: Access) -> Region {
     let memory = Backing::Buffer(Buffer::zeroed(LEN));
     let scope = Scope::Endpoint(endpoint.id());
-    let region = endpoint.domain().register(memory, access, scope);
+    let region = endpoint.domain().register_now(memory, access, scope);
     region.expect("an empty table has room")
 }
 

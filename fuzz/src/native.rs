@@ -149,7 +149,7 @@ impl Attacker {
             let backing = Backing::Buffer(Buffer::zeroed(MEMORY_LEN));
             let scope = Scope::Endpoint(link.endpoint().id());
             let domain = link.endpoint().domain();
-            let region = domain.register(backing, Access::RemoteReadWrite, scope);
+            let region = domain.register_now(backing, Access::RemoteReadWrite, scope);
             region.expect("an empty table has room")
         });
         Attacker {

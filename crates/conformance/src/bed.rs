@@ -288,7 +288,7 @@ impl Peer {
         let (domain, scope) = (self.endpoint.domain(), Scope::Endpoint(self.endpoint.id()));
         persistently(|| {
             let backing = Backing::Buffer(Buffer::from_vec(bytes.clone()));
-            Ok(domain.register(backing, access, scope))
+            Ok(domain.register_now(backing, access, scope))
         })
     }
 

@@ -103,7 +103,7 @@ pub(crate) async fn a_file_region_is_read(bed: &Bed<'_>) -> Outcome {
         let origin = bed
             .far
             .domain()
-            .register(backing, Access::RemoteRead, scope)?;
+            .register_now(backing, Access::RemoteRead, scope)?;
         let sink = near.sink(300_000)?;
         near.read(WORK, &sink, address_of(&origin, 77))?;
         near.expect(WORK, Done::Read).await?;
@@ -117,7 +117,7 @@ pub(crate) async fn a_file_region_ends_where_files_do(bed: &Bed<'_>) -> Outcome 
         let file = bed.file(pattern(7, 10));
         let backing = Backing::File { file, offset, len };
         let domain = bed.far.domain();
-        domain.register(backing, Access::RemoteRead, Scope::Domain)
+        domain.register_now(backing, Access::RemoteRead, Scope::Domain)
     };
     register(FILE_OFFSET_MAX - 10, 10)?;
     for (offset, len) in [(FILE_OFFSET_MAX, 1), (u64::MAX, 1), (1, u64::MAX)] {

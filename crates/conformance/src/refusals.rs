@@ -249,7 +249,7 @@ pub(crate) async fn a_foreign_key_is_not_invalidated(bed: &Bed<'_>) -> Outcome {
     let domain = by_far.endpoint.domain();
     let shared = persistently(|| {
         let memory = Backing::Buffer(Buffer::from_vec(pattern(3, LEN)));
-        Ok(domain.register(memory, Access::RemoteRead, Scope::Domain))
+        Ok(domain.register_now(memory, Access::RemoteRead, Scope::Domain))
     })?;
     let unknown = RemoteKey(!theirs.remote_key().0);
     for key in [
@@ -303,7 +303,7 @@ pub(crate) async fn nothing_lands_after_deregister(bed: &Bed<'_>) -> Outcome {
         // The new registration uses the same memory, unless a failed attempt dropped it.
         let memory = (memory.take()).unwrap_or_else(|| Buffer::from_vec(vec![0x11; AREA]));
         let backing = Backing::Buffer(memory);
-        Ok((bed.far.domain()).register(backing, Access::RemoteWrite, scope))
+        Ok((bed.far.domain()).register_now(backing, Access::RemoteWrite, scope))
     })?;
     if bed.far.capabilities().survivable_exceptions {
         near.send_with(WORK, b"all sent", SendOptions::default())?;
@@ -378,7 +378,7 @@ pub(crate) async fn a_dropped_revocation_goes_on(bed: &Bed<'_>) -> Outcome {
     for _ in 0..4 {
         let region = persistently(|| {
             let backing = Backing::Buffer(bed.slot()?);
-            Ok(domain.register(backing, Access::RemoteWrite, scope))
+            Ok(domain.register_now(backing, Access::RemoteWrite, scope))
         })?;
         drop(region.deregister());
         ensure(!region.is_valid(), "valid while it is revoked")?;
@@ -468,7 +468,7 @@ pub(crate) async fn kinds_of_memory_that_are_lacking_are_refused(bed: &Bed<'_>) 
         (file, capabilities.file_regions),
         (Backing::Map, capabilities.software_regions),
     ] {
-        let region = domain.register(backing, Access::RemoteRead, Scope::Domain);
+        let region = domain.register_now(backing, Access::RemoteRead, Scope::Domain);
         match region {
             Ok(_) => {}
             Err(error) => ensure_eq(
@@ -480,7 +480,7 @@ pub(crate) async fn kinds_of_memory_that_are_lacking_are_refused(bed: &Bed<'_>) 
     }
     let region = persistently(|| {
         let backing = Backing::Buffer(bed.slot()?);
-        Ok(domain.register(backing, Access::RemoteRead, Scope::Domain))
+        Ok(domain.register_now(backing, Access::RemoteRead, Scope::Domain))
     })?;
     ensure_eq(
         "powers of software, of a region",

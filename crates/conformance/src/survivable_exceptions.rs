@@ -677,7 +677,7 @@ pub(crate) async fn impossible_reads_are_refused_at_home(bed: &Bed<'_>) -> Outco
             len: 100,
         };
         let domain = near.endpoint.domain();
-        domain.register(backing, Access::RemoteRead, Scope::Domain)
+        domain.register_now(backing, Access::RemoteRead, Scope::Domain)
     });
     let sinks = [
         near.sink(100)?,

@@ -16,9 +16,9 @@
 mod endpoint;
 mod error;
 mod export;
+mod later;
 mod receives;
 mod region;
-mod revocation;
 
 pub mod limits;
 pub mod registration;
@@ -33,10 +33,10 @@ pub use export::{
     AccessKey, CapabilityKey, Export, ExportStats, ExportTable, Exported, FILE_STATUS_LEN,
     FindExported, Reference, file_status_bytes, file_status_in,
 };
+pub use later::{Later, Registering, Revocation};
 pub use receives::{Receives, SharedReceiveQueue, SharedReceives};
 pub use region::{
     Access, AccessError, Backing, Capabilities, Domain, EndpointId, LocalKey, MemoryRegion,
     NoReceive, PrivateDataLimits, Refusals, Region, RegionStats, RemoteKey, Scope, SoftwareRegion,
     Span,
 };
-pub use revocation::Revocation;

@@ -16,6 +16,10 @@ pub const FILE_OFFSET_MAX: u64 = i64::MAX as u64;
 /// Bytes of the longest optimistic read: one residency check covers them, and one buffer of any provider holds them.
 pub const OPTIMISTIC_READ_MAX: u32 = 64 << 10;
 
+/// Bytes of memory that is registered while its core waits; see [`crate::Domain::register_now`]. It holds a payload of
+/// NFS.
+pub const REGISTER_NOW_MAX: usize = 1 << 20;
+
 /// Fast mappings in use at once (the FMR pool of the 2007 paper's Linux); further memory is registered dynamically.
 pub const FAST_ENTRIES_MAX: usize = 512;
 

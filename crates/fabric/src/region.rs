@@ -1,6 +1,6 @@
 //! Registered memory: its keys, the rights of peers, and its revocation.
 
-use crate::{DeregisterError, ExportTable, FindExported, RegisterError, Revocation};
+use crate::{DeregisterError, ExportTable, FindExported, RegisterError, Registering, Revocation};
 use gannet_runtime::{Buffer, FileRef};
 use std::any::Any;
 use std::cell::{Ref, RefMut};
@@ -179,29 +179,36 @@ impl PrivateDataLimits {
 
 /// Registers memory. One domain per provider instance; a key of one domain means nothing in another.
 pub trait Domain {
-    /// Makes `backing` reachable by key. Offsets in it run from [`MemoryRegion::base`].
+    /// Makes `backing` reachable by key. Offsets in it run from [`MemoryRegion::base`]. The core does nothing else
+    /// meanwhile: an adapter pins some [`crate::limits::REGISTER_NOW_MAX`] bytes in 0.1 ms. Longer memory goes through
+    /// [`Domain::register`].
     ///
     /// # Errors
     /// Any [`RegisterError`]; the backing is dropped then (a `Buffer` of an arena returns to it).
-    fn register(
+    fn register_now(
         &self,
         backing: Backing,
         access: Access,
         scope: Scope,
     ) -> Result<Region, RegisterError>;
 
-    /// As [`Domain::register`], from the provider's pre-allocated fast mappings where it has them: cheaper to make, and
+    /// As [`Domain::register_now`], for memory of any length: the core goes on while an adapter pins much of it.
+    fn register(&self, backing: Backing, access: Access, scope: Scope) -> Registering {
+        Registering::Ready(self.register_now(backing, access, scope))
+    }
+
+    /// As [`Domain::register_now`], from the provider's pre-allocated fast mappings where it has them: cheaper to make, and
     /// revoked many at once by [`Domain::revoke_all`].
     ///
     /// # Errors
-    /// As [`Domain::register`].
+    /// As [`Domain::register_now`].
     fn register_fast(
         &self,
         backing: Backing,
         access: Access,
         scope: Scope,
     ) -> Result<Region, RegisterError> {
-        self.register(backing, access, scope)
+        self.register_now(backing, access, scope)
     }
 
     /// Begins to revoke all of `regions`, at the cost of one where the provider can; leaves the vector empty.

@@ -156,7 +156,10 @@ impl Peer {
     fn register(&self, bytes: Vec<u8>, access: Access) -> Result<Region, Failure> {
         let backing = Backing::Buffer(Buffer::from_vec(bytes));
         let scope = Scope::Endpoint(self.endpoint.id());
-        Ok(self.endpoint.domain().register(backing, access, scope)?)
+        Ok(self
+            .endpoint
+            .domain()
+            .register_now(backing, access, scope)?)
     }
 
     /// Tells the peer of a buffer.

@@ -63,7 +63,7 @@ impl Reader {
             bytes: Exported::OpenFile(Arc::downgrade(file)),
         });
         let memory = Backing::Buffer(Buffer::zeroed(PAGE as usize));
-        let region = domain.register(memory, Access::Local, Scope::Domain);
+        let region = domain.register_now(memory, Access::Local, Scope::Domain);
         Reader {
             near,
             _far: far,

@@ -171,7 +171,7 @@ fn fresh_key(runtime: &Handle, state: &TableState, exports: &RefCell<Exports>) -
 }
 
 impl Domain for ProtectionTable {
-    fn register(
+    fn register_now(
         &self,
         backing: Backing,
         access: Access,

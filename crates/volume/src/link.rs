@@ -22,7 +22,7 @@ pub(crate) use eager::EagerBuffer;
 pub use eager::Pool;
 pub use error::{EndReason, HandshakeError, LinkError, LookupError, SystemError, Unreachable};
 pub(crate) use optimistic::ExportedRead;
-pub(crate) use queue::Hold;
+pub(crate) use queue::{Hold, RequestMemory};
 
 use crate::limits::{CALL_DEADLINE, OUTGOING_MAX, READ_DEADLINE};
 use client_buffers::ClientBuffers;
@@ -251,8 +251,15 @@ impl Link {
         data: &[u8],
     ) -> Result<Message, LinkError> {
         let deadline = self.call_deadline();
-        self.call_with(None, deadline, operation, class, body, data)
-            .await
+        self.call_with(
+            RequestMemory::default(),
+            deadline,
+            operation,
+            class,
+            body,
+            data,
+        )
+        .await
     }
 
     /// The deadline of a request that begins now. The caller takes it before it queues anything of the request: so the
@@ -261,11 +268,12 @@ impl Link {
         self.shared.runtime.now() + CALL_DEADLINE
     }
 
-    /// As [`Link::call`], with eager buffers, which belong to the request until its reply was used, also when the
-    /// request is abandoned; given up at a [`Link::call_deadline`].
+    /// As [`Link::call`], with memory that the peer may use. It belongs to the request until the reply, also when the
+    /// request is abandoned: a late access that found none would end the connection for all. Given up at a
+    /// [`Link::call_deadline`].
     pub(crate) async fn call_with(
         &self,
-        slot: Option<EagerBuffer>,
+        memory: RequestMemory,
         deadline: Instant,
         operation: Operation,
         class: Class,
@@ -289,7 +297,7 @@ impl Link {
                 data_len: 0,
             };
             let message = compose(&self.shared.pool.messages, header, body, data)?;
-            state.calls.insert(id, Call { sender, slot });
+            state.calls.insert(id, Call { sender, memory });
             state.requests.push(class, id, message);
             id
         };
@@ -467,8 +475,8 @@ impl Drop for Waiting<'_> {
         // An abandoned request that has not left must not leave later: after the next request of another caller, it
         // could undo that.
         let has_left = !state.requests.remove(self.id);
-        if has_left && call.slot.is_some() {
-            // The peer may still use the eager buffers: they are free with its reply.
+        if has_left && !call.memory.is_none() {
+            // The peer may still use them: they are free with its reply.
             state.calls.insert(self.id, call);
             return;
         }

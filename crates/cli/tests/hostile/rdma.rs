@@ -74,7 +74,7 @@ async fn attack(runtime: Handle, target: String, page: Vec<u8>) {
         let backing = Backing::Buffer(Buffer::zeroed(ROOM));
         let scope = Scope::Endpoint(endpoint.id());
         let room: Region = (endpoint.domain())
-            .register(backing, Access::RemoteWrite, scope)
+            .register_now(backing, Access::RemoteWrite, scope)
             .unwrap();
         let mut lists = ChunkLists::new();
         lists.set_reply(&[Segment {

@@ -118,7 +118,7 @@ impl Ends {
         let scope = Scope::Endpoint(self.client.id());
         let domain = self.client.domain();
         domain
-            .register(backing, Access::RemoteWrite, scope)
+            .register_now(backing, Access::RemoteWrite, scope)
             .unwrap()
     }
 
@@ -439,7 +439,9 @@ fn a_thousand_peers_that_take_nothing_cost_no_more_than_their_bound() {
             let backing = Backing::Buffer(Buffer::zeroed(1));
             let scope = Scope::Endpoint(client.id());
             let sink = client.domain();
-            let sink = sink.register(backing, Access::RemoteWrite, scope).unwrap();
+            let sink = sink
+                .register_now(backing, Access::RemoteWrite, scope)
+                .unwrap();
             let mut sender = FileSender::new(
                 Rc::clone(server),
                 provider.capabilities(),

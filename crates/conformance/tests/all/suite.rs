@@ -136,7 +136,7 @@ async fn pair(bench: &Bench) -> (Connected, Connected) {
 async fn write(near: &Connected, target: &Region, byte: u8) -> bool {
     let backing = Backing::Buffer(Buffer::from_vec(vec![byte; 8]));
     let scope = Scope::Endpoint(near.id());
-    let source = near.domain().register(backing, Access::Local, scope);
+    let source = near.domain().register_now(backing, Access::Local, scope);
     let address = RemoteAddress {
         key: target.remote_key(),
         offset: target.base(),
@@ -167,7 +167,9 @@ fn a_peer_gets_in_until_the_revocation_is_done_and_not_after() {
                 assert!(rounds < 50, "no revocation takes any time");
                 let memory = Backing::Buffer(Buffer::zeroed(8));
                 let scope = Scope::Endpoint(far.id());
-                let region = far.domain().register(memory, Access::RemoteWrite, scope);
+                let region = far
+                    .domain()
+                    .register_now(memory, Access::RemoteWrite, scope);
                 let region = region.unwrap();
                 let mut returning = region.deregister().now().unwrap_err();
                 assert!(!region.is_valid());
@@ -185,7 +187,9 @@ fn a_peer_gets_in_until_the_revocation_is_done_and_not_after() {
             let (near, far) = pair(&bench).await;
             let memory = Backing::Buffer(Buffer::zeroed(8));
             let scope = Scope::Endpoint(far.id());
-            let region = far.domain().register(memory, Access::RemoteWrite, scope);
+            let region = far
+                .domain()
+                .register_now(memory, Access::RemoteWrite, scope);
             let region = region.unwrap();
             let memory = region.deregister().await.unwrap().unwrap();
             assert!(!write(&near, &region, 7).await);
@@ -209,7 +213,9 @@ fn memory_that_cannot_be_deregistered_is_not_used_again() {
             let arena = Arena::new(64, 10);
             let memory = Backing::Buffer(arena.take().unwrap());
             let scope = Scope::Endpoint(far.id());
-            let region = far.domain().register(memory, Access::RemoteWrite, scope);
+            let region = far
+                .domain()
+                .register_now(memory, Access::RemoteWrite, scope);
             let region = region.unwrap();
             let lost = region.deregister().await;
             assert!(matches!(lost, Err(DeregisterError::Adapter)));
@@ -381,7 +387,9 @@ fn sources_of_rdma_must_be_registered() {
             let (near, far) = pair(&bench).await;
             let memory = Backing::Buffer(Buffer::zeroed(8));
             let scope = Scope::Endpoint(far.id());
-            let region = far.domain().register(memory, Access::RemoteWrite, scope);
+            let region = far
+                .domain()
+                .register_now(memory, Access::RemoteWrite, scope);
             let region = region.unwrap();
             let address = RemoteAddress {
                 key: region.remote_key(),

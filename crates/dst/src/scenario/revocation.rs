@@ -193,7 +193,7 @@ impl Place {
             let memory = Backing::Buffer(Buffer::zeroed(self.len));
             let sink = provider
                 .domain()
-                .register(memory, Access::Local, Scope::Domain);
+                .register_now(memory, Access::Local, Scope::Domain);
             let sink = sink.map_err(|error| error.to_string())?;
             let span = Span {
                 region: sink.clone(),

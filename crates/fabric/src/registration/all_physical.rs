@@ -48,9 +48,9 @@ impl AllPhysical {
             self.meter.deregistered(0, false, self.meter.now());
         }
         let start = self.meter.now();
-        let region = self
-            .domain
-            .register(Backing::Map, Access::RemoteReadWrite, Scope::Domain)?;
+        let region =
+            self.domain
+                .register_now(Backing::Map, Access::RemoteReadWrite, Scope::Domain)?;
         self.meter.registered(0, start);
         *everything = Some(region.clone());
         Ok(region)

@@ -153,7 +153,7 @@ impl ClientCache {
             rights
         };
         let backing = Backing::Buffer(Buffer::zeroed(slab_len));
-        let region = self.domain.register(backing, access, scope)?;
+        let region = self.domain.register_now(backing, access, scope)?;
         self.meter.registered(slab_len, start);
         let memory = region.lend().unwrap_or_default();
         Ok(Slab {

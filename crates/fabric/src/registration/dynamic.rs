@@ -60,7 +60,7 @@ pub(super) fn register(
     scope: Scope,
 ) -> Result<Parts, RegisterError> {
     let (start, len) = (meter.now(), buffer.len());
-    let region = domain.register(Backing::Buffer(buffer), access, scope)?;
+    let region = domain.register_now(Backing::Buffer(buffer), access, scope)?;
     meter.registered(len, start);
     Ok(Parts::whole(region, len, access))
 }

@@ -62,7 +62,7 @@ impl ServerCache {
         // For the domain: the registration outlives the connection that uses it first. `restrict` grants it to that
         // connection alone.
         let backing = Backing::Buffer(buffer);
-        let region = self.domain.register(backing, access, Scope::Domain)?;
+        let region = self.domain.register_now(backing, access, Scope::Domain)?;
         restrict(&region, access, scope);
         self.meter.registered(len, start);
         Ok(region)

@@ -158,7 +158,8 @@ impl RdmaConnection {
         access: Access,
     ) -> Result<RegisteredMemory, RdmaError> {
         let link = self.link;
-        let register = async move |device: Rc<Device>| device.find(link)?.register(memory, access);
+        let register =
+            async move |device: Rc<Device>| device.find(link)?.register(memory, access).await;
         let (name, segment) = self.worker.run(register).await??;
         let worker = self.worker.clone();
         Ok(RegisteredMemory::new(worker, link, name, segment))

@@ -2,9 +2,8 @@
 
 use super::{FileTarget, RdmaError, RemoteSegment};
 use gannet_datapath::{Destination, FileRange, FileSender, SendCounts, SenderOptions};
-use gannet_fabric::registration::{Registered, Registration, Strategy};
 use gannet_fabric::{
-    Access, Completion, Connected, Disconnected, Done, Provider, RemoteAddress, RemoteKey, Scope,
+    Access, Backing, Completion, Connected, Disconnected, Done, Provider, Region, RemoteKey, Scope,
     SendOptions, Source, WorkId, next_completions,
 };
 use gannet_runtime::{Buffer, Handle, LocalFuture};
@@ -29,7 +28,6 @@ type Receiver = oneshot::Sender<Result<Vec<u8>, RdmaError>>;
 /// A connection of an adapter's core.
 pub(super) struct Link {
     endpoint: Connected,
-    strategy: Rc<dyn Strategy>,
     state: RefCell<State>,
     /// `None` once it is closed.
     files: RefCell<Option<mpsc::UnboundedSender<FileJob>>>,
@@ -43,7 +41,7 @@ struct State {
     returned: VecDeque<Vec<u8>>,
     receivers: VecDeque<Receiver>,
     ended: Option<Disconnected>,
-    registered: HashMap<u64, Registered>,
+    registered: HashMap<u64, Region>,
     /// Names the next registration.
     next: u64,
 }
@@ -63,10 +61,8 @@ impl Link {
             options,
         )?;
         let (files, jobs) = mpsc::unbounded_channel();
-        let strategy = Registration::default().over(endpoint.domain(), Handle::clone(runtime));
         let link = Rc::new(Link {
             endpoint,
-            strategy,
             state: RefCell::default(),
             files: RefCell::new(Some(files)),
         });
@@ -123,7 +119,7 @@ impl Link {
     }
 
     /// Registers memory for the peer. Returns its name here, and its address for the peer.
-    pub(super) fn register(
+    pub(super) async fn register(
         &self,
         buffer: Buffer,
         access: Access,
@@ -131,24 +127,25 @@ impl Link {
         self.check()?;
         let len = u64::try_from(buffer.len()).unwrap_or(u64::MAX);
         let scope = Scope::Endpoint(self.endpoint.id());
-        let registered = Rc::clone(&self.strategy).register(buffer, access, scope)?;
-        let RemoteAddress {
-            key: RemoteKey(key),
-            offset,
-        } = registered.address();
+        let backing = Backing::Buffer(buffer);
+        let region = (self.endpoint.domain())
+            .register(backing, access, scope)
+            .await?;
+        // The connection may have ended meanwhile.
+        self.check()?;
+        let (RemoteKey(key), offset) = (region.remote_key(), region.base());
         let mut state = self.state.borrow_mut();
         state.next += 1;
         let name = state.next;
-        state.registered.insert(name, registered);
+        state.registered.insert(name, region);
         Ok((name, RemoteSegment { key, offset, len }))
     }
 
     /// Takes registered memory back.
     pub(super) async fn take_back(&self, name: u64) -> Result<Buffer, RdmaError> {
-        let registered = self.state.borrow_mut().registered.remove(&name);
-        let registered = registered.ok_or(RdmaError::Ended)?;
-        let len = registered.len();
-        registered.release(len).await.ok_or(RdmaError::Lost)
+        let region = self.state.borrow_mut().registered.remove(&name);
+        let taken = region.ok_or(RdmaError::Ended)?.deregister().await;
+        taken.ok().flatten().ok_or(RdmaError::Lost)
     }
 
     /// Drops registered memory.

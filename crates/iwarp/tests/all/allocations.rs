@@ -73,7 +73,8 @@ fn allocations(len: usize, crc: bool) -> u64 {
     block_on(|runtime| async move {
         let (near, far, provider) = pair(&runtime, crc).await;
         let domain = provider.domain();
-        let register = |backing, access| domain.register(backing, access, Scope::Domain).unwrap();
+        let register =
+            |backing, access| domain.register_now(backing, access, Scope::Domain).unwrap();
         let target = register(Backing::Buffer(Buffer::zeroed(len)), Access::RemoteWrite);
         let said = register(Backing::Buffer(Buffer::zeroed(8)), Access::Local);
         let (from, offset) = (FileRef::clone(&file), 0);

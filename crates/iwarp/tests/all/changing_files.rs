@@ -75,14 +75,14 @@ fn check(crc: bool, change: fn(&DiskFile, usize)) {
         let len = u32::try_from(LEN).unwrap();
         let file: FileRef = file;
         let target = Backing::Buffer(Buffer::zeroed(LEN));
-        let target = domain.register(target, Access::RemoteWrite, Scope::Domain);
+        let target = domain.register_now(target, Access::RemoteWrite, Scope::Domain);
         let target = target.unwrap();
         let backing = Backing::File {
             file: FileRef::clone(&file),
             offset: 0,
             len: LEN as u64,
         };
-        let origin = domain.register(backing, Access::RemoteRead, Scope::Domain);
+        let origin = domain.register_now(backing, Access::RemoteRead, Scope::Domain);
         let origin = origin.unwrap();
         for round in 0..ROUNDS {
             if round % 2 == 0 {

@@ -42,7 +42,7 @@ fn served(crc: bool) -> (SocketAddr, RemoteAddress) {
             let mut listener = provider.listen("127.0.0.1:0".parse().unwrap()).unwrap();
             let memory = Backing::Buffer(Buffer::from_vec(pattern(LEN)));
             let domain = provider.domain();
-            let region = domain.register(memory, Access::RemoteRead, Scope::Domain);
+            let region = domain.register_now(memory, Access::RemoteRead, Scope::Domain);
             let region = region.unwrap();
             let RemoteAddress { key, offset } = address_of(&region);
             sender
@@ -89,7 +89,7 @@ fn check(crc: bool) {
             let len = [1, 4096, 20_000, 65_536, 200_001, LEN][round % 6];
             let memory = Backing::Buffer(Buffer::zeroed(len));
             let domain = provider.domain();
-            let sink = domain.register(memory, Access::Local, Scope::Domain);
+            let sink = domain.register_now(memory, Access::Local, Scope::Domain);
             let sink = sink.unwrap();
             let start = round * 4099 % (LEN - len + 1);
             let source = RemoteAddress {

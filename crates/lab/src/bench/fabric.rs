@@ -489,7 +489,7 @@ impl FabricEnd {
         let scope = Scope::Endpoint(endpoint.id());
         let memory = endpoint
             .domain()
-            .register(backing, Access::RemoteReadWrite, scope)?;
+            .register_now(backing, Access::RemoteReadWrite, scope)?;
         let arena = Arena::new(BULK, 2 * DEPTH);
         Ok(FabricEnd {
             endpoint,

@@ -142,7 +142,7 @@ fn options() -> ConnectOptions {
 fn side(machine: Machine, end: Connected) -> Result<Side, Failure> {
     let backing = Backing::Buffer(Buffer::zeroed(LEN as usize));
     let domain = machine.provider.domain();
-    let memory = domain.register(backing, Access::RemoteReadWrite, Scope::Domain);
+    let memory = domain.register_now(backing, Access::RemoteReadWrite, Scope::Domain);
     end.authenticate(CapabilityKey([7; 32]));
     Ok(Side {
         machine,

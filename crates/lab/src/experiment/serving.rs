@@ -273,7 +273,7 @@ fn rate(bytes: u64, time: Duration) -> f64 {
 fn register_sink(pair: &Pair, len: usize) -> Result<Region, RegisterError> {
     let backing = Backing::Buffer(Buffer::zeroed(len));
     let domain = pair.client.provider.domain();
-    domain.register(backing, Access::RemoteWrite, Scope::Domain)
+    domain.register_now(backing, Access::RemoteWrite, Scope::Domain)
 }
 
 fn address_of(sink: &Region) -> RemoteAddress {
@@ -377,7 +377,7 @@ pub fn registration(
         };
         let (domain, runtime) = (pair.server.provider.domain(), pair.server.node.runtime());
         let began = runtime.now();
-        let region = domain.register(backing, Access::Local, Scope::Domain);
+        let region = domain.register_now(backing, Access::Local, Scope::Domain);
         let (region, registered) = (region.map_err(failed)?, runtime.now());
         drop(region.deregister());
         let ended = runtime.now();

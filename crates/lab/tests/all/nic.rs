@@ -139,7 +139,7 @@ fn an_adapter_translates_so_many_pages_and_no_more() {
         let domain = near.provider.domain();
         let register = || {
             let backing = Backing::Buffer(Buffer::zeroed(32 * 4096));
-            domain.register(backing, Access::Local, Scope::Domain)
+            domain.register_now(backing, Access::Local, Scope::Domain)
         };
         let first = register().unwrap();
         assert!(register().is_err());

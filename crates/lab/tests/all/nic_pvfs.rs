@@ -88,7 +88,7 @@ fn memory_that_stays_registered_costs_nothing_more() {
     with_pair(&PVFS_IB, |near, _far| async move {
         let backing = gannet_fabric::Backing::Buffer(Buffer::zeroed(8192));
         let domain = near.provider.domain();
-        let region = domain.register(backing, Access::Local, Scope::Domain);
+        let region = domain.register_now(backing, Access::Local, Scope::Domain);
         let before = near.host.usage().of(Activity::Registration).busy_ns;
         assert!(before > 0 && region.unwrap().is_valid());
         near.now();

@@ -268,7 +268,7 @@ fn post_read(raw: &Raw, address: RemoteAddress, len: u32) -> gannet_fabric::Regi
     let scope = Scope::Endpoint(raw.endpoint.id());
     let domain: Rc<dyn Domain> = raw.endpoint.domain();
     let sink = domain
-        .register(Backing::Buffer(buffer), Access::Local, scope)
+        .register_now(Backing::Buffer(buffer), Access::Local, scope)
         .unwrap();
     let span = Span::whole(&sink).unwrap();
     raw.endpoint.post_read(WorkId(9), span, address).unwrap();

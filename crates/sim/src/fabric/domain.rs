@@ -55,7 +55,7 @@ impl SimDomain {
             return Err(RegisterError::TableFull);
         }
         let translated = translated(&backing);
-        let region = self.table.register(backing, access, scope)?;
+        let region = self.table.register_now(backing, access, scope)?;
         let Some(host) = &self.host else {
             return Ok(region);
         };
@@ -105,7 +105,7 @@ fn translated(backing: &Backing) -> u64 {
 }
 
 impl Domain for SimDomain {
-    fn register(
+    fn register_now(
         &self,
         backing: Backing,
         access: Access,

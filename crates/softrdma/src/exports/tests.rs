@@ -555,7 +555,7 @@ fn registered_memory_is_an_object() {
     let exporter = bed.exporter();
     let table = ProtectionTable::new(Rc::clone(&bed.clock) as Handle);
     let backing = Backing::Buffer(Buffer::from_vec(counting(1000)));
-    let region = table.register(backing, Access::Local, Scope::Domain);
+    let region = table.register_now(backing, Access::Local, Scope::Domain);
     let region = region.unwrap();
     let reference = exporter.enter(export(
         1,
@@ -586,7 +586,7 @@ fn memory_that_is_not_all_in_its_region_is_refused() {
     let exporter = bed.exporter();
     let table = ProtectionTable::new(Rc::clone(&bed.clock) as Handle);
     let backing = Backing::Buffer(Buffer::from_vec(vec![1; 100]));
-    let region = table.register(backing, Access::Local, Scope::Domain);
+    let region = table.register_now(backing, Access::Local, Scope::Domain);
     let region = region.unwrap();
     for (object, (offset, len)) in [(90, 20), (u64::MAX, 20), (200, 20)]
         .into_iter()

@@ -8,7 +8,7 @@ use super::policy::{TransferPolicy, Way};
 use super::references::References;
 use crate::layout::{own_len, pairs};
 use crate::limits::{DIRECT_PIECES_MAX, SMALL_MAX};
-use crate::link::{EagerBuffer, Link, LinkError, Message};
+use crate::link::{EagerBuffer, Link, LinkError, Message, RequestMemory};
 use gannet_fabric::{Access, Domain, RegisterError, RemoteAddress, Scope, Source, Span};
 use gannet_runtime::{Buffer, LocalFuture, all};
 use gannet_wire::volume::{
@@ -17,6 +17,7 @@ use gannet_wire::volume::{
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use parents::{Parents, Reached};
+use std::any::Any;
 use std::cell::Cell;
 use std::rc::Rc;
 use thiserror::Error;
@@ -251,11 +252,12 @@ impl Mover {
             count_copied();
         }
         let exposed = self.expose(&shares, writes, &parents, buffers).await?;
+        let exposed = exposed.map(Rc::new);
         let reach = exposed.as_ref().map(|it| it.memory(memory));
         let mut calls: Vec<LocalFuture<Result<Answered, DataError>>> = Vec::new();
         for (share, data) in shares.iter_mut().zip(gathered) {
-            let by_client = share.by_client(request, exposed.as_ref());
-            let (memory, writes) = share.memory(&reach, request, exposed.as_ref(), writes);
+            let by_client = share.by_client(request, exposed.as_deref());
+            let (memory, writes) = share.memory(&reach, request, exposed.as_deref(), writes);
             let transfer = Transfer {
                 capability: request.capability,
                 placement: share.target.placement,
@@ -265,19 +267,43 @@ impl Mover {
                 file: file.clone(),
                 memory,
             };
-            let (target, slot) = (share.target.clone(), share.take_slot());
+            let target = share.target.clone();
+            let request_memory = RequestMemory {
+                slot: share.take_slot(),
+                exposed: exposed.clone().map(|exposed| exposed as Rc<dyn Any>),
+            };
             let class = share.class();
             calls.push(match by_client {
                 Some(spans) => {
-                    let call = call_client_driven(target, operation, class, transfer, spans);
+                    let call = call_client_driven(
+                        target,
+                        operation,
+                        class,
+                        transfer,
+                        spans,
+                        request_memory,
+                    );
                     Box::pin(call)
                 }
-                None => Box::pin(call(target, operation, class, transfer, data, slot, writes)),
+                None => {
+                    let call = call(
+                        target,
+                        operation,
+                        class,
+                        transfer,
+                        data,
+                        request_memory,
+                        writes,
+                    );
+                    Box::pin(call)
+                }
             });
         }
         let answers = all(calls).await;
         // Before any bytes are used: until the memory is back, a server could still change it.
         if let Some(exposed) = exposed {
+            // Each call is over, and has dropped its share.
+            let exposed = Rc::into_inner(exposed).ok_or(DataError::Shape)?;
             exposed.take_back(&self.cache, buffers).await?;
         }
         let states = (shares.iter().zip(answers)).map(|(share, answer)| {
@@ -508,7 +534,7 @@ async fn call(
     class: Class,
     transfer: Transfer,
     data: Vec<u8>,
-    slot: Option<EagerBuffer>,
+    memory: RequestMemory,
     writes: Writes,
 ) -> Result<Answered, DataError> {
     let Target {
@@ -521,7 +547,7 @@ async fn call(
     for (span, target) in writes {
         link.write(Source::Span(span), target).await;
     }
-    let call = link.call_with(slot, deadline, operation, class, &body, &data);
+    let call = link.call_with(memory, deadline, operation, class, &body, &data);
     Ok(Answered::Message(accepted(index, call.await)?))
 }
 
@@ -532,13 +558,14 @@ async fn call_client_driven(
     class: Class,
     transfer: Transfer,
     spans: Vec<Span>,
+    memory: RequestMemory,
 ) -> Result<Answered, DataError> {
     let by_client = client_driven::transfer(&target, operation, class, transfer.clone(), spans);
     match by_client.await? {
         Some(done) => Ok(Answered::Done(done)),
         None => {
             let (data, writes) = (Vec::new(), Writes::new());
-            call(target, operation, class, transfer, data, None, writes).await
+            call(target, operation, class, transfer, data, memory, writes).await
         }
     }
 }

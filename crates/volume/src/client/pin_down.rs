@@ -94,8 +94,8 @@ impl PinDownCache {
     /// is dropped goes to no user again.
     ///
     /// # Errors
-    /// The errors of [`Domain::register`]; the buffer is lost then.
-    pub(super) fn expose(
+    /// The errors of [`Domain::register_now`]; the buffer is lost then.
+    pub(super) async fn expose(
         &self,
         buffer: Buffer,
         access: Access,
@@ -108,7 +108,9 @@ impl PinDownCache {
             .filter(|slot| stays && self.kept.borrow().contains_key(slot));
         let Some(slot) = own else {
             self.count(|counters| counters.registrations += 1);
-            let region = (self.domain).register(Backing::Buffer(buffer), access, scope)?;
+            let region = (self.domain)
+                .register(Backing::Buffer(buffer), access, scope)
+                .await?;
             let kept = None;
             return Ok(Exposed { region, kept });
         };
@@ -134,7 +136,9 @@ impl PinDownCache {
         };
         self.count(|counters| counters.registrations += 1);
         let backing = Backing::Buffer(buffer);
-        let region = (self.domain).register(backing, registered, scope_of_all)?;
+        let region = (self.domain)
+            .register(backing, registered, scope_of_all)
+            .await?;
         restrict(&region, access, scope);
         let kept = Some(Slot { slot, registered });
         Ok(Exposed { region, kept })

@@ -279,7 +279,9 @@ impl References {
         }
         let domain = link?.endpoint().domain();
         let memory = Backing::Buffer(Buffer::zeroed(OPTIMISTIC_LEN_MAX as usize));
-        let sink = domain.register(memory, Access::Local, Scope::Domain).ok()?;
+        let sink = domain
+            .register_now(memory, Access::Local, Scope::Domain)
+            .ok()?;
         sink.software().is_some().then_some(sink)
     }
 

@@ -98,7 +98,9 @@ impl Exports {
             let domain = link.endpoint().domain();
             let zeros = Backing::Buffer(Buffer::zeroed(FILE_STATUS_LEN));
             // `Local`: peers reach the region only by the keys of the export table.
-            let zeros = domain.register(zeros, Access::Local, Scope::Domain).ok()?;
+            let zeros = domain
+                .register_now(zeros, Access::Local, Scope::Domain)
+                .ok()?;
             let find = self.find_open(Exported::OpenFileStatus);
             let exports = domain.exports(find)?;
             Some(StateTable { exports, zeros })

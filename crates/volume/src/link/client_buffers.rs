@@ -111,7 +111,10 @@ impl Link {
     pub(crate) fn open_buffer(&self, buffer: Buffer, access: Access) -> Option<ClientBuffer> {
         let endpoint = &self.shared.endpoint;
         let (backing, scope) = (Backing::Buffer(buffer), Scope::Endpoint(endpoint.id()));
-        let region = endpoint.domain().register(backing, access, scope).ok()?;
+        let region = endpoint
+            .domain()
+            .register_now(backing, access, scope)
+            .ok()?;
         let mut client_buffers = self.shared.client_buffers().borrow_mut();
         client_buffers.last += 1;
         let number = client_buffers.last;

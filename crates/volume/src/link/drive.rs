@@ -1,7 +1,7 @@
 //! The task that drives a connection.
 
 use super::error::EndReason;
-use super::queue::{Call, Outgoing, State, Work};
+use super::queue::{Call, Outgoing, RequestMemory, State, Work};
 use super::{Answer, Link, LinkError, Message, Shared, compose};
 use crate::limits::{CALL_DEADLINE, CREDITS, OUTGOING_MAX, SIGNAL_EVERY, SPARE_RECEIVES};
 use gannet_fabric::{Completion, Done, PostError, SendOptions, Signal, Source, WorkError};
@@ -318,7 +318,10 @@ impl Shared {
                     state.owed.remove(&header.id);
                     state.calls.remove(&header.id)
                 };
-                if let Some(Call { sender, slot }) = call {
+                if let Some(Call { sender, memory }) = call {
+                    // What was exposed comes back before the caller runs, which takes it back then.
+                    let RequestMemory { slot, exposed } = memory;
+                    drop(exposed);
                     // The caller may have given up.
                     let _ = sender.send(Message { slot, ..message });
                 }

@@ -86,7 +86,7 @@ impl OwnBuffers {
             let backing = Backing::Buffer(buffer);
             let region = endpoint
                 .domain()
-                .register(backing, Access::RemoteWrite, scope);
+                .register_now(backing, Access::RemoteWrite, scope);
             slots.push((slot, region.ok()?));
         }
         Some(OwnBuffers {
@@ -283,7 +283,7 @@ fn address(place: &Place) -> RemoteAddress {
 mod tests {
     use super::*;
     use crate::io_server::IoServer;
-    use crate::link::{Identity, LinkError, ServerPlace, Session, connect};
+    use crate::link::{Identity, LinkError, RequestMemory, ServerPlace, Session, connect};
     use crate::secret::{Secret, ServerKeys};
     use crate::serve::Server;
     use gannet_fabric::{Provider, Source};
@@ -363,7 +363,11 @@ mod tests {
         let (operation, class) = (Operation::Write, Class::Small);
         let body = to_bytes(&transfer);
         let deadline = link.call_deadline();
-        let answer = link.call_with(Some(slot), deadline, operation, class, &body, &[]);
+        let memory = RequestMemory {
+            slot: Some(slot),
+            exposed: None,
+        };
+        let answer = link.call_with(memory, deadline, operation, class, &body, &[]);
         let answer = answer.await?;
         Ok(answer.header.status)
     }

@@ -8,6 +8,7 @@ use gannet_session::Credits;
 use gannet_wire::volume::Class;
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::rc::Rc;
 use std::task::Waker;
 use tokio::sync::oneshot;
 
@@ -20,7 +21,22 @@ pub(crate) type Hold = Box<dyn Any>;
 /// A call that waits for its reply.
 pub(super) struct Call {
     pub(super) sender: oneshot::Sender<Message>,
-    pub(super) slot: Option<EagerBuffer>,
+    pub(super) memory: RequestMemory,
+}
+
+/// The memory that the peer may use for a request.
+#[derive(Default)]
+pub(crate) struct RequestMemory {
+    /// Eager buffers of the peer, free when the reply was used.
+    pub(crate) slot: Option<EagerBuffer>,
+    /// Memory of ours within the peer's reach, held until the reply comes.
+    pub(crate) exposed: Option<Rc<dyn Any>>,
+}
+
+impl RequestMemory {
+    pub(super) fn is_none(&self) -> bool {
+        self.slot.is_none() && self.exposed.is_none()
+    }
 }
 
 /// Work for the send queue.

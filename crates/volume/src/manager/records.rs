@@ -259,7 +259,7 @@ impl Table {
         let memory = Buffer::zeroed(slots_max * ATTRIBUTE_RECORD_LEN);
         // `Local`: peers reach the region only by the keys of the export table, which authenticates each Read.
         let region = domain
-            .register(Backing::Buffer(memory), Access::Local, Scope::Domain)
+            .register_now(Backing::Buffer(memory), Access::Local, Scope::Domain)
             .ok()?;
         // The manager writes records while clients read them, which only a region in software allows.
         region.software()?;

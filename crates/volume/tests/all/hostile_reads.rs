@@ -78,7 +78,7 @@ impl Client {
         let endpoint = self.link().endpoint();
         let memory = Backing::Buffer(Buffer::from_vec(vec![UNTOUCHED; len]));
         let domain = endpoint.domain();
-        let region = domain.register(memory, Access::Local, Scope::Domain);
+        let region = domain.register_now(memory, Access::Local, Scope::Domain);
         let region = region.unwrap();
         let sink = Span {
             region: Rc::clone(&region),

@@ -3,7 +3,7 @@
 
 use crate::servers;
 
-use gannet_runtime::{Buffer, Handle, LocalFuture, all, sleep};
+use gannet_runtime::{Buffer, Handle, LocalFuture, all, sleep, timeout};
 use gannet_sim::nic::ORDINARY;
 use gannet_volume::client::TransferPolicy;
 use gannet_volume::client::data::{Mover, Request, Target};
@@ -70,6 +70,29 @@ fn more_short_transfers_than_buffers_do_not_mix() {
             })
         });
         all(reads).await;
+    });
+}
+
+/// The caller of a long READ gives up while the server writes its bytes. The memory is there until the reply: a Write
+/// that found none would end the connection for all.
+#[test]
+fn a_read_that_is_given_up_ends_no_connection() {
+    let bed = Bed::new(9, 1);
+    let runtime = bed.client.runtime();
+    bed.run(UNIT, |targets| async move {
+        warm_up(&targets).await;
+        let len = 1 << 20;
+        write(&targets, 0, noise(len, 1)).await;
+        let mover = mover(&targets);
+        let mut given_up = 0;
+        for patience in (0..3000).step_by(50).map(Duration::from_micros) {
+            let mut memory = Buffer::zeroed(len);
+            let longer = request(0, len);
+            let reading = mover.read(&targets, &longer, &mut memory);
+            given_up += u32::from(timeout(&runtime, patience, reading).await.is_err());
+            assert!(read(&targets, 0, 8192).await == noise(len, 1)[..8192]);
+        }
+        assert!(given_up > 10, "{given_up} reads are given up");
     });
 }
 

@@ -252,7 +252,7 @@ impl NicDomain {
 }
 
 impl Domain for NicDomain {
-    fn register(
+    fn register_now(
         &self,
         backing: Backing,
         access: Access,

@@ -303,7 +303,7 @@ fn post(pair: &mut Pair, id: u64, deed: &Deed) -> Expected {
                 let scope = Scope::Domain;
                 pair.ends[1 - end]
                     .table
-                    .register(backing, Access::RemoteRead, scope)
+                    .register_now(backing, Access::RemoteRead, scope)
                     .unwrap()
             } else {
                 pair.ends[1 - end].register(bytes.clone(), Access::RemoteRead)

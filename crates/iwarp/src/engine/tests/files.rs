@@ -207,7 +207,7 @@ fn being_read(file: FileRef, agreement: Agreement) -> (End, End, [Region; 2]) {
         len: u64::from(LEN),
     };
     let scope = Scope::Endpoint(EndpointId(1));
-    let origin = end.table.register(backing, Access::RemoteRead, scope);
+    let origin = end.table.register_now(backing, Access::RemoteRead, scope);
     let origin = origin.unwrap();
     let mut reader = End::new(Role::Initiator, agreement, ULPDU_MAX);
     let sink = reader.register(vec![1; LEN as usize], Access::Local);

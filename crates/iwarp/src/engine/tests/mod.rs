@@ -110,7 +110,7 @@ impl End {
     fn register(&self, bytes: Vec<u8>, access: gannet_fabric::Access) -> Region {
         let backing = Backing::Buffer(Buffer::from_vec(bytes));
         self.table
-            .register(backing, access, Scope::Endpoint(EndpointId(1)))
+            .register_now(backing, access, Scope::Endpoint(EndpointId(1)))
             .unwrap()
     }
 

@@ -145,7 +145,7 @@ impl Victim {
             private: end.register(memory(), Access::Local),
             foreign: end
                 .table
-                .register(backing, Access::RemoteReadWrite, scope)
+                .register_now(backing, Access::RemoteReadWrite, scope)
                 .unwrap(),
             end,
         }

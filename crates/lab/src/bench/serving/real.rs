@@ -91,7 +91,7 @@ async fn client(
     sink.fill(0x5a);
     let backing = Backing::Buffer(sink);
     let domain = provider.domain();
-    let sink = domain.register(backing, Access::RemoteWrite, Scope::Domain)?;
+    let sink = domain.register_now(backing, Access::RemoteWrite, Scope::Domain)?;
     let mut private_data = sink.base().to_be_bytes().to_vec();
     private_data.extend_from_slice(&sink.remote_key().0.to_be_bytes());
     let mut listener = provider.listen(LOOPBACK)?;

@@ -33,7 +33,7 @@ impl End {
         let buffer = Buffer::zeroed(usize::try_from(pages * PAGE).unwrap());
         let domain = self.provider.domain();
         domain
-            .register(Backing::Buffer(buffer), access, Scope::Domain)
+            .register_now(Backing::Buffer(buffer), access, Scope::Domain)
             .unwrap()
     }
 

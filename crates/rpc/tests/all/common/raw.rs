@@ -158,7 +158,7 @@ impl Raw {
         let backing = Backing::Buffer(Buffer::from_vec(bytes));
         self.endpoint
             .domain()
-            .register(backing, access, scope)
+            .register_now(backing, access, scope)
             .unwrap()
     }
 

@@ -94,9 +94,10 @@ impl Reached {
         for number in 0..buffers.len() {
             let is_touched = parents.touched.get(number) == Some(&true);
             let exposed = match buffers.get_mut(number).filter(|_| is_touched) {
-                Some(buffer) => cache
-                    .expose(std::mem::take(buffer), access, scope)
-                    .map(Some),
+                Some(buffer) => {
+                    let exposing = cache.expose(std::mem::take(buffer), access, scope);
+                    exposing.await.map(Some)
+                }
                 None => Ok(None),
             };
             match exposed {

@@ -283,7 +283,7 @@ pub(super) fn sink(link: &Link, len: usize) -> Option<Region> {
     let memory = Backing::Buffer(Buffer::from_vec(vec![0; len]));
     let endpoint = link.endpoint();
     let scope = Scope::Endpoint(endpoint.id());
-    let region = endpoint.domain().register(memory, Access::Local, scope);
+    let region = endpoint.domain().register_now(memory, Access::Local, scope);
     // The bytes are read while the memory stays registered, which only a provider in software allows.
     region.ok().filter(|region| region.software().is_some())
 }

@@ -133,6 +133,7 @@ impl VolumeFs {
         let cache = self.mover.cache();
         let exposed = cache
             .expose(memory, Access::Local, Scope::Domain)
+            .await
             .map_err(gone)?;
         let span = |extent: &Extent| exposed.span(extent.file_offset - offset, extent.len);
         let whole = self.read_spans(id, known, since, &span).await;
