@@ -37,8 +37,10 @@ pub struct Datapath {
     /// The provider's name.
     provider: &'static str,
     strategy: Rc<dyn Strategy>,
-    /// File ranges can be sources of Writes.
+    /// File ranges can be sources of Writes. A provider whose sources must be registered does that for each use.
     file_regions: bool,
+    /// Long ranges leave as files unless an operator has chosen otherwise.
+    prefers_files: bool,
     /// Sources of Writes are registered, because they must be or by choice.
     needs_registration: bool,
     /// The engine for all ranges, if an operator has chosen one.
@@ -51,7 +53,9 @@ impl Datapath {
         Datapath {
             provider: capabilities.name,
             strategy,
-            file_regions: capabilities.file_regions && !capabilities.needs_local_registration,
+            file_regions: capabilities.file_regions,
+            // A copy to memory that stays registered saves the registration of each range.
+            prefers_files: capabilities.file_regions && !capabilities.needs_local_registration,
             needs_registration: capabilities.needs_local_registration,
             chosen: None,
         }
@@ -80,7 +84,7 @@ impl Datapath {
     pub fn engine(&self, len: usize) -> Engine {
         if let Some(engine) = self.chosen {
             engine
-        } else if self.file_regions && len > COPY_FILE_MAX {
+        } else if self.prefers_files && len > COPY_FILE_MAX {
             Engine::Sendfile
         } else {
             Engine::Static
@@ -89,7 +93,10 @@ impl Datapath {
 
     /// Whether files are sources of Writes here, however short the range.
     pub fn sends_files(&self) -> bool {
-        self.file_regions
+        match self.chosen {
+            Some(engine) => engine == Engine::Sendfile,
+            None => self.prefers_files,
+        }
     }
 
     /// Whether memory must be registered before it is the source of a Write.
@@ -115,7 +122,7 @@ impl Datapath {
             // Memory that is no slot of an arena, so that every strategy registers it for this use.
             Engine::Dynamic => copied(range, runtime, false, Buffer::zeroed),
             Engine::Static | Engine::Pipelined => {
-                let may_be_file = self.file_regions && self.chosen.is_none();
+                let may_be_file = self.prefers_files && self.chosen.is_none();
                 copied(range, runtime, may_be_file, memory)
             }
         }

@@ -44,6 +44,10 @@ fn long_ranges_leave_as_files_where_the_provider_has_such_sources() {
         assert_eq!(hardware.engine(len), Engine::Static, "{len}");
     }
     assert!(software.sends_files() && !hardware.sends_files());
+    // There each range is registered for its use, if an operator says so.
+    let hardware = hardware.with_engine(Engine::Sendfile).unwrap();
+    assert_eq!(hardware.engine(COPY_FILE_MAX + 1), Engine::Sendfile);
+    assert!(hardware.sends_files());
 }
 
 #[test]
