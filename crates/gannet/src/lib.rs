@@ -60,6 +60,7 @@ pub use gannet_vfs::{Attributes, Credentials, FileKind, FileSystemUsage, Status}
 pub use key::{ClientKey, KeyError, token};
 #[cfg(feature = "mount")]
 pub use mount::{Caching, Closing, FrontEndError, Locks, Mount, MountError, MountOptions};
+pub use provider::FabricOptions;
 #[cfg(feature = "server")]
 pub use server::Server;
 #[cfg(all(feature = "server", feature = "volumes"))]

@@ -45,7 +45,7 @@ pub use gannet_datapath::{Engine, EngineError, SendCounts, SendError, SenderOpti
 pub use gannet_fabric::Access;
 pub use memory::{RegisteredMemory, RemoteSegment};
 
-use crate::provider::provider;
+use crate::provider::FabricOptions;
 use crate::worker::{Core, Gone, Worker};
 use gannet_fabric::{
     ConnectError, ConnectOptions, Connected, Disconnected, EndpointId, Listener, PostError,
@@ -165,7 +165,7 @@ impl Adapter {
     /// [`RdmaError::Start`].
     pub async fn start(options: AdapterOptions) -> Result<Adapter, RdmaError> {
         let set_up = async move |runtime: Handle| {
-            let provider = provider(&runtime, options.crc);
+            let provider = FabricOptions { crc: options.crc }.provider(&runtime);
             let device = Device {
                 runtime,
                 provider,

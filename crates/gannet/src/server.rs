@@ -5,9 +5,13 @@
 
 mod builder;
 mod core;
+mod fabric;
 mod pressure;
 
 pub use builder::{Builder, Server, ServerError};
+#[cfg(feature = "volumes")]
+pub(crate) use fabric::CoreFabric;
+pub use fabric::FabricListener;
 
 use gannet_fabric::registration;
 use gannet_localfs::LocalTree;
@@ -51,11 +55,9 @@ pub struct Parts {
     /// Where NFS over TCP listens, if it does.
     pub tcp: Option<SharedListener>,
     /// Where NFS over RDMA listens, if it does.
-    pub rdma: Option<SharedListener>,
+    pub rdma: Option<FabricListener>,
     /// The bound of the memory that peers may make this process hold.
     pub budget: Budget,
-    /// MPA CRCs are requested even if the client does not ask for them.
-    pub crc: bool,
     /// Limits of the connections of each core.
     pub connections: ConnectionLimits,
     /// How memory is registered, and which end moves bulk results.
@@ -137,7 +139,7 @@ impl Serving {
     /// Where NFS over RDMA listens.
     pub fn rdma_address(&self) -> Option<SocketAddr> {
         let listener = self.shared.parts.rdma.as_ref();
-        listener.map(SharedListener::local_address)
+        listener.map(FabricListener::local_address)
     }
 
     /// The server's counters, which stay usable after its end.

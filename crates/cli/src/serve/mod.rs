@@ -12,7 +12,7 @@ use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::process::Signals;
 use crate::volume::{self, explain};
-use gannet::server::{Content, Parts, Serving, Tally};
+use gannet::server::{Content, FabricListener, Parts, Serving, Tally};
 use gannet::volume::{Host, HostCounters, Listening, OpenHost};
 use gannet_rpc::RdmaOptions;
 use gannet_runtime::Handle;
@@ -43,8 +43,16 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     let folder = settings.volume.as_ref().map(|(path, _)| path.clone());
     let folder = folder.unwrap_or_default();
     let cores = settings.cores;
-    let tcp = bind("NFS over TCP", "--nfs-tcp", settings.nfs_tcp, cores)?;
-    let rdma = bind("NFS over RDMA", "--nfs-rdma", settings.nfs_rdma, cores)?;
+    let tcp = bind("NFS over TCP", "--nfs-tcp", settings.nfs_tcp, |address| {
+        SharedListener::bind(address, cores)
+    })?;
+    let fabric = settings.fabric;
+    let rdma = bind(
+        "NFS over RDMA",
+        "--nfs-rdma",
+        settings.nfs_rdma,
+        |address| FabricListener::bind(address, cores, fabric),
+    )?;
     privileges::sockets_are_open()?;
     let content = match (&host, host.as_ref().and_then(OpenHost::front)) {
         (None, _) => Content::Directories(settings.open_exports()?),
@@ -61,7 +69,6 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         tcp,
         rdma,
         budget: settings.budget.clone(),
-        crc: settings.crc,
         connections: settings.connections,
         rdma_options: settings.rdma,
         user_groups: settings.manage_gids.then(|| Arc::new(SystemUsers) as _),
@@ -213,16 +220,16 @@ async fn supervise(
 }
 
 /// Opens a listening socket, or explains why that cannot be.
-fn bind(
+fn bind<L>(
     what: &str,
     option: &str,
     listen: Listen,
-    cores: usize,
-) -> Result<Option<SharedListener>, Failure> {
+    bind: impl FnOnce(SocketAddr) -> io::Result<L>,
+) -> Result<Option<L>, Failure> {
     let Listen::At(address) = listen else {
         return Ok(None);
     };
-    match SharedListener::bind(address, cores) {
+    match bind(address) {
         Ok(listener) => Ok(Some(listener)),
         Err(error) => {
             let hint = bind_hint(&error, option, address);

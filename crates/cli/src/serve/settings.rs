@@ -3,6 +3,7 @@
 use crate::cli::{Listen, ServeOptions};
 use crate::config::{Config, ExportConfig, Root, RuleConfig, ServerConfig, SquashConfig};
 use crate::failure::{Explain, Failure};
+use gannet::FabricOptions;
 use gannet::server::default_budget;
 use gannet::url::{NFS_RDMA_PORT, NFS_TCP_PORT};
 use gannet::volume::HostOptions;
@@ -35,7 +36,7 @@ pub(super) struct Settings {
     pub(super) nfs_tcp: Listen,
     pub(super) nfs_rdma: Listen,
     pub(super) cores: usize,
-    pub(super) crc: bool,
+    pub(super) fabric: FabricOptions,
     pub(super) ready_file: Option<PathBuf>,
     /// Limits of the connections of each core.
     pub(super) connections: ConnectionLimits,
@@ -84,12 +85,13 @@ impl Settings {
         let cores = cores.clamp(1, CORES_MAX);
         let crc = options.crc.or(config.server.crc);
         let crc = crc.is_some_and(crate::cli::Switch::is_on);
+        let fabric = FabricOptions { crc };
         let budget = budget(&config.server);
         let settings = Settings {
             nfs_tcp: (options.nfs_tcp.or(listen.nfs_tcp)).unwrap_or(default(NFS_TCP_PORT)),
             nfs_rdma: (options.nfs_rdma.or(listen.nfs_rdma)).unwrap_or(default(NFS_RDMA_PORT)),
             cores,
-            crc,
+            fabric,
             ready_file: options.ready_file.clone(),
             connections: connections(&config.server, &budget, cores)?,
             budget: budget.clone(),
@@ -101,7 +103,7 @@ impl Settings {
             manage_gids: options.manage_gids || config.server.manage_gids,
             volume: options.volume.clone().map(|path| {
                 let native = options.native.or(listen.native);
-                (path, host_options(options, native, cores, crc, budget))
+                (path, host_options(options, native, cores, fabric, budget))
             }),
             exports,
             local: LocalOptions {
@@ -387,7 +389,7 @@ fn host_options(
     options: &ServeOptions,
     native: Option<Listen>,
     cores: usize,
-    crc: bool,
+    fabric: FabricOptions,
     budget: Budget,
 ) -> HostOptions {
     HostOptions {
@@ -402,7 +404,7 @@ fn host_options(
         manager: options.manager.clone(),
         dscp: options.dscp,
         threads: cores,
-        crc,
+        fabric,
         force_term: options.force_term,
     }
 }

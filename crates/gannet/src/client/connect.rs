@@ -5,7 +5,6 @@ use super::options::{ConnectOptions, machine_name};
 use super::probe::probe;
 use super::remote::Remote;
 use crate::ConnectError;
-use crate::provider::provider;
 use crate::url::{Scheme, Url};
 use gannet_client::Files;
 use gannet_nfs::client::{Client, NfsFs};
@@ -123,7 +122,7 @@ async fn connect_to_export(
     let address = resolve(runtime, url).await?;
     let target = match url.scheme {
         Scheme::Tcp => Target::Tcp(address),
-        Scheme::Rdma | Scheme::Native => Target::Rdma(provider(runtime, options.crc), address),
+        Scheme::Rdma | Scheme::Native => Target::Rdma(options.fabric.provider(runtime), address),
     };
     let config = ClientConfig {
         credential: credential(&options.caller),
@@ -192,7 +191,7 @@ pub fn volume<'a>(
             manager: Some(address),
             io_servers: Vec::new(),
         };
-        let (clock, provider) = (Handle::clone(runtime), provider(runtime, options.crc));
+        let (clock, provider) = (Handle::clone(runtime), options.fabric.provider(runtime));
         let siblings = Siblings::new(runtime.random());
         let patience = options.patience;
         let client = VolumeFs::new(clock, provider, identity, addresses, siblings)

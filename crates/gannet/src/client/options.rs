@@ -2,6 +2,7 @@
 
 #[cfg(feature = "volumes")]
 use crate::ClientKey;
+use crate::FabricOptions;
 use gannet_fabric::registration::Registration;
 use gannet_rpc::Design;
 use gannet_vfs::Credentials;
@@ -22,7 +23,7 @@ pub struct ConnectOptions {
     /// How long operations on a volume are tried; `None` for ever.
     #[cfg(feature = "volumes")]
     pub(crate) patience: Option<Duration>,
-    pub(crate) crc: bool,
+    pub(crate) fabric: FabricOptions,
     pub(crate) registration: Registration,
     pub(crate) design: Design,
     #[cfg(feature = "volumes")]
@@ -42,7 +43,7 @@ impl Default for ConnectOptions {
             connect_max: CONNECT_MAX,
             #[cfg(feature = "volumes")]
             patience: None,
-            crc: false,
+            fabric: FabricOptions::default(),
             registration: Registration::default(),
             design: Design::default(),
             #[cfg(feature = "volumes")]
@@ -84,7 +85,8 @@ impl ConnectOptions {
     /// Asks for MPA CRCs on RDMA connections; the server may insist on its own.
     #[must_use]
     pub fn crc(self, crc: bool) -> ConnectOptions {
-        ConnectOptions { crc, ..self }
+        let fabric = FabricOptions { crc };
+        ConnectOptions { fabric, ..self }
     }
 
     /// How memory is registered on RDMA connections, and which end moves bulk results.

@@ -1,6 +1,8 @@
 //! A directory, or a volume, served by a few calls.
 
+use super::FabricListener;
 use super::{Content, Parts, Serving, Stop, default_budget};
+use crate::FabricOptions;
 #[cfg(feature = "volumes")]
 use crate::volume::{Host, HostOptions, OpenHost, Volume, VolumeError};
 use gannet_localfs::{
@@ -215,10 +217,9 @@ impl Builder {
             content,
             cores: self.cores,
             tcp: Some(listen(self.tcp, self.cores)?),
-            rdma: Some(listen(self.rdma, self.cores)?),
+            rdma: Some(listen_rdma(self.rdma, self.cores)?),
             connections: ConnectionLimits::within(&budget, self.cores),
             budget,
-            crc: false,
             rdma_options: RdmaOptions::default(),
             user_groups: None,
         };
@@ -236,6 +237,11 @@ impl Builder {
             host: None,
         })
     }
+}
+
+fn listen_rdma(address: SocketAddr, cores: usize) -> Result<FabricListener, ServerError> {
+    let bound = FabricListener::bind(address, cores, FabricOptions::default());
+    bound.map_err(|why| ServerError::Listen { address, why })
 }
 
 fn listen(address: SocketAddr, cores: usize) -> Result<SharedListener, ServerError> {

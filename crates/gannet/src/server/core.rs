@@ -1,14 +1,13 @@
 //! One core of a server: a service over its own fronts of the stores, the transports, and their end.
 
+use super::fabric::{CoreFabric, FabricListener};
 use super::{Content, DRAIN_MAX, Shared, pressure};
-use crate::provider::provider;
-use gannet_fabric::Provider;
 use gannet_localfs::LocalStore;
 use gannet_nfs::server::{Export, Server as NfsServer};
 use gannet_rpc::Server as RpcServer;
-use gannet_runtime::tokio_plug::SharedListener;
 use gannet_runtime::{Handle, timeout};
 use gannet_vfs::Vfs;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -64,7 +63,7 @@ async fn serve_stores<V: Vfs>(
         );
     }
     if let Some(listener) = &shared.parts.rdma {
-        serve_rdma(runtime, &rpc, listener.for_core(index), shared);
+        serve_rdma(index, runtime, &rpc, listener, shared);
     }
     let reclaim = {
         let rpc = rpc.clone();
@@ -113,22 +112,20 @@ fn rpc_server<V: Vfs>(
 }
 
 fn serve_rdma<V: Vfs>(
+    index: usize,
     runtime: &Handle,
     rpc: &Rpc<V>,
-    streams: Box<dyn gannet_runtime::Listener>,
+    listener: &FabricListener,
     shared: &Shared,
 ) {
     let options = shared.parts.rdma_options;
-    let provider = provider(runtime, shared.parts.crc);
-    let listener = Box::new(provider.listen_on(rpc.admitting(streams)));
+    let admitting = |streams| rpc.admitting(streams);
+    let CoreFabric { provider, listener } = listener.for_core(index, runtime, admitting);
     let rpc = rpc.clone();
     runtime.spawn(
         "nfs over rdma",
         Box::pin(async move {
-            if let Err(error) = rpc
-                .serve_rdma(provider as Rc<dyn Provider>, options, listener)
-                .await
-            {
+            if let Err(error) = rpc.serve_rdma(provider, options, listener).await {
                 tracing::error!(%error, "NFS over RDMA ended");
             }
         }),
@@ -137,23 +134,34 @@ fn serve_rdma<V: Vfs>(
 
 /// Hands connections to the cores in turn, until the server stops.
 fn distribute(runtime: &Handle, shared: &Arc<Shared>) {
-    spawn_distributor(runtime, shared, |shared| shared.parts.tcp.as_ref());
-    spawn_distributor(runtime, shared, |shared| shared.parts.rdma.as_ref());
+    let (tcp, rdma) = (Arc::clone(shared), Arc::clone(shared));
+    spawn_distributor(runtime, shared, async move {
+        match &tcp.parts.tcp {
+            Some(listener) => listener.distribute().await,
+            None => Ok(()),
+        }
+    });
+    spawn_distributor(runtime, shared, async move {
+        match &rdma.parts.rdma {
+            Some(listener) => listener.distribute().await,
+            None => Ok(()),
+        }
+    });
 }
 
 fn spawn_distributor(
     runtime: &Handle,
     shared: &Arc<Shared>,
-    listener: fn(&Shared) -> Option<&SharedListener>,
+    accepting: impl Future<Output = io::Result<()>> + 'static,
 ) {
-    let shared = Arc::clone(shared);
-    runtime.spawn("accept", Box::pin(async move {
-        let mut stop = shared.stop.clone();
-        if let Some(listener) = listener(&shared) {
+    let mut stop = shared.stop.clone();
+    runtime.spawn(
+        "accept",
+        Box::pin(async move {
             tokio::select! {
-                Err(error) = listener.distribute() => tracing::error!(%error, "accepting ended"),
+                Err(error) = accepting => tracing::error!(%error, "accepting ended"),
                 _ = stop.wait_for(|stop| *stop) => {}
             }
-        }
-    }));
+        }),
+    );
 }

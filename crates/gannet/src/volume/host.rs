@@ -8,14 +8,15 @@ use super::folder::{Folder, identity, lock_folder};
 use super::metadata::{check_servers_count, open_metadata};
 use super::owner::Owner;
 use super::place::Place;
+use crate::FabricOptions;
 use crate::client::connect::resolver;
-use crate::provider::provider;
+use crate::server::FabricListener;
 use crate::server::default_budget;
 use crate::url::NATIVE_PORT;
 use gannet_localfs::{LocalOptions, LocalTree, descriptors_each};
 use gannet_meta::{JournaledStore, MetaStore};
 use gannet_runtime::Handle;
-use gannet_runtime::tokio_plug::{Cores, SharedListener, block_on};
+use gannet_runtime::tokio_plug::{Cores, block_on};
 use gannet_session::Budget;
 use gannet_volume::client::{Addresses, Siblings, VolumeFs};
 use gannet_volume::host::{self, Claimed, HostCounters};
@@ -87,8 +88,8 @@ pub struct HostOptions {
     pub dscp: Option<TrafficClasses>,
     /// Most threads to run them on.
     pub threads: usize,
-    /// Insist on CRCs on their connections.
-    pub crc: bool,
+    /// The fabric of their connections.
+    pub fabric: FabricOptions,
     /// Has the manager serve its metadata even if I/O servers know newer metadata, or do not reply.
     pub force_term: bool,
     /// The bound of the memory that peers may make this process hold.
@@ -105,7 +106,7 @@ impl Default for HostOptions {
             manager: None,
             dscp: None,
             threads: 1,
-            crc: false,
+            fabric: FabricOptions::default(),
             force_term: false,
             budget: default_budget(),
         }
@@ -178,7 +179,7 @@ pub struct Front {
     handles: Secret,
     manager: SocketAddr,
     siblings: Arc<Siblings>,
-    crc: bool,
+    fabric: FabricOptions,
 }
 
 /// The servers that the threads run, and their settings.
@@ -188,7 +189,7 @@ struct Roles {
     manager: Option<ManagerSeat>,
     io_servers: Vec<IoServerSeat>,
     threads: usize,
-    crc: bool,
+    fabric: FabricOptions,
     force_term: bool,
     budget: Budget,
     classes: TrafficClasses,
@@ -202,14 +203,14 @@ struct ManagerSeat {
     name: String,
     stripes: Stripes,
     metadata: Arc<JournaledStore>,
-    listener: SharedListener,
+    listener: FabricListener,
     /// Where I/O servers are, as far as it is known.
     servers: Vec<Address>,
 }
 
 struct IoServerSeat {
     number: u32,
-    listener: SharedListener,
+    listener: FabricListener,
     folder: Folder,
     tree: Arc<LocalTree>,
     /// The lock of the folder: no other process serves it while this is open.
@@ -243,6 +244,7 @@ impl OpenHost {
             volume,
             lost_disks: &options.lost_disks,
             ip: address.ip(),
+            fabric: options.fabric,
             descriptors,
             metadata: metadata.as_deref(),
             manager: register.as_ref(),
@@ -259,7 +261,10 @@ impl OpenHost {
             let numbers: Vec<u32> = io_servers.iter().map(|seat| seat.number).collect();
             host::note_served(&**names, &numbers).map_err(VolumeError::Note)?;
         }
-        let manager = metadata.map(|metadata| open_manager(volume, metadata, address, &io_servers));
+        let manager = metadata.map(|metadata| {
+            let listener = listen(VolumeRole::Manager, address, options.fabric)?;
+            open_manager(volume, metadata, listener, &io_servers)
+        });
         let manager = manager.transpose()?;
         let ((stop, stopped), (failed, failures)) = (watch::channel(false), channel(1));
         let mut roles = Roles {
@@ -268,7 +273,7 @@ impl OpenHost {
             manager,
             threads: options.threads.clamp(1, io_servers.len().max(1)),
             io_servers,
-            crc: options.crc,
+            fabric: options.fabric,
             force_term: options.force_term,
             budget: options.budget.clone(),
             classes: (options.dscp.or(volume.description.dscp)).unwrap_or_default(),
@@ -373,7 +378,7 @@ impl Roles {
             },
             handles: self.keys.for_handles(),
             manager: SocketAddr::new(host::local_address(manager.ip()), manager.port()),
-            crc: self.crc,
+            fabric: self.fabric,
             siblings: Siblings::new(random()?),
         }))
     }
@@ -399,7 +404,7 @@ fn manager_place(volume: &Volume, options: &HostOptions) -> Result<Place, Volume
 impl Front {
     /// A client of the volume for the core of `runtime`.
     pub fn client(&self, runtime: Handle) -> VolumeFs {
-        let provider = provider(&runtime, self.crc);
+        let provider = self.fabric.provider(&runtime);
         let addresses = Addresses {
             manager: Some(self.manager),
             io_servers: Vec::new(),
@@ -414,7 +419,7 @@ impl Front {
 fn open_manager(
     volume: &Volume,
     metadata: Arc<JournaledStore>,
-    address: SocketAddr,
+    listener: FabricListener,
     io_servers: &[IoServerSeat],
 ) -> Result<ManagerSeat, VolumeError> {
     let description = &volume.description;
@@ -434,7 +439,7 @@ fn open_manager(
             on: Chosen::InTurn(description.stripes.width),
         },
         metadata,
-        listener: listen(VolumeRole::Manager, address)?,
+        listener,
         servers,
     })
 }
@@ -447,6 +452,7 @@ struct IoServerOpening<'a> {
     lost_disks: &'a [usize],
     /// The host's address at which they listen.
     ip: IpAddr,
+    fabric: FabricOptions,
     /// Most files that each keeps open.
     descriptors: usize,
     /// The volume's metadata, if the manager runs in this process.
@@ -507,7 +513,8 @@ impl IoServerOpening<'_> {
         let said = described.address.as_ref().map(|place| place.0.clone());
         let said = said.unwrap_or_default();
         let role = VolumeRole::IoServer(claim.number);
-        let listener = listen(role, SocketAddr::new(self.ip, said.port))?;
+        let address = SocketAddr::new(self.ip, said.port);
+        let listener = listen(role, address, self.fabric)?;
         let address = host::reported_address(listener.local_address(), &said);
         Ok(IoServerSeat {
             number: claim.number,
@@ -522,8 +529,13 @@ impl IoServerOpening<'_> {
     }
 }
 
-fn listen(role: VolumeRole, address: SocketAddr) -> Result<SharedListener, VolumeError> {
-    SharedListener::bind(address, 1).map_err(|why| VolumeError::Listen { role, address, why })
+fn listen(
+    role: VolumeRole,
+    address: SocketAddr,
+    fabric: FabricOptions,
+) -> Result<FabricListener, VolumeError> {
+    let bound = FabricListener::bind(address, 1, fabric);
+    bound.map_err(|why| VolumeError::Listen { role, address, why })
 }
 
 fn random() -> Result<u64, VolumeError> {

@@ -2,13 +2,13 @@
 
 use super::{IoServerSeat, Roles, on_a_core};
 use crate::client::connect::{find, resolver};
-use crate::provider::provider;
+use crate::server::{CoreFabric, FabricListener};
 use crate::volume::Place;
 use crate::volume::error::{ManagerError, VolumeError};
 use crate::volume::folder::FolderDisk;
 use gannet_localfs::LocalStore;
 use gannet_meta::MetaStore;
-use gannet_runtime::tokio_plug::{Cores, SharedListener};
+use gannet_runtime::tokio_plug::Cores;
 use gannet_runtime::{Handle, all};
 use gannet_volume::host::{self, Claim, Claimed, IoServerRole, ManagerRole, Port};
 use gannet_volume::io_server::ServerPolicy;
@@ -114,7 +114,7 @@ impl Roles {
         let (Place(manager), address) = seat.register.clone()?;
         let clock = Handle::clone(runtime);
         let find = async move || find(&clock, manager.host.clone(), manager.port).await;
-        let provider = provider(runtime, self.crc);
+        let provider = self.fabric.provider(runtime);
         let host = self.host(runtime);
         Some(host.registration(provider, find, seat.number, address))
     }
@@ -189,14 +189,20 @@ fn start_manager(
 fn port(
     runtime: &Handle,
     roles: &Arc<Roles>,
-    listener: impl Fn(&Roles) -> Option<&SharedListener> + 'static,
+    listener: impl Fn(&Roles) -> Option<&FabricListener> + 'static,
 ) -> Port {
-    let provider = provider(runtime, roles.crc);
+    // No connection comes before `listen` distributes them.
+    let own = listener(roles).map(|listener| listener.for_core(0, runtime, |streams| streams));
+    let (provider, own) = match own {
+        Some(CoreFabric { provider, listener }) => (provider, Ok(listener)),
+        None => {
+            let missing = io::Error::from(io::ErrorKind::NotFound);
+            (roles.fabric.provider(runtime), Err(missing))
+        }
+    };
     let (runtime, roles) = (Handle::clone(runtime), Arc::clone(roles));
-    let own = Rc::clone(&provider);
     let listen = move || {
-        let socket = listener(&roles).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        let streams = Box::new(own.listen_on(socket.for_core(0)));
+        let own = own?;
         let roles = Arc::clone(&roles);
         let accepting = async move {
             if let Some(socket) = listener(&roles)
@@ -206,7 +212,7 @@ fn port(
             }
         };
         runtime.spawn("volume accept", Box::pin(accepting));
-        Ok(streams as _)
+        Ok(own)
     };
     Port {
         provider,
