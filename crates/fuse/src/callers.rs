@@ -55,11 +55,21 @@ pub(crate) fn has_signal(thread: u32) -> bool {
 /// all threads of a process that any fatal signal ends.)
 pub(crate) fn is_killed(thread: u32) -> bool {
     let read = |name: &str| std::fs::read_to_string(format!("/proc/{thread}/{name}"));
-    let is_pending = read("status").is_ok_and(|status| {
-        let pending = signals(&status, "SigPnd:") | signals(&status, "ShdPnd:");
-        pending & SIGKILL != 0
-    });
-    is_pending || read("stat").is_ok_and(|stat| ends_by_signal(&stat))
+    let Ok(status) = read("status") else {
+        return false;
+    };
+    let pending = signals(&status, "SigPnd:") | signals(&status, "ShdPnd:");
+    if pending & SIGKILL != 0 {
+        return true;
+    }
+    // While execve(2) closes files, it waits for us, and `stat` would wait for it (seen on Linux 6.18). A thread that
+    // ends has given its memory up, and one in execve(2) has not.
+    !has_memory(&status) && read("stat").is_ok_and(|stat| ends_by_signal(&stat))
+}
+
+/// True unless the thread has given up its memory on its way to its end, by the text of `/proc/PID/status`.
+fn has_memory(status: &str) -> bool {
+    status.lines().any(|line| line.starts_with("VmSize:"))
 }
 
 /// SIGKILL in the sets of signals of `/proc/PID/status`.
@@ -105,6 +115,13 @@ mod tests {
         let status = "Name:\tsh\nUid:\t7\t7\t7\t7\nGroups:\t4 24 100 \nNStgid:\t9\n";
         assert_eq!(groups(status), [4, 24, 100]);
         assert_eq!(groups("Name:\tsh\n"), [] as [u32; 0]);
+    }
+
+    #[test]
+    fn a_running_thread_has_memory_and_an_ended_one_has_none() {
+        let own = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        assert!(has_memory(&own));
+        assert!(!has_memory("Name:\tsh\nState:\tZ (zombie)\nThreads:\t1\n"));
     }
 
     #[test]

@@ -495,6 +495,29 @@ fn a_killed_program_ends_although_the_server_is_silent() {
     });
 }
 
+/// execve(2) closes files, which waits for a silent server. The mount looks meanwhile whether the program was killed,
+/// and that look must not wait for execve(2): nothing of the mount would ever answer again.
+#[test]
+fn a_program_that_starts_another_while_the_server_is_silent_goes_on() {
+    if is_left_out() {
+        return;
+    }
+    Faces::new().with_each(|hosts| {
+        let mut file = File::create(hosts.one.path("open")).unwrap();
+        file.write_all(b"content").unwrap();
+        hosts.server.signal("STOP");
+        let starting = std::thread::spawn(|| Command::new("true").status().unwrap());
+        let since = Instant::now();
+        let looked = || since.elapsed() > Duration::from_secs(1);
+        eventually("the mount has looked several times", looked);
+        hosts.server.signal("CONT");
+        eventually("the program has started", || starting.is_finished());
+        assert!(starting.join().unwrap().success(), "{}", hosts.how);
+        drop(file);
+        assert_eq!(fs::read(hosts.one.path("open")).unwrap(), b"content");
+    });
+}
+
 #[test]
 fn close_returns_before_the_server_has_the_bytes_where_it_may() {
     if is_left_out() {
