@@ -1,0 +1,718 @@
+//! One queue pair in operation.
+
+use crate::core::{Core, IdWatch, Reservation, is_done};
+use crate::limits::{
+    CLOSE_TIME_MAX, IDLE_TIME_MAX, PROBE_TIME_MAX, REASON_TIME_MAX, UNSIGNALED_MAX,
+};
+use crate::receives::{ReceiveSide, VerbsReceiveQueue};
+use crate::region::RegionUse;
+use crate::sys::{
+    CmId, Piece, QueuePair, ReceiveWork, Registration, SendWork, Slot, WC_WITH_INV, Wc, WorkKind,
+    status,
+};
+use crate::work::{
+    distance, name_of_own, name_of_sent, reason_of_received, reason_of_sent, work_error,
+};
+use gannet_fabric::{
+    Completion, Disconnected, Done, EndpointAttributes, EndpointId, PostError, RemoteKey, Signal,
+    Source, Span, WorkError, WorkId,
+};
+use gannet_runtime::{Buffer, Instant};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+/// One queue pair, from its creation until it is destroyed.
+pub(crate) struct Connection {
+    id: EndpointId,
+    core: Rc<Core>,
+    attributes: Cell<EndpointAttributes>,
+    device: RefCell<Option<InDevice>>,
+    state: RefCell<State>,
+    waker: Cell<Option<Waker>>,
+}
+
+/// The parts of a connection in the device. The pair is destroyed before its room for completions is given back.
+pub(crate) struct InDevice {
+    pub(crate) pair: QueuePair,
+    pub(crate) _reservation: Reservation,
+    pub(crate) watch: IdWatch,
+}
+
+struct State {
+    phase: Phase,
+    /// Posted work that waits for a flush.
+    queued: Vec<Work>,
+    /// Work in the device, oldest first.
+    started: VecDeque<Work>,
+    /// The number of the oldest work in the device.
+    oldest: u64,
+    /// Work of the user that is queued or started.
+    occupied: u32,
+    /// Work since the last one that completes by itself.
+    unsignaled: u32,
+    receives: ReceiveSide,
+    completions: VecDeque<Completion>,
+    last_traffic: Instant,
+    probed: Option<Instant>,
+    /// Sends or RDMA were flushed for a reason that the device does not name.
+    cut_off: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Phase {
+    Connecting,
+    Open,
+    /// This end closes: posted work goes on.
+    Closing(Instant),
+    /// The device broke the pair, and the connection manager may yet say why.
+    Broken(Instant),
+    /// The pair is about to be destroyed.
+    Ending(Disconnected),
+    Ended(Disconnected),
+}
+
+/// One piece of work.
+struct Work {
+    id: WorkId,
+    done: Done,
+    signal: Signal,
+    kind: WorkKind,
+    /// Work of the provider's own: nobody hears of it.
+    is_own: bool,
+    memory: Memory,
+}
+
+/// The memory of a piece of work, and its owners. A registration is dropped before the buffer that it pins.
+#[derive(Default)]
+struct Memory {
+    piece: Option<Piece>,
+    inline: bool,
+    slot: Option<Slot>,
+    registration: Option<Registration>,
+    region: Option<RegionUse>,
+    buffer: Option<Buffer>,
+}
+
+impl Work {
+    /// Ends the work; gives its completion, if the poster wants one.
+    fn end(self, outcome: Result<Done, WorkError>) -> Option<Completion> {
+        let Memory {
+            registration,
+            region,
+            slot,
+            buffer,
+            ..
+        } = self.memory;
+        drop((registration, region, slot));
+        let is_wanted = outcome.is_err() || self.signal == Signal::Always;
+        (is_wanted && !self.is_own).then_some(Completion {
+            id: self.id,
+            outcome,
+            buffer,
+        })
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(
+        core: &Rc<Core>,
+        device: InDevice,
+        receives: ReceiveSide,
+        attributes: EndpointAttributes,
+    ) -> Rc<Connection> {
+        let number = device.pair.number();
+        let events = Rc::clone(&device.watch.events);
+        let connection = Rc::new(Connection {
+            id: core.next_id(),
+            core: Rc::clone(core),
+            attributes: Cell::new(attributes),
+            device: RefCell::new(Some(device)),
+            state: RefCell::new(State {
+                phase: Phase::Connecting,
+                queued: Vec::new(),
+                started: VecDeque::new(),
+                oldest: 0,
+                occupied: 0,
+                unsignaled: 0,
+                receives,
+                completions: VecDeque::new(),
+                last_traffic: core.now(),
+                probed: None,
+                cut_off: false,
+            }),
+            waker: Cell::default(),
+        });
+        *events.connection.borrow_mut() = Rc::downgrade(&connection);
+        core.add_connection(&connection, number);
+        connection
+    }
+
+    pub(crate) fn id(&self) -> EndpointId {
+        self.id
+    }
+
+    pub(crate) fn core(&self) -> &Rc<Core> {
+        &self.core
+    }
+
+    pub(crate) fn attributes(&self) -> EndpointAttributes {
+        self.attributes.get()
+    }
+
+    /// The connection stands, with this many RDMA Reads from here at once.
+    ///
+    /// # Errors
+    /// It has ended meanwhile.
+    pub(crate) fn open(&self, ord: u16) -> Result<(), Disconnected> {
+        let mut state = self.state.borrow_mut();
+        match &state.phase {
+            Phase::Ending(reason) | Phase::Ended(reason) => return Err(reason.clone()),
+            Phase::Connecting => state.phase = Phase::Open,
+            Phase::Open | Phase::Closing(_) | Phase::Broken(_) => {}
+        }
+        state.last_traffic = self.core.now();
+        self.attributes.set(EndpointAttributes {
+            ord,
+            ..self.attributes.get()
+        });
+        Ok(())
+    }
+
+    /// Offers memory for one message.
+    ///
+    /// # Errors
+    /// See [`gannet_fabric::Endpoint::post_receive`].
+    pub(crate) fn post_receive(&self, id: WorkId, buffer: Buffer) -> Result<(), PostError> {
+        let device = self.device.borrow();
+        let mut guard = self.state.borrow_mut();
+        let state = &mut *guard;
+        if !matches!(state.phase, Phase::Connecting | Phase::Open) {
+            return Err(PostError::Closed);
+        }
+        let ReceiveSide::Own(receives) = &mut state.receives else {
+            return Err(PostError::Invalid("the endpoint shares its receives"));
+        };
+        if receives.len() >= self.attributes.get().receive_queue_max as usize {
+            return Err(PostError::QueueFull);
+        }
+        let pair = &device.as_ref().ok_or(PostError::Closed)?.pair;
+        let added = receives.add(id, buffer, &self.core.messages, &self.core.domain);
+        let (number, piece) = added.map_err(|error| {
+            tracing::warn!(%error, "the memory of a receive could not be registered");
+            PostError::Invalid("the memory cannot be registered")
+        })?;
+        let work = ReceiveWork {
+            id: name_of_own(self.id.0, number),
+            piece,
+        };
+        if pair.post_receives(&[work]).is_err() {
+            tracing::warn!("the device refused a receive");
+            receives.take_last();
+            return Err(PostError::QueueFull);
+        }
+        Ok(())
+    }
+
+    /// Lets the peer take `count` more receives of the shared queue.
+    ///
+    /// # Errors
+    /// See [`gannet_fabric::Endpoint::grant_receives`].
+    pub(crate) fn grant(&self, count: u32) -> Result<(), PostError> {
+        let mut state = self.state.borrow_mut();
+        if !matches!(state.phase, Phase::Connecting | Phase::Open) {
+            return Err(PostError::Closed);
+        }
+        match &mut state.receives {
+            ReceiveSide::Own(_) => Err(PostError::Invalid("the endpoint has receives of its own")),
+            ReceiveSide::Shared { granted, .. } => {
+                *granted = granted.saturating_add(count);
+                Ok(())
+            }
+        }
+    }
+
+    /// Posts work with memory that `prepare` finds.
+    ///
+    /// # Errors
+    /// See [`PostError`].
+    pub(crate) fn post(
+        &self,
+        id: WorkId,
+        signal: Signal,
+        kind: WorkKind,
+        source: Source,
+    ) -> Result<(), PostError> {
+        if self.is_full() {
+            // A poster that never waits finds here that its work is done.
+            self.core.advance();
+        }
+        if self.state.borrow().phase != Phase::Open {
+            return Err(PostError::Closed);
+        }
+        if self.is_full() {
+            return Err(PostError::QueueFull);
+        }
+        let done = match kind {
+            WorkKind::Send { .. } | WorkKind::SendAndInvalidate { .. } => Done::Sent,
+            WorkKind::Write { .. } => Done::Written,
+            WorkKind::Read { .. } => Done::Read,
+        };
+        let memory = self.prepare(source, signal, done == Done::Sent)?;
+        let mut state = self.state.borrow_mut();
+        state.occupied += 1;
+        state.queued.push(Work {
+            id,
+            done,
+            signal,
+            kind,
+            is_own: false,
+            memory,
+        });
+        Ok(())
+    }
+
+    fn is_full(&self) -> bool {
+        self.state.borrow().occupied >= self.attributes.get().send_queue_max
+    }
+
+    /// Finds the memory of a source. Sends copy, or register what is too long for that.
+    fn prepare(&self, source: Source, signal: Signal, is_send: bool) -> Result<Memory, PostError> {
+        let len = source.len();
+        if len > self.core.message_max {
+            return Err(PostError::Invalid("longer than a message of the device"));
+        }
+        match source {
+            Source::Span(span) => self.prepare_span(&span),
+            Source::File { .. } => Err(PostError::Invalid("the device reads no files")),
+            Source::Buffer { .. } if !is_send => {
+                Err(PostError::Invalid("the source is not registered"))
+            }
+            Source::Buffer { buffer, len } => self.prepare_message(buffer, len, signal),
+        }
+    }
+
+    fn prepare_span(&self, span: &Span) -> Result<Memory, PostError> {
+        let found = RegionUse::of(span, &self.core.domain);
+        let unfit = PostError::Invalid("not a span of memory that is registered here");
+        let (region, piece) = found.ok_or(unfit)?;
+        Ok(Memory {
+            piece: (piece.len() > 0).then_some(piece),
+            region: Some(region),
+            ..Memory::default()
+        })
+    }
+
+    fn prepare_message(
+        &self,
+        mut buffer: Buffer,
+        len: u32,
+        signal: Signal,
+    ) -> Result<Memory, PostError> {
+        let beyond = PostError::Invalid("the message is longer than its memory");
+        let bytes = buffer.get_mut(..len as usize).ok_or(beyond)?;
+        let mut memory = Memory::default();
+        if len == 0 {
+            memory.buffer = Some(buffer);
+            return Ok(memory);
+        }
+        if len <= self.core.inline_max.get() {
+            memory.piece = Piece::inline(bytes);
+            memory.inline = true;
+            memory.buffer = Some(buffer);
+            return Ok(memory);
+        }
+        let messages = &self.core.messages;
+        if len as usize <= messages.slot_len()
+            && let Some(mut slot) = messages.take()
+        {
+            slot.as_mut()[..len as usize].copy_from_slice(bytes);
+            memory.piece = slot.piece(len);
+            memory.slot = Some(slot);
+            memory.buffer = (signal == Signal::Always).then_some(buffer);
+            return Ok(memory);
+        }
+        let registration = self.core.domain.register_message(bytes).map_err(|error| {
+            tracing::warn!(%error, "the memory of a message could not be registered");
+            PostError::Invalid("the memory of the message cannot be registered")
+        })?;
+        memory.piece = registration.piece(0, len);
+        memory.registration = Some(registration);
+        memory.buffer = Some(buffer);
+        Ok(memory)
+    }
+
+    /// Gives queued work to the device.
+    pub(crate) fn start(self: &Rc<Self>) {
+        if let Some(reason) = self.start_queued() {
+            self.core.end(self, reason);
+            self.core.advance();
+        }
+    }
+
+    fn start_queued(&self) -> Option<Disconnected> {
+        let device = self.device.borrow();
+        let pair = &device.as_ref()?.pair;
+        let mut guard = self.state.borrow_mut();
+        let state = &mut *guard;
+        if state.queued.is_empty() || !matches!(state.phase, Phase::Open | Phase::Closing(_)) {
+            return None;
+        }
+        let first = state.oldest + state.started.len() as u64;
+        let mut requests = Vec::with_capacity(state.queued.len());
+        for (number, work) in (first..).zip(&state.queued) {
+            // A completion says that all work before it is done too.
+            state.unsignaled += 1;
+            let signaled = work.signal == Signal::Always || state.unsignaled >= UNSIGNALED_MAX;
+            if signaled {
+                state.unsignaled = 0;
+            }
+            requests.push(SendWork {
+                id: name_of_sent(self.id.0, number),
+                kind: work.kind,
+                piece: work.memory.piece,
+                inline: work.memory.inline,
+                signaled,
+            });
+        }
+        let posted = pair.post_send(&requests);
+        for mut work in state.queued.drain(..) {
+            if work.memory.inline && work.signal == Signal::OnError {
+                // The post has copied it.
+                work.memory.buffer = None;
+            }
+            state.started.push_back(work);
+        }
+        state.last_traffic = self.core.now();
+        posted.err().map(|index| {
+            tracing::error!(index, "the device refused a work request");
+            Disconnected::Lost(ErrorKind::Other)
+        })
+    }
+
+    /// Posts work of the provider's own, an RDMA Write of nothing, which completes after all work before it.
+    fn post_own(&self) {
+        let kind = WorkKind::Write { address: 0, key: 0 };
+        self.state.borrow_mut().queued.push(Work {
+            id: WorkId(0),
+            done: Done::Written,
+            signal: Signal::Always,
+            kind,
+            is_own: true,
+            memory: Memory::default(),
+        });
+    }
+
+    /// Handles the completion of work; gives the reason when it ends the connection.
+    pub(crate) fn sent(&self, sequence: u32, code: u32) -> Option<Disconnected> {
+        let mut guard = self.state.borrow_mut();
+        let state = &mut *guard;
+        let behind = distance(state.oldest, sequence);
+        if behind >= state.started.len() {
+            return None;
+        }
+        state.last_traffic = self.core.now();
+        for index in 0..=behind {
+            let work = state.started.pop_front()?;
+            state.oldest += 1;
+            let is_own = work.is_own;
+            state.occupied -= u32::from(!is_own);
+            let outcome = if index == behind && code != status::SUCCESS {
+                Err(work_error(code))
+            } else {
+                state.probed = state.probed.filter(|_| !is_own);
+                Ok(work.done)
+            };
+            state.completions.extend(work.end(outcome));
+        }
+        if code != status::SUCCESS {
+            tracing::debug!(id = self.id.0, code, "work failed");
+        }
+        let reason = match code {
+            status::SUCCESS => state.reason_of_idle(),
+            _ => state.reason_of_failure(reason_of_sent(code), self.core.now(), true),
+        };
+        drop(guard);
+        self.wake();
+        reason
+    }
+
+    /// As [`Connection::sent`], of a receive of its own.
+    pub(crate) fn received_own(&self, completion: &Wc) -> Option<Disconnected> {
+        let mut guard = self.state.borrow_mut();
+        let state = &mut *guard;
+        let ReceiveSide::Own(receives) = &mut state.receives else {
+            return None;
+        };
+        let (id, buffer) = receives.take(completion.byte_len)?;
+        let reason = state.receive(id, buffer, completion, self.core.now());
+        drop(guard);
+        self.wake();
+        reason
+    }
+
+    /// As [`Connection::sent`], of a receive of a shared queue.
+    pub(crate) fn received_shared(
+        &self,
+        completion: &Wc,
+        queue: &VerbsReceiveQueue,
+        index: u32,
+    ) -> Option<Disconnected> {
+        let mut guard = self.state.borrow_mut();
+        let state = &mut *guard;
+        if !is_done(completion) {
+            queue.post_again(index);
+            let reason = reason_of_received(completion.status);
+            return state.reason_of_failure(reason, self.core.now(), false);
+        }
+        if matches!(state.phase, Phase::Ended(_)) {
+            queue.post_again(index);
+            return None;
+        }
+        if !state.receives.use_grant() {
+            queue.post_again(index);
+            let why = "it sent more messages than it was granted".to_owned();
+            return Some(Disconnected::PeerMisbehaved(why));
+        }
+        let (id, buffer) = queue.take(index)?;
+        let reason = state.receive(id, buffer, completion, self.core.now());
+        drop(guard);
+        self.wake();
+        reason
+    }
+
+    /// Adds all completions; pending when there are none.
+    pub(crate) fn poll_completions(
+        &self,
+        context: &mut Context<'_>,
+        completions: &mut Vec<Completion>,
+    ) -> Poll<Result<(), Disconnected>> {
+        if self.take_completions(completions) > 0 {
+            return Poll::Ready(Ok(()));
+        }
+        self.core.advance();
+        if self.take_completions(completions) > 0 {
+            return Poll::Ready(Ok(()));
+        }
+        if let Phase::Ended(reason) = &self.state.borrow().phase {
+            return Poll::Ready(Err(reason.clone()));
+        }
+        self.waker.set(Some(context.waker().clone()));
+        Poll::Pending
+    }
+
+    /// Moves all completions, and returns their number.
+    pub(crate) fn take_completions(&self, completions: &mut Vec<Completion>) -> usize {
+        let mut state = self.state.borrow_mut();
+        let count = state.completions.len();
+        completions.extend(state.completions.drain(..));
+        count
+    }
+
+    /// Refuses new work, and ends the connection after the posted work.
+    pub(crate) fn close(self: &Rc<Self>) {
+        let is_idle = {
+            let mut state = self.state.borrow_mut();
+            if state.phase != Phase::Open {
+                return;
+            }
+            state.phase = Phase::Closing(self.core.now());
+            state.queued.is_empty() && state.started.is_empty()
+        };
+        if is_idle {
+            self.core.end(self, Disconnected::Local);
+            self.core.advance();
+            return;
+        }
+        self.post_own();
+        self.start();
+    }
+
+    /// Ends the connection now.
+    pub(crate) fn abort(self: &Rc<Self>, reason: Disconnected) {
+        self.core.end(self, reason);
+        self.core.advance();
+    }
+
+    /// Drops completions that no one will take, so that their memory goes home.
+    pub(crate) fn discard(&self) {
+        let completions = std::mem::take(&mut self.state.borrow_mut().completions);
+        drop(completions);
+    }
+
+    /// The reason for an end that the peer began.
+    pub(crate) fn reason_of_peer(&self) -> Disconnected {
+        let state = self.state.borrow();
+        match state.phase {
+            Phase::Closing(_) => Disconnected::Local,
+            _ if state.cut_off => Disconnected::Lost(ErrorKind::ConnectionReset),
+            _ => Disconnected::Peer,
+        }
+    }
+
+    /// Notes why the connection ends; false when its end has begun before.
+    pub(crate) fn begin_end(&self, reason: Disconnected) -> bool {
+        let mut state = self.state.borrow_mut();
+        if matches!(state.phase, Phase::Ending(_) | Phase::Ended(_)) {
+            return false;
+        }
+        state.phase = Phase::Ending(reason);
+        true
+    }
+
+    /// Tells the peer and breaks the pair, so that its work is flushed.
+    pub(crate) fn break_pair(&self) {
+        let device = self.device.borrow();
+        if let Some(InDevice { pair, .. }) = &*device {
+            if let Err(error) = pair.id().disconnect() {
+                tracing::debug!(%error, "the connection had ended");
+            }
+            pair.break_now();
+        }
+    }
+
+    /// Destroys the pair and flushes all work. Gives the pair's number and id.
+    pub(crate) fn finish(&self) -> Option<(u32, Arc<CmId>)> {
+        let device = self.device.borrow_mut().take();
+        let gone = device.map(|device| {
+            let names = (device.pair.number(), Arc::clone(device.pair.id()));
+            // The device reaches no memory of the work below after this.
+            drop(device);
+            names
+        });
+        let mut guard = self.state.borrow_mut();
+        let state = &mut *guard;
+        let queued = std::mem::take(&mut state.queued);
+        let work = state.started.drain(..).chain(queued);
+        let flushed = work.filter_map(|work| work.end(Err(WorkError::Flushed)));
+        state.completions.extend(flushed);
+        state.occupied = 0;
+        match &mut state.receives {
+            ReceiveSide::Own(receives) => {
+                let receives = receives.drain().into_iter();
+                let flushed = receives.map(|(id, buffer)| Completion {
+                    id,
+                    outcome: Err(WorkError::Flushed),
+                    buffer: Some(buffer),
+                });
+                state.completions.extend(flushed);
+            }
+            ReceiveSide::Shared { granted, .. } => *granted = 0,
+        }
+        if let Phase::Ending(reason) = &state.phase {
+            tracing::debug!(id = self.id.0, %reason, "connection ended");
+            state.phase = Phase::Ended(reason.clone());
+        }
+        drop(guard);
+        self.wake();
+        gone
+    }
+
+    /// Looks at the deadlines; gives the reason when one has passed.
+    pub(crate) fn tick(self: &Rc<Self>, now: Instant) -> Option<Disconnected> {
+        let needs_probe = {
+            let mut state = self.state.borrow_mut();
+            match state.phase {
+                Phase::Closing(since) if now - since > CLOSE_TIME_MAX => {
+                    return Some(Disconnected::Local);
+                }
+                Phase::Broken(since) if now - since > REASON_TIME_MAX => {
+                    return Some(Disconnected::Lost(ErrorKind::ConnectionReset));
+                }
+                Phase::Open => {}
+                _ => return None,
+            }
+            match state.probed {
+                Some(since) if now - since > PROBE_TIME_MAX => {
+                    return Some(Disconnected::TimedOut);
+                }
+                Some(_) => false,
+                None if now - state.last_traffic > IDLE_TIME_MAX => {
+                    state.probed = Some(now);
+                    true
+                }
+                None => false,
+            }
+        };
+        if needs_probe {
+            self.post_own();
+            self.start();
+        }
+        None
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl State {
+    /// The end of a connection that closes, when all its work is done.
+    fn reason_of_idle(&self) -> Option<Disconnected> {
+        let is_closing = matches!(self.phase, Phase::Closing(_));
+        (is_closing && self.started.is_empty() && self.queued.is_empty())
+            .then_some(Disconnected::Local)
+    }
+
+    /// Notes that work failed. Gives the reason if the device names one; the connection manager may name one later.
+    fn reason_of_failure(
+        &mut self,
+        named: Option<Disconnected>,
+        now: Instant,
+        is_send: bool,
+    ) -> Option<Disconnected> {
+        match self.phase {
+            Phase::Closing(_) => return Some(Disconnected::Local),
+            Phase::Open | Phase::Broken(_) => {}
+            Phase::Connecting | Phase::Ending(_) | Phase::Ended(_) => return None,
+        }
+        if named.is_none() {
+            self.cut_off |= is_send;
+            if self.phase == Phase::Open {
+                self.phase = Phase::Broken(now);
+            }
+        }
+        named
+    }
+
+    /// Adds the completion of a receive; gives the reason when it ends the connection.
+    fn receive(
+        &mut self,
+        id: WorkId,
+        buffer: Buffer,
+        completion: &Wc,
+        now: Instant,
+    ) -> Option<Disconnected> {
+        let buffer = Some(buffer);
+        if !is_done(completion) {
+            let outcome = Err(WorkError::Flushed);
+            self.completions.push_back(Completion {
+                id,
+                outcome,
+                buffer,
+            });
+            let reason = reason_of_received(completion.status);
+            return self.reason_of_failure(reason, now, false);
+        }
+        self.last_traffic = now;
+        let invalidated = completion.wc_flags & WC_WITH_INV != 0;
+        let done = Done::Received {
+            len: completion.byte_len,
+            invalidated: invalidated.then_some(RemoteKey(completion.invalidated_rkey)),
+            // Devices do not report it.
+            solicited: false,
+        };
+        let outcome = Ok(done);
+        self.completions.push_back(Completion {
+            id,
+            outcome,
+            buffer,
+        });
+        None
+    }
+}
