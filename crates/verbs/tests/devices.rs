@@ -1,0 +1,98 @@
+//! The suite of the fabric seam on a real device.
+//!
+//! `GANNET_VERBS_ADDRESS` names the device by the address of its network interface:
+//! `GANNET_VERBS_ADDRESS=10.77.0.1 cargo test -p gannet-verbs --test devices -- --ignored`.
+//! `GANNET_VERBS_CASES` runs only the cases whose name contains it.
+
+use gannet_conformance::{Harness, Verdict, cases, run_case};
+use gannet_fabric::{Provider, Region};
+use gannet_runtime::{Handle, tokio_plug::block_on};
+use gannet_verbs::{VerbsConfig, VerbsLibrary, VerbsProvider};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+
+/// Cases that no device can pass, and why.
+const LEFT_OUT: &[(&str, &str)] = &[];
+
+struct Bench {
+    runtime: Handle,
+    near: Rc<dyn Provider>,
+    far: Rc<dyn Provider>,
+    address: SocketAddr,
+}
+
+impl Harness for Bench {
+    fn runtime(&self) -> Handle {
+        Rc::clone(&self.runtime)
+    }
+
+    fn near(&self) -> Rc<dyn Provider> {
+        Rc::clone(&self.near)
+    }
+
+    fn far(&self) -> Rc<dyn Provider> {
+        Rc::clone(&self.far)
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn look(&self, region: &Region) -> Option<Vec<u8>> {
+        let memory = region.lend()?;
+        let bytes = memory.to_vec();
+        region.restore(memory).ok()?;
+        Some(bytes)
+    }
+}
+
+fn address() -> IpAddr {
+    let name = "GANNET_VERBS_ADDRESS";
+    let address = std::env::var(name).unwrap_or_else(|_| panic!("{name} names no device"));
+    address.parse().expect("an address")
+}
+
+#[test]
+#[ignore = "needs an RDMA device"]
+fn the_suite_holds_on_a_device() {
+    if std::env::var_os("GANNET_VERBS_LOG").is_some() {
+        tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::DEBUG)
+            .init();
+    }
+    let only = std::env::var("GANNET_VERBS_CASES").unwrap_or_default();
+    let failures = block_on(|runtime| async move {
+        let library = VerbsLibrary::open().expect("rdma-core");
+        let provider = || {
+            let config = VerbsConfig::at(address());
+            VerbsProvider::new(Rc::clone(&runtime), &library, &config).expect("a device")
+        };
+        let bench = Bench {
+            near: provider(),
+            far: provider(),
+            address: SocketAddr::new(address(), 0),
+            runtime: Rc::clone(&runtime),
+        };
+        let mut failures = Vec::new();
+        for case in cases() {
+            let is_left_out = LEFT_OUT.iter().any(|(name, _)| *name == case.name);
+            if is_left_out || !case.name.contains(&only) {
+                continue;
+            }
+            let start = runtime.now();
+            let outcome = run_case(&bench, &case).await;
+            let took = runtime.now() - start;
+            match outcome {
+                Ok(Verdict::Held) => println!("held {} ({took:?})", case.name),
+                Ok(Verdict::LeftOut(power)) => println!("left out {} ({power:?})", case.name),
+                Err(failure) => {
+                    println!("FAILED {failure} ({took:?})");
+                    failures.push(failure.to_string());
+                }
+            }
+        }
+        failures
+    });
+    let failures = failures.expect("a runtime");
+    assert!(failures.is_empty(), "{failures:#?}");
+}
