@@ -14,12 +14,15 @@ use gannet_fabric::{
     ConnectError, ConnectOptions, Connected, Disconnected, EndpointAttributes, Incoming, Outgoing,
     Receives, WorkId,
 };
-use gannet_runtime::{Buffer, Dscp, LocalFuture, timeout};
+use gannet_runtime::{Buffer, Dscp, Handle, LocalFuture, run_blocking, timeout};
 use std::any::Any;
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
+use tokio::sync::oneshot;
 
 /// `IB_CM_REJ_CONSUMER_DEFINED`: the peer's program refused.
 const REJECTED_BY_PROGRAM: i32 = 28;
@@ -31,16 +34,123 @@ pub(crate) async fn connect(
     options: ConnectOptions,
 ) -> Result<Connected, ConnectError> {
     let runtime = Rc::clone(&core.runtime);
-    let connecting = connect_in_time(core, address, options);
-    let done = timeout(&runtime, SETUP_TIME_MAX, connecting).await;
-    done.unwrap_or(Err(ConnectError::TimedOut))
+    set_up(&runtime, async move |asked| {
+        asked.connect(core, address, options).await
+    })
+    .await
 }
 
-async fn connect_in_time(
-    core: Rc<Core>,
+/// Runs a set-up in a task of its own, because its caller may give up at any time. With iWARP the kernel then waits for
+/// the peer when the id is used or destroyed, which would hold up this core.
+async fn set_up(
+    runtime: &Handle,
+    steps: impl AsyncFnOnce(&mut Asked) -> Option<Result<Connected, ConnectError>> + 'static,
+) -> Result<Connected, ConnectError> {
+    let (answer, answered) = oneshot::channel();
+    let task = async move {
+        let mut asked = Asked(answer);
+        if let Some(outcome) = steps(&mut asked).await {
+            // The connection is dropped, and so ended, when the caller has gone.
+            drop(asked.0.send(outcome));
+        }
+    };
+    runtime.spawn("verbs set-up", Box::pin(task));
+    let reset = |_| io::Error::from(io::ErrorKind::ConnectionReset);
+    match timeout(runtime, SETUP_TIME_MAX, answered).await {
+        Ok(outcome) => outcome.map_err(reset)?,
+        Err(_) => Err(ConnectError::TimedOut),
+    }
+}
+
+/// The caller that waits for a set-up.
+struct Asked(oneshot::Sender<Result<Connected, ConnectError>>);
+
+impl Asked {
+    /// Waits for `future`, as long as the caller waits; `None` after that.
+    async fn wait<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = std::pin::pin!(future);
+        std::future::poll_fn(|context| {
+            if let Poll::Ready(value) = future.as_mut().poll(context) {
+                return Poll::Ready(Some(value));
+            }
+            self.0.poll_closed(context).map(|()| None)
+        })
+        .await
+    }
+
+    /// Waits until the connection stands; `None` when the caller has gone. The kernel bounds the wait with iWARP, and
+    /// waits itself if the id is destroyed before: so the caller does not end the wait.
+    async fn established(&mut self, pending: &Pending) -> Option<Result<Event, ConnectError>> {
+        if pending.core.is_iwarp {
+            return Some(pending.established().await);
+        }
+        self.wait(pending.established()).await
+    }
+
+    /// `None` when the caller has gone.
+    async fn accept(
+        &mut self,
+        incoming: VerbsIncoming,
+        options: ConnectOptions,
+    ) -> Option<Result<Connected, ConnectError>> {
+        let (peer_address, private_data) = (incoming.peer_address, incoming.private_data.clone());
+        let (pending, ord) = match incoming.start_accept(options) {
+            Ok(started) => started,
+            Err(error) => return Some(Err(error)),
+        };
+        if let Err(error) = self.established(&pending).await? {
+            return Some(Err(error));
+        }
+        Some(pending.open(ord, peer_address, private_data))
+    }
+
+    /// `None` when the caller has gone.
+    async fn connect(
+        &mut self,
+        core: Rc<Core>,
+        address: SocketAddr,
+        options: ConnectOptions,
+    ) -> Option<Result<Connected, ConnectError>> {
+        let data = options.private_data.clone();
+        let resolved = self.wait(resolve(&core, address, options)).await?;
+        let (pending, depths) = match resolved {
+            Ok(resolved) => resolved,
+            Err(error) => return Some(Err(error)),
+        };
+        let id = Arc::clone(&pending.id);
+        let ask = move || {
+            id.connect(&Parameters {
+                private_data: &data,
+                responder_resources: depths.ird,
+                initiator_depth: depths.ord,
+                rnr_retries: RNR_RETRIES,
+            })
+        };
+        // The call locks the id. With iWARP it may wait for the peer, so nothing else may use the id meanwhile.
+        let asked = if core.is_iwarp {
+            let asked = run_blocking(&core.runtime, ask).await;
+            asked.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
+        } else {
+            ask()
+        };
+        if let Err(error) = asked {
+            return Some(Err(error.into()));
+        }
+        let event = match self.established(&pending).await? {
+            Ok(event) => event,
+            Err(error) => return Some(Err(error)),
+        };
+        let ord = depths.ord.min(event.initiator_depth);
+        Some(pending.open(ord, address, event.private_data))
+    }
+}
+
+/// Finds device and path to `address`, and makes the pair.
+async fn resolve(
+    core: &Rc<Core>,
     address: SocketAddr,
     options: ConnectOptions,
-) -> Result<Connected, ConnectError> {
+) -> Result<(Pending, Depths), ConnectError> {
     SetUp::Request.check(&options.private_data, core.is_iwarp)?;
     let id = Arc::new(CmId::new(&core.events)?);
     let watch = core.watch_id(&id);
@@ -58,16 +168,8 @@ async fn connect_in_time(
         ord: depth(options.ord, core.limits.max_qp_init_rd_atom),
         ird: depth(options.ird, core.limits.max_qp_rd_atom),
     };
-    let pending = Pending::new(&core, &id, watch, options.receives, depths)?;
-    id.connect(&Parameters {
-        private_data: &options.private_data,
-        responder_resources: depths.ird,
-        initiator_depth: depths.ord,
-        rnr_retries: RNR_RETRIES,
-    })?;
-    let event = pending.established().await?;
-    let ord = depths.ord.min(event.initiator_depth);
-    pending.open(ord, address, event.private_data)
+    let pending = Pending::new(core, &id, watch, options.receives, depths)?;
+    Ok((pending, depths))
 }
 
 /// RDMA Reads in each direction, as the connection manager counts them.
@@ -346,14 +448,14 @@ impl Request {
 }
 
 impl VerbsIncoming {
-    async fn accept_in_time(self, options: ConnectOptions) -> Result<Connected, ConnectError> {
+    /// Makes the pair and answers the peer. Gives the RDMA Reads from here, too.
+    fn start_accept(self, options: ConnectOptions) -> Result<(Pending, u8), ConnectError> {
         let VerbsIncoming {
             core,
             id,
             watch,
-            peer_address,
-            private_data,
             peer_depths,
+            ..
         } = self;
         SetUp::Reply.check(&options.private_data, core.is_iwarp)?;
         set_options(&id, options.traffic_class)?;
@@ -368,8 +470,7 @@ impl VerbsIncoming {
             initiator_depth: depths.ord,
             rnr_retries: RNR_RETRIES,
         })?;
-        pending.established().await?;
-        pending.open(depths.ord, peer_address, private_data)
+        Ok((pending, depths.ord))
     }
 }
 
@@ -389,8 +490,10 @@ impl Incoming for VerbsIncoming {
     fn accept(self: Box<Self>, options: ConnectOptions) -> Outgoing {
         Box::pin(async move {
             let runtime = Rc::clone(&self.core.runtime);
-            let done = timeout(&runtime, SETUP_TIME_MAX, self.accept_in_time(options)).await;
-            done.unwrap_or(Err(ConnectError::TimedOut))
+            set_up(&runtime, async move |asked| {
+                asked.accept(*self, options).await
+            })
+            .await
         })
     }
 

@@ -448,7 +448,12 @@ impl Connection {
             return None;
         };
         let (id, buffer) = receives.take(completion.byte_len)?;
-        let reason = state.receive(id, buffer, completion, self.core.now());
+        let is_too_long = is_done(completion) && completion.byte_len as usize > buffer.len();
+        let mut completion = *completion;
+        if is_too_long {
+            completion.status = status::LOC_LEN_ERR;
+        }
+        let reason = state.receive(id, buffer, &completion, self.core.now());
         drop(guard);
         self.wake();
         reason

@@ -5,7 +5,7 @@
 
 use crate::messages::SlotPool;
 use crate::region::VerbsDomain;
-use crate::sys::{ProtectionDomain, ReceiveWork, Registration, SharedQueue, Slot};
+use crate::sys::{Piece, ProtectionDomain, ReceiveWork, Registration, SharedQueue, Slot};
 use crate::work::name_of_shared;
 use gannet_fabric::{PostError, SharedReceiveQueue, SharedReceives, WorkId};
 use gannet_runtime::Buffer;
@@ -27,7 +27,6 @@ struct OwnReceive {
 
 /// The memory that the device fills.
 enum Place {
-    Empty,
     Slot(Slot),
     Buffer(Registration),
 }
@@ -55,18 +54,18 @@ impl OwnReceives {
         mut buffer: Buffer,
         slots: &SlotPool,
         domain: &VerbsDomain,
-    ) -> io::Result<(u64, crate::sys::Piece)> {
+    ) -> io::Result<(u64, Piece)> {
         let too_long = || io::Error::from(io::ErrorKind::InvalidInput);
         let len = u32::try_from(buffer.len()).map_err(|_| too_long())?;
-        let slot = (buffer.len() <= slots.slot_len() && len > 0).then(|| slots.take());
+        let slot = (buffer.len() <= slots.slot_len()).then(|| slots.take());
         let place = match slot.flatten() {
-            _ if len == 0 => Place::Empty,
             Some(slot) => Place::Slot(slot),
+            None if len == 0 => return Err(io::ErrorKind::OutOfMemory.into()),
             None => Place::Buffer(domain.register_message(&mut buffer)?),
         };
         let piece = match &place {
-            Place::Empty => crate::sys::Piece::inline(&[]),
-            Place::Slot(slot) => slot.piece(len),
+            // Not every device takes a receive of no bytes: that of an empty buffer has one.
+            Place::Slot(slot) => slot.piece(len.max(1)),
             Place::Buffer(registration) => registration.piece(0, len),
         };
         let piece = piece.ok_or_else(too_long)?;

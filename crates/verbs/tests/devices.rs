@@ -11,8 +11,60 @@ use gannet_verbs::{VerbsConfig, VerbsLibrary, VerbsProvider};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 
-/// Cases that no device can pass, and why.
-const LEFT_OUT: &[(&str, &str)] = &[];
+/// Cases that a device cannot pass, each with the reason.
+const LEFT_OUT: &[(&str, Reason)] = &[
+    (
+        "connecting::private_data_goes_both_ways",
+        Reason::PrivateData,
+    ),
+    (
+        "connecting::a_rejection_brings_its_private_data",
+        Reason::PrivateData,
+    ),
+    (
+        "messages::a_solicited_message_is_reported_as_such",
+        Reason::Solicited,
+    ),
+    (
+        "sharing::a_peer_beyond_its_grant_ends_alone",
+        Reason::Unnamed,
+    ),
+    (
+        "sharing::an_empty_queue_ends_the_connection_that_needs_it",
+        Reason::Unnamed,
+    ),
+    ("refusals::reads_outside_the_grant", Reason::Unnamed),
+    ("refusals::writes_outside_the_grant", Reason::Unnamed),
+    ("refusals::a_message_with_no_receive", Reason::Unnamed),
+    (
+        "refusals::nothing_is_read_after_deregister",
+        Reason::Unnamed,
+    ),
+    ("strategies::nothing_lands_after_release", Reason::Unnamed),
+    ("strategies::nothing_is_read_after_release", Reason::Unnamed),
+    (
+        "strategies::a_key_serves_one_connection_at_a_time",
+        Reason::Scope,
+    ),
+    (
+        "strategies::neighbours_are_out_of_reach_under_each",
+        Reason::Unnamed,
+    ),
+    ("ending::keys_die_with_their_connection", Reason::Scope),
+];
+
+/// The reason why a case is left out.
+#[derive(Debug, Clone, Copy)]
+enum Reason {
+    /// Private data comes with padding, and its bound differs from the seam's.
+    PrivateData,
+    /// A completion does not say that its message was solicited.
+    Solicited,
+    /// The device does not tell one end, or both, why a connection ended.
+    Unnamed,
+    /// A key belongs to the protection domain, not to a connection.
+    Scope,
+}
 
 struct Bench {
     runtime: Handle,
@@ -75,8 +127,12 @@ fn the_suite_holds_on_a_device() {
         };
         let mut failures = Vec::new();
         for case in cases() {
-            let is_left_out = LEFT_OUT.iter().any(|(name, _)| *name == case.name);
-            if is_left_out || !case.name.contains(&only) {
+            if !case.name.contains(&only) {
+                continue;
+            }
+            let left_out = LEFT_OUT.iter().find(|(name, _)| *name == case.name);
+            if let Some((name, reason)) = left_out {
+                println!("left out {name} ({reason:?})");
                 continue;
             }
             let start = runtime.now();

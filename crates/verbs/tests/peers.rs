@@ -1,0 +1,409 @@
+//! Peers that break rules, leave or die, on a real device.
+//!
+//! `GANNET_VERBS_ADDRESS` names the device by the address of its network interface, as for `devices.rs`.
+
+use gannet_fabric::{
+    Access, Backing, ConnectError, ConnectOptions, Connected, Disconnected, Done, Listener,
+    Provider, Receives, Region, RemoteAddress, RemoteKey, Scope, SendOptions, SharedReceives,
+    Signal, Source, Span, WorkId, next_completions,
+};
+use gannet_runtime::{Buffer, Handle, both, sleep, timeout, tokio_plug::block_on};
+use gannet_verbs::{SharedVerbsListener, VerbsConfig, VerbsLibrary, VerbsProvider, devices};
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::process::{Command, Stdio};
+use std::rc::Rc;
+use std::time::Duration;
+
+const LEN: usize = 4096;
+/// The time within which an end is noticed.
+const NOTICED: Duration = Duration::from_secs(8);
+
+fn address() -> IpAddr {
+    let name = "GANNET_VERBS_ADDRESS";
+    let address = std::env::var(name).unwrap_or_else(|_| panic!("{name} names no device"));
+    address.parse().expect("an address")
+}
+
+fn anywhere() -> SocketAddr {
+    SocketAddr::new(address(), 0)
+}
+
+fn provider(runtime: &Handle) -> Rc<VerbsProvider> {
+    let library = VerbsLibrary::open().expect("rdma-core");
+    let config = VerbsConfig::at(address());
+    VerbsProvider::new(Rc::clone(runtime), &library, &config).expect("a device")
+}
+
+fn run<F: Future<Output = ()>>(main: impl FnOnce(Handle) -> F) {
+    if std::env::var_os("GANNET_VERBS_LOG").is_some() {
+        let level = tracing::Level::DEBUG;
+        // Another test of this process may have done so.
+        let _ = tracing_subscriber::fmt().with_max_level(level).try_init();
+    }
+    block_on(main).expect("a runtime");
+}
+
+fn options() -> ConnectOptions {
+    ConnectOptions {
+        ord: 4,
+        ird: 4,
+        receives: (0..8).map(|_| Buffer::zeroed(LEN)).collect(),
+        ..ConnectOptions::default()
+    }
+}
+
+async fn pair(near: &VerbsProvider, far: &VerbsProvider) -> (Connected, Connected) {
+    pair_with(near, far, options()).await
+}
+
+async fn pair_with(
+    near: &VerbsProvider,
+    far: &VerbsProvider,
+    far_options: ConnectOptions,
+) -> (Connected, Connected) {
+    let mut listener = far.listen(anywhere()).expect("a listener");
+    let connecting = near.connect(listener.local_address(), options());
+    let accepting = async { listener.accept().await?.accept(far_options).await };
+    let (near, far) = both(connecting, accepting).await;
+    (near.expect("the near end"), far.expect("the far end"))
+}
+
+fn message(len: usize) -> Source {
+    Source::Buffer {
+        buffer: Buffer::from_vec(vec![7; len]),
+        len: len as u32,
+    }
+}
+
+fn send(from: &Connected, len: usize) {
+    from.post_send(WorkId(1), message(len), SendOptions::default())
+        .expect("room");
+    from.flush();
+}
+
+async fn receive(at: &Connected) -> u32 {
+    let mut completions = Vec::new();
+    next_completions(&**at, &mut completions)
+        .await
+        .expect("a message");
+    match completions[0].outcome {
+        Ok(Done::Received { len, .. }) => len,
+        other => panic!("not a message: {other:?}"),
+    }
+}
+
+async fn ping(near: &Connected, far: &Connected) {
+    send(near, 100);
+    assert_eq!(receive(far).await, 100);
+    send(far, 2000);
+    assert_eq!(receive(near).await, 2000);
+    for end in [near, far] {
+        // An end with a shared queue has its receives there.
+        let _ = end.post_receive(WorkId(0), Buffer::zeroed(LEN));
+    }
+}
+
+async fn ended(runtime: &Handle, end: &Connected) -> Disconnected {
+    let ended = async {
+        let mut rest = Vec::new();
+        loop {
+            if let Err(reason) = next_completions(&**end, &mut rest).await {
+                break reason;
+            }
+        }
+    };
+    timeout(runtime, NOTICED, ended)
+        .await
+        .expect("an end in time")
+}
+
+fn expose(end: &Connected, memory: Vec<u8>, access: Access) -> Region {
+    let backing = Backing::Buffer(Buffer::from_vec(memory));
+    let domain = end.domain();
+    let region = domain.register(backing, access, Scope::Endpoint(end.id()));
+    region.expect("a region")
+}
+
+fn bytes_of(region: &Region) -> Vec<u8> {
+    let memory = region.lend().expect("memory");
+    let bytes = memory.to_vec();
+    region.restore(memory).expect("the same memory");
+    bytes
+}
+
+#[test]
+#[ignore = "needs an RDMA device"]
+fn a_peer_beyond_its_grant_ends_and_takes_no_receive_of_others() {
+    run(|runtime| async move {
+        let (near, far) = (provider(&runtime), provider(&runtime));
+        let queue = far.shared_receives(SharedReceives {
+            id: WorkId(9),
+            len: LEN,
+            receives_max: 100,
+        });
+        let queue = queue.expect("a queue");
+        queue.post(100).expect("room");
+        let shared = || ConnectOptions {
+            receives: Receives::Shared {
+                queue: Rc::clone(&queue),
+                granted: 4,
+            },
+            ..options()
+        };
+        let (greedy, greedy_far) = pair_with(&near, &far, shared()).await;
+        let (modest, modest_far) = pair_with(&near, &far, shared()).await;
+        for _ in 0..50 {
+            send(&greedy, 100);
+        }
+        let reason = ended(&runtime, &greedy_far).await;
+        assert!(
+            matches!(reason, Disconnected::PeerMisbehaved(_)),
+            "{reason}"
+        );
+        assert_ne!(ended(&runtime, &greedy).await, Disconnected::Local);
+        assert_eq!((queue.posted(), queue.in_use()), (96, 0));
+        for _ in 0..3 {
+            ping(&modest, &modest_far).await;
+        }
+    });
+}
+
+#[test]
+#[ignore = "needs an RDMA device"]
+fn a_refused_access_ends_its_connection_alone_and_changes_nothing() {
+    run(|runtime| async move {
+        let (near, far) = (provider(&runtime), provider(&runtime));
+        let (by_near, by_far) = pair(&near, &far).await;
+        let wrongs: [fn(&Region, &mut RemoteAddress); 5] = [
+            |region, address| address.key = RemoteKey(!region.remote_key().0),
+            |region, _| region.invalidate().now().expect("a short registration"),
+            |_, address| address.offset += LEN as u64 - 99,
+            |_, address| address.offset -= 1,
+            |_, address| address.offset = u64::MAX - 50,
+        ];
+        for (index, wrong) in wrongs.into_iter().enumerate() {
+            for is_read in [false, true] {
+                let (near, far) = pair(&near, &far).await;
+                let target = expose(&far, vec![5; LEN], Access::RemoteReadWrite);
+                let mut address = RemoteAddress {
+                    key: target.remote_key(),
+                    offset: target.base(),
+                };
+                wrong(&target, &mut address);
+                let own = expose(&near, vec![1; 100], Access::Local);
+                let span = Span::whole(&own).expect("short");
+                if is_read {
+                    near.post_read(WorkId(2), span, address).expect("room");
+                } else {
+                    let source = Source::Span(span);
+                    near.post_write(WorkId(2), source, address, Signal::OnError)
+                        .expect("room");
+                }
+                near.flush();
+                let reasons = (ended(&runtime, &near).await, ended(&runtime, &far).await);
+                println!(
+                    "wrong {index}, read {is_read}: {} | {}",
+                    reasons.0, reasons.1
+                );
+                assert_ne!(reasons.0, Disconnected::Local);
+                assert_ne!(reasons.1, Disconnected::Local);
+                let memory = target.deregister().await.expect("gone").expect("memory");
+                assert!(memory.iter().all(|byte| *byte == 5), "wrong {index}");
+                assert_eq!(bytes_of(&own), [1; 100]);
+            }
+        }
+        ping(&by_near, &by_far).await;
+    });
+}
+
+#[test]
+#[ignore = "needs an RDMA device"]
+fn private_data_of_every_length_arrives_whole_or_is_refused_at_home() {
+    run(|runtime| async move {
+        let (near, far) = (provider(&runtime), provider(&runtime));
+        let library = VerbsLibrary::open().expect("rdma-core");
+        for len in (0..=56)
+            .step_by(7)
+            .chain([57, 100, 196, 197, 255, 256, 508])
+        {
+            let mut listener = far.listen(anywhere()).expect("a listener");
+            let data = |seed: usize| (0..len).map(|at| (at + seed) as u8 | 1).collect::<Vec<_>>();
+            let with = |private_data| ConnectOptions {
+                private_data,
+                ..options()
+            };
+            let connecting = near.connect(listener.local_address(), with(data(1)));
+            let accepting = async {
+                // The near end may refuse its own data.
+                let wait = timeout(&runtime, Duration::from_secs(1), listener.accept()).await;
+                let incoming = wait.map_err(|_| ConnectError::TimedOut)??;
+                assert!(incoming.private_data().starts_with(&data(1)));
+                incoming.accept(with(data(2))).await
+            };
+            let (near, far) = both(connecting, accepting).await;
+            match (&near, &far) {
+                (Ok(near), Ok(far)) => {
+                    assert!(near.private_data().starts_with(&data(2)), "{len}");
+                    assert!(far.private_data().starts_with(&data(1)), "{len}");
+                    let tails = [&near.private_data()[len..], &far.private_data()[len..]];
+                    assert!(tails.concat().iter().all(|byte| *byte == 0), "{len}");
+                    ping(near, far).await;
+                }
+                (Err(ConnectError::Unsupported(_)), Err(_)) if len > 56 => {}
+                (Err(_), Err(ConnectError::Unsupported(_))) if len > 56 => {}
+                (near, far) => panic!("{len}: {:?}, {:?}", near.as_ref().err(), far.as_ref().err()),
+            }
+        }
+        drop(devices(&library));
+    });
+}
+
+/// Objects of our devices that the kernel counts, but those of its own.
+fn objects() -> Vec<u64> {
+    let shown = Command::new("rdma").args(["res", "show"]).output();
+    let shown = String::from_utf8(shown.expect("the rdma command").stdout).expect("text");
+    let words: Vec<&str> = shown.split_whitespace().collect();
+    let counted = ["qp", "cm_id", "mr", "srq"];
+    let counts = words.windows(2).filter(|pair| counted.contains(&pair[0]));
+    counts.filter_map(|pair| pair[1].parse().ok()).collect()
+}
+
+#[test]
+#[ignore = "needs an RDMA device"]
+fn a_thousand_connections_that_are_cut_off_leave_no_objects() {
+    run(|runtime| async move {
+        let (near, far) = (provider(&runtime), provider(&runtime));
+        let mut listener = far.listen(anywhere()).expect("a listener");
+        let to = listener.local_address();
+        // One connection, so that all that is kept is there.
+        let connecting = near.connect(to, options());
+        let accepting = async { listener.accept().await?.accept(options()).await };
+        drop(both(connecting, accepting).await);
+        sleep(&runtime, Duration::from_secs(2)).await;
+        let before = objects();
+        let serving = Rc::clone(&runtime);
+        runtime.spawn("accept", {
+            let runtime = Rc::clone(&runtime);
+            Box::pin(async move {
+                let mut count = 0u32;
+                while let Ok(incoming) = listener.accept().await {
+                    count += 1;
+                    match count % 4 {
+                        0 => drop(incoming),
+                        1 => incoming.reject(vec![1, 2, 3]).await,
+                        _ => {
+                            let accepted = incoming.accept(options());
+                            serving.spawn("serve", Box::pin(async { drop(accepted.await) }));
+                        }
+                    }
+                }
+                drop(runtime);
+            })
+        });
+        let count = std::env::var("GANNET_VERBS_CONNECTS").unwrap_or_default();
+        for round in 0..count.parse().unwrap_or(1000u64) {
+            tracing::debug!(round, "connects");
+            // Some are dropped at a random moment of their set-up.
+            let limit = match round % 3 {
+                0 => Duration::from_micros(runtime.random() % 20_000),
+                _ => NOTICED,
+            };
+            if let Ok(Ok(connected)) = timeout(&runtime, limit, near.connect(to, options())).await {
+                if round % 2 == 0 {
+                    connected.close();
+                }
+                drop(connected);
+            }
+        }
+        let mut left = objects();
+        for _ in 0..NOTICED.as_secs() * 2 {
+            if left == before {
+                break;
+            }
+            sleep(&runtime, Duration::from_secs(1)).await;
+            left = objects();
+        }
+        assert_eq!(left, before);
+    });
+}
+
+#[test]
+#[ignore = "the other process of another test"]
+fn connects_and_stays() {
+    let to = std::env::var("GANNET_VERBS_TO").expect("where to connect");
+    run(|runtime| async move {
+        let near = provider(&runtime);
+        let connected = near.connect(to.parse().expect("an address"), options());
+        let connected = connected.await.expect("a connection");
+        send(&connected, 10);
+        std::future::pending::<()>().await;
+    });
+}
+
+#[test]
+#[ignore = "needs an RDMA device"]
+fn a_killed_process_is_noticed() {
+    run(|runtime| async move {
+        let far = provider(&runtime);
+        let mut listener = far.listen(anywhere()).expect("a listener");
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["connects_and_stays", "--exact", "--ignored"])
+            .env("GANNET_VERBS_TO", listener.local_address().to_string())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("a process");
+        let incoming = listener.accept().await.expect("a peer");
+        let far = incoming.accept(options()).await.expect("a connection");
+        assert_eq!(receive(&far).await, 10);
+        child.kill().expect("killed");
+        child.wait().expect("gone");
+        let start = runtime.now();
+        let reason = ended(&runtime, &far).await;
+        println!("{reason} after {:?}", runtime.now() - start);
+    });
+}
+
+#[test]
+#[ignore = "needs an RDMA device"]
+fn an_idle_connection_is_probed_and_lives() {
+    run(|runtime| async move {
+        let (near, far) = (provider(&runtime), provider(&runtime));
+        let (near, far) = pair(&near, &far).await;
+        sleep(&runtime, Duration::from_secs(7)).await;
+        ping(&near, &far).await;
+    });
+}
+
+#[test]
+#[ignore = "needs an RDMA device"]
+fn connections_of_one_address_are_spread_over_providers() {
+    run(|runtime| async move {
+        let library = VerbsLibrary::open().expect("rdma-core");
+        let shared = SharedVerbsListener::bind(&library, anywhere(), 2).expect("a listener");
+        let shared = Rc::new(shared);
+        let near = provider(&runtime);
+        let cores = [provider(&runtime), provider(&runtime)];
+        let mut listeners: Vec<Box<dyn Listener>> = (cores.iter().enumerate())
+            .map(|(index, core)| shared.for_core(index, core))
+            .collect();
+        let to = shared.local_address();
+        let (distributing, handle) = (Rc::clone(&shared), Rc::clone(&runtime));
+        runtime.spawn(
+            "distribute",
+            Box::pin(async move {
+                drop(distributing.distribute(&handle).await);
+            }),
+        );
+        let mut pairs = Vec::new();
+        for round in 0..4usize {
+            let listener = &mut listeners[(round + 1) % 2];
+            let accepting = async { listener.accept().await?.accept(options()).await };
+            let (near, far) = both(near.connect(to, options()), accepting).await;
+            pairs.push((near.expect("the near end"), far.expect("the far end")));
+        }
+        for (near, far) in &pairs {
+            ping(near, far).await;
+        }
+    });
+}
