@@ -83,7 +83,7 @@ impl End {
     fn expose(&self, memory: Buffer, access: Access) -> Outcome<Region> {
         let scope = Scope::Endpoint(self.0.id());
         let backing = Backing::Buffer(memory);
-        Ok(self.0.domain().register(backing, access, scope)?)
+        Ok(self.0.domain().register_now(backing, access, scope)?)
     }
 }
 

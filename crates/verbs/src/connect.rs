@@ -7,7 +7,7 @@ use crate::limits::{
     ACK_TIMEOUT_EXPONENT, READ_DEPTH_MAX, RECEIVE_QUEUE_MAX, RESOLVE_TIME_MAX, RNR_RETRIES,
     SEND_QUEUE_OWN, SETUP_TIME_MAX,
 };
-use crate::private_data::{SetUp, received};
+use crate::private_data::{check, private_data_limits, received};
 use crate::receives::{OwnReceives, ReceiveSide, VerbsReceiveQueue};
 use crate::sys::{CmId, Event, EventKind, PairLimits, Parameters, QueuePair};
 use gannet_fabric::{
@@ -141,7 +141,8 @@ impl Asked {
             Err(error) => return Some(Err(error)),
         };
         let ord = depths.ord.min(event.initiator_depth);
-        Some(pending.open(ord, address, event.private_data))
+        let max = private_data_limits(pending.core.is_iwarp).reply_max;
+        Some(pending.open(ord, address, received(event.private_data, max)))
     }
 }
 
@@ -151,7 +152,10 @@ async fn resolve(
     address: SocketAddr,
     options: ConnectOptions,
 ) -> Result<(Pending, Depths), ConnectError> {
-    SetUp::Request.check(&options.private_data, core.is_iwarp)?;
+    check(
+        &options.private_data,
+        private_data_limits(core.is_iwarp).request_max,
+    )?;
     let id = Arc::new(CmId::new(&core.events)?);
     let watch = core.watch_id(&id);
     let resolve_ms = RESOLVE_TIME_MAX.as_millis() as i32;
@@ -218,14 +222,9 @@ fn failure(event: Event, is_iwarp: bool) -> ConnectError {
     let errno = event.status.saturating_abs();
     match event.kind {
         // iWARP names no cause. A port without listener fails in the connect itself.
-        EventKind::Rejected if is_iwarp => ConnectError::Rejected {
-            private_data: event.private_data,
+        EventKind::Rejected if is_iwarp || errno == REJECTED_BY_PROGRAM => ConnectError::Rejected {
+            private_data: received(event.private_data, private_data_limits(is_iwarp).reply_max),
         },
-        EventKind::Rejected if !is_iwarp && errno == REJECTED_BY_PROGRAM => {
-            ConnectError::Rejected {
-                private_data: received(event.private_data, is_iwarp),
-            }
-        }
         EventKind::Rejected => io::Error::from(io::ErrorKind::ConnectionRefused).into(),
         EventKind::Unreachable | EventKind::Failed if errno == libc::ETIMEDOUT => {
             ConnectError::TimedOut
@@ -333,7 +332,7 @@ impl Pending {
         let connection = self.connection.take().ok_or_else(reset)?;
         let endpoint = VerbsEndpoint {
             peer_address: self.id.peer_address().unwrap_or(peer_address),
-            private_data: received(private_data, self.core.is_iwarp),
+            private_data,
             connection,
         };
         endpoint.connection.open(ord.into()).map_err(|_| reset())?;
@@ -437,7 +436,10 @@ impl Request {
             core: Rc::clone(core),
             watch: core.watch_id(&self.id),
             peer_address: self.id.peer_address()?,
-            private_data: received(self.private_data, core.is_iwarp),
+            private_data: received(
+                self.private_data,
+                private_data_limits(core.is_iwarp).request_max,
+            ),
             peer_depths: Depths {
                 ord: self.responder_resources,
                 ird: self.initiator_depth,
@@ -457,7 +459,10 @@ impl VerbsIncoming {
             peer_depths,
             ..
         } = self;
-        SetUp::Reply.check(&options.private_data, core.is_iwarp)?;
+        check(
+            &options.private_data,
+            private_data_limits(core.is_iwarp).reply_max,
+        )?;
         set_options(&id, options.traffic_class)?;
         let depths = Depths {
             ord: depth(options.ord, core.limits.max_qp_init_rd_atom).min(peer_depths.ird),
@@ -498,11 +503,26 @@ impl Incoming for VerbsIncoming {
     }
 
     fn reject(self: Box<Self>, private_data: Vec<u8>) -> LocalFuture<()> {
-        let max = SetUp::Rejection.data_max(self.core.is_iwarp);
+        let max = private_data_limits(self.core.is_iwarp).reply_max;
         let data = private_data.get(..max).unwrap_or(&private_data);
         if let Err(error) = self.id.reject(data) {
             tracing::debug!(%error, "a peer that is refused had gone");
         }
         Box::pin(std::future::ready(()))
     }
+}
+
+/// A connection that stands, on an id that has its device.
+#[cfg(test)]
+pub(crate) fn connected(
+    core: &Rc<Core>,
+    id: CmId,
+    receives: Receives,
+) -> Result<Connected, ConnectError> {
+    let id = Arc::new(id);
+    let watch = core.watch_id(&id);
+    let depths = Depths { ord: 4, ird: 4 };
+    let pending = Pending::new(core, &id, watch, receives, depths)?;
+    let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+    pending.open(depths.ord, peer, Vec::new())
 }

@@ -21,6 +21,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -114,6 +115,19 @@ impl Core {
     ) -> Result<Rc<Core>, VerbsError> {
         let events = EventChannel::new(library)?;
         let device = choose(library, &events, &config.device)?;
+        Core::on(runtime, events, device, config)
+    }
+
+    /// As [`Core::start`], on a device that is open.
+    ///
+    /// # Errors
+    /// See [`VerbsError`].
+    pub(crate) fn on(
+        runtime: Handle,
+        events: Arc<EventChannel>,
+        device: DeviceContext,
+        config: &VerbsConfig,
+    ) -> Result<Rc<Core>, VerbsError> {
         let limits = device
             .limits()
             .map_err(|source| VerbsError::Device { source })?;
@@ -176,8 +190,8 @@ impl Core {
         let mut driver = Driver {
             core: Rc::downgrade(self),
             notify: Rc::clone(&self.driver),
-            events: runtime.watch(Rc::new(Arc::clone(&self.events)))?,
-            completions: runtime.watch(Rc::<CompletionChannel>::clone(&self.completions))?,
+            events: runtime.watch(self.events.as_fd())?,
+            completions: runtime.watch(self.completions.as_fd())?,
             tick: None,
         };
         let task = std::future::poll_fn(move |context| driver.poll(context));

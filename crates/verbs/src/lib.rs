@@ -30,6 +30,8 @@ mod provider;
 mod receives;
 mod region;
 mod sys;
+#[cfg(test)]
+mod tests;
 mod work;
 
 pub mod limits;

@@ -33,11 +33,9 @@ pub const MESSAGE_SLOTS_MAX: u32 = 8 << 10;
 /// message, less the 36 of the IP addresses.
 pub const IB_REQUEST_DATA_MAX: usize = 56;
 
-/// Private data of a reply between InfiniBand and RoCE devices, in bytes.
-pub const IB_REPLY_DATA_MAX: usize = 196;
-
-/// Private data of a rejection between InfiniBand and RoCE devices, in bytes.
-pub const IB_REJECT_DATA_MAX: usize = 148;
+/// Private data of a reply, or of a rejection, between InfiniBand and RoCE devices, in bytes: a rejection has the
+/// shorter field.
+pub const IB_REPLY_DATA_MAX: usize = 148;
 
 /// Private data of every set-up message between iWARP devices, in bytes: what Linux's software iWARP takes.
 pub const IWARP_DATA_MAX: usize = 196;

@@ -160,8 +160,7 @@ impl SharedVerbsListener {
     /// # Errors
     /// The channel of events cannot be watched.
     pub async fn distribute(&self, runtime: &Handle) -> io::Result<()> {
-        let descriptor: Rc<dyn AsFd> = Rc::new(Arc::clone(&self.events));
-        let watch = runtime.watch(descriptor)?;
+        let watch = runtime.watch(self.events.as_fd())?;
         let mut next = 0;
         loop {
             std::future::poll_fn(|context| watch.poll_readable(context)).await?;

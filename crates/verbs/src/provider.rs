@@ -6,11 +6,12 @@ use crate::connect::connect;
 use crate::core::Core;
 use crate::limits::READ_DEPTH_MAX;
 use crate::listener::VerbsListener;
+use crate::private_data::private_data_limits;
 use crate::region::VerbsDomain;
 use crate::sys::{DeviceContext, DeviceInfo, VerbsLibrary};
 use gannet_fabric::{
-    Capabilities, ConnectOptions, Domain, Listener, Outgoing, Provider, SharedReceiveQueue,
-    SharedReceives,
+    Capabilities, ConnectOptions, Domain, Listener, NoReceive, Outgoing, Provider, Refusals,
+    SharedReceiveQueue, SharedReceives,
 };
 use gannet_runtime::Handle;
 use std::io;
@@ -69,8 +70,17 @@ impl Provider for VerbsProvider {
             optimistic_reads: false,
             file_regions: false,
             software_regions: false,
+            bound_keys: false,
+            sends_invalidate: limits.sends_invalidate,
             // A device refuses the invalidation of ordinary registrations, and ends the message with an error.
-            remote_invalidation: false,
+            keys_invalidated: false,
+            refusals: Refusals::Unnamed,
+            no_receive: if self.0.is_iwarp {
+                NoReceive::Ends
+            } else {
+                NoReceive::Waits
+            },
+            private_data: private_data_limits(self.0.is_iwarp),
             needs_local_registration: true,
             shared_receives: limits.max_srq_wr > 0,
         }

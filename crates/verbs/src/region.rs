@@ -7,7 +7,7 @@ use crate::limits::LONG_REGISTRATION;
 use crate::sys::{Piece, ProtectionDomain, Registration};
 use gannet_fabric::{
     Access, Backing, DeregisterError, Domain, LocalKey, MemoryRegion, Region, RegionStats,
-    RegisterError, RemoteKey, Revocation, Scope, Span,
+    RegisterError, Registering, RemoteKey, Revocation, Scope, Span,
 };
 use gannet_runtime::{Buffer, Handle, run_blocking};
 use std::any::Any;
@@ -17,6 +17,7 @@ use std::io;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use tokio::sync::oneshot;
 
 /// The protection domain of a provider.
 pub(crate) struct VerbsDomain {
@@ -48,6 +49,35 @@ impl VerbsDomain {
         Registration::new(&self.domain, memory, Access::Local, false)
     }
 
+    /// The region of memory that was pinned.
+    fn region(&self, pinned: io::Result<Held>) -> Result<Region, RegisterError> {
+        let held = pinned.map_err(|error| {
+            tracing::warn!(%error, "memory could not be registered");
+            match error.kind() {
+                io::ErrorKind::InvalidInput => RegisterError::Unsupported,
+                _ => RegisterError::TableFull,
+            }
+        })?;
+        let domain = self.this.upgrade().ok_or(RegisterError::TableFull)?;
+        let registration = held.registration.as_ref().ok_or(RegisterError::TableFull)?;
+        let len = held.memory.as_ref().map_or(0, |memory| memory.len()) as u64;
+        self.count(|stats| {
+            stats.registrations += 1;
+            stats.bytes_registered += len;
+        });
+        Ok(Rc::new(VerbsRegion(Rc::new(Entry {
+            local: LocalKey(registration.local_key()),
+            key: RemoteKey(registration.remote_key()),
+            base: registration.address(),
+            len,
+            held: RefCell::new(held),
+            state: Cell::new(State::Valid),
+            uses: Cell::new(0),
+            waiting: RefCell::default(),
+            domain,
+        }))))
+    }
+
     fn count(&self, change: impl FnOnce(&mut RegionStats)) {
         let mut stats = self.stats.get();
         change(&mut stats);
@@ -56,47 +86,36 @@ impl VerbsDomain {
 }
 
 impl Domain for VerbsDomain {
-    fn register(
+    fn register_now(
         &self,
         backing: Backing,
         access: Access,
         _scope: Scope,
     ) -> Result<Region, RegisterError> {
-        let Backing::Buffer(mut memory) = backing else {
+        let Backing::Buffer(memory) = backing else {
             return Err(RegisterError::Unsupported);
         };
-        let domain = self.this.upgrade().ok_or(RegisterError::TableFull)?;
-        let len = memory.len();
-        // A device registers no empty memory. A byte of the provider's own stands for it.
-        let mut padding = (len == 0).then(|| Buffer::zeroed(1));
-        let pinned = padding.as_mut().unwrap_or(&mut memory);
-        let registered = Registration::new(&self.domain, pinned, access, self.sink_needs_write);
-        let registration = registered.map_err(|error| {
-            tracing::warn!(%error, len, "memory could not be registered");
-            match error.kind() {
-                io::ErrorKind::InvalidInput => RegisterError::Unsupported,
-                _ => RegisterError::TableFull,
-            }
-        })?;
-        self.count(|stats| {
-            stats.registrations += 1;
-            stats.bytes_registered += len as u64;
-        });
-        Ok(Rc::new(VerbsRegion(Rc::new(Entry {
-            local: LocalKey(registration.local_key()),
-            key: RemoteKey(registration.remote_key()),
-            base: registration.address(),
-            len: len as u64,
-            held: RefCell::new(Held {
-                registration: Some(registration),
-                memory: Some(memory),
-                padding,
-            }),
-            state: Cell::new(State::Valid),
-            uses: Cell::new(0),
-            waiting: RefCell::default(),
-            domain,
-        }))))
+        let pinned = Held::pin(&self.domain, memory, access, self.sink_needs_write);
+        self.region(pinned)
+    }
+
+    fn register(&self, backing: Backing, access: Access, scope: Scope) -> Registering {
+        let memory = match backing {
+            Backing::Buffer(memory) if memory.len() >= LONG_REGISTRATION => memory,
+            short => return Registering::Ready(self.register_now(short, access, scope)),
+        };
+        let (sender, pinned) = oneshot::channel();
+        let (domain, sink_needs_write) = (Arc::clone(&self.domain), self.sink_needs_write);
+        self.runtime.submit_blocking(Box::new(move || {
+            // Where no one waits any more, the drop of the result undoes the registration.
+            drop(sender.send(Held::pin(&domain, memory, access, sink_needs_write)));
+        }));
+        let this = Weak::clone(&self.this);
+        Registering::Pending(Box::pin(async move {
+            let pinned = pinned.await.map_err(|_| RegisterError::TableFull)?;
+            let domain = this.upgrade().ok_or(RegisterError::TableFull)?;
+            domain.region(pinned)
+        }))
     }
 
     fn has_software_regions(&self) -> bool {
@@ -140,6 +159,24 @@ struct Held {
 }
 
 impl Held {
+    /// Registers memory.
+    fn pin(
+        domain: &Arc<ProtectionDomain>,
+        mut memory: Buffer,
+        access: Access,
+        sink_needs_write: bool,
+    ) -> io::Result<Held> {
+        // A device registers no empty memory. A byte of the provider's own stands for it.
+        let mut padding = memory.is_empty().then(|| Buffer::zeroed(1));
+        let pinned = padding.as_mut().unwrap_or(&mut memory);
+        let registration = Registration::new(domain, pinned, access, sink_needs_write)?;
+        Ok(Held {
+            registration: Some(registration),
+            memory: Some(memory),
+            padding,
+        })
+    }
+
     /// Ends the registration. Memory that the device may still reach is kept for ever.
     fn release(mut self) -> (io::Result<()>, Held) {
         let Some(registration) = self.registration.take() else {

@@ -59,11 +59,9 @@ pub(crate) fn distance(oldest: u64, sequence: u32) -> usize {
 }
 
 /// The error of work of the send queue, by the status of its completion.
-///
-/// A device does not say which rule an access broke: every refused access counts as one by an invalid key.
 pub(crate) fn work_error(code: u32) -> WorkError {
     match code {
-        status::REM_ACCESS_ERR => WorkError::Remote(AccessError::InvalidKey),
+        status::REM_ACCESS_ERR => WorkError::Refused,
         status::LOC_PROT_ERR | status::LOC_ACCESS_ERR | status::LOC_LEN_ERR => {
             WorkError::Local(AccessError::InvalidKey)
         }
@@ -135,10 +133,7 @@ mod tests {
 
     #[test]
     fn work_of_a_named_cause_has_it_and_other_work_is_flushed() {
-        assert!(matches!(
-            work_error(status::REM_ACCESS_ERR),
-            WorkError::Remote(_)
-        ));
+        assert_eq!(work_error(status::REM_ACCESS_ERR), WorkError::Refused);
         assert_eq!(work_error(status::WR_FLUSH_ERR), WorkError::Flushed);
         assert_eq!(reason_of_sent(status::WR_FLUSH_ERR), None);
         assert_eq!(

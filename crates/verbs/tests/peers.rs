@@ -121,7 +121,7 @@ async fn ended(runtime: &Handle, end: &Connected) -> Disconnected {
 fn expose(end: &Connected, memory: Vec<u8>, access: Access) -> Region {
     let backing = Backing::Buffer(Buffer::from_vec(memory));
     let domain = end.domain();
-    let region = domain.register(backing, access, Scope::Endpoint(end.id()));
+    let region = domain.register_now(backing, access, Scope::Endpoint(end.id()));
     region.expect("a region")
 }
 
@@ -361,6 +361,30 @@ fn a_killed_process_is_noticed() {
         let start = runtime.now();
         let reason = ended(&runtime, &far).await;
         println!("{reason} after {:?}", runtime.now() - start);
+    });
+}
+
+/// The other machine runs `connects_and_stays` towards `GANNET_VERBS_LISTEN`, and loses its power when this says so.
+#[test]
+#[ignore = "needs a second machine"]
+fn a_machine_that_dies_is_noticed() {
+    let at = std::env::var("GANNET_VERBS_LISTEN").expect("where to listen");
+    run(|runtime| async move {
+        let far = provider(&runtime);
+        let mut listener = far.listen(at.parse().expect("an address")).expect("free");
+        let incoming = listener.accept().await.expect("a peer");
+        let far = incoming.accept(options()).await.expect("a connection");
+        assert_eq!(receive(&far).await, 10);
+        println!("cut the power of the other machine now");
+        let start = runtime.now();
+        let mut rest = Vec::new();
+        let reason = loop {
+            if let Err(reason) = next_completions(&*far, &mut rest).await {
+                break reason;
+            }
+        };
+        println!("{reason} after {:?}", runtime.now() - start);
+        assert_eq!(reason, Disconnected::TimedOut);
     });
 }
 

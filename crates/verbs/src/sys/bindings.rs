@@ -188,12 +188,9 @@ pub(crate) struct Wc {
     pub(crate) byte_len: u32,
     pub(crate) invalidated_rkey: u32,
     pub(crate) qp_num: u32,
-    _src_qp: u32,
+    pub(super) src_qp: u32,
     pub(crate) wc_flags: u32,
-    _pkey_index: u16,
-    _slid: u16,
-    _sl: u8,
-    _dlid_path_bits: u8,
+    pub(super) rest: [u16; 3],
 }
 
 pub(crate) const WC_WITH_INV: u32 = 1 << 3;
@@ -292,6 +289,8 @@ pub(super) struct DeviceAttr {
 
 /// `IBV_DEVICE_MEM_WINDOW`
 pub(super) const DEVICE_MEM_WINDOW: c_uint = 1 << 17;
+/// `IBV_DEVICE_MEM_MGT_EXTENSIONS`
+pub(super) const DEVICE_MEM_MGT_EXTENSIONS: c_uint = 1 << 21;
 /// `IBV_DEVICE_MEM_WINDOW_TYPE_2B`
 pub(super) const DEVICE_MEM_WINDOW_TYPE_2B: c_uint = 1 << 24;
 

@@ -176,7 +176,7 @@ impl Drop for EventChannel {
 
 /// An id: a listener, or a connection at any stage.
 pub(crate) struct CmId {
-    raw: NonNull<bindings::CmId>,
+    pub(super) raw: NonNull<bindings::CmId>,
     /// The channel of its events.
     channel: Mutex<Arc<EventChannel>>,
 }

@@ -1,8 +1,8 @@
 //! Devices, their protection domains and limits.
 
 use super::bindings::{
-    Context, DEVICE_MEM_WINDOW, DEVICE_MEM_WINDOW_TYPE_2B, DeviceAttr, Gid, PORT_ACTIVE, Pd,
-    PortAttr, TRANSPORT_IWARP,
+    Context, DEVICE_MEM_MGT_EXTENSIONS, DEVICE_MEM_WINDOW, DEVICE_MEM_WINDOW_TYPE_2B, DeviceAttr,
+    Gid, PORT_ACTIVE, Pd, PortAttr, TRANSPORT_IWARP,
 };
 use super::library::VerbsLibrary;
 use crate::VerbsError;
@@ -50,6 +50,8 @@ pub struct DeviceLimits {
     pub max_mw: u32,
     /// It has memory windows that belong to one connection (type 2B).
     pub memory_windows: bool,
+    /// Its Sends can revoke a key of the peer.
+    pub sends_invalidate: bool,
     pub ports: u8,
 }
 
@@ -161,6 +163,7 @@ impl DeviceContext {
             max_srq_wr: unsigned(attributes.max_srq_wr),
             max_mw: unsigned(attributes.max_mw),
             memory_windows: attributes.device_cap_flags & windows == windows,
+            sends_invalidate: attributes.device_cap_flags & DEVICE_MEM_MGT_EXTENSIONS != 0,
             ports: attributes.phys_port_cnt,
         })
     }

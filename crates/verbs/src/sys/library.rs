@@ -105,9 +105,8 @@ fn reason(error: &libloading::Error) -> String {
 /// rdma-core, opened at run time. One for a process; its cores share it.
 pub struct VerbsLibrary {
     pub(super) functions: Functions,
-    // Closed after the last use of a function: each user holds an `Arc` of this.
-    _cm: Library,
-    _verbs: Library,
+    // Closed after the last use of a function: each user holds an `Arc` of this. Tests have functions of their own.
+    _libraries: Option<[Library; 2]>,
 }
 
 impl VerbsLibrary {
@@ -117,6 +116,14 @@ impl VerbsLibrary {
     /// [`VerbsError::Library`] when one of them is missing or lacks a function.
     pub fn open() -> Result<Arc<VerbsLibrary>, VerbsError> {
         VerbsLibrary::open_files(VERBS, CM)
+    }
+
+    #[cfg(test)]
+    pub(super) fn of_functions(functions: Functions) -> Arc<VerbsLibrary> {
+        Arc::new(VerbsLibrary {
+            functions,
+            _libraries: None,
+        })
     }
 
     pub(crate) fn open_files(
@@ -134,8 +141,7 @@ impl VerbsLibrary {
         let cm = open(cm)?;
         Ok(Arc::new(VerbsLibrary {
             functions: Functions::find(&verbs, &cm)?,
-            _cm: cm,
-            _verbs: verbs,
+            _libraries: Some([cm, verbs]),
         }))
     }
 }

@@ -8,6 +8,8 @@
 mod bindings;
 mod cm;
 mod device;
+#[cfg(test)]
+pub(crate) mod fake;
 mod library;
 mod memory;
 mod queue;
