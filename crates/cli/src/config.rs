@@ -5,6 +5,7 @@ mod examples;
 
 use crate::cli::{Listen, Switch};
 use crate::failure::{Explain, Failure};
+use gannet::ProviderKind;
 use gannet_nfs::server::Network;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -49,6 +50,11 @@ pub struct ListenConfig {
     pub native: Option<Listen>,
 }
 
+fn provider<'de, D: Deserializer<'de>>(value: D) -> Result<Option<ProviderKind>, D::Error> {
+    let name = String::deserialize(value)?;
+    name.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
 /// The process.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,6 +63,9 @@ pub struct ServerConfig {
     pub cores: Option<u16>,
     /// Whether to insist on MPA CRCs.
     pub crc: Option<Switch>,
+    /// The provider of RDMA connections.
+    #[serde(default, deserialize_with = "provider")]
+    pub provider: Option<ProviderKind>,
     /// Where to keep what must outlive a restart.
     pub state_dir: Option<PathBuf>,
     /// Replies to creates, removes, renames and attribute changes do not wait until these are durable.

@@ -325,6 +325,7 @@ fn settled(
         .caller(caller(options))
         .patience(silence)
         .crc(call.crc.is_on())
+        .provider(call.provider)
         .memory(memory.registration()?, memory.design);
     let settled = match call.timeout {
         Some(max) => settled.connect_within(max),

@@ -55,12 +55,13 @@ pub use file::{File, FileReader, FileWriter};
 pub use gannet_fabric::registration::Registration;
 pub use gannet_rpc::Design;
 pub use gannet_runtime::Buffer;
+pub use gannet_verbs::{DeviceInfo, PortInfo, VerbsError};
 pub use gannet_vfs::{Attributes, Credentials, FileKind, FileSystemUsage, Status};
 #[cfg(feature = "volumes")]
 pub use key::{ClientKey, KeyError, token};
 #[cfg(feature = "mount")]
 pub use mount::{Caching, Closing, FrontEndError, Locks, Mount, MountError, MountOptions};
-pub use provider::FabricOptions;
+pub use provider::{FabricOptions, ProviderKind, UnknownProvider, rdma_devices};
 #[cfg(feature = "server")]
 pub use server::Server;
 #[cfg(all(feature = "server", feature = "volumes"))]

@@ -1,14 +1,68 @@
-//! The fabric of RDMA connections.
+//! The provider of RDMA connections: an RDMA device, or the software RNIC.
 
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::Handle;
+use gannet_verbs::{DeviceInfo, VerbsConfig, VerbsError, VerbsLibrary, VerbsProvider, devices};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::rc::Rc;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+use thiserror::Error;
+
+/// The names of the providers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ProviderKind {
+    /// A device that reaches the address, or else the software RNIC.
+    Auto,
+    /// The software RNIC: iWARP over TCP.
+    #[default]
+    Iwarp,
+    /// An RDMA device, through rdma-core.
+    Verbs,
+}
+
+impl ProviderKind {
+    const ALL: [ProviderKind; 3] = [ProviderKind::Auto, ProviderKind::Iwarp, ProviderKind::Verbs];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            ProviderKind::Auto => "auto",
+            ProviderKind::Iwarp => "iwarp",
+            ProviderKind::Verbs => "verbs",
+        }
+    }
+}
+
+impl fmt::Display for ProviderKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// No provider has this name.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("no provider is called {0:?} (use auto, iwarp or verbs)")]
+pub struct UnknownProvider(String);
+
+impl FromStr for ProviderKind {
+    type Err = UnknownProvider;
+
+    fn from_str(name: &str) -> Result<ProviderKind, UnknownProvider> {
+        let found = ProviderKind::ALL.into_iter().find(|it| it.name() == name);
+        found.ok_or_else(|| UnknownProvider(name.to_owned()))
+    }
+}
 
 /// The settings of RDMA connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FabricOptions {
-    /// MPA CRCs are requested even if the peer does not ask for them.
+    /// The provider of the connections.
+    pub provider: ProviderKind,
+    /// The software RNIC requests MPA CRCs even if the peer does not ask for them.
     pub crc: bool,
 }
 
@@ -22,8 +76,135 @@ impl FabricOptions {
         IwarpProvider::new(Handle::clone(runtime), config)
     }
 
-    /// A provider for connections of the core of `runtime` to other hosts.
-    pub(crate) fn provider(self, runtime: &Handle) -> Rc<dyn Provider> {
+    /// The provider of a volume's connections, for the core of `runtime`: the software RNIC alone, as yet.
+    #[cfg(feature = "volumes")]
+    pub(crate) fn of_volume(self, runtime: &Handle) -> Rc<dyn Provider> {
         self.software(runtime)
+    }
+
+    /// The settings for a volume's connections.
+    ///
+    /// # Errors
+    /// [`VolumesNeedIwarp`].
+    #[cfg(feature = "volumes")]
+    pub(crate) fn for_volumes(self) -> Result<FabricOptions, VolumesNeedIwarp> {
+        match self.provider {
+            ProviderKind::Verbs => Err(VolumesNeedIwarp),
+            ProviderKind::Auto | ProviderKind::Iwarp => Ok(FabricOptions {
+                provider: ProviderKind::Iwarp,
+                ..self
+            }),
+        }
+    }
+
+    /// The providers by which the core of `runtime` may reach `peer`. Says which device it found, or why there is none.
+    ///
+    /// # Errors
+    /// No device reaches the peer, and no other provider is allowed.
+    pub(crate) fn towards(self, runtime: &Handle, peer: SocketAddr) -> Result<Ways, VerbsError> {
+        let software = || -> Rc<dyn Provider> { self.software(runtime) };
+        if self.provider == ProviderKind::Iwarp {
+            return Ok(Ways::only(software()));
+        }
+        match device_towards(runtime, peer) {
+            Ok(device) => {
+                let name = device.device_name();
+                tracing::info!(device = name, %peer, "an RDMA device reaches the server");
+                Ok(Ways {
+                    preferred: device,
+                    other: (self.provider == ProviderKind::Auto).then(software),
+                })
+            }
+            Err(error) if self.provider == ProviderKind::Auto => {
+                tracing::info!(%error, %peer, "the software RNIC is used");
+                Ok(Ways::only(software()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The providers that may reach a peer.
+pub(crate) struct Ways {
+    pub(crate) preferred: Rc<dyn Provider>,
+    /// For a peer that does not answer the first.
+    pub(crate) other: Option<Rc<dyn Provider>>,
+}
+
+impl Ways {
+    fn only(preferred: Rc<dyn Provider>) -> Ways {
+        Ways {
+            preferred,
+            other: None,
+        }
+    }
+}
+
+/// Volumes were asked for on an RDMA device.
+#[cfg(feature = "volumes")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("volumes do not use RDMA devices yet: choose the provider iwarp, or auto")]
+pub struct VolumesNeedIwarp;
+
+/// rdma-core, opened once in a process.
+///
+/// # Errors
+/// [`VerbsError::Library`].
+pub(crate) fn library() -> Result<Arc<VerbsLibrary>, VerbsError> {
+    static OPENED: Mutex<Option<Arc<VerbsLibrary>>> = Mutex::new(None);
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(library) = &*opened {
+        return Ok(Arc::clone(library));
+    }
+    let library = VerbsLibrary::open()?;
+    *opened = Some(Arc::clone(&library));
+    Ok(library)
+}
+
+/// The RDMA devices of this machine.
+///
+/// # Errors
+/// rdma-core is missing, or there is no device; see [`VerbsError`].
+pub fn rdma_devices() -> Result<Vec<DeviceInfo>, VerbsError> {
+    devices(&library()?)
+}
+
+fn device_towards(runtime: &Handle, peer: SocketAddr) -> Result<Rc<VerbsProvider>, VerbsError> {
+    let library = library()?;
+    let own = own_address(peer).map_err(|source| VerbsError::Address {
+        address: peer.ip(),
+        source,
+    })?;
+    VerbsProvider::new(Handle::clone(runtime), &library, &VerbsConfig::at(own))
+}
+
+/// The address of this host from which packets go to `peer`. No packet leaves for it.
+fn own_address(peer: SocketAddr) -> io::Result<IpAddr> {
+    let any: IpAddr = match peer {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
+    socket.connect(peer)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for kind in ProviderKind::ALL {
+            assert_eq!(kind.name().parse(), Ok(kind));
+        }
+        let error = "roce".parse::<ProviderKind>().unwrap_err();
+        assert!(error.to_string().contains("auto, iwarp or verbs"));
+    }
+
+    #[test]
+    fn the_own_address_is_the_one_on_the_way_to_the_peer() {
+        let near = own_address("127.0.0.1:20049".parse().unwrap());
+        assert_eq!(near.unwrap(), Ipv4Addr::LOCALHOST);
     }
 }

@@ -140,6 +140,15 @@ impl Default for AdapterOptions {
     }
 }
 
+impl AdapterOptions {
+    fn fabric(&self) -> FabricOptions {
+        FabricOptions {
+            crc: self.crc,
+            ..FabricOptions::default()
+        }
+    }
+}
+
 /// A software RNIC. Clones share it, and its thread ends with the last of them and the last of its connections.
 #[derive(Clone)]
 pub struct Adapter {
@@ -165,7 +174,7 @@ impl Adapter {
     /// [`RdmaError::Start`].
     pub async fn start(options: AdapterOptions) -> Result<Adapter, RdmaError> {
         let set_up = async move |runtime: Handle| {
-            let provider = FabricOptions { crc: options.crc }.provider(&runtime);
+            let provider = options.fabric().software(&runtime);
             let device = Device {
                 runtime,
                 provider,

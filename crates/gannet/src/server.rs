@@ -11,7 +11,7 @@ mod pressure;
 pub use builder::{Builder, Server, ServerError};
 #[cfg(feature = "volumes")]
 pub(crate) use fabric::CoreFabric;
-pub use fabric::FabricListener;
+pub use fabric::{FabricError, FabricListener};
 
 use gannet_fabric::registration;
 use gannet_localfs::LocalTree;

@@ -3,6 +3,7 @@
 use super::{Switch, TransferOptions, parse_seconds};
 use crate::failure::Failure;
 use clap::{Args, ValueEnum};
+use gannet::ProviderKind;
 use gannet_fabric::registration::{Registration, StrategyKind, Trust};
 use gannet_rpc::Design;
 use gannet_volume::link::TrafficClasses;
@@ -88,6 +89,10 @@ pub struct CallOptions {
         help_heading = "RDMA"
     )]
     pub crc: Switch,
+    /// Connect by this provider: iwarp (the software RNIC), verbs (an RDMA device), or auto (a device if one reaches
+    /// the server)
+    #[arg(long, value_name = "PROVIDER", default_value_t, help_heading = "RDMA")]
+    pub provider: ProviderKind,
     /// Call as this user [default: the caller's own]
     #[arg(long, value_name = "UID")]
     pub uid: Option<u32>,

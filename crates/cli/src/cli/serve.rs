@@ -2,6 +2,7 @@
 
 use super::{MemoryOptions, Switch};
 use clap::Args;
+use gannet::ProviderKind;
 use gannet::volume::{Place, VolumeRole};
 use gannet_nfs::server::Network;
 use gannet_rpc::Engine;
@@ -142,6 +143,10 @@ pub struct ServeOptions {
     /// Require CRCs on RDMA connections; off uses them when the client asks for them [default: off]
     #[arg(long, value_name = "on|off", help_heading = "RDMA")]
     pub crc: Option<Switch>,
+    /// Listen by this provider: iwarp (the software RNIC), verbs (an RDMA device), or auto (both, where there is a
+    /// device) [default: iwarp]
+    #[arg(long, value_name = "PROVIDER", help_heading = "RDMA")]
+    pub provider: Option<ProviderKind>,
     /// Keep the key that signs file handles here, so that handles survive a restart [default: see gannet-serve(1)]
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,

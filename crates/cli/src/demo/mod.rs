@@ -14,6 +14,7 @@ use crate::scratch::Scratch;
 use crate::session::{self, Session};
 use crate::table;
 use crate::{output, size};
+use gannet::ProviderKind;
 use gannet::url::{Scheme, Url};
 use gannet_client::Follow;
 use gannet_runtime::Handle;
@@ -147,6 +148,7 @@ impl Demo<'_> {
             call: CallOptions {
                 timeout: None,
                 crc: Switch::Off,
+                provider: ProviderKind::default(),
                 uid: None,
                 gid: None,
             },

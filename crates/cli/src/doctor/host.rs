@@ -1,6 +1,7 @@
 //! Checks of this machine: the settings that matter to Gannet.
 
 use super::{Finding, Role};
+use gannet::{DeviceInfo, VerbsError};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::process::{Resource, Rlimit, getrlimit};
@@ -10,6 +11,8 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 
 const MIB: u64 = 1 << 20;
+/// Locked memory below which a device's registrations do not fit.
+const MEMLOCK_MIN: u64 = 256 * MIB;
 /// Descriptors below which a server of many files or connections runs short.
 const FILES_MIN: u64 = 4096;
 /// Socket buffers below which one connection cannot keep 1 MiB transfers moving.
@@ -21,10 +24,11 @@ const CAPABILITIES: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 6 | 1 << 7;
 
 /// The checks of this machine that matter to it in `role`: a client has no exports and binds no port.
 pub(super) fn findings(role: Role) -> Vec<Finding> {
+    let rdma_devices = gannet::rdma_devices();
     let mut findings = vec![
         processor(),
         memory(&read("/proc/meminfo")),
-        memlock(getrlimit(Resource::Memlock)),
+        memlock(getrlimit(Resource::Memlock), rdma_devices.is_ok()),
         files(getrlimit(Resource::Nofile)),
     ];
     if role == Role::Both {
@@ -38,7 +42,10 @@ pub(super) fn findings(role: Role) -> Vec<Finding> {
     if role == Role::Both {
         findings.extend([2049, 20049].map(port));
     }
-    findings.push(devices());
+    match rdma_devices {
+        Ok(devices) => findings.extend(devices.iter().map(device)),
+        Err(why) => findings.push(no_devices(&why)),
+    }
     findings.push(modules());
     findings
 }
@@ -88,15 +95,21 @@ fn memory(meminfo: &str) -> Finding {
     Finding::ok("memory", found)
 }
 
-/// Any limit will do: the software RNIC is the only provider, and locks nothing.
-fn memlock(limit: Rlimit) -> Finding {
+/// Any limit will do for the software RNIC, which locks nothing; memory that a device reaches is locked.
+fn memlock(limit: Rlimit, has_devices: bool) -> Finding {
+    const WHAT: &str = "memlock";
+    let is_low = limit.current.is_some_and(|bytes| bytes < MEMLOCK_MIN);
     let limit = limit.current.map_or(String::from("unlimited"), |bytes| {
         format!("{} KiB", bytes / 1024)
     });
-    Finding::ok(
-        "memlock",
-        format!("{limit}; the software RNIC locks no memory"),
-    )
+    if has_devices && is_low {
+        return Finding::note(
+            WHAT,
+            format!("{limit}; RDMA devices need more (`--provider verbs`)"),
+            "raise it: `ulimit -l unlimited`, or LimitMEMLOCK=infinity in the service",
+        );
+    }
+    Finding::ok(WHAT, format!("{limit}; the software RNIC locks no memory"))
 }
 
 fn files(limit: Rlimit) -> Finding {
@@ -236,24 +249,57 @@ fn port(port: u16) -> Finding {
     }
 }
 
-fn devices() -> Finding {
-    const WHAT: &str = "RDMA device";
-    let mut names: Vec<String> = fs::read_dir("/sys/class/infiniband")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
-    names.sort();
-    if names.is_empty() {
-        return Finding::ok(WHAT, "none; the software RNIC needs none");
+const RDMA_DEVICE: &str = "RDMA device";
+
+/// Without devices all works by the software RNIC. A device that the kernel has and a process cannot use is a note.
+fn no_devices(why: &VerbsError) -> Finding {
+    let known = fs::read_dir("/sys/class/infiniband").is_ok_and(|mut all| all.next().is_some());
+    if known {
+        return Finding::note(RDMA_DEVICE, "cannot be used", why.to_string());
     }
     Finding::ok(
-        WHAT,
-        format!(
-            "{}: not used; this version has a software RNIC over TCP",
-            names.join(", ")
-        ),
+        RDMA_DEVICE,
+        format!("none, and the software RNIC needs none ({why})"),
+    )
+}
+
+/// An RDMA device: its kind, ports, addresses and limits.
+fn device(device: &DeviceInfo) -> Finding {
+    let kind = if device.is_iwarp {
+        "iWARP"
+    } else {
+        "InfiniBand or RoCE"
+    };
+    let ports = device.ports.iter().map(|port| {
+        let state = if port.is_active { "active" } else { "down" };
+        let gids: Vec<String> = port.gids.iter().map(ToString::to_string).collect();
+        let (number, mtu) = (port.number, port.active_mtu);
+        format!("port {number} {state}, MTU {mtu}, GIDs {}", gids.join(" "))
+    });
+    let ports: Vec<String> = ports.collect();
+    let limits = &device.limits;
+    let windows = if limits.memory_windows {
+        "type 2B"
+    } else {
+        "none"
+    };
+    let found = format!(
+        "{}: {kind}; {}; {} connections, {} shared receives, read depth {}, {} gathered pieces; memory windows {windows}; \
+         use it by `--provider verbs`",
+        device.name,
+        ports.join("; "),
+        limits.max_qp,
+        limits.max_srq_wr,
+        limits.max_qp_rd_atom,
+        limits.max_sge,
+    );
+    if device.ports.iter().any(|port| port.is_active) {
+        return Finding::ok(RDMA_DEVICE, found);
+    }
+    Finding::note(
+        RDMA_DEVICE,
+        found,
+        "no port is active: see `rdma link`, and set the interface up",
     )
 }
 
@@ -310,8 +356,14 @@ mod tests {
     #[test]
     fn a_low_limit_is_a_warning_where_gannet_needs_more() {
         for bound in [None, Some(8 << 20), Some(0)] {
-            assert_eq!(memlock(limit(bound)).verdict, Verdict::Ok, "{bound:?}");
+            assert_eq!(
+                memlock(limit(bound), false).verdict,
+                Verdict::Ok,
+                "{bound:?}"
+            );
         }
+        assert_eq!(memlock(limit(Some(8 << 20)), true).verdict, Verdict::Note);
+        assert_eq!(memlock(limit(None), true).verdict, Verdict::Ok);
         assert_eq!(files(limit(Some(1024))).verdict, Verdict::Warn);
         assert_eq!(files(limit(Some(1 << 20))).verdict, Verdict::Ok);
     }

@@ -12,7 +12,7 @@ use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::process::Signals;
 use crate::volume::{self, explain};
-use gannet::server::{Content, FabricListener, Parts, Serving, Tally};
+use gannet::server::{Content, FabricError, FabricListener, Parts, Serving, Tally};
 use gannet::volume::{Host, HostCounters, Listening, OpenHost};
 use gannet_rpc::RdmaOptions;
 use gannet_runtime::Handle;
@@ -220,11 +220,11 @@ async fn supervise(
 }
 
 /// Opens a listening socket, or explains why that cannot be.
-fn bind<L>(
+fn bind<L, E: Into<FabricError>>(
     what: &str,
     option: &str,
     listen: Listen,
-    bind: impl FnOnce(SocketAddr) -> io::Result<L>,
+    bind: impl FnOnce(SocketAddr) -> Result<L, E>,
 ) -> Result<Option<L>, Failure> {
     let Listen::At(address) = listen else {
         return Ok(None);
@@ -232,8 +232,15 @@ fn bind<L>(
     match bind(address) {
         Ok(listener) => Ok(Some(listener)),
         Err(error) => {
-            let hint = bind_hint(&error, option, address);
-            Err(Failure::new(format!("cannot listen for {what} at {address}"), error).hint(hint))
+            let failed = format!("cannot listen for {what} at {address}");
+            Err(match error.into() {
+                FabricError::Socket(error) => {
+                    let hint = bind_hint(&error, option, address);
+                    Failure::new(failed, error).hint(hint)
+                }
+                // It says the cure itself.
+                FabricError::Device(error) => Failure::new(failed, error),
+            })
         }
     }
 }

@@ -85,7 +85,9 @@ impl Settings {
         let cores = cores.clamp(1, CORES_MAX);
         let crc = options.crc.or(config.server.crc);
         let crc = crc.is_some_and(crate::cli::Switch::is_on);
-        let fabric = FabricOptions { crc };
+        let provider = options.provider.or(config.server.provider);
+        let provider = provider.unwrap_or_default();
+        let fabric = FabricOptions { provider, crc };
         let budget = budget(&config.server);
         let settings = Settings {
             nfs_tcp: (options.nfs_tcp.or(listen.nfs_tcp)).unwrap_or(default(NFS_TCP_PORT)),

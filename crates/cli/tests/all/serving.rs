@@ -31,6 +31,50 @@ fn the_ready_file_holds_the_ready_line() {
     assert!(!server.tcp.ends_with(":0") && !server.rdma.ends_with(":0"));
 }
 
+/// Without rdma-core, without a device, or without a device at this address, which no host has (RFC 5737).
+#[test]
+fn a_server_for_a_device_that_is_not_there_says_so_in_one_line() {
+    let place = Place::new();
+    let share = place.text("share");
+    let allowed = ["--allow", "192.0.2.0/24"];
+    let asked = [
+        "serve",
+        &share,
+        "--nfs-rdma",
+        "192.0.2.1:20049",
+        "--nfs-tcp",
+        "off",
+    ];
+    let asked = [&asked[..], &allowed, &["--provider", "verbs"]].concat();
+    let error = fail(&asked, 1);
+    assert_eq!(error.trim_end().lines().count(), 1, "{error}");
+    assert!(error.contains("cannot listen for NFS over RDMA"), "{error}");
+    let error = fail(&["ls", "nfs+rdma://192.0.2.1/", "--provider", "verbs"], 1);
+    assert_eq!(error.trim_end().lines().count(), 1, "{error}");
+    assert!(error.contains("cannot use an RDMA device"), "{error}");
+}
+
+#[test]
+fn auto_serves_and_connects_by_the_software_rnic_where_there_is_no_device() {
+    let place = Place::new();
+    let share = place.text("share");
+    fs::write(place.path("share/file"), b"content").unwrap();
+    let server = Server::start(&place.path("state"), &[&share, "--provider", "auto"]);
+    for provider in ["auto", "iwarp"] {
+        let listed = succeed(&["ls", &server.urls()[1], "--provider", provider]);
+        assert_eq!(listed, "file\n", "{provider}");
+    }
+}
+
+#[test]
+fn volumes_are_not_served_on_devices_yet() {
+    let place = Place::new();
+    let volume = place.text("volume");
+    succeed(&["volume", "create", &volume]);
+    let error = fail(&["serve", "--volume", &volume, "--provider", "verbs"], 1);
+    assert!(error.contains("choose the provider iwarp"), "{error}");
+}
+
 #[test]
 fn sigterm_and_sigint_end_it_with_0_even_with_idle_and_silent_peers() {
     for signal in ["TERM", "INT"] {

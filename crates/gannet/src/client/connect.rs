@@ -5,6 +5,7 @@ use super::options::{ConnectOptions, machine_name};
 use super::probe::probe;
 use super::remote::Remote;
 use crate::ConnectError;
+use crate::provider::Ways;
 use crate::url::{Scheme, Url};
 use gannet_client::Files;
 use gannet_nfs::client::{Client, NfsFs};
@@ -120,9 +121,14 @@ async fn connect_to_export(
     contact: Rc<Contact>,
 ) -> Result<Connection, ConnectError> {
     let address = resolve(runtime, url).await?;
-    let target = match url.scheme {
-        Scheme::Tcp => Target::Tcp(address),
-        Scheme::Rdma | Scheme::Native => Target::Rdma(options.fabric.provider(runtime), address),
+    let (target, other) = match url.scheme {
+        Scheme::Tcp => (Target::Tcp(address), None),
+        Scheme::Rdma | Scheme::Native => {
+            let ways = options.fabric.towards(runtime, address);
+            let Ways { preferred, other } = ways.map_err(ConnectError::Device)?;
+            let by = |provider| Target::Rdma(provider, address);
+            (by(preferred), other.map(by))
+        }
     };
     let config = ClientConfig {
         credential: credential(&options.caller),
@@ -134,7 +140,15 @@ async fn connect_to_export(
         design: options.design,
         ..ClientConfig::default()
     };
-    let found = probe(&contact, url, target.clone(), &config).await?;
+    let found = probe(&contact, url, target.clone(), &config).await;
+    let (target, found) = match (found, other) {
+        (Err(ConnectError::Unanswered(why)), Some(other)) => {
+            tracing::info!(%why, "no answer by the RDMA device: the software RNIC is used");
+            let found = probe(&contact, url, other.clone(), &config).await?;
+            (other, found)
+        }
+        (found, _) => (target, found?),
+    };
     let rpc = gannet_rpc::Client::new(Rc::clone(runtime), target, config);
     let client = Client::new(Rc::clone(runtime), rpc).forgiving_echoes();
     let export = NfsFs::open(client, found.root, machine_name()).await;
@@ -184,6 +198,8 @@ pub fn volume<'a>(
 ) -> ErasedFuture<'a, Result<gannet_volume::client::VolumeFs, ConnectError>> {
     use gannet_volume::client::{Addresses, Siblings, VolumeFs};
     Box::pin(async move {
+        let fabric = options.fabric.for_volumes();
+        let fabric = fabric.map_err(ConnectError::Provider)?;
         let address = resolve(runtime, url).await?;
         let key = options.key.as_ref().ok_or(ConnectError::NoKey)?;
         let identity = key.client(options.classes);
@@ -191,7 +207,7 @@ pub fn volume<'a>(
             manager: Some(address),
             io_servers: Vec::new(),
         };
-        let (clock, provider) = (Handle::clone(runtime), options.fabric.provider(runtime));
+        let (clock, provider) = (Handle::clone(runtime), fabric.of_volume(runtime));
         let siblings = Siblings::new(runtime.random());
         let patience = options.patience;
         let client = VolumeFs::new(clock, provider, identity, addresses, siblings)

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "volumes")]
 use crate::ClientKey;
-use crate::FabricOptions;
+use crate::{FabricOptions, ProviderKind};
 use gannet_fabric::registration::Registration;
 use gannet_rpc::Design;
 use gannet_vfs::Credentials;
@@ -85,7 +85,17 @@ impl ConnectOptions {
     /// Asks for MPA CRCs on RDMA connections; the server may insist on its own.
     #[must_use]
     pub fn crc(self, crc: bool) -> ConnectOptions {
-        let fabric = FabricOptions { crc };
+        let fabric = FabricOptions { crc, ..self.fabric };
+        ConnectOptions { fabric, ..self }
+    }
+
+    /// The provider of RDMA connections.
+    #[must_use]
+    pub fn provider(self, provider: ProviderKind) -> ConnectOptions {
+        let fabric = FabricOptions {
+            provider,
+            ..self.fabric
+        };
         ConnectOptions { fabric, ..self }
     }
 

@@ -1,7 +1,7 @@
 //! A directory, or a volume, served by a few calls.
 
-use super::FabricListener;
 use super::{Content, Parts, Serving, Stop, default_budget};
+use super::{FabricError, FabricListener};
 use crate::FabricOptions;
 #[cfg(feature = "volumes")]
 use crate::volume::{Host, HostOptions, OpenHost, Volume, VolumeError};
@@ -56,6 +56,9 @@ pub enum ServerError {
         /// The system's reason.
         why: io::Error,
     },
+    /// An RDMA device cannot be used.
+    #[error("cannot listen on an RDMA device: {0}")]
+    Device(gannet_verbs::VerbsError),
     /// The system refuses threads.
     #[error("cannot start: {0}")]
     Start(io::Error),
@@ -241,7 +244,10 @@ impl Builder {
 
 fn listen_rdma(address: SocketAddr, cores: usize) -> Result<FabricListener, ServerError> {
     let bound = FabricListener::bind(address, cores, FabricOptions::default());
-    bound.map_err(|why| ServerError::Listen { address, why })
+    bound.map_err(|why| match why {
+        FabricError::Socket(why) => ServerError::Listen { address, why },
+        FabricError::Device(why) => ServerError::Device(why),
+    })
 }
 
 fn listen(address: SocketAddr, cores: usize) -> Result<SharedListener, ServerError> {

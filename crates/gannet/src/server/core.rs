@@ -120,16 +120,24 @@ fn serve_rdma<V: Vfs>(
 ) {
     let options = shared.parts.rdma_options;
     let admitting = |streams| rpc.admitting(streams);
-    let CoreFabric { provider, listener } = listener.for_core(index, runtime, admitting);
-    let rpc = rpc.clone();
-    runtime.spawn(
-        "nfs over rdma",
-        Box::pin(async move {
-            if let Err(error) = rpc.serve_rdma(provider, options, listener).await {
-                tracing::error!(%error, "NFS over RDMA ended");
-            }
-        }),
-    );
+    let fabrics = match listener.for_core(index, runtime, admitting) {
+        Ok(fabrics) => fabrics,
+        Err(error) => {
+            tracing::error!(%error, "a core serves no NFS over RDMA");
+            return;
+        }
+    };
+    for CoreFabric { provider, listener } in fabrics {
+        let rpc = rpc.clone();
+        runtime.spawn(
+            "nfs over rdma",
+            Box::pin(async move {
+                if let Err(error) = rpc.serve_rdma(provider, options, listener).await {
+                    tracing::error!(%error, "NFS over RDMA ended");
+                }
+            }),
+        );
+    }
 }
 
 /// Hands connections to the cores in turn, until the server stops.
@@ -141,9 +149,10 @@ fn distribute(runtime: &Handle, shared: &Arc<Shared>) {
             None => Ok(()),
         }
     });
+    let clock = Handle::clone(runtime);
     spawn_distributor(runtime, shared, async move {
         match &rdma.parts.rdma {
-            Some(listener) => listener.distribute().await,
+            Some(listener) => listener.distribute(&clock).await,
             None => Ok(()),
         }
     });

@@ -1,64 +1,168 @@
-//! Listening for RDMA connections on all cores.
+//! Listening for RDMA connections on all cores, by one provider or by several.
 
-use crate::FabricOptions;
+use crate::provider::library;
+use crate::{FabricOptions, ProviderKind};
 use gannet_fabric::Provider;
-use gannet_runtime::Handle;
 use gannet_runtime::tokio_plug::SharedListener;
+use gannet_runtime::{Handle, both};
+use gannet_verbs::{
+    DeviceChoice, SharedVerbsListener, VerbsConfig, VerbsError, VerbsLibrary, VerbsProvider,
+    devices,
+};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
+use thiserror::Error;
 
 /// One listening address of RDMA connections, which go to all cores in turn.
 ///
 /// Take [`FabricListener::for_core`] on every core, and run [`FabricListener::distribute`] on one of them.
 pub struct FabricListener {
-    streams: SharedListener,
+    address: SocketAddr,
     options: FabricOptions,
+    software: Option<SharedListener>,
+    device: Option<DeviceListener>,
 }
 
-/// What a core accepts of a [`FabricListener`], and the provider that makes its connections.
+/// The listener of an RDMA device.
+struct DeviceListener {
+    library: Arc<VerbsLibrary>,
+    config: VerbsConfig,
+    listener: SharedVerbsListener,
+}
+
+/// The reason why RDMA connections cannot be listened for.
+#[derive(Debug, Error)]
+pub enum FabricError {
+    /// The socket of the software RNIC: as bind(2) and listen(2).
+    #[error(transparent)]
+    Socket(#[from] io::Error),
+    /// The RDMA device.
+    #[error(transparent)]
+    Device(#[from] VerbsError),
+}
+
+/// What a core accepts of a [`FabricListener`] by one provider, and that provider.
 pub(crate) struct CoreFabric {
     pub(crate) provider: Rc<dyn Provider>,
     pub(crate) listener: Box<dyn gannet_fabric::Listener>,
 }
 
 impl FabricListener {
-    /// Listens at `address` for `cores` cores; port 0 picks a free one.
+    /// Listens at `address` for `cores` cores; port 0 picks a free one. With [`ProviderKind::Auto`] by the software
+    /// RNIC, and by a device too if there is one; a log line says so, or why not.
     ///
     /// # Errors
-    /// As bind(2) and listen(2).
+    /// See [`FabricError`].
     pub fn bind(
         address: SocketAddr,
         cores: usize,
         options: FabricOptions,
-    ) -> io::Result<FabricListener> {
-        let streams = SharedListener::bind(address, cores)?;
-        Ok(FabricListener { streams, options })
+    ) -> Result<FabricListener, FabricError> {
+        let software = match options.provider {
+            ProviderKind::Verbs => None,
+            ProviderKind::Auto | ProviderKind::Iwarp => Some(SharedListener::bind(address, cores)?),
+        };
+        let address = software
+            .as_ref()
+            .map_or(address, SharedListener::local_address);
+        let device = match options.provider {
+            ProviderKind::Iwarp => None,
+            ProviderKind::Verbs => Some(DeviceListener::bind(address, cores)?),
+            ProviderKind::Auto => match DeviceListener::bind(address, cores) {
+                Ok(device) => {
+                    tracing::info!(%address, "an RDMA device listens beside the software RNIC");
+                    Some(device)
+                }
+                Err(error) => {
+                    tracing::info!(%address, %error, "the software RNIC alone listens");
+                    None
+                }
+            },
+        };
+        let of_device = device.as_ref().map(|it| it.listener.local_address());
+        Ok(FabricListener {
+            address: of_device.unwrap_or(address),
+            options,
+            software,
+            device,
+        })
     }
 
     /// The address it listens at, with the port that was picked.
     pub fn local_address(&self) -> SocketAddr {
-        self.streams.local_address()
+        self.address
     }
 
-    /// The connections of core `index`, whose runtime is `runtime`. Streams go through `gate` before they take a place
-    /// among those that are being set up.
+    /// The connections of core `index`, whose runtime is `runtime`, one entry for each provider. Streams of the
+    /// software RNIC go through `gate` before they take a place among those that are being set up.
+    ///
+    /// # Errors
+    /// The device has no room for the core.
     pub(crate) fn for_core(
         &self,
         index: usize,
         runtime: &Handle,
         gate: impl FnOnce(Box<dyn gannet_runtime::Listener>) -> Box<dyn gannet_runtime::Listener>,
-    ) -> CoreFabric {
-        let provider = self.options.software(runtime);
-        let listener = Box::new(provider.listen_on(gate(self.streams.for_core(index))));
-        CoreFabric { provider, listener }
+    ) -> Result<Vec<CoreFabric>, VerbsError> {
+        let mut fabrics = Vec::with_capacity(2);
+        if let Some(device) = &self.device {
+            fabrics.push(device.for_core(index, runtime)?);
+        }
+        if let Some(streams) = &self.software {
+            let provider = self.options.software(runtime);
+            let listener = Box::new(provider.listen_on(gate(streams.for_core(index))));
+            fabrics.push(CoreFabric { provider, listener });
+        }
+        Ok(fabrics)
     }
 
-    /// Accepts for all cores, for ever.
+    /// Accepts for all cores, for ever. `runtime` is that of the calling core.
     ///
     /// # Errors
-    /// The listening socket is broken.
-    pub async fn distribute(&self) -> io::Result<()> {
-        self.streams.distribute().await
+    /// A listening socket or the device's channel of events is broken. Connections that come another way are accepted
+    /// on.
+    pub async fn distribute(&self, runtime: &Handle) -> io::Result<()> {
+        let software = async {
+            match &self.software {
+                Some(streams) => streams.distribute().await,
+                None => Ok(()),
+            }
+        };
+        let device = async {
+            match &self.device {
+                Some(device) => device.listener.distribute(runtime).await,
+                None => Ok(()),
+            }
+        };
+        let (software, device) = both(software, device).await;
+        software.and(device)
+    }
+}
+
+impl DeviceListener {
+    fn bind(address: SocketAddr, cores: usize) -> Result<DeviceListener, VerbsError> {
+        let library = library()?;
+        // A listener at all addresses would wait for ever where there is no device.
+        devices(&library)?;
+        let config = if address.ip().is_unspecified() {
+            VerbsConfig::default()
+        } else {
+            VerbsConfig::at(address.ip())
+        };
+        debug_assert!(address.ip().is_unspecified() == (config.device == DeviceChoice::First));
+        let listener = SharedVerbsListener::bind(&library, address, cores)?;
+        Ok(DeviceListener {
+            library,
+            config,
+            listener,
+        })
+    }
+
+    fn for_core(&self, index: usize, runtime: &Handle) -> Result<CoreFabric, VerbsError> {
+        let provider = VerbsProvider::new(Handle::clone(runtime), &self.library, &self.config)?;
+        let listener = self.listener.for_core(index, &provider);
+        Ok(CoreFabric { provider, listener })
     }
 }

@@ -171,9 +171,12 @@ pub enum VolumeError {
         role: super::VolumeRole,
         /// The address.
         address: SocketAddr,
-        /// The system's reason.
-        why: io::Error,
+        /// The system's reason, or the device's.
+        why: crate::server::FabricError,
     },
+    /// The provider serves no volumes.
+    #[error(transparent)]
+    Provider(crate::provider::VolumesNeedIwarp),
     /// The servers cannot be started.
     #[error("cannot start: {0}")]
     Start(io::Error),

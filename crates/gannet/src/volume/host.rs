@@ -229,6 +229,8 @@ impl OpenHost {
     /// # Errors
     /// Another process serves them, or a file of the volume cannot be used.
     pub fn open(volume: &Volume, options: &HostOptions) -> Result<OpenHost, VolumeError> {
+        let fabric = options.fabric.for_volumes();
+        let fabric = fabric.map_err(VolumeError::Provider)?;
         let keys = volume.keys()?;
         let numbers = options.io_servers(volume.description.io_server.len())?;
         let address = manager_address(volume, options);
@@ -244,7 +246,7 @@ impl OpenHost {
             volume,
             lost_disks: &options.lost_disks,
             ip: address.ip(),
-            fabric: options.fabric,
+            fabric,
             descriptors,
             metadata: metadata.as_deref(),
             manager: register.as_ref(),
@@ -262,7 +264,7 @@ impl OpenHost {
             host::note_served(&**names, &numbers).map_err(VolumeError::Note)?;
         }
         let manager = metadata.map(|metadata| {
-            let listener = listen(VolumeRole::Manager, address, options.fabric)?;
+            let listener = listen(VolumeRole::Manager, address, fabric)?;
             open_manager(volume, metadata, listener, &io_servers)
         });
         let manager = manager.transpose()?;
@@ -273,7 +275,7 @@ impl OpenHost {
             manager,
             threads: options.threads.clamp(1, io_servers.len().max(1)),
             io_servers,
-            fabric: options.fabric,
+            fabric,
             force_term: options.force_term,
             budget: options.budget.clone(),
             classes: (options.dscp.or(volume.description.dscp)).unwrap_or_default(),
@@ -404,7 +406,7 @@ fn manager_place(volume: &Volume, options: &HostOptions) -> Result<Place, Volume
 impl Front {
     /// A client of the volume for the core of `runtime`.
     pub fn client(&self, runtime: Handle) -> VolumeFs {
-        let provider = self.fabric.provider(&runtime);
+        let provider = self.fabric.of_volume(&runtime);
         let addresses = Addresses {
             manager: Some(self.manager),
             io_servers: Vec::new(),

@@ -114,7 +114,7 @@ impl Roles {
         let (Place(manager), address) = seat.register.clone()?;
         let clock = Handle::clone(runtime);
         let find = async move || find(&clock, manager.host.clone(), manager.port).await;
-        let provider = self.fabric.provider(runtime);
+        let provider = self.fabric.of_volume(runtime);
         let host = self.host(runtime);
         Some(host.registration(provider, find, seat.number, address))
     }
@@ -193,20 +193,22 @@ fn port(
 ) -> Port {
     // No connection comes before `listen` distributes them.
     let own = listener(roles).map(|listener| listener.for_core(0, runtime, |streams| streams));
+    let own = own.and_then(|fabrics| fabrics.ok()?.into_iter().next());
     let (provider, own) = match own {
         Some(CoreFabric { provider, listener }) => (provider, Ok(listener)),
         None => {
             let missing = io::Error::from(io::ErrorKind::NotFound);
-            (roles.fabric.provider(runtime), Err(missing))
+            (roles.fabric.of_volume(runtime), Err(missing))
         }
     };
-    let (runtime, roles) = (Handle::clone(runtime), Arc::clone(roles));
+    let (clock, roles) = (Handle::clone(runtime), Arc::clone(roles));
+    let runtime = Handle::clone(runtime);
     let listen = move || {
         let own = own?;
         let roles = Arc::clone(&roles);
         let accepting = async move {
             if let Some(socket) = listener(&roles)
-                && let Err(error) = socket.distribute().await
+                && let Err(error) = socket.distribute(&clock).await
             {
                 tracing::error!(%error, "a server of the volume accepts no more");
             }
