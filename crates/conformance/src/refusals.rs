@@ -43,7 +43,7 @@ impl Trespass {
         Trespass::Wrapping,
     ];
 
-    /// Those that the far provider can refuse.
+    /// The accesses that the far provider can refuse.
     pub(crate) fn possible(bed: &Bed<'_>) -> impl Iterator<Item = Trespass> {
         let bound_keys = bed.far.capabilities().bound_keys;
         let is_possible = move |it: &Trespass| bound_keys || !matches!(it, Trespass::OtherEndpoint);

@@ -7,8 +7,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A result that is here, or that the provider reports later. Its work has begun when this exists; polling it only waits
-/// for the result.
+/// A result that is here, or that the provider reports later. Its work has begun when this exists; polling it only
+/// waits for the result.
 pub enum Later<T> {
     /// Done. Providers in software return this variant alone, so that a request allocates nothing for it.
     Ready(T),

@@ -123,7 +123,7 @@ pub struct Capabilities {
     pub sends_invalidate: bool,
     /// Its own single-use keys can be revoked by a Send of the peer.
     pub keys_invalidated: bool,
-    /// What both ends learn of an access that was refused.
+    /// The news of a refused access at both ends.
     pub refusals: Refusals,
     /// The fate of a message that finds no receive.
     pub no_receive: NoReceive,
@@ -138,7 +138,7 @@ pub struct Capabilities {
     pub shared_receives: bool,
 }
 
-/// What both ends learn of an access that was refused, where it ends the connection.
+/// The news of a refused access at both ends, where it ends the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusals {
     /// The peer learns the cause ([`crate::WorkError::Remote`]), and this end that the peer broke the protocol.
@@ -169,7 +169,7 @@ pub struct PrivateDataLimits {
 }
 
 impl PrivateDataLimits {
-    /// Those of a connection over TCP (RFC 6581).
+    /// The bounds of a connection over TCP (RFC 6581).
     pub const IWARP: PrivateDataLimits = PrivateDataLimits {
         request_max: crate::limits::PRIVATE_DATA_MAX,
         reply_max: crate::limits::PRIVATE_DATA_MAX,
@@ -197,8 +197,8 @@ pub trait Domain {
         Registering::Ready(self.register_now(backing, access, scope))
     }
 
-    /// As [`Domain::register_now`], from the provider's pre-allocated fast mappings where it has them: cheaper to make, and
-    /// revoked many at once by [`Domain::revoke_all`].
+    /// As [`Domain::register_now`], from the provider's pre-allocated fast mappings where it has them: cheaper to make,
+    /// and revoked many at once by [`Domain::revoke_all`].
     ///
     /// # Errors
     /// As [`Domain::register_now`].

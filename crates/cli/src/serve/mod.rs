@@ -42,17 +42,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     };
     let folder = settings.volume.as_ref().map(|(path, _)| path.clone());
     let folder = folder.unwrap_or_default();
-    let cores = settings.cores;
-    let tcp = bind("NFS over TCP", "--nfs-tcp", settings.nfs_tcp, |address| {
-        SharedListener::bind(address, cores)
-    })?;
-    let fabric = settings.fabric;
-    let rdma = bind(
-        "NFS over RDMA",
-        "--nfs-rdma",
-        settings.nfs_rdma,
-        |address| FabricListener::bind(address, cores, fabric),
-    )?;
+    let (tcp, rdma) = listen(&settings)?;
     privileges::sockets_are_open()?;
     let content = match (&host, host.as_ref().and_then(OpenHost::front)) {
         (None, _) => Content::Directories(settings.open_exports()?),
@@ -65,7 +55,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     };
     let parts = Parts {
         content,
-        cores,
+        cores: settings.cores,
         tcp,
         rdma,
         budget: settings.budget.clone(),
@@ -217,6 +207,19 @@ async fn supervise(
         .and_then(|ended| ended)
         .explain(|| String::from("serving ended"))?;
     failed.map_or(Ok(tally), Err)
+}
+
+/// The listeners of NFS over TCP and over RDMA.
+fn listen(
+    settings: &Settings,
+) -> Result<(Option<SharedListener>, Option<FabricListener>), Failure> {
+    let (cores, fabric) = (settings.cores, settings.fabric);
+    let tcp = |address| SharedListener::bind(address, cores);
+    let rdma = |address| FabricListener::bind(address, cores, fabric);
+    Ok((
+        bind("NFS over TCP", "--nfs-tcp", settings.nfs_tcp, tcp)?,
+        bind("NFS over RDMA", "--nfs-rdma", settings.nfs_rdma, rdma)?,
+    ))
 }
 
 /// Opens a listening socket, or explains why that cannot be.

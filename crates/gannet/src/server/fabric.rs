@@ -43,7 +43,7 @@ pub enum FabricError {
     Device(#[from] VerbsError),
 }
 
-/// What a core accepts of a [`FabricListener`] by one provider, and that provider.
+/// A core's share of a [`FabricListener`] by one provider, and that provider.
 pub(crate) struct CoreFabric {
     pub(crate) provider: Rc<dyn Provider>,
     pub(crate) listener: Box<dyn gannet_fabric::Listener>,

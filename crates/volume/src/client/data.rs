@@ -253,52 +253,11 @@ impl Mover {
         }
         let exposed = self.expose(&shares, writes, &parents, buffers).await?;
         let exposed = exposed.map(Rc::new);
-        let reach = exposed.as_ref().map(|it| it.memory(memory));
-        let mut calls: Vec<LocalFuture<Result<Answered, DataError>>> = Vec::new();
-        for (share, data) in shares.iter_mut().zip(gathered) {
-            let by_client = share.by_client(request, exposed.as_deref());
-            let (memory, writes) = share.memory(&reach, request, exposed.as_deref(), writes);
-            let transfer = Transfer {
-                capability: request.capability,
-                placement: share.target.placement,
-                stability,
-                wants_reference: operation == Operation::Read
-                    && self.wants_reference(request, share.target),
-                file: file.clone(),
-                memory,
-            };
-            let target = share.target.clone();
-            let request_memory = RequestMemory {
-                slot: share.take_slot(),
-                exposed: exposed.clone().map(|exposed| exposed as Rc<dyn Any>),
-            };
-            let class = share.class();
-            calls.push(match by_client {
-                Some(spans) => {
-                    let call = call_client_driven(
-                        target,
-                        operation,
-                        class,
-                        transfer,
-                        spans,
-                        request_memory,
-                    );
-                    Box::pin(call)
-                }
-                None => {
-                    let call = call(
-                        target,
-                        operation,
-                        class,
-                        transfer,
-                        data,
-                        request_memory,
-                        writes,
-                    );
-                    Box::pin(call)
-                }
-            });
-        }
+        let calls = shares
+            .iter_mut()
+            .zip(gathered)
+            .map(|(share, data)| self.begin(share, data, operation, stability, request, &exposed));
+        let calls: Vec<_> = calls.collect();
         let answers = all(calls).await;
         // Before any bytes are used: until the memory is back, a server could still change it.
         if let Some(exposed) = exposed {
@@ -316,6 +275,43 @@ impl Mover {
             count_copied();
         }
         states
+    }
+
+    /// The call that moves a share, with `data` in its message.
+    fn begin(
+        &self,
+        share: &mut Share<'_>,
+        data: Vec<u8>,
+        operation: Operation,
+        stability: Stability,
+        request: &Request,
+        exposed: &Option<Rc<Reached>>,
+    ) -> LocalFuture<Result<Answered, DataError>> {
+        let by_client = share.by_client(request, exposed.as_deref());
+        let writes = operation == Operation::Write;
+        let (memory, writes) = share.memory(request, exposed.as_deref(), writes);
+        let transfer = Transfer {
+            capability: request.capability,
+            placement: share.target.placement,
+            stability,
+            wants_reference: operation == Operation::Read
+                && self.wants_reference(request, share.target),
+            file: request.file.clone(),
+            memory,
+        };
+        let (target, class) = (share.target.clone(), share.class());
+        let memory = RequestMemory {
+            slot: share.take_slot(),
+            exposed: exposed.clone().map(|exposed| exposed as Rc<dyn Any>),
+        };
+        match by_client {
+            Some(spans) => Box::pin(call_client_driven(
+                target, operation, class, transfer, spans, memory,
+            )),
+            None => Box::pin(call(
+                target, operation, class, transfer, data, memory, writes,
+            )),
+        }
     }
 
     fn wants_reference(&self, request: &Request, target: &Target) -> bool {
@@ -435,19 +431,18 @@ impl Share<'_> {
     /// Where the server finds the bytes or puts them, and the RDMA Writes that go before the request.
     fn memory(
         &self,
-        reach: &Option<Memory>,
         request: &Request,
         exposed: Option<&Reached>,
         writes: bool,
     ) -> (Memory, Writes) {
-        match (&self.way, reach, exposed) {
-            (ShareWay::Eager(slot), _, _) => {
+        match (&self.way, exposed) {
+            (ShareWay::Eager(slot), _) => {
                 // Bounded by EAGER_LEN.
                 let write = (slot.span(self.len as u32), slot.target);
                 let writes = writes.then_some(write).into_iter().collect();
                 (Memory::Eager { slot: slot.number }, writes)
             }
-            (ShareWay::EagerDirect(slot), _, Some(exposed)) => {
+            (ShareWay::EagerDirect(slot), Some(exposed)) => {
                 let pairs = pairs(&request.file, self.target.placement, &request.memory);
                 let mut target = slot.target;
                 let writes = pairs.filter_map(|pair| {
@@ -457,8 +452,8 @@ impl Share<'_> {
                 });
                 (Memory::Eager { slot: slot.number }, writes.collect())
             }
-            (ShareWay::ServerDriven | ShareWay::ClientDriven, Some(reach), _) => {
-                (reach.clone(), Writes::new())
+            (ShareWay::ServerDriven | ShareWay::ClientDriven, Some(exposed)) => {
+                (exposed.memory(&request.memory), Writes::new())
             }
             _ => (Memory::Inline, Writes::new()),
         }
