@@ -459,6 +459,11 @@ pub(crate) async fn kinds_of_memory_that_are_lacking_are_refused(bed: &Bed<'_>) 
         domain.has_software_regions(),
         capabilities.software_regions,
     )?;
+    ensure_eq(
+        "a key to all memory, of the provider and its domain",
+        domain.has_map(),
+        capabilities.all_physical,
+    )?;
     let file = Backing::File {
         file: bed.file(pattern(1, 100)),
         offset: 0,
@@ -466,7 +471,7 @@ pub(crate) async fn kinds_of_memory_that_are_lacking_are_refused(bed: &Bed<'_>) 
     };
     for (backing, there) in [
         (file, capabilities.file_regions),
-        (Backing::Map, capabilities.software_regions),
+        (Backing::Map, capabilities.all_physical),
     ] {
         let region = domain.register_now(backing, Access::RemoteRead, Scope::Domain);
         match region {

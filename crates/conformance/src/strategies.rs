@@ -123,8 +123,7 @@ pub(crate) async fn slots_serve_our_own_reads_under_each(bed: &Bed<'_>) -> Outco
         let expected = match kind {
             StrategyKind::ServerCache => (1, rounds - 1, 0),
             StrategyKind::Dynamic | StrategyKind::Fmr => (rounds, 0, 0),
-            // A key to all memory takes powers of software.
-            StrategyKind::AllPhysical if !bed.near.capabilities().software_regions => {
+            StrategyKind::AllPhysical if !bed.near.capabilities().all_physical => {
                 (rounds, 0, rounds)
             }
             StrategyKind::AllPhysical => (1, rounds - 1, 0),

@@ -36,7 +36,7 @@ pub use export::{
 pub use later::{Later, Registering, Revocation};
 pub use receives::{Receives, SharedReceiveQueue, SharedReceives};
 pub use region::{
-    Access, AccessError, Backing, Capabilities, Domain, EndpointId, LocalKey, MemoryRegion,
-    NoReceive, PrivateDataLimits, Refusals, Region, RegionStats, RemoteKey, Scope, SoftwareRegion,
-    Span,
+    Access, AccessError, Backing, Capabilities, Domain, EndpointId, LocalKey, MapRegion,
+    MemoryRegion, NoReceive, PrivateDataLimits, Refusals, Region, RegionStats, RemoteKey, Scope,
+    SoftwareRegion, Span,
 };

@@ -63,8 +63,7 @@ pub enum Backing {
         /// Length of the range in bytes.
         len: u64,
     },
-    /// Buffers that come and go under one key; see [`SoftwareRegion::place`]. With [`Capabilities::software_regions`]
-    /// alone.
+    /// Buffers that come and go under one key; see [`MapRegion`]. With [`Capabilities::all_physical`] alone.
     Map,
 }
 
@@ -116,6 +115,9 @@ pub struct Capabilities {
     /// Its regions have the powers of [`SoftwareRegion`], and refuse accesses to memory that is lent
     /// ([`MemoryRegion::lend`]). On all others a peer with the key reaches that.
     pub software_regions: bool,
+    /// One key can name all memory of transfers ([`Backing::Map`]). In software it reaches what is placed in the map.
+    /// On a device it is the key to all physical memory: the peer also reaches memory that is with its user.
+    pub all_physical: bool,
     /// A key can serve one connection alone ([`Scope::Endpoint`]). Elsewhere it serves every peer of the domain that
     /// learns it.
     pub bound_keys: bool,
@@ -221,6 +223,9 @@ pub trait Domain {
     /// True when its regions have the powers of [`SoftwareRegion`]; as [`Capabilities::software_regions`].
     fn has_software_regions(&self) -> bool;
 
+    /// True when it registers [`Backing::Map`]; as [`Capabilities::all_physical`].
+    fn has_map(&self) -> bool;
+
     /// A table of objects for optimistic reads, for one exporter. `None` where no connection of the domain survives an
     /// exception.
     fn exports(&self, _find: FindExported) -> Option<Rc<dyn ExportTable>> {
@@ -317,6 +322,24 @@ pub trait MemoryRegion: Any + fmt::Debug {
     fn software(&self) -> Option<&dyn SoftwareRegion> {
         None
     }
+
+    /// The map, when it was registered as [`Backing::Map`].
+    fn map(&self) -> Option<&dyn MapRegion> {
+        None
+    }
+}
+
+/// One key to many buffers, which come and go.
+pub trait MapRegion {
+    /// Puts a buffer under the key, and returns its offset from the start of the region.
+    ///
+    /// # Errors
+    /// Returns the buffer when the region was revoked or is full.
+    fn place(&self, buffer: Buffer) -> Result<u64, Buffer>;
+
+    /// Takes the buffer that was placed at `offset` out. In software no byte of it goes in or out after this returns.
+    /// On a device the key still reaches it: all memory is under that key.
+    fn displace(&self, offset: u64) -> Option<Buffer>;
 }
 
 /// Powers over registered memory of a provider whose every access goes through software. No device has them: those who
@@ -327,15 +350,6 @@ pub trait SoftwareRegion {
     ///
     /// Returns false, and changes nothing, when it was not registered for that.
     fn restrict(&self, access: Access, scope: Scope) -> bool;
-
-    /// Puts a buffer under the key of a map ([`Backing::Map`]), and returns its offset from the start of the region.
-    ///
-    /// # Errors
-    /// Returns the buffer when the region is no map, was revoked, or is full.
-    fn place(&self, buffer: Buffer) -> Result<u64, Buffer>;
-
-    /// Takes the buffer that was placed at `offset` out of a map: after this returns no byte of it goes in or out.
-    fn displace(&self, offset: u64) -> Option<Buffer>;
 
     /// `len` bytes at `offset` of registered memory, to read. Several guards may exist at once. Drop them before any
     /// other code can run: a write to the region would panic. `None` for a file range, for memory that was taken or

@@ -10,17 +10,17 @@
 //! | server-cache | as long as the slot | has no key |
 //! | server-cache for Read-Read | in software as long as the slot, on a device one use | refused |
 //! | client-cache | as long as the slab | on a device: reaches the slab, not the application's memory |
-//! | all-physical | in software as long as the domain, for all memory; on a device one use | refused |
+//! | all-physical | as long as the domain, for all memory (one use without such a key) | on a device: reaches all |
 //!
 //! A provider in software refuses late accesses under every strategy: released memory is moved out of the region
-//! ([`MemoryRegion::lend`], [`SoftwareRegion::displace`]) even while its key is valid. On a device lent memory can be
+//! ([`MemoryRegion::lend`], [`MapRegion::displace`]) even while its key is valid. On a device lent memory can be
 //! reached by its key. So there a user gets memory back that is without rights for peers, or was revoked: that of a
 //! fast mapping comes back with its batch. What needs more is registered for one use, and counted
-//! ([`Counters::fallbacks`]).
+//! ([`Counters::fallbacks`]). The exception is a device's key to all memory, which trusted peers alone get.
 //!
 //! [`EXPOSURE_MAX`]: crate::limits::EXPOSURE_MAX
 //! [`MemoryRegion::lend`]: crate::MemoryRegion::lend
-//! [`SoftwareRegion::displace`]: crate::SoftwareRegion::displace
+//! [`MapRegion::displace`]: crate::MapRegion::displace
 
 mod all_physical;
 mod client_cache;

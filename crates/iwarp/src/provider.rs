@@ -84,6 +84,7 @@ impl Provider for IwarpProvider {
             optimistic_reads: true,
             file_regions: true,
             software_regions: true,
+            all_physical: true,
             bound_keys: true,
             sends_invalidate: true,
             keys_invalidated: true,

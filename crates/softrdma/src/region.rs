@@ -3,8 +3,8 @@
 use crate::memory_map::MemoryMap;
 use crate::table::TableState;
 use gannet_fabric::{
-    Access, AccessError, Backing, DeregisterError, LocalKey, MemoryRegion, RemoteKey, Revocation,
-    Scope, SoftwareRegion,
+    Access, AccessError, Backing, DeregisterError, LocalKey, MapRegion, MemoryRegion, RemoteKey,
+    Revocation, Scope, SoftwareRegion,
 };
 use gannet_runtime::{Buffer, FileRef};
 use std::any::Any;
@@ -225,19 +225,14 @@ impl MemoryRegion for TableRegion {
     fn software(&self) -> Option<&dyn SoftwareRegion> {
         Some(self)
     }
+
+    fn map(&self) -> Option<&dyn MapRegion> {
+        let is_map = matches!(*self.memory.borrow(), Some(Memory::Map(_)));
+        is_map.then_some(self)
+    }
 }
 
-impl SoftwareRegion for TableRegion {
-    fn restrict(&self, access: Access, scope: Scope) -> bool {
-        let covers = self.registered == access
-            || self.registered == Access::RemoteReadWrite
-            || access == Access::Local;
-        if covers {
-            self.granted.set((access, scope));
-        }
-        covers
-    }
-
+impl MapRegion for TableRegion {
     fn place(&self, buffer: Buffer) -> Result<u64, Buffer> {
         if !self.valid.get() {
             return Err(buffer);
@@ -261,6 +256,18 @@ impl SoftwareRegion for TableRegion {
             self.count_held(|held| held.saturating_sub(len));
         }
         Some(displaced)
+    }
+}
+
+impl SoftwareRegion for TableRegion {
+    fn restrict(&self, access: Access, scope: Scope) -> bool {
+        let covers = self.registered == access
+            || self.registered == Access::RemoteReadWrite
+            || access == Access::Local;
+        if covers {
+            self.granted.set((access, scope));
+        }
+        covers
     }
 
     fn bytes(&self, offset: u64, len: usize) -> Option<Ref<'_, [u8]>> {

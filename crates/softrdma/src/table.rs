@@ -226,6 +226,10 @@ impl Domain for ProtectionTable {
         true
     }
 
+    fn has_map(&self) -> bool {
+        true
+    }
+
     fn exports(&self, find: FindExported) -> Option<Rc<dyn ExportTable>> {
         let (runtime, state) = (Handle::clone(&self.runtime), Rc::clone(&self.state));
         let exports = Rc::clone(&self.exports);

@@ -2,15 +2,18 @@
 //!
 //! Where the key names pages (`Domain::physical_segment_len`), each page is a segment of its own for the peer. Memory
 //! of more than [`PHYSICAL_SEGMENTS_MAX`] pages is registered for the one use; so is all memory where the provider has
-//! no [`crate::SoftwareRegion`]s, whose maps are the one key.
+//! no such key ([`Domain::has_map`]).
+//!
+//! In software the key reaches what is placed in the map. On a device it reaches all memory at all times, so each use
+//! counts as an exposure, as long as the key. That is why the peer must be trusted.
 
 use super::counters::Meter;
 use super::dynamic;
 use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind};
 use crate::limits::PHYSICAL_SEGMENTS_MAX;
 use crate::{Access, Backing, Domain, Region, RegisterError, Revocation, Scope};
-use gannet_runtime::{Buffer, Handle};
-use std::cell::RefCell;
+use gannet_runtime::{Buffer, Handle, Instant};
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// The strategy `all-physical`.
@@ -19,6 +22,8 @@ pub(super) struct AllPhysical {
     meter: Meter,
     /// The map with the one key; `None` before the first use and after `reclaim`.
     everything: RefCell<Option<Region>>,
+    /// The time at which a peer first had the key to memory that was with its user. Devices alone.
+    exposed_since: Cell<Option<Instant>>,
 }
 
 impl AllPhysical {
@@ -27,6 +32,7 @@ impl AllPhysical {
             domain,
             meter: Meter::new(runtime),
             everything: RefCell::default(),
+            exposed_since: Cell::default(),
         })
     }
 
@@ -34,7 +40,7 @@ impl AllPhysical {
     fn pages(&self, len: usize) -> Option<usize> {
         let page = self.domain.physical_segment_len();
         let pages = page.map_or(1, |page| len.div_ceil(page.max(1) as usize).max(1));
-        (self.domain.has_software_regions() && pages <= PHYSICAL_SEGMENTS_MAX).then_some(pages)
+        (self.domain.has_map() && pages <= PHYSICAL_SEGMENTS_MAX).then_some(pages)
     }
 
     /// The region of the one key; registered on first use, and again after a peer revoked it.
@@ -74,7 +80,7 @@ impl Strategy for AllPhysical {
             return Ok(Registered::new(self, parts));
         }
         let region = self.everything()?;
-        let placed = match region.software() {
+        let placed = match region.map() {
             Some(map) => map.place(buffer),
             None => Err(buffer),
         };
@@ -101,6 +107,12 @@ impl Strategy for AllPhysical {
             let (start, was_valid) = (self.meter.now(), region.is_valid());
             drop(region.invalidate());
             self.meter.deregistered(0, was_valid, start);
+            if let Some(since) = self.exposed_since.take() {
+                let exposure = self.meter.since(since);
+                self.meter.update(|counters| {
+                    counters.longest_exposure = counters.longest_exposure.max(exposure);
+                });
+            }
         }
     }
 
@@ -118,7 +130,12 @@ impl Keeper for AllPhysical {
         if parts.fallback {
             return dynamic::release(&self.meter, parts);
         }
-        let map = parts.region.software();
+        if !self.domain.has_software_regions() {
+            self.meter.update(|counters| counters.exposures += 1);
+            self.exposed_since
+                .set(self.exposed_since.get().or(Some(self.meter.now())));
+        }
+        let map = parts.region.map();
         Revocation::Ready(map.and_then(|map| map.displace(parts.offset)))
     }
 }

@@ -147,6 +147,10 @@ impl Domain for SimDomain {
         true
     }
 
+    fn has_map(&self) -> bool {
+        true
+    }
+
     fn exports(&self, find: FindExported) -> Option<Rc<dyn ExportTable>> {
         self.table.exports(find)
     }

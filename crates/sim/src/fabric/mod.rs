@@ -174,6 +174,7 @@ impl Provider for SimProvider {
             optimistic_reads: true,
             file_regions: adapter.is_none_or(|adapter| adapter.file_pages.value != 0),
             software_regions: true,
+            all_physical: true,
             bound_keys: true,
             sends_invalidate: invalidates,
             keys_invalidated: invalidates,

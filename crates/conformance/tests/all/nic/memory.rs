@@ -296,6 +296,10 @@ impl Domain for NicDomain {
         false
     }
 
+    fn has_map(&self) -> bool {
+        false
+    }
+
     fn stats(&self) -> RegionStats {
         self.stats.get()
     }

@@ -123,6 +123,7 @@ impl Provider for NicProvider {
             optimistic_reads: false,
             file_regions: false,
             software_regions: false,
+            all_physical: false,
             bound_keys: true,
             sends_invalidate: true,
             keys_invalidated: true,
