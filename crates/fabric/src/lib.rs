@@ -38,5 +38,5 @@ pub use receives::{Receives, SharedReceiveQueue, SharedReceives};
 pub use region::{
     Access, AccessError, Backing, Capabilities, Domain, EndpointId, LocalKey, MapRegion,
     MemoryRegion, NoReceive, PrivateDataLimits, Refusals, Region, RegionStats, RemoteKey, Scope,
-    SoftwareRegion, Span,
+    SoftwareRegion, Span, with_memory,
 };

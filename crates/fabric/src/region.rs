@@ -342,6 +342,15 @@ pub trait MapRegion {
     fn displace(&self, offset: u64) -> Option<Buffer>;
 }
 
+/// Lets `work` have the memory of a region without rights for peers, such as the sink of a Read that is done. The
+/// registration stays. `None` when the region has no memory, or was revoked meanwhile.
+pub fn with_memory<T>(region: &Region, work: impl FnOnce(&mut [u8]) -> T) -> Option<T> {
+    let mut memory = region.lend()?;
+    let value = work(&mut memory);
+    region.restore(memory).ok()?;
+    Some(value)
+}
+
 /// Powers over registered memory of a provider whose every access goes through software. No device has them: those who
 /// ask ([`MemoryRegion::software`]) have another way without them.
 pub trait SoftwareRegion {

@@ -272,17 +272,16 @@ impl References {
         }
     }
 
-    /// Registered memory for one read. `None`: none can be registered, or its bytes cannot be read while it is.
+    /// Registered memory for one read. `None`: none can be registered.
     pub(super) fn take_sink(&self, link: Option<&Link>) -> Option<Region> {
         if let Some(sink) = self.sinks.borrow_mut().pop() {
             return Some(sink);
         }
         let domain = link?.endpoint().domain();
         let memory = Backing::Buffer(Buffer::zeroed(OPTIMISTIC_LEN_MAX as usize));
-        let sink = domain
+        domain
             .register_now(memory, Access::Local, Scope::Domain)
-            .ok()?;
-        sink.software().is_some().then_some(sink)
+            .ok()
     }
 
     /// Takes a sink back. No read may be under way into it: the next read's bytes would mix with that one's.

@@ -23,6 +23,7 @@ use crate::limits::{ATTRIBUTES_EXPORTED_FOR, RECORDS_SWEEP};
 use crate::link::Link;
 use gannet_fabric::{
     Access, Backing, Domain, Export, ExportStats, ExportTable, Exported, Reference, Region, Scope,
+    with_memory,
 };
 use gannet_meta::namespace;
 use gannet_runtime::{Buffer, Handle, Instant, sleep};
@@ -261,8 +262,6 @@ impl Table {
         let region = domain
             .register_now(Backing::Buffer(memory), Access::Local, Scope::Domain)
             .ok()?;
-        // The manager writes records while clients read them, which only a region in software allows.
-        region.software()?;
         let found = Region::clone(&region);
         let exports = domain.exports(Rc::new(move |_| Some(exported(&found))))?;
         Some(Table {
@@ -339,17 +338,19 @@ impl Table {
 
     /// Writes a slot: the odd version first, the even one last. An adapter that reads meanwhile sees a torn record.
     fn write(&self, number: u32, record: &AttributeRecord, version: u64) {
-        let memory = self.region.software();
-        let slot = memory.and_then(|it| it.bytes_mut(u64::from(number) * LEN, LEN as usize));
-        let Some(mut slot) = slot else {
-            return;
-        };
-        let bytes = record.to_bytes(version);
-        let (begin, rest) = (8, bytes.get(8..).unwrap_or_default());
-        let odd = (version - 1).to_be_bytes();
-        put(&mut slot, 0, &odd);
-        put(&mut slot, begin, rest);
-        put(&mut slot, 0, &version.to_be_bytes());
+        let start = number as usize * LEN as usize;
+        let written = with_memory(&self.region, |memory| {
+            let Some(slot) = memory.get_mut(start..start + LEN as usize) else {
+                return;
+            };
+            let bytes = record.to_bytes(version);
+            let (begin, rest) = (8, bytes.get(8..).unwrap_or_default());
+            let odd = (version - 1).to_be_bytes();
+            put(slot, 0, &odd);
+            put(slot, begin, rest);
+            put(slot, 0, &version.to_be_bytes());
+        });
+        debug_assert!(written.is_some(), "nobody revokes the table's region");
     }
 }
 
@@ -544,8 +545,10 @@ mod tests {
     /// The record that a client reads from a slot, and its version.
     fn seen(records: &Records, slot: u32) -> (AttributeRecord, u64) {
         let table = records.table.borrow();
-        let memory = table.as_ref().unwrap().region.software().unwrap();
-        let bytes = memory.bytes(u64::from(slot) * LEN, LEN as usize).unwrap();
+        let region = &table.as_ref().unwrap().region;
+        let start = slot as usize * LEN as usize;
+        let slot = |memory: &mut [u8]| memory[start..start + LEN as usize].to_vec();
+        let bytes = with_memory(region, slot).unwrap();
         let version = u64::from_be_bytes(*bytes.first_chunk().unwrap());
         (AttributeRecord::from_bytes(&bytes).unwrap(), version)
     }

@@ -14,7 +14,7 @@ use crate::client::servers::Peer;
 use crate::convert::{add_state, attributes_in};
 use crate::limits::{ATTRIBUTE_RECORDS_MAX, RECORD_SINKS_MAX, TORN_RETRIES};
 use crate::link::{ExportedRead, Link, Message};
-use gannet_fabric::{Access, Backing, Reference, Region, Scope, Span};
+use gannet_fabric::{Access, Backing, Reference, Region, Scope, Span, with_memory};
 use gannet_runtime::Buffer;
 use gannet_vfs::{Attributes, Credentials, Status};
 use gannet_wire::volume::{
@@ -284,8 +284,7 @@ pub(super) fn sink(link: &Link, len: usize) -> Option<Region> {
     let endpoint = link.endpoint();
     let scope = Scope::Endpoint(endpoint.id());
     let region = endpoint.domain().register_now(memory, Access::Local, scope);
-    // The bytes are read while the memory stays registered, which only a provider in software allows.
-    region.ok().filter(|region| region.software().is_some())
+    region.ok()
 }
 
 impl Reading {
@@ -307,9 +306,13 @@ impl Reading {
         if self.link.is_of_earlier_term(self.term) {
             return Seen::Unreadable;
         }
-        let memory = self.sink.software();
-        let bytes = memory.and_then(|it| it.bytes(0, ATTRIBUTE_RECORD_LEN));
-        bytes.map_or(Seen::Stale, |bytes| self.seen(file, &bytes))
+        let seen = |memory: &mut [u8]| {
+            let record = memory.get(..ATTRIBUTE_RECORD_LEN);
+            record.map(|record| self.seen(file, record))
+        };
+        with_memory(&self.sink, seen)
+            .flatten()
+            .unwrap_or(Seen::Stale)
     }
 
     fn seen(&self, expected: FileId, bytes: &[u8]) -> Seen {

@@ -15,7 +15,7 @@ use crate::limits::{
     RECORD_SINKS_MAX, STATE_REFERENCES_MAX, STATE_REQUESTS_MAX, STATES_DEADLINE, STATES_REFUSED_FOR,
 };
 use crate::link::{ExportedRead, Link};
-use gannet_fabric::{FILE_STATUS_LEN, Reference, Region, Span, file_status_in};
+use gannet_fabric::{FILE_STATUS_LEN, Reference, Region, Span, file_status_in, with_memory};
 use gannet_runtime::{Handle, Instant, all, timeout};
 use gannet_vfs::Time;
 use gannet_wire::volume::{
@@ -267,9 +267,10 @@ async fn request_from(
 
 /// The state that a Read has put into `region`.
 fn state_in(region: &Region) -> Option<ObjectState> {
-    let memory = region.software();
-    let bytes = memory.and_then(|it| it.bytes(0, FILE_STATUS_LEN))?;
-    let status = file_status_in(bytes.first_chunk()?);
+    let status = with_memory(region, |memory| {
+        memory.first_chunk::<FILE_STATUS_LEN>().map(file_status_in)
+    });
+    let status = status.flatten()?;
     let modified = Time::from(status.modified);
     Some(ObjectState {
         size: status.size,

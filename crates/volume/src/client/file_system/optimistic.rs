@@ -19,7 +19,9 @@ use crate::client::references::{Extent, extents_of};
 use crate::client::{OptimisticCounters, error::OperationError};
 use crate::limits::{OPTIMISTIC_EXTENTS_MAX, OPTIMISTIC_LEN_MAX};
 use crate::link::{ExportedRead, Link, LinkError};
-use gannet_fabric::{Access, AccessError, Reference, Region, RegisterError, Scope, Span};
+use gannet_fabric::{
+    Access, AccessError, Reference, Region, RegisterError, Scope, Span, with_memory,
+};
 use gannet_runtime::{Buffer, Instant, LocalFuture, all};
 use gannet_vfs::Status;
 use gannet_wire::volume::{FileId, INLINE_DATA_MAX};
@@ -221,14 +223,14 @@ impl VolumeFs {
 
 /// Copies the bytes of a sink to the caller's buffer.
 fn copy_out(sink: &Region, buffer: &mut Buffer, len: usize) -> bool {
-    let bytes = sink.software().and_then(|sink| sink.bytes(0, len));
-    match (bytes, buffer.get_mut(..len)) {
+    let copy = |memory: &mut [u8]| match (memory.get(..len), buffer.get_mut(..len)) {
         (Some(bytes), Some(target)) => {
-            target.copy_from_slice(&bytes);
+            target.copy_from_slice(bytes);
             true
         }
         _ => false,
-    }
+    };
+    with_memory(sink, copy).unwrap_or(false)
 }
 
 /// The way by which a call would read `len` bytes.
