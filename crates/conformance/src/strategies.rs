@@ -16,9 +16,25 @@ fn over(bed: &Bed<'_>, peer: &Peer, kind: StrategyKind) -> Outcome<Rc<dyn Strate
     Ok(Registration::new(kind, Trust::Trusted)?.over(peer.endpoint.domain(), runtime))
 }
 
-/// Whether a late access by the peer of `far` succeeds, and finds memory that nobody else uses.
-fn leaves_slabs_open(bed: &Bed<'_>, kind: StrategyKind) -> bool {
-    kind == StrategyKind::ClientCache && !bed.far.capabilities().software_regions
+/// Memory that a peer's late access reaches on a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LeftOpen {
+    /// None: it is refused.
+    Nothing,
+    /// A slab that nobody else uses.
+    Slab,
+    /// All memory, by the one key that trusted peers have.
+    Everything,
+}
+
+fn left_open(bed: &Bed<'_>, kind: StrategyKind) -> LeftOpen {
+    let capabilities = bed.far.capabilities();
+    match kind {
+        _ if capabilities.software_regions => LeftOpen::Nothing,
+        StrategyKind::ClientCache => LeftOpen::Slab,
+        StrategyKind::AllPhysical if capabilities.all_physical => LeftOpen::Everything,
+        _ => LeftOpen::Nothing,
+    }
 }
 
 /// Registers memory that `make` makes for the peer of `end` alone.
@@ -161,10 +177,11 @@ pub(crate) async fn nothing_lands_after_release(bed: &Bed<'_>) -> Outcome {
             .await
             .ok_or_else(|| Broken::new("the memory did not come back"))?;
         memory.fill(0x11);
-        if leaves_slabs_open(bed, kind) {
-            late_by_valid_key(&mut near, &mut far, address).await?;
-        } else {
-            late(bed, &mut near, &mut far, address).await?;
+        match left_open(bed, kind) {
+            LeftOpen::Nothing => late(bed, &mut near, &mut far, address).await?,
+            LeftOpen::Slab | LeftOpen::Everything => {
+                late_by_valid_key(&mut near, &mut far, address).await?;
+            }
         }
         ensure_bytes(kind.name(), &memory, &vec![0x11; AREA])?;
         settled(&strategy)?;
@@ -217,16 +234,22 @@ pub(crate) async fn nothing_is_read_after_release(bed: &Bed<'_>) -> Outcome {
         near.read(WORK, &sink, address)?;
         let outcome = near.next().await?.outcome;
         let bytes = bed.bytes_of(&sink)?;
-        if leaves_slabs_open(bed, kind) {
-            ensure_eq("a late read of a slab", &outcome, &Ok(Done::Read))?;
-            ensure_bytes(
-                "bytes that the reader had before",
-                &bytes,
-                &pattern(8, 5000),
-            )?;
-        } else {
-            ensure_refused(bed, &outcome, None)?;
-            ensure_bytes(kind.name(), &bytes, &[0; 5000])?;
+        match left_open(bed, kind) {
+            LeftOpen::Slab => {
+                ensure_eq("a late read of a slab", &outcome, &Ok(Done::Read))?;
+                ensure_bytes(
+                    "bytes that the reader had before",
+                    &bytes,
+                    &pattern(8, 5000),
+                )?;
+            }
+            LeftOpen::Everything => {
+                ensure_eq("a late read of all memory", &outcome, &Ok(Done::Read))?;
+            }
+            LeftOpen::Nothing => {
+                ensure_refused(bed, &outcome, None)?;
+                ensure_bytes(kind.name(), &bytes, &[0; 5000])?;
+            }
         }
         settled(&strategy)?;
     }
@@ -289,7 +312,12 @@ pub(crate) async fn neighbours_are_out_of_reach_under_each(bed: &Bed<'_>) -> Out
         let second = register(&strategy, &far, page, Access::RemoteWrite)?;
         let mut past_the_end = first.address();
         past_the_end.offset += 4000;
-        late(bed, &mut near, &mut far, past_the_end).await?;
+        match left_open(bed, kind) {
+            LeftOpen::Everything => late_by_valid_key(&mut near, &mut far, past_the_end).await?,
+            LeftOpen::Slab | LeftOpen::Nothing => {
+                late(bed, &mut near, &mut far, past_the_end).await?;
+            }
+        }
         for memory in [first.release(4096).await, second.release(4096).await] {
             let memory = memory.unwrap_or_default();
             ensure_bytes(kind.name(), &memory, &[0; 4096])?;

@@ -457,7 +457,7 @@ impl Stale {
     }
 
     /// A reference to 100 bytes of `far` that must be refused, and the table to keep until it was used.
-    fn prepare(
+    async fn prepare(
         self,
         bed: &Bed<'_>,
         far: &Peer,
@@ -503,7 +503,9 @@ impl Stale {
             Stale::PastEnd | Stale::PastEndOfMemory => reference = reference.at(LEN as u64 - 599),
             Stale::Wrapping => reference.address.offset = u64::MAX - 50,
             Stale::MemoryGone => {
-                drop(region.map(|region| region.deregister()));
+                if let Some(region) = region {
+                    drop(region.deregister().await?);
+                }
             }
             Stale::Expired | Stale::AnotherConnection | Stale::Cold => {}
         }
@@ -518,7 +520,7 @@ pub(crate) async fn a_refusal_fails_its_read_alone(bed: &Bed<'_>) -> Outcome {
     let bytes = pattern(2, LEN);
     let good = enter(&*table, 1, &far, memory(&far, bytes.clone())?);
     for stale in Stale::ALL {
-        let (reference, kept) = stale.prepare(bed, &far, by_far.endpoint.id())?;
+        let (reference, kept) = stale.prepare(bed, &far, by_far.endpoint.id()).await?;
         let sinks = [sink(&near, LEN)?, sink(&near, 100)?, sink(&near, LEN)?];
         read(&near, WorkId(1), &sinks[0], good)?;
         read(&near, WorkId(2), &sinks[1], reference)?;
@@ -619,11 +621,11 @@ pub(crate) async fn an_object_removed_meanwhile_is_read_whole_or_not_at_all(
     near.expect(WorkId(0), Done::Read).await?;
     // Some reads are under way then, and some have not been sent.
     table.remove(1);
-    if let Some(software) = region.software()
-        && let Some(mut memory) = software.bytes_mut(0, AREA)
-    {
-        memory.fill(0x11);
-    }
+    let mut memory = region
+        .lend()
+        .ok_or_else(|| Broken::new("the region has no memory"))?;
+    memory.fill(0x11);
+    ensure(region.restore(memory).is_ok(), "the memory is not taken")?;
     let mut refused = 0;
     for (id, sink) in (0..).zip(&sinks).skip(1) {
         let completion = near.next().await?;

@@ -8,7 +8,7 @@
 //! remove entries. Everything that was looked up before it is checked again after it.
 
 use crate::limits::{EXPORTS_LOADED_MAX, EXPORTS_MAX};
-use crate::region::TableRegion;
+use crate::region::{FindRegion, TableRegion};
 use gannet_fabric::limits::OPTIMISTIC_READ_MAX;
 use gannet_fabric::{
     AccessError, AccessKey, EndpointId, Export, ExportStats, ExportTable, Exported, FindExported,
@@ -40,6 +40,8 @@ struct Entry {
 /// All entries of a domain.
 #[derive(Default)]
 pub(crate) struct Exports {
+    /// Finds the table's region behind a provider's own; `None` where those are the table's.
+    pub(crate) behind: Option<FindRegion>,
     slots: Vec<Option<Entry>>,
     free: Vec<usize>,
     by_key: HashMap<RemoteKey, usize>,
@@ -238,7 +240,10 @@ pub(crate) fn read(
         return Err(AccessError::InvalidKey);
     };
     let taken = match bytes {
-        Some(bytes) => take(&bytes, start, target),
+        Some(bytes) => {
+            let behind = exports.borrow().behind.unwrap_or(TableRegion::of);
+            take(&bytes, start, target, behind)
+        }
         None => Err(AccessError::NotResident),
     };
     exports.borrow().count(owner, |stats| stats.note(taken));
@@ -289,7 +294,12 @@ fn is_there(bytes: &Exported) -> bool {
 }
 
 /// Copies bytes of an object, if all are in memory now.
-fn take(bytes: &Exported, start: u64, target: &mut [u8]) -> Result<(), AccessError> {
+fn take(
+    bytes: &Exported,
+    start: u64,
+    target: &mut [u8],
+    behind: FindRegion,
+) -> Result<(), AccessError> {
     match bytes {
         Exported::File(file) => take_resident(&**file, start, target),
         Exported::OpenFile(file) => match file.upgrade() {
@@ -313,7 +323,7 @@ fn take(bytes: &Exported, start: u64, target: &mut [u8]) -> Result<(), AccessErr
             if end.is_none_or(|end| end > *len) {
                 return Err(AccessError::Bounds);
             }
-            let region = TableRegion::of(&**region).filter(|region| region.is_valid());
+            let region = behind(&**region).filter(|region| region.is_valid());
             let bytes = region.and_then(|it| it.bytes(offset.checked_add(start)?, target.len()));
             target.copy_from_slice(&bytes.ok_or(AccessError::InvalidKey)?);
             Ok(())

@@ -24,5 +24,5 @@ pub mod limits;
 pub use capability::{Authenticator, MAC_LEN};
 pub use exports::OptimisticRead;
 pub use receives::{EndpointReceives, SoftwareReceiveQueue};
-pub use region::TableRegion;
-pub use table::{AccessKind, ProtectionTable};
+pub use region::{FindRegion, TableRegion};
+pub use table::{AccessKind, ProtectionTable, RegionName};

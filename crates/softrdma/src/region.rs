@@ -30,6 +30,9 @@ pub struct TableRegion {
     pub(crate) table: Weak<TableState>,
 }
 
+/// Finds the table's region behind a region of a provider that has a type of its own.
+pub type FindRegion = fn(&dyn MemoryRegion) -> Option<&TableRegion>;
+
 /// The backing of a region.
 pub(crate) enum Memory {
     Buffer(Buffer),

@@ -2,7 +2,7 @@
 
 use crate::exports::{self, Exports, OptimisticRead, OwnExports};
 use crate::limits::{REGIONS_MAX, RETIRED_KEYS_MAX};
-use crate::region::{Memory, TableRegion};
+use crate::region::{FindRegion, Memory, TableRegion};
 use gannet_fabric::limits::FILE_OFFSET_MAX;
 use gannet_fabric::{
     Access, AccessError, Backing, Domain, EndpointId, ExportTable, FindExported, Region,
@@ -24,6 +24,15 @@ pub enum AccessKind {
     Local,
     /// Revoke it for the peer (Send with Invalidate).
     Invalidate,
+}
+
+/// The name of a region for peers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegionName {
+    /// The key.
+    pub key: RemoteKey,
+    /// The tagged offset of the first byte. With the region's length it must stay below 2^64.
+    pub base: u64,
 }
 
 /// The translation and protection table of a provider in software: every access of a peer is looked up here.
@@ -76,6 +85,65 @@ impl ProtectionTable {
             state: Rc::default(),
             exports: Rc::default(),
         }
+    }
+
+    /// The same for a provider whose regions are of its own type, each with one of the table's behind it: exported
+    /// memory is found by `behind`.
+    #[must_use]
+    pub fn with_regions_behind(self, behind: FindRegion) -> ProtectionTable {
+        self.exports.borrow_mut().behind = Some(behind);
+        self
+    }
+
+    /// Registers under a name that the provider chose, as an adapter does.
+    ///
+    /// # Errors
+    /// Any [`RegisterError`]; [`RegisterError::TableFull`] also for a key that is in use.
+    pub fn register_as(
+        &self,
+        name: RegionName,
+        backing: Backing,
+        access: Access,
+        scope: Scope,
+    ) -> Result<Rc<TableRegion>, RegisterError> {
+        if matches!(
+            (&backing, access),
+            (
+                Backing::File { .. },
+                Access::RemoteWrite | Access::RemoteReadWrite
+            )
+        ) {
+            return Err(RegisterError::Access);
+        }
+        if let Backing::File { offset, len, .. } = &backing
+            && offset
+                .checked_add(*len)
+                .is_none_or(|end| end > FILE_OFFSET_MAX)
+        {
+            return Err(RegisterError::Range);
+        }
+        let mut regions = self.state.regions.borrow_mut();
+        if regions.len() >= REGIONS_MAX || regions.contains_key(&name.key) {
+            return Err(RegisterError::TableFull);
+        }
+        let memory = Memory::from(backing);
+        let held = memory.held();
+        let region = Rc::new(TableRegion {
+            key: name.key,
+            base: name.base,
+            len: memory.len(),
+            registered: access,
+            granted: Cell::new((access, scope)),
+            memory: RefCell::new(Some(memory)),
+            valid: Cell::new(true),
+            table: Rc::downgrade(&self.state),
+        });
+        regions.insert(name.key, Rc::downgrade(&region));
+        let mut stats = self.state.stats.get();
+        stats.registrations += 1;
+        stats.bytes_registered += held;
+        self.state.stats.set(stats);
+        Ok(region)
     }
 
     /// The region that `key` names, if `endpoint` may use `len` bytes of it for `kind`; and their offset from the start
@@ -177,49 +245,12 @@ impl Domain for ProtectionTable {
         access: Access,
         scope: Scope,
     ) -> Result<Region, RegisterError> {
-        if matches!(
-            (&backing, access),
-            (
-                Backing::File { .. },
-                Access::RemoteWrite | Access::RemoteReadWrite
-            )
-        ) {
-            return Err(RegisterError::Access);
-        }
-        if let Backing::File { offset, len, .. } = &backing
-            && offset
-                .checked_add(*len)
-                .is_none_or(|end| end > FILE_OFFSET_MAX)
-        {
-            return Err(RegisterError::Range);
-        }
-        if self.state.regions.borrow().len() >= REGIONS_MAX {
-            return Err(RegisterError::TableFull);
-        }
-        let key = self.fresh_key();
-        // A random base makes an offset taken from another region useless here; 2^48 leaves room below 2^64.
-        let base = (self.runtime.random() >> 16) & !0xfff;
-        let memory = Memory::from(backing);
-        let held = memory.held();
-        let region = Rc::new(TableRegion {
-            key,
-            base,
-            len: memory.len(),
-            registered: access,
-            granted: Cell::new((access, scope)),
-            memory: RefCell::new(Some(memory)),
-            valid: Cell::new(true),
-            table: Rc::downgrade(&self.state),
-        });
-        self.state
-            .regions
-            .borrow_mut()
-            .insert(key, Rc::downgrade(&region));
-        let mut stats = self.state.stats.get();
-        stats.registrations += 1;
-        stats.bytes_registered += held;
-        self.state.stats.set(stats);
-        Ok(region)
+        let name = RegionName {
+            key: self.fresh_key(),
+            // A random base makes an offset taken from another region useless here; 2^48 leaves room below 2^64.
+            base: (self.runtime.random() >> 16) & !0xfff,
+        };
+        Ok(self.register_as(name, backing, access, scope)?)
     }
 
     fn has_software_regions(&self) -> bool {

@@ -1,6 +1,6 @@
-//! The suite, and the protocols, on a provider that is nothing like the ones in software.
+//! The suite, and the protocols, on adapters of the simulator that have no power of software.
 
-mod nic;
+mod device;
 mod rpc;
 mod senders;
 mod suite;

@@ -1,8 +1,8 @@
-//! RPC-over-RDMA on a provider as a NIC would be: every form of call, by every strategy and design.
+//! RPC-over-RDMA on adapters: every form of call, by every strategy and design.
 
 #![allow(clippy::unwrap_used)]
 
-use crate::nic::{NicNetwork, NicProfile, NicProvider};
+use crate::device::{Devices, Faults};
 use gannet_conformance::MemoryFile;
 use gannet_fabric::Provider;
 use gannet_fabric::limits::EXPOSURE_MAX;
@@ -139,6 +139,13 @@ async fn write(client: &Client, len: usize) -> Result<(), CallError> {
     Ok(())
 }
 
+/// The way in which both ends register and transfer.
+#[derive(Clone, Copy)]
+struct Way {
+    kind: StrategyKind,
+    design: Design,
+}
+
 struct Pair {
     world: World,
     server: Server<Echo>,
@@ -147,27 +154,16 @@ struct Pair {
     providers: [Rc<dyn Provider>; 2],
 }
 
-fn pair(kind: StrategyKind, design: Design, profile: NicProfile) -> Pair {
-    pair_by(kind, design, None, profile)
+fn pair(seed: u64, kind: StrategyKind, design: Design, faults: Faults) -> Pair {
+    pair_by(seed, Way { kind, design }, None, faults)
 }
 
-fn pair_by(
-    kind: StrategyKind,
-    design: Design,
-    engine: Option<Engine>,
-    profile: NicProfile,
-) -> Pair {
-    let world = World::new(profile.seed);
-    let network = Rc::<NicNetwork>::default();
+fn pair_by(seed: u64, way: Way, engine: Option<Engine>, faults: Faults) -> Pair {
+    let world = World::new(seed);
+    let devices = Devices::new(&world, faults);
     let (near, far) = (world.add_node("client"), world.add_node("server"));
-    let adapter = |node: &gannet_sim::Node, profile| {
-        NicProvider::provider(&network, node.runtime(), node.ip(), profile)
-    };
-    let other = NicProfile {
-        seed: !profile.seed,
-        ..profile
-    };
-    let (near_provider, far_provider) = (adapter(&near, profile), adapter(&far, other));
+    let (near_provider, far_provider) = (devices.adapter(&near), devices.adapter(&far));
+    let Way { kind, design } = way;
     let registration = Registration::new(kind, Trust::Trusted).unwrap();
     let runtime = far.runtime();
     let server = Server::new(runtime, Rc::new(Echo), Arc::default(), Arc::default());
@@ -228,18 +224,13 @@ async fn calls(client: &Client) -> (usize, usize) {
 fn calls_of_every_form_by_every_strategy() {
     for (seed, kind) in StrategyKind::ALL.into_iter().enumerate() {
         for design in [Design::ReadWrite, Design::ReadRead] {
-            let profile = NicProfile {
-                seed: seed as u64,
-                revocation_us_max: 200,
-                ..NicProfile::default()
-            };
             let Pair {
                 world,
                 server,
                 client,
                 runtime,
                 providers,
-            } = pair(kind, design, profile);
+            } = pair(seed as u64, kind, design, Faults::slow(200));
             let used = client.clone();
             let (_, failed) = world.run(async move { calls(&used).await }).unwrap();
             assert_eq!(failed, 0, "{kind} {design}");
@@ -287,9 +278,11 @@ fn calls_of_every_form_by_every_strategy() {
 #[test]
 fn files_leave_by_the_engine_that_was_asked_for() {
     for engine in [Engine::Static, Engine::Dynamic] {
-        let profile = NicProfile::default();
-        let kind = StrategyKind::ServerCache;
-        let pair = pair_by(kind, Design::ReadWrite, Some(engine), profile);
+        let way = Way {
+            kind: StrategyKind::ServerCache,
+            design: Design::ReadWrite,
+        };
+        let pair = pair_by(0, way, Some(engine), Faults::default());
         let client = pair.client;
         let reading = async move {
             for len in SIZES {
@@ -310,14 +303,12 @@ fn files_leave_by_the_engine_that_was_asked_for() {
 #[test]
 fn an_engine_that_the_provider_does_not_have_is_refused_before_anybody_connects() {
     for (engine, why) in [
-        (Engine::Sendfile, EngineError::NoFiles { provider: "nic" }),
+        (Engine::Sendfile, EngineError::NoFiles { provider: "sim" }),
         (Engine::Pipelined, EngineError::Pipes),
     ] {
         let world = World::new(1);
         let node = world.add_node("server");
-        let network = Rc::<NicNetwork>::default();
-        let profile = NicProfile::default();
-        let provider = NicProvider::provider(&network, node.runtime(), node.ip(), profile);
+        let provider = Devices::new(&world, Faults::default()).adapter(&node);
         let listener = provider.listen(SocketAddr::new(node.ip(), 20049)).unwrap();
         let server = Server::new(
             node.runtime(),
@@ -340,11 +331,9 @@ fn an_engine_that_the_provider_does_not_have_is_refused_before_anybody_connects(
 #[test]
 fn registrations_that_fail_cost_their_calls_alone() {
     for seed in 0..6 {
-        let profile = NicProfile {
-            seed,
+        let faults = Faults {
             registration_failures_per_mille: 100,
-            revocation_us_max: 100,
-            ..NicProfile::default()
+            ..Faults::slow(100)
         };
         let design = [Design::ReadWrite, Design::ReadRead][seed as usize % 2];
         let kind = StrategyKind::ALL[seed as usize % StrategyKind::ALL.len()];
@@ -353,7 +342,7 @@ fn registrations_that_fail_cost_their_calls_alone() {
             server,
             client,
             ..
-        } = pair(kind, design, profile);
+        } = pair(seed, kind, design, faults);
         let used = client.clone();
         let (made, failed) = world.run(async move { calls(&used).await }).unwrap();
         assert!(failed > 0 && failed < made / 2, "{failed} of {made} failed");
@@ -364,19 +353,15 @@ fn registrations_that_fail_cost_their_calls_alone() {
 #[test]
 fn memory_lost_to_the_adapter_costs_its_call_alone() {
     for seed in 0..6 {
-        let profile = NicProfile {
-            seed,
-            deregistration_failures_per_mille: 100,
-            revocation_us_max: 100,
-            ..NicProfile::default()
-        };
+        let mut faults = Faults::slow(100);
+        faults.device.deregistration_failures_per_mille = 100;
         let design = [Design::ReadWrite, Design::ReadRead][seed as usize % 2];
         let Pair {
             world,
             server,
             client,
             ..
-        } = pair(StrategyKind::Dynamic, design, profile);
+        } = pair(seed, StrategyKind::Dynamic, design, faults);
         let used = client.clone();
         let (made, failed) = world.run(async move { calls(&used).await }).unwrap();
         assert!(failed > 0 && failed < made / 2, "{failed} of {made} failed");

@@ -1,9 +1,9 @@
-//! Files by one call, with each engine, on each provider: the simulated fabric, the software RNIC, and one as a NIC
-//! would be.
+//! Files by one call, with each engine, on each provider: the simulated fabric, the software RNIC, and the simulated
+//! fabric as adapters.
 
 #![allow(clippy::unwrap_used)]
 
-use crate::nic::{NicNetwork, NicProfile, NicProvider, NicRegion};
+use crate::device::{Devices, Faults};
 use gannet_conformance::MemoryFile;
 use gannet_datapath::{
     Destination, Engine, EngineError, FileRange, FileSender, SendError, SenderOptions,
@@ -25,10 +25,10 @@ use std::time::Duration;
 enum Kind {
     Simulated,
     SoftwareRnic,
-    Nic,
+    Device,
 }
 
-const KINDS: [Kind; 3] = [Kind::Simulated, Kind::SoftwareRnic, Kind::Nic];
+const KINDS: [Kind; 3] = [Kind::Simulated, Kind::SoftwareRnic, Kind::Device];
 
 /// Two machines with an adapter each, and a connection from the server to the client.
 struct Ends {
@@ -36,12 +36,11 @@ struct Ends {
     provider: Rc<dyn Provider>,
     server: Connected,
     client: Connected,
-    kind: Kind,
 }
 
 fn providers(world: &World, kind: Kind, nodes: [&Node; 2]) -> [Rc<dyn Provider>; 2] {
     let fabric = SimFabric::new(world, FabricProfile::default());
-    let network = Rc::<NicNetwork>::default();
+    let devices = Devices::new(world, Faults::default());
     nodes.map(|node| match kind {
         Kind::Simulated => fabric.provider(node),
         Kind::SoftwareRnic => {
@@ -51,9 +50,7 @@ fn providers(world: &World, kind: Kind, nodes: [&Node; 2]) -> [Rc<dyn Provider>;
             };
             IwarpProvider::new(node.runtime(), config) as Rc<dyn Provider>
         }
-        Kind::Nic => {
-            NicProvider::provider(&network, node.runtime(), node.ip(), NicProfile::default())
-        }
+        Kind::Device => devices.adapter(node),
     })
 }
 
@@ -92,7 +89,6 @@ fn with_ends<F: Future<Output = ()> + 'static>(
             provider,
             server: server.unwrap(),
             client: client.unwrap(),
-            kind,
         })
         .await;
     };
@@ -124,14 +120,7 @@ impl Ends {
 
     /// The content of the client's memory.
     fn look(&self, sink: &Region) -> Vec<u8> {
-        match self.kind {
-            Kind::Nic => NicRegion::look(sink).unwrap(),
-            _ => {
-                let software = sink.software().unwrap();
-                let bytes = software.bytes(0, sink.len() as usize).unwrap();
-                bytes.to_vec()
-            }
-        }
+        gannet_sim::fabric::look(sink).unwrap()
     }
 
     /// Waits until all writes of the server are in place, by a message that follows them.
@@ -366,7 +355,7 @@ fn a_call_that_is_given_up_does_not_disturb_the_next() {
 
 #[test]
 fn memory_bounds_the_pipes_and_a_missing_engine_is_said_at_once() {
-    with_ends(Kind::Nic, SHORT_RECEIVES, move |ends| async move {
+    with_ends(Kind::Device, SHORT_RECEIVES, move |ends| async move {
         let missing = ends.sender(options(Engine::Sendfile)).err().unwrap();
         assert!(matches!(missing, EngineError::NoFiles { .. }));
         assert!(

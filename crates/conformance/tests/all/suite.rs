@@ -1,8 +1,8 @@
-//! The suite on a provider like a NIC, and requirements on such a provider alone.
+//! The suite on the simulator's adapter as a device, and requirements on such a provider alone.
 
 #![allow(clippy::unwrap_used)]
 
-use crate::nic::{NicNetwork, NicProfile, NicProvider, NicRegion};
+use crate::device::{Devices, Faults};
 use gannet_conformance::{Harness, Power, Report, run_all};
 use gannet_fabric::registration::{Registration, StrategyKind, Trust};
 use gannet_fabric::{
@@ -11,6 +11,7 @@ use gannet_fabric::{
 };
 use gannet_runtime::{Arena, Buffer, Handle, both, sleep};
 use gannet_sim::World;
+use gannet_sim::fabric::Reached;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -20,7 +21,7 @@ struct Bench {
     near: Rc<dyn Provider>,
     far: Rc<dyn Provider>,
     address: SocketAddr,
-    network: Rc<NicNetwork>,
+    devices: Rc<Devices>,
 }
 
 impl Harness for Bench {
@@ -41,26 +42,19 @@ impl Harness for Bench {
     }
 
     fn look(&self, region: &Region) -> Option<Vec<u8>> {
-        NicRegion::look(region)
+        gannet_sim::fabric::look(region)
     }
 }
 
-fn bench(world: &World, profile: NicProfile) -> Bench {
-    let network = Rc::<NicNetwork>::default();
+fn bench(world: &World, faults: Faults) -> Bench {
+    let devices = Rc::new(Devices::new(world, faults));
     let (near, far) = (world.add_node("near"), world.add_node("far"));
-    let adapter = |node: &gannet_sim::Node, profile| {
-        NicProvider::provider(&network, node.runtime(), node.ip(), profile)
-    };
-    let other = NicProfile {
-        seed: profile.seed ^ 0x5555,
-        ..profile
-    };
     Bench {
         runtime: near.runtime(),
-        near: adapter(&near, profile),
-        far: adapter(&far, other),
+        near: devices.adapter(&near),
+        far: devices.adapter(&far),
         address: SocketAddr::new(far.ip(), 0),
-        network,
+        devices,
     }
 }
 
@@ -68,13 +62,11 @@ fn bench(world: &World, profile: NicProfile) -> Bench {
 fn the_suite_holds_without_files_and_exceptions() {
     for seed in 0..4 {
         let world = World::new(seed);
-        let profile = NicProfile {
-            seed,
+        let faults = Faults {
             registration_failures_per_mille: [0, 20, 100, 200][seed as usize],
-            revocation_us_max: [1, 10, 100, 1000][seed as usize],
-            ..NicProfile::default()
+            ..Faults::slow([1, 10, 100, 1000][seed as usize])
         };
-        let harness = bench(&world, profile);
+        let harness = bench(&world, faults);
         let report: Report = world.run(async move { run_all(&harness).await }).unwrap();
         let failures: Vec<String> = report.failures.iter().map(ToString::to_string).collect();
         assert!(failures.is_empty(), "seed {seed}: {failures:#?}");
@@ -119,7 +111,13 @@ fn the_suite_holds_without_files_and_exceptions() {
     }
 }
 
-async fn pair(bench: &Bench) -> (Connected, Connected) {
+/// Both ends of a connection.
+struct Ends {
+    near: Connected,
+    far: Connected,
+}
+
+async fn pair(bench: &Bench) -> Ends {
     let mut listener = bench.far.listen(bench.address).unwrap();
     let options = || ConnectOptions {
         ord: 8,
@@ -129,11 +127,16 @@ async fn pair(bench: &Bench) -> (Connected, Connected) {
     let connecting = bench.near.connect(listener.local_address(), options());
     let accepting = async { listener.accept().await.unwrap().accept(options()).await };
     let (near, far) = both(connecting, accepting).await;
-    (near.unwrap(), far.unwrap())
+    Ends {
+        near: near.unwrap(),
+        far: far.unwrap(),
+    }
 }
 
-/// Writes `byte` to the start of `target`; true if the write was admitted.
-async fn write(near: &Connected, target: &Region, byte: u8) -> bool {
+/// Writes `byte` to the start of `target`, with a message behind it; true if the write was admitted, and so the
+/// message.
+async fn write(ends: &Ends, target: &Region, byte: u8) -> bool {
+    let Ends { near, far } = ends;
     let backing = Backing::Buffer(Buffer::from_vec(vec![byte; 8]));
     let scope = Scope::Endpoint(near.id());
     let source = near.domain().register_now(backing, Access::Local, scope);
@@ -142,41 +145,41 @@ async fn write(near: &Connected, target: &Region, byte: u8) -> bool {
         offset: target.base(),
     };
     let source = Source::Span(Span::whole(&source.unwrap()).unwrap());
-    near.post_write(WorkId(1), source, address, Signal::Always)
+    far.post_receive(WorkId(2), Buffer::zeroed(1)).unwrap();
+    near.post_write(WorkId(1), source, address, Signal::OnError)
+        .unwrap();
+    let (buffer, len) = (Buffer::zeroed(1), 1);
+    let message = Source::Buffer { buffer, len };
+    near.post_send(WorkId(1), message, SendOptions::default())
         .unwrap();
     near.flush();
     let mut completions = Vec::new();
-    next_completions(&**near, &mut completions).await.unwrap();
-    completions[0].outcome == Ok(Done::Written)
+    next_completions(&**far, &mut completions).await.unwrap();
+    matches!(completions[0].outcome, Ok(Done::Received { .. }))
 }
 
 #[test]
 fn a_peer_gets_in_until_the_revocation_is_done_and_not_after() {
     let world = World::new(1);
-    let profile = NicProfile {
-        revocation_us_max: 1000,
-        ..NicProfile::default()
-    };
-    let bench = bench(&world, profile);
+    let bench = bench(&world, Faults::slow(1000));
     world
         .run(async move {
-            let (near, far) = pair(&bench).await;
+            let ends = pair(&bench).await;
             let (mut in_time, mut rounds) = (0, 0);
             while in_time < 3 {
                 rounds += 1;
                 assert!(rounds < 50, "no revocation takes any time");
                 let memory = Backing::Buffer(Buffer::zeroed(8));
-                let scope = Scope::Endpoint(far.id());
-                let region = far
+                let scope = Scope::Endpoint(ends.far.id());
+                let region = ends
+                    .far
                     .domain()
                     .register_now(memory, Access::RemoteWrite, scope);
                 let region = region.unwrap();
                 let mut returning = region.deregister().now().unwrap_err();
                 assert!(!region.is_valid());
                 // The key still works, so the memory must not be returned yet.
-                if !write(&near, &region, 7).await {
-                    let (_, far) = pair(&bench).await;
-                    drop(far);
+                if !write(&ends, &region, 7).await {
                     break;
                 }
                 in_time += 1;
@@ -184,15 +187,16 @@ fn a_peer_gets_in_until_the_revocation_is_done_and_not_after() {
                 assert_eq!(*memory, [7; 8]);
             }
             assert!(in_time > 0);
-            let (near, far) = pair(&bench).await;
+            let ends = pair(&bench).await;
             let memory = Backing::Buffer(Buffer::zeroed(8));
-            let scope = Scope::Endpoint(far.id());
-            let region = far
+            let scope = Scope::Endpoint(ends.far.id());
+            let region = ends
+                .far
                 .domain()
                 .register_now(memory, Access::RemoteWrite, scope);
             let region = region.unwrap();
             let memory = region.deregister().await.unwrap().unwrap();
-            assert!(!write(&near, &region, 7).await);
+            assert!(!write(&ends, &region, 7).await);
             assert_eq!(*memory, [0; 8]);
         })
         .unwrap();
@@ -201,26 +205,24 @@ fn a_peer_gets_in_until_the_revocation_is_done_and_not_after() {
 #[test]
 fn memory_that_cannot_be_deregistered_is_not_used_again() {
     let world = World::new(2);
-    let profile = NicProfile {
-        deregistration_failures_per_mille: 1000,
-        revocation_us_max: 10,
-        ..NicProfile::default()
-    };
-    let bench = bench(&world, profile);
+    let mut faults = Faults::slow(10);
+    faults.device.deregistration_failures_per_mille = 1000;
+    let bench = bench(&world, faults);
     world
         .run(async move {
-            let (near, far) = pair(&bench).await;
+            let ends = pair(&bench).await;
             let arena = Arena::new(64, 10);
             let memory = Backing::Buffer(arena.take().unwrap());
-            let scope = Scope::Endpoint(far.id());
-            let region = far
+            let scope = Scope::Endpoint(ends.far.id());
+            let region = ends
+                .far
                 .domain()
                 .register_now(memory, Access::RemoteWrite, scope);
             let region = region.unwrap();
             let lost = region.deregister().await;
             assert!(matches!(lost, Err(DeregisterError::Adapter)));
             // The key may stay valid for ever, so the adapter keeps the memory for ever too.
-            assert!(write(&near, &region, 7).await);
+            assert!(write(&ends, &region, 7).await);
             drop(region);
             // Those that deregister memory after one use by a peer.
             let kinds = [
@@ -231,7 +233,7 @@ fn memory_that_cannot_be_deregistered_is_not_used_again() {
             for kind in kinds {
                 let strategy = Registration::new(kind, Trust::Trusted).unwrap();
                 let runtime = Rc::clone(&bench.runtime);
-                let strategy = strategy.over(far.domain(), runtime);
+                let strategy = strategy.over(ends.far.domain(), runtime);
                 let memory = arena.take().unwrap();
                 let registered = Rc::clone(&strategy).register(memory, Access::RemoteWrite, scope);
                 assert!(registered.unwrap().release(64).await.is_none(), "{kind}");
@@ -250,27 +252,23 @@ fn memory_that_cannot_be_deregistered_is_not_used_again() {
 fn no_peer_reaches_memory_that_its_user_has_but_the_slabs_of_the_client_cache() {
     for kind in StrategyKind::ALL {
         let world = World::new(5);
-        let profile = NicProfile {
-            revocation_us_max: 100,
-            ..NicProfile::default()
-        };
-        let bench = bench(&world, profile);
-        let network = Rc::clone(&bench.network);
+        let bench = bench(&world, Faults::slow(100));
+        let devices = Rc::clone(&bench.devices);
         let late = world.run(async move {
             let arena = Arena::new(64, 100);
             let strategy = Registration::new(kind, Trust::Trusted).unwrap();
             let strategy = strategy.over(bench.far.domain(), Rc::clone(&bench.runtime));
             let mut late = 0;
             for _ in 0..10 {
-                let (near, far) = pair(&bench).await;
-                let scope = Scope::Endpoint(far.id());
+                let ends = pair(&bench).await;
+                let scope = Scope::Endpoint(ends.far.id());
                 let memory = arena.take().unwrap();
                 let registered = Rc::clone(&strategy).register(memory, Access::RemoteWrite, scope);
                 let registered = registered.unwrap();
                 let region = registered.span(0, 64).region;
-                assert!(write(&near, &region, 7).await, "{kind}");
+                assert!(write(&ends, &region, 7).await, "{kind}");
                 let memory = registered.release(64).await.unwrap();
-                late += u64::from(write(&near, &region, 9).await);
+                late += u64::from(write(&ends, &region, 9).await);
                 assert_eq!(memory[..8], [7; 8], "{kind}");
             }
             late
@@ -280,20 +278,18 @@ fn no_peer_reaches_memory_that_its_user_has_but_the_slabs_of_the_client_cache() 
         } else {
             0
         };
-        assert_eq!(network.reached(), late.unwrap(), "{kind}");
-        assert!(network.reached() <= expected, "{kind}");
-        assert!(kind != StrategyKind::ClientCache || network.reached() > 0);
+        let reached = devices.0.reached();
+        assert_eq!(reached.reads, 0, "{kind}");
+        assert_eq!(reached.writes, late.unwrap(), "{kind}");
+        assert!(reached.writes <= expected, "{kind}");
+        assert!(kind != StrategyKind::ClientCache || reached.writes > 0);
     }
 }
 
 #[test]
 fn a_slab_serves_the_connection_alone_that_has_its_key() {
     let world = World::new(7);
-    let profile = NicProfile {
-        revocation_us_max: 100,
-        ..NicProfile::default()
-    };
-    let bench = bench(&world, profile);
+    let bench = bench(&world, Faults::slow(100));
     world
         .run(async move {
             let strategy = Registration::new(StrategyKind::ClientCache, Trust::Untrusted).unwrap();
@@ -301,13 +297,13 @@ fn a_slab_serves_the_connection_alone_that_has_its_key() {
             let pairs = [pair(&bench).await, pair(&bench).await];
             // The first two uses measure both ways; a slab is cheaper then.
             for round in 0..20 {
-                let (near, far) = &pairs[round % 2];
-                let scope = Scope::Endpoint(far.id());
+                let ends = &pairs[round % 2];
+                let scope = Scope::Endpoint(ends.far.id());
                 let memory = Buffer::zeroed(64);
                 let registered = Rc::clone(&strategy).register(memory, Access::RemoteWrite, scope);
                 let registered = registered.unwrap();
                 let region = registered.span(0, 64).region;
-                assert!(write(near, &region, round as u8).await, "round {round}");
+                assert!(write(ends, &region, round as u8).await, "round {round}");
                 let memory = registered.release(64).await.unwrap();
                 assert_eq!(memory[..8], [round as u8; 8]);
             }
@@ -321,7 +317,7 @@ fn a_slab_serves_the_connection_alone_that_has_its_key() {
 #[test]
 fn a_slot_for_own_work_is_registered_once_and_never_with_rights_for_peers() {
     let world = World::new(6);
-    let bench = bench(&world, NicProfile::default());
+    let bench = bench(&world, Faults::default());
     world
         .run(async move {
             let arena = Arena::new(64, 1);
@@ -330,23 +326,23 @@ fn a_slot_for_own_work_is_registered_once_and_never_with_rights_for_peers() {
             for round in 0..10 {
                 // Between two uses of the slot for own work a peer may read it.
                 for access in [Access::Local, Access::RemoteRead] {
-                    let (near, far) = pair(&bench).await;
-                    let scope = Scope::Endpoint(far.id());
+                    let ends = pair(&bench).await;
+                    let scope = Scope::Endpoint(ends.far.id());
                     let memory = arena.take().unwrap();
                     let registered = Rc::clone(&strategy).register(memory, access, scope);
                     let registered = registered.unwrap();
                     let region = registered.span(0, 64).region;
-                    assert!(!write(&near, &region, 7).await, "a peer writes to it");
+                    assert!(!write(&ends, &region, 7).await, "a peer writes to it");
                     drop(registered.release(64).await.unwrap());
-                    let (next_near, _next_far) = pair(&bench).await;
-                    assert!(!write(&next_near, &region, 7).await);
+                    let next = pair(&bench).await;
+                    assert!(!write(&next, &region, 7).await);
                 }
                 let counters = strategy.counters();
                 let rounds = round + 1;
                 let seen = (counters.registrations, counters.hits, counters.fallbacks);
                 assert_eq!(seen, (1 + rounds, rounds - 1, rounds));
             }
-            assert_eq!(bench.network.reached(), 0);
+            assert_eq!(bench.devices.0.reached(), Reached::default());
         })
         .unwrap();
 }
@@ -354,18 +350,14 @@ fn a_slot_for_own_work_is_registered_once_and_never_with_rights_for_peers() {
 #[test]
 fn a_release_that_is_dropped_gives_nothing_back_before_its_end() {
     let world = World::new(3);
-    let profile = NicProfile {
-        revocation_us_max: 500,
-        ..NicProfile::default()
-    };
-    let bench = bench(&world, profile);
+    let bench = bench(&world, Faults::slow(500));
     world
         .run(async move {
-            let (_near, far) = pair(&bench).await;
+            let ends = pair(&bench).await;
             let arena = Arena::new(64, 100);
             let strategy = Registration::new(StrategyKind::Dynamic, Trust::Untrusted).unwrap();
-            let strategy = strategy.over(far.domain(), Rc::clone(&bench.runtime));
-            let scope = Scope::Endpoint(far.id());
+            let strategy = strategy.over(ends.far.domain(), Rc::clone(&bench.runtime));
+            let scope = Scope::Endpoint(ends.far.id());
             for _ in 0..20 {
                 let memory = arena.take().unwrap();
                 let registered = Rc::clone(&strategy).register(memory, Access::RemoteWrite, scope);
@@ -381,13 +373,14 @@ fn a_release_that_is_dropped_gives_nothing_back_before_its_end() {
 #[test]
 fn sources_of_rdma_must_be_registered() {
     let world = World::new(4);
-    let bench = bench(&world, NicProfile::default());
+    let bench = bench(&world, Faults::default());
     world
         .run(async move {
-            let (near, far) = pair(&bench).await;
+            let ends = pair(&bench).await;
             let memory = Backing::Buffer(Buffer::zeroed(8));
-            let scope = Scope::Endpoint(far.id());
-            let region = far
+            let scope = Scope::Endpoint(ends.far.id());
+            let region = ends
+                .far
                 .domain()
                 .register_now(memory, Access::RemoteWrite, scope);
             let region = region.unwrap();
@@ -399,9 +392,13 @@ fn sources_of_rdma_must_be_registered() {
                 buffer: Buffer::zeroed(8),
                 len: 8,
             };
-            let written = near.post_write(WorkId(1), source(), address, Signal::Always);
+            let written = ends
+                .near
+                .post_write(WorkId(1), source(), address, Signal::Always);
             assert!(written.is_err());
-            let sent = near.post_send(WorkId(1), source(), SendOptions::default());
+            let sent = ends
+                .near
+                .post_send(WorkId(1), source(), SendOptions::default());
             assert!(sent.is_ok());
         })
         .unwrap();

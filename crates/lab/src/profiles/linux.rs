@@ -31,6 +31,10 @@ pub const LINUX: Profile = Profile {
             1,
             "000 section 8: close to the link's rate at 10 % of the processor",
         ),
+        all_physical: given(
+            1,
+            "000 section 8: Linux registers all physical pages in one operation",
+        ),
         ..OPENSOLARIS.adapter
     },
     link: OPENSOLARIS.link,

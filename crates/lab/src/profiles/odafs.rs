@@ -60,6 +60,12 @@ pub const ODAFS_50: Profile = Profile {
         dma_shared: LEFT_OUT,
         file_pages: LEFT_OUT,
         remote_invalidation: LEFT_OUT,
+        all_physical: LEFT_OUT,
+        fast_maps: LEFT_OUT,
+        optimistic_reads: given(
+            1,
+            "003 section IV-B: its adapter reports exceptions to the initiator",
+        ),
         register_ns: LEFT_OUT,
         register_page_ns: LEFT_OUT,
         register_file_page_ns: LEFT_OUT,

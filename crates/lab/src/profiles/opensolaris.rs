@@ -28,6 +28,7 @@ const PAGES: &str = "a kernel registers its own pages without the walk through p
      dominates large registrations from user space (004 section 5.5)";
 const FAST: &str = "000 section 8: entries and keys are allocated before; translations are written \
      without waiting for the adapter, as pages of a registration are";
+const NO_EXCEPTIONS: &str = "003 section IV-B: existing networks tear the connection down";
 const RAMFS: &str = "001 table 3: a file system in memory reads 1057 and writes 556 MB/s";
 
 /// One server, one client, InfiniBand SDR, tmpfs.
@@ -70,6 +71,15 @@ pub const OPENSOLARIS: Profile = Profile {
             "000 section 7: time in tmpfs grows with the record: it copies",
         ),
         remote_invalidation: assumed(0, TAVOR),
+        all_physical: given(
+            1,
+            "000 section 3.2: the Global Steering Tag of privileged consumers",
+        ),
+        fast_maps: given(
+            1,
+            "000 section 3.2: the Mellanox implementation of FMR, for kernels",
+        ),
+        optimistic_reads: given(0, NO_EXCEPTIONS),
         register_ns: derived(3_000, REGISTER),
         register_page_ns: assumed(100, PAGES),
         register_file_page_ns: assumed(100, PAGES),

@@ -18,6 +18,7 @@ const VERBS: &str =
 const REGISTER: &str = "001 section 5: 100 registrations and deregistrations of 4 kB take 12400 us, one of 400 kB \
     530 us. That is 120 us and 4.1 us a page. The split between adapter and processor is assumed";
 const NO_FMR: &str = "VAPI of 2003 had no fast registration";
+const USER: &str = "000 section 3.2: the one key is for kernels, and PVFS works in user space";
 const TTCP: &str = "001 table 2: TCP over IBNice carries 185 MB/s (2^20 bytes) and takes 40.1 us for 4 bytes, one way";
 
 /// Four of them were I/O nodes, four compute nodes; ramfs.
@@ -93,6 +94,12 @@ const ADAPTER: Adapter = Adapter {
         "001 section 3.2.1: data is staged in buffers between file and network",
     ),
     remote_invalidation: assumed(0, TAVOR),
+    all_physical: derived(0, USER),
+    fast_maps: derived(0, NO_FMR),
+    optimistic_reads: derived(
+        0,
+        "003 section IV-B: existing networks tear the connection down",
+    ),
     register_ns: derived(40_000, REGISTER),
     register_page_ns: derived(3_600, REGISTER),
     register_file_page_ns: derived(3_600, REGISTER),

@@ -25,6 +25,7 @@ const REGISTER: &str = "004 section 2, cited there from another testbed: 1 MB at
     (004 section 5.5). Subtract 5 us of the driver and 9 us of two interrupts with their \
     switches. The rest is 14.7 us for each of three commands: two register (translations, \
     entry), one deregisters";
+const USER: &str = "000 section 3.2: for kernels alone, and the server of 004 is a program";
 const WALK: &str = "of the 582 us for 256 pages (004 section 2) the part that is not fixed, 2.05 us a page, less \
     the adapter's entry";
 
@@ -54,6 +55,8 @@ pub const SENDFILE_IB: Profile = Profile {
             1,
             "004 section 3.3: the kernel registers pages of its cache for the program",
         ),
+        all_physical: derived(0, USER),
+        fast_maps: derived(0, USER),
         register_ns: derived(3_000, REGISTER),
         register_page_ns: derived(1_800, WALK),
         register_file_page_ns: assumed(

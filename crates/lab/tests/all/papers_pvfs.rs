@@ -35,20 +35,34 @@ fn rdma_outdoes_tcp_and_spares_the_processor() {
         let rdma = on_testbed(&contiguous(Transport::Rdma, writes));
         let tcp = on_testbed(&contiguous(Transport::Tcp, writes));
         assert!(rdma.mib_per_s > 2.0 * tcp.mib_per_s, "{rdma:?}, {tcp:?}");
+        // Memory that servers read stays registered. What they write is registered for each transfer.
+        let spared = if writes { 0.05 } else { 0.5 };
         assert!(
-            rdma.client_cpu < 0.05 && tcp.client_cpu > 0.5,
+            rdma.client_cpu < spared && tcp.client_cpu > 0.5,
             "{rdma:?}, {tcp:?}"
         );
     }
 }
 
 #[test]
-fn reads_are_ahead_of_writes() {
-    let [read, write] = [false, true].map(|writes| {
-        let load = contiguous(Transport::Rdma, writes);
-        on_testbed(&load).mib_per_s
+fn reads_are_ahead_of_writes_but_for_the_registration_of_each() {
+    let free = [
+        "register_ns",
+        "register_page_ns",
+        "register_command_ns",
+        "register_entry_ns",
+        "deregister_ns",
+        "deregister_command_ns",
+    ];
+    let free = (free.iter()).fold(PVFS_IB, |profile, name| profile.with(name, 0).unwrap());
+    let [paid, spared] = [PVFS_IB, free].map(|profile| {
+        let [read, write] = [false, true].map(|writes| {
+            let load = contiguous(Transport::Rdma, writes);
+            run(&profile, &load).unwrap().mib_per_s
+        });
+        read / write
     });
-    assert!(read > write, "{read}, {write}");
+    assert!(paid < 1.0 && spared > 1.0, "{paid}, {spared}");
 }
 
 /// Microseconds of a write.
@@ -70,23 +84,21 @@ fn small_write(len: u32, inline_max: u32, fast_max: u32, registered: bool) -> f6
     on_testbed(&load).latency_ns / 1e3
 }
 
+/// An adapter makes no eager buffers, since peers reach them while requests work on them.
 #[test]
-fn small_writes_want_memory_that_is_registered_already() {
+fn small_writes_want_memory_that_is_registered_already_or_none() {
     const ALL: u32 = u32::MAX;
     for len in [128, 4096, 65_536] {
         let fast = [true, false].map(|registered| small_write(len, 0, ALL, registered));
         let server = [true, false].map(|registered| small_write(len, 0, 0, registered));
-        assert!(fast[0] < server[0], "{len}: {fast:?}, {server:?}");
-        assert!(
-            fast[0] <= fast[1] && 1.2 * fast[1] < server[1],
-            "{len}: {fast:?}, {server:?}"
-        );
+        assert_eq!(fast, server, "{len}");
+        assert!(1.2 * server[0] < server[1], "{len}: {server:?}");
     }
-    let (inline, fast) = (
+    let (inline, server) = (
         small_write(2048, ALL, 0, false),
-        small_write(2048, 0, ALL, false),
+        small_write(2048, 0, 0, false),
     );
-    assert!((0.85..1.15).contains(&(inline / fast)), "{inline}, {fast}");
+    assert!(1.2 * inline < server, "{inline}, {server}");
 }
 
 /// The outcome of long transfers that servers or clients drive.
@@ -129,9 +141,10 @@ fn long_transfers_are_for_the_servers_to_move() {
     }
 }
 
-fn tile(element: u32, how: Rows) -> f64 {
+fn tile(element: u32, how: Rows, writes: bool) -> f64 {
     let load = Load {
         compute_nodes: 4,
+        writes,
         access: Access::Rows {
             len: 1024 * element,
             count: 96,
@@ -145,17 +158,22 @@ fn tile(element: u32, how: Rows) -> f64 {
 
 #[test]
 fn lists_outdo_a_call_for_each_row_and_data_sieving() {
-    let [each, lists, sieve] = [Rows::Each, Rows::Lists, Rows::Sieve].map(|how| tile(24, how));
+    let [each, lists, sieve] =
+        [Rows::Each, Rows::Lists, Rows::Sieve].map(|how| tile(24, how, false));
     assert!(
         lists > 1.5 * each && lists > sieve,
         "{lists}, {each}, {sieve}"
     );
 }
 
+/// The parent is registered once for all writes, and for each request that reads, with all its rows.
 #[test]
-fn one_registration_of_the_parent_outdoes_one_for_each_row() {
-    let [kept, each] = [Rows::ListsInKeptParent, Rows::ListsOfRows].map(|how| tile(64, how));
+fn one_registration_of_the_parent_outdoes_one_for_each_row_in_writes_alone() {
+    let rates = [Rows::ListsInKeptParent, Rows::ListsOfRows];
+    let [kept, each] = rates.map(|how| tile(64, how, true));
     assert!(kept > 1.5 * each, "{kept}, {each}");
+    let [parent, each] = rates.map(|how| tile(64, how, false));
+    assert!(each > 1.5 * parent, "{parent}, {each}");
 }
 
 #[test]
@@ -178,6 +196,12 @@ fn a_request_registers_each_of_its_allocations_once() {
                 ..Load::default()
             };
             let outcome = on_testbed(&load);
+            // No registration that servers write to is kept from one request to the next.
+            let registrations = match how {
+                Rows::ListsOfRows => registrations,
+                _ if writes => registrations,
+                _ => outcome.requests * registrations,
+            };
             let counted = (outcome.requests, outcome.registrations);
             assert_eq!(counted, (6.0, registrations), "{how:?}, writes: {writes}");
         }

@@ -1,13 +1,14 @@
 //! The processing of segments that arrive at an endpoint.
 
+use super::domain::Reach;
 use super::endpoint::{Answer, End};
-use super::segment::{MessageEnd, Proof, Segment};
+use super::segment::{MessageEnd, Proof, Segment, region_for_work};
 use gannet_fabric::limits::OPTIMISTIC_READ_MAX;
 use gannet_fabric::{
     AccessError, Completion, Disconnected, Done, MemoryRegion, RemoteAddress, SoftwareRegion, Span,
     WorkError,
 };
-use gannet_softrdma::{AccessKind, TableRegion};
+use gannet_softrdma::AccessKind;
 use std::io;
 use std::rc::Rc;
 
@@ -106,15 +107,18 @@ impl End {
     }
 
     fn write_arrived(&self, target: RemoteAddress, bytes: &[u8]) {
-        let (key, offset, len) = (target.key, target.offset, bytes.len() as u64);
-        let table = &self.domain.table;
-        match table.check(self.id, key, offset, len, AccessKind::RemoteWrite) {
-            Ok((region, at)) => {
+        let len = bytes.len() as u64;
+        let kind = AccessKind::RemoteWrite;
+        let checked = self.domain.check(self.id, target, len, kind);
+        (checked.iter()).for_each(|reach| self.domain.note(reach, kind));
+        match checked {
+            Ok(Reach::Registered { region, at, .. }) => {
                 // The table has just checked the range, so the bytes exist.
                 if let Some(mut place) = region.bytes_mut(at, bytes.len()) {
                     place.copy_from_slice(bytes);
                 }
             }
+            Ok(Reach::Anything) => {}
             Err(error) if self.fabric.profile.get().survivable_exceptions => {
                 tracing::debug!(endpoint = self.id.0, %error, "a write was refused");
             }
@@ -148,8 +152,8 @@ impl End {
             Some(_) if len > OPTIMISTIC_READ_MAX => Err(AccessError::Bounds),
             Some(proof) => proof.check(&mut state.authenticator, source, len),
             None => {
-                let (table, kind) = (&self.domain.table, AccessKind::RemoteRead);
-                let checked = table.check(self.id, source.key, source.offset, u64::from(len), kind);
+                let kind = AccessKind::RemoteRead;
+                let checked = self.domain.check(self.id, source, u64::from(len), kind);
                 checked.map(drop)
             }
         };
@@ -218,7 +222,7 @@ impl End {
 
 /// Copies `bytes` to `sink`, `offset` from its start.
 fn place(sink: &Span, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
-    let region = TableRegion::of(&*sink.region).ok_or(AccessError::InvalidKey)?;
+    let region = region_for_work(&*sink.region).ok_or(AccessError::InvalidKey)?;
     let at = sink.offset + offset;
     region.check_local(at, bytes.len() as u64)?;
     let mut target = region

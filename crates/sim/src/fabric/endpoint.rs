@@ -1,5 +1,6 @@
 //! A simulated queue pair: one transmitter per end, one handler per arriving segment.
 
+use super::domain::Reach;
 use super::segment::{Fetched, MessageEnd, Proof, Segment, fetch, fetch_region};
 use super::{EndSetup, PeerIdentity, SimDomain, SimFabric};
 use crate::network::{Breakable, Channel};
@@ -354,12 +355,17 @@ impl End {
         if let Some(access_key) = answer.access_key {
             return self.exported_segment(guard, access_key, len);
         }
-        let (key, offset) = (answer.source.key, answer.source.offset + u64::from(at));
-        let table = &self.domain.table;
-        let granted = table.check(self.id, key, offset, len as u64, AccessKind::RemoteRead);
+        let mut source = answer.source;
+        source.offset += u64::from(at);
+        let kind = AccessKind::RemoteRead;
+        let granted = self.domain.check(self.id, source, len as u64, kind);
+        granted
+            .iter()
+            .for_each(|reach| self.domain.note(reach, kind));
         let fetched = match (granted, fetched) {
             (Ok(_), Some(fetched)) => fetched,
-            (Ok((region, at)), None) => fetch_region(&region, at, len),
+            (Ok(Reach::Registered { region, at, .. }), None) => fetch_region(&region, at, len),
+            (Ok(Reach::Anything), None) => Fetched::Bytes(vec![0; len]),
             (Err(error), _) => {
                 answer.refused = Some(error);
                 drop(guard);
@@ -737,10 +743,10 @@ impl EndState {
 }
 
 impl Work {
-    /// The source of an RDMA Write without a registration: memory or a file. Messages have a pool of registered memory.
+    /// The file that is the source of an RDMA Write. Messages have a pool of registered memory.
     fn unregistered(&self) -> Option<&Source> {
         match &self.kind {
-            WorkKind::Write { source, .. } if !matches!(source, Source::Span(_)) => Some(source),
+            WorkKind::Write { source, .. } if matches!(source, Source::File { .. }) => Some(source),
             _ => None,
         }
     }

@@ -3,11 +3,13 @@
 //! Work travels in segments over the world's channels, so that keys can be revoked in the middle of a transfer. Every
 //! segment that touches a peer's memory goes through the [`ProtectionTable`].
 //!
-//! On nodes that are machines of a testbed ([`crate::nic`]) it is that testbed's adapter. Everything costs, memory of
-//! local operations must be registered, and a connection has as many RDMA Reads outstanding as the hardware had. A
-//! source without a registration is charged as one that is registered for this use.
+//! With a [`DeviceProfile`] it is an adapter and no software: it checks nothing but the key, and memory of local
+//! operations must be registered. On nodes that are machines of a testbed ([`crate::nic`]) it is that testbed's adapter,
+//! with the powers that its profile names. Everything costs there, and a connection has as many RDMA Reads outstanding
+//! as the hardware had. A file as a source is charged as pages that are registered for this use.
 
 mod arrival;
+mod device;
 mod domain;
 mod endpoint;
 mod segment;
@@ -20,6 +22,8 @@ use crate::node::Node;
 use crate::random::Random;
 use crate::stream::wake;
 use crate::world::{Core, NodeId, World};
+use device::Device;
+pub use device::{DeviceProfile, look};
 use domain::SimDomain;
 use endpoint::End;
 use gannet_fabric::limits::{PRIVATE_DATA_BESIDE_OFFER_MAX, PRIVATE_DATA_MAX};
@@ -54,6 +58,8 @@ pub struct FabricProfile {
     pub read_depth_max: u16,
     /// Bytes of a page, where a key to all memory names nothing but pages.
     pub physical_segment_len: Option<u32>,
+    /// The provider is an adapter with these powers and faults; `None`: it is software, but on machines of a testbed.
+    pub device: Option<DeviceProfile>,
     /// The number of registrations, of a thousand, that are refused.
     pub registration_failures_per_mille: u64,
     /// The number of connections, of a thousand, that are refused.
@@ -69,6 +75,7 @@ impl Default for FabricProfile {
             segment_len: 16 << 10,
             read_depth_max: 16,
             physical_segment_len: None,
+            device: None,
             registration_failures_per_mille: 0,
             connect_failures_per_mille: 0,
             resets_per_million: 0,
@@ -81,7 +88,17 @@ pub struct SimFabric {
     core: Rc<Core>,
     profile: Cell<FabricProfile>,
     random: Random,
+    reached: Cell<Reached>,
     listeners: RefCell<BTreeMap<SocketAddr, Rc<Waiting>>>,
+}
+
+/// Segments of peers' accesses that reached memory which its user had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Reached {
+    /// Segments that were read from it.
+    pub reads: u64,
+    /// Segments that were written to it.
+    pub writes: u64,
 }
 
 /// Peers that wait to be accepted at one address.
@@ -98,17 +115,25 @@ impl SimFabric {
             core: Rc::clone(world.core()),
             profile: Cell::new(profile),
             random: world.random("fabric"),
+            reached: Cell::default(),
             listeners: RefCell::default(),
         })
     }
 
-    /// Ends all failures by chance of registrations, connections and segments.
+    /// The accesses of peers that reached memory which its user had, on all adapters. In software none does.
+    pub fn reached(&self) -> Reached {
+        self.reached.get()
+    }
+
+    /// Ends all failures by chance of registrations, deregistrations, connections and segments.
     pub fn heal(&self) {
+        let profile = self.profile.get();
         self.profile.set(FabricProfile {
+            device: profile.device.map(DeviceProfile::healed),
             registration_failures_per_mille: 0,
             connect_failures_per_mille: 0,
             resets_per_million: 0,
-            ..self.profile.get()
+            ..profile
         });
     }
 
@@ -116,9 +141,16 @@ impl SimFabric {
     pub fn provider(self: &Rc<Self>, node: &Node) -> Rc<dyn Provider> {
         let runtime = node.runtime();
         let host = self.core.host(node.id());
+        let of_host = host
+            .as_ref()
+            .map(|host| DeviceProfile::of(&host.profile().adapter));
+        let device = of_host
+            .or(self.profile.get().device)
+            .map(|powers| Device::new(powers, Rc::clone(self), Rc::clone(&runtime)));
         Rc::new(SimProvider {
             domain: SimDomain::new(
                 ProtectionTable::new(Rc::clone(&runtime)),
+                device,
                 Rc::clone(self),
                 host.clone(),
             ),
@@ -164,24 +196,24 @@ impl SimProvider {
 
 impl Provider for SimProvider {
     fn capabilities(&self) -> Capabilities {
-        let adapter = self.host.as_ref().map(|host| host.profile().adapter);
-        let invalidates = adapter.is_none_or(|adapter| adapter.remote_invalidation.value != 0);
+        let device = self.domain.device.as_ref().map(|device| device.powers);
+        let invalidates = device.is_none_or(|device| device.remote_invalidation);
         Capabilities {
             name: "sim",
             read_depth_max: self.read_depth_max(),
             message_max: u32::MAX,
             survivable_exceptions: self.fabric.profile.get().survivable_exceptions,
-            optimistic_reads: true,
-            file_regions: adapter.is_none_or(|adapter| adapter.file_pages.value != 0),
-            software_regions: true,
-            all_physical: true,
+            optimistic_reads: device.is_none_or(|device| device.optimistic_reads),
+            file_regions: device.is_none_or(|device| device.file_pages),
+            software_regions: device.is_none(),
+            all_physical: device.is_none_or(|device| device.all_physical),
             bound_keys: true,
             sends_invalidate: invalidates,
             keys_invalidated: invalidates,
             refusals: Refusals::Named,
             no_receive: NoReceive::Ends,
             private_data: PrivateDataLimits::IWARP,
-            needs_local_registration: adapter.is_some(),
+            needs_local_registration: device.is_some(),
             shared_receives: true,
         }
     }
@@ -194,7 +226,8 @@ impl Provider for SimProvider {
         Some(SoftwareReceiveQueue::new(options))
     }
 
-    fn connect(&self, address: SocketAddr, options: ConnectOptions) -> Outgoing {
+    fn connect(&self, address: SocketAddr, mut options: ConnectOptions) -> Outgoing {
+        options.exceptions &= self.capabilities().optimistic_reads;
         let port = self
             .fabric
             .core
@@ -397,9 +430,11 @@ impl Incoming for SimIncoming {
         Some((self.request.options.ird, self.request.options.ord))
     }
 
-    fn accept(self: Box<Self>, options: ConnectOptions) -> Outgoing {
+    fn accept(self: Box<Self>, mut options: ConnectOptions) -> Outgoing {
         Box::pin(async move {
             let SimIncoming { side, request } = *self;
+            let device = side.domain.device.as_ref();
+            options.exceptions &= device.is_none_or(|device| device.powers.optimistic_reads);
             check_options(&options, options.exceptions && request.options.exceptions)?;
             let (near_attributes, far_attributes) = agree(
                 &request.options,

@@ -1,7 +1,9 @@
 //! The segments between two simulated endpoints, and the sources of their bytes.
 
+use super::device::DeviceRegion;
 use gannet_fabric::{
-    AccessError, AccessKey, RemoteAddress, RemoteKey, SoftwareRegion, Source, WorkError,
+    AccessError, AccessKey, MemoryRegion, RemoteAddress, RemoteKey, SoftwareRegion, Source,
+    WorkError,
 };
 use gannet_runtime::FileRef;
 use gannet_softrdma::{Authenticator, MAC_LEN, TableRegion};
@@ -147,12 +149,20 @@ pub(super) fn fetch(source: &Source, at: u64, len: usize) -> Fetched {
             // The post has checked the length.
             Fetched::Bytes(bytes.unwrap_or_default().to_vec())
         }
-        Source::Span(span) => match TableRegion::of(&*span.region) {
+        Source::Span(span) => match region_for_work(&*span.region) {
             Some(region) => fetch_region(region, span.offset + at, len),
-            // A post refuses a region of another provider, so this does not happen.
+            // Revoked since the post, which refuses a region of another provider.
             None => Fetched::Failed(WorkError::Local(AccessError::InvalidKey)),
         },
         Source::File { file, offset, .. } => fetch_file(file, offset + at, len),
+    }
+}
+
+/// The region of work that was posted before; `None` for one that an adapter has revoked.
+pub(super) fn region_for_work(region: &dyn MemoryRegion) -> Option<&TableRegion> {
+    match DeviceRegion::of(region) {
+        Some(region) => region.for_work(),
+        None => TableRegion::of(region),
     }
 }
 

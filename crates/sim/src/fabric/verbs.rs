@@ -1,5 +1,7 @@
 //! The `Endpoint` of a simulated provider.
 
+use super::device::DeviceRegion;
+use super::domain::SimDomain;
 use super::endpoint::{End, SILENCE_NS, WorkKind};
 use super::segment::{MessageEnd, Segment};
 use crate::executor::Wait;
@@ -71,7 +73,7 @@ impl Endpoint for SimEndpoint {
     }
 
     fn post_send(&self, id: WorkId, source: Source, options: SendOptions) -> Result<(), PostError> {
-        check_source(&source)?;
+        check_source(&self.end.domain, &source)?;
         let end = MessageEnd {
             invalidate: match options.invalidate {
                 Invalidate::None => None,
@@ -91,13 +93,16 @@ impl Endpoint for SimEndpoint {
         target: RemoteAddress,
         signal: Signal,
     ) -> Result<(), PostError> {
-        check_source(&source)?;
+        check_source(&self.end.domain, &source)?;
+        if self.end.domain.device.is_some() && matches!(source, Source::Buffer { .. }) {
+            return Err(PostError::Invalid("the source is not registered"));
+        }
         self.end
             .post(id, signal, WorkKind::Write { source, target })
     }
 
     fn post_read(&self, id: WorkId, sink: Span, source: RemoteAddress) -> Result<(), PostError> {
-        if !check_span(&sink)?.is_memory() {
+        if !check_span(&self.end.domain, &sink)?.is_memory() {
             return Err(PostError::Invalid("a file is no sink"));
         }
         if self.end.attributes.ord == 0 {
@@ -121,7 +126,7 @@ impl Endpoint for SimEndpoint {
         sink: Span,
         source: Reference,
     ) -> Result<(), PostError> {
-        if !check_span(&sink)?.is_memory() {
+        if !check_span(&self.end.domain, &sink)?.is_memory() {
             return Err(PostError::Invalid("a file is no sink"));
         }
         let has_key = self.end.state.borrow().authenticator.has_key();
@@ -198,12 +203,20 @@ impl Drop for SimEndpoint {
     }
 }
 
-fn check_source(source: &Source) -> Result<(), PostError> {
+fn check_source(domain: &SimDomain, source: &Source) -> Result<(), PostError> {
     match source {
         Source::Buffer { buffer, len } if *len as usize > buffer.len() => {
             Err(PostError::Invalid("longer than its buffer"))
         }
-        Source::Span(span) => check_span(span).map(drop),
+        Source::Span(span) => check_span(domain, span).map(drop),
+        Source::File { .. }
+            if domain
+                .device
+                .as_ref()
+                .is_some_and(|device| !device.powers.file_pages) =>
+        {
+            Err(PostError::Invalid("no file is a source"))
+        }
         Source::File { offset, len, .. } => offset
             .checked_add(u64::from(*len))
             .map(|_| ())
@@ -213,9 +226,12 @@ fn check_source(source: &Source) -> Result<(), PostError> {
 }
 
 /// The region of a span, checked to lie inside it.
-fn check_span(span: &Span) -> Result<&TableRegion, PostError> {
-    let region =
-        TableRegion::of(&*span.region).ok_or(PostError::Invalid("a region of another provider"))?;
+fn check_span<'a>(domain: &SimDomain, span: &'a Span) -> Result<&'a TableRegion, PostError> {
+    let region = match &domain.device {
+        Some(device) => DeviceRegion::of(&*span.region).and_then(|region| region.for_post(device)),
+        None => TableRegion::of(&*span.region),
+    };
+    let region = region.ok_or(PostError::Invalid("not a span of memory registered here"))?;
     match region.check_local(span.offset, u64::from(span.len)) {
         Ok(()) => Ok(region),
         Err(_) => Err(PostError::Invalid("a span outside its region")),

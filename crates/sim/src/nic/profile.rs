@@ -175,6 +175,12 @@ constants! {
         file_pages,
         /// 1 where a Send can revoke a key of the peer.
         remote_invalidation,
+        /// 1 where a kernel gives peers the adapter's one key to all memory.
+        all_physical,
+        /// 1 where mappings are allocated before their use (FMR); with 0 such memory is registered as any other.
+        fast_maps,
+        /// 1 where a refused optimistic read fails alone, and memory is exported for such reads.
+        optimistic_reads,
         /// Processor time of a registration, apart from its pages.
         register_ns,
         /// Processor time of registering one page of 4096 bytes: pinning and translating.

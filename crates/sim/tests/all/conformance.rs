@@ -1,14 +1,14 @@
 //! The conformance suite in virtual time, over many seeds. It runs on the fabric in memory with both ways to refuse an
-//! access, and on the same fabric between machines where everything costs time. It also runs on the software RNIC over
-//! simulated byte streams that are cut anywhere.
+//! access, as adapters that check nothing but the key, and between machines where everything costs time. It also runs
+//! on the software RNIC over simulated byte streams that are cut anywhere.
 
 #![allow(clippy::unwrap_used)]
 
 use gannet_conformance::{Case, Harness, Power, Verdict, cases, run_case};
-use gannet_fabric::Provider;
+use gannet_fabric::{Provider, Region};
 use gannet_iwarp::{IwarpConfig, IwarpProvider, Revision};
 use gannet_runtime::Handle;
-use gannet_sim::fabric::{FabricProfile, SimFabric};
+use gannet_sim::fabric::{DeviceProfile, FabricProfile, SimFabric, look};
 use gannet_sim::nic::{Host, ORDINARY};
 use gannet_sim::{LinkProfile, Random, World};
 use std::net::SocketAddr;
@@ -37,12 +37,17 @@ impl Harness for SimHarness {
     fn address(&self) -> SocketAddr {
         self.address
     }
+
+    fn look(&self, region: &Region) -> Option<Vec<u8>> {
+        look(region)
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Memory,
     MemorySurvivable,
+    Device,
     Testbed,
     Iwarp,
 }
@@ -66,15 +71,17 @@ fn build(seed: u64, kind: Kind) -> (World, SimHarness) {
             let near_provider = IwarpProvider::new(near.runtime(), config.clone());
             (near_provider, IwarpProvider::new(far.runtime(), config))
         }
-        Kind::Memory | Kind::MemorySurvivable | Kind::Testbed => {
+        Kind::Memory | Kind::MemorySurvivable | Kind::Device | Kind::Testbed => {
             if matches!(kind, Kind::Testbed) {
-                Host::install(&near, &ORDINARY);
-                Host::install(&far, &ORDINARY);
+                let profile = ORDINARY.with("optimistic_reads", 1).unwrap();
+                Host::install(&near, &profile);
+                Host::install(&far, &profile);
             }
             let segments = [100, 1448, 16 << 10, 64 << 10];
             let profile = FabricProfile {
                 survivable_exceptions: matches!(kind, Kind::MemorySurvivable),
                 segment_len: segments[random.index(segments.len())],
+                device: matches!(kind, Kind::Device).then(|| device(&random)),
                 ..FabricProfile::default()
             };
             let fabric = SimFabric::new(&world, profile);
@@ -88,6 +95,18 @@ fn build(seed: u64, kind: Kind) -> (World, SimHarness) {
         address,
     };
     (world, harness)
+}
+
+/// An adapter with all powers but perhaps the key to all memory.
+fn device(random: &Random) -> DeviceProfile {
+    DeviceProfile {
+        all_physical: random.chance(500),
+        file_pages: true,
+        remote_invalidation: true,
+        optimistic_reads: true,
+        revocation_us_max: [0, 1, 100, 2000][random.index(4)],
+        deregistration_failures_per_mille: 0,
+    }
 }
 
 fn iwarp_config(random: &Random) -> IwarpConfig {
@@ -104,7 +123,7 @@ fn iwarp_config(random: &Random) -> IwarpConfig {
 /// The capabilities whose cases may be left out.
 fn lacks(kind: Kind) -> &'static [Power] {
     match kind {
-        Kind::Memory | Kind::MemorySurvivable | Kind::Iwarp => &[],
+        Kind::Memory | Kind::MemorySurvivable | Kind::Device | Kind::Iwarp => &[],
         // The adapters of 2007 have neither.
         Kind::Testbed => &[Power::FileRegions, Power::RemoteInvalidation],
     }
@@ -143,6 +162,11 @@ fn the_fabric_in_memory_passes_with_survivable_exceptions() {
 }
 
 #[test]
+fn adapters_without_the_powers_of_software_pass() {
+    every_case_holds(Kind::Device, 400..412);
+}
+
+#[test]
 fn the_adapters_of_a_testbed_pass() {
     every_case_holds(Kind::Testbed, 300..306);
 }
@@ -154,7 +178,7 @@ fn the_software_rnic_passes_over_simulated_streams() {
 
 #[test]
 fn the_whole_suite_replays() {
-    for kind in [Kind::Memory, Kind::Testbed, Kind::Iwarp] {
+    for kind in [Kind::Memory, Kind::Device, Kind::Testbed, Kind::Iwarp] {
         let digest = || {
             let (world, harness) = build(99, kind);
             let failures = world
