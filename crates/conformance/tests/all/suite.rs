@@ -4,7 +4,7 @@
 
 use crate::device::{Devices, Faults};
 use gannet_conformance::{Harness, Power, Report, run_all};
-use gannet_fabric::registration::{Registration, StrategyKind, Trust};
+use gannet_fabric::registration::{Registration, Strategy, StrategyKind, Trust};
 use gannet_fabric::{
     Access, Backing, ConnectOptions, Connected, DeregisterError, Done, Provider, Region,
     RemoteAddress, Scope, SendOptions, Signal, Source, Span, WorkId, next_completions,
@@ -366,6 +366,33 @@ fn a_release_that_is_dropped_gives_nothing_back_before_its_end() {
                 sleep(&bench.runtime, Duration::from_micros(600)).await;
                 assert_eq!(arena.in_use(), 0);
             }
+        })
+        .unwrap();
+}
+
+/// Until a batch of fast mappings is full, its revocation would begin after 100 ms.
+#[test]
+fn a_user_that_waits_for_a_fast_mapping_does_not_wait_for_its_batch_to_fill() {
+    let world = World::new(8);
+    let bench = bench(&world, Faults::slow(100));
+    world
+        .run(async move {
+            let ends = pair(&bench).await;
+            let strategy = Registration::new(StrategyKind::Fmr, Trust::Untrusted).unwrap();
+            let strategy = strategy.over(ends.far.domain(), Rc::clone(&bench.runtime));
+            let scope = Scope::Endpoint(ends.far.id());
+            let mapped = |strategy: &Rc<dyn Strategy>| {
+                let memory = Buffer::zeroed(64);
+                let registered = Rc::clone(strategy).register(memory, Access::RemoteWrite, scope);
+                registered.unwrap()
+            };
+            // Nobody waits for these: they are revoked with the next one.
+            (0..10).for_each(|_| drop(mapped(&strategy).release(0)));
+            let begun = bench.runtime.now();
+            assert!(mapped(&strategy).release(0).await.is_some());
+            assert!(bench.runtime.now() - begun < Duration::from_millis(1));
+            let counters = strategy.counters();
+            assert_eq!((counters.batches, counters.deregistrations), (1, 11));
         })
         .unwrap();
 }

@@ -3,7 +3,8 @@
 //! Bounded in entries and in bytes per entry (the paper's Linux: 512 entries of 1 MiB); memory beyond the bounds is
 //! registered dynamically. Released mappings are revoked together, once [`FAST_DIRTY_MAX`] of them wait or the oldest
 //! has waited for [`EXPOSURE_MAX`]. In software their memory goes back to its user at once, out of the peer's reach. A
-//! device still admits the peer until then, so there memory comes back with the batch.
+//! device still admits the peer until then, so there memory comes back with the batch, which is due as soon as a user
+//! waits for its memory.
 
 use super::counters::Meter;
 use super::dynamic;
@@ -149,6 +150,7 @@ impl Keeper for FastPool {
         } else {
             let begun = Rc::<Notify>::default();
             let taking = taken(
+                Rc::downgrade(&self),
                 Region::clone(&region),
                 Rc::clone(&begun),
                 self.meter.clone(),
@@ -175,8 +177,17 @@ impl Keeper for FastPool {
     }
 }
 
-/// The memory of a mapping, once the revocation of its batch has begun and is done. `None` when it is lost.
-async fn taken(region: Region, begun: Rc<Notify>, meter: Meter) -> Option<Buffer> {
+/// The memory of a mapping, once its batch is revoked. `None` when it is lost.
+async fn taken(
+    pool: Weak<FastPool>,
+    region: Region,
+    begun: Rc<Notify>,
+    meter: Meter,
+) -> Option<Buffer> {
+    // Somebody waits for the memory. Until the batch is full or old that could be [`EXPOSURE_MAX`].
+    if let Some(pool) = pool.upgrade() {
+        pool.flush();
+    }
     // It comes: the pool's drop revokes the batch too.
     begun.notified().await;
     let taken = region.deregister().await;
