@@ -13,7 +13,7 @@ use gannet_runtime::{Buffer, all};
 use gannet_runtime::{Handle, LocalFuture};
 use gannet_sim::Node;
 use gannet_sim::Random;
-use gannet_sim::fabric::{FabricProfile, SimFabric};
+use gannet_sim::fabric::{FabricProfile, SimFabric, look};
 use gannet_sim::{Faults, World};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -233,9 +233,7 @@ fn judge(
     seen: &mut Revocations,
 ) -> Result<(), String> {
     for sink in sinks.iter().flatten() {
-        let len = usize::try_from(sink.len()).unwrap_or(0);
-        let bytes = sink.software().and_then(|sink| sink.bytes(0, len));
-        let bytes = bytes.ok_or("a sink is gone")?;
+        let bytes = look(sink).ok_or("a sink is gone")?;
         if bytes.contains(&PRIVATE) {
             return Err(String::from("bytes were read after the revocation"));
         }

@@ -1,9 +1,10 @@
-//! Fixed seeds of every scenario, the model by itself, and how a volume's servers start. One program, since each
+//! Fixed seeds of every scenario, the model by itself, volumes between adapters, and how their servers start. One program, since each
 //! costs a link.
 
 #![allow(clippy::unwrap_used)]
 
 mod clocks;
+mod devices;
 mod model;
 mod scenario;
 mod starts;

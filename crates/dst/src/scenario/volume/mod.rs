@@ -181,6 +181,7 @@ impl Plan {
             full: random.chance(500),
             fabric: FabricProfile {
                 survivable_exceptions: reads.exceptions,
+                device: reads.device,
                 registration_failures_per_mille: reads.registration_failures_per_mille,
                 segment_len: [1448, 16 << 10, 64 << 10][random.index(3)],
                 resets_per_million: random.below(2) * 300,
@@ -231,6 +232,8 @@ impl Plan {
 struct Stage {
     plan: Plan,
     faults: Faults,
+    /// The fabric in memory, if that carries the volume.
+    fabric: Option<Rc<SimFabric>>,
     bed: Bed,
     clients: Vec<Node>,
     /// The NFS server over the volume, if a client mounts it so.
@@ -288,10 +291,10 @@ pub fn run(seed: u64, keep_trace: bool) -> Report {
 
 impl Stage {
     fn build(world: &World, plan: Plan) -> Stage {
-        let carrier = if plan.iwarp {
-            Carrier::iwarp()
-        } else {
-            Carrier::Memory(SimFabric::new(world, plan.fabric))
+        let fabric = (!plan.iwarp).then(|| SimFabric::new(world, plan.fabric));
+        let carrier = match &fabric {
+            Some(fabric) => Carrier::Memory(Rc::clone(fabric)),
+            None => Carrier::iwarp(),
         };
         let bed = Bed::new(world, carrier, plan.servers, UNIT);
         for io_server in &bed.io_servers {
@@ -315,6 +318,7 @@ impl Stage {
                 .map(|_| world.add_node("client"))
                 .collect(),
             faults: world.faults(),
+            fabric,
             bed,
             plan,
             model: Default::default(),
@@ -435,7 +439,17 @@ async fn play(stage: Rc<Stage>, random: Random) -> Result<(), String> {
         return Err(why);
     }
     find_the_same(&stage).await?;
-    leave_nothing(&stage).await
+    leave_nothing(&stage).await?;
+    reach_nothing(&stage)
+}
+
+/// Checks that no peer wrote to memory that its user had. A peer may read such memory: a client's stays registered for
+/// the servers that read it.
+fn reach_nothing(stage: &Stage) -> Result<(), String> {
+    match stage.fabric.as_ref().map(|fabric| fabric.reached().writes) {
+        None | Some(0) => Ok(()),
+        Some(count) => Err(format!("{count} segments reached memory of its user")),
+    }
 }
 
 fn after(stage: &Stage, time: Duration) -> u64 {

@@ -3,6 +3,7 @@
 use super::past::AGE_MAX_NS;
 use super::{Plan, Stage};
 use gannet_sim::Random;
+use gannet_sim::fabric::DeviceProfile;
 use gannet_volume::client::{Optimistic, ReadOptions};
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ pub(super) struct Reads {
     pub(super) exceptions: bool,
     /// The number of registrations of memory, of a thousand, that are refused.
     pub(super) registration_failures_per_mille: u64,
+    /// Machines have adapters instead of software.
+    pub(super) device: Option<DeviceProfile>,
     /// The optimistic mode of each client.
     clients: Vec<Optimistic>,
     /// The size in bytes and the greatest age of the cache of clients that keep the data they read.
@@ -37,6 +40,12 @@ impl Reads {
             cache: cache.then(|| {
                 let age = Duration::from_nanos(random.between(1_000_000, AGE_MAX_NS));
                 (random.between(64 << 10, 1 << 20), age)
+            }),
+            device: random.chance(350).then(|| DeviceProfile {
+                file_pages: random.chance(300),
+                optimistic_reads: random.chance(700),
+                revocation_us_max: [0, 1, 100, 5000][random.index(4)],
+                ..DeviceProfile::PLAIN
             }),
         }
     }
