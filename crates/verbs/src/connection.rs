@@ -2,7 +2,8 @@
 
 use crate::core::{Core, IdWatch, Reservation, is_done};
 use crate::limits::{
-    CLOSE_TIME_MAX, IDLE_TIME_MAX, PROBE_TIME_MAX, REASON_TIME_MAX, UNSIGNALED_MAX,
+    CLOSE_TIME_MAX, IDLE_TIME_MAX, PROBE_TIME_MAX, REASON_TIME_MAX, SLOW_BYTES_PER_SECOND,
+    UNSIGNALED_MAX,
 };
 use crate::receives::{ReceiveSide, VerbsReceiveQueue};
 use crate::region::RegionUse;
@@ -24,6 +25,7 @@ use std::io::ErrorKind;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// One queue pair, from its creation until it is destroyed.
 pub(crate) struct Connection {
@@ -631,7 +633,7 @@ impl Connection {
                 _ => return None,
             }
             match state.probed {
-                Some(since) if now - since > PROBE_TIME_MAX => {
+                Some(since) if now - since.max(state.last_traffic) > state.probe_time_max() => {
                     return Some(Disconnected::TimedOut);
                 }
                 Some(_) => false,
@@ -657,6 +659,13 @@ impl Connection {
 }
 
 impl State {
+    /// How long the answer to a probe may take behind the work that is posted.
+    fn probe_time_max(&self) -> Duration {
+        let pieces = self.started.iter().filter_map(|work| work.memory.piece);
+        let bytes: u64 = pieces.map(|piece| u64::from(piece.len())).sum();
+        PROBE_TIME_MAX + Duration::from_secs(bytes / SLOW_BYTES_PER_SECOND)
+    }
+
     /// The end of a connection that closes, when all its work is done.
     fn reason_of_idle(&self) -> Option<Disconnected> {
         let is_closing = matches!(self.phase, Phase::Closing(_));

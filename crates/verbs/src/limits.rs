@@ -58,8 +58,11 @@ pub const LINGER_TIME: Duration = Duration::from_secs(1);
 /// The time without traffic after which a connection is probed.
 pub const IDLE_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// How long the answer to a probe may take.
-pub const PROBE_TIME_MAX: Duration = Duration::from_secs(10);
+/// How long the answer to a probe may take, while nothing else comes. It is longer than a message waits for a receive.
+pub const PROBE_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Bytes of posted work that a slow network moves in a second, for which a probe waits longer.
+pub const SLOW_BYTES_PER_SECOND: u64 = 4 << 20;
 
 /// The time between two looks at the deadlines of the connections.
 pub const TICK: Duration = Duration::from_millis(250);
