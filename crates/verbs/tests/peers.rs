@@ -13,6 +13,7 @@ use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 const LEN: usize = 4096;
@@ -361,6 +362,101 @@ fn a_killed_process_is_noticed() {
         let start = runtime.now();
         let reason = ended(&runtime, &far).await;
         println!("{reason} after {:?}", runtime.now() - start);
+    });
+}
+
+#[test]
+#[ignore = "the other process of another test"]
+fn connects_and_sleeps() {
+    let to = std::env::var("GANNET_VERBS_TO").expect("where to connect");
+    run(|runtime| async move {
+        let near = provider(&runtime);
+        let connecting = near.connect(to.parse().expect("an address"), options());
+        let asked = Duration::from_millis(500);
+        let waiting = timeout(&runtime, asked, async {
+            let connected = connecting.await;
+            // A server that was quick: this end does nothing with it.
+            std::future::pending::<()>().await;
+            drop(connected);
+        });
+        let mut waiting = std::pin::pin!(waiting);
+        std::future::poll_fn(|context| {
+            let _ = waiting.as_mut().poll(context);
+            Poll::Ready(())
+        })
+        .await;
+        sleep(&runtime, asked / 2).await;
+        // The request is sent; this end answers nothing from now on.
+        std::thread::sleep(Duration::from_secs(60));
+    });
+}
+
+#[test]
+#[ignore = "needs an RDMA device"]
+fn a_peer_that_never_finishes_its_set_up_is_given_up_and_delays_no_other() {
+    run(|runtime| async move {
+        let (near, far) = (provider(&runtime), provider(&runtime));
+        let mut listener = far.listen(anywhere()).expect("a listener");
+        let to = listener.local_address();
+        // iWARP listens for TCP: a stream without a request.
+        let silent = std::net::TcpStream::connect_timeout(&to, Duration::from_secs(1));
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["connects_and_sleeps", "--exact", "--ignored"])
+            .env("GANNET_VERBS_TO", to.to_string())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("a process");
+        let incoming = listener.accept().await.expect("a peer");
+        // It sleeps by then.
+        sleep(&runtime, Duration::from_secs(2)).await;
+        let start = runtime.now();
+        let half = incoming.accept(options());
+        let other = async {
+            let connecting = near.connect(to, options());
+            let accepting = async { listener.accept().await?.accept(options()).await };
+            let (near, far) = both(connecting, accepting).await;
+            ping(&near.expect("the near end"), &far.expect("the far end")).await;
+            runtime.now() - start
+        };
+        let (half, other) = both(half, other).await;
+        let took = runtime.now() - start;
+        println!(
+            "half open: {:?} after {took:?}, another after {other:?}",
+            half.err()
+        );
+        assert!(other < Duration::from_secs(2), "{other:?}");
+        assert!(took < Duration::from_secs(13), "{took:?}");
+        child.kill().expect("killed");
+        child.wait().expect("gone");
+        drop(silent);
+    });
+}
+
+#[test]
+#[ignore = "removes the device"]
+fn a_removed_device_ends_its_connections() {
+    run(|runtime| async move {
+        let (near, far) = (provider(&runtime), provider(&runtime));
+        let (near_end, far_end) = pair(&near, &far).await;
+        ping(&near_end, &far_end).await;
+        let name = near.device_name();
+        let deleting = std::thread::spawn(move || {
+            let delete = Command::new("rdma")
+                .args(["link", "delete", &name])
+                .status();
+            delete.expect("the rdma command")
+        });
+        for end in [&near_end, &far_end] {
+            let reason = ended(&runtime, end).await;
+            println!("{reason}");
+            assert_ne!(reason, Disconnected::Local);
+        }
+        let again = near.connect(anywhere(), options()).await;
+        println!("{:?}", again.err().expect("there is no device"));
+        drop((near_end, far_end, near, far));
+        // Some drivers (siw) keep the device until this process has ended.
+        sleep(&runtime, Duration::from_secs(2)).await;
+        println!("the device is gone: {}", deleting.is_finished());
     });
 }
 
