@@ -63,7 +63,40 @@ pub(super) struct Context {
     _compat_rest: [*mut c_void; 5],
     _cmd_fd: c_int,
     pub async_fd: c_int,
+    _num_comp_vectors: c_int,
+    _mutex: libc::pthread_mutex_t,
+    pub abi_compat: *mut c_void,
 }
+
+/// `__VERBS_ABI_IS_EXTENDED`: a `struct verbs_context` surrounds the context.
+pub(super) const ABI_IS_EXTENDED: usize = usize::MAX;
+/// Bytes from `sz` of a `struct verbs_context` to its context.
+pub(super) const VERBS_CONTEXT_SIZE: usize = 320 - 312;
+/// Bytes from `query_device_ex` of a `struct verbs_context` to its context.
+pub(super) const VERBS_CONTEXT_QUERY_DEVICE_EX: usize = 320 - 216;
+/// The least `sz` of a `struct verbs_context` with `query_device_ex`.
+pub(super) const VERBS_CONTEXT_LEN_FROM_QUERY_DEVICE_EX: usize =
+    VERBS_CONTEXT_QUERY_DEVICE_EX + std::mem::size_of::<Context>();
+
+pub(super) type QueryDeviceEx =
+    unsafe extern "C" fn(*mut Context, *const c_void, *mut DeviceAttrEx, usize) -> c_int;
+
+/// `struct ibv_device_attr_ex`, as long as that of rdma-core 44.
+#[repr(C)]
+pub(super) struct DeviceAttrEx {
+    pub orig_attr: DeviceAttr,
+    pub comp_mask: u32,
+    pub general_odp_caps: u64,
+    pub rc_odp_caps: u32,
+    pub rest: [u32; 37],
+}
+
+/// `IBV_ODP_SUPPORT`
+pub(super) const ODP_SUPPORT: u64 = 1;
+/// `IBV_ODP_SUPPORT_WRITE`
+pub(super) const ODP_SUPPORT_WRITE: u32 = 1 << 2;
+/// `IBV_ODP_SUPPORT_READ`
+pub(super) const ODP_SUPPORT_READ: u32 = 1 << 3;
 
 pub(super) type PollCq = unsafe extern "C" fn(*mut Cq, c_int, *mut Wc) -> c_int;
 pub(super) type ReqNotifyCq = unsafe extern "C" fn(*mut Cq, c_int) -> c_int;
@@ -450,4 +483,14 @@ const _: () = {
     assert!(offset_of!(EventChannel, fd) == 0);
     assert!(size_of::<QpAttr>() == 144);
     assert!(size_of::<Gid>() == 16);
+    assert!(offset_of!(DeviceAttrEx, general_odp_caps) == 240);
+    assert!(offset_of!(DeviceAttrEx, rc_odp_caps) == 248);
+    assert!(size_of::<DeviceAttrEx>() == 400);
+};
+
+// A mutex is longer elsewhere.
+#[cfg(target_arch = "x86_64")]
+const _: () = {
+    assert!(std::mem::offset_of!(Context, abi_compat) == 320);
+    assert!(std::mem::size_of::<Context>() == 328);
 };

@@ -81,6 +81,10 @@ pub struct DeviceInfo {
     pub limits: DeviceLimits,
     /// Its ports.
     pub ports: Vec<PortInfo>,
+    /// Files in the page cache can be registered. No provider does so yet.
+    pub maps_files: bool,
+    /// Memory can be registered without being pinned (on-demand paging).
+    pub pages_on_demand: bool,
 }
 
 impl DeviceContext {
@@ -210,6 +214,8 @@ impl DeviceContext {
             is_iwarp: self.is_iwarp(),
             limits,
             ports: ports?,
+            maps_files: self.maps_files()?,
+            pages_on_demand: self.pages_on_demand(),
         })
     }
 }

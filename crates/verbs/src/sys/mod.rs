@@ -12,6 +12,7 @@ mod device;
 pub(crate) mod fake;
 mod library;
 mod memory;
+mod probe;
 mod queue;
 
 pub(crate) use bindings::{WC_WITH_INV, Wc, status};
