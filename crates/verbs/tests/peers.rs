@@ -172,6 +172,59 @@ fn a_peer_beyond_its_grant_ends_and_takes_no_receive_of_others() {
 
 #[test]
 #[ignore = "needs an RDMA device"]
+fn messages_that_are_cut_off_take_no_shared_receive_for_good() {
+    const RECEIVES: u32 = 8;
+    run(|runtime| async move {
+        let (near, far) = (provider(&runtime), provider(&runtime));
+        let queue = far.shared_receives(SharedReceives {
+            id: WorkId(9),
+            len: 64 << 10,
+            receives_max: RECEIVES,
+        });
+        let queue = queue.expect("a queue");
+        queue.post(RECEIVES).expect("room");
+        let shared = || ConnectOptions {
+            receives: Receives::Shared {
+                queue: Rc::clone(&queue),
+                granted: RECEIVES,
+            },
+            ..options()
+        };
+        for _ in 0..40 {
+            let (cut, cut_far) = pair_with(&near, &far, shared()).await;
+            // Each is many packets long.
+            for _ in 0..RECEIVES - 1 {
+                send(&cut, 60_000);
+            }
+            sleep(&runtime, Duration::from_micros(runtime.random() % 5000)).await;
+            cut.abort("the test says so");
+            ended(&runtime, &cut_far).await;
+            queue.post(queue.room()).expect("room");
+        }
+        let start = runtime.now();
+        while queue.in_use() > 0 && runtime.now() - start < NOTICED {
+            sleep(&runtime, Duration::from_millis(10)).await;
+        }
+        queue.post(queue.room()).expect("room");
+        assert_eq!(queue.posted(), RECEIVES);
+        let (whole, whole_far) = pair_with(&near, &far, shared()).await;
+        for _ in 0..RECEIVES {
+            send(&whole, 60_000);
+        }
+        let mut received = Vec::new();
+        let all = async {
+            while received.len() < RECEIVES as usize {
+                next_completions(&*whole_far, &mut received)
+                    .await
+                    .expect("messages");
+            }
+        };
+        timeout(&runtime, NOTICED, all).await.expect("all messages");
+    });
+}
+
+#[test]
+#[ignore = "needs an RDMA device"]
 fn a_refused_access_ends_its_connection_alone_and_changes_nothing() {
     run(|runtime| async move {
         let (near, far) = (provider(&runtime), provider(&runtime));
