@@ -9,7 +9,7 @@ use crate::limits::{
 };
 use crate::private_data::{check, private_data_limits, received};
 use crate::receives::{OwnReceives, ReceiveSide, VerbsReceiveQueue};
-use crate::sys::{CmId, Event, EventKind, PairLimits, Parameters, QueuePair};
+use crate::sys::{CmId, Event, EventKind, PairLimits, PairQueues, Parameters, QueuePair};
 use gannet_fabric::{
     ConnectError, ConnectOptions, Connected, Disconnected, EndpointAttributes, Incoming, Outgoing,
     Receives, WorkId,
@@ -369,15 +369,12 @@ fn make_pair(
             receives,
             inline,
         };
-        let shared = queue.map(VerbsReceiveQueue::queue);
-        let completions = reservation.queue();
-        match QueuePair::new(
-            Arc::clone(id),
-            &core.protection,
-            completions,
-            shared,
-            limits,
-        ) {
+        let queues = PairQueues {
+            sent: reservation.queue(),
+            received: queue.map_or(reservation.queue(), VerbsReceiveQueue::completions),
+            shared: queue.map(VerbsReceiveQueue::queue),
+        };
+        match QueuePair::new(Arc::clone(id), &core.protection, queues, limits) {
             Ok(pair) => {
                 return Ok(InDevice {
                     pair,

@@ -12,7 +12,7 @@ use crate::receives::VerbsReceiveQueue;
 use crate::region::VerbsDomain;
 use crate::sys::{
     CmId, CompletionChannel, CompletionQueue, DeviceContext, DeviceLimits, Event, EventChannel,
-    EventKind, IdName, POLL_MAX, ProtectionDomain, VerbsLibrary, Wc, status,
+    EventKind, EventOf, IdName, POLL_MAX, ProtectionDomain, VerbsLibrary, Wc, status,
 };
 use crate::work::WorkName;
 use gannet_fabric::{Disconnected, EndpointId, SharedReceives};
@@ -47,7 +47,7 @@ pub(crate) struct Core {
     listeners: RefCell<HashMap<IdName, Weak<Backlog>>>,
     connections: RefCell<HashMap<u64, Rc<Connection>>>,
     pairs: RefCell<HashMap<u32, Rc<Connection>>>,
-    shared: RefCell<HashMap<u32, Weak<VerbsReceiveQueue>>>,
+    shared: RefCell<Vec<Weak<VerbsReceiveQueue>>>,
     /// Connections whose end has begun; their pairs are destroyed when no completion is being handled.
     ending: RefCell<VecDeque<Rc<Connection>>>,
     lingering: RefCell<VecDeque<(Instant, Arc<CmId>)>>,
@@ -222,14 +222,12 @@ impl Core {
     /// # Errors
     /// The device has no room for another queue.
     pub(crate) fn reserve(&self, count: u32) -> io::Result<Reservation> {
-        let needed = count.saturating_add(self.shared_depth());
         let mut queues = self.queues.borrow_mut();
-        let has_room = |it: &&Rc<Queue>| it.reserved.get().saturating_add(needed) <= it.queue.len();
+        let has_room = |it: &&Rc<Queue>| it.reserved.get().saturating_add(count) <= it.queue.len();
         let queue = match queues.iter().find(has_room) {
             Some(queue) => Rc::clone(queue),
             None => {
-                let queue = CompletionQueue::new(&self.completions, self.queue_len.max(needed))?;
-                queue.arm()?;
+                let queue = self.completion_queue(self.queue_len.max(count))?;
                 let queue = Rc::new(Queue {
                     queue: Rc::new(queue),
                     reserved: Cell::new(0),
@@ -242,14 +240,13 @@ impl Core {
         Ok(Reservation { queue, count })
     }
 
-    /// Receives of all shared queues: so many completions can come to one completion queue besides those reserved.
-    fn shared_depth(&self) -> u32 {
-        let shared = self.shared.borrow();
-        let alive = shared.values().filter_map(Weak::upgrade);
-        alive.map(|queue| queue.receives_max()).sum()
+    fn completion_queue(&self, len: u32) -> io::Result<CompletionQueue> {
+        let queue = CompletionQueue::new(&self.completions, len)?;
+        queue.arm()?;
+        Ok(queue)
     }
 
-    /// A queue of receives that connections share.
+    /// A queue of receives that connections share; of fewer than asked for where the device has a lower limit.
     ///
     /// # Errors
     /// The device has no room for it.
@@ -257,13 +254,18 @@ impl Core {
         &self,
         options: SharedReceives,
     ) -> io::Result<Rc<VerbsReceiveQueue>> {
-        let left = (self.queue_len / 2).saturating_sub(self.shared_depth());
-        let depth = left.min(self.limits.max_srq_wr);
+        let device_max = self.limits.max_srq_wr.min(self.limits.max_cqe);
+        let receives_max = options.receives_max.min(device_max);
+        let options = SharedReceives {
+            receives_max,
+            ..options
+        };
+        let completions = self.completion_queue(receives_max.max(1))?;
         let serial = self.next_id().0 as u32 & 0x3fff_ffff;
-        let queue = VerbsReceiveQueue::new(&self.protection, options, serial, depth)?;
+        let queue = VerbsReceiveQueue::new(&self.protection, options, serial, completions)?;
         let mut shared = self.shared.borrow_mut();
-        shared.retain(|_, queue| queue.strong_count() > 0);
-        shared.insert(serial, Rc::downgrade(&queue));
+        shared.retain(|queue| queue.strong_count() > 0);
+        shared.push(Rc::downgrade(&queue));
         Ok(queue)
     }
 
@@ -322,6 +324,8 @@ impl Core {
             connection.break_pair();
             self.poll_queues();
             self.finish(&connection);
+            // The device may give the pair's number to the next pair: no completion of this one may be left then.
+            self.poll_queues();
         }
         self.is_polling.set(false);
     }
@@ -337,24 +341,42 @@ impl Core {
     }
 
     fn poll_queues(&self) {
-        let mut index = 0;
-        loop {
+        for index in 0.. {
             let queue = self.queues.borrow().get(index).map(Rc::clone);
             let Some(queue) = queue else {
-                return;
+                break;
             };
-            let mut completions = [Wc::default(); POLL_MAX];
-            loop {
-                let count = queue.queue.poll(&mut completions);
-                for completion in &completions[..count] {
-                    self.complete(completion);
-                }
-                if count < POLL_MAX {
-                    break;
-                }
-            }
-            index += 1;
+            self.poll_queue(&queue.queue);
         }
+        for index in 0.. {
+            let queue = self.shared.borrow().get(index).map(Weak::upgrade);
+            let Some(queue) = queue else {
+                break;
+            };
+            if let Some(queue) = queue {
+                self.poll_queue(queue.completions());
+            }
+        }
+    }
+
+    fn poll_queue(&self, queue: &CompletionQueue) {
+        let mut completions = [Wc::default(); POLL_MAX];
+        loop {
+            let count = queue.poll(&mut completions);
+            for completion in &completions[..count] {
+                self.complete(completion);
+            }
+            if count < POLL_MAX {
+                break;
+            }
+        }
+    }
+
+    /// The shared queue with this number.
+    fn shared_queue(&self, serial: u32) -> Option<Rc<VerbsReceiveQueue>> {
+        let shared = self.shared.borrow();
+        let mut alive = shared.iter().filter_map(Weak::upgrade);
+        alive.find(|queue| queue.serial() == serial)
     }
 
     fn complete(&self, completion: &Wc) {
@@ -378,8 +400,7 @@ impl Core {
                 (connection, reason)
             }
             WorkName::Shared { queue, index } => {
-                let shared = self.shared.borrow().get(&queue).and_then(Weak::upgrade);
-                let Some(shared) = shared else {
+                let Some(shared) = self.shared_queue(queue) else {
                     return;
                 };
                 let connection = self.pairs.borrow().get(&completion.qp_num).cloned();
@@ -435,10 +456,14 @@ impl Core {
         }
     }
 
-    fn arm(&self, event: &crate::sys::EventOf) {
+    fn arm(&self, event: &EventOf) {
         let queues = self.queues.borrow();
-        let queue = queues.iter().find(|it| it.queue.is_of(event));
-        if let Some(Err(error)) = queue.map(|it| it.queue.arm()) {
+        let queues = queues.iter().map(|it| Rc::clone(&it.queue));
+        let shared = self.shared.borrow();
+        let shared = shared.iter().filter_map(Weak::upgrade);
+        let shared = shared.map(|queue| Rc::clone(queue.completions()));
+        let armed = queues.chain(shared).find(|queue| queue.is_of(event));
+        if let Some(Err(error)) = armed.map(|queue| queue.arm()) {
             tracing::error!(%error, "a completion queue cannot be armed");
         }
     }

@@ -11,7 +11,8 @@ pub const SEND_QUEUE_OWN: u32 = 2;
 /// Receives that a connection without a shared queue can have posted.
 pub const RECEIVE_QUEUE_MAX: u32 = 512;
 
-/// Completions for which one completion queue has room, where the device allows it.
+/// Completions for which one completion queue has room, where the device allows it. A shared receive queue has one of
+/// its own.
 pub const COMPLETIONS_MAX: u32 = 16 << 10;
 
 /// Work requests without a completion of their own, one after the other. Their memory is kept until the next one.

@@ -5,7 +5,9 @@
 
 use crate::messages::SlotPool;
 use crate::region::VerbsDomain;
-use crate::sys::{Piece, ProtectionDomain, ReceiveWork, Registration, SharedQueue, Slot};
+use crate::sys::{
+    CompletionQueue, Piece, ProtectionDomain, ReceiveWork, Registration, SharedQueue, Slot,
+};
 use crate::work::name_of_shared;
 use gannet_fabric::{PostError, SharedReceiveQueue, SharedReceives, WorkId};
 use gannet_runtime::Buffer;
@@ -115,6 +117,8 @@ pub(crate) struct VerbsReceiveQueue {
     serial: u32,
     // Destroyed before the slots that are posted to it.
     queue: Rc<SharedQueue>,
+    /// Room for the completions of all its receives, so that no message overruns it.
+    completions: Rc<CompletionQueue>,
     receives_max: u32,
     slots: SlotPool,
     posted: RefCell<PostedSlots>,
@@ -147,7 +151,7 @@ impl PostedSlots {
 }
 
 impl VerbsReceiveQueue {
-    /// An empty queue of at most `depth` receives.
+    /// An empty queue, whose receives complete to `completions`.
     ///
     /// # Errors
     /// The device has no room for it.
@@ -155,13 +159,14 @@ impl VerbsReceiveQueue {
         domain: &Arc<ProtectionDomain>,
         options: SharedReceives,
         serial: u32,
-        depth: u32,
+        completions: CompletionQueue,
     ) -> io::Result<Rc<VerbsReceiveQueue>> {
-        let receives_max = options.receives_max.min(depth);
+        let receives_max = options.receives_max;
         Ok(Rc::new(VerbsReceiveQueue {
             id: options.id,
             serial,
             queue: Rc::new(SharedQueue::new(domain, receives_max.max(1))?),
+            completions: Rc::new(completions),
             receives_max,
             slots: SlotPool::new(domain, options.len.max(1), CHUNK_SLOTS, receives_max),
             posted: RefCell::default(),
@@ -174,9 +179,14 @@ impl VerbsReceiveQueue {
         &self.queue
     }
 
-    /// The most receives that it holds.
-    pub(crate) fn receives_max(&self) -> u32 {
-        self.receives_max
+    /// The number of the queue in its provider.
+    pub(crate) fn serial(&self) -> u32 {
+        self.serial
+    }
+
+    /// The completions of its receives.
+    pub(crate) fn completions(&self) -> &Rc<CompletionQueue> {
+        &self.completions
     }
 
     /// The receive that a completion names, as its work and memory.

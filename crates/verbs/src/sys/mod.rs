@@ -20,8 +20,8 @@ pub(crate) use cm::{CmId, Event, EventChannel, EventKind, IdName, Parameters};
 pub(crate) use device::{DeviceContext, ProtectionDomain};
 pub(crate) use memory::{Chunk, Piece, Registration, Slot};
 pub(crate) use queue::{
-    CompletionChannel, CompletionQueue, EventOf, POLL_MAX, PairLimits, QueuePair, ReceiveWork,
-    SendWork, SharedQueue, WorkKind,
+    CompletionChannel, CompletionQueue, EventOf, POLL_MAX, PairLimits, PairQueues, QueuePair,
+    ReceiveWork, SendWork, SharedQueue, WorkKind,
 };
 
 pub use device::{DeviceInfo, DeviceLimits, PortInfo};

@@ -297,6 +297,16 @@ pub(crate) struct PairLimits {
     pub(crate) inline: u32,
 }
 
+/// The queues that a new pair uses.
+pub(crate) struct PairQueues<'a> {
+    /// Completions of sends and RDMA.
+    pub(crate) sent: &'a Rc<CompletionQueue>,
+    /// Completions of receives.
+    pub(crate) received: &'a Rc<CompletionQueue>,
+    /// Receives that the pair shares.
+    pub(crate) shared: Option<&'a Rc<SharedQueue>>,
+}
+
 /// A queue pair with the connection manager's id that connects it.
 pub(crate) struct QueuePair {
     id: Arc<CmId>,
@@ -304,7 +314,7 @@ pub(crate) struct QueuePair {
     number: u32,
     post_send: bindings::PostSend,
     post_receive: bindings::PostRecv,
-    _completions: Rc<CompletionQueue>,
+    _completions: [Rc<CompletionQueue>; 2],
     _receives: Option<Rc<SharedQueue>>,
     domain: Arc<ProtectionDomain>,
 }
@@ -317,15 +327,14 @@ impl QueuePair {
     pub(crate) fn new(
         id: Arc<CmId>,
         domain: &Arc<ProtectionDomain>,
-        completions: &Rc<CompletionQueue>,
-        shared: Option<&Rc<SharedQueue>>,
+        queues: PairQueues<'_>,
         limits: PairLimits,
     ) -> io::Result<QueuePair> {
         let mut attributes = QpInitAttr {
             qp_context: null_mut(),
-            send_cq: completions.raw.as_ptr(),
-            recv_cq: completions.raw.as_ptr(),
-            srq: shared.map_or(null_mut(), |queue| queue.raw.as_ptr()),
+            send_cq: queues.sent.raw.as_ptr(),
+            recv_cq: queues.received.raw.as_ptr(),
+            srq: queues.shared.map_or(null_mut(), |queue| queue.raw.as_ptr()),
             max_send_wr: limits.sends,
             max_recv_wr: limits.receives,
             max_send_sge: 1,
@@ -349,8 +358,8 @@ impl QueuePair {
             number,
             post_send: post_send.ok_or_else(missing)?,
             post_receive: post_receive.ok_or_else(missing)?,
-            _completions: Rc::clone(completions),
-            _receives: shared.cloned(),
+            _completions: [Rc::clone(queues.sent), Rc::clone(queues.received)],
+            _receives: queues.shared.cloned(),
             domain: Arc::clone(domain),
         })
     }
