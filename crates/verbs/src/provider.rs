@@ -70,6 +70,7 @@ impl Provider for VerbsProvider {
             optimistic_reads: false,
             file_regions: false,
             software_regions: false,
+            all_physical: false,
             bound_keys: false,
             sends_invalidate: limits.sends_invalidate,
             // A device refuses the invalidation of ordinary registrations, and ends the message with an error.

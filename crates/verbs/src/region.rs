@@ -122,6 +122,10 @@ impl Domain for VerbsDomain {
         false
     }
 
+    fn has_map(&self) -> bool {
+        false
+    }
+
     fn stats(&self) -> RegionStats {
         self.stats.get()
     }
