@@ -1,5 +1,5 @@
-//! Fixed seeds of every scenario, the model by itself, volumes between adapters, and how their servers start. One program, since each
-//! costs a link.
+//! Fixed seeds of every scenario, the model by itself, volumes between adapters, and how their servers start. One
+//! program, since each costs a link.
 
 #![allow(clippy::unwrap_used)]
 

@@ -270,7 +270,8 @@ impl DeviceRegion {
         is_there.then_some(&*self.entry.table)
     }
 
-    /// The table's region behind one of an adapter, with its bytes as their owner sees them; `None` while they are lent.
+    /// The table's region behind one of an adapter, with its bytes as their owner sees them; `None` while they are
+    /// lent.
     pub(super) fn behind(region: &dyn MemoryRegion) -> Option<&TableRegion> {
         let entry = &DeviceRegion::of(region)?.entry;
         (!entry.is_lent.get()).then_some(&*entry.table)

@@ -4,9 +4,9 @@
 //! segment that touches a peer's memory goes through the [`ProtectionTable`].
 //!
 //! With a [`DeviceProfile`] it is an adapter and no software: it checks nothing but the key, and memory of local
-//! operations must be registered. On nodes that are machines of a testbed ([`crate::nic`]) it is that testbed's adapter,
-//! with the powers that its profile names. Everything costs there, and a connection has as many RDMA Reads outstanding
-//! as the hardware had. A file as a source is charged as pages that are registered for this use.
+//! operations must be registered. On nodes that are machines of a testbed ([`crate::nic`]) it is that testbed's
+//! adapter, with the powers that its profile names. Everything costs there, and a connection has as many RDMA Reads
+//! outstanding as the hardware had. A file as a source is charged as pages that are registered for this use.
 
 mod arrival;
 mod device;
