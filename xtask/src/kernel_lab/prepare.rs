@@ -15,9 +15,13 @@ use std::thread;
 use std::time::Instant;
 
 /// Packages whose programs run on the host (emulator, build of `siw.ko`) or in the guest (NFS, `rdma`, modules,
-/// file systems, scenarios in Python). Their dependencies are unpacked too, if the machine lacks them.
+/// file systems, scenarios in Python). Their dependencies are unpacked too, if the machine lacks them. QEMU's
+/// own are named here because it looks for them beside its program alone.
 const PROGRAMS: &[&str] = &[
     "qemu-system-x86",
+    "qemu-system-common",
+    "qemu-system-data",
+    "seabios",
     "busybox-static",
     "kmod",
     "xz-utils",
