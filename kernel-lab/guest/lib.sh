@@ -157,3 +157,41 @@ alike() {
     same /run/alike /mnt/alike
     same /run/alike "$OUT/export/alike"
 }
+
+# devices: gives programs of this guest the kernel's RDMA devices: siw0 on eth0, and rxe0 on an interface of its own, because
+# one with both would not say which of them an address means. $ADDRESS becomes that of the device that $OVER names.
+devices() {
+    if [ ! -e /sys/class/infiniband/rxe0 ]; then
+        modprobe -a rdma_rxe ib_uverbs rdma_ucm dummy
+        ip link add rxe-net type dummy
+        ip addr add 10.77.0.1/24 dev rxe-net
+        ip link set rxe-net up
+        rdma link add rxe0 type rxe netdev rxe-net
+    fi
+    case $OVER in
+        rxe) ADDRESS=10.77.0.1 ;;
+        siw) ADDRESS=10.0.2.15 ;;
+        *) fail "devices: no device named $OVER" ;;
+    esac
+    rdma resource show >/run/resources
+}
+
+# devices_free: waits until programs have left nothing behind in the devices since `devices`, and fails after 10 seconds.
+devices_free() (
+    set +x
+    left=100
+    until rdma resource show | cmp -s - /run/resources; do
+        [ $left -gt 0 ] || fail "ended programs left something in the devices: $(rdma resource show | diff /run/resources -)"
+        left=$((left - 1))
+        sleep 0.1
+    done
+)
+
+# listening PORT PROCESS: waits until a program accepts RDMA connections on a port, and fails when it ends before.
+listening() (
+    set +x
+    until rdma resource show cm_id | grep -q "LISTEN.*:$1 "; do
+        [ -e "/proc/$2/exe" ] || fail "the program that was to accept RDMA connections on port $1 has ended"
+        sleep 0.1
+    done
+)

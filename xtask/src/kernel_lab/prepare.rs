@@ -14,9 +14,9 @@ use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
-/// Packages whose programs run on the host (emulator, build of `siw.ko`) or in the guest (NFS, `rdma`, modules,
-/// file systems, scenarios in Python). Their dependencies are unpacked too, if the machine lacks them. QEMU's
-/// own are named here because it looks for them beside its program alone.
+/// Packages whose programs run on the host (emulator, build of `siw.ko`) or in the guest (NFS, `rdma`, RDMA libraries
+/// with their drivers, modules, file systems, scenarios in Python). Their dependencies are unpacked too, if the machine
+/// lacks them. QEMU's own are named here because it looks for them beside its program alone.
 const PROGRAMS: &[&str] = &[
     "qemu-system-x86",
     "qemu-system-common",
@@ -30,6 +30,10 @@ const PROGRAMS: &[&str] = &[
     "nfs-common",
     "nfs-kernel-server",
     "iproute2",
+    "ibverbs-providers",
+    "ibverbs-utils",
+    "rdmacm-utils",
+    "perftest",
     "python3",
     "dmsetup",
     "e2fsprogs",

@@ -1,0 +1,34 @@
+# The kernel's RDMA devices serve programs of rdma-core: connections, messages, RDMA Writes and Reads; nothing stays behind.
+# server: script
+# over: rxe siw
+# limit: 120
+
+# pair PORT SERVER CLIENT: runs the command of a server, and that of its client when the server accepts connections.
+pair() {
+    $2 &
+    server=$!
+    listening "$1" $server && timeout 30 $3 && wait $server
+}
+
+# perftest FIELD UNIT PROGRAM OPTIONS...: measures, and shows one field of the result. The program gives up when it cannot
+# make out the speed of the clock, which an emulated processor makes hard: then it tries again.
+perftest() {
+    field=$1
+    unit=$2
+    shift 2
+    command="$* -d ${OVER}0 -R -F -n 100"
+    for _ in 1 2 3; do
+        ! pair 18515 "$command" "$command $ADDRESS" >/tmp/perftest 2>&1 || break
+        grep 'Correlation coefficient' /tmp/perftest || fail "$command: $(cat /tmp/perftest)"
+    done
+    host note "$1: $(awk "/^ #bytes/ { getline; print \$$field; exit }" /tmp/perftest) $unit"
+}
+
+devices
+for device in rxe0 siw0; do rdma link show $device/1 | grep 'state ACTIVE'; done
+ibv_devinfo -d "${OVER}0" | grep PORT_ACTIVE
+ping="-v -a $ADDRESS -C 3 -S 100"
+pair 7174 "rping -s $ping" "rping -c $ping"
+perftest 4 MB/s ib_write_bw -s 65536
+perftest 5 us ib_read_lat -s 4096 -e
+devices_free
