@@ -1,6 +1,6 @@
 # The kernel's RDMA devices serve programs of rdma-core: connections, messages, RDMA Writes and Reads; nothing stays behind.
 # server: script
-# over: rxe siw
+# over: rxe siw rxe@6.12
 # limit: 120
 
 # pair PORT SERVER CLIENT: runs the command of a server, and that of its client when the server accepts connections.
@@ -25,7 +25,8 @@ perftest() {
 }
 
 devices
-for device in rxe0 siw0; do rdma link show $device/1 | grep 'state ACTIVE'; done
+rdma link show rxe0/1 | grep 'state ACTIVE'
+case $(uname -r) in 6.1.*) rdma link show siw0/1 | grep 'state ACTIVE' ;; esac
 ibv_devinfo -d "${OVER}0" | grep PORT_ACTIVE
 ping="-v -a $ADDRESS -C 3 -S 100"
 pair 7174 "rping -s $ping" "rping -c $ping"

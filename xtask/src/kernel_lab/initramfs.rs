@@ -1,13 +1,13 @@
 //! The guest's first file system: busybox, the first program, and modules.
 
-use super::prepare::Kit;
-use anyhow::{Context, Result};
+use super::prepare::{Kernel, Kit};
+use anyhow::{Context, Result, bail};
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-/// Modules that every guest loads at once: what 9p needs, and what would come slowly over 9p. The rest it loads by name
-/// from the full tree.
+/// Modules that every guest loads at once, unless its kernel has them built in: what 9p needs, and what would come
+/// slowly over 9p. The rest it loads by name from the full tree.
 const MODULES: &[&str] = &[
     "virtio_pci",
     "virtio_net",
@@ -16,16 +16,15 @@ const MODULES: &[&str] = &[
     "9pnet_virtio",
     "overlay",
     "crc32c_generic",
-    "siw",
     "nfsv3",
     "rpcrdma",
 ];
 
-/// Writes the initramfs for a kit to `file`, with `init` as its first program.
+/// Writes the initramfs for a kit's kernel to `file`, with `init` as its first program.
 ///
 /// # Errors
 /// A part cannot be read, or the file cannot be written.
-pub(super) fn write(kit: &Kit, init: &Path, file: &Path) -> Result<()> {
+pub(super) fn write(kit: &Kit, kernel: Kernel, init: &Path, file: &Path) -> Result<()> {
     let mut archive = Archive::default();
     for folder in ["bin", "dev", "modules", "proc", "sys"] {
         archive.add(folder, DIRECTORY, &[]);
@@ -34,17 +33,22 @@ pub(super) fn write(kit: &Kit, init: &Path, file: &Path) -> Result<()> {
     archive.add(
         "bin/busybox",
         PROGRAM,
-        &read(&kit.root.join("usr/bin/busybox"))?,
+        &read(&kit.root().join("usr/bin/busybox"))?,
     );
-    let dependencies =
-        fs::read_to_string(kit.modules().join("modules.dep")).context("cannot read modules.dep")?;
+    let folder = kit.image(kernel)?.modules;
+    let list = |name: &str| {
+        fs::read_to_string(folder.join(name)).with_context(|| format!("cannot read {name}"))
+    };
+    let (dependencies, built_in) = (list("modules.dep")?, list("modules.builtin")?);
+    let mut modules = MODULES.to_vec();
+    modules.extend(kernel.has_siw().then_some("siw"));
     let mut order = String::new();
-    for module in load_order(&dependencies, MODULES)? {
+    for module in load_order(&dependencies, &built_in, &modules)? {
         let name = module.rsplit('/').next().unwrap_or(module);
         archive.add(
             &format!("modules/{name}"),
             PLAIN,
-            &read(&kit.modules().join(module))?,
+            &read(&folder.join(module))?,
         );
         order.push_str(name);
         order.push('\n');
@@ -57,22 +61,22 @@ fn read(file: &Path) -> Result<Vec<u8>> {
     fs::read(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
-/// Files of the modules and of all that they depend on, in the order in which they can be loaded.
-fn load_order<'a>(dependencies: &'a str, modules: &[&str]) -> Result<Vec<&'a str>> {
-    let by_name: HashMap<&str, (&str, &str)> = dependencies
+/// Files of the modules and of all that they depend on, in the order in which they can be loaded. Those that are built
+/// into the kernel are left out.
+fn load_order<'a>(dependencies: &'a str, built_in: &str, modules: &[&str]) -> Result<Vec<&'a str>> {
+    let by_name: HashMap<String, (&str, &str)> = dependencies
         .lines()
         .filter_map(|line| line.split_once(':'))
-        .map(|(file, needs)| {
-            let name = file.rsplit('/').next().unwrap_or(file);
-            (name.trim_end_matches(".ko"), (file, needs))
-        })
+        .map(|(file, needs)| (name_of(file), (file, needs)))
         .collect();
     let mut order = Vec::new();
     for module in modules {
-        let (file, needs) = by_name
-            .get(module)
-            .or_else(|| by_name.get(module.replace('_', "-").as_str()))
-            .with_context(|| format!("this kernel has no module {module}"))?;
+        let Some((file, needs)) = by_name.get(*module) else {
+            if built_in.lines().any(|file| name_of(file) == *module) {
+                continue;
+            }
+            bail!("this kernel has no module {module}");
+        };
         // depmod lists what must be loaded first last.
         for needed in needs.split_whitespace().rev().chain([*file]) {
             if !order.contains(&needed) {
@@ -81,6 +85,12 @@ fn load_order<'a>(dependencies: &'a str, modules: &[&str]) -> Result<Vec<&'a str
         }
     }
     Ok(order)
+}
+
+/// The name of the module in a file.
+fn name_of(file: &str) -> String {
+    let name = file.rsplit('/').next().unwrap_or(file);
+    name.trim_end_matches(".ko").replace('-', "_")
 }
 
 const DIRECTORY: u32 = 0o040_755;
@@ -130,9 +140,17 @@ mod tests {
     fn modules_come_after_what_they_need_and_once() {
         let dependencies =
             "a/nfs.ko: b/lockd.ko c/sunrpc.ko\nb/lockd.ko: c/sunrpc.ko\nc/sunrpc.ko:\nd/x-y.ko:\n";
-        let order = load_order(dependencies, &["nfs", "lockd", "x_y"]).unwrap();
+        let order = load_order(dependencies, "", &["nfs", "lockd", "x_y"]).unwrap();
         assert_eq!(order, ["c/sunrpc.ko", "b/lockd.ko", "a/nfs.ko", "d/x-y.ko"]);
-        assert!(load_order(dependencies, &["missing"]).is_err());
+        assert!(load_order(dependencies, "", &["missing"]).is_err());
+    }
+
+    #[test]
+    fn modules_that_are_built_in_are_left_out() {
+        let built_in = "kernel/drivers/virtio/virtio-pci.ko\n";
+        let order = load_order("a/nfs.ko:\n", built_in, &["virtio_pci", "nfs"]).unwrap();
+        assert_eq!(order, ["a/nfs.ko"]);
+        assert!(load_order("", built_in, &["pci"]).is_err());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! One guest: QEMU in software emulation, with the host's root, a shared folder, a network and a control channel.
 
-use super::prepare::Kit;
+use super::prepare::{Kernel, Kit};
 use super::process::{tied_to_us, use_packages};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FallocateFlags, fallocate};
@@ -26,14 +26,30 @@ const CAPTURE_HEADER: u64 = 24;
 /// The files that all guests are started from.
 pub(super) struct Recipe {
     pub(super) kit: Kit,
-    /// The first file system.
-    pub(super) initramfs: PathBuf,
+    /// The folder of the first file systems, one for each kernel.
+    pub(super) first: PathBuf,
     /// The folder `kernel-lab` of the workspace.
     pub(super) lab: PathBuf,
     /// The folder that the host and all guests see as long as they run.
     pub(super) shared: PathBuf,
     /// The folder of consoles and captures, in which each guest has a folder of its own.
     pub(super) boots: PathBuf,
+}
+
+impl Recipe {
+    /// The first file system for a kernel.
+    pub(super) fn initramfs(&self, kernel: Kernel) -> PathBuf {
+        self.first.join(format!("initramfs-{}", kernel.series()))
+    }
+}
+
+/// The properties in which guests differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Model {
+    /// The guest's kernel.
+    pub(super) kernel: Kernel,
+    /// Whether the guest's network is captured.
+    pub(super) captures: bool,
 }
 
 /// QEMU's options that are always the same.
@@ -67,8 +83,8 @@ pub(super) struct Machine {
     pub(super) nfs: [u16; 3],
     /// A port that has the same number in the guest, for servers that announce their address to others.
     pub(super) same: u16,
-    /// Whether the guest's network is captured.
-    pub(super) captures: bool,
+    /// The properties that a scenario may need.
+    pub(super) model: Model,
     child: Child,
     control: UnixStream,
     folder: PathBuf,
@@ -83,7 +99,7 @@ impl Machine {
     pub(super) fn start(
         recipe: &Recipe,
         number: usize,
-        captures: bool,
+        model: Model,
         events: Sender<Event>,
     ) -> Result<Machine> {
         let folder = recipe.boots.join(number.to_string());
@@ -91,10 +107,10 @@ impl Machine {
         let (control, other) = UnixStream::pair().context("no control channel")?;
         let log = File::create(folder.join("qemu.log")).context("cannot make QEMU's log")?;
         let [nfs @ .., same] = free_ports()?;
-        let mut command = tied_to_us(recipe.kit.root.join("usr/bin/qemu-system-x86_64"));
-        use_packages(&mut command, &recipe.kit.root);
+        let mut command = tied_to_us(recipe.kit.root().join("usr/bin/qemu-system-x86_64"));
+        use_packages(&mut command, &recipe.kit.root());
         command
-            .args(arguments(recipe, &folder, nfs, same, captures))
+            .args(arguments(recipe, &folder, nfs, same, model)?)
             .stdin(Stdio::from(OwnedFd::from(other.try_clone()?)))
             .stdout(Stdio::from(OwnedFd::from(other)))
             .stderr(log);
@@ -114,7 +130,7 @@ impl Machine {
             number,
             nfs,
             same,
-            captures,
+            model,
             child,
             control,
             folder,
@@ -172,7 +188,7 @@ impl Machine {
     /// # Errors
     /// A file cannot be read or written.
     pub(super) fn keep_capture(&self, file: &Path) -> Result<bool> {
-        if !self.captures {
+        if !self.model.captures {
             return Ok(false);
         }
         let mut capture = File::open(self.capture()).context("the capture cannot be read")?;
@@ -229,13 +245,16 @@ fn free_ports() -> Result<[u16; 4]> {
 }
 
 /// QEMU's command line: `nfs` and `same` are ports of the host, as in [`Machine`].
+///
+/// # Errors
+/// The kernel is not in the cache.
 fn arguments(
     recipe: &Recipe,
     folder: &Path,
     nfs: [u16; 3],
     same: u16,
-    captures: bool,
-) -> Vec<String> {
+    model: Model,
+) -> Result<Vec<String>> {
     let forwards: String = nfs
         .into_iter()
         .zip(NFS_PORTS)
@@ -244,9 +263,10 @@ fn arguments(
         .collect();
     let mut arguments: Vec<String> = MACHINE.split_whitespace().map(str::to_owned).collect();
     let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
+    let packages = recipe.kit.root();
     let shares = [
         ("host", Path::new("/"), ",readonly=on,multidevs=remap"),
-        ("packages", &recipe.kit.root, ",readonly=on"),
+        ("packages", &packages, ",readonly=on"),
         ("lab", &recipe.lab, ",readonly=on"),
         ("shared", &recipe.shared, ""),
     ];
@@ -262,7 +282,7 @@ fn arguments(
         );
     }
     add("-netdev", format!("user,id=net,ipv6=off{forwards}"));
-    if captures {
+    if model.captures {
         let file = folder.join("capture.pcap");
         add(
             "-object",
@@ -273,10 +293,12 @@ fn arguments(
         "-serial",
         format!("file:{}", folder.join("console.log").display()),
     );
-    add("-kernel", recipe.kit.vmlinux.display().to_string());
-    add("-initrd", recipe.initramfs.display().to_string());
+    let vmlinux = recipe.kit.image(model.kernel)?.vmlinux;
+    add("-kernel", vmlinux.display().to_string());
+    let initramfs = recipe.initramfs(model.kernel);
+    add("-initrd", initramfs.display().to_string());
     add("-append", KERNEL_OPTIONS.to_owned());
-    arguments
+    Ok(arguments)
 }
 
 #[cfg(test)]

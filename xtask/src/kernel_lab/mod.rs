@@ -38,8 +38,8 @@ pub(crate) struct Options {
     /// Test this binary instead of building one
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Make the kernel and the folders that guests are booted from, and stop
-    #[arg(long, conflicts_with_all = ["names", "list"])]
+    /// Make the kernels and the folders that the scenarios' guests are booted from, and stop
+    #[arg(long, conflicts_with = "list")]
     prepare: bool,
 }
 
@@ -66,11 +66,11 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     if options.list {
         return list(&scenarios);
     }
-    let kit = prepare::prepare()?;
+    let kernels = scenarios.iter().map(|scenario| scenario.kernel).collect();
+    let kit = prepare::prepare(&kernels)?;
     if options.prepare {
         return Ok(());
     }
-    println!("kernel-lab: kernel {}", kit.abi);
     let target = target_folder()?;
     let gannet = match &options.binary {
         Some(file) => fs::canonicalize(file).context("no such binary")?,
@@ -86,15 +86,18 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let folder = target.join("kernel-lab");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let _lock = process::lock(&folder)?;
-    let initramfs = folder.join("initramfs");
-    initramfs::write(&kit, &lab.join("guest/init"), &initramfs)?;
     let recipe = machine::Recipe {
         kit,
-        initramfs,
         lab,
         shared: folder.join("out"),
         boots: folder.join("boots"),
+        first: folder,
     };
+    for kernel in kernels {
+        println!("kernel-lab: kernel {}", recipe.kit.image(kernel)?.abi);
+        let init = recipe.lab.join("guest/init");
+        initramfs::write(&recipe.kit, kernel, &init, &recipe.initramfs(kernel))?;
+    }
     let started = Instant::now();
     let count = scenarios.len();
     let tested = Tested { gannet, package };
@@ -112,7 +115,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
 
 fn list(scenarios: &[Scenario]) -> Result<()> {
     for scenario in scenarios {
-        println!("{:20} {}", scenario.name, scenario.title);
+        println!("{:28} {}", scenario.name, scenario.title);
     }
     Ok(())
 }

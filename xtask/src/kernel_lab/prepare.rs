@@ -1,11 +1,12 @@
-//! The files that a guest needs, made once from Debian's packages and kept in a cache folder: QEMU, a kernel with its
-//! modules and `siw.ko`, and the programs that the guest runs.
+//! The files that a guest needs, made once from Debian's packages and kept in a cache folder: QEMU, kernels with their
+//! modules, `siw.ko` for one of them, and the programs that the guest runs.
 //!
 //! Nothing is installed: the packages that this machine lacks are unpacked into a folder of the cache, so no root is
 //! needed and the machine stays as it is.
 
 use super::process::{lock, output, use_packages};
 use anyhow::{Context, Result, bail};
+use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -25,6 +26,7 @@ const PROGRAMS: &[&str] = &[
     "busybox-static",
     "kmod",
     "xz-utils",
+    "zstd",
     "make",
     "netbase",
     "nfs-common",
@@ -46,7 +48,7 @@ const KERNEL_PARTS: &str = "./boot/vmlinuz-* ./lib/modules/*/modules.* ./lib/mod
      ./lib/modules/*/kernel/net ./lib/modules/*/kernel/drivers/infiniband \
      ./lib/modules/*/kernel/drivers/net ./lib/modules/*/kernel/drivers/virtio \
      ./lib/modules/*/kernel/drivers/char ./lib/modules/*/kernel/drivers/md \
-     ./lib/modules/*/kernel/drivers/block/loop.ko";
+     ./lib/modules/*/kernel/drivers/block/loop.ko*";
 /// The driver's files; naming them lets tar stop reading the kernel's source behind the last.
 const SIW_SOURCE: &str = "Makefile iwarp.h siw.h siw_cm.c siw_cm.h siw_cq.c siw_main.c siw_mem.c siw_mem.h \
      siw_qp.c siw_qp_rx.c siw_qp_tx.c siw_verbs.c siw_verbs.h";
@@ -63,63 +65,119 @@ const SIW_PARAMETERS: &[(&str, &str, &str, &str)] = &[
     ("siw_cm.c", "rtr_type", "ushort", "rtr_type_be"),
 ];
 
-/// Everything that a guest is booted from.
-pub(crate) struct Kit {
+/// Forms of compression of a kernel: the first bytes, and the program that unpacks it.
+const COMPRESSIONS: &[(&[u8], &str)] = &[(b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd", "zstd")];
+
+/// A kernel that guests boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kernel {
+    /// Debian 12's own, with siw and rxe.
+    Linux6_1,
+    /// The newer one that Debian 12 also has, with rxe alone: siw is built for the other.
+    Linux6_12,
+}
+
+impl Kernel {
+    pub(super) const ALL: [Kernel; 2] = [Kernel::Linux6_1, Kernel::Linux6_12];
+
+    /// The first two numbers of its version, which are also the name of its folder in the cache.
+    pub(super) fn series(self) -> &'static str {
+        match self {
+            Kernel::Linux6_1 => "6.1",
+            Kernel::Linux6_12 => "6.12",
+        }
+    }
+
+    /// Whether its modules include siw.
+    pub(super) fn has_siw(self) -> bool {
+        self == Kernel::Linux6_1
+    }
+
+    /// The package that depends on the current version.
+    fn package(self) -> &'static str {
+        match self {
+            Kernel::Linux6_1 => "linux-image-amd64",
+            Kernel::Linux6_12 => "linux-image-6.12-amd64",
+        }
+    }
+}
+
+/// Everything that guests are booted from.
+pub(super) struct Kit {
+    folder: PathBuf,
+}
+
+/// A prepared kernel.
+pub(super) struct Image {
     /// The kernel's ABI name, such as `6.1.0-56-amd64`.
-    pub(crate) abi: String,
-    /// The unpacked packages; the guest sees them laid over this machine's own root.
-    pub(crate) root: PathBuf,
+    pub(super) abi: String,
     /// The kernel, uncompressed: QEMU enters it at once, where a compressed one unpacks itself for 6 s.
-    pub(crate) vmlinux: PathBuf,
+    pub(super) vmlinux: PathBuf,
+    /// The modules' folder.
+    pub(super) modules: PathBuf,
 }
 
 impl Kit {
-    fn at(folder: &Path) -> Result<Kit> {
-        Ok(Kit {
-            abi: fs::read_to_string(folder.join("abi"))?.trim().to_owned(),
-            root: folder.join("root"),
+    /// The unpacked packages; the guest sees them laid over this machine's own root.
+    pub(super) fn root(&self) -> PathBuf {
+        self.folder.join("root")
+    }
+
+    /// A kernel that [`prepare`] was asked for.
+    ///
+    /// # Errors
+    /// The cache was changed by hand.
+    pub(super) fn image(&self, kernel: Kernel) -> Result<Image> {
+        let folder = self.folder.join(kernel.series());
+        let abi = fs::read_to_string(folder.join("abi")).context("the cache is damaged")?;
+        Ok(Image {
+            modules: self.root().join("lib/modules").join(abi.trim()),
+            abi: abi.trim().to_owned(),
             vmlinux: folder.join("vmlinux"),
         })
     }
-
-    /// The modules' folder.
-    pub(crate) fn modules(&self) -> PathBuf {
-        self.root.join("lib/modules").join(&self.abi)
-    }
 }
 
-/// Gives the cached kit, or makes it: some 30 s and 270 MB of downloads.
+/// Gives the cached kit with these kernels, or makes what it lacks: some 30 s and 270 MB of downloads for the first
+/// kernel with the programs, 10 s and 110 MB for the other.
 ///
 /// # Errors
 /// The machine is not a Debian on x86-64, or a step failed; the step's own words are part of the error.
-pub(crate) fn prepare() -> Result<Kit> {
+pub(super) fn prepare(kernels: &BTreeSet<Kernel>) -> Result<Kit> {
     let cache = cache_folder()?;
     fs::create_dir_all(&cache).with_context(|| format!("cannot make {}", cache.display()))?;
     let _lock = lock(&cache)?;
-    let recipe = recipe();
-    for entry in fs::read_dir(&cache)? {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().ends_with(&recipe) {
-            println!("kernel-lab: cached in {}", entry.path().display());
-            return Kit::at(&entry.path());
+    let kit = Kit {
+        folder: cache.join(recipe()),
+    };
+    let base = BTreeSet::from([Kernel::Linux6_1]);
+    for kernel in base.union(kernels) {
+        if kit.folder.join(kernel.series()).exists() {
+            continue;
         }
+        check_machine()?;
+        let started = Instant::now();
+        let unfinished = cache.join("unfinished");
+        if unfinished.exists() {
+            fs::remove_dir_all(&unfinished).context("cannot remove an unfinished cache")?;
+        }
+        println!(
+            "kernel-lab: Linux {} is not cached for this recipe: preparing",
+            kernel.series()
+        );
+        if kit.folder.exists() {
+            Maker::start(unfinished, kit.root(), *kernel)?.add(&kit)?;
+        } else {
+            let root = unfinished.join("root");
+            Maker::start(unfinished, root, *kernel)?.make(&kit)?;
+        }
+        println!(
+            "kernel-lab: prepared in {:.1} s",
+            started.elapsed().as_secs_f64()
+        );
     }
-    check_machine()?;
-    let started = Instant::now();
-    let unfinished = cache.join("unfinished");
-    if unfinished.exists() {
-        fs::remove_dir_all(&unfinished).context("cannot remove an unfinished cache")?;
-    }
-    println!("kernel-lab: nothing cached for this recipe: preparing");
-    let abi = Maker::start(unfinished.clone())?.make()?;
-    let folder = cache.join(format!("{abi}-{recipe}"));
-    fs::rename(&unfinished, &folder).context("cannot put the cache in place")?;
-    println!(
-        "kernel-lab: prepared in {:.1} s: {}",
-        started.elapsed().as_secs_f64(),
-        folder.display()
-    );
-    Kit::at(&folder)
+    println!("kernel-lab: cached in {}", kit.folder.display());
+    Ok(kit)
 }
 
 /// `$XDG_CACHE_HOME/gannet-kernel-lab`, by default below the home directory.
@@ -152,54 +210,49 @@ fn check_machine() -> Result<()> {
     Ok(())
 }
 
-/// The steps, in a folder that becomes the cache when all of them are done.
+/// The steps for one kernel.
 struct Maker {
+    /// The folder of all that is unfinished.
     folder: PathBuf,
+    /// The folder of the unpacked packages.
     root: PathBuf,
+    kernel: Kernel,
     abi: String,
-    /// `6.1` for the ABI `6.1.0-56-amd64`.
-    series: String,
 }
 
 impl Maker {
-    /// Fetches the package lists and asks them for Debian's current kernel.
-    fn start(folder: PathBuf) -> Result<Maker> {
-        for name in [
-            "apt/lists/partial",
-            "apt/archives/partial",
-            "kernel",
-            "siw",
-            "root/usr",
-        ] {
-            fs::create_dir_all(folder.join(name)).context("cannot fill the cache folder")?;
+    /// Fetches the package lists and asks them for the current version of the kernel.
+    fn start(folder: PathBuf, root: PathBuf, kernel: Kernel) -> Result<Maker> {
+        let own = ["apt/lists/partial", "apt/archives/partial", "kernel", "siw"];
+        let folders = own.map(|name| folder.join(name));
+        for made in folders
+            .iter()
+            .chain([&root.join("usr"), &folder.join(kernel.series())])
+        {
+            fs::create_dir_all(made).context("cannot fill the cache folder")?;
         }
         let mut maker = Maker {
-            root: folder.join("root"),
             folder,
+            root,
+            kernel,
             abi: String::new(),
-            series: String::new(),
         };
         // A source of packages that is of no use here may be out of reach: what is missing shows up below.
         if let Err(error) = maker.step("package lists", || maker.apt("apt-get", "-qq update")) {
             println!("kernel-lab: going on although: {error:#}");
         }
-        let depends = maker.apt("apt-cache", "depends linux-image-amd64")?;
+        let package = kernel.package();
+        let depends = maker.apt("apt-cache", &format!("depends {package}"))?;
         maker.abi = depends
             .lines()
             .find_map(|line| line.trim().strip_prefix("Depends: linux-image-"))
-            .context("the package lists do not name Debian's kernel (linux-image-amd64)")?
+            .with_context(|| format!("the package lists do not name Debian's kernel ({package})"))?
             .to_owned();
-        maker.series = maker
-            .abi
-            .splitn(3, '.')
-            .take(2)
-            .collect::<Vec<_>>()
-            .join(".");
         Ok(maker)
     }
 
-    /// Makes everything; the kernel's ABI.
-    fn make(self) -> Result<String> {
+    /// Makes a kit with the programs and this kernel.
+    fn make(self, kit: &Kit) -> Result<()> {
         thread::scope(|scope| {
             let programs = scope.spawn(|| self.programs());
             let kernel = scope.spawn(|| self.kernel());
@@ -207,18 +260,36 @@ impl Maker {
             let kernel = kernel.join().expect("steps do not panic");
             programs.and(kernel)
         })?;
+        self.finish()?;
+        output(self.script("rm -r apt kernel siw root/usr/src *.deb", &[]))?;
+        fs::rename(&self.folder, &kit.folder).context("cannot put the cache in place")
+    }
+
+    /// Adds this kernel to a kit.
+    fn add(self, kit: &Kit) -> Result<()> {
+        self.kernel()?;
+        self.finish()?;
+        let series = self.kernel.series();
+        fs::rename(self.folder.join(series), kit.folder.join(series))
+            .context("cannot put the kernel in place")?;
+        fs::remove_dir_all(&self.folder).context("cannot remove the rest")
+    }
+
+    /// Makes the kernel's folder and puts its modules in place.
+    fn finish(&self) -> Result<()> {
         self.step("kernel: decompress", || self.vmlinux())?;
-        self.step("siw.ko from Debian's kernel source", || self.siw())?;
-        output(self.script(
-            "rm -r apt kernel siw root/usr/src *.deb; echo \"$1\" >abi",
-            &[&self.abi],
-        ))?;
-        Ok(self.abi)
+        if self.kernel.has_siw() {
+            self.step("siw.ko from Debian's kernel source", || self.siw())?;
+        }
+        self.step("modules", || self.modules())?;
+        let file = self.folder.join(self.kernel.series()).join("abi");
+        fs::write(file, &self.abi).context("cannot fill the kernel's folder")
     }
 
     /// Downloads and unpacks the programs and the kernel's headers.
     fn programs(&self) -> Result<()> {
-        let Maker { abi, series, .. } = self;
+        let Maker { abi, kernel, .. } = self;
+        let series = kernel.series();
         let common = abi.trim_end_matches("-amd64");
         self.step("programs and kernel headers: download", || {
             let programs = PROGRAMS.join(" ");
@@ -245,12 +316,14 @@ impl Maker {
         .map(drop)
     }
 
-    /// Downloads kernel and kernel source, unpacks the former.
+    /// Downloads the kernel, and its source if that is built from, and unpacks the former.
     fn kernel(&self) -> Result<()> {
-        let Maker { abi, series, .. } = self;
-        self.step("kernel and kernel source: download", || {
-            let packages = format!("-qq download linux-image-{abi} linux-source-{series}");
-            self.apt("apt-get", &packages)
+        let mut packages = format!("linux-image-{}", self.abi);
+        if self.kernel.has_siw() {
+            packages += &format!(" linux-source-{}", self.kernel.series());
+        }
+        self.step(&format!("{packages}: download"), || {
+            self.apt("apt-get", &format!("-qq download {packages}"))
         })?;
         self.step("kernel: unpack", || {
             let script = r#"dpkg-deb --fsys-tarfile linux-image-*.deb |
@@ -262,32 +335,34 @@ impl Maker {
 
     /// Takes the ELF file out of the kernel, which unpacks itself when it is started.
     fn vmlinux(&self) -> Result<String> {
-        const XZ: &[u8] = b"\xfd7zXZ\0";
         let file = self
             .folder
             .join(format!("kernel/boot/vmlinuz-{}", self.abi));
         let image = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let start = image
-            .windows(XZ.len())
-            .position(|window| window == XZ)
-            .context("the kernel is not compressed by xz")?;
-        fs::write(self.folder.join("kernel/vmlinux.xz"), &image[start..])?;
-        // xz complains about what follows its stream, hence the look at the result instead.
+        let packed = COMPRESSIONS.iter().find_map(|(magic, program)| {
+            let is_start = |window: &[u8]| window == *magic;
+            let start = image.windows(magic.len()).position(is_start)?;
+            Some((&image[start..], *program))
+        });
+        let (packed, program) = packed.context("the kernel is compressed by an unknown program")?;
+        fs::write(self.folder.join("kernel/vmlinux"), packed)?;
+        // The program complains about what follows its stream, hence the look at the result instead.
         let script = r#"
-            xz -dc kernel/vmlinux.xz >vmlinux 2>/dev/null || true
-            test "$(head -c 4 vmlinux | tail -c 3)" = ELF"#;
-        output(self.build_script(script, &[])).context("the kernel does not unpack")
+            "$1" -dc <kernel/vmlinux >"$2/vmlinux" 2>/dev/null || true
+            test "$(head -c 4 "$2/vmlinux" | tail -c 3)" = ELF"#;
+        output(self.build_script(script, &[program, self.kernel.series()]))
+            .context("the kernel does not unpack")
     }
 
-    /// Builds the driver, and puts the modules in place.
+    /// Builds the driver, beside the kernel's own modules.
     fn siw(&self) -> Result<String> {
-        let Maker { abi, series, .. } = self;
+        let Maker { abi, kernel, .. } = self;
         let script = r#"
             dpkg-deb --fsys-tarfile linux-source-*.deb |
                 tar -xO "./usr/src/linux-source-$1.tar.xz" | xz -dc -T0 2>/dev/null |
                 tar -x -C siw --occurrence=1 --strip-components=5 $(
                     for file in $2; do echo "linux-source-$1/drivers/infiniband/sw/siw/$file"; done)"#;
-        output(self.build_script(script, &[series, SIW_SOURCE]))?;
+        output(self.build_script(script, &[kernel.series(), SIW_SOURCE]))?;
         self.patch_siw()?;
         let headers = self.root.join(format!("usr/src/linux-headers-{abi}"));
         relocate(
@@ -297,11 +372,20 @@ impl Maker {
         )?;
         let script = r#"
             make -s -j"$(nproc)" -C "$1" M="$PWD/siw" CONFIG_RDMA_SIW=m modules
-            mv kernel/lib/modules/"$2"/* "root/lib/modules/$2/"
-            mkdir "root/lib/modules/$2/extra"
-            strip --strip-debug -o "root/lib/modules/$2/extra/siw.ko" siw/siw.ko
-            depmod -b root "$2""#;
+            mkdir "kernel/lib/modules/$2/extra"
+            strip --strip-debug -o "kernel/lib/modules/$2/extra/siw.ko" siw/siw.ko"#;
         output(self.build_script(script, &[&headers.to_string_lossy(), abi]))
+    }
+
+    /// Puts the modules in place, uncompressed: the guest's first program loads them as they are. An interrupted run
+    /// may have left them there.
+    fn modules(&self) -> Result<String> {
+        let script = r#"
+            find kernel/lib/modules -name '*.ko.xz' -print0 | xargs -0r -n 50 -P "$(nproc)" xz -d
+            rm -rf "$1/lib/modules/$2"
+            mv "kernel/lib/modules/$2" "$1/lib/modules/"
+            depmod -b "$1" "$2""#;
+        output(self.build_script(script, &[&self.root.to_string_lossy(), &self.abi]))
     }
 
     /// Turns constants of the driver into module parameters.

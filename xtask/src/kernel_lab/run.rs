@@ -2,7 +2,7 @@
 //! scenario waits for most of its time.
 
 use super::host::{Host, Tested};
-use super::machine::{Event, Machine, Recipe};
+use super::machine::{Event, Machine, Model, Recipe};
 use super::process::{output, tail_of, tied_to_us};
 use super::scenario::{Scenario, Server};
 use anyhow::{Context, Result, bail};
@@ -59,7 +59,7 @@ pub(super) fn all(
     // Neighbours need the same guests, and a guest's own server starts late. Measurements want to be alone.
     let (alone, mut together): (Vec<&Scenario>, Vec<&Scenario>) =
         scenarios.iter().partition(|scenario| !scenario.capture);
-    together.sort_by_key(|one| (one.server == Server::Knfsd, one.guests));
+    together.sort_by_key(|one| (one.server == Server::Knfsd, one.kernel, one.guests));
     let lab = &Lab {
         recipe,
         tested,
@@ -202,7 +202,7 @@ impl<'a> Lane<'a> {
     /// Makes sure that as many guests as the scenario needs wait for it.
     fn boot(&mut self, scenario: &Scenario) -> Result<()> {
         self.machines
-            .retain(|machine| machine.captures == scenario.capture);
+            .retain(|machine| machine.model == scenario.model());
         let started = Instant::now();
         let there = self.machines.len();
         let missing = scenario.guests.saturating_sub(there);
@@ -214,7 +214,7 @@ impl<'a> Lane<'a> {
                     bail!("no guest boots: see above what they and QEMU said");
                 }
                 starts_left -= 1;
-                self.start(scenario.capture)?;
+                self.start(scenario.model())?;
             }
             match self.next_event(BOOT_MAX).context("a guest does not boot")? {
                 (_, Some(line)) if line == "ready" => ready += 1,
@@ -239,9 +239,9 @@ impl<'a> Lane<'a> {
     }
 
     /// Starts a guest, without waiting for it.
-    fn start(&mut self, captures: bool) -> Result<()> {
+    fn start(&mut self, model: Model) -> Result<()> {
         let number = 1 + self.lab.started.fetch_add(1, Ordering::Relaxed);
-        let machine = Machine::start(&self.lab.recipe, number, captures, self.sender.clone())?;
+        let machine = Machine::start(&self.lab.recipe, number, model, self.sender.clone())?;
         self.machines.push(machine);
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Scenario files: shell scripts for the guest whose first comment says what they need of the host.
 
+use super::machine::Model;
+use super::prepare::Kernel;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,8 +21,10 @@ pub(super) struct Scenario {
     pub(super) title: String,
     /// The script.
     pub(super) file: PathBuf,
-    /// One word of the header `over`, handed to the script as `$OVER`.
+    /// One word of the header `over` without its kernel, handed to the script as `$OVER`.
     pub(super) over: String,
+    /// The kernel of the guests.
+    pub(super) kernel: Kernel,
     /// The server program.
     pub(super) server: Server,
     /// Number of guests that run the script at the same time.
@@ -31,6 +35,16 @@ pub(super) struct Scenario {
     pub(super) capture: bool,
     /// Whether the guests get the Debian package, in `$PACKAGE`.
     pub(super) package: bool,
+}
+
+impl Scenario {
+    /// The guests that it needs.
+    pub(super) fn model(&self) -> Model {
+        Model {
+            kernel: self.kernel,
+            captures: self.capture,
+        }
+    }
 }
 
 /// The server program of a scenario.
@@ -93,6 +107,7 @@ fn parse(file: &Path, text: &str) -> Result<Vec<Scenario>> {
         title: String::new(),
         file: file.to_path_buf(),
         over: String::new(),
+        kernel: Kernel::Linux6_1,
         server: Server::Knfsd,
         guests: 1,
         limit: LIMIT_DEFAULT,
@@ -124,12 +139,19 @@ fn parse(file: &Path, text: &str) -> Result<Vec<Scenario>> {
     if over.is_empty() {
         return Ok(vec![scenario]);
     }
-    let variant = |word: &str| Scenario {
-        name: format!("{name}.{word}"),
-        over: word.to_owned(),
-        ..scenario.clone()
+    let variant = |word: &str| {
+        let (over, kernel) = match word.split_once('@') {
+            Some((over, series)) => (over, parse_kernel(series)?),
+            None => (word, scenario.kernel),
+        };
+        Ok(Scenario {
+            name: format!("{name}.{word}"),
+            over: over.to_owned(),
+            kernel,
+            ..scenario.clone()
+        })
     };
-    Ok(over.into_iter().map(variant).collect())
+    over.into_iter().map(variant).collect()
 }
 
 fn join(first: &str, second: &str) -> String {
@@ -144,6 +166,13 @@ fn parse_server(value: &str) -> Result<Server> {
         Some("knfsd") => Ok(Server::Knfsd),
         _ => bail!("`server: {value}`: it is `gannet [OPTIONS]`, `knfsd` or `script`"),
     }
+}
+
+fn parse_kernel(series: &str) -> Result<Kernel> {
+    let known = Kernel::ALL
+        .into_iter()
+        .find(|kernel| kernel.series() == series);
+    known.with_context(|| format!("`@{series}`: the lab has no such kernel"))
 }
 
 fn parse_guests(value: &str) -> Result<usize> {
@@ -187,6 +216,19 @@ mod tests {
     }
 
     #[test]
+    fn a_variant_can_name_its_kernel() {
+        let scenarios = parsed("# Copies.\n# server: knfsd\n# over: rdma rdma@6.12\n").unwrap();
+        let kernels: Vec<_> = (scenarios.iter())
+            .map(|one| (one.name.as_str(), one.over.as_str(), one.kernel))
+            .collect();
+        let expected = [
+            ("copy.rdma", "rdma", Kernel::Linux6_1),
+            ("copy.rdma@6.12", "rdma", Kernel::Linux6_12),
+        ];
+        assert_eq!(kernels, expected);
+    }
+
+    #[test]
     fn a_wrong_header_is_an_error() {
         let wrong = [
             "# server: knfsd\n",
@@ -195,6 +237,7 @@ mod tests {
             "# Copies.\n# server: knfsd\n# limit: soon\n",
             "# Copies.\n# server: knfsd\n# guests: 9\n",
             "# Copies.\n# server: knfsd\n# colour: red\n",
+            "# Copies.\n# server: knfsd\n# over: rdma@5.10\n",
         ];
         for text in wrong {
             assert!(parsed(text).is_err(), "{text}");
