@@ -7,9 +7,10 @@
 use super::machine::Machine;
 use super::process::{output, tied_for, tied_to_us};
 use super::proxy::{self, Proxy};
-use super::scenario::{Scenario, Server};
+use super::scenario::{Scenario, Server, TestProgram};
 use super::server::GannetServer;
 use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ pub(super) struct Tested {
     pub(super) gannet: PathBuf,
     /// The Debian package with this binary, where a scenario wants it.
     pub(super) package: Option<PathBuf>,
+    /// The test programs that scenarios want.
+    pub(super) programs: BTreeMap<TestProgram, PathBuf>,
 }
 
 /// One scenario's server, proxies and notes.
@@ -86,6 +89,10 @@ impl<'a> Host<'a> {
                 && let Some(package) = &tested.package
             {
                 variables.push(format!("PACKAGE='{}'", package.display()));
+            }
+            let program = scenario.program.as_ref();
+            if let Some(file) = program.and_then(|program| tested.programs.get(program)) {
+                variables.push(format!("PROGRAM='{}'", file.display()));
             }
             let file = folder.join(format!("variables-{}", machine.number));
             fs::write(file, variables.join("\n") + "\n").context("cannot write the variables")?;

@@ -8,6 +8,7 @@ mod initramfs;
 mod machine;
 mod prepare;
 mod process;
+mod program;
 mod proxy;
 mod run;
 mod scenario;
@@ -18,7 +19,8 @@ use crate::{package, target_folder};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use host::Tested;
-use scenario::Scenario;
+use scenario::{Scenario, TestProgram};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -26,7 +28,7 @@ use std::time::Instant;
 /// `cargo xtask kernel-lab`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Scenarios to run: whole names, or names without the variant behind the dot [default: all]
+    /// Scenarios to run: whole names, or names without the variant behind the dot [default: all that need not be named]
     #[arg(value_name = "TEST")]
     names: Vec<String>,
     /// Show the scenarios instead
@@ -38,6 +40,9 @@ pub(crate) struct Options {
     /// Test this binary instead of building one
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
+    /// Run this program in guests that run a test program of Gannet's, instead of building that
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
     /// Make the kernels and the folders that the scenarios' guests are booted from, and stop
     #[arg(long, conflicts_with = "list")]
     prepare: bool,
@@ -51,6 +56,7 @@ impl Options {
             list: false,
             capture: false,
             binary: Some(binary.to_owned()),
+            program: None,
             prepare: false,
         }
     }
@@ -62,7 +68,11 @@ impl Options {
 /// A scenario failed, or the lab cannot be prepared.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     let lab = root.join("kernel-lab");
-    let scenarios = scenario::select(scenario::load(&lab.join("scenarios"))?, &options.names)?;
+    let scenarios = scenario::load(&lab.join("scenarios"))?;
+    if options.list && options.names.is_empty() {
+        return list(&scenarios);
+    }
+    let scenarios = scenario::select(scenarios, &options.names)?;
     if options.list {
         return list(&scenarios);
     }
@@ -72,17 +82,7 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
         return Ok(());
     }
     let target = target_folder()?;
-    let gannet = match &options.binary {
-        Some(file) => fs::canonicalize(file).context("no such binary")?,
-        None => {
-            Step::cargo("build --release --locked -p gannet-cli").run(root)?;
-            target.join("release/gannet")
-        }
-    };
-    let mut package = None;
-    if scenarios.iter().any(|scenario| scenario.package) {
-        package = Some(package::make(root, &gannet)?);
-    }
+    let tested = tested(root, &target, options, &scenarios)?;
     let folder = target.join("kernel-lab");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let _lock = process::lock(&folder)?;
@@ -100,7 +100,6 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     }
     let started = Instant::now();
     let count = scenarios.len();
-    let tested = Tested { gannet, package };
     let failed = run::all(recipe, &tested, &scenarios, options.capture)?;
     println!(
         "kernel-lab: {} passed, {failed} failed in {:.0} s",
@@ -113,9 +112,49 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
     }
 }
 
+/// Builds the programs that the scenarios test.
+fn tested(root: &Path, target: &Path, options: &Options, scenarios: &[Scenario]) -> Result<Tested> {
+    let given = |file: &Path| {
+        fs::canonicalize(file).with_context(|| format!("no such program: {}", file.display()))
+    };
+    let gannet = match &options.binary {
+        Some(file) => given(file)?,
+        None => {
+            Step::cargo("build --release --locked -p gannet-cli").run(root)?;
+            target.join("release/gannet")
+        }
+    };
+    let mut package = None;
+    if scenarios.iter().any(|scenario| scenario.package) {
+        package = Some(package::make(root, &gannet)?);
+    }
+    let wanted = scenarios
+        .iter()
+        .filter_map(|scenario| scenario.program.clone());
+    let wanted: BTreeSet<TestProgram> = wanted.collect();
+    let built = wanted.into_iter().map(|program| {
+        let file = match &options.program {
+            Some(file) => given(file)?,
+            None => program::build(root, &program)?,
+        };
+        Ok((program, file))
+    });
+    let programs = built.collect::<Result<_>>()?;
+    Ok(Tested {
+        gannet,
+        package,
+        programs,
+    })
+}
+
 fn list(scenarios: &[Scenario]) -> Result<()> {
     for scenario in scenarios {
-        println!("{:28} {}", scenario.name, scenario.title);
+        let note = if scenario.named {
+            " [runs only when it is named]"
+        } else {
+            ""
+        };
+        println!("{:28} {}{note}", scenario.name, scenario.title);
     }
     Ok(())
 }

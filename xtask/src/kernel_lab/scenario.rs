@@ -35,6 +35,19 @@ pub(super) struct Scenario {
     pub(super) capture: bool,
     /// Whether the guests get the Debian package, in `$PACKAGE`.
     pub(super) package: bool,
+    /// The test program that the guests get, in `$PROGRAM`.
+    pub(super) program: Option<TestProgram>,
+    /// Whether it runs only when it is named.
+    pub(super) named: bool,
+}
+
+/// A program of tests in the workspace.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct TestProgram {
+    /// The crate.
+    pub(super) package: String,
+    /// The file of the crate's folder `tests`, without its ending.
+    pub(super) test: String,
 }
 
 impl Scenario {
@@ -80,7 +93,8 @@ pub(super) fn load(folder: &Path) -> Result<Vec<Scenario>> {
     Ok(scenarios)
 }
 
-/// The scenarios whose names are asked for: whole names, or their beginnings up to a dot.
+/// The scenarios whose names are asked for: whole names, or their beginnings up to a dot. Without names, all that need
+/// not be named.
 ///
 /// # Errors
 /// No scenario has one of the names.
@@ -94,8 +108,10 @@ pub(super) fn select(scenarios: Vec<Scenario>, names: &[String]) -> Result<Vec<S
             bail!("no scenario {name}: `cargo xtask kernel-lab --list` shows them");
         }
     }
-    let is_selected =
-        |scenario: &Scenario| names.is_empty() || names.iter().any(|name| is_named(scenario, name));
+    let is_selected = |scenario: &Scenario| match names {
+        [] => !scenario.named,
+        names => names.iter().any(|name| is_named(scenario, name)),
+    };
     Ok(scenarios.into_iter().filter(is_selected).collect())
 }
 
@@ -113,6 +129,8 @@ fn parse(file: &Path, text: &str) -> Result<Vec<Scenario>> {
         limit: LIMIT_DEFAULT,
         capture: true,
         package: false,
+        program: None,
+        named: false,
     };
     let mut server = None;
     let mut over = Vec::new();
@@ -128,6 +146,8 @@ fn parse(file: &Path, text: &str) -> Result<Vec<Scenario>> {
             Some(("limit", value)) => scenario.limit = parse_limit(value)?,
             Some(("capture", "no")) => scenario.capture = false,
             Some(("package", "yes")) => scenario.package = true,
+            Some(("program", value)) => scenario.program = Some(parse_program(value)?),
+            Some(("run", "named")) => scenario.named = true,
             _ if server.is_none() => scenario.title = join(&scenario.title, line),
             _ => bail!("unknown header `{line}`: see kernel-lab/README.md"),
         }
@@ -173,6 +193,15 @@ fn parse_kernel(series: &str) -> Result<Kernel> {
         .into_iter()
         .find(|kernel| kernel.series() == series);
     known.with_context(|| format!("`@{series}`: the lab has no such kernel"))
+}
+
+fn parse_program(value: &str) -> Result<TestProgram> {
+    let (package, test) = (value.split_once(' '))
+        .with_context(|| format!("`program: {value}`: it is a crate and the name of its test"))?;
+    Ok(TestProgram {
+        package: package.to_owned(),
+        test: test.to_owned(),
+    })
 }
 
 fn parse_guests(value: &str) -> Result<usize> {
@@ -238,6 +267,8 @@ mod tests {
             "# Copies.\n# server: knfsd\n# guests: 9\n",
             "# Copies.\n# server: knfsd\n# colour: red\n",
             "# Copies.\n# server: knfsd\n# over: rdma@5.10\n",
+            "# Copies.\n# server: knfsd\n# program: devices\n",
+            "# Copies.\n# server: knfsd\n# run: sometimes\n",
         ];
         for text in wrong {
             assert!(parsed(text).is_err(), "{text}");
@@ -257,5 +288,24 @@ mod tests {
         assert_eq!(count(&["copy"]), Some(2));
         assert_eq!(count(&["copy.tcp"]), Some(1));
         assert_eq!(count(&["cop"]), None);
+    }
+
+    #[test]
+    fn a_scenario_that_must_be_named_runs_only_then() {
+        let text = "# Copies.\n# server: knfsd\n# over: rxe siw\n# run: named\n";
+        let scenarios = parsed(text).unwrap();
+        let count = |names: &[String]| select(scenarios.clone(), names).unwrap().len();
+        assert_eq!(count(&[]), 0);
+        assert_eq!(count(&[String::from("copy.siw")]), 1);
+    }
+
+    #[test]
+    fn a_test_program_is_a_crate_and_its_test() {
+        let text = "# Copies.\n# server: script\n# program: gannet-iwarp all\n";
+        let expected = TestProgram {
+            package: String::from("gannet-iwarp"),
+            test: String::from("all"),
+        };
+        assert_eq!(parsed(text).unwrap()[0].program, Some(expected));
     }
 }
