@@ -40,6 +40,8 @@ url() {
 
 # prepare: what every scenario starts with.
 prepare() {
+    # The host as the guest sees it, where Gannet serves this folder.
+    export HOST=10.0.2.2 EXPORT="$OUT/export"
     [ ! -d /sys/module/siw ] || siw mpa_crc_required "$(case $OVER in rdma-crc) echo 1 ;; *) echo 0 ;; esac)"
     [ "$SERVER" != knfsd ] || knfsd
 }
@@ -49,26 +51,36 @@ siw() {
     echo "$2" >"/sys/module/siw/parameters/$1"
 }
 
-# mount_gannet [FOLDER [OPTIONS]]: mounts the host's server (default /mnt), over what $OVER says.
+# mount_gannet [FOLDER [OPTIONS]]: mounts Gannet's server (default /mnt), over what $OVER says.
 mount_gannet() {
-    mkdir -p "${1:-/mnt}"
-    case $OVER in
-        tcp) gannet_port="proto=tcp,port=$TCP_PORT" ;;
-        *) gannet_port="proto=rdma,port=$RDMA_PORT" ;;
-    esac
-    mount -t nfs -o "vers=3,$gannet_port,mountproto=tcp,mountport=$MOUNT_PORT,nolock,hard,timeo=100${2:+,$2}" \
-        10.0.2.2:/ "${1:-/mnt}"
+    mount_over "$HOST:/" "$TCP_PORT" "$RDMA_PORT" "$MOUNT_PORT" "$@"
 }
 
 # mount_knfsd [FOLDER [OPTIONS]]: mounts the guest's own server (default /mnt), over what $OVER says.
 mount_knfsd() {
-    mkdir -p "${1:-/mnt}"
+    mount_over 10.0.2.15:/srv/export 2049 20049 20048 "$@"
+}
+
+# mount_over SOURCE TCP_PORT RDMA_PORT MOUNT_PORT [FOLDER [OPTIONS]]: mounts, by default at /mnt, over what $OVER says.
+mount_over() {
     case $OVER in
-        tcp) knfsd_port=proto=tcp,port=2049 ;;
-        *) knfsd_port=proto=rdma,port=20049 ;;
+        tcp) nfs_port="proto=tcp,port=$2" ;;
+        *) nfs_port="proto=rdma,port=$3" ;;
     esac
-    mount -t nfs -o "vers=3,$knfsd_port,mountproto=tcp,mountport=20048,nolock,hard,timeo=100${2:+,$2}" \
-        10.0.2.15:/srv/export "${1:-/mnt}"
+    mkdir -p "${5:-/mnt}"
+    mount -t nfs -o "vers=3,$nfs_port,mountproto=tcp,mountport=$4,nolock,hard,timeo=100${6:+,$6}" \
+        "$1" "${5:-/mnt}"
+}
+
+# serve [OPTIONS]: starts `gannet serve` in this guest, and waits until it is ready. $server becomes its process.
+serve() {
+    rm -f /run/ready
+    "$GANNET" serve --ready-file /run/ready "$@" &
+    server=$!
+    until [ -e /run/ready ]; do
+        [ -e "/proc/$server/exe" ] || fail "the server has ended: gannet serve $*"
+        sleep 0.1
+    done
 }
 
 # knfsd: starts the kernel's server on an empty file system at /srv/export: NFS on TCP port 2049 and RDMA port 20049,
@@ -155,7 +167,7 @@ alike() {
     umount /mnt
     mount_gannet
     same /run/alike /mnt/alike
-    same /run/alike "$OUT/export/alike"
+    same /run/alike "$EXPORT/alike"
 }
 
 # devices: gives programs of this guest the kernel's RDMA devices: siw0 on eth0, and rxe0 on an interface of its own, because

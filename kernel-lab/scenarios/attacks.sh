@@ -2,15 +2,15 @@
 # server: gannet --no-root-squash
 # limit: 120
 
-noise "$OUT/export/victim" 1048576
-cp "$OUT/export/victim" /run/victim
-: >"$OUT/export/target"
+noise "$EXPORT/victim" 1048576
+cp "$EXPORT/victim" /run/victim
+: >"$EXPORT/target"
 noise /run/data 300000
 cat >/run/others <<'END'
 #!/bin/sh -e
 # What others do meanwhile, without their cache.
 dd if=/run/data of=/mnt/data bs=100000 oflag=direct status=none
-cmp /run/data "$OUT/export/data"
+cmp /run/data "$EXPORT/data"
 dd if=/mnt/victim bs=1M iflag=direct status=none | cmp - /run/victim
 END
 chmod +x /run/others
@@ -21,7 +21,7 @@ connected=$(connections)
 memory=$(host memory)
 python3 -S /run/lab/scenarios/attacks.py "$RDMA_PORT" /run/others
 [ "$(connections)" = "$connected" ] || fail "the kernel had to connect again"
-cmp "$OUT/export/victim" /run/victim || fail 'a file was changed by who may not'
+cmp "$EXPORT/victim" /run/victim || fail 'a file was changed by who may not'
 grown=$(($(host memory) - memory))
 [ $grown -lt 65536 ] || fail "the server took $grown KiB more for what the peer asked"
 umount /mnt

@@ -9,6 +9,6 @@ siw mpa_crc_strict 0
 mount_gannet
 noise /run/noise 3000001
 dd if=/run/noise of=/mnt/file bs=1M oflag=direct status=none
-cmp /run/noise "$OUT/export/file"
+cmp /run/noise "$EXPORT/file"
 dd if=/mnt/file bs=1M iflag=direct status=none | cmp - /run/noise
 umount /mnt

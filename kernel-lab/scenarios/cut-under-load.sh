@@ -11,4 +11,4 @@ TCP_PORT=$1 RDMA_PORT=$2
 mount_gannet
 python3 -S /run/lab/scenarios/load.py cut
 umount /mnt
-same /run/load "$OUT/export/load"
+same /run/load "$EXPORT/load"

@@ -22,5 +22,5 @@ done
 OVER=rdma
 mount_gannet
 directory remove /mnt/removed
-[ ! -e "$OUT/export/removed" ] || fail 'something is left of the folder'
+[ ! -e "$EXPORT/removed" ] || fail 'something is left of the folder'
 umount /mnt

@@ -7,18 +7,18 @@ invalidated() { awk '$1 == "xprt:" { print $(NF - 2) }' /proc/self/mountstats; }
 # reads BYTES: 20 READs; the kernel's client asks for a key more where the size needs padding.
 reads() { dd if=/mnt/file of=/run/read bs="$1" count=20 iflag=direct,fullblock status=none; }
 
-noise "$OUT/export/file" 1310720
+noise "$EXPORT/file" 1310720
 [ "$OVER" = remote ] || RDMA_PORT=$(host proxy no-invalidation | cut -d ' ' -f 2)
 mount_gannet
 start=$(invalidated)
 reads 65536
-cmp /run/read "$OUT/export/file"
+cmp /run/read "$EXPORT/file"
 one_key=$(invalidated)
 reads 65535
 two_keys=$(invalidated)
-dd if="$OUT/export/file" of=/mnt/copy bs=65536 oflag=direct status=none
+dd if="$EXPORT/file" of=/mnt/copy bs=65536 oflag=direct status=none
 writes=$(invalidated)
-cmp /mnt/copy "$OUT/export/file"
+cmp /mnt/copy "$EXPORT/file"
 case $OVER in
     remote) expected='0 20 0' ;;
     local) expected='20 20 20' ;;

@@ -7,7 +7,7 @@ set -- $(host proxy)
 TCP_PORT=$1 RDMA_PORT=$2
 # What the client knows of the folder stays true: all that it asks is the operation.
 mount_gannet /mnt actimeo=600
-python3 -S /run/lab/scenarios/lost-replies.py /mnt "$OUT/export"
+python3 -S /run/lab/scenarios/lost-replies.py /mnt "$EXPORT"
 umount /mnt
 [ "$(host doom 0)" = 0 ] || fail 'the storm was not what it should have been'
 host server stop

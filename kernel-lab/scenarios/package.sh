@@ -16,7 +16,7 @@ dpkg --install --no-triggers "$PACKAGE"
 [ -s /etc/gannet/gannet.toml ]
 [ -s /usr/share/man/man8/mount.gannet.8.gz ]
 
-noise "$OUT/export/in" 3000001
+noise "$EXPORT/in" 3000001
 mkdir -p /mnt/rdma /mnt/tcp /mnt/manual
 cp /etc/fstab /tmp/fstab
 cat >>/etc/fstab <<END
@@ -33,10 +33,10 @@ grep "^10.0.2.2:/ /mnt/tcp fuse.gannet ro," /proc/mounts
 ! grep /mnt/manual /proc/mounts || fail 'noauto was mounted'
 [ "$(processes)" = 2 ]
 
-cmp /mnt/rdma/in "$OUT/export/in"
+cmp /mnt/rdma/in "$EXPORT/in"
 noise /tmp/out 3000001
 cp /tmp/out /mnt/rdma/out
-cmp /tmp/out "$OUT/export/out"
+cmp /tmp/out "$EXPORT/out"
 cmp /tmp/out /mnt/tcp/out
 ! touch /mnt/tcp/new || fail 'ro lets files be made'
 # Other users than root see it too.
@@ -46,10 +46,10 @@ umount /mnt/tcp
 
 # One line, by its folder, and errors.
 mount /mnt/manual
-cmp /mnt/manual/in "$OUT/export/in"
+cmp /mnt/manual/in "$EXPORT/in"
 umount /mnt/manual
 mount -t fuse.gannet "nfs+rdma://10.0.2.2:$RDMA_PORT/" /mnt/manual
-cmp /mnt/manual/in "$OUT/export/in"
+cmp /mnt/manual/in "$EXPORT/in"
 umount /mnt/manual
 ! mount -t gannet -o nonsense "10.0.2.2:/" /mnt/manual 2>/tmp/error || fail 'an unknown option is accepted'
 grep '`nonsense` cannot be used' /tmp/error

@@ -5,7 +5,7 @@
 
 if [ "$GUEST" = 1 ]; then
     noise noise 100000
-    mkdir "$OUT/export/folder"
+    mkdir "$EXPORT/folder"
 fi
 host meet
 cp noise /run/noise

@@ -37,10 +37,8 @@ session() {
     name=$1
     what=$2
     shift 2
-    "$GANNET" serve --allow 127.0.0.0/8 --nfs-tcp 127.0.0.1:3049 --nfs-rdma off --no-root-squash --state-dir state \
-        --ready-file ready "$@" mount 2>"$OUT/server-$name.log" &
-    server=$!
-    until [ -e ready ]; do sleep 0.1; done
+    serve --allow 127.0.0.0/8 --nfs-tcp 127.0.0.1:3049 --nfs-rdma off --no-root-squash --state-dir state "$@" mount \
+        2>"$OUT/server-$name.log"
     HOST=127.0.0.1 python3 -S /run/lab/scenarios/power-cut.py 3049 cut mount "$what" record
     kill $server
     wait $server
@@ -53,7 +51,7 @@ session() {
     cp record "$OUT/record-$name"
     python3 -S /run/lab/scenarios/cuts.py "$OVER" "$cut" record "$name"
     losetup --detach "$cut"
-    rm -r disk log replayed cut state ready record mount
+    rm -r disk log replayed cut state record mount
 }
 
 session acknowledged $acts

@@ -9,4 +9,4 @@ mount_gannet
 python3 -S /run/lab/scenarios/restart.py
 python3 -S /run/lab/scenarios/load.py restart
 umount /mnt
-same /run/load "$OUT/export/load"
+same /run/load "$EXPORT/load"

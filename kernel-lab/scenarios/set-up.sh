@@ -16,6 +16,6 @@ esac
 noise /run/odd 1000001
 mount_gannet
 cp /run/odd /mnt/odd
-cmp /run/odd "$OUT/export/odd"
+cmp /run/odd "$EXPORT/odd"
 dd if=/mnt/odd bs=1M iflag=direct status=none | cmp - /run/odd
 umount /mnt

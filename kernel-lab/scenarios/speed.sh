@@ -3,20 +3,16 @@
 # limit: 600
 # capture: no
 
-"$GANNET" serve --no-root-squash --allow 10.0.2.0/24 --nfs-tcp 10.0.2.15:3049 --nfs-rdma 10.0.2.15:30049 --state-dir /run/state \
-    --ready-file /run/ready /srv/export &
-server=$!
+serve --no-root-squash --allow 10.0.2.0/24 --nfs-tcp 10.0.2.15:3049 --nfs-rdma 10.0.2.15:30049 --state-dir /run/state \
+    /srv/export
 # Debian's number of threads.
 echo 8 >/proc/fs/nfsd/threads
 noise /srv/export/large 33554432
 mkdir /srv/export/many
 (cd /srv/export/many; seq -f file-%g 0 999 | xargs touch)
-until [ -e /run/ready ]; do sleep 0.1; done
 # Attributes are asked for each time: the client's cache is not what is measured.
 mount_knfsd /mnt actimeo=0
-mkdir -p /gannet
-mount -t nfs -o vers=3,proto=rdma,port=30049,mountproto=tcp,mountport=3049,nolock,hard,timeo=100,actimeo=0 \
-    10.0.2.15:/ /gannet
+mount_over 10.0.2.15:/ 3049 30049 3049 /gannet actimeo=0
 status=0
 python3 -S /run/lab/scenarios/speed.py /srv/export /mnt /gannet >/run/table || status=$?
 umount /gannet /mnt

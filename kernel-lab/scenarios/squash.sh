@@ -3,7 +3,7 @@
 # over: rdma tcp
 
 rm -rf /run/users
-for folder in /run/users "$OUT/export/users"; do
+for folder in /run/users "$EXPORT/users"; do
     mkdir "$folder"
     python3 -S /run/lab/scenarios/users.py prepare "$folder"
 done
@@ -12,4 +12,4 @@ python3 -S /run/lab/scenarios/users.py act /run/users 65534 >/run/users.memory
 python3 -S /run/lab/scenarios/users.py act /mnt/users 0 >/run/users.mount
 diff /run/users.memory /run/users.mount
 umount /mnt
-same /run/users "$OUT/export/users"
+same /run/users "$EXPORT/users"

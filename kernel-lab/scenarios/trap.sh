@@ -5,6 +5,6 @@
 # The driver's connections hang when the reply of the set-up dribbles in.
 [ "$OVER" != reply-in-one-write ] || host replies
 noise file 400000
-cp file "$OUT/export/file"
-python3 -S /run/lab/scenarios/trap.py "$OVER" "$RDMA_PORT" "$TCP_PORT" file "$OUT/export"
-cmp file "$OUT/export/file"
+cp file "$EXPORT/file"
+python3 -S /run/lab/scenarios/trap.py "$OVER" "$RDMA_PORT" "$TCP_PORT" file "$EXPORT"
+cmp file "$EXPORT/file"

@@ -5,18 +5,18 @@
 case $OVER in tcp) port=$TCP_PORT ;; *) port=$RDMA_PORT ;; esac
 connections() { awk -v "port=$(printf :%04X "$port")" '$3 ~ port "$" && $4 == "01"' /proc/net/tcp; }
 
-noise "$OUT/export/file" 100000
+noise "$EXPORT/file" 100000
 mount_gannet
 exec 5</mnt/file
 ! umount /mnt || fail 'it can be unmounted although a file is open'
 umount -l /mnt
-cmp - "$OUT/export/file" <&5
+cmp - "$EXPORT/file" <&5
 exec 5<&-
 
 memory=$(host memory)
 for _ in 1 2 3 4 5; do
     mount_gannet
-    cmp /mnt/file "$OUT/export/file"
+    cmp /mnt/file "$EXPORT/file"
     umount /mnt
 done
 grown=$(($(host memory) - memory))
@@ -35,5 +35,5 @@ exec 5<&-
 umount -f /mnt
 host server start
 mount_gannet
-cmp /mnt/file "$OUT/export/file"
+cmp /mnt/file "$EXPORT/file"
 umount /mnt
