@@ -1,5 +1,5 @@
-# The kernel's RDMA devices serve programs of rdma-core: connections, messages, RDMA Writes and Reads; nothing stays behind.
-# server: script
+# The kernel's RDMA devices serve its own NFS and the programs of rdma-core, which leave nothing behind there.
+# server: knfsd
 # over: rxe siw rxe@6.12
 # limit: 120
 
@@ -27,6 +27,11 @@ perftest() {
 devices
 rdma link show rxe0/1 | grep 'state ACTIVE'
 case $(uname -r) in 6.1.*) rdma link show siw0/1 | grep 'state ACTIVE' ;; esac
+mount_over "$ADDRESS:/srv/export" 2049 20049 20048
+noise /run/file 3000001
+cp /run/file /mnt/file
+cmp /run/file /srv/export/file
+umount /mnt
 ibv_devinfo -d "${OVER}0" | grep PORT_ACTIVE
 ping="-v -a $ADDRESS -C 3 -S 100"
 pair 7174 "rping -s $ping" "rping -c $ping"
