@@ -16,11 +16,16 @@ fail() {
     exit 1
 }
 
-# gannet ARGUMENTS: runs a client on the host, in the scenario's folder; output and status are the client's.
-# No argument may contain white space.
+# gannet ARGUMENTS: runs a client in the scenario's folder; output and status are the client's. It runs on the host, where no
+# argument may contain white space, or over a device in the guest that has it.
 gannet() {
     gannet_status=0
-    host gannet "$@" || gannet_status=$?
+    case $OVER in
+        rxe | siw)
+            "$GANNET" "$@" --provider verbs >"$OUT/gannet-$NUMBER.out" 2>"$OUT/gannet-$NUMBER.err" || gannet_status=$?
+            ;;
+        *) host gannet "$@" || gannet_status=$? ;;
+    esac
     cat "$OUT/gannet-$NUMBER.err" >&2
     cat "$OUT/gannet-$NUMBER.out"
     return $gannet_status
@@ -30,6 +35,7 @@ gannet() {
 url() {
     case $OVER in
         tcp) printf 'nfs://127.0.0.1:%s' "$TCP_PORT" ;;
+        rxe | siw) printf 'nfs+rdma://%s:%s' "$HOST" "$RDMA_PORT" ;;
         *) printf 'nfs+rdma://127.0.0.1:%s' "$RDMA_PORT" ;;
     esac
     case $SERVER in
@@ -111,6 +117,32 @@ serve_knfsd() {
     echo 'rdma 20049' >/proc/fs/nfsd/portlist
 }
 
+# memory: the most memory that Gannet's server has had resident since it was started, in KiB.
+memory() {
+    case $SERVER in
+        gannet) host memory ;;
+        *) awk '$1 == "VmHWM:" { print $2 }' "/proc/$server/status" ;;
+    esac
+}
+
+# create_volume FOLDER MANAGER IO_SERVER...: makes a volume whose servers have these addresses.
+create_volume() (
+    volume=$1
+    manager=$2
+    shift 2
+    "$GANNET" volume create --io-servers $# "$volume"
+    {
+        sed '/^\[\[io_server/,$d' "$volume/volume.toml"
+        printf '[manager]\naddress = "%s"\n' "$manager"
+        number=0
+        for address; do
+            printf '[[io_server]]\nfolder = "io/%s"\naddress = "%s"\n' $number "$address"
+            number=$((number + 1))
+        done
+    } >/run/volume.toml
+    mv /run/volume.toml "$volume/volume.toml"
+)
+
 # stop_knfsd: ends the kernel's server. It takes a fraction of a second; once in some hundred times it never ends, with no
 # client left: status 120 has the scenario run again in a fresh guest. The log then holds what its threads wait for.
 stop_knfsd() (
@@ -188,10 +220,33 @@ devices() {
     rdma resource show >/run/resources
 }
 
-# devices_free: waits until programs have left nothing behind in the devices since `devices`, and fails after 10 seconds.
+# serve_verbs: starts Gannet's server on the device of `devices`, with an empty ext4 file system, since that of the guest's
+# memory differs from those of disks. From here on, what leads to the host's server leads to this one.
+serve_verbs() {
+    HOST=$ADDRESS EXPORT=/run/export TCP_PORT=3049 RDMA_PORT=30049 MOUNT_PORT=3049
+    if [ ! -e "$EXPORT" ]; then
+        modprobe -a loop ext4
+        truncate --size=1G /run/disk
+        mkfs.ext4 -q /run/disk
+        mkdir "$EXPORT"
+        mount -o loop /run/disk "$EXPORT"
+    fi
+    find "$EXPORT" -mindepth 1 -delete
+    serve --provider verbs --no-root-squash --allow "$ADDRESS/32" --nfs-tcp "$ADDRESS:$TCP_PORT" \
+        --nfs-rdma "$ADDRESS:$RDMA_PORT" --state-dir /run/state "$EXPORT"
+}
+
+# stop_verbs: ends $server, which must end well and leave nothing behind in the devices.
+stop_verbs() {
+    kill "$server"
+    wait "$server"
+    devices_free
+}
+
+# devices_free: waits until programs have left nothing behind in the devices since `devices`, and fails after 20 looks.
 devices_free() (
     set +x
-    left=100
+    left=20
     until rdma resource show | cmp -s - /run/resources; do
         [ $left -gt 0 ] || fail "ended programs left something in the devices: $(rdma resource show | diff /run/resources -)"
         left=$((left - 1))

@@ -60,15 +60,8 @@ manager_and_client() {
 }
 
 if [ "$GUEST" = 1 ]; then
-    "$GANNET" volume create --io-servers 2 /run/volume
-    {
-        sed '/^\[\[io_server/,$d' /run/volume/volume.toml
-        printf '[manager]\naddress = "%s"\n' "$manager"
-        for guest in 2 3; do
-            printf '[[io_server]]\nfolder = "io/%s"\naddress = "10.0.2.2:%s"\n' $((guest - 2)) "$(cat port-$guest)"
-        done
-    } >volume.toml
-    cp volume.toml /run/volume
+    create_volume /run/volume "$manager" "10.0.2.2:$(cat port-2)" "10.0.2.2:$(cat port-3)"
+    cp /run/volume/volume.toml .
     cp /run/volume/secret .
     host meet
     manager_and_client
