@@ -48,14 +48,22 @@ fn story(paper: Paper) -> &'static str {
                 rest must lie in the 79 to 83 % that section 7 calls tmpfs. The server that \
                 registers also gets new memory for each call, and only the cache's comes from a \
                 slab. An earlier model charged 16 us a page for that. The number was fitted on \
-                the result, no paper has it, and it is removed."
+                the result, no paper has it, and it is removed. The adapters check nothing but \
+                the key, so memory behind a fast mapping returns with its revocation. The \
+                paper's driver gave it back before that, and left it open to the peer (section \
+                3.2). So FMR on Linux is further behind all-physical here, and that order does \
+                not count any more."
         }
         Paper::Sandia => {
             "The slides give no measured number in words, so only orders can be judged. Their \
                 five numbers are the rates of their own links, which are inputs: no rate here is \
                 a result. RDMA on DDR has the rate of the bus, which is assumed. Costs \
                 of TCP's packets are assumed too. An order that one of them decides does not \
-                count. Neither does one between testbeds that differ in assumed costs alone."
+                count. Neither does one between testbeds that differ in assumed costs alone. \
+                Memory behind a fast mapping of the client returns with its revocation, because \
+                the adapter checks nothing but the key. With that cost iWARP is not visibly \
+                ahead of the host's TCP any more, and the gain on InfiniBand over that on \
+                Ethernet does not count."
         }
         Paper::PvfsIb => {
             "The profile has facts of PVFS 1.5. The I/O server is one thread, whose file \
@@ -64,7 +72,13 @@ fn story(paper: Paper) -> &'static str {
                 packets share a processor. Transfers are a stripe long (section 4.2). One \
                 difference is not modelled. Over TCP the volume's protocol requests the data of \
                 a write before they are sent; PVFS sent them right behind the request. The rows \
-                of writes over TCP (bandwidth, processor, ext3, tiles) rest on that."
+                of writes over TCP (bandwidth, processor, ext3, tiles) rest on that. The \
+                adapters check nothing but the key, so a peer reaches memory as long as its key \
+                is valid. PVFS accepted that; a volume does not. A client's memory stays \
+                registered for servers that read it. What they write is registered for each \
+                request, so reads are behind writes and pay for allocations that are registered \
+                whole. Buffers of Fast RDMA are not made on an adapter, and its rows are those of \
+                the server-based way. These effects of the paper come out no more."
         }
         Paper::Sendfile => {
             "Two numbers that the paper cites are the input: 1 MB at 900 MB/s without and at \
