@@ -339,13 +339,17 @@ fn rdma_outdoes_tcp_most_on_infiniband() {
     let (rdma, rdma_cpu) = rate(&SANDIA_IB, Transport::Rdma);
     let (connected, connected_cpu) = rate(&SANDIA_IB, Transport::Tcp);
     let (datagrams, datagrams_cpu) = rate(&SANDIA_IB_UD, Transport::Tcp);
-    assert!(rdma > 1.5 * connected && connected > 1.5 * datagrams);
+    // The client waits for the revocation of each fast mapping.
+    assert!(
+        rdma > 1.2 * connected && connected > 1.5 * datagrams,
+        "{rdma}, {connected}, {datagrams}"
+    );
     assert!(2.0 * rdma_cpu < connected_cpu && connected_cpu < datagrams_cpu);
     let gain = rdma / connected;
     let (rdma, rdma_cpu) = rate(&SANDIA_IWARP, Transport::Rdma);
     let (host, host_cpu) = rate(&SANDIA_IWARP, Transport::Tcp);
     let (_, offloaded_cpu) = rate(&SANDIA_TOE, Transport::Tcp);
-    assert!(rdma > host && rdma / host < gain);
+    assert!(rdma > host && rdma / host < gain, "{rdma}, {host}, {gain}");
     assert!(rdma_cpu < offloaded_cpu && offloaded_cpu < host_cpu);
 }
 
