@@ -62,8 +62,8 @@ fn story(paper: Paper) -> &'static str {
                 count. Neither does one between testbeds that differ in assumed costs alone. \
                 Memory behind a fast mapping of the client returns with its revocation, because \
                 the adapter checks nothing but the key. With that cost iWARP is not visibly \
-                ahead of the host's TCP any more, and the gain on InfiniBand over that on \
-                Ethernet does not count."
+                ahead of the host's TCP any more. The gain on InfiniBand over that on Ethernet \
+                does not count any more."
         }
         Paper::PvfsIb => {
             "The profile has facts of PVFS 1.5. The I/O server is one thread, whose file \
