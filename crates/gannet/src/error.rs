@@ -52,10 +52,6 @@ pub enum ConnectError {
     /// No RDMA device reaches the server, or it cannot be used.
     #[error("cannot use an RDMA device: {0}")]
     Device(gannet_verbs::VerbsError),
-    /// The provider reaches no volumes.
-    #[cfg(feature = "volumes")]
-    #[error(transparent)]
-    Provider(crate::provider::VolumesNeedIwarp),
     /// The thread that serves the connection cannot be started.
     #[error("cannot start: {0}")]
     Start(io::Error),

@@ -76,25 +76,30 @@ impl FabricOptions {
         IwarpProvider::new(Handle::clone(runtime), config)
     }
 
-    /// The provider of a volume's connections, for the core of `runtime`: the software RNIC alone, as yet.
+    /// The settings for a volume's connections: they have one provider, and `auto` means the software RNIC there.
     #[cfg(feature = "volumes")]
-    pub(crate) fn of_volume(self, runtime: &Handle) -> Rc<dyn Provider> {
-        self.software(runtime)
+    pub(crate) fn for_volumes(self) -> FabricOptions {
+        let provider = match self.provider {
+            ProviderKind::Verbs => ProviderKind::Verbs,
+            ProviderKind::Auto | ProviderKind::Iwarp => ProviderKind::Iwarp,
+        };
+        FabricOptions { provider, ..self }
     }
 
-    /// The settings for a volume's connections.
+    /// The provider of a host's address, for the core of `runtime`; of the first device for all addresses.
     ///
     /// # Errors
-    /// [`VolumesNeedIwarp`].
-    #[cfg(feature = "volumes")]
-    pub(crate) fn for_volumes(self) -> Result<FabricOptions, VolumesNeedIwarp> {
-        match self.provider {
-            ProviderKind::Verbs => Err(VolumesNeedIwarp),
-            ProviderKind::Auto | ProviderKind::Iwarp => Ok(FabricOptions {
-                provider: ProviderKind::Iwarp,
-                ..self
-            }),
+    /// No device has the address, or it has no room.
+    #[cfg(all(feature = "server", feature = "volumes"))]
+    pub(crate) fn at(self, runtime: &Handle, own: IpAddr) -> Result<Rc<dyn Provider>, VerbsError> {
+        if self.provider != ProviderKind::Verbs {
+            return Ok(self.software(runtime));
         }
+        Ok(VerbsProvider::new(
+            Handle::clone(runtime),
+            &library()?,
+            &device_at(own),
+        )?)
     }
 
     /// The providers by which the core of `runtime` may reach `peer`. Says which device it found, or why there is none.
@@ -140,12 +145,6 @@ impl Ways {
     }
 }
 
-/// Volumes were asked for on an RDMA device.
-#[cfg(feature = "volumes")]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("volumes do not use RDMA devices yet: choose the provider iwarp, or auto")]
-pub struct VolumesNeedIwarp;
-
 /// rdma-core, opened once in a process.
 ///
 /// # Errors
@@ -167,6 +166,16 @@ pub(crate) fn library() -> Result<Arc<VerbsLibrary>, VerbsError> {
 /// rdma-core is missing, or there is no device; see [`VerbsError`].
 pub fn rdma_devices() -> Result<Vec<DeviceInfo>, VerbsError> {
     devices(&library()?)
+}
+
+/// The device of a listening address: the first one for all addresses.
+#[cfg(feature = "server")]
+pub(crate) fn device_at(own: IpAddr) -> VerbsConfig {
+    if own.is_unspecified() {
+        VerbsConfig::default()
+    } else {
+        VerbsConfig::at(own)
+    }
 }
 
 fn device_towards(runtime: &Handle, peer: SocketAddr) -> Result<Rc<VerbsProvider>, VerbsError> {

@@ -20,6 +20,10 @@ use gannet_rpc::{CacheLimits, ConnectionLimits, Counters, RdmaOptions, ReplyCach
 use gannet_runtime::tokio_plug::{Cores, SharedListener};
 use gannet_session::Budget;
 use gannet_session::limits::BUDGET_BYTES;
+#[cfg(feature = "volumes")]
+use gannet_verbs::VerbsError;
+#[cfg(feature = "volumes")]
+use gannet_volume::client::VolumeFs;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Add;
@@ -44,7 +48,7 @@ pub enum Content {
 /// Makes a client of a volume for a core.
 #[cfg(feature = "volumes")]
 pub type VolumeClients =
-    Arc<dyn Fn(gannet_runtime::Handle) -> gannet_volume::client::VolumeFs + Send + Sync>;
+    Arc<dyn Fn(gannet_runtime::Handle) -> Result<VolumeFs, VerbsError> + Send + Sync>;
 
 /// The settings of a server, all of them given.
 pub struct Parts {

@@ -67,12 +67,18 @@ fn auto_serves_and_connects_by_the_software_rnic_where_there_is_no_device() {
 }
 
 #[test]
-fn volumes_are_not_served_on_devices_yet() {
+fn a_volume_on_a_device_needs_the_devices_address() {
     let place = Place::new();
     let volume = place.text("volume");
     succeed(&["volume", "create", &volume]);
-    let error = fail(&["serve", "--volume", &volume, "--provider", "verbs"], 1);
-    assert!(error.contains("choose the provider iwarp"), "{error}");
+    let serve = ["serve", "--volume", &volume, "--provider", "verbs"];
+    let error = fail(&[&serve[..], &["--native", "0.0.0.0:0"]].concat(), 1);
+    assert!(
+        error.contains("need the address of their RDMA device"),
+        "{error}"
+    );
+    let error = fail(&[&serve[..], &["--native", "192.0.2.1:20050"]].concat(), 1);
+    assert!(error.contains("cannot listen for the manager"), "{error}");
 }
 
 #[test]

@@ -198,16 +198,16 @@ pub fn volume<'a>(
 ) -> ErasedFuture<'a, Result<gannet_volume::client::VolumeFs, ConnectError>> {
     use gannet_volume::client::{Addresses, Siblings, VolumeFs};
     Box::pin(async move {
-        let fabric = options.fabric.for_volumes();
-        let fabric = fabric.map_err(ConnectError::Provider)?;
         let address = resolve(runtime, url).await?;
+        let ways = options.fabric.for_volumes().towards(runtime, address);
+        let provider = ways.map_err(ConnectError::Device)?.preferred;
         let key = options.key.as_ref().ok_or(ConnectError::NoKey)?;
         let identity = key.client(options.classes);
         let addresses = Addresses {
             manager: Some(address),
             io_servers: Vec::new(),
         };
-        let (clock, provider) = (Handle::clone(runtime), fabric.of_volume(runtime));
+        let clock = Handle::clone(runtime);
         let siblings = Siblings::new(runtime.random());
         let patience = options.patience;
         let client = VolumeFs::new(clock, provider, identity, addresses, siblings)

@@ -6,6 +6,8 @@ use gannet_localfs::LocalStore;
 use gannet_nfs::server::{Export, Server as NfsServer};
 use gannet_rpc::Server as RpcServer;
 use gannet_runtime::{Handle, timeout};
+#[cfg(feature = "volumes")]
+use gannet_verbs::VerbsError;
 use gannet_vfs::Vfs;
 use std::io;
 use std::rc::Rc;
@@ -25,10 +27,16 @@ pub(super) async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>) {
         }
         #[cfg(feature = "volumes")]
         Content::Volume(exports, client) => {
-            let stores = exports
-                .iter()
-                .map(|export| (export.clone(), client(Rc::clone(&runtime))));
-            serve_stores(index, &runtime, &shared, stores).await;
+            let clients = exports.iter().map(|export| {
+                let client = client(Rc::clone(&runtime))?;
+                Ok::<_, VerbsError>((export.clone(), client))
+            });
+            match clients.collect::<Result<Vec<_>, _>>() {
+                Ok(stores) => {
+                    serve_stores(index, &runtime, &shared, stores.into_iter()).await;
+                }
+                Err(error) => tracing::error!(%error, "a core serves no NFS of the volume"),
+            }
         }
         Content::Nothing => {
             // An error means that the sender was dropped, which ends the server as well.

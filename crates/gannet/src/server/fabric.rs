@@ -1,13 +1,12 @@
 //! Listening for RDMA connections on all cores, by one provider or by several.
 
-use crate::provider::library;
+use crate::provider::{device_at, library};
 use crate::{FabricOptions, ProviderKind};
 use gannet_fabric::Provider;
 use gannet_runtime::tokio_plug::SharedListener;
 use gannet_runtime::{Handle, both};
 use gannet_verbs::{
-    DeviceChoice, SharedVerbsListener, VerbsConfig, VerbsError, VerbsLibrary, VerbsProvider,
-    devices,
+    SharedVerbsListener, VerbsConfig, VerbsError, VerbsLibrary, VerbsProvider, devices,
 };
 use std::io;
 use std::net::SocketAddr;
@@ -146,12 +145,7 @@ impl DeviceListener {
         let library = library()?;
         // A listener at all addresses would wait for ever where there is no device.
         devices(&library)?;
-        let config = if address.ip().is_unspecified() {
-            VerbsConfig::default()
-        } else {
-            VerbsConfig::at(address.ip())
-        };
-        debug_assert!(address.ip().is_unspecified() == (config.device == DeviceChoice::First));
+        let config = device_at(address.ip());
         let listener = SharedVerbsListener::bind(&library, address, cores)?;
         Ok(DeviceListener {
             library,

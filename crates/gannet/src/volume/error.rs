@@ -174,9 +174,12 @@ pub enum VolumeError {
         /// The system's reason, or the device's.
         why: crate::server::FabricError,
     },
-    /// The provider serves no volumes.
-    #[error(transparent)]
-    Provider(crate::provider::VolumesNeedIwarp),
+    /// The servers are to listen on an RDMA device, at all addresses.
+    #[error("servers of a volume need the address of their RDMA device: --native ADDRESS:PORT")]
+    DeviceAddress,
+    /// The RDMA device of a server cannot be used.
+    #[error("cannot use the RDMA device: {0}")]
+    Device(gannet_verbs::VerbsError),
     /// The servers cannot be started.
     #[error("cannot start: {0}")]
     Start(io::Error),
@@ -201,6 +204,9 @@ pub enum ManagerError {
     /// The manager may not serve the metadata.
     #[error("{0}")]
     Term(TermError),
+    /// The RDMA device cannot be used.
+    #[error("cannot use the RDMA device: {0}")]
+    Device(gannet_verbs::VerbsError),
 }
 
 /// The fault of a volume's description.

@@ -8,16 +8,17 @@ use super::folder::{Folder, identity, lock_folder};
 use super::metadata::{check_servers_count, open_metadata};
 use super::owner::Owner;
 use super::place::Place;
-use crate::FabricOptions;
 use crate::client::connect::resolver;
 use crate::server::FabricListener;
 use crate::server::default_budget;
 use crate::url::NATIVE_PORT;
+use crate::{FabricOptions, ProviderKind};
 use gannet_localfs::{LocalOptions, LocalTree, descriptors_each};
 use gannet_meta::{JournaledStore, MetaStore};
 use gannet_runtime::Handle;
 use gannet_runtime::tokio_plug::{Cores, block_on};
 use gannet_session::Budget;
+use gannet_verbs::VerbsError;
 use gannet_volume::client::{Addresses, Siblings, VolumeFs};
 use gannet_volume::host::{self, Claimed, HostCounters};
 use gannet_volume::link::{Identity, TrafficClasses};
@@ -230,10 +231,12 @@ impl OpenHost {
     /// Another process serves them, or a file of the volume cannot be used.
     pub fn open(volume: &Volume, options: &HostOptions) -> Result<OpenHost, VolumeError> {
         let fabric = options.fabric.for_volumes();
-        let fabric = fabric.map_err(VolumeError::Provider)?;
         let keys = volume.keys()?;
         let numbers = options.io_servers(volume.description.io_server.len())?;
         let address = manager_address(volume, options);
+        if fabric.provider == ProviderKind::Verbs && address.ip().is_unspecified() {
+            return Err(VolumeError::DeviceAddress);
+        }
         options.check_lost(&numbers)?;
         // The manager's first: the lock of the store marks the volume as served.
         let (metadata, register) = if options.runs_manager() {
@@ -405,16 +408,18 @@ fn manager_place(volume: &Volume, options: &HostOptions) -> Result<Place, Volume
 
 impl Front {
     /// A client of the volume for the core of `runtime`.
-    pub fn client(&self, runtime: Handle) -> VolumeFs {
-        let provider = self.fabric.of_volume(&runtime);
+    ///
+    /// # Errors
+    /// The RDMA device of the servers has no room for the core.
+    pub fn client(&self, runtime: Handle) -> Result<VolumeFs, VerbsError> {
+        let provider = self.fabric.at(&runtime, self.manager.ip())?;
         let addresses = Addresses {
             manager: Some(self.manager),
             io_servers: Vec::new(),
         };
         let (find, siblings) = (resolver(&runtime), Arc::clone(&self.siblings));
-        VolumeFs::new(runtime, provider, self.identity, addresses, siblings)
-            .signing_handles_with(self.handles)
-            .resolving(find)
+        let client = VolumeFs::new(runtime, provider, self.identity, addresses, siblings);
+        Ok(client.signing_handles_with(self.handles).resolving(find))
     }
 }
 

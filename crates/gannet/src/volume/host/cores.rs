@@ -10,6 +10,7 @@ use gannet_localfs::LocalStore;
 use gannet_meta::MetaStore;
 use gannet_runtime::tokio_plug::Cores;
 use gannet_runtime::{Handle, all};
+use gannet_verbs::VerbsError;
 use gannet_volume::host::{self, Claim, Claimed, IoServerRole, ManagerRole, Port};
 use gannet_volume::io_server::ServerPolicy;
 use gannet_volume::manager::{Manager, Registration};
@@ -68,14 +69,23 @@ fn start_io_server(runtime: &Handle, roles: &Arc<Roles>, at: usize) {
     let Some(seat) = roles.io_servers.get(at) else {
         return;
     };
+    let port = port(runtime, roles, move |roles| {
+        roles.io_servers.get(at).map(|seat| &seat.listener)
+    });
+    let port = match port {
+        Ok(port) => port,
+        Err(error) => {
+            // One reason is enough to end.
+            let _ = roles.failed.try_send(VolumeError::Device(error));
+            return;
+        }
+    };
     let role = IoServerRole {
         claim: seat.claim(runtime),
         claimed: seat.claimed,
         store: LocalStore::new(Arc::clone(&seat.tree), Handle::clone(runtime)),
         policy: ServerPolicy::default(),
-        port: port(runtime, roles, move |roles| {
-            roles.io_servers.get(at).map(|seat| &seat.listener)
-        }),
+        port,
         registration: roles.registration(runtime, seat),
     };
     let (folder, failed) = (seat.folder.clone(), roles.failed.clone());
@@ -114,7 +124,9 @@ impl Roles {
         let (Place(manager), address) = seat.register.clone()?;
         let clock = Handle::clone(runtime);
         let find = async move || find(&clock, manager.host.clone(), manager.port).await;
-        let provider = self.fabric.of_volume(runtime);
+        let own = seat.listener.local_address().ip();
+        // The listener of this address has found its device.
+        let provider = self.fabric.at(runtime, own).ok()?;
         let host = self.host(runtime);
         Some(host.registration(provider, find, seat.number, address))
     }
@@ -165,6 +177,10 @@ fn start_manager(
     let Some(seat) = &roles.manager else {
         return Ok(None);
     };
+    let port = port(runtime, roles, |roles| {
+        roles.manager.as_ref().map(|seat| &seat.listener)
+    });
+    let port = port.map_err(ManagerError::Device)?;
     let role = ManagerRole {
         name: seat.name.clone(),
         stripes: seat.stripes.clone(),
@@ -172,9 +188,7 @@ fn start_manager(
         io_servers: seat.servers.clone(),
         here: host::local_address(seat.listener.local_address().ip()),
         resolver: resolver(runtime),
-        port: port(runtime, roles, |roles| {
-            roles.manager.as_ref().map(|seat| &seat.listener)
-        }),
+        port,
         force_term: roles.force_term,
     };
     let failed = roles.failed.clone();
@@ -190,15 +204,16 @@ fn port(
     runtime: &Handle,
     roles: &Arc<Roles>,
     listener: impl Fn(&Roles) -> Option<&FabricListener> + 'static,
-) -> Port {
+) -> Result<Port, VerbsError> {
     // No connection comes before `listen` distributes them.
     let own = listener(roles).map(|listener| listener.for_core(0, runtime, |streams| streams));
-    let own = own.and_then(|fabrics| fabrics.ok()?.into_iter().next());
+    // A volume's connections have one provider.
+    let own = own.transpose()?.and_then(|it| it.into_iter().next());
     let (provider, own) = match own {
         Some(CoreFabric { provider, listener }) => (provider, Ok(listener)),
         None => {
             let missing = io::Error::from(io::ErrorKind::NotFound);
-            (roles.fabric.of_volume(runtime), Err(missing))
+            (roles.fabric.software(runtime) as _, Err(missing))
         }
     };
     let (clock, roles) = (Handle::clone(runtime), Arc::clone(roles));
@@ -216,8 +231,8 @@ fn port(
         runtime.spawn("volume accept", Box::pin(accepting));
         Ok(own)
     };
-    Port {
+    Ok(Port {
         provider,
         listen: Box::new(listen),
-    }
+    })
 }
