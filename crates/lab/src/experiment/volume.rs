@@ -377,14 +377,8 @@ impl Load {
 
     fn memory_len(&self) -> usize {
         let len = match self.access {
-            // Each row goes through the same memory. An adapter registers all of that for each call that reads.
             Access::Rows {
-                len,
-                how: Rows::Each,
-                ..
-            } => u64::from(len),
-            Access::Rows {
-                how: Rows::Lists | Rows::Nested,
+                how: Rows::Each | Rows::Lists | Rows::Nested,
                 ..
             }
             | Access::Contiguous(_) => self.bytes(),
@@ -493,7 +487,8 @@ impl Process {
             Rows::Each => {
                 for number in 0..u64::from(count) {
                     let file = contiguous(number * stride, len)?;
-                    self.move_shape(file, contiguous(0, len)?).await?;
+                    self.move_shape(file, contiguous(number * row, len)?)
+                        .await?;
                 }
             }
             Rows::Lists => {
