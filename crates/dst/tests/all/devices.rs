@@ -112,6 +112,24 @@ fn an_adapter_keeps_registered_what_servers_read_and_nothing_that_they_write() {
     assert_eq!(reached, Reached::default());
 }
 
+/// Memory that stays registered goes to each server of the volume in turn, on connections of their own.
+#[test]
+fn what_an_adapter_keeps_registered_is_read_by_every_server() {
+    let reached = run(slow(), async |fs| {
+        let program = Program::new(fs).await;
+        let len = UNIT as usize;
+        let mut memory = program.fs.memory(len);
+        memory[..len].copy_from_slice(&noise(len, 3));
+        for stripe in 0..6 {
+            let offset = u64::from(UNIT) * stripe;
+            let stable = Stability::FileSync;
+            let written = program.file.write_at(offset, &mut memory, len, stable);
+            written.await.unwrap();
+        }
+    });
+    assert_eq!(reached, Reached::default());
+}
+
 /// An adapter that exports memory serves reads without a request, into sinks that peers never reach.
 #[test]
 fn clients_read_optimistically_by_an_adapter_that_has_exceptions() {

@@ -114,11 +114,12 @@ impl PinDownCache {
             let kept = None;
             return Ok(Exposed { region, kept });
         };
-        // In software a use gets part of these rights.
-        let (registered, scope_of_all) = if in_software {
-            (Access::RemoteReadWrite, Scope::Domain)
+        // In software a use gets part of these rights. What an adapter keeps is for all servers of the volume, which
+        // are one trust: the next use may be theirs.
+        let registered = if in_software {
+            Access::RemoteReadWrite
         } else {
-            (access, scope)
+            access
         };
         let former = self.kept.borrow_mut().insert(slot, None).flatten();
         let buffer = match former.filter(|it| it.registered == registered) {
@@ -137,7 +138,7 @@ impl PinDownCache {
         self.count(|counters| counters.registrations += 1);
         let backing = Backing::Buffer(buffer);
         let region = (self.domain)
-            .register(backing, registered, scope_of_all)
+            .register(backing, registered, Scope::Domain)
             .await?;
         restrict(&region, access, scope);
         let kept = Some(Slot { slot, registered });
