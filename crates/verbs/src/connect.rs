@@ -119,8 +119,8 @@ impl Asked {
         };
         let id = Arc::clone(&pending.id);
         let ask = move || {
-            id.connect(&Parameters {
-                private_data: &data,
+            id.connect(Parameters {
+                private_data: data,
                 responder_resources: depths.ird,
                 initiator_depth: depths.ord,
                 rnr_retries: RNR_RETRIES,
@@ -466,8 +466,8 @@ impl VerbsIncoming {
             ird: depth(options.ird, core.limits.max_qp_rd_atom),
         };
         let pending = Pending::new(&core, &id, watch, options.receives, depths)?;
-        id.accept(&Parameters {
-            private_data: &options.private_data,
+        id.accept(Parameters {
+            private_data: options.private_data,
             responder_resources: depths.ird,
             initiator_depth: depths.ord,
             rnr_retries: RNR_RETRIES,

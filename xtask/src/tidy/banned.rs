@@ -55,6 +55,7 @@ const CLOCKS: &[&str] = &[
     "crates/cli/",
     "crates/lab/src/bench/",
     "crates/dst/src/main.rs",
+    "crates/verbs/src/sys/manager.rs",
     "crates/testing/",
     "xtask/",
     "fuzz/",

@@ -4,7 +4,8 @@ use super::bindings::{
     self, ConnParam, OPTION_ID, OPTION_ID_ACK_TIMEOUT, OPTION_ID_TOS, PS_TCP, QpInitAttr,
 };
 use super::device::{DeviceContext, ProtectionDomain, check};
-use super::library::VerbsLibrary;
+use super::library::{Functions, VerbsLibrary};
+use super::manager::Raw;
 use super::queue::set_nonblocking;
 use crate::VerbsError;
 use std::ffi::{c_int, c_void};
@@ -96,10 +97,13 @@ impl EventChannel {
     /// # Errors
     /// The kernel has no connection manager, or the process may not use it.
     pub(crate) fn new(library: &Arc<VerbsLibrary>) -> Result<Arc<EventChannel>, VerbsError> {
-        // SAFETY: the function takes nothing.
-        let raw = unsafe { (library.functions.rdma_create_event_channel)() };
-        let raw =
-            NonNull::new(raw).ok_or_else(|| VerbsError::of_manager(io::Error::last_os_error()))?;
+        let made = library.manage(|functions| {
+            // SAFETY: the function takes nothing.
+            let raw = unsafe { (functions.rdma_create_event_channel)() };
+            let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
+            Ok(Raw(raw))
+        });
+        let raw = made.map_err(VerbsError::of_manager)?.0;
         let channel = EventChannel {
             raw,
             library: Arc::clone(library),
@@ -110,23 +114,27 @@ impl EventChannel {
 
     /// Takes the next event; `None` when there is none.
     pub(crate) fn take_event(self: &Arc<Self>) -> Option<Event> {
-        let functions = &self.library.functions;
-        loop {
+        let channel = Raw(self.raw);
+        let taken = self.library.manage(move |functions| {
             let mut raw = null_mut();
             // SAFETY: the channel lives, and the pointer is to a local variable.
-            let status = unsafe { (functions.rdma_get_cm_event)(self.raw.as_ptr(), &raw mut raw) };
-            if status != 0 {
-                let error = io::Error::last_os_error();
-                if error.kind() == io::ErrorKind::Interrupted {
-                    continue;
-                }
-                return None;
+            check(unsafe { (functions.rdma_get_cm_event)(channel.get(), &raw mut raw) })?;
+            Ok(NonNull::new(raw).map(Raw))
+        });
+        match taken {
+            Ok(raw) => {
+                let raw = raw?.0;
+                // SAFETY: the library returned an event, which lives until it is acknowledged.
+                let event = unsafe { self.copy(raw.as_ref()) };
+                // SAFETY: acknowledged once. The destruction of an id waits for this.
+                unsafe { (self.library.functions.rdma_ack_cm_event)(raw.as_ptr()) };
+                Some(event)
             }
-            // SAFETY: the library returned an event, which lives until it is acknowledged.
-            let event = unsafe { self.copy(&*raw) };
-            // SAFETY: acknowledged once. The destruction of an id waits for this.
-            unsafe { (functions.rdma_ack_cm_event)(raw) };
-            return Some(event);
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Err(error) => {
+                tracing::error!(%error, "the connection manager gives no events");
+                None
+            }
         }
     }
 
@@ -188,8 +196,8 @@ unsafe impl Send for CmId {}
 unsafe impl Sync for CmId {}
 
 /// The parameters of a connection.
-pub(crate) struct Parameters<'a> {
-    pub(crate) private_data: &'a [u8],
+pub(crate) struct Parameters {
+    pub(crate) private_data: Vec<u8>,
     /// RDMA Reads that the peer may have outstanding here.
     pub(crate) responder_resources: u8,
     /// RDMA Reads that this end may have outstanding.
@@ -204,12 +212,17 @@ impl CmId {
     /// # Errors
     /// The process is out of memory or of ids.
     pub(crate) fn new(channel: &Arc<EventChannel>) -> io::Result<CmId> {
-        let mut raw = null_mut();
-        let create = channel.library.functions.rdma_create_id;
-        // SAFETY: the channel lives as long as the id, which holds it.
-        check(unsafe { create(channel.raw.as_ptr(), &raw mut raw, null_mut(), PS_TCP) })?;
+        let of = Raw(channel.raw);
+        let raw = channel.library.manage(move |functions| {
+            let mut raw = null_mut();
+            let create = functions.rdma_create_id;
+            // SAFETY: the channel lives as long as the id, which holds it.
+            check(unsafe { create(of.get(), &raw mut raw, null_mut(), PS_TCP) })?;
+            let raw = NonNull::new(raw).ok_or(io::ErrorKind::OutOfMemory)?;
+            Ok(Raw(raw))
+        })?;
         Ok(CmId {
-            raw: NonNull::new(raw).ok_or(io::ErrorKind::OutOfMemory)?,
+            raw: raw.0,
             channel: Mutex::new(Arc::clone(channel)),
         })
     }
@@ -245,15 +258,26 @@ impl CmId {
         address_of(unsafe { &self.raw.as_ref().dst_addr })
     }
 
+    /// Runs a call with this id on the connection manager's thread.
+    fn manage<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&Functions, *mut bindings::CmId) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let id = Raw(self.raw);
+        self.library()
+            .manage(move |functions| call(functions, id.get()))
+    }
+
     /// Binds to a local address; port 0 picks a free one.
     ///
     /// # Errors
     /// As bind(2); ENODEV when the address is of no RDMA device.
     pub(crate) fn bind(&self, address: SocketAddr) -> io::Result<()> {
         let mut address = storage_of(address);
-        let bind = self.library().functions.rdma_bind_addr;
-        // SAFETY: the address is long enough for its family.
-        check(unsafe { bind(self.raw.as_ptr(), (&raw mut address).cast()) })
+        self.manage(move |functions, id| {
+            // SAFETY: the address is long enough for its family.
+            check(unsafe { (functions.rdma_bind_addr)(id, (&raw mut address).cast()) })
+        })
     }
 
     /// Listens, with `backlog` requests waiting at most.
@@ -262,7 +286,7 @@ impl CmId {
     /// As listen(2).
     pub(crate) fn listen(&self, backlog: i32) -> io::Result<()> {
         // SAFETY: the id lives.
-        check(unsafe { (self.library().functions.rdma_listen)(self.raw.as_ptr(), backlog) })
+        self.manage(move |functions, id| check(unsafe { (functions.rdma_listen)(id, backlog) }))
     }
 
     /// Starts to find device and address; an event reports the end.
@@ -271,11 +295,10 @@ impl CmId {
     /// There is no route to the address.
     pub(crate) fn resolve_address(&self, address: SocketAddr, timeout_ms: i32) -> io::Result<()> {
         let mut address = storage_of(address);
-        let resolve = self.library().functions.rdma_resolve_addr;
-        // SAFETY: the address is long enough for its family; no source address is given.
-        check(unsafe {
+        self.manage(move |functions, id| {
             let to = (&raw mut address).cast();
-            resolve(self.raw.as_ptr(), null_mut(), to, timeout_ms)
+            // SAFETY: the address is long enough for its family; no source address is given.
+            check(unsafe { (functions.rdma_resolve_addr)(id, null_mut(), to, timeout_ms) })
         })
     }
 
@@ -284,9 +307,10 @@ impl CmId {
     /// # Errors
     /// The id is in no state for it.
     pub(crate) fn resolve_route(&self, timeout_ms: i32) -> io::Result<()> {
-        let resolve = self.library().functions.rdma_resolve_route;
-        // SAFETY: the id lives.
-        check(unsafe { resolve(self.raw.as_ptr(), timeout_ms) })
+        self.manage(move |functions, id| {
+            // SAFETY: the id lives.
+            check(unsafe { (functions.rdma_resolve_route)(id, timeout_ms) })
+        })
     }
 
     /// Sets the traffic class of the packets of this end.
@@ -306,32 +330,40 @@ impl CmId {
     }
 
     fn set_option(&self, option: c_int, mut value: u8) -> io::Result<()> {
-        let set = self.library().functions.rdma_set_option;
-        let value: *mut c_void = (&raw mut value).cast();
-        // SAFETY: the options that are set here are of one byte.
-        check(unsafe { set(self.raw.as_ptr(), OPTION_ID, option, value, 1) })
+        self.manage(move |functions, id| {
+            let value: *mut c_void = (&raw mut value).cast();
+            // SAFETY: the options that are set here are of one byte.
+            check(unsafe { (functions.rdma_set_option)(id, OPTION_ID, option, value, 1) })
+        })
     }
 
     /// Asks the peer for the connection; an event reports the end. It may wait for the peer with iWARP.
     ///
     /// # Errors
     /// EINVAL for private data that is too long; errors of the network with iWARP.
-    pub(crate) fn connect(&self, parameters: &Parameters<'_>) -> io::Result<()> {
-        let mut raw = parameters.raw()?;
-        let connect = self.library().functions.rdma_connect;
-        // SAFETY: the parameters live until the call returns.
-        check(unsafe { connect(self.raw.as_ptr(), &raw mut raw) })
+    pub(crate) fn connect(&self, parameters: Parameters) -> io::Result<()> {
+        let id = Raw(self.raw);
+        let call = move |functions: &Functions| {
+            let mut raw = parameters.raw()?;
+            // SAFETY: the parameters live until the call returns.
+            check(unsafe { (functions.rdma_connect)(id.get(), &raw mut raw) })
+        };
+        if self.device().is_some_and(|device| device.is_iwarp()) {
+            return self.library().manage_apart(call);
+        }
+        self.library().manage(call)
     }
 
     /// Accepts a request; an event reports that the connection stands.
     ///
     /// # Errors
     /// EINVAL for private data that is too long; the peer gave up.
-    pub(crate) fn accept(&self, parameters: &Parameters<'_>) -> io::Result<()> {
-        let mut raw = parameters.raw()?;
-        let accept = self.library().functions.rdma_accept;
-        // SAFETY: the parameters live until the call returns.
-        check(unsafe { accept(self.raw.as_ptr(), &raw mut raw) })
+    pub(crate) fn accept(&self, parameters: Parameters) -> io::Result<()> {
+        self.manage(move |functions, id| {
+            let mut raw = parameters.raw()?;
+            // SAFETY: the parameters live until the call returns.
+            check(unsafe { (functions.rdma_accept)(id, &raw mut raw) })
+        })
     }
 
     /// Refuses a request.
@@ -339,10 +371,12 @@ impl CmId {
     /// # Errors
     /// EINVAL for private data that is too long; the peer gave up.
     pub(crate) fn reject(&self, private_data: &[u8]) -> io::Result<()> {
-        let len = u8::try_from(private_data.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-        let reject = self.library().functions.rdma_reject;
-        // SAFETY: the pointer has `len` bytes.
-        check(unsafe { reject(self.raw.as_ptr(), private_data.as_ptr().cast(), len) })
+        let data = private_data.to_vec();
+        let len = u8::try_from(data.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        self.manage(move |functions, id| {
+            // SAFETY: the pointer has `len` bytes.
+            check(unsafe { (functions.rdma_reject)(id, data.as_ptr().cast(), len) })
+        })
     }
 
     /// Tells the peer that the connection ends, and answers a peer that does so. It breaks the pair.
@@ -351,7 +385,7 @@ impl CmId {
     /// The connection has ended.
     pub(crate) fn disconnect(&self) -> io::Result<()> {
         // SAFETY: the id lives.
-        check(unsafe { (self.library().functions.rdma_disconnect)(self.raw.as_ptr()) })
+        self.manage(|functions, id| check(unsafe { (functions.rdma_disconnect)(id) }))
     }
 
     /// Moves the id to another channel. All its events must be acknowledged.
@@ -359,9 +393,11 @@ impl CmId {
     /// # Errors
     /// The kernel refuses.
     pub(crate) fn migrate(&self, channel: &Arc<EventChannel>) -> io::Result<()> {
-        let migrate = channel.library.functions.rdma_migrate_id;
-        // SAFETY: the new channel lives as long as the id, which holds it from now on.
-        check(unsafe { migrate(self.raw.as_ptr(), channel.raw.as_ptr()) })?;
+        let to = Raw(channel.raw);
+        self.manage(move |functions, id| {
+            // SAFETY: the new channel lives as long as the id, which holds it from now on.
+            check(unsafe { (functions.rdma_migrate_id)(id, to.get()) })
+        })?;
         let mut own = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
         *own = Arc::clone(channel);
         Ok(())
@@ -370,11 +406,18 @@ impl CmId {
     pub(super) fn create_pair(
         &self,
         domain: &Arc<ProtectionDomain>,
-        attributes: &mut QpInitAttr,
+        attributes: QpInitAttr,
     ) -> io::Result<()> {
-        let create = self.library().functions.rdma_create_qp;
-        // SAFETY: the queues in the attributes live as long as the pair, whose owner holds them.
-        check(unsafe { create(self.raw.as_ptr(), domain.raw.as_ptr(), attributes) })
+        let (domain, attributes) = (Raw(domain.raw), Box::new(attributes));
+        let raw = Raw(NonNull::from(Box::leak(attributes)));
+        self.manage(move |functions, id| {
+            let create = functions.rdma_create_qp;
+            // SAFETY: the queues in the attributes live as long as the pair, whose owner holds them.
+            let made = check(unsafe { create(id, domain.get(), raw.get()) });
+            // SAFETY: the attributes were leaked above, and no one else has them.
+            drop(unsafe { Box::from_raw(raw.get()) });
+            made
+        })
     }
 
     pub(super) fn pair(&self) -> Option<NonNull<bindings::Qp>> {
@@ -384,8 +427,14 @@ impl CmId {
 
     pub(super) fn destroy_pair(&self) {
         if self.pair().is_some() {
-            // SAFETY: the id has a pair, and forgets it here.
-            unsafe { (self.library().functions.rdma_destroy_qp)(self.raw.as_ptr()) };
+            let destroyed = self.manage(|functions, id| {
+                // SAFETY: the id has a pair, and forgets it here.
+                unsafe { (functions.rdma_destroy_qp)(id) };
+                Ok(())
+            });
+            if let Err(error) = destroyed {
+                tracing::error!(%error, "a queue pair could not be destroyed");
+            }
         }
     }
 }
@@ -394,9 +443,9 @@ impl Drop for CmId {
     fn drop(&mut self) {
         self.destroy_pair();
         // SAFETY: the id has no pair, and events of it are acknowledged at once.
-        let status = unsafe { (self.library().functions.rdma_destroy_id)(self.raw.as_ptr()) };
-        if status != 0 {
-            let error = io::Error::last_os_error();
+        let destroyed =
+            self.manage(|functions, id| check(unsafe { (functions.rdma_destroy_id)(id) }));
+        if let Err(error) = destroyed {
             tracing::warn!(%error, "a connection's id could not be given back");
         }
     }
@@ -408,7 +457,7 @@ impl std::fmt::Debug for CmId {
     }
 }
 
-impl Parameters<'_> {
+impl Parameters {
     fn raw(&self) -> io::Result<ConnParam> {
         let len = u8::try_from(self.private_data.len());
         Ok(ConnParam {

@@ -4,6 +4,7 @@ use super::bindings::{
     CmEvent, CmId, CompChannel, ConnParam, Context, Cq, Device, DeviceAttr, EventChannel, Gid, Mr,
     Pd, PortAttr, Qp, QpAttr, QpInitAttr, Srq, SrqInitAttr,
 };
+use super::manager::Manager;
 use crate::VerbsError;
 use libloading::Library;
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -15,6 +16,7 @@ const CM: &str = "librdmacm.so.1";
 macro_rules! functions {
     ($($library:ident: $name:ident($($argument:ty),*) $(-> $result:ty)?;)*) => {
         /// The functions of both libraries; valid while the libraries are open.
+        #[derive(Clone, Copy)]
         pub(super) struct Functions {
             $(pub(super) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
         }
@@ -105,6 +107,7 @@ fn reason(error: &libloading::Error) -> String {
 /// rdma-core, opened at run time. One for a process; its cores share it.
 pub struct VerbsLibrary {
     pub(super) functions: Functions,
+    pub(super) manager: Manager,
     // Closed after the last use of a function: each user holds an `Arc` of this. Tests have functions of their own.
     _libraries: Option<[Library; 2]>,
 }
@@ -122,6 +125,7 @@ impl VerbsLibrary {
     pub(super) fn of_functions(functions: Functions) -> Arc<VerbsLibrary> {
         Arc::new(VerbsLibrary {
             functions,
+            manager: Manager::start().expect("a thread"),
             _libraries: None,
         })
     }
@@ -141,6 +145,7 @@ impl VerbsLibrary {
         let cm = open(cm)?;
         Ok(Arc::new(VerbsLibrary {
             functions: Functions::find(&verbs, &cm)?,
+            manager: Manager::start().map_err(VerbsError::resources("a thread"))?,
             _libraries: Some([cm, verbs]),
         }))
     }

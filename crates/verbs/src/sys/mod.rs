@@ -11,6 +11,7 @@ mod device;
 #[cfg(test)]
 pub(crate) mod fake;
 mod library;
+mod manager;
 mod memory;
 mod probe;
 mod queue;

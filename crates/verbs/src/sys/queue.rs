@@ -330,7 +330,7 @@ impl QueuePair {
         queues: PairQueues<'_>,
         limits: PairLimits,
     ) -> io::Result<QueuePair> {
-        let mut attributes = QpInitAttr {
+        let attributes = QpInitAttr {
             qp_context: null_mut(),
             send_cq: queues.sent.raw.as_ptr(),
             recv_cq: queues.received.raw.as_ptr(),
@@ -343,7 +343,7 @@ impl QueuePair {
             qp_type: QPT_RC,
             sq_sig_all: 0,
         };
-        id.create_pair(domain, &mut attributes)?;
+        id.create_pair(domain, attributes)?;
         let raw = id.pair().ok_or(io::ErrorKind::NotConnected)?;
         // SAFETY: the pair was just made; its context is that of the driver.
         let (number, post_send, post_receive) = unsafe {
