@@ -5,6 +5,7 @@ use super::bindings::{
     Gid, PORT_ACTIVE, Pd, PortAttr, TRANSPORT_IWARP,
 };
 use super::library::VerbsLibrary;
+use super::manager::Raw;
 use crate::VerbsError;
 use std::ffi::CStr;
 use std::fmt;
@@ -15,6 +16,8 @@ use std::sync::Arc;
 
 /// `SIW_VENDOR_ID` of Linux's software iWARP.
 const VENDOR_SIW: u32 = 0x62_6d74;
+/// `RXE_VENDOR_ID` of Linux's software RoCE.
+const VENDOR_RXE: u32 = 0xff_ffff;
 /// GIDs of one port that are asked for.
 const GIDS_MAX: i32 = 16;
 
@@ -93,22 +96,27 @@ impl DeviceContext {
     /// # Errors
     /// [`VerbsError::NoDevice`], [`VerbsError::Permission`].
     pub(crate) fn all(library: &Arc<VerbsLibrary>) -> Result<Vec<DeviceContext>, VerbsError> {
-        let mut count = 0;
-        // SAFETY: the pointer is to a local variable.
-        let list = unsafe { (library.functions.rdma_get_devices)(&raw mut count) };
-        if list.is_null() {
-            return Err(VerbsError::of_devices(io::Error::last_os_error()));
-        }
-        let count = usize::try_from(count).unwrap_or(0);
-        let devices = (0..count).filter_map(|index| {
+        let listed = library.manage(|functions| {
+            let mut count = 0;
+            // SAFETY: the pointer is to a local variable.
+            let list = unsafe { (functions.rdma_get_devices)(&raw mut count) };
+            if list.is_null() {
+                return Err(io::Error::last_os_error());
+            }
+            let count = usize::try_from(count).unwrap_or(0);
             // SAFETY: the list has `count` entries.
-            let raw = NonNull::new(unsafe { *list.add(index) })?;
-            let library = Arc::clone(library);
-            Some(DeviceContext { raw, library })
+            let contexts = (0..count).map(|index| NonNull::new(unsafe { *list.add(index) }));
+            let contexts: Vec<_> = contexts.flatten().map(Raw).collect();
+            // SAFETY: the list comes from `rdma_get_devices`; its contexts live on.
+            unsafe { (functions.rdma_free_devices)(list) };
+            Ok(contexts)
+        });
+        let listed = listed.map_err(VerbsError::of_devices)?.into_iter();
+        let devices = listed.map(|raw| DeviceContext {
+            raw: raw.0,
+            library: Arc::clone(library),
         });
         let devices: Vec<_> = devices.collect();
-        // SAFETY: the list comes from `rdma_get_devices`; its contexts live on.
-        unsafe { (library.functions.rdma_free_devices)(list) };
         if devices.is_empty() {
             return Err(VerbsError::NoDevice);
         }
@@ -225,6 +233,14 @@ impl DeviceLimits {
     /// under way goes on after the memory was deregistered.
     pub fn is_siw(&self) -> bool {
         self.vendor_id == VENDOR_SIW
+    }
+}
+
+impl DeviceLimits {
+    /// The device is software of the kernel: a post to it is a system call, which the kernel takes from a thread with
+    /// the credentials that opened the device alone.
+    pub(crate) fn posts_by_calls(&self) -> bool {
+        self.is_siw() || self.vendor_id == VENDOR_RXE
     }
 }
 

@@ -7,6 +7,7 @@ use super::bindings::{
 };
 use super::cm::CmId;
 use super::device::{DeviceContext, ProtectionDomain, check};
+use super::manager::Raw;
 use super::memory::Piece;
 use std::ffi::c_uint;
 use std::io;
@@ -83,6 +84,8 @@ pub(crate) struct CompletionQueue {
     raw: NonNull<bindings::Cq>,
     poll: bindings::PollCq,
     arm: bindings::ReqNotifyCq,
+    /// Calls go through the manager's thread.
+    by_manager: bool,
     channel: Rc<CompletionChannel>,
 }
 
@@ -93,6 +96,7 @@ impl CompletionQueue {
     /// The device has no room, or `len` passes its limit.
     pub(crate) fn new(channel: &Rc<CompletionChannel>, len: u32) -> io::Result<CompletionQueue> {
         let device = &channel.device;
+        let by_manager = device.limits()?.posts_by_calls();
         let create = device.library.functions.ibv_create_cq;
         let (context, channel_raw) = (device.raw.as_ptr(), channel.raw.as_ptr());
         let len = i32::try_from(len).unwrap_or(i32::MAX);
@@ -106,6 +110,7 @@ impl CompletionQueue {
             raw,
             poll: poll.ok_or_else(missing)?,
             arm: arm.ok_or_else(missing)?,
+            by_manager,
             channel: Rc::clone(channel),
         })
     }
@@ -129,8 +134,14 @@ impl CompletionQueue {
     /// # Errors
     /// The device refuses.
     pub(crate) fn arm(&self) -> io::Result<()> {
-        // SAFETY: the queue lives.
-        check(unsafe { (self.arm)(self.raw.as_ptr(), 0) })
+        let (arm, queue) = (self.arm, Raw(self.raw));
+        // SAFETY: the queue lives, and this waits for the call.
+        let call = move || check(unsafe { arm(queue.get(), 0) });
+        if self.by_manager {
+            let library = &self.channel.device.library;
+            return library.manage(move |_| call());
+        }
+        call()
     }
 
     pub(crate) fn is_of(&self, event: &EventOf) -> bool {
@@ -223,7 +234,7 @@ fn post_receives(
     if status == 0 {
         return Ok(());
     }
-    Err(index_of(&requests, bad))
+    Err(index_of(&requests, bad as usize))
 }
 
 /// Links the requests in their order; `None` when there is none.
@@ -236,8 +247,8 @@ fn chain<T>(requests: &mut [T], link: impl Fn(&mut T, *mut T)) -> Option<*mut T>
 }
 
 /// The index of the request at which a post failed; the first where the driver names none.
-fn index_of<T>(requests: &[T], bad: *const T) -> usize {
-    let bytes = (bad as usize).wrapping_sub(requests.as_ptr() as usize);
+fn index_of<T>(requests: &[T], bad: usize) -> usize {
+    let bytes = bad.wrapping_sub(requests.as_ptr() as usize);
     let index = bytes / size_of::<T>();
     if index < requests.len() { index } else { 0 }
 }
@@ -314,7 +325,8 @@ pub(crate) struct QueuePair {
     number: u32,
     post_send: bindings::PostSend,
     post_receive: bindings::PostRecv,
-    _completions: [Rc<CompletionQueue>; 2],
+    sent: Rc<CompletionQueue>,
+    _received: Rc<CompletionQueue>,
     _receives: Option<Rc<SharedQueue>>,
     domain: Arc<ProtectionDomain>,
 }
@@ -358,7 +370,8 @@ impl QueuePair {
             number,
             post_send: post_send.ok_or_else(missing)?,
             post_receive: post_receive.ok_or_else(missing)?,
-            _completions: [Rc::clone(queues.sent), Rc::clone(queues.received)],
+            sent: Rc::clone(queues.sent),
+            _received: Rc::clone(queues.received),
             _receives: queues.shared.cloned(),
             domain: Arc::clone(domain),
         })
@@ -389,9 +402,20 @@ impl QueuePair {
         let Some(first) = chain(&mut requests, |request, next| request.next = next) else {
             return Ok(());
         };
-        let mut bad = null_mut();
-        // SAFETY: the list of requests is whole and lives until the call returns.
-        let status = unsafe { (self.post_send)(self.raw.as_ptr(), first, &raw mut bad) };
+        let (post, pair) = (self.post_send, Raw(self.raw));
+        let first = Raw(NonNull::new(first).ok_or(0_usize)?);
+        let call = move || {
+            let mut bad = null_mut();
+            // SAFETY: the list of requests is whole, and its owner waits for the call.
+            let status = unsafe { post(pair.get(), first.get(), &raw mut bad) };
+            (status, bad as usize)
+        };
+        let (status, bad) = if self.sent.by_manager {
+            let library = &self.domain.device.library;
+            library.manage(move |_| Ok(call())).unwrap_or((-1, 0))
+        } else {
+            call()
+        };
         if status == 0 {
             return Ok(());
         }
