@@ -85,6 +85,10 @@ struct Work {
     kind: WorkKind,
     /// Work of the provider's own: nobody hears of it.
     is_own: bool,
+    /// It has a completion of its own.
+    signaled: bool,
+    /// The outcome of work that waits for earlier work: iWARP sends on while an RDMA Read is under way.
+    outcome: Option<Result<Done, WorkError>>,
     memory: Memory,
 }
 
@@ -272,6 +276,8 @@ impl Connection {
             signal,
             kind,
             is_own: false,
+            signaled: false,
+            outcome: None,
             memory,
         });
         Ok(())
@@ -365,13 +371,14 @@ impl Connection {
         }
         let first = state.oldest + state.started.len() as u64;
         let mut requests = Vec::with_capacity(state.queued.len());
-        for (number, work) in (first..).zip(&state.queued) {
+        for (number, work) in (first..).zip(&mut state.queued) {
             // A completion says that all work before it is done too.
             state.unsignaled += 1;
             let signaled = work.signal == Signal::Always || state.unsignaled >= UNSIGNALED_MAX;
             if signaled {
                 state.unsignaled = 0;
             }
+            work.signaled = signaled;
             requests.push(SendWork {
                 id: name_of_sent(self.id.0, number),
                 kind: work.kind,
@@ -404,6 +411,8 @@ impl Connection {
             signal: Signal::Always,
             kind,
             is_own: true,
+            signaled: false,
+            outcome: None,
             memory: Memory::default(),
         });
     }
@@ -417,17 +426,25 @@ impl Connection {
             return None;
         }
         state.last_traffic = self.core.now();
-        for index in 0..=behind {
-            let work = state.started.pop_front()?;
-            state.oldest += 1;
-            let is_own = work.is_own;
-            state.occupied -= u32::from(!is_own);
-            let outcome = if index == behind && code != status::SUCCESS {
+        // Earlier work without a completion of its own is done; other work may still be under way.
+        for work in state.started.iter_mut().take(behind) {
+            if !work.signaled {
+                work.outcome = Some(Ok(work.done));
+            }
+        }
+        if let Some(work) = state.started.get_mut(behind) {
+            let failed = code != status::SUCCESS;
+            work.outcome = Some(if failed {
                 Err(work_error(code))
             } else {
-                state.probed = state.probed.filter(|_| !is_own);
                 Ok(work.done)
-            };
+            });
+        }
+        while let Some(outcome) = state.started.front().and_then(|work| work.outcome) {
+            let work = state.started.pop_front()?;
+            state.oldest += 1;
+            state.occupied -= u32::from(!work.is_own);
+            state.probed = state.probed.filter(|_| !work.is_own);
             state.completions.extend(work.end(outcome));
         }
         if code != status::SUCCESS {
@@ -594,7 +611,10 @@ impl Connection {
         let state = &mut *guard;
         let queued = std::mem::take(&mut state.queued);
         let work = state.started.drain(..).chain(queued);
-        let flushed = work.filter_map(|work| work.end(Err(WorkError::Flushed)));
+        let flushed = work.filter_map(|work| {
+            let outcome = work.outcome.unwrap_or(Err(WorkError::Flushed));
+            work.end(outcome)
+        });
         state.completions.extend(flushed);
         state.occupied = 0;
         match &mut state.receives {

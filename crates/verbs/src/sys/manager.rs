@@ -55,7 +55,7 @@ impl VerbsLibrary {
     /// Runs a call of the connection manager on its thread and waits for it.
     ///
     /// # Errors
-    /// Those of the call; the thread has ended.
+    /// The errors of the call; the thread has ended.
     pub(super) fn manage<T: Send + 'static>(
         &self,
         call: impl FnOnce(&Functions) -> io::Result<T> + Send + 'static,
@@ -71,7 +71,7 @@ impl VerbsLibrary {
     /// credentials of the thread that starts it.
     ///
     /// # Errors
-    /// Those of the call; no thread could be started.
+    /// The errors of the call; no thread could be started.
     pub(super) fn manage_apart<T: Send + 'static>(
         &self,
         call: impl FnOnce(&Functions) -> io::Result<T> + Send + 'static,
