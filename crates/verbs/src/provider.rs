@@ -72,7 +72,8 @@ impl Provider for VerbsProvider {
             software_regions: false,
             all_physical: false,
             bound_keys: false,
-            sends_invalidate: limits.sends_invalidate,
+            // Linux's client refuses the key in such a Send of siw's (RDMAP: cannot invalidate), and terminates.
+            sends_invalidate: limits.sends_invalidate && !limits.is_siw(),
             // A device refuses the invalidation of ordinary registrations, and ends the message with an error.
             keys_invalidated: false,
             refusals: Refusals::Unnamed,
