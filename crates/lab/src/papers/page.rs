@@ -75,7 +75,7 @@ fn story(paper: Paper) -> &'static str {
                 of writes over TCP (bandwidth, processor, ext3, tiles) rest on that. The \
                 adapters check nothing but the key, so a peer reaches memory as long as its key \
                 is valid. PVFS accepted that; a volume does not. A client's memory stays \
-                registered for servers that read it. What they write is registered for each \
+                registered for servers that read it. Memory that they write is registered for each \
                 request, so reads are behind writes and pay for allocations that are registered \
                 whole. Buffers of Fast RDMA are not made on an adapter, and its rows are those of \
                 the server-based way. These effects of the paper come out no more."

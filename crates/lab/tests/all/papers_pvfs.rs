@@ -35,7 +35,7 @@ fn rdma_outdoes_tcp_and_spares_the_processor() {
         let rdma = on_testbed(&contiguous(Transport::Rdma, writes));
         let tcp = on_testbed(&contiguous(Transport::Tcp, writes));
         assert!(rdma.mib_per_s > 2.0 * tcp.mib_per_s, "{rdma:?}, {tcp:?}");
-        // Memory that servers read stays registered. What they write is registered for each transfer.
+        // Memory that servers read stays registered. Memory that they write is registered for each transfer.
         let spared = if writes { 0.05 } else { 0.5 };
         assert!(
             rdma.client_cpu < spared && tcp.client_cpu > 0.5,
