@@ -217,6 +217,8 @@ devices() {
         siw) ADDRESS=10.0.2.15 ;;
         *) fail "devices: no device named $OVER" ;;
     esac
+    # siw counts locked memory of root too.
+    ulimit -l unlimited
     rdma resource show >/run/resources
 }
 

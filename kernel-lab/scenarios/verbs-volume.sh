@@ -18,7 +18,7 @@ role io-server=1 7402
 second=$server
 role io-server=0 7401
 
-noise /run/large 20000001
+noise /run/large 60000001
 volume=gannet://$ADDRESS:7400
 export GANNET_VOLUME_KEY=/run/volume/client-key
 "$GANNET" cp --provider verbs /run/large "$volume/large" &

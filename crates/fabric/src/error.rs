@@ -33,6 +33,9 @@ pub enum RegisterError {
     /// The domain holds as many regions as it may.
     #[error("the protection table is full")]
     TableFull,
+    /// The system does not let this process lock so much memory.
+    #[error("the system refuses to lock more memory (raise the limit: `ulimit -l unlimited`)")]
+    LockedMemory,
     /// The access asked for does not fit the backing (a file range can only be read).
     #[error("the backing does not allow this access")]
     Access,

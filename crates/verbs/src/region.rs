@@ -55,6 +55,8 @@ impl VerbsDomain {
             tracing::warn!(%error, "memory could not be registered");
             match error.kind() {
                 io::ErrorKind::InvalidInput => RegisterError::Unsupported,
+                // Of ibv_reg_mr(3) as of mlock(2).
+                io::ErrorKind::OutOfMemory => RegisterError::LockedMemory,
                 _ => RegisterError::TableFull,
             }
         })?;

@@ -74,11 +74,6 @@ fn address() -> IpAddr {
 #[test]
 #[ignore = "needs an RDMA device"]
 fn the_suite_holds_on_a_device() {
-    if std::env::var_os("GANNET_VERBS_LOG").is_some() {
-        tracing_subscriber::fmt()
-            .with_max_level(tracing::Level::DEBUG)
-            .init();
-    }
     let only = std::env::var("GANNET_VERBS_CASES").unwrap_or_default();
     let failures = block_on(|runtime| async move {
         let library = VerbsLibrary::open().expect("rdma-core");

@@ -37,11 +37,6 @@ fn provider(runtime: &Handle) -> Rc<VerbsProvider> {
 }
 
 fn run<F: Future<Output = ()>>(main: impl FnOnce(Handle) -> F) {
-    if std::env::var_os("GANNET_VERBS_LOG").is_some() {
-        let level = tracing::Level::DEBUG;
-        // Another test of this process may have done so.
-        let _ = tracing_subscriber::fmt().with_max_level(level).try_init();
-    }
     block_on(main).expect("a runtime");
 }
 
