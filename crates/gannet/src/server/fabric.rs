@@ -16,7 +16,7 @@ use thiserror::Error;
 
 /// One listening address of RDMA connections, which go to all cores in turn.
 ///
-/// Take [`FabricListener::for_core`] on every core, and run [`FabricListener::distribute`] on one of them.
+/// Each core of a server takes its share, and one of them runs [`FabricListener::distribute`].
 pub struct FabricListener {
     address: SocketAddr,
     options: FabricOptions,
