@@ -26,6 +26,9 @@ use std::time::Duration;
 /// The first virtual address that the adapter gives a region.
 const ADDRESS_MIN: u64 = 0x7f00_0000_0000;
 
+/// Bytes of lent memory that peers find in it, at most; longer memory shows zeros, which take no time to copy.
+const LENT_SHOWN_MAX: usize = 4 << 20;
+
 /// The powers of an adapter, and its faults. On a machine with costs the powers are those of the machine's profile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceProfile {
@@ -41,8 +44,6 @@ pub struct DeviceProfile {
     pub revocation_us_max: u64,
     /// The number of deregistrations, of a thousand, that fail: their memory is lost.
     pub deregistration_failures_per_mille: u64,
-    /// Peers find the bytes of lent memory; otherwise zeros, which take no time to copy.
-    pub shows_lent: bool,
 }
 
 impl DeviceProfile {
@@ -54,7 +55,6 @@ impl DeviceProfile {
         optimistic_reads: false,
         revocation_us_max: 1,
         deregistration_failures_per_mille: 0,
-        shows_lent: true,
     };
 
     /// The adapter of a machine. Its costs are charged to the caller, so no revocation takes time besides.
@@ -66,8 +66,6 @@ impl DeviceProfile {
             optimistic_reads: adapter.optimistic_reads.value != 0,
             revocation_us_max: 0,
             deregistration_failures_per_mille: 0,
-            // Experiments have no peer that reaches it, and parents of many mebibytes.
-            shows_lent: false,
         }
     }
 
@@ -328,7 +326,7 @@ impl MemoryRegion for DeviceRegion {
         entry.is_lent.set(true);
         if entry.is_remote {
             // Refused by a revoked region, which no peer reaches.
-            let copy = if self.device.powers.shows_lent {
+            let copy = if memory.len() <= LENT_SHOWN_MAX {
                 Buffer::from_vec(memory.to_vec())
             } else {
                 Buffer::zeroed(memory.len())

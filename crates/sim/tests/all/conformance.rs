@@ -106,7 +106,6 @@ fn device(random: &Random) -> DeviceProfile {
         optimistic_reads: true,
         revocation_us_max: [0, 1, 100, 2000][random.index(4)],
         deregistration_failures_per_mille: 0,
-        shows_lent: true,
     }
 }
 
