@@ -10,8 +10,10 @@ use gannet_nfs::server::Network;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// Largest configuration file, in bytes.
 const CONFIG_MAX: u64 = 1 << 20;
@@ -50,11 +52,6 @@ pub struct ListenConfig {
     pub native: Option<Listen>,
 }
 
-fn provider<'de, D: Deserializer<'de>>(value: D) -> Result<Option<ProviderKind>, D::Error> {
-    let name = String::deserialize(value)?;
-    name.parse().map(Some).map_err(serde::de::Error::custom)
-}
-
 /// The process.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -64,7 +61,7 @@ pub struct ServerConfig {
     /// Whether to insist on MPA CRCs.
     pub crc: Option<Switch>,
     /// The provider of RDMA connections.
-    #[serde(default, deserialize_with = "provider")]
+    #[serde(default, deserialize_with = "parsed")]
     pub provider: Option<ProviderKind>,
     /// Where to keep what must outlive a restart.
     pub state_dir: Option<PathBuf>,
@@ -201,7 +198,9 @@ fn anonymous_id() -> u32 {
     ANONYMOUS_ID
 }
 
-fn parsed<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Listen>, D::Error> {
+fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+    source: D,
+) -> Result<Option<T>, D::Error> {
     String::deserialize(source)?
         .parse()
         .map(Some)
