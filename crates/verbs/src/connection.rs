@@ -1,12 +1,14 @@
 //! One queue pair in operation.
 
+mod windows;
+
 use crate::core::{Core, IdWatch, Reservation, is_done};
 use crate::limits::{
-    CLOSE_TIME_MAX, IDLE_TIME_MAX, PROBE_TIME_MAX, REASON_TIME_MAX, SLOW_BYTES_PER_SECOND,
-    UNSIGNALED_MAX,
+    CLOSE_TIME_MAX, IDLE_TIME_MAX, PROBE_TIME_MAX, REASON_TIME_MAX, SEND_QUEUE_OWN,
+    SLOW_BYTES_PER_SECOND, UNSIGNALED_MAX,
 };
 use crate::receives::{ReceiveSide, VerbsReceiveQueue};
-use crate::region::RegionUse;
+use crate::region::{Entry, RegionUse};
 use crate::sys::{
     CmId, Piece, QueuePair, ReceiveWork, Registration, SendWork, Slot, WC_WITH_INV, Wc, WorkKind,
     status,
@@ -20,9 +22,9 @@ use gannet_fabric::{
 };
 use gannet_runtime::{Buffer, Instant};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io::ErrorKind;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -35,6 +37,10 @@ pub(crate) struct Connection {
     device: RefCell<Option<InDevice>>,
     state: RefCell<State>,
     waker: Cell<Option<Waker>>,
+    /// Memory whose window is bound to the pair, by its key.
+    bound: RefCell<HashMap<u32, Weak<Entry>>>,
+    /// Memory whose window is to be unbound.
+    unbinding: RefCell<Vec<Rc<Entry>>>,
 }
 
 /// The parts of a connection in the device. The pair is destroyed before its room for completions is given back.
@@ -62,6 +68,8 @@ struct State {
     probed: Option<Instant>,
     /// Sends or RDMA were flushed for a reason that the device does not name.
     cut_off: bool,
+    /// Work is queued for which the device had no room.
+    is_held_back: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,20 +108,31 @@ struct Memory {
     slot: Option<Slot>,
     registration: Option<Registration>,
     region: Option<RegionUse>,
+    /// The memory whose window is bound or unbound.
+    entry: Option<Rc<Entry>>,
     buffer: Option<Buffer>,
 }
 
 impl Work {
+    /// Its completion says that the peer is there.
+    fn is_probe(&self) -> bool {
+        self.is_own && matches!(self.kind, WorkKind::Write { .. })
+    }
+
     /// Ends the work; gives its completion, if the poster wants one.
     fn end(self, outcome: Result<Done, WorkError>) -> Option<Completion> {
         let Memory {
             registration,
             region,
             slot,
+            entry,
             buffer,
             ..
         } = self.memory;
         drop((registration, region, slot));
+        if let (WorkKind::Unbind { .. }, Some(entry)) = (self.kind, entry) {
+            entry.unbound(outcome.is_ok());
+        }
         let is_wanted = outcome.is_err() || self.signal == Signal::Always;
         (is_wanted && !self.is_own).then_some(Completion {
             id: self.id,
@@ -149,8 +168,11 @@ impl Connection {
                 last_traffic: core.now(),
                 probed: None,
                 cut_off: false,
+                is_held_back: false,
             }),
             waker: Cell::default(),
+            bound: RefCell::default(),
+            unbinding: RefCell::default(),
         });
         *events.connection.borrow_mut() = Rc::downgrade(&connection);
         core.add_connection(&connection, number);
@@ -264,7 +286,7 @@ impl Connection {
         }
         let done = match kind {
             WorkKind::Send { .. } | WorkKind::SendAndInvalidate { .. } => Done::Sent,
-            WorkKind::Write { .. } => Done::Written,
+            WorkKind::Write { .. } | WorkKind::Bind(_) | WorkKind::Unbind { .. } => Done::Written,
             WorkKind::Read { .. } => Done::Read,
         };
         let memory = self.prepare(source, signal, done == Done::Sent)?;
@@ -361,20 +383,34 @@ impl Connection {
         }
     }
 
-    fn start_queued(&self) -> Option<Disconnected> {
+    /// As [`Connection::start`]; gives the reason when the device refused work.
+    pub(crate) fn start_queued(&self) -> Option<Disconnected> {
         let device = self.device.borrow();
         let pair = &device.as_ref()?.pair;
         let mut guard = self.state.borrow_mut();
         let state = &mut *guard;
-        if state.queued.is_empty() || !matches!(state.phase, Phase::Open | Phase::Closing(_)) {
+        if !matches!(state.phase, Phase::Open | Phase::Closing(_)) {
+            return None;
+        }
+        self.queue_unbinds(state);
+        // Binds come on top of the user's work, which has its bound.
+        let capacity = (self.attributes.get().send_queue_max + SEND_QUEUE_OWN) as usize;
+        let count = state
+            .queued
+            .len()
+            .min(capacity.saturating_sub(state.started.len()));
+        state.is_held_back = count < state.queued.len();
+        if count == 0 {
             return None;
         }
         let first = state.oldest + state.started.len() as u64;
-        let mut requests = Vec::with_capacity(state.queued.len());
-        for (number, work) in (first..).zip(&mut state.queued) {
+        let mut requests = Vec::with_capacity(count);
+        for (number, work) in (first..).zip(state.queued.iter_mut().take(count)) {
             // A completion says that all work before it is done too.
             state.unsignaled += 1;
-            let signaled = work.signal == Signal::Always || state.unsignaled >= UNSIGNALED_MAX;
+            let is_last = state.is_held_back && requests.len() + 1 == count;
+            let signaled =
+                work.signal == Signal::Always || state.unsignaled >= UNSIGNALED_MAX || is_last;
             if signaled {
                 state.unsignaled = 0;
             }
@@ -388,7 +424,7 @@ impl Connection {
             });
         }
         let posted = pair.post_send(&requests);
-        for mut work in state.queued.drain(..) {
+        for mut work in state.queued.drain(..count) {
             if work.memory.inline && work.signal == Signal::OnError {
                 // The post has copied it.
                 work.memory.buffer = None;
@@ -444,7 +480,7 @@ impl Connection {
             let work = state.started.pop_front()?;
             state.oldest += 1;
             state.occupied -= u32::from(!work.is_own);
-            state.probed = state.probed.filter(|_| !work.is_own);
+            state.probed = state.probed.filter(|_| !work.is_probe());
             state.completions.extend(work.end(outcome));
         }
         if code != status::SUCCESS {
@@ -474,6 +510,7 @@ impl Connection {
         }
         let reason = state.receive(id, buffer, &completion, self.core.now());
         drop(guard);
+        self.note_invalidation(&completion);
         self.wake();
         reason
     }
@@ -504,6 +541,7 @@ impl Connection {
         let (id, buffer) = queue.take(index)?;
         let reason = state.receive(id, buffer, completion, self.core.now());
         drop(guard);
+        self.note_invalidation(completion);
         self.wake();
         reason
     }
@@ -600,6 +638,7 @@ impl Connection {
 
     /// Destroys the pair and flushes all work. Gives the pair's number and id.
     pub(crate) fn finish(&self) -> Option<(u32, Arc<CmId>)> {
+        self.drop_windows();
         let device = self.device.borrow_mut().take();
         let gone = device.map(|device| {
             let names = (device.pair.number(), Arc::clone(device.pair.id()));

@@ -51,6 +51,8 @@ pub(crate) struct Core {
     /// Connections whose end has begun; their pairs are destroyed when no completion is being handled.
     ending: RefCell<VecDeque<Rc<Connection>>>,
     lingering: RefCell<VecDeque<(Instant, Arc<CmId>)>>,
+    /// Connections with queued work that no user will flush.
+    unstarted: RefCell<Vec<Rc<Connection>>>,
     serial: Cell<u64>,
     is_polling: Cell<bool>,
     driver: Rc<Notify>,
@@ -169,6 +171,7 @@ impl Core {
             shared: RefCell::default(),
             ending: RefCell::default(),
             lingering: RefCell::default(),
+            unstarted: RefCell::default(),
             serial: Cell::new(0),
             is_polling: Cell::new(false),
             driver: Rc::default(),
@@ -180,6 +183,7 @@ impl Core {
             let what = "registered memory for messages";
             return Err(VerbsError::Resources { what, source });
         }
+        core.domain.set_core(&core);
         core.run()
             .map_err(VerbsError::resources("a watch of the device"))?;
         Ok(core)
@@ -302,6 +306,25 @@ impl Core {
         self.driver.notify();
     }
 
+    /// The connection with this number.
+    pub(crate) fn connection(&self, id: EndpointId) -> Option<Rc<Connection>> {
+        self.connections.borrow().get(&id.0).cloned()
+    }
+
+    /// Gives queued work of a connection to the device soon.
+    pub(crate) fn start_later(&self, connection: &Rc<Connection>) {
+        self.unstarted.borrow_mut().push(Rc::clone(connection));
+        self.driver.notify();
+    }
+
+    fn start_unstarted(&self) {
+        for connection in self.unstarted.take() {
+            if let Some(reason) = connection.start_queued() {
+                self.end(&connection, reason);
+            }
+        }
+    }
+
     /// Begins the end of a connection. Messages that came before are delivered first.
     pub(crate) fn end(&self, connection: &Rc<Connection>, reason: Disconnected) {
         if connection.begin_end(reason) {
@@ -316,6 +339,7 @@ impl Core {
             return;
         }
         self.poll_queues();
+        self.start_unstarted();
         loop {
             let next = self.ending.borrow_mut().pop_front();
             let Some(connection) = next else {
@@ -390,6 +414,9 @@ impl Core {
                     return;
                 };
                 let reason = connection.sent(sequence, completion.status);
+                if connection.is_held_back() {
+                    self.unstarted.borrow_mut().push(Rc::clone(&connection));
+                }
                 (connection, reason)
             }
             WorkName::Own { connection } => {

@@ -81,5 +81,8 @@ pub const BACKLOG: usize = 1024;
 /// Registrations from this length on are taken back on the blocking pool, in bytes.
 pub const LONG_REGISTRATION: usize = 256 << 10;
 
+/// Memory windows that a provider keeps for later use.
+pub const WINDOWS_IDLE_MAX: usize = 1024;
+
 /// Most RDMA Reads that a connection can have outstanding: the connection manager has one byte for it.
 pub const READ_DEPTH_MAX: u16 = 255;

@@ -71,11 +71,12 @@ impl Provider for VerbsProvider {
             file_regions: false,
             software_regions: false,
             all_physical: false,
-            bound_keys: false,
+            bound_keys: limits.memory_windows,
             // Linux's client refuses the key in such a Send of siw's (RDMAP: cannot invalidate), and terminates.
             sends_invalidate: limits.sends_invalidate && !limits.is_siw(),
-            // A device refuses the invalidation of ordinary registrations, and ends the message with an error.
-            keys_invalidated: false,
+            // A device refuses the invalidation of ordinary registrations, and ends the message with an error. That of
+            // windows it allows.
+            keys_invalidated: limits.memory_windows,
             refusals: Refusals::Unnamed,
             no_receive: if self.0.is_iwarp {
                 NoReceive::Ends

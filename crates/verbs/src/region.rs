@@ -1,17 +1,20 @@
 //! Registered memory of the protocols.
 //!
-//! A key belongs to the protection domain, so every connection of the provider can use it:
-//! [`Scope::Endpoint`] cannot be enforced here. Rights and bounds are.
+//! A registration's own key belongs to the protection domain, so every connection of the provider can use it. A key of
+//! one connection is a memory window's, where the device has them: the registration has no rights for peers then.
+//! Elsewhere [`Scope::Endpoint`] cannot be enforced.
 
-use crate::limits::LONG_REGISTRATION;
-use crate::sys::{Piece, ProtectionDomain, Registration};
+use crate::connection::Connection;
+use crate::core::Core;
+use crate::limits::{LONG_REGISTRATION, WINDOWS_IDLE_MAX};
+use crate::sys::{Piece, ProtectionDomain, Registration, Window};
 use gannet_fabric::{
-    Access, Backing, DeregisterError, Domain, LocalKey, MemoryRegion, Region, RegionStats,
-    RegisterError, Registering, RemoteKey, Revocation, Scope, Span,
+    Access, Backing, DeregisterError, Domain, EndpointId, LocalKey, MemoryRegion, Region,
+    RegionStats, RegisterError, Registering, RemoteKey, Revocation, Scope, Span,
 };
 use gannet_runtime::{Buffer, Handle, run_blocking};
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::io;
 use std::rc::{Rc, Weak};
@@ -26,6 +29,10 @@ pub(crate) struct VerbsDomain {
     /// Sinks of RDMA Reads need the peer's right to write, as iWARP adapters demand.
     sink_needs_write: bool,
     stats: Cell<RegionStats>,
+    /// Finds the connections of windows.
+    core: OnceCell<Weak<Core>>,
+    /// Windows that are bound to nothing.
+    windows: RefCell<Vec<Window>>,
     this: Weak<VerbsDomain>,
 }
 
@@ -40,8 +47,16 @@ impl VerbsDomain {
             runtime,
             sink_needs_write,
             stats: Cell::default(),
+            core: OnceCell::new(),
+            windows: RefCell::default(),
             this: Weak::clone(this),
         })
+    }
+
+    /// Tells the domain where its connections are, once.
+    pub(crate) fn set_core(&self, core: &Rc<Core>) {
+        let first = self.core.set(Rc::downgrade(core));
+        debug_assert!(first.is_ok(), "a domain has one core");
     }
 
     /// Registers the memory of one message that is too long for a slot.
@@ -50,7 +65,7 @@ impl VerbsDomain {
     }
 
     /// The region of memory that was pinned.
-    fn region(&self, pinned: io::Result<Held>) -> Result<Region, RegisterError> {
+    fn region(&self, pinned: io::Result<Held>, grant: Grant) -> Result<Region, RegisterError> {
         let held = pinned.map_err(|error| {
             tracing::warn!(%error, "memory could not be registered");
             match error.kind() {
@@ -62,22 +77,58 @@ impl VerbsDomain {
         })?;
         let domain = self.this.upgrade().ok_or(RegisterError::TableFull)?;
         let registration = held.registration.as_ref().ok_or(RegisterError::TableFull)?;
+        let connection = grant.bound_to.and_then(|id| self.connection(id));
+        let window = connection.map(|connection| self.window(&connection));
+        let window = window.transpose()?;
         let len = held.memory.as_ref().map_or(0, |memory| memory.len()) as u64;
         self.count(|stats| {
             stats.registrations += 1;
             stats.bytes_registered += len;
         });
-        Ok(Rc::new(VerbsRegion(Rc::new(Entry {
+        // Without a window the registration's own key, which admits nobody where a window was asked for: the
+        // connection has ended.
+        let key = (window.as_ref()).map_or(registration.remote_key(), |it| it.window.next_key());
+        let entry = Rc::new(Entry {
             local: LocalKey(registration.local_key()),
-            key: RemoteKey(registration.remote_key()),
+            key: RemoteKey(key),
             base: registration.address(),
             len,
             held: RefCell::new(held),
+            window: RefCell::new(window),
             state: Cell::new(State::Valid),
             uses: Cell::new(0),
             waiting: RefCell::default(),
             domain,
-        }))))
+        });
+        entry.bind(grant.access);
+        Ok(Rc::new(VerbsRegion(entry)))
+    }
+
+    fn connection(&self, id: EndpointId) -> Option<Rc<Connection>> {
+        self.core.get()?.upgrade()?.connection(id)
+    }
+
+    /// A window for memory that `connection` alone reaches.
+    fn window(&self, connection: &Rc<Connection>) -> Result<BoundWindow, RegisterError> {
+        let idle = self.windows.borrow_mut().pop();
+        let window = idle.map_or_else(|| Window::new(&self.domain), Ok);
+        let window = window.map_err(|error| {
+            tracing::warn!(%error, "the device has no more memory windows");
+            RegisterError::TableFull
+        })?;
+        Ok(BoundWindow {
+            window,
+            connection: Rc::downgrade(connection),
+        })
+    }
+
+    /// What `access` and `scope` mean here.
+    fn grant(&self, access: Access, scope: Scope) -> Grant {
+        let bound_to = match scope {
+            Scope::Endpoint(id) if self.domain.has_windows && access != Access::Local => Some(id),
+            _ => None,
+        };
+        Grant { access, bound_to }
     }
 
     fn count(&self, change: impl FnOnce(&mut RegionStats)) {
@@ -92,13 +143,14 @@ impl Domain for VerbsDomain {
         &self,
         backing: Backing,
         access: Access,
-        _scope: Scope,
+        scope: Scope,
     ) -> Result<Region, RegisterError> {
         let Backing::Buffer(memory) = backing else {
             return Err(RegisterError::Unsupported);
         };
-        let pinned = Held::pin(&self.domain, memory, access, self.sink_needs_write);
-        self.region(pinned)
+        let grant = self.grant(access, scope);
+        let pinned = Held::pin(&self.domain, memory, grant.of_key(), self.sink_needs_write);
+        self.region(pinned, grant)
     }
 
     fn register(&self, backing: Backing, access: Access, scope: Scope) -> Registering {
@@ -108,15 +160,17 @@ impl Domain for VerbsDomain {
         };
         let (sender, pinned) = oneshot::channel();
         let (domain, sink_needs_write) = (Arc::clone(&self.domain), self.sink_needs_write);
+        let grant = self.grant(access, scope);
         self.runtime.submit_blocking(Box::new(move || {
             // Where no one waits any more, the drop of the result undoes the registration.
-            drop(sender.send(Held::pin(&domain, memory, access, sink_needs_write)));
+            let pinned = Held::pin(&domain, memory, grant.of_key(), sink_needs_write);
+            drop(sender.send(pinned));
         }));
         let this = Weak::clone(&self.this);
         Registering::Pending(Box::pin(async move {
             let pinned = pinned.await.map_err(|_| RegisterError::TableFull)?;
             let domain = this.upgrade().ok_or(RegisterError::TableFull)?;
-            domain.region(pinned)
+            domain.region(pinned, grant)
         }))
     }
 
@@ -133,6 +187,30 @@ impl Domain for VerbsDomain {
     }
 }
 
+/// The rights of one registration.
+#[derive(Clone, Copy)]
+struct Grant {
+    access: Access,
+    /// The one connection that has them, by a window.
+    bound_to: Option<EndpointId>,
+}
+
+impl Grant {
+    /// The rights that the registration's own key gives.
+    fn of_key(self) -> Access {
+        match self.bound_to {
+            Some(_) => Access::Local,
+            None => self.access,
+        }
+    }
+}
+
+/// The window of a registration.
+struct BoundWindow {
+    window: Window,
+    connection: Weak<Connection>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Valid,
@@ -143,12 +221,14 @@ enum State {
 }
 
 /// One registration.
-struct Entry {
+pub(crate) struct Entry {
     local: LocalKey,
     key: RemoteKey,
     base: u64,
     len: u64,
     held: RefCell<Held>,
+    /// The window whose key `key` is, from its registration until the key is dead.
+    window: RefCell<Option<BoundWindow>>,
     state: Cell<State>,
     /// Pieces of our own work that name it.
     uses: Cell<u32>,
@@ -204,6 +284,93 @@ impl Entry {
             return;
         }
         self.state.set(State::Revoking);
+        if self.asks_for_unbinding() {
+            return;
+        }
+        // Nobody else ends the key: the connection has ended, or the memory is with its user already.
+        self.drop_window();
+        self.release();
+    }
+
+    /// Asks the connection to end the window's key; false when there is none, or nobody to ask.
+    fn asks_for_unbinding(self: &Rc<Self>) -> bool {
+        if self.held.borrow().memory.is_none() {
+            return false;
+        }
+        let window = self.window.borrow();
+        let connection = window.as_ref().and_then(|it| it.connection.upgrade());
+        connection.is_some_and(|connection| connection.unbind(self))
+    }
+
+    /// Binds the window, if there is one.
+    fn bind(self: &Rc<Self>, access: Access) {
+        let bind = {
+            let (window, held) = (self.window.borrow(), self.held.borrow());
+            let parts = window.as_ref().zip(held.registration.as_ref());
+            parts.map(|(it, registration)| {
+                let bind = it.window.bind(registration, access);
+                (it.connection.upgrade(), bind)
+            })
+        };
+        let Some((connection, bind)) = bind else {
+            return;
+        };
+        if !connection.is_some_and(|connection| connection.bind(self, self.key.0, bind)) {
+            self.drop_window();
+        }
+    }
+
+    /// The key of its window, until that is dead.
+    pub(crate) fn window_key(&self) -> Option<u32> {
+        self.window.borrow().is_some().then_some(self.key.0)
+    }
+
+    /// Ends the window's key and gives the window back to the device.
+    pub(crate) fn drop_window(&self) {
+        let window = self.window.take();
+        self.forget(window.as_ref());
+    }
+
+    /// The window was unbound by work of its connection, or could not be.
+    pub(crate) fn unbound(self: &Rc<Self>, is_done: bool) {
+        debug_assert_eq!(self.state.get(), State::Revoking, "its owner asked for it");
+        if is_done {
+            self.keep_window();
+        } else {
+            self.drop_window();
+        }
+        self.release();
+    }
+
+    /// A message of the peer has revoked the key.
+    pub(crate) fn invalidated_by_peer(self: &Rc<Self>) {
+        self.keep_window();
+        self.revoke();
+    }
+
+    /// Keeps the window, which is bound to nothing, for other memory.
+    fn keep_window(&self) {
+        let window = self.window.take();
+        self.forget(window.as_ref());
+        let mut idle = self.domain.windows.borrow_mut();
+        if idle.len() < WINDOWS_IDLE_MAX {
+            idle.extend(window.map(|it| it.window));
+        }
+    }
+
+    fn forget(&self, window: Option<&BoundWindow>) {
+        let connection = window.and_then(|it| it.connection.upgrade());
+        if let Some(connection) = connection {
+            connection.forget_window(self.key.0);
+        }
+    }
+
+    /// Ends the registration, whose window is gone.
+    fn release(self: &Rc<Self>) {
+        debug_assert!(
+            self.window_key().is_none(),
+            "a window holds the registration"
+        );
         let held = self.held.take();
         if self.len < LONG_REGISTRATION as u64 {
             let (ended, held) = held.release();

@@ -1,5 +1,7 @@
 //! The provider on a device in memory.
 
+mod windows;
+
 use crate::VerbsConfig;
 use crate::connect::connected;
 use crate::core::Core;
@@ -22,11 +24,10 @@ struct Bed {
 }
 
 fn run<F: Future<Output = ()>>(main: impl FnOnce(Bed) -> F) {
-    block_on(|runtime| main(bed(runtime))).unwrap();
+    block_on(|runtime| main(bed(runtime, FakeDevice::new()))).unwrap();
 }
 
-fn bed(runtime: Handle) -> Bed {
-    let device = FakeDevice::new();
+fn bed(runtime: Handle, device: FakeDevice) -> Bed {
     let context = device.context();
     let events = EventChannel::new(&context.library).unwrap();
     let core = Core::on(runtime, events, context, &VerbsConfig::default()).unwrap();

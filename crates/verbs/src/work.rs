@@ -78,9 +78,10 @@ pub(crate) fn reason_of_sent(code: u32) -> Option<Disconnected> {
         status::REM_INV_REQ_ERR => terminated("it refused a message or a request"),
         status::REM_OP_ERR => terminated("it could not do what was asked"),
         status::RETRY_EXC_ERR | status::RNR_RETRY_EXC_ERR => Some(Disconnected::TimedOut),
-        status::LOC_PROT_ERR | status::LOC_ACCESS_ERR | status::LOC_LEN_ERR => {
-            Some(Disconnected::Local)
-        }
+        status::LOC_PROT_ERR
+        | status::LOC_ACCESS_ERR
+        | status::LOC_LEN_ERR
+        | status::MW_BIND_ERR => Some(Disconnected::Local),
         // LOC_QP_OP_ERR, too: siw reports it of a message that the peer's end cut off.
         _ => None,
     }

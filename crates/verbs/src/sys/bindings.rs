@@ -49,9 +49,9 @@ pub(super) struct Context {
     _query_device: *mut c_void,
     _query_port: *mut c_void,
     _compat_memory: [*mut c_void; 5],
-    pub alloc_mw: *mut c_void,
+    pub alloc_mw: Option<AllocMw>,
     _bind_mw: *mut c_void,
-    _dealloc_mw: *mut c_void,
+    pub dealloc_mw: Option<DeallocMw>,
     _create_cq: *mut c_void,
     pub poll_cq: Option<PollCq>,
     pub req_notify_cq: Option<ReqNotifyCq>,
@@ -98,6 +98,8 @@ pub(super) const ODP_SUPPORT_WRITE: u32 = 1 << 2;
 /// `IBV_ODP_SUPPORT_READ`
 pub(super) const ODP_SUPPORT_READ: u32 = 1 << 3;
 
+pub(super) type AllocMw = unsafe extern "C" fn(*mut Pd, c_uint) -> *mut Mw;
+pub(super) type DeallocMw = unsafe extern "C" fn(*mut Mw) -> c_int;
 pub(super) type PollCq = unsafe extern "C" fn(*mut Cq, c_int, *mut Wc) -> c_int;
 pub(super) type ReqNotifyCq = unsafe extern "C" fn(*mut Cq, c_int) -> c_int;
 pub(super) type PostSrqRecv =
@@ -136,6 +138,19 @@ pub(super) struct Mr {
 pub(super) const ACCESS_LOCAL_WRITE: c_int = 1;
 pub(super) const ACCESS_REMOTE_WRITE: c_int = 1 << 1;
 pub(super) const ACCESS_REMOTE_READ: c_int = 1 << 2;
+pub(super) const ACCESS_MW_BIND: c_int = 1 << 4;
+
+#[repr(C)]
+pub(super) struct Mw {
+    _context: *mut Context,
+    _pd: *mut Pd,
+    pub rkey: u32,
+    _handle: u32,
+    _type: c_uint,
+}
+
+/// `IBV_MW_TYPE_2`
+pub(super) const MW_TYPE_2: c_uint = 2;
 
 #[repr(C)]
 pub(super) struct CompChannel {
@@ -191,12 +206,28 @@ pub(super) struct SendWr {
     pub remote_addr: u64,
     /// `wr.rdma.rkey`
     pub rkey: u32,
-    pub rest: [u64; 9],
+    pub rest: [u64; 3],
+    pub bind_mw: BindMw,
+}
+
+/// `bind_mw` of a work request, with its `struct ibv_mw_bind_info` in place.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct BindMw {
+    pub mw: *mut Mw,
+    /// The key after the bind.
+    pub rkey: u32,
+    pub mr: *mut Mr,
+    pub addr: u64,
+    pub length: u64,
+    pub access: c_int,
 }
 
 pub(super) const WR_RDMA_WRITE: c_uint = 0;
 pub(super) const WR_SEND: c_uint = 2;
 pub(super) const WR_RDMA_READ: c_uint = 4;
+pub(super) const WR_LOCAL_INV: c_uint = 7;
+pub(super) const WR_BIND_MW: c_uint = 8;
 pub(super) const WR_SEND_WITH_INV: c_uint = 9;
 pub(super) const SEND_SIGNALED: c_uint = 1 << 1;
 pub(super) const SEND_SOLICITED: c_uint = 1 << 2;
@@ -236,6 +267,7 @@ pub(crate) mod status {
     pub(crate) const LOC_PROT_ERR: u32 = 4;
     #[cfg(test)]
     pub(crate) const WR_FLUSH_ERR: u32 = 5;
+    pub(crate) const MW_BIND_ERR: u32 = 6;
     pub(crate) const LOC_ACCESS_ERR: u32 = 8;
     pub(crate) const REM_INV_REQ_ERR: u32 = 9;
     pub(crate) const REM_ACCESS_ERR: u32 = 10;
@@ -412,6 +444,7 @@ const _: () = {
     assert!(offset_of!(Context, poll_cq) == 96);
     assert!(offset_of!(Context, req_notify_cq) == 104);
     assert!(offset_of!(Context, alloc_mw) == 64);
+    assert!(offset_of!(Context, dealloc_mw) == 80);
     assert!(offset_of!(Context, post_srq_recv) == 168);
     assert!(offset_of!(Context, post_send) == 208);
     assert!(offset_of!(Context, post_recv) == 216);
@@ -428,6 +461,13 @@ const _: () = {
     assert!(offset_of!(SendWr, invalidate_rkey) == 36);
     assert!(offset_of!(SendWr, remote_addr) == 40);
     assert!(offset_of!(SendWr, rkey) == 48);
+    assert!(offset_of!(SendWr, bind_mw) == 80);
+    assert!(offset_of!(BindMw, rkey) == 8);
+    assert!(offset_of!(BindMw, mr) == 16);
+    assert!(offset_of!(BindMw, addr) == 24);
+    assert!(offset_of!(BindMw, length) == 32);
+    assert!(offset_of!(BindMw, access) == 40);
+    assert!(offset_of!(Mw, rkey) == 16);
     assert!(size_of::<RecvWr>() == 32);
     assert!(offset_of!(RecvWr, sg_list) == 16);
     assert!(offset_of!(RecvWr, num_sge) == 24);

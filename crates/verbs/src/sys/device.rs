@@ -260,6 +260,8 @@ impl fmt::Debug for DeviceContext {
 pub(crate) struct ProtectionDomain {
     pub(super) raw: NonNull<Pd>,
     pub(crate) device: DeviceContext,
+    /// The device has memory windows that belong to one connection.
+    pub(crate) has_windows: bool,
 }
 
 // SAFETY: libibverbs allows calls with one domain from several threads at once.
@@ -273,11 +275,13 @@ impl ProtectionDomain {
     /// # Errors
     /// The device has no more.
     pub(crate) fn new(device: &DeviceContext) -> io::Result<Arc<ProtectionDomain>> {
+        let has_windows = device.limits()?.memory_windows;
         // SAFETY: the context is open.
         let raw = unsafe { (device.library.functions.ibv_alloc_pd)(device.raw.as_ptr()) };
         Ok(Arc::new(ProtectionDomain {
             raw: NonNull::new(raw).ok_or_else(io::Error::last_os_error)?,
             device: device.clone(),
+            has_windows,
         }))
     }
 }

@@ -1,13 +1,14 @@
 //! A device in the memory of a test: it records what is posted, and completes what the test says.
 
 use super::bindings::{
-    CmEvent, CmId, CompChannel, ConnParam, Context, Cq, Device, DeviceAttr, EventChannel, Gid, Mr,
-    Pd, PortAttr, Qp, QpAttr, QpInitAttr, RecvWr, SEND_INLINE, SEND_SIGNALED, SendWr, Srq,
-    SrqInitAttr, Wc,
+    CmEvent, CmId, CompChannel, ConnParam, Context, Cq, DEVICE_MEM_WINDOW,
+    DEVICE_MEM_WINDOW_TYPE_2B, Device, DeviceAttr, EventChannel, Gid, Mr, Mw, Pd, PortAttr, Qp,
+    QpAttr, QpInitAttr, RecvWr, SEND_INLINE, SEND_SIGNALED, SendWr, Srq, SrqInitAttr, WC_WITH_INV,
+    WR_BIND_MW, WR_LOCAL_INV, Wc,
 };
 use super::device::DeviceContext;
 use super::library::{Functions, VerbsLibrary};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::os::fd::IntoRawFd;
 use std::ptr::{NonNull, null_mut};
@@ -20,6 +21,16 @@ pub(crate) struct Posted {
     pub(crate) bytes: Vec<u8>,
     pub(crate) signaled: bool,
     pub(crate) inline: bool,
+    pub(crate) window: Option<WindowWork>,
+}
+
+/// Work on a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WindowWork {
+    /// The window's key after it.
+    Bind(u32),
+    /// The key that ends.
+    Unbind(u32),
 }
 
 /// The record of the device.
@@ -28,6 +39,15 @@ pub(crate) struct Seen {
     /// Registrations now.
     pub(crate) registered: usize,
     pub(crate) registrations: u32,
+    /// The rights of the latest registration.
+    pub(crate) rights: c_int,
+    /// Windows now, and those that were ever made.
+    pub(crate) windows: usize,
+    pub(crate) windows_made: u32,
+    /// The keys of bound windows, each with that of its registration.
+    pub(crate) bound: BTreeMap<u32, u32>,
+    /// Registrations that were taken back, or pairs that were destroyed, under a bound window.
+    pub(crate) faults: u32,
     /// Registrations fail.
     pub(crate) is_full: bool,
     /// Deregistrations fail.
@@ -46,7 +66,14 @@ pub(crate) struct Seen {
 struct FakeContext {
     context: Context,
     device: Device,
+    has_windows: bool,
     seen: Mutex<Seen>,
+}
+
+#[repr(C)]
+struct FakeMw {
+    mw: Mw,
+    context: *mut FakeContext,
 }
 
 #[repr(C)]
@@ -72,9 +99,19 @@ impl FakeDevice {
             (*raw).context.post_send = Some(post_send);
             (*raw).context.post_recv = Some(post_recv);
             (*raw).context.post_srq_recv = Some(post_srq_recv);
+            (*raw).context.alloc_mw = Some(alloc_mw);
+            (*raw).context.dealloc_mw = Some(dealloc_mw);
             raw
         };
         FakeDevice(raw)
+    }
+
+    /// A device that has memory windows.
+    pub(crate) fn with_windows() -> FakeDevice {
+        let device = FakeDevice::new();
+        // SAFETY: nothing else knows the context yet.
+        unsafe { (*device.0).has_windows = true };
+        device
     }
 
     pub(crate) fn context(&self) -> DeviceContext {
@@ -91,6 +128,21 @@ impl FakeDevice {
 
     /// Fills the oldest receive with these bytes and completes it as a message to pair `qp_num`.
     pub(crate) fn deliver(&self, qp_num: u32, bytes: &[u8]) {
+        self.deliver_with(qp_num, bytes, Wc::default());
+    }
+
+    /// As [`FakeDevice::deliver`], of a message that revokes `key`.
+    pub(crate) fn deliver_invalidating(&self, qp_num: u32, bytes: &[u8], key: u32) {
+        self.seen().bound.remove(&key);
+        let revokes = Wc {
+            wc_flags: WC_WITH_INV,
+            invalidated_rkey: key,
+            ..Wc::default()
+        };
+        self.deliver_with(qp_num, bytes, revokes);
+    }
+
+    fn deliver_with(&self, qp_num: u32, bytes: &[u8], completion: Wc) {
         let (id, address) = self.seen().receives.pop_front().expect("a receive");
         // SAFETY: the receive names memory that its poster keeps.
         unsafe {
@@ -102,7 +154,7 @@ impl FakeDevice {
             opcode: 128,
             byte_len: bytes.len() as u32,
             qp_num,
-            ..Wc::default()
+            ..completion
         });
     }
 
@@ -160,7 +212,21 @@ unsafe extern "C" fn post_send(pair: *mut Qp, first: *mut SendWr, _: *mut *mut S
                 bytes: bytes.unwrap_or_default(),
                 signaled: work.send_flags & SEND_SIGNALED != 0,
                 inline: work.send_flags & SEND_INLINE != 0,
+                window: match work.opcode {
+                    WR_BIND_MW => Some(WindowWork::Bind(work.bind_mw.rkey)),
+                    WR_LOCAL_INV => Some(WindowWork::Unbind(work.invalidate_rkey)),
+                    _ => None,
+                },
             });
+            match work.opcode {
+                WR_BIND_MW => {
+                    let named = work.bind_mw;
+                    seen.faults += u32::from((*named.mw).rkey == named.rkey);
+                    seen.bound.insert(named.rkey, (*named.mr).lkey);
+                }
+                WR_LOCAL_INV => drop(seen.bound.remove(&work.invalidate_rkey)),
+                _ => {}
+            }
             next = work.next;
         }
     }
@@ -202,7 +268,35 @@ fn made<T>(set: impl FnOnce(&mut T)) -> *mut T {
     Box::into_raw(object)
 }
 
-unsafe extern "C" fn ibv_reg_mr(domain: *mut Pd, _: *mut c_void, _: usize, _: c_int) -> *mut Mr {
+unsafe extern "C" fn alloc_mw(domain: *mut Pd, _: c_uint) -> *mut Mw {
+    // SAFETY: the domain is one of `ibv_alloc_pd` below.
+    let context = unsafe { (*domain).context };
+    let mut seen = seen_of(context);
+    seen.windows += 1;
+    seen.windows_made += 1;
+    let key = seen.windows_made << 8;
+    made(|object: &mut FakeMw| {
+        object.mw.rkey = key;
+        object.context = context.cast();
+    })
+    .cast()
+}
+
+unsafe extern "C" fn dealloc_mw(window: *mut Mw) -> c_int {
+    // SAFETY: the window is one of `alloc_mw` above.
+    let (context, key) = unsafe { ((*window.cast::<FakeMw>()).context, (*window).rkey) };
+    let mut seen = seen_of(context.cast());
+    seen.windows -= 1;
+    seen.bound.remove(&key);
+    0
+}
+
+unsafe extern "C" fn ibv_reg_mr(
+    domain: *mut Pd,
+    _: *mut c_void,
+    _: usize,
+    rights: c_int,
+) -> *mut Mr {
     // SAFETY: the domain is one of `ibv_alloc_pd` below.
     let context = unsafe { (*domain).context };
     let mut seen = seen_of(context);
@@ -211,6 +305,7 @@ unsafe extern "C" fn ibv_reg_mr(domain: *mut Pd, _: *mut c_void, _: usize, _: c_
     }
     seen.registered += 1;
     seen.registrations += 1;
+    seen.rights = rights;
     let key = seen.registrations;
     made(|object: &mut FakeMr| {
         object.mr.lkey = key;
@@ -222,11 +317,17 @@ unsafe extern "C" fn ibv_reg_mr(domain: *mut Pd, _: *mut c_void, _: usize, _: c_
 
 unsafe extern "C" fn ibv_dereg_mr(registration: *mut Mr) -> c_int {
     // SAFETY: the registration is one of `ibv_reg_mr` above.
-    let context = unsafe { (*registration.cast::<FakeMr>()).context };
+    let (context, key) = unsafe {
+        (
+            (*registration.cast::<FakeMr>()).context,
+            (*registration).lkey,
+        )
+    };
     let mut seen = seen_of(context.cast());
     if seen.is_stuck {
         return libc::EBUSY;
     }
+    seen.faults += u32::from(seen.bound.values().any(|bound| *bound == key));
     seen.registered -= 1;
     0
 }
@@ -250,7 +351,11 @@ unsafe extern "C" fn rdma_create_qp(id: *mut CmId, _: *mut Pd, _: *mut QpInitAtt
 
 unsafe extern "C" fn rdma_destroy_qp(id: *mut CmId) {
     // SAFETY: the id lives.
-    unsafe { (*id).qp = null_mut() };
+    unsafe {
+        let mut seen = seen_of((*id).verbs);
+        seen.faults += u32::from(!seen.bound.is_empty());
+        (*id).qp = null_mut();
+    }
 }
 
 unsafe extern "C" fn rdma_create_id(
@@ -280,9 +385,12 @@ const FUNCTIONS: Functions = {
     unsafe extern "C" fn name(_: *mut Device) -> *const c_char {
         c"fake0".as_ptr()
     }
-    unsafe extern "C" fn query_device(_: *mut Context, attributes: *mut DeviceAttr) -> c_int {
-        // SAFETY: the pointer is to a structure of the caller.
+    unsafe extern "C" fn query_device(context: *mut Context, attributes: *mut DeviceAttr) -> c_int {
+        // SAFETY: all contexts of a test are fake ones; the pointer is to a structure of the caller.
         unsafe {
+            if (*context.cast::<FakeContext>()).has_windows {
+                (*attributes).device_cap_flags = DEVICE_MEM_WINDOW | DEVICE_MEM_WINDOW_TYPE_2B;
+            }
             (*attributes).max_qp_wr = 1024;
             (*attributes).max_cqe = 4096;
             (*attributes).max_srq_wr = 1024;

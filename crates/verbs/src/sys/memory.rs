@@ -1,6 +1,8 @@
 //! Registered memory: regions, and slots for messages.
 
-use super::bindings::{self, ACCESS_LOCAL_WRITE, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE, Sge};
+use super::bindings::{
+    self, ACCESS_LOCAL_WRITE, ACCESS_MW_BIND, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE, Sge,
+};
 use super::device::ProtectionDomain;
 use gannet_fabric::Access;
 use gannet_runtime::Buffer;
@@ -14,10 +16,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 ///
 /// The holder keeps the memory until this is deregistered: the device reaches it until then.
 pub(crate) struct Registration {
-    raw: NonNull<bindings::Mr>,
-    domain: Arc<ProtectionDomain>,
-    address: u64,
-    len: usize,
+    pub(super) raw: NonNull<bindings::Mr>,
+    pub(super) domain: Arc<ProtectionDomain>,
+    pub(super) address: u64,
+    pub(super) len: usize,
     ended: bool,
 }
 
@@ -38,22 +40,13 @@ impl Registration {
         access: Access,
         sink_needs_write: bool,
     ) -> io::Result<Registration> {
-        let flags = ACCESS_LOCAL_WRITE
-            | match access {
-                Access::Local if sink_needs_write => ACCESS_REMOTE_WRITE,
-                Access::Local => 0,
-                Access::RemoteRead => ACCESS_REMOTE_READ,
-                Access::RemoteWrite => ACCESS_REMOTE_WRITE,
-                Access::RemoteReadWrite => ACCESS_REMOTE_READ | ACCESS_REMOTE_WRITE,
-            };
-        Registration::with_flags(domain, memory, flags)
-    }
-
-    fn with_flags(
-        domain: &Arc<ProtectionDomain>,
-        memory: &mut [u8],
-        flags: c_int,
-    ) -> io::Result<Registration> {
+        let mut flags = ACCESS_LOCAL_WRITE | flags_of(access);
+        if access == Access::Local && sink_needs_write {
+            flags |= ACCESS_REMOTE_WRITE;
+        }
+        if domain.has_windows {
+            flags |= ACCESS_MW_BIND;
+        }
         let register = domain.device.library.functions.ibv_reg_mr;
         let address = memory.as_mut_ptr();
         // SAFETY: the range is memory of this process. The caller keeps it as long as the registration.
@@ -120,6 +113,16 @@ impl Drop for Registration {
         if let Err(error) = self.end() {
             tracing::error!(%error, "a registration could not be taken back");
         }
+    }
+}
+
+/// The rights of peers.
+pub(super) fn flags_of(access: Access) -> c_int {
+    match access {
+        Access::Local => 0,
+        Access::RemoteRead => ACCESS_REMOTE_READ,
+        Access::RemoteWrite => ACCESS_REMOTE_WRITE,
+        Access::RemoteReadWrite => ACCESS_REMOTE_READ | ACCESS_REMOTE_WRITE,
     }
 }
 

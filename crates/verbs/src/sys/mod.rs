@@ -15,6 +15,7 @@ mod manager;
 mod memory;
 mod probe;
 mod queue;
+mod window;
 
 pub(crate) use bindings::{WC_WITH_INV, Wc, status};
 pub(crate) use cm::{CmId, Event, EventChannel, EventKind, IdName, Parameters};
@@ -24,6 +25,7 @@ pub(crate) use queue::{
     CompletionChannel, CompletionQueue, EventOf, POLL_MAX, PairLimits, PairQueues, QueuePair,
     ReceiveWork, SendWork, SharedQueue, WorkKind,
 };
+pub(crate) use window::{Window, WindowBind};
 
 pub use device::{DeviceInfo, DeviceLimits, PortInfo};
 pub use library::VerbsLibrary;

@@ -1,14 +1,15 @@
 //! Completion queues, shared receive queues, queue pairs.
 
 use super::bindings::{
-    self, QP_STATE, QPS_ERR, QPT_RC, QpAttr, QpInitAttr, RecvWr, SEND_INLINE, SEND_SIGNALED,
-    SEND_SOLICITED, SendWr, Sge, SrqInitAttr, WR_RDMA_READ, WR_RDMA_WRITE, WR_SEND,
-    WR_SEND_WITH_INV, Wc,
+    self, BindMw, QP_STATE, QPS_ERR, QPT_RC, QpAttr, QpInitAttr, RecvWr, SEND_INLINE,
+    SEND_SIGNALED, SEND_SOLICITED, SendWr, Sge, SrqInitAttr, WR_BIND_MW, WR_LOCAL_INV,
+    WR_RDMA_READ, WR_RDMA_WRITE, WR_SEND, WR_SEND_WITH_INV, Wc,
 };
 use super::cm::CmId;
 use super::device::{DeviceContext, ProtectionDomain, check};
 use super::manager::Raw;
 use super::memory::Piece;
+use super::window::WindowBind;
 use std::ffi::c_uint;
 use std::io;
 use std::mem::MaybeUninit;
@@ -266,10 +267,27 @@ pub(crate) struct SendWork {
 /// The operation of a work request.
 #[derive(Clone, Copy)]
 pub(crate) enum WorkKind {
-    Send { solicited: bool },
-    SendAndInvalidate { key: u32, solicited: bool },
-    Write { address: u64, key: u32 },
-    Read { address: u64, key: u32 },
+    Send {
+        solicited: bool,
+    },
+    SendAndInvalidate {
+        key: u32,
+        solicited: bool,
+    },
+    Write {
+        address: u64,
+        key: u32,
+    },
+    Read {
+        address: u64,
+        key: u32,
+    },
+    /// Gives a window to the connection.
+    Bind(WindowBind),
+    /// Takes a window away from it.
+    Unbind {
+        key: u32,
+    },
 }
 
 impl SendWork {
@@ -282,6 +300,19 @@ impl SendWork {
             }
             WorkKind::Write { address, key } => (WR_RDMA_WRITE, 0, 0, address, key),
             WorkKind::Read { address, key } => (WR_RDMA_READ, 0, 0, address, key),
+            WorkKind::Bind(_) => (WR_BIND_MW, 0, 0, 0, 0),
+            WorkKind::Unbind { key } => (WR_LOCAL_INV, 0, key, 0, 0),
+        };
+        let bind_mw = match self.kind {
+            WorkKind::Bind(bind) => bind.0,
+            _ => BindMw {
+                mw: null_mut(),
+                rkey: 0,
+                mr: null_mut(),
+                addr: 0,
+                length: 0,
+                access: 0,
+            },
         };
         let signaled = if self.signaled { SEND_SIGNALED } else { 0 };
         let inline = if self.inline { SEND_INLINE } else { 0 };
@@ -295,7 +326,8 @@ impl SendWork {
             invalidate_rkey: key,
             remote_addr: address,
             rkey,
-            rest: [0; 9],
+            rest: [0; 3],
+            bind_mw,
         }
     }
 }
@@ -416,10 +448,17 @@ impl QueuePair {
         } else {
             call()
         };
-        if status == 0 {
-            return Ok(());
+        let posted = match status {
+            0 => Ok(()),
+            _ => Err(index_of(&requests, bad)),
+        };
+        let count = posted.err().unwrap_or(work.len());
+        for work in work.iter().take(count) {
+            if let WorkKind::Bind(bind) = work.kind {
+                bind.posted();
+            }
         }
-        Err(index_of(&requests, bad))
+        posted
     }
 
     /// Posts receives of its own. The caller keeps their memory until they complete or the pair is gone.
