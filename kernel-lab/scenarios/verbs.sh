@@ -8,5 +8,5 @@
 devices
 export GANNET_VERBS_ADDRESS=$ADDRESS
 # One after the other: an emulated guest has two slow processors.
-"$PROGRAM" --ignored --test-threads=1
+"$PROGRAM" --ignored --test-threads=1 --nocapture
 devices_free

@@ -510,7 +510,7 @@ impl Connection {
         }
         let reason = state.receive(id, buffer, &completion, self.core.now());
         drop(guard);
-        self.note_invalidation(&completion);
+        let reason = self.note_invalidation(&completion).or(reason);
         self.wake();
         reason
     }
@@ -541,7 +541,7 @@ impl Connection {
         let (id, buffer) = queue.take(index)?;
         let reason = state.receive(id, buffer, completion, self.core.now());
         drop(guard);
-        self.note_invalidation(completion);
+        let reason = self.note_invalidation(completion).or(reason);
         self.wake();
         reason
     }

@@ -311,6 +311,15 @@ impl Core {
         self.connections.borrow().get(&id.0).cloned()
     }
 
+    /// A peer has revoked `key`, which is another connection's.
+    pub(crate) fn invalidated_elsewhere(&self, key: u32) {
+        let connections: Vec<_> = self.connections.borrow().values().cloned().collect();
+        let owner = connections.iter().find_map(|it| it.take_bound(key));
+        if let Some(entry) = owner {
+            entry.invalidated_by_peer();
+        }
+    }
+
     /// Gives queued work of a connection to the device soon.
     pub(crate) fn start_later(&self, connection: &Rc<Connection>) {
         self.unstarted.borrow_mut().push(Rc::clone(connection));

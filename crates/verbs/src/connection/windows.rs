@@ -1,29 +1,32 @@
 //! The windows of a connection: keys to memory that serve it alone.
 //!
-//! A bind is queued when memory is registered, so it comes before every message that can bear its key. Windows go before
+//! A bind is posted when memory is registered, so it comes before every message that can bear its key. Windows go before
 //! the queue pair does: some devices destroy no pair that has windows.
 
 use super::{Connection, Memory, Phase, State, Work};
 use crate::core::is_done;
 use crate::region::Entry;
 use crate::sys::{WC_WITH_INV, Wc, WindowBind, WorkKind};
-use gannet_fabric::{Done, Signal, WorkId};
+use gannet_fabric::{Disconnected, Done, Signal, WorkId};
 use std::rc::{Rc, Weak};
 
 impl Connection {
     /// Gives a window to the connection; false when it takes no work any more.
-    pub(crate) fn bind(&self, entry: &Rc<Entry>, key: u32, bind: WindowBind) -> bool {
+    pub(crate) fn bind(self: &Rc<Self>, entry: &Rc<Entry>, key: u32, bind: WindowBind) -> bool {
         let mut state = self.state.borrow_mut();
         if !matches!(state.phase, Phase::Connecting | Phase::Open) {
             return false;
         }
         let kind = WorkKind::Bind(bind);
         state.queued.push(own(kind, Signal::OnError, entry));
+        drop(state);
         let replaced = self.bound.borrow_mut().insert(key, Rc::downgrade(entry));
         debug_assert!(
             replaced.is_none_or(|entry| entry.strong_count() == 0),
             "a bound window has another key than all others"
         );
+        // The key may reach the peer by another connection.
+        self.start();
         true
     }
 
@@ -49,15 +52,25 @@ impl Connection {
         self.bound.borrow_mut().remove(&key);
     }
 
-    /// Notes that a message of the peer has revoked a key.
-    pub(super) fn note_invalidation(&self, completion: &Wc) {
+    /// Notes that a message of the peer has revoked a key. Gives the reason when that ends the connection.
+    pub(super) fn note_invalidation(&self, completion: &Wc) -> Option<Disconnected> {
         if !is_done(completion) || completion.wc_flags & WC_WITH_INV == 0 {
-            return;
+            return None;
         }
-        let bound = (self.bound.borrow_mut()).remove(&completion.invalidated_rkey);
-        if let Some(entry) = bound.and_then(|entry| entry.upgrade()) {
+        let key = completion.invalidated_rkey;
+        if let Some(entry) = self.take_bound(key) {
             entry.invalidated_by_peer();
+            return None;
         }
+        // Linux's rxe does not look whose window it is.
+        self.core.invalidated_elsewhere(key);
+        let why = "it revoked a key of another connection".to_owned();
+        Some(Disconnected::PeerMisbehaved(why))
+    }
+
+    /// The memory whose window has this key, which is dead from now on.
+    pub(crate) fn take_bound(&self, key: u32) -> Option<Rc<Entry>> {
+        self.bound.borrow_mut().remove(&key)?.upgrade()
     }
 
     /// Gives all windows back to the device.

@@ -258,6 +258,8 @@ pub(crate) struct Wc {
 }
 
 pub(crate) const WC_WITH_INV: u32 = 1 << 3;
+/// `IB_WC_WITH_INVALIDATE` of the kernel, which Linux's software RoCE hands to programs as it is.
+pub(super) const WC_WITH_INV_OF_RXE: u32 = 1 << 2;
 
 /// `enum ibv_wc_status`, as far as Gannet tells the values apart.
 pub(crate) mod status {

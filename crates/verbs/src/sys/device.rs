@@ -234,13 +234,18 @@ impl DeviceLimits {
     pub fn is_siw(&self) -> bool {
         self.vendor_id == VENDOR_SIW
     }
+
+    /// Linux's software RoCE. It is for tests: a peer can revoke the window of another peer's connection.
+    pub fn is_rxe(&self) -> bool {
+        self.vendor_id == VENDOR_RXE
+    }
 }
 
 impl DeviceLimits {
     /// The device is software of the kernel: a post to it is a system call, which the kernel takes from a thread with
     /// the credentials that opened the device alone.
     pub(crate) fn posts_by_calls(&self) -> bool {
-        self.is_siw() || self.vendor_id == VENDOR_RXE
+        self.is_siw() || self.is_rxe()
     }
 }
 

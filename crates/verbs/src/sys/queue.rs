@@ -2,8 +2,8 @@
 
 use super::bindings::{
     self, BindMw, QP_STATE, QPS_ERR, QPT_RC, QpAttr, QpInitAttr, RecvWr, SEND_INLINE,
-    SEND_SIGNALED, SEND_SOLICITED, SendWr, Sge, SrqInitAttr, WR_BIND_MW, WR_LOCAL_INV,
-    WR_RDMA_READ, WR_RDMA_WRITE, WR_SEND, WR_SEND_WITH_INV, Wc,
+    SEND_SIGNALED, SEND_SOLICITED, SendWr, Sge, SrqInitAttr, WC_WITH_INV, WC_WITH_INV_OF_RXE,
+    WR_BIND_MW, WR_LOCAL_INV, WR_RDMA_READ, WR_RDMA_WRITE, WR_SEND, WR_SEND_WITH_INV, Wc,
 };
 use super::cm::CmId;
 use super::device::{DeviceContext, ProtectionDomain, check};
@@ -87,6 +87,8 @@ pub(crate) struct CompletionQueue {
     arm: bindings::ReqNotifyCq,
     /// Calls go through the manager's thread.
     by_manager: bool,
+    /// A flag of a completion says [`WC_WITH_INV`] too.
+    with_inv_alias: u32,
     channel: Rc<CompletionChannel>,
 }
 
@@ -97,7 +99,8 @@ impl CompletionQueue {
     /// The device has no room, or `len` passes its limit.
     pub(crate) fn new(channel: &Rc<CompletionChannel>, len: u32) -> io::Result<CompletionQueue> {
         let device = &channel.device;
-        let by_manager = device.limits()?.posts_by_calls();
+        let limits = device.limits()?;
+        let by_manager = limits.posts_by_calls();
         let create = device.library.functions.ibv_create_cq;
         let (context, channel_raw) = (device.raw.as_ptr(), channel.raw.as_ptr());
         let len = i32::try_from(len).unwrap_or(i32::MAX);
@@ -112,6 +115,11 @@ impl CompletionQueue {
             poll: poll.ok_or_else(missing)?,
             arm: arm.ok_or_else(missing)?,
             by_manager,
+            with_inv_alias: if limits.is_rxe() {
+                WC_WITH_INV_OF_RXE
+            } else {
+                0
+            },
             channel: Rc::clone(channel),
         })
     }
@@ -127,7 +135,13 @@ impl CompletionQueue {
         // SAFETY: the array has room for as many as are asked for.
         let count =
             unsafe { (self.poll)(self.raw.as_ptr(), POLL_MAX as i32, completions.as_mut_ptr()) };
-        usize::try_from(count).unwrap_or(0).min(POLL_MAX)
+        let count = usize::try_from(count).unwrap_or(0).min(POLL_MAX);
+        for completion in &mut completions[..count] {
+            if completion.wc_flags & self.with_inv_alias != 0 {
+                completion.wc_flags |= WC_WITH_INV;
+            }
+        }
+        count
     }
 
     /// Asks for an event when the next completion comes. Completions from before need a poll after this.

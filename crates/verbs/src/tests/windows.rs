@@ -111,9 +111,31 @@ fn a_key_that_the_peer_revokes_is_dead_and_its_memory_is_free() {
         // Nothing is posted for a key that is dead.
         bed.core.advance();
         assert_eq!(window_work(&bed).len(), 1);
-        // A key that this connection does not have.
-        bed.device.deliver_invalidating(1, b"reply", key);
-        assert_eq!(completions(&connection).await.len(), 1);
+        nothing_went_wrong(&bed);
+    });
+}
+
+#[test]
+fn a_peer_that_revokes_a_key_of_another_connection_is_cut_off() {
+    run_with_windows(|bed| async move {
+        let receives = || vec![Buffer::zeroed(16)];
+        let (victim, attacker) = (bed.connect(receives()), bed.connect(receives()));
+        let region = bind(&bed, &victim, 100);
+        victim.flush();
+        // The victim's receive comes first.
+        bed.device.deliver(1, b"hello");
+        bed.device
+            .deliver_invalidating(2, b"away", region.remote_key().0);
+        let reason = reason(&attacker).await;
+        assert!(
+            matches!(reason, Disconnected::PeerMisbehaved(_)),
+            "{reason}"
+        );
+        // The victim knows that its key is dead.
+        assert!(!region.is_valid());
+        drop(region);
+        assert_eq!(bed.registered(), 0);
+        assert_eq!(window_work(&bed).len(), 1);
         nothing_went_wrong(&bed);
     });
 }
