@@ -27,11 +27,11 @@ enum LeftOpen {
     Everything,
 }
 
-fn left_open(bed: &Bed<'_>, kind: StrategyKind) -> LeftOpen {
+fn left_open(bed: &Bed<'_>, far: &Peer, kind: StrategyKind) -> LeftOpen {
     let capabilities = bed.far.capabilities();
     match kind {
         _ if capabilities.software_regions => LeftOpen::Nothing,
-        StrategyKind::ClientCache => LeftOpen::Slab,
+        StrategyKind::ClientCache if !far.endpoint.domain().has_windows() => LeftOpen::Slab,
         StrategyKind::AllPhysical if capabilities.all_physical => LeftOpen::Everything,
         _ => LeftOpen::Nothing,
     }
@@ -177,7 +177,7 @@ pub(crate) async fn nothing_lands_after_release(bed: &Bed<'_>) -> Outcome {
             .await
             .ok_or_else(|| Broken::new("the memory did not come back"))?;
         memory.fill(0x11);
-        match left_open(bed, kind) {
+        match left_open(bed, &far, kind) {
             LeftOpen::Nothing => late(bed, &mut near, &mut far, address).await?,
             LeftOpen::Slab | LeftOpen::Everything => {
                 late_by_valid_key(&mut near, &mut far, address).await?;
@@ -234,7 +234,7 @@ pub(crate) async fn nothing_is_read_after_release(bed: &Bed<'_>) -> Outcome {
         near.read(WORK, &sink, address)?;
         let outcome = near.next().await?.outcome;
         let bytes = bed.bytes_of(&sink)?;
-        match left_open(bed, kind) {
+        match left_open(bed, &far, kind) {
             LeftOpen::Slab => {
                 ensure_eq("a late read of a slab", &outcome, &Ok(Done::Read))?;
                 ensure_bytes(
@@ -312,7 +312,7 @@ pub(crate) async fn neighbours_are_out_of_reach_under_each(bed: &Bed<'_>) -> Out
         let second = register(&strategy, &far, page, Access::RemoteWrite)?;
         let mut past_the_end = first.address();
         past_the_end.offset += 4000;
-        match left_open(bed, kind) {
+        match left_open(bed, &far, kind) {
             LeftOpen::Everything => late_by_valid_key(&mut near, &mut far, past_the_end).await?,
             LeftOpen::Slab | LeftOpen::Nothing => {
                 late(bed, &mut near, &mut far, past_the_end).await?;

@@ -223,6 +223,14 @@ pub trait Domain {
     /// True when its regions have the powers of [`SoftwareRegion`]; as [`Capabilities::software_regions`].
     fn has_software_regions(&self) -> bool;
 
+    /// True when a key can serve one connection alone; as [`Capabilities::bound_keys`].
+    fn has_bound_keys(&self) -> bool;
+
+    /// True when memory that stays registered can be given to one connection for one use ([`MemoryRegion::bind`]).
+    fn has_windows(&self) -> bool {
+        false
+    }
+
     /// True when it registers [`Backing::Map`]; as [`Capabilities::all_physical`].
     fn has_map(&self) -> bool;
 
@@ -318,6 +326,33 @@ pub trait MemoryRegion: Any + fmt::Debug {
     /// Returns the buffer when the region was revoked meanwhile, has its memory, or has another length.
     fn restore(&self, buffer: Buffer) -> Result<(), Buffer>;
 
+    /// Moves the memory back in as [`MemoryRegion::restore`] does, under a key of its own with these rights, which one
+    /// connection has for one use: a memory window (verbs: type 2). The memory comes back by
+    /// [`MemoryRegion::deregister`] of the result, and this registration stays. Revoked meanwhile, it ends with the
+    /// result.
+    ///
+    /// # Errors
+    /// Returns the buffer as [`MemoryRegion::restore`] does, when the provider has no window
+    /// ([`Domain::has_windows`]), and when the connection has ended.
+    fn bind(
+        &self,
+        buffer: Buffer,
+        _access: Access,
+        _endpoint: EndpointId,
+    ) -> Result<Region, Buffer> {
+        Err(buffer)
+    }
+
+    /// Lets `work` have the memory where it is; false when it is lent, revoked, or a file's. Work of ours that names it
+    /// must be over, though its completion need not have come: the peer's answer says so, too.
+    fn with_memory(&self, work: &mut dyn FnMut(&mut [u8])) -> bool {
+        let Some(mut memory) = self.lend() else {
+            return false;
+        };
+        work(&mut memory);
+        self.restore(memory).is_ok()
+    }
+
     /// The powers of a provider in software over it; `None` without [`Capabilities::software_regions`].
     fn software(&self) -> Option<&dyn SoftwareRegion> {
         None
@@ -342,13 +377,13 @@ pub trait MapRegion {
     fn displace(&self, offset: u64) -> Option<Buffer>;
 }
 
-/// Lets `work` have the memory of a region without rights for peers, such as the sink of a Read that is done. The
-/// registration stays. `None` when the region has no memory, or was revoked meanwhile.
+/// As [`MemoryRegion::with_memory`], with a result. `None` when the region has no memory, or was revoked meanwhile.
 pub fn with_memory<T>(region: &Region, work: impl FnOnce(&mut [u8]) -> T) -> Option<T> {
-    let mut memory = region.lend()?;
-    let value = work(&mut memory);
-    region.restore(memory).ok()?;
-    Some(value)
+    let (mut work, mut value) = (Some(work), None);
+    let is_there = region.with_memory(&mut |memory| {
+        value = work.take().map(|work| work(memory));
+    });
+    value.filter(|_| is_there)
 }
 
 /// Powers over registered memory of a provider whose every access goes through software. No device has them: those who

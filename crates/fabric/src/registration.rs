@@ -9,16 +9,18 @@
 //! | fmr | until the next batch of revocations, [`EXPOSURE_MAX`] at the latest | on a device: reaches it until then |
 //! | server-cache | as long as the slot | has no key |
 //! | server-cache for Read-Read | in software as long as the slot, on a device one use | refused |
-//! | client-cache | as long as the slab | on a device: reaches the slab, not the application's memory |
+//! | client-cache | as long as the slab, with windows one use | on a device without: reaches the slab alone |
 //! | all-physical | as long as the domain, for all memory (one use without such a key) | on a device: reaches all |
 //!
 //! A provider in software refuses late accesses under every strategy: released memory is moved out of the region
 //! ([`MemoryRegion::lend`], [`MapRegion::displace`]) even while its key is valid. On a device lent memory can be
 //! reached by its key. So there a user gets memory back that is without rights for peers, or was revoked: that of a
-//! fast mapping comes back with its batch. What needs more is registered for one use, and counted
-//! ([`Counters::fallbacks`]). The exception is a device's key to all memory, which trusted peers alone get.
+//! fast mapping comes back with its batch. What needs more gets a memory window for one use where the device has them
+//! ([`MemoryRegion::bind`]), over memory that stays registered without rights. Elsewhere it is registered for one use,
+//! and counted ([`Counters::fallbacks`]). The exception is a device's key to all memory, which trusted peers alone get.
 //!
 //! [`EXPOSURE_MAX`]: crate::limits::EXPOSURE_MAX
+//! [`MemoryRegion::bind`]: crate::MemoryRegion::bind
 //! [`MemoryRegion::lend`]: crate::MemoryRegion::lend
 //! [`MapRegion::displace`]: crate::MapRegion::displace
 
@@ -27,6 +29,7 @@ mod client_cache;
 mod counters;
 mod dynamic;
 mod fast_pool;
+mod kept;
 mod server_cache;
 
 pub use counters::Counters;
@@ -206,6 +209,8 @@ struct Parts {
     segment_len: Option<u32>,
     /// The application's memory, when the region's is a slab.
     original: Option<Buffer>,
+    /// The registration that stays, when the region is a window over it.
+    kept: Option<Region>,
     /// Registered dynamically, because the strategy's own way was not possible.
     fallback: bool,
     /// The time that registering took.
@@ -223,6 +228,7 @@ impl Parts {
             scope: Scope::Domain,
             segment_len: None,
             original: None,
+            kept: None,
             fallback: false,
             spent: Duration::ZERO,
         }

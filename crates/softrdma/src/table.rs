@@ -257,6 +257,10 @@ impl Domain for ProtectionTable {
         true
     }
 
+    fn has_bound_keys(&self) -> bool {
+        true
+    }
+
     fn has_map(&self) -> bool {
         true
     }

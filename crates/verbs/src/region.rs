@@ -94,6 +94,7 @@ impl VerbsDomain {
             base: registration.address(),
             len,
             held: RefCell::new(held),
+            is_counted: true,
             window: RefCell::new(window),
             state: Cell::new(State::Valid),
             uses: Cell::new(0),
@@ -102,6 +103,36 @@ impl VerbsDomain {
         });
         entry.bind(grant.access);
         Ok(Rc::new(VerbsRegion(entry)))
+    }
+
+    /// A window over a registration that `kept` keeps.
+    fn over(
+        self: Rc<Self>,
+        kept: &Entry,
+        memory: Buffer,
+        access: Access,
+        window: BoundWindow,
+    ) -> Region {
+        let held = Held {
+            registration: kept.held.borrow().registration.clone(),
+            memory: Some(memory),
+            padding: None,
+        };
+        let entry = Rc::new(Entry {
+            local: kept.local,
+            key: RemoteKey(window.window.next_key()),
+            base: kept.base,
+            len: kept.len,
+            held: RefCell::new(held),
+            is_counted: false,
+            window: RefCell::new(Some(window)),
+            state: Cell::new(State::Valid),
+            uses: Cell::new(0),
+            waiting: RefCell::default(),
+            domain: self,
+        });
+        entry.bind(access);
+        Rc::new(VerbsRegion(entry))
     }
 
     fn connection(&self, id: EndpointId) -> Option<Rc<Connection>> {
@@ -178,6 +209,14 @@ impl Domain for VerbsDomain {
         false
     }
 
+    fn has_bound_keys(&self) -> bool {
+        self.domain.has_windows
+    }
+
+    fn has_windows(&self) -> bool {
+        self.domain.has_windows
+    }
+
     fn has_map(&self) -> bool {
         false
     }
@@ -227,6 +266,8 @@ pub(crate) struct Entry {
     base: u64,
     len: u64,
     held: RefCell<Held>,
+    /// It is a registration; else a window over one that stays.
+    is_counted: bool,
     /// The window whose key `key` is, from its registration until the key is dead.
     window: RefCell<Option<BoundWindow>>,
     state: Cell<State>,
@@ -239,7 +280,8 @@ pub(crate) struct Entry {
 /// The registration, then the memory that it pins: fields are dropped in their order.
 #[derive(Default)]
 struct Held {
-    registration: Option<Registration>,
+    /// Shared by windows over it. The last holder ends it.
+    registration: Option<Arc<Registration>>,
     memory: Option<Buffer>,
     padding: Option<Buffer>,
 }
@@ -257,7 +299,7 @@ impl Held {
         let pinned = padding.as_mut().unwrap_or(&mut memory);
         let registration = Registration::new(domain, pinned, access, sink_needs_write)?;
         Ok(Held {
-            registration: Some(registration),
+            registration: Some(Arc::new(registration)),
             memory: Some(memory),
             padding,
         })
@@ -265,7 +307,7 @@ impl Held {
 
     /// Ends the registration. Memory that the device may still reach is kept for ever.
     fn release(mut self) -> (io::Result<()>, Held) {
-        let Some(registration) = self.registration.take() else {
+        let Some(registration) = self.registration.take().and_then(Arc::into_inner) else {
             return (Ok(()), self);
         };
         let ended = registration.deregister();
@@ -300,6 +342,14 @@ impl Entry {
         let window = self.window.borrow();
         let connection = window.as_ref().and_then(|it| it.connection.upgrade());
         connection.is_some_and(|connection| connection.unbind(self))
+    }
+
+    /// True for the memory that it pins, while its user has that.
+    fn takes(&self, buffer: &Buffer) -> bool {
+        let is_same = buffer.len() as u64 == self.len
+            && (buffer.is_empty() || buffer.as_ptr() as u64 == self.base);
+        let is_lent = self.held.borrow().memory.is_none();
+        self.state.get() == State::Valid && is_lent && is_same
     }
 
     /// Binds the window, if there is one.
@@ -399,7 +449,7 @@ impl Entry {
         };
         *self.held.borrow_mut() = held;
         self.state.set(state);
-        if state == State::Gone {
+        if state == State::Gone && self.is_counted {
             self.domain.count(|stats| {
                 stats.deregistrations += 1;
                 stats.bytes_registered -= self.len;
@@ -511,14 +561,39 @@ impl MemoryRegion for VerbsRegion {
         self.0.held.borrow_mut().memory.take()
     }
 
-    fn restore(&self, buffer: Buffer) -> Result<(), Buffer> {
+    fn bind(&self, buffer: Buffer, access: Access, endpoint: EndpointId) -> Result<Region, Buffer> {
+        let entry = &self.0;
+        let domain = &entry.domain;
+        let connection = (domain.has_windows())
+            .then(|| domain.connection(endpoint))
+            .flatten();
+        let (Some(connection), true) = (connection, entry.takes(&buffer)) else {
+            return Err(buffer);
+        };
+        match domain.window(&connection) {
+            Ok(window) => Ok(Rc::clone(domain).over(entry, buffer, access, window)),
+            Err(_) => Err(buffer),
+        }
+    }
+
+    fn with_memory(&self, work: &mut dyn FnMut(&mut [u8])) -> bool {
+        if !self.is_valid() {
+            return false;
+        }
+        // A source whose bytes have arrived may wait for the completion of later work.
         let mut held = self.0.held.borrow_mut();
-        let is_same = buffer.len() as u64 == self.0.len
-            && (buffer.is_empty() || buffer.as_ptr() as u64 == self.0.base);
-        if !self.is_valid() || held.memory.is_some() || !is_same {
+        let Some(memory) = &mut held.memory else {
+            return false;
+        };
+        work(memory);
+        true
+    }
+
+    fn restore(&self, buffer: Buffer) -> Result<(), Buffer> {
+        if !self.0.takes(&buffer) {
             return Err(buffer);
         }
-        held.memory = Some(buffer);
+        self.0.held.borrow_mut().memory = Some(buffer);
         Ok(())
     }
 }

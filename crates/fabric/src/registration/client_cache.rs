@@ -6,13 +6,14 @@
 //!
 //! In software one slab serves all connections in turn, each with the rights of its use. A device cannot narrow rights:
 //! there a slab serves one connection and one right, and a peer that had its key reaches later bytes of its own
-//! connection in it.
+//! connection in it. Where the device has memory windows a slab has no rights for peers, and each use has a window.
 
 use super::counters::Meter;
 use super::dynamic;
+use super::kept::Kept;
 use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind, restrict};
 use crate::limits::{SLAB_CLASSES, SLAB_LEN_MIN, SLABS_IDLE_MAX};
-use crate::{Access, Backing, Domain, Region, RegisterError, Revocation, Scope};
+use crate::{Access, Backing, Domain, EndpointId, Region, RegisterError, Revocation, Scope};
 use gannet_runtime::{Buffer, Handle};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -53,6 +54,14 @@ struct Slab {
 struct Rights {
     access: Access,
     scope: Scope,
+}
+
+impl Rights {
+    /// Those of memory that a window gives to peers.
+    const OWN: Rights = Rights {
+        access: Access::Local,
+        scope: Scope::Domain,
+    };
 }
 
 impl Slab {
@@ -202,11 +211,16 @@ impl ClientCache {
         access: Access,
         scope: Scope,
     ) -> Result<Parts, RegisterError> {
+        let window = self.window(access, scope);
+        let rights = match window {
+            Some(_) => Rights::OWN,
+            None => Rights { access, scope },
+        };
         let Slab {
             region,
             memory: mut slab,
             ..
-        } = self.slab(class, slab_len, Rights { access, scope })?;
+        } = self.slab(class, slab_len, rights)?;
         restrict(&region, access, scope);
         // Memory for our own operations is copied too, because it may be their source.
         if access != Access::RemoteWrite {
@@ -216,16 +230,78 @@ impl ClientCache {
         if let (true, Some(rest)) = (access != Access::Local, slab.get_mut(original.len()..)) {
             rest.fill(0);
         }
-        if region.restore(slab).is_err() {
+        let len = original.len();
+        let placed = match window {
+            Some(endpoint) => region.bind(slab, access, endpoint),
+            None => region.restore(slab).map(|()| Region::clone(&region)),
+        };
+        let Ok(placed) = placed else {
             self.forget(&region);
             return self.register_directly(original, access, scope);
-        }
-        let whole = Parts::whole(region, original.len(), access);
+        };
         Ok(Parts {
             original: Some(original),
+            kept: window.map(|_| region),
             scope,
-            ..whole
+            ..Parts::whole(placed, len, access)
         })
+    }
+
+    /// The connection that gets a window over a slab; `None` where slabs are given in another way.
+    fn window(&self, access: Access, scope: Scope) -> Option<EndpointId> {
+        match scope {
+            Scope::Endpoint(endpoint) if access != Access::Local => {
+                self.domain.has_windows().then_some(endpoint)
+            }
+            _ => None,
+        }
+    }
+
+    /// Revokes the window over a slab, which stays.
+    fn release_window(
+        self: Rc<Self>,
+        parts: Parts,
+        kept: Region,
+        written: usize,
+    ) -> Revocation<Option<Buffer>> {
+        let Parts {
+            region,
+            len,
+            access,
+            original,
+            ..
+        } = parts;
+        let cache = Rc::clone(&self);
+        let kept = Kept::new(kept, move |region| cache.forget(&region));
+        region.deregister().map(move |outcome| {
+            let (memory, mut original) = (outcome.unwrap_or_default()?, original?);
+            let region = kept.take()?;
+            if access != Access::RemoteRead {
+                let written = memory.get(..written.min(len)).unwrap_or(&memory);
+                self.copy(written, &mut original);
+            }
+            let rights = Rights::OWN;
+            self.keep(
+                len,
+                Slab {
+                    region,
+                    memory,
+                    rights,
+                },
+            );
+            Some(original)
+        })
+    }
+
+    /// Keeps a slab that served memory of `len` bytes.
+    fn keep(&self, len: usize, slab: Slab) {
+        match self.class(len) {
+            Some((class, _)) if slab.region.is_valid() => {
+                let excess = class.keep(slab);
+                excess.iter().for_each(|slab| self.forget(&slab.region));
+            }
+            _ => self.forget(&slab.region),
+        }
     }
 
     fn release_slab(&self, parts: Parts, written: usize) -> Option<Buffer> {
@@ -246,18 +322,12 @@ impl ClientCache {
             let written = slab.get(..written.min(len)).unwrap_or(&slab);
             self.copy(written, &mut original);
         }
-        match self.class(len) {
-            Some((class, _)) if region.is_valid() => {
-                let slab = Slab {
-                    region,
-                    memory: slab,
-                    rights: Rights { access, scope },
-                };
-                let excess = class.keep(slab);
-                excess.iter().for_each(|slab| self.forget(&slab.region));
-            }
-            _ => self.forget(&region),
-        }
+        let slab = Slab {
+            region,
+            memory: slab,
+            rights: Rights { access, scope },
+        };
+        self.keep(len, slab);
         Some(original)
     }
 }
@@ -301,11 +371,13 @@ impl Keeper for ClientCache {
         &self.meter
     }
 
-    fn release(self: Rc<Self>, parts: Parts, written: usize) -> Revocation<Option<Buffer>> {
+    fn release(self: Rc<Self>, mut parts: Parts, written: usize) -> Revocation<Option<Buffer>> {
         let (start, spent, len) = (self.meter.now(), parts.spent, parts.len);
         let direct = parts.fallback;
         let released = if direct {
             dynamic::release(&self.meter, parts)
+        } else if let Some(kept) = parts.kept.take() {
+            Rc::clone(&self).release_window(parts, kept, written)
         } else {
             Revocation::Ready(self.release_slab(parts, written))
         };

@@ -6,12 +6,14 @@
 //!
 //! In the Read-Read design the key must be sent. Such a slot has a registration of its own, for remote reading, by the
 //! connection alone whose reply is in it. Every peer of an earlier use knows its key. In software the key is useless to
-//! it. On a device it would read later replies in the slot, so there each such use is registered.
+//! it. On a device it would read later replies in the slot. So there each such use has a window over the slot's
+//! registration, where the device has windows, and a registration of its own elsewhere.
 
 use super::counters::Meter;
 use super::dynamic;
+use super::kept::Kept;
 use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind, restrict};
-use crate::{Access, Backing, Domain, Region, RegisterError, Revocation, Scope};
+use crate::{Access, Backing, Domain, EndpointId, Region, RegisterError, Revocation, Scope};
 use gannet_runtime::{Buffer, Handle, SlotId};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -68,6 +70,45 @@ impl ServerCache {
         Ok(region)
     }
 
+    /// The slot under a window for one connection. Its registration, kept or new, has no rights for peers.
+    fn window_of(
+        &self,
+        slot: SlotId,
+        buffer: Buffer,
+        access: Access,
+        endpoint: EndpointId,
+    ) -> Result<Parts, RegisterError> {
+        let len = buffer.len();
+        let region = self.region_of(slot, buffer, Access::Local, Scope::Domain)?;
+        let buffer = region.lend().unwrap_or_default();
+        match region.bind(buffer, access, endpoint) {
+            Ok(window) => Ok(Parts {
+                kept: Some(region),
+                ..Parts::whole(window, len, access)
+            }),
+            Err(buffer) => {
+                self.idle.borrow_mut().insert((slot, Access::Local), region);
+                let scope = Scope::Endpoint(endpoint);
+                dynamic::fall_back(&*self.domain, &self.meter, buffer, access, scope)
+            }
+        }
+    }
+
+    /// Revokes a window; its registration stays with the slot.
+    fn unbind(self: Rc<Self>, window: &Region, kept: Region) -> Revocation<Option<Buffer>> {
+        let cache = Rc::clone(&self);
+        let kept = Kept::new(kept, move |region| cache.forget(&region));
+        window.deregister().map(move |outcome| {
+            let buffer = outcome.unwrap_or_default()?;
+            // Without a slot, or without its memory, the registration is forgotten.
+            let slot = buffer.slot();
+            if let Some((slot, region)) = slot.and_then(|slot| Some((slot, kept.take()?))) {
+                self.idle.borrow_mut().insert((slot, Access::Local), region);
+            }
+            Some(buffer)
+        })
+    }
+
     fn forget(&self, region: &Region) {
         let (start, was_valid) = (self.meter.now(), region.is_valid());
         drop(region.invalidate());
@@ -88,6 +129,11 @@ impl Strategy for ServerCache {
         access: Access,
         scope: Scope,
     ) -> Result<Registered, RegisterError> {
+        let windowed = self.domain.has_windows() && access == Access::RemoteRead;
+        if let (true, Some(slot), Scope::Endpoint(endpoint)) = (windowed, buffer.slot(), scope) {
+            let parts = self.window_of(slot, buffer, access, endpoint)?;
+            return Ok(Registered::new(self, parts));
+        }
         let may_stay = match access {
             Access::Local => true,
             Access::RemoteRead => self.domain.has_software_regions(),
@@ -121,6 +167,9 @@ impl Keeper for ServerCache {
     fn release(self: Rc<Self>, parts: Parts, _written: usize) -> Revocation<Option<Buffer>> {
         if parts.fallback {
             return dynamic::release(&self.meter, parts);
+        }
+        if let Some(kept) = parts.kept {
+            return self.unbind(&parts.region, kept);
         }
         let buffer = parts.region.lend();
         match buffer.as_ref().and_then(Buffer::slot) {

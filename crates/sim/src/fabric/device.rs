@@ -10,16 +10,16 @@
 use super::SimFabric;
 use crate::nic::{Adapter, PAGE_LEN};
 use gannet_fabric::{
-    Access, Backing, DeregisterError, LocalKey, MapRegion, MemoryRegion, Region, RegisterError,
-    RemoteKey, Revocation, Scope,
+    Access, Backing, DeregisterError, EndpointId, LocalKey, MapRegion, MemoryRegion, Region,
+    RegisterError, RemoteKey, Revocation, Scope,
 };
 use gannet_runtime::{Buffer, Handle, sleep};
 use gannet_softrdma::{ProtectionTable, RegionName, TableRegion};
 use std::any::Any;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ pub struct DeviceProfile {
     pub all_physical: bool,
     /// Pages of files can be sources and regions.
     pub file_pages: bool,
+    /// It has memory windows: keys of one connection over memory that stays registered.
+    pub windows: bool,
     /// A Send can revoke a key of the peer.
     pub remote_invalidation: bool,
     /// Connections can agree on optimistic reads.
@@ -51,6 +53,7 @@ impl DeviceProfile {
     pub const PLAIN: DeviceProfile = DeviceProfile {
         all_physical: false,
         file_pages: false,
+        windows: true,
         remote_invalidation: true,
         optimistic_reads: false,
         revocation_us_max: 1,
@@ -62,6 +65,8 @@ impl DeviceProfile {
         DeviceProfile {
             all_physical: adapter.all_physical.value != 0,
             file_pages: adapter.file_pages.value != 0,
+            // No system of the papers used them.
+            windows: false,
             remote_invalidation: adapter.remote_invalidation.value != 0,
             optimistic_reads: adapter.optimistic_reads.value != 0,
             revocation_us_max: 0,
@@ -83,6 +88,8 @@ pub(super) struct Device {
     pub(super) powers: DeviceProfile,
     fabric: Rc<SimFabric>,
     runtime: Handle,
+    /// The table of its domain.
+    table: OnceCell<Weak<ProtectionTable>>,
     next_index: Cell<u32>,
     next_address: Cell<u64>,
     /// Keys of lent memory that peers reach.
@@ -99,12 +106,19 @@ impl Device {
             powers,
             fabric,
             runtime,
+            table: OnceCell::new(),
             next_index: Cell::new(1),
             next_address: Cell::new(ADDRESS_MIN),
             lent: RefCell::default(),
             maps: RefCell::default(),
             stuck: RefCell::default(),
         })
+    }
+
+    /// Tells the adapter where its registrations are, once.
+    pub(super) fn set_table(&self, table: &Rc<ProtectionTable>) {
+        let first = self.table.set(Rc::downgrade(table));
+        debug_assert!(first.is_ok(), "an adapter has one table");
     }
 
     /// True for memory of a kind that the adapter can register.
@@ -243,6 +257,16 @@ struct Entry {
     waiting: RefCell<Vec<Waker>>,
 }
 
+impl Entry {
+    fn assert_pinned(&self, buffer: &Buffer) {
+        assert_eq!(
+            Some(buffer.as_ptr()),
+            self.pinned_at,
+            "the adapter has pinned other memory"
+        );
+    }
+}
+
 /// A registration that its users hold.
 pub(super) struct DeviceRegion {
     entry: Rc<Entry>,
@@ -339,17 +363,31 @@ impl MemoryRegion for DeviceRegion {
     }
 
     /// # Panics
+    /// As [`MemoryRegion::restore`] of it.
+    fn bind(&self, buffer: Buffer, access: Access, endpoint: EndpointId) -> Result<Region, Buffer> {
+        let entry = &self.entry;
+        let table = self.device.table.get().and_then(Weak::upgrade);
+        let may = self.device.powers.windows && self.is_valid() && entry.is_lent.get();
+        let (Some(table), true) = (table, may && buffer.len() as u64 == self.len()) else {
+            return Err(buffer);
+        };
+        entry.assert_pinned(&buffer);
+        let scope = Scope::Endpoint(endpoint);
+        let bound = self
+            .device
+            .register(&table, Backing::Buffer(buffer), access, scope);
+        // A table of the simulator is never full of windows: it has room for more than any scenario registers.
+        Ok(bound.expect("room for a window"))
+    }
+
+    /// # Panics
     /// When it is other memory than the adapter has pinned: peers and work of ours would reach that one.
     fn restore(&self, buffer: Buffer) -> Result<(), Buffer> {
         let entry = &self.entry;
         if !self.is_valid() || !entry.is_lent.get() || buffer.len() as u64 != self.len() {
             return Err(buffer);
         }
-        assert_eq!(
-            Some(buffer.as_ptr()),
-            entry.pinned_at,
-            "the adapter has pinned other memory"
-        );
+        entry.assert_pinned(&buffer);
         drop(entry.table.lend());
         self.device.lent.borrow_mut().remove(&self.remote_key());
         entry.is_lent.set(false);

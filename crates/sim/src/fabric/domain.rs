@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 /// A protection table that refuses registrations now and then.
 pub(super) struct SimDomain {
-    pub(super) table: ProtectionTable,
+    pub(super) table: Rc<ProtectionTable>,
     /// The adapter; `None` where the provider is software.
     pub(super) device: Option<Rc<Device>>,
     fabric: Rc<SimFabric>,
@@ -35,6 +35,10 @@ impl SimDomain {
             Some(_) => table.with_regions_behind(DeviceRegion::behind),
             None => table,
         };
+        let table = Rc::new(table);
+        if let Some(device) = &device {
+            device.set_table(&table);
+        }
         let domain = Rc::new(SimDomain {
             table,
             device,
@@ -220,6 +224,15 @@ impl Domain for SimDomain {
 
     fn has_software_regions(&self) -> bool {
         self.device.is_none()
+    }
+
+    fn has_bound_keys(&self) -> bool {
+        true
+    }
+
+    fn has_windows(&self) -> bool {
+        let device = self.device.as_ref();
+        device.is_some_and(|device| device.powers.windows)
     }
 
     fn has_map(&self) -> bool {

@@ -102,6 +102,7 @@ fn device(random: &Random) -> DeviceProfile {
     DeviceProfile {
         all_physical: random.chance(500),
         file_pages: true,
+        windows: random.chance(500),
         remote_invalidation: true,
         optimistic_reads: true,
         revocation_us_max: [0, 1, 100, 2000][random.index(4)],

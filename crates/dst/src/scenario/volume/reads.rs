@@ -43,6 +43,7 @@ impl Reads {
             }),
             device: random.chance(350).then(|| DeviceProfile {
                 file_pages: random.chance(300),
+                windows: random.chance(500),
                 optimistic_reads: random.chance(700),
                 revocation_us_max: [0, 1, 100, 5000][random.index(4)],
                 ..DeviceProfile::PLAIN
