@@ -65,7 +65,7 @@ impl Program {
     }
 }
 
-/// Lengths that go inline, that eager buffers would take in software, and that servers move.
+/// Lengths that go inline, that eager buffers take, and that servers move.
 const LENS: [usize; 4] = [100, 20_000, 300_001, 3_000_000];
 
 #[test]
@@ -108,6 +108,29 @@ fn an_adapter_keeps_registered_what_servers_read_and_nothing_that_they_write() {
             program.read(&mut memory, LEN).await.unwrap();
         }
         assert_eq!(counted(before), (10, 0), "read");
+    });
+    assert_eq!(reached, Reached::default());
+}
+
+/// Eager buffers serve one connection, so an adapter whose keys do has them.
+#[test]
+fn short_transfers_between_adapters_register_nothing() {
+    const LEN: usize = 20_000;
+    let reached = run(slow(), async |fs| {
+        let program = Program::new(fs).await;
+        let mut memory = Buffer::from_vec(noise(LEN, 0));
+        // The first transfer makes the buffers.
+        program.write(&mut memory, LEN).await.unwrap();
+        program.read(&mut memory, LEN).await.unwrap();
+        let before = program.fs.pin_down_counters();
+        for round in 1..10 {
+            memory.copy_from_slice(&noise(LEN, round));
+            program.write(&mut memory, LEN).await.unwrap();
+            memory.fill(0);
+            program.read(&mut memory, LEN).await.unwrap();
+            assert!(*memory == noise(LEN, round), "round {round}");
+        }
+        assert_eq!(program.fs.pin_down_counters(), before);
     });
     assert_eq!(reached, Reached::default());
 }

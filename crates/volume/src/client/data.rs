@@ -517,8 +517,10 @@ fn take_answer(
         scatter(request, placement, answer.data(), parents, buffers).ok_or(nonsense)?;
     } else if !writes && let Some(slot) = &answer.slot {
         // Bounded by EAGER_LEN.
-        let bytes = slot.bytes(share.len as usize).ok_or(nonsense.clone())?;
-        scatter(request, placement, &bytes, parents, buffers).ok_or(nonsense)?;
+        let scattered = slot.with_bytes(share.len as usize, |bytes| {
+            scatter(request, placement, bytes, parents, buffers)
+        });
+        scattered.flatten().ok_or(nonsense)?;
     }
     Ok(done)
 }

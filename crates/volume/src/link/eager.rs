@@ -3,9 +3,10 @@
 //!
 //! The first short transfer makes them, and each end reports its own to the peer once. The client gives out their
 //! numbers: a request with an [`EagerBuffer`] has the buffers of that number on both ends to itself until that is
-//! dropped, after the answer. The server takes its buffer from under its key while it works on the bytes in it, so a
-//! peer that breaks this rule is cut off, and its bytes change nothing. Only a provider in software can do that
-//! ([`gannet_fabric::SoftwareRegion`]): on any other, an end reports no buffers.
+//! dropped, after the answer. The server takes its buffer from under its key while it works on the bytes in it. In
+//! software a peer that breaks this rule is cut off, and its bytes change nothing. On a device it changes the bytes of
+//! its own WRITE, which nothing parses. So there buffers need keys of one connection
+//! ([`gannet_fabric::Domain::has_bound_keys`]): an end without them reports no buffers.
 
 use super::accepted::AcceptedLinks;
 use super::error::EndReason;
@@ -13,11 +14,13 @@ use super::staged::Staging;
 use super::term::LinkTerms;
 use super::{Link, Outgoing};
 use crate::limits::{EAGER_BUFFERS, EAGER_BUFFERS_HELD_MAX, EAGER_LEN, MESSAGES_MAX};
-use gannet_fabric::{Access, Backing, Connected, Region, RemoteAddress, RemoteKey, Scope, Span};
+use gannet_fabric::{
+    Access, Backing, Connected, Region, RemoteAddress, RemoteKey, Scope, Span, with_memory,
+};
 use gannet_runtime::{Arena, Buffer, SlotId};
 use gannet_wire::volume::{Buffers, MESSAGE_MAX, Operation, Place};
 use gannet_wire::xdr::{from_bytes, to_bytes};
-use std::cell::{Ref, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -69,9 +72,11 @@ struct OwnBuffers {
 }
 
 impl OwnBuffers {
-    /// Makes them, if there is room and the peer cannot reach them while they are lent.
+    /// Makes them, if there is room and no other peer can reach them.
     fn new(endpoint: &Connected, room: &Arc<Semaphore>) -> Option<OwnBuffers> {
-        if !endpoint.domain().has_software_regions() {
+        if !endpoint.domain().has_bound_keys() {
+            let peer = endpoint.peer_address();
+            tracing::info!(%peer, "no eager buffers: the device has no keys of one connection");
             return None;
         }
         let room = Arc::clone(room)
@@ -145,19 +150,19 @@ pub(crate) struct EagerBuffer {
 impl EagerBuffer {
     /// Copies `parts` to our buffer, one behind the other; how many bytes that were, `None` when there is no room.
     pub(crate) fn fill<'a>(&self, parts: impl Iterator<Item = &'a [u8]>) -> Option<u32> {
-        let mut at = 0u32;
-        for part in parts {
-            let software = self.region.software()?;
-            let mut target = software.bytes_mut(u64::from(at), part.len())?;
-            target.copy_from_slice(part);
-            at += u32::try_from(part.len()).ok()?;
-        }
-        Some(at)
+        with_memory(&self.region, |memory| {
+            let mut at = 0;
+            for part in parts {
+                memory.get_mut(at..at + part.len())?.copy_from_slice(part);
+                at += part.len();
+            }
+            u32::try_from(at).ok()
+        })?
     }
 
-    /// The first `len` bytes of our buffer.
-    pub(crate) fn bytes(&self, len: usize) -> Option<Ref<'_, [u8]>> {
-        self.region.software()?.bytes(0, len)
+    /// Lets `work` have the first `len` bytes of our buffer; `None` when there are none.
+    pub(crate) fn with_bytes<T>(&self, len: usize, work: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        with_memory(&self.region, |memory| memory.get(..len).map(work))?
     }
 
     /// They, as the source of an RDMA Write.
