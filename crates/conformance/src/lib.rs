@@ -10,6 +10,7 @@
 
 mod bed;
 mod connecting;
+mod disk_file;
 mod ending;
 mod messages;
 mod reads;
@@ -31,6 +32,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 pub use bed::MemoryFile;
+pub use disk_file::DiskFile;
 
 /// How long one case may take on the harness's clock before it counts as hung.
 const CASE_TIME_MAX: Duration = Duration::from_secs(60);
@@ -75,6 +77,8 @@ pub struct Case {
 /// A capability that a provider may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Power {
+    /// [`Capabilities::file_sources`]
+    FileSources,
     /// [`Capabilities::file_regions`]
     FileRegions,
     /// [`Capabilities::shared_receives`]
@@ -90,6 +94,7 @@ pub enum Power {
 impl Power {
     fn is_in(self, capabilities: Capabilities) -> bool {
         match self {
+            Power::FileSources => capabilities.file_sources,
             Power::FileRegions => capabilities.file_regions,
             Power::SharedReceives => capabilities.shared_receives,
             Power::RemoteInvalidation => {
@@ -229,7 +234,7 @@ cases! {
         many_arrive_in_order,
         receives_are_used_in_order,
         sources_of_every_kind,
-        a_file_is_a_source: FileRegions,
+        a_file_is_a_source: FileSources,
         a_solicited_message_is_reported_as_such,
         only_asked_completions_come,
         the_send_queue_fills_and_recovers,
@@ -249,10 +254,10 @@ cases! {
         a_send_makes_earlier_writes_visible,
         every_size_is_written_in_place,
         sources_of_every_kind,
-        a_file_is_a_source: FileRegions,
-        a_cold_file_is_written: FileRegions,
-        past_the_end_of_a_file_come_zeros: FileRegions,
-        a_failing_file_fails_the_work: FileRegions,
+        a_file_is_a_source: FileSources,
+        a_cold_file_is_written: FileSources,
+        past_the_end_of_a_file_come_zeros: FileSources,
+        a_failing_file_fails_the_work: FileSources,
         completions_come_in_order,
         an_idle_application_is_written_to,
     }

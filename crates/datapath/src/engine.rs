@@ -38,7 +38,7 @@ pub struct Datapath {
     provider: &'static str,
     strategy: Rc<dyn Strategy>,
     /// File ranges can be sources of Writes. A provider whose sources must be registered does that for each use.
-    file_regions: bool,
+    file_sources: bool,
     /// Long ranges leave as files unless an operator has chosen otherwise.
     prefers_files: bool,
     /// Sources of Writes are registered, because they must be or by choice.
@@ -53,9 +53,9 @@ impl Datapath {
         Datapath {
             provider: capabilities.name,
             strategy,
-            file_regions: capabilities.file_regions,
+            file_sources: capabilities.file_sources,
             // A copy to memory that stays registered saves the registration of each range.
-            prefers_files: capabilities.file_regions && !capabilities.needs_local_registration,
+            prefers_files: capabilities.file_sources && !capabilities.needs_local_registration,
             needs_registration: capabilities.needs_local_registration,
             chosen: None,
         }
@@ -69,7 +69,7 @@ impl Datapath {
     pub fn with_engine(self, engine: Engine) -> Result<Datapath, EngineError> {
         match engine {
             Engine::Pipelined => Err(EngineError::Pipes),
-            Engine::Sendfile if !self.file_regions => Err(EngineError::NoFiles {
+            Engine::Sendfile if !self.file_sources => Err(EngineError::NoFiles {
                 provider: self.provider,
             }),
             _ => Ok(Datapath {

@@ -111,7 +111,7 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NoFiles`].
     pub fn check(self, capabilities: &Capabilities) -> Result<(), EngineError> {
-        if self == Engine::Sendfile && !capabilities.file_regions {
+        if self == Engine::Sendfile && !capabilities.file_sources {
             return Err(EngineError::NoFiles {
                 provider: capabilities.name,
             });
@@ -131,7 +131,7 @@ impl Engine {
         };
         if len <= copied_max {
             Engine::Static
-        } else if capabilities.file_regions {
+        } else if capabilities.file_sources {
             Engine::Sendfile
         } else if capabilities.needs_local_registration {
             Engine::Pipelined

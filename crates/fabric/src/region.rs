@@ -110,7 +110,9 @@ pub struct Capabilities {
     /// Connections can agree that a refused Read is an error of that Read alone, and read what the peer exports
     /// ([`crate::ConnectOptions::exceptions`]).
     pub optimistic_reads: bool,
-    /// File ranges can be sources and regions. Where they cannot, bytes are read into memory first.
+    /// File ranges can be sources of Writes ([`crate::Source::File`]). Elsewhere bytes are read into memory first.
+    pub file_sources: bool,
+    /// File ranges can be regions ([`Backing::File`]), of a length that the file may yet get.
     pub file_regions: bool,
     /// Its regions have the powers of [`SoftwareRegion`], and refuse accesses to memory that is lent
     /// ([`MemoryRegion::lend`]). On all others a peer with the key reaches that.

@@ -82,6 +82,7 @@ impl Provider for IwarpProvider {
             message_max: u32::MAX,
             survivable_exceptions: false,
             optimistic_reads: true,
+            file_sources: true,
             file_regions: true,
             software_regions: true,
             all_physical: true,

@@ -1,8 +1,10 @@
 //! One queue pair in operation.
 
+mod files;
 mod windows;
 
 use crate::core::{Core, IdWatch, Reservation, is_done};
+use crate::files::{Arriving, FileBytes, SourceRange};
 use crate::limits::{
     CLOSE_TIME_MAX, IDLE_TIME_MAX, PROBE_TIME_MAX, REASON_TIME_MAX, SEND_QUEUE_OWN,
     SLOW_BYTES_PER_SECOND, UNSIGNALED_MAX,
@@ -110,6 +112,10 @@ struct Memory {
     region: Option<RegionUse>,
     /// The memory whose window is bound or unbound.
     entry: Option<Rc<Entry>>,
+    /// Bytes of a file, while they are not there.
+    arriving: Option<Arriving>,
+    file: Option<FileBytes>,
+    file_len: u32,
     buffer: Option<Buffer>,
 }
 
@@ -126,10 +132,11 @@ impl Work {
             region,
             slot,
             entry,
+            file,
             buffer,
             ..
         } = self.memory;
-        drop((registration, region, slot));
+        drop((registration, region, slot, file));
         if let (WorkKind::Unbind { .. }, Some(entry)) = (self.kind, entry) {
             entry.unbound(outcome.is_ok());
         }
@@ -268,7 +275,7 @@ impl Connection {
     /// # Errors
     /// See [`PostError`].
     pub(crate) fn post(
-        &self,
+        self: &Rc<Self>,
         id: WorkId,
         signal: Signal,
         kind: WorkKind,
@@ -310,14 +317,21 @@ impl Connection {
     }
 
     /// Finds the memory of a source. Sends copy, or register what is too long for that.
-    fn prepare(&self, source: Source, signal: Signal, is_send: bool) -> Result<Memory, PostError> {
+    fn prepare(
+        self: &Rc<Self>,
+        source: Source,
+        signal: Signal,
+        is_send: bool,
+    ) -> Result<Memory, PostError> {
         let len = source.len();
         if len > self.core.message_max {
             return Err(PostError::Invalid("longer than a message of the device"));
         }
         match source {
             Source::Span(span) => self.prepare_span(&span),
-            Source::File { .. } => Err(PostError::Invalid("the device reads no files")),
+            Source::File { file, offset, .. } => {
+                self.prepare_file(SourceRange { file, offset, len })
+            }
             Source::Buffer { .. } if !is_send => {
                 Err(PostError::Invalid("the source is not registered"))
             }
@@ -393,13 +407,14 @@ impl Connection {
             return None;
         }
         self.queue_unbinds(state);
+        let ready = match Connection::gather(state) {
+            Ok(ready) => ready,
+            Err(reason) => return Some(reason),
+        };
         // Binds come on top of the user's work, which has its bound.
         let capacity = (self.attributes.get().send_queue_max + SEND_QUEUE_OWN) as usize;
-        let count = state
-            .queued
-            .len()
-            .min(capacity.saturating_sub(state.started.len()));
-        state.is_held_back = count < state.queued.len();
+        let count = ready.min(capacity.saturating_sub(state.started.len()));
+        state.is_held_back = count < ready;
         if count == 0 {
             return None;
         }

@@ -36,6 +36,8 @@ pub(crate) struct Core {
     pub(crate) message_max: u32,
     /// Bytes that a post may copy, as far as is known.
     pub(crate) inline_max: Cell<u32>,
+    /// The kernel registers pages of files for this device.
+    pub(crate) maps_files: bool,
     pub(crate) protection: Arc<ProtectionDomain>,
     pub(crate) domain: Rc<VerbsDomain>,
     pub(crate) messages: SlotPool,
@@ -151,7 +153,12 @@ impl Core {
             CHUNK_SLOTS,
             config.message_slots_max,
         );
+        let maps_files = device.maps_files().unwrap_or_else(|error| {
+            tracing::warn!(%error, "it could not be tried to register a file");
+            false
+        });
         let core = Rc::new(Core {
+            maps_files,
             device,
             limits,
             is_iwarp,

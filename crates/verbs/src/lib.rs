@@ -10,7 +10,7 @@
 //!
 //! - `sys` has the C interface, behind owners that destroy things in the right order;
 //! - `messages` and `receives` are registered memory for messages;
-//! - `region` is registered memory of the protocols;
+//! - `region` is registered memory of the protocols, and `files` that of files;
 //! - `core` takes events and completions of one core and gives them to its connections;
 //! - `connection` is one queue pair in operation;
 //! - [`VerbsProvider`], [`VerbsListener`] and the endpoint are the seam's side.
@@ -23,6 +23,7 @@ mod connection;
 mod core;
 mod endpoint;
 mod error;
+mod files;
 mod listener;
 mod messages;
 mod private_data;

@@ -68,6 +68,7 @@ impl Provider for VerbsProvider {
             message_max: self.0.message_max,
             survivable_exceptions: false,
             optimistic_reads: false,
+            file_sources: self.0.maps_files,
             file_regions: false,
             software_regions: false,
             all_physical: false,

@@ -1,5 +1,6 @@
 //! The provider on a device in memory.
 
+mod files;
 mod windows;
 
 use crate::VerbsConfig;

@@ -4,12 +4,15 @@
 //! `GANNET_VERBS_ADDRESS=10.77.0.1 cargo test -p gannet-verbs --test devices -- --ignored`.
 //! `GANNET_VERBS_CASES` runs only the cases whose name contains it.
 
-use gannet_conformance::{Harness, Verdict, cases, run_case};
+use gannet_conformance::{DiskFile, Harness, Verdict, cases, run_case};
 use gannet_fabric::{Provider, Region};
-use gannet_runtime::{Handle, tokio_plug::block_on};
+use gannet_runtime::{FileRef, Handle, tokio_plug::block_on};
 use gannet_verbs::{VerbsConfig, VerbsLibrary, VerbsProvider, devices};
+use std::fs::File;
+use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Cases that no device can pass, each with the reason. The provider's capabilities leave out further ones.
 const LEFT_OUT: &[(&str, &str)] = &[(
@@ -57,6 +60,14 @@ impl Harness for Bench {
 
     fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// A file of tmpfs: the kernels that register pages of files do so there, too.
+    fn file(&self, content: Vec<u8>) -> FileRef {
+        let file = rustix::fs::memfd_create("source", rustix::fs::MemfdFlags::CLOEXEC);
+        let mut file = File::from(file.expect("a file"));
+        file.write_all(&content).expect("room");
+        Arc::new(DiskFile::cached(file))
     }
 
     fn look(&self, region: &Region) -> Option<Vec<u8>> {

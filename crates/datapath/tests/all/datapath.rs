@@ -20,7 +20,7 @@ fn paths(world: &World) -> (Datapath, Datapath, Handle) {
     let kept = Registration::new(StrategyKind::ServerCache, Trust::Untrusted).unwrap();
     let strategy = kept.over(provider.domain(), node.runtime());
     let software = provider.capabilities();
-    assert!(software.file_regions && !software.needs_local_registration);
+    assert!(software.file_sources && !software.needs_local_registration);
     let hardware = Capabilities {
         needs_local_registration: true,
         ..software

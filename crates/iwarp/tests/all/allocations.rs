@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::changing_files::{address_of, pair};
-use super::conformance::DiskFile;
+use gannet_conformance::DiskFile;
 use gannet_fabric::{
     Access, Backing, Completion, Connected, Done, Provider, Scope, SendOptions, Signal, Source,
     Span, WorkId,

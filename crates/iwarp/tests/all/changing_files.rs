@@ -1,7 +1,8 @@
 //! Files are cut short, rewritten and lengthened while they are being sent, over real sockets: from the
 //! kernel's page cache, and so from a mapping when there are no CRCs.
 
-use super::conformance::{DiskFile, config};
+use super::conformance::config;
+use gannet_conformance::DiskFile;
 use gannet_fabric::{
     Access, Backing, ConnectOptions, Connected, Disconnected, Done, Provider, Region,
     RemoteAddress, Scope, SendOptions, Signal, Source, Span, WorkId, next_completions,

@@ -2,15 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-use gannet_conformance::{Harness, Verdict, cases, run_case};
+use gannet_conformance::{DiskFile, Harness, Verdict, cases, run_case};
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider, Revision};
 use gannet_runtime::tokio_plug::block_on;
-use gannet_runtime::{FileRef, FileSource, Handle};
-use std::fs::File;
-use std::io;
+use gannet_runtime::{FileRef, Handle};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -50,44 +47,10 @@ impl Harness for Loopback {
     fn file(&self, content: Vec<u8>) -> FileRef {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&content, 0).unwrap();
-        let is_slow = self.files == Files::Slow;
-        Arc::new(DiskFile { file, is_slow })
-    }
-}
-
-/// A file of the disk, just written and so in the page cache.
-pub(crate) struct DiskFile {
-    pub(crate) file: File,
-    is_slow: bool,
-}
-
-impl DiskFile {
-    pub(crate) fn cached(file: File) -> DiskFile {
-        DiskFile {
-            file,
-            is_slow: false,
-        }
-    }
-}
-
-impl FileSource for DiskFile {
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.file.as_fd())
-    }
-
-    fn try_read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.is_slow {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        self.file.read_at(buffer, offset)
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.file.read_at(buffer, offset)
-    }
-
-    fn is_resident(&self, _offset: u64, _len: u64) -> bool {
-        !self.is_slow
+        Arc::new(match self.files {
+            Files::Slow => DiskFile::slow(file),
+            Files::Cached => DiskFile::cached(file),
+        })
     }
 }
 

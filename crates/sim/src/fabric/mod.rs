@@ -204,6 +204,7 @@ impl Provider for SimProvider {
             message_max: u32::MAX,
             survivable_exceptions: self.fabric.profile.get().survivable_exceptions,
             optimistic_reads: device.is_none_or(|device| device.optimistic_reads),
+            file_sources: device.is_none_or(|device| device.file_pages),
             file_regions: device.is_none_or(|device| device.file_pages),
             software_regions: device.is_none(),
             all_physical: device.is_none_or(|device| device.all_physical),

@@ -126,7 +126,11 @@ fn lacks(kind: Kind) -> &'static [Power] {
     match kind {
         Kind::Memory | Kind::MemorySurvivable | Kind::Device | Kind::Iwarp => &[],
         // The adapters of 2007 have neither.
-        Kind::Testbed => &[Power::FileRegions, Power::RemoteInvalidation],
+        Kind::Testbed => &[
+            Power::FileSources,
+            Power::FileRegions,
+            Power::RemoteInvalidation,
+        ],
     }
 }
 

@@ -6,8 +6,10 @@ use super::bindings::{
 use super::device::ProtectionDomain;
 use gannet_fabric::Access;
 use gannet_runtime::Buffer;
+use memmap2::{Mmap, MmapOptions};
 use std::ffi::c_int;
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,15 +49,24 @@ impl Registration {
         if domain.has_windows {
             flags |= ACCESS_MW_BIND;
         }
+        Registration::at(domain, memory.as_mut_ptr(), memory.len(), flags)
+    }
+
+    /// Registers `len` bytes at `address`, which the caller keeps as long as the registration.
+    fn at(
+        domain: &Arc<ProtectionDomain>,
+        address: *mut u8,
+        len: usize,
+        flags: c_int,
+    ) -> io::Result<Registration> {
         let register = domain.device.library.functions.ibv_reg_mr;
-        let address = memory.as_mut_ptr();
-        // SAFETY: the range is memory of this process. The caller keeps it as long as the registration.
-        let raw = unsafe { register(domain.raw.as_ptr(), address.cast(), memory.len(), flags) };
+        // SAFETY: the kernel looks whether the range is memory of this process.
+        let raw = unsafe { register(domain.raw.as_ptr(), address.cast(), len, flags) };
         Ok(Registration {
             raw: NonNull::new(raw).ok_or_else(io::Error::last_os_error)?,
             domain: Arc::clone(domain),
             address: address as u64,
-            len: memory.len(),
+            len,
             ended: false,
         })
     }
@@ -113,6 +124,43 @@ impl Drop for Registration {
         if let Err(error) = self.end() {
             tracing::error!(%error, "a registration could not be taken back");
         }
+    }
+}
+
+/// Pages of a file, registered to be read by the device. Neither this process nor a peer's request touches them.
+pub(crate) struct MappedFile {
+    // Deregistered before the mapping goes: fields are dropped in their order.
+    registration: Registration,
+    _pages: Mmap,
+}
+
+impl MappedFile {
+    /// Maps `len` bytes at `offset` and registers them. May wait for the disk.
+    ///
+    /// # Errors
+    /// The file does not reach so far, or the kernel registers no mappings of files.
+    pub(crate) fn new(
+        domain: &Arc<ProtectionDomain>,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        len: u32,
+    ) -> io::Result<MappedFile> {
+        let mut options = MmapOptions::new();
+        let options = options.offset(offset).len(len as usize);
+        // A shared mapping: a private one would be copied. It is only read: pages that could be written would become
+        // dirty with the registration.
+        // SAFETY: no reference to the bytes is made, so that they may change, and end before the mapping does.
+        let pages = unsafe { options.map(file.as_raw_fd())? };
+        let registration = Registration::at(domain, pages.as_ptr().cast_mut(), pages.len(), 0)?;
+        Ok(MappedFile {
+            registration,
+            _pages: pages,
+        })
+    }
+
+    /// The first `len` bytes, for work; `None` beyond them.
+    pub(crate) fn piece(&self, len: u32) -> Option<Piece> {
+        self.registration.piece(0, len)
     }
 }
 

@@ -17,7 +17,7 @@ impl Pool {
     /// Memory of this pool's connections is for `provider`'s adapter.
     pub(crate) fn serve(&self, provider: &dyn Provider, runtime: &Handle) {
         let capabilities = provider.capabilities();
-        let stages = capabilities.needs_local_registration || !capabilities.file_regions;
+        let stages = capabilities.needs_local_registration || !capabilities.file_sources;
         let kind = if stages {
             StrategyKind::ServerCache
         } else {

@@ -1,0 +1,78 @@
+//! Ranges of files in the send queue: work whose bytes are on their way holds back what is behind it.
+
+use super::{Connection, Memory, State};
+use crate::files::{Arriving, SourceRange};
+use gannet_fabric::{Disconnected, PostError, WorkError};
+use gannet_runtime::run_blocking;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+impl Connection {
+    /// The memory of a range: pages that are there, or bytes that arrive later.
+    ///
+    /// # Errors
+    /// The kernel registers no pages of files for this device.
+    pub(super) fn prepare_file(self: &Rc<Self>, range: SourceRange) -> Result<Memory, PostError> {
+        if !self.core.maps_files {
+            return Err(PostError::Invalid("the device reads no files"));
+        }
+        if range.len == 0 {
+            return Ok(Memory::default());
+        }
+        let domain = Arc::clone(&self.core.protection);
+        if let Some(bytes) = range.at_once(&domain) {
+            let piece = bytes.piece(range.len);
+            let file = Some(bytes);
+            return Ok(Memory {
+                piece,
+                file,
+                ..Memory::default()
+            });
+        }
+        let (arriving, file_len) = (Arriving::default(), range.len);
+        let (fetched, connection) = (arriving.clone(), Rc::downgrade(self));
+        let runtime = Rc::clone(&self.core.runtime);
+        let fetching = async move {
+            let bytes = run_blocking(&runtime, move || range.fetch(&domain)).await;
+            let stopped = |_| Err(io::ErrorKind::BrokenPipe.into());
+            fetched.arrive(bytes.unwrap_or_else(stopped));
+            if let Some(connection) = connection.upgrade() {
+                connection.core.start_later(&connection);
+            }
+        };
+        let runtime = &self.core.runtime;
+        runtime.spawn("verbs file", Box::pin(fetching));
+        Ok(Memory {
+            arriving: Some(arriving),
+            file_len,
+            ..Memory::default()
+        })
+    }
+
+    /// Gives queued work the bytes that have arrived. Returns the number of pieces at the front that are ready.
+    ///
+    /// # Errors
+    /// A file failed. Later work must not overtake its work, so the connection ends.
+    pub(super) fn gather(state: &mut State) -> Result<usize, Disconnected> {
+        for (index, work) in state.queued.iter_mut().enumerate() {
+            let Some(arriving) = &work.memory.arriving else {
+                continue;
+            };
+            match arriving.take() {
+                None => return Ok(index),
+                Some(Ok(bytes)) => {
+                    work.memory.piece = bytes.piece(work.memory.file_len);
+                    work.memory.file = Some(bytes);
+                    work.memory.arriving = None;
+                }
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "a file behind a Write failed");
+                    work.outcome = Some(Err(WorkError::File(error.kind())));
+                    return Err(Disconnected::Local);
+                }
+            }
+        }
+        Ok(state.queued.len())
+    }
+}
