@@ -283,9 +283,15 @@ fn device(device: &DeviceInfo) -> Finding {
     } else {
         "none"
     };
+    let files = if device.maps_files {
+        "sent from the page cache"
+    } else {
+        "copied"
+    };
+    let paging = if device.pages_on_demand { "yes" } else { "no" };
     let found = format!(
         "{}: {kind}; {}; {} connections, {} shared receives, read depth {}, {} gathered pieces; memory windows {windows}; \
-         use it by `--provider verbs`",
+         files {files}; on-demand paging {paging}; use it by `--provider verbs`",
         device.name,
         ports.join("; "),
         limits.max_qp,

@@ -84,7 +84,7 @@ pub struct DeviceInfo {
     pub limits: DeviceLimits,
     /// Its ports.
     pub ports: Vec<PortInfo>,
-    /// Files in the page cache can be registered. No provider does so yet.
+    /// Files in the page cache can be sources of Writes.
     pub maps_files: bool,
     /// Memory can be registered without being pinned (on-demand paging).
     pub pages_on_demand: bool,
