@@ -55,7 +55,8 @@ impl Connection {
     /// # Errors
     /// A file failed. Later work must not overtake its work, so the connection ends.
     pub(super) fn gather(state: &mut State) -> Result<usize, Disconnected> {
-        for (index, work) in state.queued.iter_mut().enumerate() {
+        for index in 0..state.queued.len() {
+            let work = &mut state.queued[index];
             let Some(arriving) = &work.memory.arriving else {
                 continue;
             };
@@ -68,7 +69,11 @@ impl Connection {
                 }
                 Some(Err(error)) => {
                     tracing::warn!(%error, "a file behind a Write failed");
-                    work.outcome = Some(Err(WorkError::File(error.kind())));
+                    // Before the flush of the rest, so that the poster sees the cause first.
+                    let work = state.queued.remove(index);
+                    state.occupied -= 1;
+                    let failed = Err(WorkError::File(error.kind()));
+                    state.completions.extend(work.end(failed));
                     return Err(Disconnected::Local);
                 }
             }
