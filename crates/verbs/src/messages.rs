@@ -1,4 +1,4 @@
-//! Registered memory for messages: slots that are made as they are needed.
+//! Registered memory for messages: slots that are made as they are needed, and given back when they are not.
 
 use crate::sys::{Chunk, ProtectionDomain, Slot};
 use std::cell::{Cell, RefCell};
@@ -6,15 +6,23 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Slots of one length, up to a bound. Their memory is registered a chunk at a time and kept.
+/// Slots of one length, up to a bound. Their memory is registered a chunk at a time.
 pub(crate) struct SlotPool {
     domain: Arc<ProtectionDomain>,
     slot_len: usize,
     chunk_slots: u32,
     slots_max: u32,
     made: Cell<u32>,
-    chunks: RefCell<Vec<Arc<Chunk>>>,
+    chunks: RefCell<Vec<Kept>>,
     taken: Arc<AtomicUsize>,
+}
+
+/// Some slots, registered together.
+struct Kept {
+    chunk: Arc<Chunk>,
+    slots: u32,
+    /// A slot of it was taken since the last [`SlotPool::trim_unused`].
+    was_used: bool,
 }
 
 impl SlotPool {
@@ -50,7 +58,8 @@ impl SlotPool {
     pub(crate) fn take(&self) -> Option<Slot> {
         let mut chunks = self.chunks.borrow_mut();
         for index in (0..chunks.len()).rev() {
-            if let Some(slot) = chunks[index].take() {
+            if let Some(slot) = chunks[index].chunk.take() {
+                chunks[index].was_used = true;
                 // The next search begins here.
                 let last = chunks.len() - 1;
                 chunks.swap(index, last);
@@ -75,7 +84,27 @@ impl SlotPool {
         let chunk = Chunk::new(&self.domain, self.slot_len, slots, &self.taken)?;
         let slot = chunk.take();
         self.made.set(self.made.get() + slots);
-        self.chunks.borrow_mut().push(chunk);
+        self.chunks.borrow_mut().push(Kept {
+            chunk,
+            slots,
+            was_used: true,
+        });
         Ok(slot)
+    }
+
+    /// Takes back the registrations of slots that were unused since the last call of this, all but the first.
+    pub(crate) fn trim_unused(&self) {
+        let mut chunks = self.chunks.borrow_mut();
+        let mut left = chunks.len();
+        chunks.retain_mut(|kept| {
+            let is_unused = !kept.was_used && kept.chunk.is_unused(kept.slots);
+            kept.was_used = false;
+            if !is_unused || left == 1 {
+                return true;
+            }
+            left -= 1;
+            self.made.set(self.made.get() - kept.slots);
+            false
+        });
     }
 }

@@ -257,8 +257,9 @@ impl SharedReceiveQueue for VerbsReceiveQueue {
         self.slots.taken().saturating_sub(posted) * self.slots.slot_len()
     }
 
-    /// Keeps all memory: chunks of it are registered as long as the queue exists.
-    fn trim_unused(&self) {}
+    fn trim_unused(&self) {
+        self.slots.trim_unused();
+    }
 }
 
 impl std::fmt::Debug for VerbsReceiveQueue {

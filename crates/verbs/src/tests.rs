@@ -101,6 +101,17 @@ fn message_slots_are_registered_by_the_chunk_up_to_their_bound() {
     assert_eq!(pool.taken(), 0);
     let again: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
     assert_eq!((again.len(), device.seen().registered), (10, 3));
+    drop(again);
+    // Slots were used since the last look, and then were not.
+    pool.trim_unused();
+    assert_eq!(device.seen().registered, 3);
+    let kept = pool.take();
+    pool.trim_unused();
+    pool.trim_unused();
+    assert_eq!((device.seen().registered, pool.taken()), (1, 1));
+    drop(kept);
+    let again: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
+    assert_eq!((again.len(), device.seen().registered), (10, 3));
     drop(pool);
     assert_eq!(device.seen().registered, 3, "slots in use pin their memory");
     drop(again);

@@ -245,6 +245,11 @@ impl Chunk {
         Some(Slot { chunk, index })
     }
 
+    /// True when no slot is in use. Its owner alone may give out slots meanwhile.
+    pub(crate) fn is_unused(&self, slots: u32) -> bool {
+        self.free().len() == slots as usize
+    }
+
     fn free(&self) -> MutexGuard<'_, Vec<u32>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
