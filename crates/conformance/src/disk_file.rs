@@ -1,21 +1,20 @@
 //! A file of the system for the cases.
 
 use gannet_runtime::{FileSource, FileStatus};
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
 /// A file with a descriptor, whose pages are in the page cache or seem not to be.
-pub struct DiskFile {
+pub struct DiskFile<F> {
     /// The file.
-    pub file: File,
+    pub file: F,
     is_slow: bool,
 }
 
-impl DiskFile {
+impl<F> DiskFile<F> {
     /// A file that was just written, and so is in the page cache.
-    pub fn cached(file: File) -> DiskFile {
+    pub fn cached(file: F) -> DiskFile<F> {
         DiskFile {
             file,
             is_slow: false,
@@ -23,7 +22,7 @@ impl DiskFile {
     }
 
     /// A file that waits for the disk.
-    pub fn slow(file: File) -> DiskFile {
+    pub fn slow(file: F) -> DiskFile<F> {
         DiskFile {
             file,
             is_slow: true,
@@ -31,7 +30,7 @@ impl DiskFile {
     }
 }
 
-impl FileSource for DiskFile {
+impl<F: AsFd + FileExt + Send + Sync> FileSource for DiskFile<F> {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.file.as_fd())
     }
@@ -52,9 +51,9 @@ impl FileSource for DiskFile {
     }
 
     fn status(&self) -> io::Result<FileStatus> {
-        let size = self.file.metadata()?.len();
+        let size = rustix::fs::fstat(&self.file)?.st_size;
         Ok(FileStatus {
-            size,
+            size: u64::try_from(size).unwrap_or(0),
             ..FileStatus::default()
         })
     }

@@ -1,26 +1,24 @@
 //! One queue pair in operation.
 
 mod files;
+mod memory;
 mod windows;
 
+use self::memory::Memory;
 use crate::core::{Core, IdWatch, Reservation, is_done};
-use crate::files::{Arriving, FileBytes, SourceRange};
 use crate::limits::{
     CLOSE_TIME_MAX, IDLE_TIME_MAX, PROBE_TIME_MAX, REASON_TIME_MAX, SEND_QUEUE_OWN,
     SLOW_BYTES_PER_SECOND, UNSIGNALED_MAX,
 };
 use crate::receives::{ReceiveSide, VerbsReceiveQueue};
-use crate::region::{Entry, RegionUse};
-use crate::sys::{
-    CmId, Piece, QueuePair, ReceiveWork, Registration, SendWork, Slot, WC_WITH_INV, Wc, WorkKind,
-    status,
-};
+use crate::region::Entry;
+use crate::sys::{CmId, QueuePair, ReceiveWork, SendWork, WC_WITH_INV, Wc, WorkKind, status};
 use crate::work::{
     distance, name_of_own, name_of_sent, reason_of_received, reason_of_sent, work_error,
 };
 use gannet_fabric::{
     Completion, Disconnected, Done, EndpointAttributes, EndpointId, PostError, RemoteKey, Signal,
-    Source, Span, WorkError, WorkId,
+    Source, WorkError, WorkId,
 };
 use gannet_runtime::{Buffer, Instant};
 use std::cell::{Cell, RefCell};
@@ -100,23 +98,6 @@ struct Work {
     /// The outcome of work that waits for earlier work: iWARP sends on while an RDMA Read is under way.
     outcome: Option<Result<Done, WorkError>>,
     memory: Memory,
-}
-
-/// The memory of a piece of work, and its owners. A registration is dropped before the buffer that it pins.
-#[derive(Default)]
-struct Memory {
-    piece: Option<Piece>,
-    inline: bool,
-    slot: Option<Slot>,
-    registration: Option<Registration>,
-    region: Option<RegionUse>,
-    /// The memory whose window is bound or unbound.
-    entry: Option<Rc<Entry>>,
-    /// Bytes of a file, while they are not there.
-    arriving: Option<Arriving>,
-    file: Option<FileBytes>,
-    file_len: u32,
-    buffer: Option<Buffer>,
 }
 
 impl Work {
@@ -314,79 +295,6 @@ impl Connection {
 
     fn is_full(&self) -> bool {
         self.state.borrow().occupied >= self.attributes.get().send_queue_max
-    }
-
-    /// Finds the memory of a source. Sends copy, or register what is too long for that.
-    fn prepare(
-        self: &Rc<Self>,
-        source: Source,
-        signal: Signal,
-        is_send: bool,
-    ) -> Result<Memory, PostError> {
-        let len = source.len();
-        if len > self.core.message_max {
-            return Err(PostError::Invalid("longer than a message of the device"));
-        }
-        match source {
-            Source::Span(span) => self.prepare_span(&span),
-            Source::File { file, offset, .. } => {
-                self.prepare_file(SourceRange { file, offset, len })
-            }
-            Source::Buffer { .. } if !is_send => {
-                Err(PostError::Invalid("the source is not registered"))
-            }
-            Source::Buffer { buffer, len } => self.prepare_message(buffer, len, signal),
-        }
-    }
-
-    fn prepare_span(&self, span: &Span) -> Result<Memory, PostError> {
-        let found = RegionUse::of(span, &self.core.domain);
-        let unfit = PostError::Invalid("not a span of memory that is registered here");
-        let (region, piece) = found.ok_or(unfit)?;
-        Ok(Memory {
-            piece: (piece.len() > 0).then_some(piece),
-            region: Some(region),
-            ..Memory::default()
-        })
-    }
-
-    fn prepare_message(
-        &self,
-        mut buffer: Buffer,
-        len: u32,
-        signal: Signal,
-    ) -> Result<Memory, PostError> {
-        let beyond = PostError::Invalid("the message is longer than its memory");
-        let bytes = buffer.get_mut(..len as usize).ok_or(beyond)?;
-        let mut memory = Memory::default();
-        if len == 0 {
-            memory.buffer = Some(buffer);
-            return Ok(memory);
-        }
-        if len <= self.core.inline_max.get() {
-            memory.piece = Piece::inline(bytes);
-            memory.inline = true;
-            memory.buffer = Some(buffer);
-            return Ok(memory);
-        }
-        let messages = &self.core.messages;
-        if len as usize <= messages.slot_len()
-            && let Some(mut slot) = messages.take()
-        {
-            slot.as_mut()[..len as usize].copy_from_slice(bytes);
-            memory.piece = slot.piece(len);
-            memory.slot = Some(slot);
-            memory.buffer = (signal == Signal::Always).then_some(buffer);
-            return Ok(memory);
-        }
-        let registration = self.core.domain.register_message(bytes).map_err(|error| {
-            tracing::warn!(%error, "the memory of a message could not be registered");
-            PostError::Invalid("the memory of the message cannot be registered")
-        })?;
-        memory.piece = registration.piece(0, len);
-        memory.registration = Some(registration);
-        memory.buffer = Some(buffer);
-        Ok(memory)
     }
 
     /// Gives queued work to the device.

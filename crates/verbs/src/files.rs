@@ -1,8 +1,8 @@
 //! Ranges of files as sources of RDMA Writes: pages of the page cache, registered for one use.
 //!
 //! The device reads the pages where they are. They stay pinned until the Write is done, also when the file is cut
-//! meanwhile; then the peer gets the bytes of before. Pages that are not in memory are fetched by the blocking pool, and
-//! work behind them waits. Bytes that no page has, and those of files without a descriptor, are read into memory.
+//! meanwhile; then the peer gets the bytes of before. Pages that are not in memory are fetched by the blocking pool,
+//! and work behind them waits. Bytes that no page has, and those of files without a descriptor, are read into memory.
 
 use crate::limits::LONG_REGISTRATION;
 use crate::sys::{MappedFile, Piece, ProtectionDomain, Registration};

@@ -153,7 +153,7 @@ impl VerbsDomain {
         })
     }
 
-    /// What `access` and `scope` mean here.
+    /// The meaning of `access` and `scope` here.
     fn grant(&self, access: Access, scope: Scope) -> Grant {
         let bound_to = match scope {
             Scope::Endpoint(id) if self.domain.has_windows && access != Access::Local => Some(id),

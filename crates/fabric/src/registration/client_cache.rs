@@ -57,7 +57,7 @@ struct Rights {
 }
 
 impl Rights {
-    /// Those of memory that a window gives to peers.
+    /// No rights for peers: a window gives them.
     const OWN: Rights = Rights {
         access: Access::Local,
         scope: Scope::Domain,

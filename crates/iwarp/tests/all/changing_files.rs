@@ -10,6 +10,7 @@ use gannet_fabric::{
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::tokio_plug::block_on;
 use gannet_runtime::{Buffer, FileRef, Handle};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -57,7 +58,7 @@ pub(crate) fn address_of(region: &Region) -> RemoteAddress {
 }
 
 /// Reads and Writes of a whole file, whose bytes another thread changes by `change`.
-fn check(crc: bool, change: fn(&DiskFile, usize)) {
+fn check(crc: bool, change: fn(&DiskFile<File>, usize)) {
     let file = tempfile::tempfile().unwrap();
     file.write_all_at(&vec![OLD; LEN], 0).unwrap();
     let file = Arc::new(DiskFile::cached(file));
@@ -118,19 +119,19 @@ fn check(crc: bool, change: fn(&DiskFile, usize)) {
     writer.join().unwrap();
 }
 
-fn cut_short(file: &DiskFile, round: usize) {
+fn cut_short(file: &DiskFile<File>, round: usize) {
     file.file.set_len((round * 4099 % LEN) as u64).unwrap();
     file.file
         .write_all_at(&vec![NEW; LEN / 2], LEN as u64 / 2)
         .unwrap();
 }
 
-fn rewrite(file: &DiskFile, round: usize) {
+fn rewrite(file: &DiskFile<File>, round: usize) {
     let byte = if round.is_multiple_of(2) { NEW } else { OLD };
     file.file.write_all_at(&vec![byte; LEN], 0).unwrap();
 }
 
-fn empty(file: &DiskFile, _round: usize) {
+fn empty(file: &DiskFile<File>, _round: usize) {
     file.file.set_len(0).unwrap();
 }
 

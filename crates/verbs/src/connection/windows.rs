@@ -1,7 +1,7 @@
 //! The windows of a connection: keys to memory that serve it alone.
 //!
-//! A bind is posted when memory is registered, so it comes before every message that can bear its key. Windows go before
-//! the queue pair does: some devices destroy no pair that has windows.
+//! A bind is posted when memory is registered, so it comes before every message that can bear its key. Windows go
+//! before the queue pair does: some devices destroy no pair that has windows.
 
 use super::{Connection, Memory, Phase, State, Work};
 use crate::core::is_done;
