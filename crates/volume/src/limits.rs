@@ -237,6 +237,9 @@ pub const CLIENT_MEMORY_LEN_MIN: usize = 4 << 10;
 pub const CLIENT_MEMORY_LEN_MAX: usize = 256 << 20;
 /// Bytes of all such memory of a core; who asks for more gets memory that is registered for each transfer.
 pub const CLIENT_MEMORY_MAX: usize = 512 << 20;
+/// Bytes of memory of a core that READs come to in place of long allocations; those that find none register the
+/// allocation.
+pub const STAND_IN_MEMORY_MAX: usize = 64 << 20;
 /// RDMA operations that wait on one connection for room in its send queue.
 pub const OUTGOING_MAX: usize = 1024;
 /// Peers of one core that are connected and have not yet proven who they are, with the default budget: the oldest of

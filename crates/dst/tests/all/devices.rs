@@ -7,7 +7,9 @@ use gannet_sim::World;
 use gannet_sim::fabric::{DeviceProfile, FabricProfile, Reached, SimFabric};
 use gannet_testing::noise;
 use gannet_vfs::{CreateMode, Credentials, SetAttributes, Stability, Vfs};
-use gannet_volume::client::{File, FileError, Optimistic, PinDownCounters, ReadOptions, VolumeFs};
+use gannet_volume::client::{
+    File, FileError, Optimistic, PinDownCounters, ReadOptions, Shape, VolumeFs,
+};
 use std::rc::Rc;
 
 /// Bytes of a stripe.
@@ -205,6 +207,61 @@ fn memory_lost_to_an_adapter_is_never_used_again() {
             }
         }
         assert!(lost > 0 && kept > 0, "{lost} lost, {kept} kept");
+    });
+    assert_eq!(reached, Reached::default());
+}
+
+/// A device pins an allocation whole. Short parts of long ones are moved through memory of the part's length.
+#[test]
+fn a_part_of_a_long_allocation_is_moved_without_the_registration_of_the_whole() {
+    const WHOLE: usize = 8 << 20;
+    const PART: usize = 300_000;
+    const ROUNDS: u64 = 5;
+    let reached = run(slow(), async |fs| {
+        let program = Program::new(fs).await;
+        let counted = |before: PinDownCounters| {
+            let now = program.fs.pin_down_counters();
+            let registrations = now.registrations - before.registrations;
+            (
+                registrations,
+                now.registered_bytes - before.registered_bytes,
+            )
+        };
+        let mut memory = Buffer::from_vec(vec![0; WHOLE]);
+        let file = Shape::contiguous(0, PART as u32).unwrap();
+        let at = |round: u64| Shape::contiguous(1000 + round * 400_000, PART as u32).unwrap();
+        let bytes = |round: u64| noise(PART, round as u8);
+        let place = |round: u64| 1000 + round as usize * 400_000..;
+        let (before, copied) = (program.fs.pin_down_counters(), program.fs.copied_bytes());
+        for round in 0..ROUNDS {
+            memory[place(round)][..PART].copy_from_slice(&bytes(round));
+            let stable = Stability::FileSync;
+            let part = at(round);
+            let write = (program.file).write_shape(&file, &part, &mut memory, stable);
+            write.await.unwrap();
+            memory[place(round)][..PART].fill(0);
+            let read = program.file.read_shape(&file, &part, &mut memory);
+            read.await.unwrap();
+            assert!(
+                memory[place(round)][..PART] == bytes(round),
+                "round {round}"
+            );
+        }
+        assert!(memory[..1000].iter().all(|byte| *byte == 0));
+        let moved = program.fs.copied_bytes() - copied;
+        assert_eq!(moved, 2 * ROUNDS * PART as u64);
+        // What servers read stays registered; what they write is registered each time.
+        let (registrations, pinned) = counted(before);
+        assert_eq!(registrations, 1 + ROUNDS);
+        assert!(pinned <= registrations * 2 * PART as u64, "{pinned} bytes");
+
+        // Most of an allocation is registered itself, and nothing copied.
+        let mut memory = Buffer::zeroed(PART + 1);
+        let (before, copied) = (program.fs.pin_down_counters(), program.fs.copied_bytes());
+        program.read(&mut memory, PART).await.unwrap();
+        assert_eq!(counted(before), (1, PART as u64 + 1));
+        assert_eq!(program.fs.copied_bytes(), copied);
+        assert!(memory[..PART] == bytes(ROUNDS - 1));
     });
     assert_eq!(reached, Reached::default());
 }

@@ -76,8 +76,9 @@ fn story(paper: Paper) -> &'static str {
                 adapters check nothing but the key, so a peer reaches memory as long as its key \
                 is valid. PVFS accepted that; a volume does not. A client's memory stays \
                 registered for servers that read it. Memory that they write is registered for each \
-                request, so reads are behind writes and pay for allocations that are registered \
-                whole. Buffers of Fast RDMA are not made on an adapter, and its rows are those of \
+                request, so reads are behind writes. A read of a short part of a long allocation \
+                comes to memory of its length and is copied, where PVFS registered the allocation \
+                once. Buffers of Fast RDMA are not made on an adapter, and its rows are those of \
                 the server-based way. These effects of the paper come out no more."
         }
         Paper::Sendfile => {

@@ -166,14 +166,14 @@ fn lists_outdo_a_call_for_each_row_and_data_sieving() {
     );
 }
 
-/// The parent is registered once for all writes, and for each request that reads, with all its rows.
+/// The parent is registered once for all writes. Reads come to memory of their length, which is registered for each.
 #[test]
-fn one_registration_of_the_parent_outdoes_one_for_each_row_in_writes_alone() {
+fn rows_of_one_parent_outdo_rows_that_are_registered_each() {
     let rates = [Rows::ListsInKeptParent, Rows::ListsOfRows];
     let [kept, each] = rates.map(|how| tile(64, how, true));
     assert!(kept > 1.5 * each, "{kept}, {each}");
     let [parent, each] = rates.map(|how| tile(64, how, false));
-    assert!(each > 1.5 * parent, "{parent}, {each}");
+    assert!(parent > 1.1 * each, "{parent}, {each}");
 }
 
 #[test]
@@ -196,11 +196,11 @@ fn a_request_registers_each_of_its_allocations_once() {
                 ..Load::default()
             };
             let outcome = on_testbed(&load);
-            // No registration that servers write to is kept from one request to the next.
+            // A read of a part of its allocations registers memory of the part's length, each time.
             let registrations = match how {
                 Rows::ListsOfRows => registrations,
                 _ if writes => registrations,
-                _ => outcome.requests * registrations,
+                _ => outcome.requests,
             };
             let counted = (outcome.requests, outcome.registrations);
             assert_eq!(counted, (6.0, registrations), "{how:?}, writes: {writes}");

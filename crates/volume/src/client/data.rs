@@ -2,6 +2,7 @@
 
 mod client_driven;
 mod parents;
+mod stand_in;
 
 use super::pin_down::PinDownCache;
 use super::policy::{TransferPolicy, Way};
@@ -17,6 +18,7 @@ use gannet_wire::volume::{
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use parents::{Parents, Reached};
+use stand_in::StandIn;
 use std::any::Any;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -238,20 +240,59 @@ impl Mover {
         }
         let parents = Parents::new(buffers, memory).ok_or(DataError::Shape)?;
         let writes = operation == Operation::Write;
+        let access = access_for(writes);
         let registered = parents
             .of(buffers)
-            .all(|buffer| self.cache.is_registered(buffer));
-        let mut shares = self.shares(targets, request, writes, registered);
+            .all(|buffer| self.cache.is_registered_for(buffer, access));
+        let shares = self.shares(targets, request, writes, registered);
+        let stand_in = self.stand_in(&shares, request, access, &parents, buffers);
+        let Some(mut stand_in) = stand_in else {
+            return self
+                .move_shares(shares, operation, stability, request, &parents, buffers)
+                .await;
+        };
+        let count_copied = || self.copied.set(self.copied.get() + memory.len());
+        if writes {
+            stand_in.gather(memory, &parents, buffers);
+            count_copied();
+        }
+        let StandIn {
+            request: own,
+            parents: place,
+            buffer,
+        } = &mut stand_in;
+        let buffer = std::slice::from_mut(buffer);
+        let states = self
+            .move_shares(shares, operation, stability, own, place, buffer)
+            .await?;
+        if !writes {
+            stand_in.scatter(memory, &parents, buffers);
+            count_copied();
+        }
+        Ok(states)
+    }
+
+    /// Moves the shares of a request between the allocations `buffers` and the servers.
+    async fn move_shares(
+        &self,
+        mut shares: Vec<Share<'_>>,
+        operation: Operation,
+        stability: Stability,
+        request: &Request,
+        parents: &Parents,
+        buffers: &mut [Buffer],
+    ) -> Result<States, DataError> {
+        let writes = operation == Operation::Write;
         let copied = shares.iter().filter(|share| !share.is_direct());
         let copied: u64 = copied.map(|share| share.len).sum();
         let count_copied = || self.copied.set(self.copied.get() + copied);
         let mut gathered = vec![Vec::new(); shares.len()];
         if writes {
-            let gather = |share: &Share<'_>| share.gather(request, &parents, buffers);
+            let gather = |share: &Share<'_>| share.gather(request, parents, buffers);
             gathered = shares.iter().map(gather).collect();
             count_copied();
         }
-        let exposed = self.expose(&shares, writes, &parents, buffers).await?;
+        let exposed = self.expose(&shares, writes, parents, buffers).await?;
         let exposed = exposed.map(Rc::new);
         let calls = shares
             .iter_mut()
@@ -266,7 +307,7 @@ impl Mover {
             exposed.take_back(&self.cache, buffers).await?;
         }
         let states = (shares.iter().zip(answers)).map(|(share, answer)| {
-            let done = take_answer(share, answer?, request, writes, &parents, buffers)?;
+            let done = take_answer(share, answer?, request, writes, parents, buffers)?;
             self.note_reference(request, share.target, &done);
             Ok((share.target.placement.index, done.state))
         });
@@ -388,13 +429,18 @@ impl Mover {
             None => Scope::Endpoint(first.target.link.endpoint().id()),
             Some(_) => Scope::Domain,
         };
-        let access = if writes {
-            Access::RemoteRead
-        } else {
-            Access::RemoteWrite
-        };
+        let access = access_for(writes);
         let reached = Reached::expose(&self.cache, access, scope, parents, buffers);
         Ok(Some(reached.await?))
+    }
+}
+
+/// The rights of servers to memory that a WRITE or a READ moves.
+fn access_for(writes: bool) -> Access {
+    if writes {
+        Access::RemoteRead
+    } else {
+        Access::RemoteWrite
     }
 }
 

@@ -7,8 +7,13 @@
 //! In software a late access by an old key finds nothing. On a device it reaches the memory. So there only memory that
 //! servers may read, and not write, stays registered: the servers of one volume may read what its client writes. What
 //! they may write is registered for each transfer. No registration serves another right than its own.
+//!
+//! A device pins all of an allocation, however few of its bytes a transfer moves. So a short part of a long allocation
+//! is moved through memory of the part's length, and copied ([`PinDownCache::stand_in`]).
 
-use crate::limits::{CLIENT_MEMORY_LEN_MAX, CLIENT_MEMORY_LEN_MIN, CLIENT_MEMORY_MAX};
+use crate::limits::{
+    CLIENT_MEMORY_LEN_MAX, CLIENT_MEMORY_LEN_MIN, CLIENT_MEMORY_MAX, STAND_IN_MEMORY_MAX,
+};
 use gannet_fabric::{Access, Backing, Domain, Region, RegisterError, Scope, Span};
 use gannet_runtime::{Buffer, Slabs, SlotId};
 use gannet_wire::volume::{Memory, Shape};
@@ -16,10 +21,17 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 
+/// Allocations that are at least so many times as long as the part that a transfer moves are not registered for it.
+/// A device pins and unpins a page in about the time of a copy of it. The memory of the part is up to twice as long as
+/// the part, so at most half of the allocations' pages are pinned, and a quarter copied.
+const PART_OF: u64 = 4;
+
 /// The pin-down cache of one domain.
 pub struct PinDownCache {
     domain: Rc<dyn Domain>,
     slabs: Slabs,
+    /// Memory in place of allocations that servers write. Its registrations end with each use.
+    stand_ins: Slabs,
     /// All memory that was given out, by its slot; with its registration while the memory is with its user.
     kept: RefCell<HashMap<SlotId, Option<Kept>>>,
     counters: Cell<PinDownCounters>,
@@ -37,6 +49,8 @@ struct Kept {
 pub struct PinDownCounters {
     /// Memory was registered for a request.
     pub registrations: u64,
+    /// Bytes of the memory that was registered.
+    pub registered_bytes: u64,
     /// It already was.
     pub hits: u64,
 }
@@ -51,6 +65,11 @@ impl PinDownCache {
                 CLIENT_MEMORY_LEN_MAX,
                 CLIENT_MEMORY_MAX,
             ),
+            stand_ins: Slabs::new(
+                CLIENT_MEMORY_LEN_MIN,
+                STAND_IN_MEMORY_MAX,
+                STAND_IN_MEMORY_MAX,
+            ),
             kept: RefCell::default(),
             counters: Cell::default(),
         }
@@ -62,14 +81,25 @@ impl PinDownCache {
     pub fn memory(&self, len: usize) -> Buffer {
         match self.slabs.take(len) {
             Some(buffer) => {
-                let slots = buffer.slot().into_iter();
-                slots.for_each(|slot| {
-                    self.kept.borrow_mut().entry(slot).or_default();
-                });
+                self.note_slot(&buffer);
                 buffer
             }
             None => Buffer::zeroed(len),
         }
+    }
+
+    /// Has the memory of a slot stay registered from its first transfer on.
+    fn note_slot(&self, buffer: &Buffer) {
+        if let Some(slot) = buffer.slot() {
+            self.kept.borrow_mut().entry(slot).or_default();
+        }
+    }
+
+    /// The slot of memory that stays registered after a transfer with these rights.
+    fn kept_slot(&self, buffer: &Buffer, access: Access) -> Option<SlotId> {
+        let stays = self.domain.has_software_regions() || stays_registered(access);
+        let slot = buffer.slot().filter(|_| stays)?;
+        self.kept.borrow().contains_key(&slot).then_some(slot)
     }
 
     /// Whether a transfer of this memory needs no registration (`check_if_registered` of Wu, Wyckoff and Panda).
@@ -77,6 +107,40 @@ impl PinDownCache {
         let kept = self.kept.borrow();
         let found = buffer.slot().and_then(|slot| kept.get(&slot)?.as_ref());
         found.is_some_and(|kept| kept.region.is_valid())
+    }
+
+    /// Whether a transfer of this memory with these rights needs no registration.
+    pub(super) fn is_registered_for(&self, buffer: &Buffer, access: Access) -> bool {
+        self.kept_slot(buffer, access).is_some() && self.is_registered(buffer)
+    }
+
+    /// Memory to move `len` bytes through in place of `parents`, the allocations that hold them. `None`: the
+    /// allocations are to be registered, or are already, or cost nothing to register.
+    pub(super) fn stand_in<'a>(
+        &self,
+        len: u64,
+        access: Access,
+        parents: impl Iterator<Item = &'a Buffer>,
+    ) -> Option<Buffer> {
+        if self.domain.has_software_regions() {
+            return None;
+        }
+        let pinned = parents.filter(|parent| self.kept_slot(parent, access).is_none());
+        let pinned: u64 = pinned.map(|parent| parent.len() as u64).sum();
+        if len.saturating_mul(PART_OF) > pinned {
+            return None;
+        }
+        let len = usize::try_from(len).ok()?;
+        if !stays_registered(access) {
+            let taken = self.stand_ins.take_or_split(len);
+            return taken.or_else(|| {
+                self.stand_ins.trim();
+                self.stand_ins.take_or_split(len)
+            });
+        }
+        let buffer = self.slabs.take(len)?;
+        self.note_slot(&buffer);
+        Some(buffer)
     }
 
     /// The counters.
@@ -88,6 +152,13 @@ impl PinDownCache {
         let mut counters = self.counters.get();
         change(&mut counters);
         self.counters.set(counters);
+    }
+
+    fn count_registration(&self, buffer: &Buffer) {
+        self.count(|counters| {
+            counters.registrations += 1;
+            counters.registered_bytes += buffer.len() as u64;
+        });
     }
 
     /// Lets peers within `scope` reach `buffer`. The caller must take it back: memory that is exposed when the region
@@ -102,12 +173,8 @@ impl PinDownCache {
         scope: Scope,
     ) -> Result<Exposed, RegisterError> {
         let in_software = self.domain.has_software_regions();
-        let stays = in_software || matches!(access, Access::Local | Access::RemoteRead);
-        let own = buffer
-            .slot()
-            .filter(|slot| stays && self.kept.borrow().contains_key(slot));
-        let Some(slot) = own else {
-            self.count(|counters| counters.registrations += 1);
+        let Some(slot) = self.kept_slot(&buffer, access) else {
+            self.count_registration(&buffer);
             let region = (self.domain)
                 .register(Backing::Buffer(buffer), access, scope)
                 .await?;
@@ -135,7 +202,7 @@ impl PinDownCache {
             },
             None => buffer,
         };
-        self.count(|counters| counters.registrations += 1);
+        self.count_registration(&buffer);
         let backing = Backing::Buffer(buffer);
         let region = (self.domain)
             .register(backing, registered, Scope::Domain)
@@ -156,6 +223,11 @@ impl PinDownCache {
         self.kept.borrow_mut().insert(slot, Some(kept));
         buffer
     }
+}
+
+/// Whether a device keeps memory registered with these rights while it is with its user.
+fn stays_registered(access: Access) -> bool {
+    matches!(access, Access::Local | Access::RemoteRead)
 }
 
 /// Narrows a region in software, which was registered for all access and scopes, so that this cannot fail.
