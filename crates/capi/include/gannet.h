@@ -53,7 +53,7 @@ typedef enum {
 } gannet_access;
 
 /*
- A software RNIC with a thread of its own.
+ The software RNIC, an RDMA device, or both, with a thread of its own.
  */
 typedef struct gannet_adapter gannet_adapter;
 
@@ -77,7 +77,11 @@ typedef struct gannet_memory gannet_memory;
  */
 typedef struct {
   /*
-   Asks for checksums on every connection.
+   The provider of the connections: one of gannet_provider.
+   */
+  int provider;
+  /*
+   Asks for checksums on every connection of the software RNIC.
    */
   bool crc;
   /*
@@ -155,7 +159,8 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Starts an adapter; options may be null. Null if there is no thread.
+ Starts an adapter; options may be null. Null if there is no thread, or the provider needs an RDMA device and there
+ is none.
 
  # Safety
  `options` is null or was set by gannet_options_init.

@@ -19,7 +19,7 @@ pub use memory::{
     gannet_access, gannet_deregister, gannet_memory, gannet_register, gannet_segment,
     gannet_segment_of,
 };
-pub use options::{gannet_engine, gannet_options, gannet_options_init};
+pub use options::{gannet_engine, gannet_options, gannet_options_init, gannet_provider};
 
 use error::{Fault, answer, pointer, reference, text, wait};
 use gannet::rdma::{Adapter, FileTarget, RdmaConnection, RdmaListener, ServedFile};
@@ -31,7 +31,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A software RNIC with a thread of its own.
+/// The software RNIC, an RDMA device, or both, with a thread of its own.
 pub struct gannet_adapter(Adapter);
 
 /// A listening address, from which gannet_accept takes connections.
@@ -62,7 +62,8 @@ pub struct gannet_counts {
     pub memory_peak: u64,
 }
 
-/// Starts an adapter; options may be null. Null if there is no thread.
+/// Starts an adapter; options may be null. Null if there is no thread, or the provider needs an RDMA device and there
+/// is none.
 ///
 /// # Safety
 /// `options` is null or was set by gannet_options_init.

@@ -1,6 +1,7 @@
 //! The options of an adapter.
 
 use crate::error::Fault;
+use gannet::ProviderKind;
 use gannet::rdma::{AdapterOptions, Engine, SenderOptions};
 use std::ffi::c_int;
 
@@ -20,11 +21,25 @@ pub enum gannet_engine {
     GANNET_SENDFILE,
 }
 
+/// The provider of an adapter's connections.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum gannet_provider {
+    /// The software RNIC.
+    GANNET_IWARP,
+    /// An RDMA device.
+    GANNET_VERBS,
+    /// A device on the way to the peer, or else the software RNIC; listeners have both.
+    GANNET_AUTO,
+}
+
 /// How an adapter and its connections work. Set by gannet_options_init, then changed.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct gannet_options {
-    /// Asks for checksums on every connection.
+    /// The provider of the connections: one of gannet_provider.
+    pub provider: c_int,
+    /// Asks for checksums on every connection of the software RNIC.
     pub crc: bool,
     /// How files are sent: one of gannet_engine.
     pub engine: c_int,
@@ -43,12 +58,14 @@ pub struct gannet_options {
 impl Default for gannet_options {
     fn default() -> gannet_options {
         let AdapterOptions {
+            provider: _,
             crc,
             receives,
             message_max,
             files,
         } = AdapterOptions::default();
         gannet_options {
+            provider: gannet_provider::GANNET_IWARP as c_int,
             crc,
             engine: gannet_engine::GANNET_AUTOMATIC as c_int,
             receives,
@@ -76,7 +93,8 @@ impl gannet_options {
     /// The adapter's options.
     ///
     /// # Errors
-    /// The engine is not one of [`gannet_engine`], or `receives` or `message_max` is 0.
+    /// The engine is not one of [`gannet_engine`], the provider not one of [`gannet_provider`], or `receives` or
+    /// `message_max` is 0.
     pub(crate) fn checked(&self) -> Result<AdapterOptions, Fault> {
         let options = self;
         let engines = [
@@ -89,12 +107,22 @@ impl gannet_options {
         let mut engines = engines.into_iter();
         let found = engines.find(|(number, _)| *number as c_int == options.engine);
         let (_, engine) = found.ok_or_else(|| Fault::new("an engine is one of gannet_engine"))?;
+        let providers = [
+            (gannet_provider::GANNET_IWARP, ProviderKind::Iwarp),
+            (gannet_provider::GANNET_VERBS, ProviderKind::Verbs),
+            (gannet_provider::GANNET_AUTO, ProviderKind::Auto),
+        ];
+        let mut providers = providers.into_iter();
+        let found = providers.find(|(number, _)| *number as c_int == options.provider);
+        let (_, provider) =
+            found.ok_or_else(|| Fault::new("a provider is one of gannet_provider"))?;
         if options.receives == 0 || options.message_max == 0 {
             return Err(Fault::new(
                 "a connection needs receives, and bytes for them",
             ));
         }
         Ok(AdapterOptions {
+            provider,
             crc: options.crc,
             receives: options.receives,
             message_max: options.message_max,

@@ -7,16 +7,19 @@
 //! web fetch ADDRESS PATH            writes a file to standard output
 //! ```
 //!
+//! `--provider verbs` serves and fetches by an RDMA device, which has the address. `--provider auto` serves by the
+//! software RNIC too, and fetches by it from a server that does not answer the device.
+//!
 //! The protocol is made of messages in text. `HEAD /path` asks for a file's length: `200 LENGTH`. `GET /path KEY OFFSET
 //! LENGTH` asks for the file in the client's memory under that key; its `200 LENGTH` comes behind the last byte. Other
 //! answers say why not, as those of HTTP: 400, 403, 404, 413.
 
 use clap::{Parser, Subcommand};
-use gannet::Buffer;
 use gannet::rdma::{
     Access, Adapter, AdapterOptions, Engine, FileTarget, RdmaConnection, RemoteSegment,
     SenderOptions, ServedFile,
 };
+use gannet::{Buffer, ProviderKind};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 use std::error::Error;
@@ -41,9 +44,18 @@ enum Command {
         directory: PathBuf,
         #[arg(default_value = "127.0.0.1:8080")]
         address: SocketAddr,
+        /// iwarp, verbs or auto.
+        #[arg(long, default_value_t)]
+        provider: ProviderKind,
     },
     /// Writes a file to standard output.
-    Fetch { address: SocketAddr, path: String },
+    Fetch {
+        address: SocketAddr,
+        path: String,
+        /// iwarp, verbs or auto.
+        #[arg(long, default_value_t)]
+        provider: ProviderKind,
+    },
 }
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -52,14 +64,30 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 async fn main() -> Outcome<()> {
     match Arguments::parse().command {
         None => demonstrate().await,
-        Some(Command::Serve { directory, address }) => {
-            serve(&directory, address, None, |address| {
+        Some(Command::Serve {
+            directory,
+            address,
+            provider,
+        }) => {
+            let options = AdapterOptions {
+                provider,
+                ..AdapterOptions::default()
+            };
+            serve(&directory, address, options, |address| {
                 println!("web: serving at {address}")
             })
             .await
         }
-        Some(Command::Fetch { address, path }) => {
-            let adapter = Adapter::start(AdapterOptions::default()).await?;
+        Some(Command::Fetch {
+            address,
+            path,
+            provider,
+        }) => {
+            let options = AdapterOptions {
+                provider,
+                ..AdapterOptions::default()
+            };
+            let adapter = Adapter::start(options).await?;
             let bytes = fetch(&adapter.connect(address).await?, &path).await?;
             Ok(std::io::stdout().write_all(&bytes)?)
         }
@@ -70,19 +98,11 @@ async fn main() -> Outcome<()> {
 async fn serve(
     directory: &Path,
     address: SocketAddr,
-    engine: Option<Engine>,
+    options: AdapterOptions,
     ready: impl FnOnce(SocketAddr),
 ) -> Outcome<()> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = Arc::new(openat(CWD, directory, flags, Mode::empty())?);
-    let files = SenderOptions {
-        engine,
-        ..SenderOptions::default()
-    };
-    let options = AdapterOptions {
-        files,
-        ..AdapterOptions::default()
-    };
     let listener = Adapter::start(options).await?.listen(address).await?;
     ready(listener.local_address());
     loop {
@@ -189,13 +209,20 @@ pub(crate) async fn demonstrate() -> Outcome<()> {
     for engine in Engine::ALL {
         let (ready, address) = tokio::sync::oneshot::channel();
         let path = directory.path().to_owned();
+        let options = AdapterOptions {
+            files: SenderOptions {
+                engine: Some(engine),
+                ..SenderOptions::default()
+            },
+            ..AdapterOptions::default()
+        };
         let serving = tokio::spawn(async move {
             let address = SocketAddr::from(([127, 0, 0, 1], 0));
             let tell = move |address| {
                 // The caller waits for it below.
                 let _ = ready.send(address);
             };
-            serve(&path, address, Some(engine), tell).await
+            serve(&path, address, options, tell).await
         });
         let adapter = Adapter::start(AdapterOptions::default()).await?;
         let connection = adapter.connect(address.await?).await?;

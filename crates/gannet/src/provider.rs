@@ -4,6 +4,8 @@ use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::Handle;
 use gannet_verbs::{DeviceInfo, VerbsConfig, VerbsError, VerbsLibrary, VerbsProvider, devices};
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -107,25 +109,99 @@ impl FabricOptions {
     /// # Errors
     /// No device reaches the peer, and no other provider is allowed.
     pub(crate) fn towards(self, runtime: &Handle, peer: SocketAddr) -> Result<Ways, VerbsError> {
-        let software = || -> Rc<dyn Provider> { self.software(runtime) };
-        if self.provider == ProviderKind::Iwarp {
-            return Ok(Ways::only(software()));
+        CoreProviders::new(self, runtime).towards(peer)
+    }
+}
+
+/// The providers of one core, each made when it is first needed.
+pub(crate) struct CoreProviders {
+    options: FabricOptions,
+    runtime: Handle,
+    software: OnceCell<Rc<IwarpProvider>>,
+    /// By this host's address.
+    devices: RefCell<HashMap<IpAddr, Rc<VerbsProvider>>>,
+}
+
+impl CoreProviders {
+    pub(crate) fn new(options: FabricOptions, runtime: &Handle) -> CoreProviders {
+        CoreProviders {
+            options,
+            runtime: Handle::clone(runtime),
+            software: OnceCell::new(),
+            devices: RefCell::default(),
         }
-        match device_towards(runtime, peer) {
+    }
+
+    fn software(&self) -> Rc<dyn Provider> {
+        let made = || self.options.software(&self.runtime);
+        Rc::<IwarpProvider>::clone(self.software.get_or_init(made))
+    }
+
+    /// As [`FabricOptions::towards`].
+    ///
+    /// # Errors
+    /// As [`FabricOptions::towards`].
+    pub(crate) fn towards(&self, peer: SocketAddr) -> Result<Ways, VerbsError> {
+        let kind = self.options.provider;
+        if kind == ProviderKind::Iwarp {
+            return Ok(Ways::only(self.software()));
+        }
+        match self.device_towards(peer) {
             Ok(device) => {
                 let name = device.device_name();
                 tracing::info!(device = name, %peer, "an RDMA device reaches the server");
                 Ok(Ways {
                     preferred: device,
-                    other: (self.provider == ProviderKind::Auto).then(software),
+                    other: (kind == ProviderKind::Auto).then(|| self.software()),
                 })
             }
-            Err(error) if self.provider == ProviderKind::Auto => {
+            Err(error) if kind == ProviderKind::Auto => {
                 tracing::info!(%error, %peer, "the software RNIC is used");
-                Ok(Ways::only(software()))
+                Ok(Ways::only(self.software()))
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The providers that listen at `own`, an address of this host or all of them. With [`ProviderKind::Auto`] the
+    /// other one is a device, if there is one; a log line says so, or why not.
+    ///
+    /// # Errors
+    /// No device has the address, and no other provider is allowed.
+    #[cfg(feature = "rdma")]
+    pub(crate) fn listening(&self, own: IpAddr) -> Result<Ways, VerbsError> {
+        match self.options.provider {
+            ProviderKind::Iwarp => Ok(Ways::only(self.software())),
+            ProviderKind::Verbs => Ok(Ways::only(self.device_at(own, device_at(own))?)),
+            ProviderKind::Auto => {
+                let device = self.device_at(own, device_at(own));
+                let device = device.inspect_err(|error| {
+                    tracing::info!(address = %own, %error, "the software RNIC alone listens");
+                });
+                Ok(Ways {
+                    preferred: self.software(),
+                    other: device.ok().map(|device| device as Rc<dyn Provider>),
+                })
+            }
+        }
+    }
+
+    fn device_towards(&self, peer: SocketAddr) -> Result<Rc<VerbsProvider>, VerbsError> {
+        library()?;
+        let own = own_address(peer).map_err(|source| VerbsError::Address {
+            address: peer.ip(),
+            source,
+        })?;
+        self.device_at(own, VerbsConfig::at(own))
+    }
+
+    fn device_at(&self, own: IpAddr, config: VerbsConfig) -> Result<Rc<VerbsProvider>, VerbsError> {
+        if let Some(device) = self.devices.borrow().get(&own) {
+            return Ok(Rc::clone(device));
+        }
+        let device = VerbsProvider::new(Handle::clone(&self.runtime), &library()?, &config)?;
+        self.devices.borrow_mut().insert(own, Rc::clone(&device));
+        Ok(device)
     }
 }
 
@@ -169,22 +245,13 @@ pub fn rdma_devices() -> Result<Vec<DeviceInfo>, VerbsError> {
 }
 
 /// The device of a listening address: the first one for all addresses.
-#[cfg(feature = "server")]
+#[cfg(any(feature = "server", feature = "rdma"))]
 pub(crate) fn device_at(own: IpAddr) -> VerbsConfig {
     if own.is_unspecified() {
         VerbsConfig::default()
     } else {
         VerbsConfig::at(own)
     }
-}
-
-fn device_towards(runtime: &Handle, peer: SocketAddr) -> Result<Rc<VerbsProvider>, VerbsError> {
-    let library = library()?;
-    let own = own_address(peer).map_err(|source| VerbsError::Address {
-        address: peer.ip(),
-        source,
-    })?;
-    VerbsProvider::new(Handle::clone(runtime), &library, &VerbsConfig::at(own))
 }
 
 /// The address of this host from which packets go to `peer`. No packet leaves for it.

@@ -1,12 +1,19 @@
 //! Messages, registered memory and files over RDMA, for servers and clients with a protocol of their own.
 //!
-//! An [`Adapter`] is a software RNIC with a thread of its own. An [`RdmaConnection`] brings messages, each whole and in
-//! order; lets the peer write to memory that was registered for it ([`RdmaConnection::register`]); and sends ranges of
-//! open files to the peer's memory without copying them in this process ([`RdmaConnection::send_file`]). A peer hears
-//! of a key by a message of the program's own, and a message that is sent after a file arrives after its bytes.
+//! An [`Adapter`] is a thread that has the software RNIC, an RDMA device, or both ([`AdapterOptions::provider`]). An
+//! [`RdmaConnection`] brings messages, each whole and in order. It lets the peer write to memory that was registered
+//! for it ([`RdmaConnection::register`]). It sends ranges of open files to the peer's memory, by the software RNIC
+//! without a copy in this process ([`RdmaConnection::send_file`]). A peer hears of a key by a message of the program's
+//! own, and a message that is sent after a file arrives after its bytes.
 //!
 //! The connecting side sends first, as iWARP requires (RFC 5044 section 7.1): the accepting side sends nothing until
 //! the first message has arrived.
+//!
+//! A device differs from the software RNIC in these points:
+//! - Files are no sources for it. Their bytes are read into registered memory, and [`Engine::Sendfile`] is refused.
+//! - A key serves every peer of the adapter that learns it, until the memory is taken back.
+//! - A message without a receive waits for one, except with iWARP, where it ends the connection.
+//! - A refused access ends the connection, perhaps seconds later.
 //!
 //! ```
 //! # use gannet::Buffer;
@@ -45,13 +52,14 @@ pub use gannet_datapath::{Engine, EngineError, SendCounts, SendError, SenderOpti
 pub use gannet_fabric::Access;
 pub use memory::{RegisteredMemory, RemoteSegment};
 
-use crate::provider::FabricOptions;
+use crate::provider::{CoreProviders, FabricOptions, ProviderKind, Ways, rdma_devices};
 use crate::worker::{Core, Gone, Worker};
 use gannet_fabric::{
-    ConnectError, ConnectOptions, Connected, Disconnected, EndpointId, Listener, PostError,
-    Provider, RegisterError,
+    ConnectError, ConnectOptions, Connected, Disconnected, Listener, PostError, Provider,
+    RegisterError,
 };
 use gannet_runtime::{Buffer, Handle, LocalFuture, timeout};
+use gannet_verbs::VerbsError;
 use link::Link;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -72,6 +80,9 @@ pub enum RdmaError {
     /// The address cannot be listened at.
     #[error("cannot listen: {0}")]
     Listen(io::Error),
+    /// An RDMA device was asked for, and cannot be used.
+    #[error(transparent)]
+    Device(#[from] VerbsError),
     /// There is no connection.
     #[error("cannot connect: {0}")]
     Connect(#[from] ConnectError),
@@ -118,10 +129,13 @@ impl From<Gone> for RdmaError {
 /// How an adapter's connections work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AdapterOptions {
-    /// Asks for checksums (MPA CRC) on every connection. They are used too when a peer asks.
+    /// The provider of the connections. With [`ProviderKind::Auto`] a listener has the software RNIC, and a device too
+    /// if there is one; a connection tries the device on the way to the peer first.
+    pub provider: ProviderKind,
+    /// Asks for checksums (MPA CRC) on every connection of the software RNIC. They are used too when a peer asks.
     pub crc: bool,
-    /// Messages that the peer may have sent before the program has taken the first of them. One more ends the
-    /// connection: a protocol of requests and replies stays below by itself.
+    /// Messages that the peer may have sent before the program has taken the first of them. One more ends a connection
+    /// of the software RNIC: a protocol of requests and replies stays below by itself.
     pub receives: usize,
     /// Bytes of the longest message.
     pub message_max: usize,
@@ -132,6 +146,7 @@ pub struct AdapterOptions {
 impl Default for AdapterOptions {
     fn default() -> AdapterOptions {
         AdapterOptions {
+            provider: ProviderKind::default(),
             crc: false,
             receives: 16,
             message_max: 4096,
@@ -143,25 +158,32 @@ impl Default for AdapterOptions {
 impl AdapterOptions {
     fn fabric(&self) -> FabricOptions {
         FabricOptions {
+            provider: self.provider,
             crc: self.crc,
-            ..FabricOptions::default()
         }
     }
 }
 
-/// A software RNIC. Clones share it, and its thread ends with the last of them and the last of its connections.
+/// The software RNIC, an RDMA device, or both. Clones share it, and its thread ends with the last of them and the last
+/// of its connections.
 #[derive(Clone)]
 pub struct Adapter {
     core: Worker<Device>,
     options: AdapterOptions,
 }
 
+/// A connection of an adapter, whichever provider it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct LinkId(u64);
+
 /// An adapter on its own thread.
 struct Device {
     runtime: Handle,
-    provider: Rc<dyn Provider>,
+    providers: CoreProviders,
     options: AdapterOptions,
-    links: RefCell<HashMap<EndpointId, Rc<Link>>>,
+    links: RefCell<HashMap<LinkId, Rc<Link>>>,
+    /// Names the next connection.
+    next: Cell<u64>,
     /// Connections that have not ended, whether they are in `links` or their handles were dropped.
     alive: Cell<usize>,
     ended: Notify,
@@ -171,15 +193,18 @@ impl Adapter {
     /// Starts an adapter.
     ///
     /// # Errors
-    /// [`RdmaError::Start`].
+    /// [`RdmaError::Start`]; [`RdmaError::Device`] with [`ProviderKind::Verbs`] on a machine without a device.
     pub async fn start(options: AdapterOptions) -> Result<Adapter, RdmaError> {
+        if options.provider == ProviderKind::Verbs {
+            rdma_devices()?;
+        }
         let set_up = async move |runtime: Handle| {
-            let provider = options.fabric().software(&runtime);
             let device = Device {
+                providers: CoreProviders::new(options.fabric(), &runtime),
                 runtime,
-                provider,
                 options,
                 links: RefCell::default(),
+                next: Cell::default(),
                 alive: Cell::new(0),
                 ended: Notify::new(),
             };
@@ -192,29 +217,31 @@ impl Adapter {
     /// Connects to the listener at `address`.
     ///
     /// # Errors
-    /// [`RdmaError::Connect`], [`RdmaError::Engine`].
+    /// [`RdmaError::Connect`], [`RdmaError::Device`], [`RdmaError::Engine`].
     pub async fn connect(&self, address: SocketAddr) -> Result<RdmaConnection, RdmaError> {
-        let connect = async move |device: Rc<Device>| {
-            let options = device.connect_options();
-            let endpoint = device.provider.connect(address, options).await?;
-            device.keep(endpoint)
-        };
+        let connect = async move |device: Rc<Device>| device.connect(address).await;
         Ok(self.connection(self.core.run(connect).await??))
     }
 
-    /// Listens at `address`; port 0 picks a free one.
+    /// Listens at `address`; port 0 picks a free one. A device listens at its own addresses, and the first device at
+    /// all addresses.
     ///
     /// # Errors
-    /// [`RdmaError::Listen`].
+    /// [`RdmaError::Listen`], [`RdmaError::Device`].
     pub async fn listen(&self, address: SocketAddr) -> Result<RdmaListener, RdmaError> {
         let (sender, accepted) = mpsc::channel(ACCEPTED_MAX);
         let adapter = self.clone();
         let listen = async move |device: Rc<Device>| {
-            let listener = device.provider.listen(address).map_err(RdmaError::Listen)?;
-            let local = listener.local_address();
-            let accepting = accept(Rc::clone(&device), listener, adapter, sender);
-            device.runtime.spawn("accept", Box::pin(accepting));
-            Ok::<_, RdmaError>(local)
+            let listeners = device.listen(address)?;
+            let local = listeners.first().map(|it| it.listener.local_address());
+            for listening in listeners {
+                let (device, adapter, sender) =
+                    (Rc::clone(&device), adapter.clone(), sender.clone());
+                let runtime = Handle::clone(&device.runtime);
+                let accepting = accept(device, listening, adapter, sender);
+                runtime.spawn("accept", Box::pin(accepting));
+            }
+            Ok::<_, RdmaError>(local.unwrap_or(address))
         };
         Ok(RdmaListener {
             address: self.core.run(listen).await??,
@@ -230,7 +257,7 @@ impl Adapter {
 
 /// A connection that was made on the core, as its handle finds it again.
 struct Made {
-    id: EndpointId,
+    id: LinkId,
     peer: SocketAddr,
 }
 
@@ -263,14 +290,56 @@ impl Device {
         }
     }
 
+    async fn connect(self: &Rc<Self>, address: SocketAddr) -> Result<Made, RdmaError> {
+        let Ways { preferred, other } = self.providers.towards(address)?;
+        let connected = preferred.connect(address, self.connect_options()).await;
+        match (connected, other) {
+            (Ok(endpoint), _) => self.keep(&*preferred, endpoint),
+            (Err(error), Some(other)) => {
+                tracing::info!(%error, peer = %address, "the device does not connect: the software RNIC is used");
+                let endpoint = other.connect(address, self.connect_options()).await?;
+                self.keep(&*other, endpoint)
+            }
+            (Err(error), None) => Err(error.into()),
+        }
+    }
+
+    /// The listeners at an address, all with one port.
+    fn listen(&self, address: SocketAddr) -> Result<Vec<Listening>, RdmaError> {
+        let Ways { preferred, other } = self.providers.listening(address.ip())?;
+        let by = |provider: Rc<dyn Provider>, address| {
+            let listener = provider.listen(address)?;
+            Ok::<_, io::Error>(Listening { provider, listener })
+        };
+        let first = by(preferred, address).map_err(RdmaError::Listen)?;
+        let address = first.listener.local_address();
+        let beside = other.map(|device| by(device, address));
+        let mut listeners = vec![first];
+        match beside {
+            Some(Ok(device)) => {
+                tracing::info!(%address, "an RDMA device listens beside the software RNIC");
+                listeners.push(device);
+            }
+            Some(Err(error)) => tracing::info!(%address, %error, "the software RNIC alone listens"),
+            None => {}
+        }
+        Ok(listeners)
+    }
+
     /// Keeps a connection until its handle is dropped.
-    fn keep(self: &Rc<Self>, endpoint: Connected) -> Result<Made, RdmaError> {
+    fn keep(
+        self: &Rc<Self>,
+        provider: &dyn Provider,
+        endpoint: Connected,
+    ) -> Result<Made, RdmaError> {
+        let id = LinkId(self.next.get());
+        self.next.set(id.0 + 1);
         let made = Made {
-            id: endpoint.id(),
+            id,
             peer: endpoint.peer_address(),
         };
         let (runtime, files) = (&self.runtime, self.options.files);
-        let (link, driving) = Link::make(runtime, &*self.provider, endpoint, files)?;
+        let (link, driving) = Link::make(runtime, provider, endpoint, files)?;
         self.links.borrow_mut().insert(made.id, link);
         self.alive.set(self.alive.get() + 1);
         let device = Rc::clone(self);
@@ -284,12 +353,12 @@ impl Device {
     }
 
     /// The connection, until its handle is dropped.
-    fn find(&self, id: EndpointId) -> Result<Rc<Link>, RdmaError> {
+    fn find(&self, id: LinkId) -> Result<Rc<Link>, RdmaError> {
         let link = self.links.borrow().get(&id).cloned();
         link.ok_or(RdmaError::Ended)
     }
 
-    fn drop_link(&self, id: EndpointId) {
+    fn drop_link(&self, id: LinkId) {
         let link = self.links.borrow_mut().remove(&id);
         if let Some(link) = link {
             link.close();
@@ -297,13 +366,23 @@ impl Device {
     }
 }
 
+/// A listener by one provider.
+struct Listening {
+    provider: Rc<dyn Provider>,
+    listener: Box<dyn Listener>,
+}
+
 /// Accepts peers, and has them wait for the program, until that drops the listener.
 async fn accept(
     device: Rc<Device>,
-    mut listener: Box<dyn Listener>,
+    listening: Listening,
     adapter: Adapter,
     accepted: mpsc::Sender<Result<RdmaConnection, RdmaError>>,
 ) {
+    let Listening {
+        provider,
+        mut listener,
+    } = listening;
     loop {
         let Ok(place) = accepted.reserve().await else {
             return;
@@ -319,7 +398,7 @@ async fn accept(
         // A peer that goes away again is no reason to end.
         match incoming.accept(device.connect_options()).await {
             Ok(endpoint) => {
-                let made = device.keep(endpoint);
+                let made = device.keep(&*provider, endpoint);
                 place.send(made.map(|made| adapter.connection(made)));
             }
             Err(error) => tracing::debug!(%error, "a peer did not connect"),

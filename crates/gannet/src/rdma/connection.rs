@@ -2,10 +2,10 @@
 
 use super::link::FileJob;
 use super::memory::{RegisteredMemory, RemoteSegment};
-use super::{AdapterOptions, Device, Made, RdmaError};
+use super::{AdapterOptions, Device, LinkId, Made, RdmaError};
 use crate::worker::Worker;
 use gannet_datapath::{FileRange, SendCounts};
-use gannet_fabric::{Access, EndpointId, RemoteAddress, RemoteKey};
+use gannet_fabric::{Access, RemoteAddress, RemoteKey};
 use gannet_localfs::file_source;
 use gannet_runtime::{Buffer, FileRef};
 use std::fs::File;
@@ -51,7 +51,7 @@ impl FileTarget {
 /// A connection to one peer. It ends when it is dropped; messages that were accepted leave before.
 pub struct RdmaConnection {
     worker: Worker<Device>,
-    link: EndpointId,
+    link: LinkId,
     options: AdapterOptions,
     peer: SocketAddr,
 }

@@ -1,8 +1,7 @@
 //! Memory that a peer may reach.
 
-use super::{Device, RdmaError};
+use super::{Device, LinkId, RdmaError};
 use crate::worker::Worker;
-use gannet_fabric::EndpointId;
 use gannet_runtime::Buffer;
 
 /// Where a peer finds local memory. A message of the program sends it to the peer.
@@ -22,7 +21,7 @@ pub struct RemoteSegment {
 /// never outlives the memory it was made for.
 pub struct RegisteredMemory {
     core: Worker<Device>,
-    link: EndpointId,
+    link: LinkId,
     name: u64,
     segment: RemoteSegment,
     is_taken: bool,
@@ -31,7 +30,7 @@ pub struct RegisteredMemory {
 impl RegisteredMemory {
     pub(super) fn new(
         core: Worker<Device>,
-        link: EndpointId,
+        link: LinkId,
         name: u64,
         segment: RemoteSegment,
     ) -> RegisteredMemory {

@@ -1,10 +1,10 @@
 //! Messages, memory and files over RDMA, from programs with a protocol of their own.
 
-use gannet::Buffer;
 use gannet::rdma::{
     Access, Adapter, AdapterOptions, Engine, FileTarget, RdmaConnection, RdmaError, SendError,
     SenderOptions, ServedFile,
 };
+use gannet::{Buffer, ProviderKind, rdma_devices};
 use gannet_testing::pattern;
 use memmap2::MmapMut;
 use std::io::Write;
@@ -262,4 +262,44 @@ fn a_file_longer_than_its_memory_is_refused_and_the_connection_lasts() {
 #[test]
 fn the_web_server_of_the_examples_serves_by_every_engine() {
     run(async { crate::web::demonstrate().await.unwrap() });
+}
+
+#[test]
+fn an_adapter_that_needs_a_device_names_the_cure_where_there_is_none() {
+    run(async {
+        let options = AdapterOptions {
+            provider: ProviderKind::Verbs,
+            ..AdapterOptions::default()
+        };
+        match (Adapter::start(options).await, rdma_devices()) {
+            (Ok(_), Ok(_)) => {}
+            (Err(error @ RdmaError::Device(_)), Err(wanted)) => {
+                let said = error.to_string();
+                assert_eq!(said, wanted.to_string());
+                assert!(said.contains('(') && !said.contains('\n'), "{said}");
+            }
+            (adapter, devices) => panic!("{:?} with {devices:?}", adapter.err()),
+        }
+    });
+}
+
+#[test]
+fn an_adapter_without_a_device_on_the_way_uses_the_software_rnic() {
+    run(async {
+        // No device has the address of the pair, and the engine is of the software RNIC alone.
+        let options = AdapterOptions {
+            provider: ProviderKind::Auto,
+            ..with_engine(Some(Engine::Sendfile), false)
+        };
+        let (server, client) = pair(options).await;
+        let memory = client.register(Buffer::zeroed(LEN), Access::RemoteWrite);
+        let memory = memory.await.unwrap();
+        let target = FileTarget::Memory(vec![memory.segment()]);
+        let file = served(&pattern(LEN));
+        let counts = server.send_file(&file, 0, LEN, target);
+        assert_eq!(counts.await.unwrap().copied_bytes, 0);
+        server.send(b"done".as_slice()).await.unwrap();
+        assert_eq!(client.receive().await.unwrap(), b"done");
+        assert!(*memory.take_back().await.unwrap() == *pattern(LEN));
+    });
 }
