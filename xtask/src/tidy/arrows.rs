@@ -61,7 +61,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "lab",
         &[
-            "wire", "runtime", "fabric", "datapath", "iwarp", "rpc", "vfs", "nfs", "meta",
+            "wire", "runtime", "fabric", "datapath", "iwarp", "verbs", "rpc", "vfs", "nfs", "meta",
             "volume", "client", "localfs", "gannet", "cli", "sim", "dst",
         ],
     ),
