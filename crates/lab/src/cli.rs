@@ -4,6 +4,7 @@ use crate::papers::Paper;
 use crate::profiles;
 use clap::builder::TypedValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use gannet::ProviderKind;
 use gannet::url::{Scheme, Url};
 use gannet_cli::cli::{
     CallOptions, LogOptions, NativeOptions, PollOptions, parse_record, parse_seconds,
@@ -13,6 +14,7 @@ use gannet_datapath::Engine;
 use gannet_fabric::registration::StrategyKind;
 use gannet_rpc::Design;
 use gannet_sim::nic::Profile;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -60,7 +62,12 @@ pub struct BenchOptions {
 /// `gannet-lab bench ...`.
 #[derive(Debug, Subcommand)]
 pub enum BenchWhat {
-    /// Measure the software RNIC next to a plain TCP socket, on loopback
+    /// Measure the software RNIC, or an RDMA device, next to a plain TCP socket
+    ///
+    /// Both ends are threads of this process, connected over loopback or through the device. Rows of bulk operations
+    /// compare rates with the socket's, rows of messages compare times. On a device, the rows are those of its own
+    /// benchmarks and of two papers: RDMA Write and Read of three sizes, the time of a Read and of a message, and half
+    /// the time of a round trip with and without the registration of its memory.
     Fabric(FabricOptions),
     /// Measure what the public interface (`gannet::Client`) costs beside the core of a connection, over RDMA on
     /// loopback
@@ -80,7 +87,12 @@ pub enum BenchWhat {
     /// With --json, `breakdown_us` splits the time of an operation into its parts, for the client and the server. Real
     /// servers other than `local` have no such parts.
     Iozone(Box<IozoneOptions>),
-    /// Measure what registering memory costs: each strategy on the software RNIC, and the kernel's mlock beside it
+    /// Measure what registering memory costs: each strategy on the software RNIC or an RDMA device, and the kernel's
+    /// mlock beside it
+    ///
+    /// Rows of a reach register and release memory. Rows of a design move it too: data goes to the memory of a client
+    /// by RDMA Write of the server (read-write), or by RDMA Read of the client (read-read), and both ends register by
+    /// the strategy.
     Registration(RegistrationOptions),
     /// Measure files that are sent by one call, with each engine: on the software RNIC over loopback, or on simulated
     /// testbeds
@@ -97,9 +109,32 @@ pub enum BenchWhat {
     Serving(ServingOptions),
 }
 
+/// The provider that a benchmark measures.
+#[derive(Debug, Clone, Args)]
+pub struct MeasuredOptions {
+    /// Measure this provider: iwarp (the software RNIC, on loopback) or verbs (the RDMA device of --device)
+    #[arg(
+        long,
+        value_name = "PROVIDER",
+        default_value = "iwarp",
+        value_parser = measured_parser(),
+        requires_if("verbs", "device")
+    )]
+    pub provider: ProviderKind,
+    /// Address of the device's network interface, for --provider verbs
+    #[arg(long, value_name = "ADDRESS")]
+    pub device: Option<IpAddr>,
+}
+
 /// `gannet-lab bench fabric`.
 #[derive(Debug, Clone, Args)]
 pub struct FabricOptions {
+    /// The provider.
+    #[command(flatten)]
+    pub measured: MeasuredOptions,
+    /// Bytes of each side's memory, which bulk operations go through in turn; whole mebibytes, at most 1G
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_memory)]
+    pub memory: u64,
     /// One JSON object per row
     #[arg(long)]
     pub json: bool,
@@ -334,6 +369,9 @@ impl std::fmt::Display for BenchTarget {
 /// `gannet-lab bench registration`.
 #[derive(Debug, Clone, Args)]
 pub struct RegistrationOptions {
+    /// The provider.
+    #[command(flatten)]
+    pub measured: MeasuredOptions,
     /// One JSON object per row
     #[arg(long)]
     pub json: bool,
@@ -449,6 +487,23 @@ impl Papers {
             Papers::Sendfile => &[Paper::Sendfile],
             Papers::Odafs => &[Paper::Odafs],
         }
+    }
+}
+
+/// Parses a provider that has both ends on this machine.
+fn measured_parser() -> impl TypedValueParser<Value = ProviderKind> {
+    clap::builder::NonEmptyStringValueParser::new().try_map(|text| match text.as_str() {
+        "iwarp" => Ok(ProviderKind::Iwarp),
+        "verbs" => Ok(ProviderKind::Verbs),
+        _ => Err("use iwarp or verbs"),
+    })
+}
+
+/// Parses a number of whole mebibytes.
+fn parse_memory(text: &str) -> Result<u64, String> {
+    match parse_up_to(text, 1 << 30)? {
+        size if size % (1 << 20) != 0 => Err(format!("`{text}`: use whole mebibytes")),
+        size => Ok(size),
     }
 }
 

@@ -1,43 +1,33 @@
-//! The software RNIC next to a plain TCP socket: what RDMA costs, on this machine, in this run.
+//! A provider next to a plain TCP socket: what RDMA costs, on this machine, in this run.
 //!
-//! Two threads, each with its own runtime, are connected over loopback by the provider (with and
-//! without CRC) and by a plain socket. Each row alternates between the two for several rounds and
-//! reports medians, so that what else the machine does meanwhile falls on both. Working sets are
-//! [`WORKING_SET`] bytes on either side, larger than the caches.
+//! Two threads, each with its own runtime, are connected by the provider and by a plain socket. The software RNIC
+//! connects over loopback, with and without CRC; a device connects to itself. Each row alternates between the two for
+//! several rounds and reports medians, so that what else the machine does meanwhile falls on both. Working sets are
+//! larger than the caches, unless the caller asks for less.
 
+use super::end::{DEPTH, FabricEnd, MESSAGE, Op};
+use super::provider::Measured;
 use super::raw::RawEnd;
 use crate::cli::FabricOptions;
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, anyhow};
 use gannet_cli::bench::measure::thread_cpu;
 use gannet_cli::failure::Failure;
 use gannet_cli::{output, size, table};
-use gannet_fabric::{
-    Access, Backing, Completion, ConnectOptions, Connected, Done, Provider, Region, RemoteAddress,
-    RemoteKey, Scope, SendOptions, Signal, Source, Span, WorkId, next_completions,
-};
-use gannet_iwarp::{IwarpConfig, IwarpProvider};
+use gannet_fabric::ConnectOptions;
 use gannet_runtime::tokio_plug::block_on;
-use gannet_runtime::{Arena, Buffer, FileRef, FileSource, Handle};
+use gannet_runtime::{Buffer, FileRef, FileSource, Handle};
 use rustix::fd::OwnedFd;
 use serde::Serialize;
-use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-/// Bytes of the memory that each side sends from or receives into.
-pub(crate) const WORKING_SET: usize = 64 << 20;
-/// Bytes of one bulk operation.
+/// Bytes of one bulk operation of the software RNIC.
 const BULK: usize = 1 << 20;
-/// Bytes of one message of a round trip.
-const MESSAGE: usize = 64;
-/// Number of bulk operations in flight.
-const DEPTH: usize = 16;
 /// Number of rounds per row; the median counts.
 const ROUNDS: usize = 9;
 /// A guess of the bytes that a row moves per second of its time: half of the rate of plain TCP on the smallest machine.
@@ -46,13 +36,28 @@ const BULK_PER_SECOND: usize = 2 << 30;
 const TRIPS_PER_SECOND: usize = 20_000;
 
 /// The settings of a measurement.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Settings {
+#[derive(Clone)]
+struct Setup {
+    provider: Measured,
+    cases: &'static [Case],
     /// The approximate time of each row.
-    pub(crate) seconds: Duration,
+    seconds: Duration,
+    /// Bytes of the memory that each side sends from or receives into.
+    memory: usize,
 }
 
-/// One line of the result. Bulk rows have rates, round-trip rows have times.
+impl Setup {
+    /// The connections of the provider, each with or without CRC.
+    fn connections(&self) -> &'static [bool] {
+        if self.cases.iter().any(|case| case.crc) {
+            &[false, true]
+        } else {
+            &[false]
+        }
+    }
+}
+
+/// One line of the result. Bulk rows have rates, other rows have times.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Row {
     /// The operation.
@@ -67,14 +72,14 @@ pub(crate) struct Row {
     /// Payload that the plain socket moved, in 10^6 bytes per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) raw_tcp_mb_per_s: Option<f64>,
-    /// Median time of a round trip, in microseconds.
+    /// Median time of a round trip, of a single Read, or of half a ping-pong, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) p50_us: Option<f64>,
-    /// Median time of a round trip by the plain socket, in microseconds.
+    /// The same of the plain socket, in microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) raw_p50_us: Option<f64>,
     /// The provider over the plain socket: the median of the ratios of all rounds. Bulk rows compare rates (more is
-    /// better), round-trip rows times (less is better).
+    /// better), other rows times (less is better).
     pub(crate) ratio: f64,
     /// CPU seconds per 10^9 bytes of the side that posts the work.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,10 +100,17 @@ pub(crate) struct Row {
 /// # Errors
 /// The fabric or the socket failed.
 pub(super) fn run(options: &FabricOptions) -> Result<(), Failure> {
-    let settings = Settings {
+    let provider = Measured::choose(&options.measured)?;
+    let setup = Setup {
+        cases: match provider.is_device() {
+            true => DEVICE_CASES,
+            false => SOFTWARE_CASES,
+        },
+        provider,
         seconds: options.seconds,
+        memory: options.memory as usize,
     };
-    let rows = measure(settings)
+    let rows = measure(&setup)
         .map_err(|error| Failure::new("cannot measure the fabric", format!("{error:#}")))?;
     if options.json {
         return rows.iter().try_for_each(output::json);
@@ -138,19 +150,20 @@ pub(super) fn run(options: &FabricOptions) -> Result<(), Failure> {
 ///
 /// # Errors
 /// A thread, a socket or a connection could not be had, or broke.
-fn measure(settings: Settings) -> anyhow::Result<Vec<Row>> {
+fn measure(setup: &Setup) -> anyhow::Result<Vec<Row>> {
     let (address_sender, address_receiver) = mpsc::channel();
     let (target_sender, target_receiver) = mpsc::channel();
+    let (far, near) = (setup.clone(), setup.clone());
     let target = std::thread::Builder::new()
         .name("bench-target".into())
         .spawn(move || {
-            let measured = on_core(|runtime| target(runtime, settings, address_sender));
+            let measured = on_core(|runtime| target(runtime, far, address_sender));
             // The receiver is dropped only when the initiator failed first and reports that.
             let _ = target_sender.send(measured);
         })?;
     let initiator = std::thread::Builder::new()
         .name("bench-initiator".into())
-        .spawn(move || on_core(|runtime| initiator(runtime, settings, address_receiver)))?;
+        .spawn(move || on_core(|runtime| initiator(runtime, near, address_receiver)))?;
     let initiated = initiator
         .join()
         .map_err(|_| anyhow!("the initiator's thread panicked"))?;
@@ -162,14 +175,15 @@ fn measure(settings: Settings) -> anyhow::Result<Vec<Row>> {
     target
         .join()
         .map_err(|_| anyhow!("the target's thread panicked"))?;
-    Ok(CASES
+    Ok(setup
+        .cases
         .iter()
         .zip(
             initiated
                 .chunks(2 * ROUNDS)
                 .zip(targeted.chunks(2 * ROUNDS)),
         )
-        .map(|(case, (initiated, targeted))| case.row(settings, initiated, targeted))
+        .map(|(case, (initiated, targeted))| case.row(setup.seconds, initiated, targeted))
         .collect())
 }
 
@@ -180,61 +194,52 @@ where
     block_on(main)?
 }
 
-/// The operation of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Op {
-    Write,
-    Read,
-    RoundTrip,
-    /// An RDMA Write whose source is a file range, sent from the page cache.
-    WriteFile,
-    /// An RDMA Write of a file range that is read into memory first.
-    WriteFileCopied,
-}
-
+/// A row of the result.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     op: Op,
+    /// Bytes of an operation.
+    size: usize,
+    /// Whether the software RNIC asks for CRCs.
     crc: bool,
 }
 
-const CASES: [Case; 9] = [
-    Case {
-        op: Op::Write,
-        crc: false,
-    },
-    Case {
-        op: Op::Write,
-        crc: true,
-    },
-    Case {
-        op: Op::Read,
-        crc: false,
-    },
-    Case {
-        op: Op::Read,
-        crc: true,
-    },
-    Case {
-        op: Op::RoundTrip,
-        crc: false,
-    },
-    Case {
-        op: Op::RoundTrip,
-        crc: true,
-    },
-    Case {
-        op: Op::WriteFile,
-        crc: false,
-    },
-    Case {
-        op: Op::WriteFileCopied,
-        crc: false,
-    },
-    Case {
-        op: Op::WriteFile,
-        crc: true,
-    },
+impl Case {
+    const fn new(op: Op, size: usize, crc: bool) -> Case {
+        Case { op, size, crc }
+    }
+}
+
+/// The rows of the software RNIC.
+const SOFTWARE_CASES: &[Case] = &[
+    Case::new(Op::Write, BULK, false),
+    Case::new(Op::Write, BULK, true),
+    Case::new(Op::Read, BULK, false),
+    Case::new(Op::Read, BULK, true),
+    Case::new(Op::RoundTrip, MESSAGE, false),
+    Case::new(Op::RoundTrip, MESSAGE, true),
+    Case::new(Op::WriteFile, BULK, false),
+    Case::new(Op::WriteFileCopied, BULK, false),
+    Case::new(Op::WriteFile, BULK, true),
+];
+
+/// The rows of a device: what its own benchmarks measure (and figure 5 of the PVFS paper), and half the time of a round
+/// trip with and without registration (figure 1 of the NFS/RDMA paper).
+const DEVICE_CASES: &[Case] = &[
+    Case::new(Op::Write, 4 << 10, false),
+    Case::new(Op::Write, 64 << 10, false),
+    Case::new(Op::Write, BULK, false),
+    Case::new(Op::Read, 4 << 10, false),
+    Case::new(Op::Read, 64 << 10, false),
+    Case::new(Op::Read, BULK, false),
+    Case::new(Op::SingleRead, 4 << 10, false),
+    Case::new(Op::RoundTrip, MESSAGE, false),
+    Case::new(Op::PingPong { registers: false }, 4 << 10, false),
+    Case::new(Op::PingPong { registers: true }, 4 << 10, false),
+    Case::new(Op::PingPong { registers: false }, 64 << 10, false),
+    Case::new(Op::PingPong { registers: true }, 64 << 10, false),
+    Case::new(Op::PingPong { registers: false }, BULK, false),
+    Case::new(Op::PingPong { registers: true }, BULK, false),
 ];
 
 /// The measurements of one side in one phase.
@@ -246,32 +251,22 @@ struct Phase {
 }
 
 impl Case {
-    fn name(self) -> &'static str {
-        match self.op {
-            Op::Write => "write",
-            Op::Read => "read",
-            Op::RoundTrip => "round-trip",
-            Op::WriteFile => "write-file",
-            Op::WriteFileCopied => "write-file-copied",
-        }
-    }
-
     /// Number of operations per round.
-    fn count(self, settings: Settings) -> usize {
-        let per_second = match self.op {
-            Op::RoundTrip => TRIPS_PER_SECOND,
-            _ => BULK_PER_SECOND / BULK,
+    fn count(self, seconds: Duration) -> usize {
+        let by_bytes = BULK_PER_SECOND / self.size;
+        let (per_second, least) = match self.op.is_bulk() {
+            true => (by_bytes, DEPTH),
+            false => (by_bytes.min(TRIPS_PER_SECOND), 2),
         };
         // A row has its rounds twice: on the fabric, and on the plain socket.
-        let count = per_second as f64 * settings.seconds.as_secs_f64() / (2 * ROUNDS) as f64;
-        (count as usize).max(DEPTH)
+        let count = per_second as f64 * seconds.as_secs_f64() / (2 * ROUNDS) as f64;
+        (count as usize).max(least)
     }
 
     /// Puts the phases of both sides together; they alternate between fabric and plain socket.
-    fn row(self, settings: Settings, initiated: &[Phase], targeted: &[Phase]) -> Row {
-        let is_bulk = self.op != Op::RoundTrip;
-        let size = if is_bulk { BULK } else { MESSAGE };
-        let bytes = (self.count(settings) * size) as f64;
+    fn row(self, seconds: Duration, initiated: &[Phase], targeted: &[Phase]) -> Row {
+        let (is_bulk, size) = (self.op.is_bulk(), self.size);
+        let bytes = (self.count(seconds) * size) as f64;
         let rate = |first| {
             median(&every_other(initiated, first, |p| {
                 bytes / secs(p.elapsed) / 1e6
@@ -288,7 +283,7 @@ impl Case {
         });
         let ratio = median(&ratios.collect::<Vec<_>>());
         Row {
-            op: self.name(),
+            op: self.op.name(),
             size,
             crc: self.crc,
             mb_per_s: bulk(rate(0)),
@@ -328,15 +323,15 @@ fn median_time(times: &[Duration]) -> f64 {
 }
 
 /// The memory of one side for the provider or the plain socket, with all of its pages touched.
-pub(crate) fn working_set() -> Buffer {
-    let mut memory = Buffer::zeroed(WORKING_SET);
+pub(crate) fn working_set(len: usize) -> Buffer {
+    let mut memory = Buffer::zeroed(len);
     memory.fill(0x5a);
     memory
 }
 
-/// The range of piece `index` of `size` bytes in the working set.
-pub(crate) fn piece(index: usize, size: usize) -> Range<usize> {
-    let start = index * size % WORKING_SET;
+/// The range of piece `index` of `size` bytes in a working set of `memory` bytes.
+pub(crate) fn piece(index: usize, size: usize, memory: usize) -> Range<usize> {
+    let start = index % (memory / size).max(1) * size;
     start..start + size
 }
 
@@ -354,14 +349,6 @@ where
     })
 }
 
-fn config(crc: bool) -> IwarpConfig {
-    IwarpConfig {
-        crc,
-        accept_race: None,
-        ..IwarpConfig::default()
-    }
-}
-
 fn options() -> ConnectOptions {
     let receives = (0..4).map(|_| Buffer::zeroed(MESSAGE)).collect();
     let depth = DEPTH as u16;
@@ -373,51 +360,49 @@ fn options() -> ConnectOptions {
     }
 }
 
-const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-
-/// The addresses at which the target listens: without CRC, with CRC, and the plain socket.
-type Addresses = [SocketAddr; 3];
+/// The addresses at which the target listens.
+struct Addresses {
+    /// One for each connection of [`Setup::connections`].
+    fabric: Vec<SocketAddr>,
+    /// The address of the plain socket.
+    raw: SocketAddr,
+}
 
 async fn target(
     runtime: Handle,
-    settings: Settings,
+    setup: Setup,
     addresses: mpsc::Sender<Addresses>,
 ) -> anyhow::Result<Vec<Phase>> {
     let mut listeners = Vec::new();
-    for crc in [false, true] {
-        let provider = IwarpProvider::new(Rc::clone(&runtime), config(crc));
-        listeners.push(provider.listen(LOOPBACK)?);
+    for crc in setup.connections() {
+        let provider = setup.provider.over(&runtime, *crc)?;
+        listeners.push(provider.listen(setup.provider.address())?);
     }
-    let mut raw_listener = runtime.listen(LOOPBACK)?;
-    let [plain, checked] = &mut listeners[..] else {
-        bail!("two listeners are needed")
+    let mut raw_listener = runtime.listen(setup.provider.address())?;
+    let at = Addresses {
+        fabric: (listeners.iter().map(|it| it.local_address())).collect(),
+        raw: raw_listener.local_address(),
     };
-    let at = [
-        plain.local_address(),
-        checked.local_address(),
-        raw_listener.local_address(),
-    ];
     addresses.send(at).context("the initiator is gone")?;
     let mut ends = Vec::new();
-    for listener in [plain, checked] {
+    for listener in &mut listeners {
         let endpoint = listener.accept().await?.accept(options()).await?;
-        ends.push(FabricEnd::new(endpoint)?);
+        ends.push(FabricEnd::new(endpoint, setup.memory).await?);
     }
-    let mut raw = RawEnd::new(raw_listener.accept().await?);
+    let mut raw = RawEnd::new(raw_listener.accept().await?, setup.memory);
     for end in &mut ends {
         // The initiator speaks first, as MPA demands.
-        end.receive().await?;
+        end.learn().await?;
         end.advertise()?;
     }
     let mut phases = Vec::new();
-    for case in CASES {
-        let count = case.count(settings);
-        let end = ends
-            .get_mut(usize::from(case.crc))
-            .context("no such connection")?;
+    for case in setup.cases {
+        let count = case.count(setup.seconds);
+        let end = ends.get_mut(usize::from(case.crc));
+        let end = end.context("no such connection")?;
         for _ in 0..ROUNDS {
-            phases.push(measured(end.target(case.op, count)).await?);
-            phases.push(measured(raw_target(&mut raw, case.op, count)).await?);
+            phases.push(measured(end.target(case.op, case.size, count)).await?);
+            phases.push(measured(raw_target(&mut raw, *case, count)).await?);
         }
     }
     Ok(phases)
@@ -425,243 +410,59 @@ async fn target(
 
 async fn initiator(
     runtime: Handle,
-    settings: Settings,
+    setup: Setup,
     addresses: mpsc::Receiver<Addresses>,
 ) -> anyhow::Result<Vec<Phase>> {
-    let [plain, checked, raw] = addresses.recv().context("the target did not start")?;
+    let Addresses { fabric, raw } = addresses.recv().context("the target did not start")?;
     let mut ends = Vec::new();
-    for (crc, address) in [(false, plain), (true, checked)] {
-        let provider = IwarpProvider::new(Rc::clone(&runtime), config(crc));
-        ends.push(FabricEnd::new(provider.connect(address, options()).await?)?);
+    for (crc, address) in setup.connections().iter().zip(fabric) {
+        let provider = setup.provider.over(&runtime, *crc)?;
+        let endpoint = provider.connect(address, options()).await?;
+        ends.push(FabricEnd::new(endpoint, setup.memory).await?);
     }
-    let mut raw = RawEnd::new(runtime.connect(raw).await?);
+    let mut raw = RawEnd::new(runtime.connect(raw).await?, setup.memory);
     for end in &mut ends {
-        end.send_text(b"ready")?;
+        end.advertise()?;
         end.learn().await?;
     }
-    let file: FileRef = Arc::new(MemoryFile::new(WORKING_SET)?);
+    let file: FileRef = Arc::new(MemoryFile::new(setup.memory)?);
     let mut phases = Vec::new();
-    for case in CASES {
-        let count = case.count(settings);
-        let end = ends
-            .get_mut(usize::from(case.crc))
-            .context("no such connection")?;
+    for case in setup.cases {
+        let count = case.count(setup.seconds);
+        let end = ends.get_mut(usize::from(case.crc));
+        let end = end.context("no such connection")?;
         for _ in 0..ROUNDS {
-            phases.push(measured(end.initiate(case.op, count, &file)).await?);
-            phases.push(measured(raw_initiate(&mut raw, case.op, count)).await?);
+            phases.push(measured(end.initiate(case.op, case.size, count, &file)).await?);
+            phases.push(measured(raw_initiate(&mut raw, *case, count)).await?);
         }
     }
     Ok(phases)
 }
 
-async fn raw_target(raw: &mut RawEnd, op: Op, count: usize) -> anyhow::Result<Vec<Duration>> {
-    match op {
-        Op::RoundTrip => raw.pong(MESSAGE, count).await?,
-        Op::Read => raw.send_all(BULK, count).await?,
-        _ => raw.receive_all(BULK, count).await?,
+async fn raw_target(raw: &mut RawEnd, case: Case, count: usize) -> anyhow::Result<Vec<Duration>> {
+    let size = case.size;
+    match case.op {
+        Op::RoundTrip | Op::PingPong { .. } => raw.pong(size, size, count).await?,
+        Op::SingleRead => raw.pong(MESSAGE, size, count).await?,
+        Op::Read => raw.send_all(size, count).await?,
+        Op::Write | Op::WriteFile | Op::WriteFileCopied => raw.receive_all(size, count).await?,
     }
     Ok(Vec::new())
 }
 
-async fn raw_initiate(raw: &mut RawEnd, op: Op, count: usize) -> anyhow::Result<Vec<Duration>> {
-    match op {
-        Op::RoundTrip => return raw.ping(MESSAGE, count).await,
-        Op::Read => raw.receive_all(BULK, count).await?,
-        _ => raw.send_all(BULK, count).await?,
+async fn raw_initiate(raw: &mut RawEnd, case: Case, count: usize) -> anyhow::Result<Vec<Duration>> {
+    let size = case.size;
+    match case.op {
+        Op::RoundTrip => return raw.ping(size, size, count).await,
+        Op::PingPong { .. } => {
+            let times = raw.ping(size, size, count).await?;
+            return Ok(times.into_iter().map(|time| time / 2).collect());
+        }
+        Op::SingleRead => return raw.ping(MESSAGE, size, count).await,
+        Op::Read => raw.receive_all(size, count).await?,
+        Op::Write | Op::WriteFile | Op::WriteFileCopied => raw.send_all(size, count).await?,
     }
     Ok(Vec::new())
-}
-
-/// One end of a connection of the provider.
-struct FabricEnd {
-    endpoint: Connected,
-    /// This side's working set.
-    memory: Region,
-    /// The peer's memory, once the peer has sent its address.
-    remote: Option<RemoteAddress>,
-    arena: Arena,
-    ready: VecDeque<Completion>,
-}
-
-impl FabricEnd {
-    fn new(endpoint: Connected) -> anyhow::Result<FabricEnd> {
-        let backing = Backing::Buffer(working_set());
-        let scope = Scope::Endpoint(endpoint.id());
-        let memory = endpoint
-            .domain()
-            .register_now(backing, Access::RemoteReadWrite, scope)?;
-        let arena = Arena::new(BULK, 2 * DEPTH);
-        Ok(FabricEnd {
-            endpoint,
-            memory,
-            remote: None,
-            arena,
-            ready: VecDeque::new(),
-        })
-    }
-
-    /// Sends the peer the address of the working set.
-    fn advertise(&self) -> anyhow::Result<()> {
-        let mut message = self.memory.base().to_be_bytes().to_vec();
-        message.extend_from_slice(&self.memory.remote_key().0.to_be_bytes());
-        self.send_text(&message)
-    }
-
-    async fn learn(&mut self) -> anyhow::Result<()> {
-        let message = self.receive().await?;
-        let (offset, rest) = message
-            .split_first_chunk::<8>()
-            .context("a short message")?;
-        let key = rest.first_chunk::<4>().context("a short message")?;
-        self.remote = Some(RemoteAddress {
-            key: RemoteKey(u32::from_be_bytes(*key)),
-            offset: u64::from_be_bytes(*offset),
-        });
-        Ok(())
-    }
-
-    /// Runs the passive side of a row.
-    async fn target(&mut self, op: Op, count: usize) -> anyhow::Result<Vec<Duration>> {
-        if op == Op::RoundTrip {
-            for _ in 0..count {
-                let message = self.receive().await?;
-                self.send(message)?;
-            }
-            return Ok(Vec::new());
-        }
-        // The last message says that all operations are done; the answer confirms that all bytes are in place.
-        self.receive().await?;
-        self.send_text(b"done")?;
-        Ok(Vec::new())
-    }
-
-    /// Runs the active side of a row.
-    async fn initiate(
-        &mut self,
-        op: Op,
-        count: usize,
-        file: &FileRef,
-    ) -> anyhow::Result<Vec<Duration>> {
-        if op == Op::RoundTrip {
-            return self.ping(count).await;
-        }
-        let mut posted = 0;
-        let mut done = 0;
-        while done < count {
-            while posted < count && posted - done < DEPTH {
-                self.post(op, posted, file)?;
-                posted += 1;
-            }
-            self.endpoint.flush();
-            let finished = match op {
-                Op::Read => Done::Read,
-                _ => Done::Written,
-            };
-            self.wait(finished).await?;
-            done += 1;
-        }
-        self.send_text(b"all")?;
-        self.receive().await?;
-        Ok(Vec::new())
-    }
-
-    fn post(&self, op: Op, index: usize, file: &FileRef) -> anyhow::Result<()> {
-        let id = WorkId(index as u64);
-        let range = piece(index, BULK);
-        let (start, len) = (range.start as u64, BULK as u32);
-        let remote = self.remote.context("the peer has not told its address")?;
-        let remote = RemoteAddress {
-            offset: remote.offset + start,
-            ..remote
-        };
-        let span = Span {
-            region: self.memory.clone(),
-            offset: start,
-            len,
-        };
-        let source = match op {
-            Op::Read => return Ok(self.endpoint.post_read(id, span, remote)?),
-            Op::WriteFile => Source::File {
-                file: FileRef::clone(file),
-                offset: start,
-                len,
-            },
-            Op::WriteFileCopied => {
-                let mut buffer = self.arena.take().context("the arena is empty")?;
-                file.try_read_at(start, &mut buffer)?;
-                Source::Buffer { buffer, len }
-            }
-            _ => Source::Span(span),
-        };
-        Ok(self
-            .endpoint
-            .post_write(id, source, remote, Signal::Always)?)
-    }
-
-    async fn ping(&mut self, count: usize) -> anyhow::Result<Vec<Duration>> {
-        let mut times = Vec::with_capacity(count);
-        let mut message = Buffer::zeroed(MESSAGE);
-        for _ in 0..count {
-            let start = Instant::now();
-            self.send(message)?;
-            message = self.receive().await?;
-            times.push(start.elapsed());
-        }
-        Ok(times)
-    }
-
-    fn send_text(&self, text: &[u8]) -> anyhow::Result<()> {
-        let mut buffer = Buffer::zeroed(MESSAGE);
-        for (byte, value) in buffer.iter_mut().zip(text) {
-            *byte = *value;
-        }
-        self.send(buffer)
-    }
-
-    /// Sends a message of [`MESSAGE`] bytes. Its memory is given up, and another receive takes its place.
-    fn send(&self, buffer: Buffer) -> anyhow::Result<()> {
-        let source = Source::Buffer {
-            buffer,
-            len: MESSAGE as u32,
-        };
-        self.endpoint
-            .post_send(WorkId(0), source, SendOptions::default())?;
-        self.endpoint.flush();
-        Ok(())
-    }
-
-    /// Waits for the next message. A new receive takes the place of the one that held it.
-    async fn receive(&mut self) -> anyhow::Result<Buffer> {
-        loop {
-            let completion = self.next().await?;
-            if let (Ok(Done::Received { .. }), Some(buffer)) =
-                (completion.outcome, completion.buffer)
-            {
-                self.endpoint
-                    .post_receive(WorkId(0), Buffer::zeroed(MESSAGE))?;
-                return Ok(buffer);
-            }
-        }
-    }
-
-    async fn wait(&mut self, done: Done) -> anyhow::Result<()> {
-        let completion = self.next().await?;
-        if completion.outcome? != done {
-            bail!("unexpected completion");
-        }
-        Ok(())
-    }
-
-    async fn next(&mut self) -> anyhow::Result<Completion> {
-        loop {
-            if let Some(completion) = self.ready.pop_front() {
-                return Ok(completion);
-            }
-            let mut batch = Vec::new();
-            next_completions(&*self.endpoint, &mut batch).await?;
-            self.ready.extend(batch);
-        }
-    }
 }
 
 /// A file in the page cache only.
@@ -697,5 +498,31 @@ impl FileSource for MemoryFile {
 
     fn is_resident(&self, _offset: u64, _len: u64) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rows_of_a_device_are_measured_on_the_software_rnic_too() {
+        let setup = Setup {
+            provider: Measured::Software,
+            cases: DEVICE_CASES,
+            seconds: Duration::from_micros(1),
+            memory: 1 << 20,
+        };
+        let rows = measure(&setup).unwrap();
+        assert_eq!(rows.len(), DEVICE_CASES.len());
+        for row in &rows {
+            let is_bulk = ["read", "write"].contains(&row.op);
+            let (figure, raw) = match is_bulk {
+                true => (row.mb_per_s, row.raw_tcp_mb_per_s),
+                false => (row.p50_us, row.raw_p50_us),
+            };
+            assert!(figure > Some(0.0) && raw > Some(0.0), "{row:?}");
+            assert_eq!(row.mb_per_s.is_some(), is_bulk, "{row:?}");
+        }
     }
 }

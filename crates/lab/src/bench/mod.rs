@@ -1,13 +1,16 @@
 //! `gannet-lab bench`: the fabric alone, registration alone, the public interface, files sent by one call, and servers
 //! and simulated testbeds as IOzone does.
 
+mod end;
 mod fabric;
 mod interface;
 mod iozone;
 mod median;
+mod provider;
 mod raw;
 mod registration;
 mod serving;
+mod transfer;
 
 use crate::cli::BenchWhat;
 use gannet_cli::failure::Failure;

@@ -16,11 +16,11 @@ pub(crate) struct RawEnd {
 }
 
 impl RawEnd {
-    /// Takes over a connected stream.
-    pub(crate) fn new(stream: Stream) -> RawEnd {
+    /// Takes over a connected stream, with a working set of `memory` bytes.
+    pub(crate) fn new(stream: Stream, memory: usize) -> RawEnd {
         RawEnd {
             stream,
-            memory: working_set(),
+            memory: working_set(memory),
         }
     }
 
@@ -29,10 +29,11 @@ impl RawEnd {
     /// # Errors
     /// The connection broke.
     pub(crate) async fn send_all(&mut self, size: usize, count: usize) -> anyhow::Result<()> {
+        let memory = self.memory.len();
         for index in 0..count {
             let bytes = self
                 .memory
-                .get(piece(index, size))
+                .get(piece(index, size, memory))
                 .context("a piece out of bounds")?;
             send(&self.stream, bytes).await?;
         }
@@ -44,27 +45,29 @@ impl RawEnd {
     /// # Errors
     /// The connection broke.
     pub(crate) async fn receive_all(&mut self, size: usize, count: usize) -> anyhow::Result<()> {
+        let memory = self.memory.len();
         for index in 0..count {
             let bytes = self
                 .memory
-                .get_mut(piece(index, size))
+                .get_mut(piece(index, size, memory))
                 .context("a piece out of bounds")?;
             receive(&self.stream, bytes).await?;
         }
         send(&self.stream, &[1]).await
     }
 
-    /// Sends `size` bytes and waits for as many, `count` times; gives the time of each.
+    /// Sends `request` bytes and waits for `answer` bytes, `count` times; gives the time of each.
     ///
     /// # Errors
     /// The connection broke.
     pub(crate) async fn ping(
         &mut self,
-        size: usize,
+        request: usize,
+        answer: usize,
         count: usize,
     ) -> anyhow::Result<Vec<Duration>> {
         let mut times = Vec::with_capacity(count);
-        let (request, mut answer) = (vec![1; size], vec![0; size]);
+        let (request, mut answer) = (vec![1; request], vec![0; answer]);
         for _ in 0..count {
             let start = Instant::now();
             send(&self.stream, &request).await?;
@@ -74,15 +77,20 @@ impl RawEnd {
         Ok(times)
     }
 
-    /// Answers `count` messages of `size` bytes.
+    /// Answers `count` messages of `request` bytes with `answer` bytes each.
     ///
     /// # Errors
     /// The connection broke.
-    pub(crate) async fn pong(&mut self, size: usize, count: usize) -> anyhow::Result<()> {
-        let mut message = vec![0; size];
+    pub(crate) async fn pong(
+        &mut self,
+        request: usize,
+        answer: usize,
+        count: usize,
+    ) -> anyhow::Result<()> {
+        let (mut request, answer) = (vec![0; request], vec![1; answer]);
         for _ in 0..count {
-            receive(&self.stream, &mut message).await?;
-            send(&self.stream, &message).await?;
+            receive(&self.stream, &mut request).await?;
+            send(&self.stream, &answer).await?;
         }
         Ok(())
     }

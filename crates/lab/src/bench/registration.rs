@@ -1,16 +1,18 @@
-//! The costs of registering memory on the software RNIC, by strategy, and of the kernel's mlock beside it.
+//! The costs of registering memory by strategy, alone and with the data moved, and of the kernel's mlock beside it.
 //!
 //! The software RNIC registers by a table entry. It pins nothing, since no hardware accesses the memory without the
-//! kernel. A provider with hardware has to pin as well; mlock(2) and munlock(2) of the same length stand for that
-//! here. The costs of walking the pages and of commands to the adapter come on top.
+//! kernel. A device has to pin as well; mlock(2) and munlock(2) of the same length stand for that beside the software
+//! RNIC. The costs of walking the pages and of commands to the adapter come on top.
 
+use super::provider::Measured;
+use super::transfer::{Transfer, TransferRow, move_often};
 use crate::cli::RegistrationOptions;
 use gannet_cli::bench::measure::{histogram, rounded};
 use gannet_cli::failure::{Explain, Failure};
 use gannet_cli::{output, session, size, table};
-use gannet_fabric::registration::{Registration, Strategy, StrategyKind, Trust};
-use gannet_fabric::{Access, Provider, Scope};
-use gannet_iwarp::{IwarpConfig, IwarpProvider};
+use gannet_fabric::registration::{NotTrusted, Registration, Strategy, StrategyKind, Trust};
+use gannet_fabric::{Access, Domain, Scope};
+use gannet_rpc::Design;
 use gannet_runtime::{Arena, Buffer, Handle};
 use hdrhistogram::Histogram;
 use memmap2::MmapMut;
@@ -22,6 +24,8 @@ use std::time::{Duration, Instant};
 const SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// Uses between two looks at the clock that ends a row.
 const BATCH: u32 = 16;
+/// Bytes that a transfer moves.
+const TRANSFER_SIZES: [usize; 2] = [64 << 10, 1 << 20];
 
 /// One line of the result.
 #[derive(Debug, Serialize)]
@@ -43,17 +47,11 @@ struct Row {
 /// # Errors
 /// Memory cannot be registered.
 pub(super) fn run(options: &RegistrationOptions) -> Result<(), Failure> {
-    let mut rows = Vec::new();
+    let provider = Measured::choose(&options.measured)?;
+    let (mut rows, mut transfers) = (Vec::new(), Vec::new());
     session::run(async |runtime| {
-        for kind in StrategyKind::ALL {
-            for (reach, access) in [("peer", Access::RemoteWrite), ("own", Access::Local)] {
-                for size in SIZES {
-                    let strategy = strategy(kind, &runtime)?;
-                    let measured = use_often(&strategy, access, size, options.seconds).await?;
-                    rows.push(measured.row(kind.name(), Some(reach), size));
-                }
-            }
-        }
+        rows = registrations(&provider, &runtime, options.seconds).await?;
+        transfers = all_transfers(&provider, &runtime, options.seconds).await?;
         Ok(())
     })?;
     for size in SIZES {
@@ -65,27 +63,76 @@ pub(super) fn run(options: &RegistrationOptions) -> Result<(), Failure> {
         }
     }
     if options.json {
-        return rows.iter().try_for_each(output::json);
+        rows.iter().try_for_each(output::json)?;
+        return transfers.iter().try_for_each(output::json);
     }
-    show(&rows)
+    show(&rows)?;
+    show_transfers(&transfers)
 }
 
-fn strategy(kind: StrategyKind, runtime: &Handle) -> Result<Rc<dyn Strategy>, Failure> {
-    let provider = IwarpProvider::new(Rc::clone(runtime), IwarpConfig::default());
-    let registration =
-        Registration::new(kind, Trust::Trusted).explain(|| format!("cannot register by {kind}"))?;
-    Ok(registration.over(provider.domain(), Rc::clone(runtime)))
+async fn registrations(
+    provider: &Measured,
+    runtime: &Handle,
+    time: Duration,
+) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    for kind in StrategyKind::ALL {
+        let provider = provider.over(runtime, false).explain(cannot)?;
+        let domain = provider.domain();
+        for (reach, access) in [("peer", Access::RemoteWrite), ("own", Access::Local)] {
+            for size in SIZES {
+                let strategy = strategy(kind, Rc::clone(&domain), runtime).explain(cannot)?;
+                let measured = use_often(&strategy, access, size, time).await?;
+                rows.push(measured.row(kind.name(), Some(reach), size));
+            }
+        }
+    }
+    Ok(rows)
+}
+
+async fn all_transfers(
+    provider: &Measured,
+    runtime: &Handle,
+    time: Duration,
+) -> Result<Vec<TransferRow>, Failure> {
+    let mut rows = Vec::new();
+    for design in Design::ALL {
+        for kind in StrategyKind::ALL {
+            for size in TRANSFER_SIZES {
+                let transfer = Transfer { kind, design, size };
+                let row = move_often(provider, runtime, transfer, time).await;
+                rows.push(row.map_err(|error| Failure::new(cannot(), format!("{error:#}")))?);
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn cannot() -> String {
+    String::from("cannot measure registration")
+}
+
+/// A strategy whose peer is trusted.
+///
+/// # Errors
+/// None of its reasons applies to trusted peers.
+pub(super) fn strategy(
+    kind: StrategyKind,
+    domain: Rc<dyn Domain>,
+    runtime: &Handle,
+) -> Result<Rc<dyn Strategy>, NotTrusted> {
+    Ok(Registration::new(kind, Trust::Trusted)?.over(domain, Rc::clone(runtime)))
 }
 
 /// Times of all uses, in nanoseconds.
-struct Measured {
+struct Times {
     registering: Histogram<u64>,
     releasing: Histogram<u64>,
 }
 
-impl Measured {
-    fn new() -> Result<Measured, Failure> {
-        Ok(Measured {
+impl Times {
+    fn new() -> Result<Times, Failure> {
+        Ok(Times {
             registering: histogram()?,
             releasing: histogram()?,
         })
@@ -118,12 +165,12 @@ async fn use_often(
     access: Access,
     size: usize,
     time: Duration,
-) -> Result<Measured, Failure> {
+) -> Result<Times, Failure> {
     let what = || format!("cannot register {size} bytes by {}", strategy.kind());
     let arena = Arena::new(size, 1);
     let mut memory: Buffer = arena.take().unwrap_or_else(|| Buffer::zeroed(size));
     memory.fill(0xa5);
-    let mut measured = Measured::new()?;
+    let mut measured = Times::new()?;
     let began = Instant::now();
     while began.elapsed() < time {
         for _ in 0..BATCH {
@@ -142,11 +189,11 @@ async fn use_often(
 }
 
 /// Pins and unpins memory whose pages are there.
-fn lock_often(size: usize, time: Duration) -> Result<Measured, Failure> {
+fn lock_often(size: usize, time: Duration) -> Result<Times, Failure> {
     let what = || format!("cannot lock {size} bytes");
     let mut memory = MmapMut::map_anon(size).explain(what)?;
     memory.fill(0xa5);
-    let mut measured = Measured::new()?;
+    let mut measured = Times::new()?;
     let began = Instant::now();
     while began.elapsed() < time {
         let start = Instant::now();
@@ -174,5 +221,23 @@ fn show(rows: &[Row]) -> Result<(), Failure> {
     output::line(
         "Medians. reach: a peer may write to `peer` memory; `own` is for own operations.\n\
          mlock: the cost of pinning alone, which the software RNIC does not do.",
+    )
+}
+
+fn show_transfers(rows: &[TransferRow]) -> Result<(), Failure> {
+    let header = [
+        "what",
+        "design",
+        "size",
+        "mean us",
+        "MB/s",
+        "registrations",
+        "copies",
+        "fallbacks",
+    ];
+    let cells: Vec<_> = rows.iter().map(TransferRow::cells).collect();
+    output::line(&table::render(3, header, &cells))?;
+    output::line(
+        "Data moved to a client's memory, of which both ends' is registered by the strategy. Counts are for one use.",
     )
 }

@@ -347,13 +347,8 @@ fn papers_print_a_row_for_each_claim_and_draw_their_figures() {
 
 #[test]
 fn registering_is_measured_for_every_strategy() {
-    let rows = rows(&succeed(&[
-        "bench",
-        "registration",
-        "--json",
-        "--seconds",
-        "0.001",
-    ]));
+    let measured = succeed(&["bench", "registration", "--json", "--seconds", "0.001"]);
+    let rows = rows(&measured);
     for what in [
         "dynamic",
         "fmr",
@@ -362,9 +357,43 @@ fn registering_is_measured_for_every_strategy() {
         "all-physical",
     ] {
         let of_what = rows.iter().filter(|row| row["what"] == what);
-        let times = of_what.map(|row| row["register_us"].as_f64().unwrap());
+        let (moved, kept): (Vec<_>, Vec<_>) = of_what.partition(|row| row["design"].is_string());
+        let times = kept.iter().map(|row| row["register_us"].as_f64().unwrap());
         let times: Vec<f64> = times.collect();
         assert_eq!(times.len(), 10, "{what}");
         assert!(times.iter().all(|time| *time > 0.0), "{what}: {times:?}");
+        assert_eq!(moved.len(), 4, "{what}");
+        for row in moved {
+            assert!(row["mb_per_s"].as_f64().unwrap() > 0.0, "{row}");
+            // An RDMA Write of the software RNIC takes memory as it is.
+            let ends = match row["design"] == "read-read" {
+                true => 2.0,
+                false => 1.0,
+            };
+            match what {
+                "dynamic" => assert_eq!(row["registrations"], ends, "{row}"),
+                "all-physical" => assert_eq!(row["registrations"], 0.0, "{row}"),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[test]
+fn a_missing_device_is_one_line_with_a_cure() {
+    let bench = |what, options: &[&'static str]| [&["bench", what], options].concat();
+    for what in ["fabric", "registration"] {
+        let device = ["--provider", "verbs", "--device", "127.0.0.1"];
+        let told = fail(&bench(what, &device), 1);
+        assert!(told.contains("the RDMA device of 127.0.0.1"), "{told}");
+        let has_cure = [
+            "install rdma-core",
+            "rdma link",
+            "rdma_ucm",
+            "/dev/infiniband",
+        ];
+        assert!(has_cure.iter().any(|cure| told.contains(cure)), "{told}");
+        let told = fail(&bench(what, &["--device", "127.0.0.1"]), 2);
+        assert!(told.contains("--provider verbs"), "{told}");
     }
 }
