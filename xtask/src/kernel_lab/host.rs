@@ -7,7 +7,7 @@
 use super::machine::Machine;
 use super::process::{output, tied_for, tied_to_us};
 use super::proxy::{self, Proxy};
-use super::scenario::{Scenario, Server, TestProgram};
+use super::scenario::{Program, Scenario, Server};
 use super::server::GannetServer;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -24,8 +24,8 @@ pub(super) struct Tested {
     pub(super) gannet: PathBuf,
     /// The Debian package with this binary, where a scenario wants it.
     pub(super) package: Option<PathBuf>,
-    /// The test programs that scenarios want.
-    pub(super) programs: BTreeMap<TestProgram, PathBuf>,
+    /// The programs that scenarios want.
+    pub(super) programs: BTreeMap<Program, PathBuf>,
 }
 
 /// One scenario's server, proxies and notes.

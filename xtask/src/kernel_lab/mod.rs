@@ -19,7 +19,7 @@ use crate::{package, target_folder};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use host::Tested;
-use scenario::{Scenario, TestProgram};
+use scenario::{Program, Scenario};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ pub(crate) struct Options {
     /// Test this binary instead of building one
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Run this program in guests that run a test program of Gannet's, instead of building that
+    /// Run this program in guests that run a program of the workspace, instead of building that
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// Make the kernels and the folders that the scenarios' guests are booted from, and stop
@@ -131,7 +131,7 @@ fn tested(root: &Path, target: &Path, options: &Options, scenarios: &[Scenario])
     let wanted = scenarios
         .iter()
         .filter_map(|scenario| scenario.program.clone());
-    let wanted: BTreeSet<TestProgram> = wanted.collect();
+    let wanted: BTreeSet<Program> = wanted.collect();
     let built = wanted.into_iter().map(|program| {
         let file = match &options.program {
             Some(file) => given(file)?,

@@ -35,19 +35,27 @@ pub(super) struct Scenario {
     pub(super) capture: bool,
     /// Whether the guests get the Debian package, in `$PACKAGE`.
     pub(super) package: bool,
-    /// The test program that the guests get, in `$PROGRAM`.
-    pub(super) program: Option<TestProgram>,
+    /// The program of the workspace that the guests get, in `$PROGRAM`.
+    pub(super) program: Option<Program>,
     /// Whether it runs only when it is named.
     pub(super) named: bool,
 }
 
-/// A program of tests in the workspace.
+/// A program of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct TestProgram {
-    /// The crate.
-    pub(super) package: String,
-    /// The file of the crate's folder `tests`, without its ending.
-    pub(super) test: String,
+pub(super) enum Program {
+    /// A binary, built for release, with the name of its crate.
+    Binary {
+        /// The crate.
+        package: String,
+    },
+    /// A program of tests.
+    Test {
+        /// The crate.
+        package: String,
+        /// The file of the crate's folder `tests`, without its ending.
+        test: String,
+    },
 }
 
 impl Scenario {
@@ -195,13 +203,18 @@ fn parse_kernel(series: &str) -> Result<Kernel> {
     known.with_context(|| format!("`@{series}`: the lab has no such kernel"))
 }
 
-fn parse_program(value: &str) -> Result<TestProgram> {
-    let (package, test) = (value.split_once(' '))
-        .with_context(|| format!("`program: {value}`: it is a crate and the name of its test"))?;
-    Ok(TestProgram {
-        package: package.to_owned(),
-        test: test.to_owned(),
-    })
+fn parse_program(value: &str) -> Result<Program> {
+    let words: Vec<&str> = value.split_whitespace().collect();
+    match words[..] {
+        [package] => Ok(Program::Binary {
+            package: package.to_owned(),
+        }),
+        [package, test] => Ok(Program::Test {
+            package: package.to_owned(),
+            test: test.to_owned(),
+        }),
+        _ => bail!("`program: {value}`: it is a crate, and the name of its test if that is meant"),
+    }
 }
 
 fn parse_guests(value: &str) -> Result<usize> {
@@ -267,7 +280,7 @@ mod tests {
             "# Copies.\n# server: knfsd\n# guests: 9\n",
             "# Copies.\n# server: knfsd\n# colour: red\n",
             "# Copies.\n# server: knfsd\n# over: rdma@5.10\n",
-            "# Copies.\n# server: knfsd\n# program: devices\n",
+            "# Copies.\n# server: knfsd\n# program: gannet-verbs devices 1\n",
             "# Copies.\n# server: knfsd\n# run: sometimes\n",
         ];
         for text in wrong {
@@ -300,12 +313,19 @@ mod tests {
     }
 
     #[test]
-    fn a_test_program_is_a_crate_and_its_test() {
-        let text = "# Copies.\n# server: script\n# program: gannet-iwarp all\n";
-        let expected = TestProgram {
+    fn a_program_is_a_crate_or_the_test_of_one() {
+        let program = |value: &str| {
+            let text = format!("# Copies.\n# server: script\n# program: {value}\n");
+            parsed(&text).unwrap().remove(0).program
+        };
+        let test = Program::Test {
             package: String::from("gannet-iwarp"),
             test: String::from("all"),
         };
-        assert_eq!(parsed(text).unwrap()[0].program, Some(expected));
+        let binary = Program::Binary {
+            package: String::from("gannet-lab"),
+        };
+        assert_eq!(program("gannet-iwarp all"), Some(test));
+        assert_eq!(program("gannet-lab"), Some(binary));
     }
 }
