@@ -1,11 +1,21 @@
-# A peer with raw access to the stream of siw cannot harm Gannet, nor the kernel's client beside it.
+# Peers that break rules, leave, die or stay silent on a device cannot harm others, and leave nothing behind there. On siw,
+# a peer with raw access to the stream cannot harm Gannet either, nor the kernel's client beside it.
 # server: script
-# over: siw
-# run: named
-# limit: 300
+# over: rxe siw rxe@6.12
+# program: gannet-verbs peers
+# limit: 900
 
-# The stream of rxe has no such peer: the tests of `verbs` have what a peer can do wrong through verbs.
 devices
-serve_verbs
-. /run/lab/scenarios/attacks.sh
-stop_verbs
+export GANNET_VERBS_ADDRESS=$ADDRESS
+# 1,000 half-open connections are as many descriptors.
+ulimit -n 8192
+# One after the other, without the other processes of tests, and without those that need another machine or end the device.
+"$PROGRAM" --ignored --test-threads=1 --nocapture --skip connects_ --skip a_machine_that_dies --skip a_removed_device
+devices_free
+
+# The stream of rxe has no such peer.
+if [ "$OVER" = siw ]; then
+    serve_verbs
+    . /run/lab/scenarios/attacks.sh
+    stop_verbs
+fi

@@ -2,13 +2,15 @@
 //!
 //! `GANNET_VERBS_ADDRESS` names the device by the address of its network interface, as for `devices.rs`.
 
+mod crowd;
+
 use gannet_fabric::{
     Access, Backing, ConnectError, ConnectOptions, Connected, Disconnected, Done, Listener,
     Provider, Receives, Region, RemoteAddress, RemoteKey, Scope, SendOptions, SharedReceives,
     Signal, Source, Span, WorkId, next_completions,
 };
 use gannet_runtime::{Buffer, Handle, both, sleep, timeout, tokio_plug::block_on};
-use gannet_verbs::{SharedVerbsListener, VerbsConfig, VerbsLibrary, VerbsProvider, devices};
+use gannet_verbs::{SharedVerbsListener, VerbsConfig, VerbsLibrary, VerbsProvider};
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, Stdio};
@@ -224,12 +226,20 @@ fn a_refused_access_ends_its_connection_alone_and_changes_nothing() {
     run(|runtime| async move {
         let (near, far) = (provider(&runtime), provider(&runtime));
         let (by_near, by_far) = pair(&near, &far).await;
-        let wrongs: [fn(&Region, &mut RemoteAddress); 5] = [
-            |region, address| address.key = RemoteKey(!region.remote_key().0),
-            |region, _| region.invalidate().now().expect("a short registration"),
-            |_, address| address.offset += LEN as u64 - 99,
-            |_, address| address.offset -= 1,
-            |_, address| address.offset = u64::MAX - 50,
+        // Memory of another protocol's, in a protection domain of its own.
+        let (others, _others_far) = pair(&provider(&runtime), &far).await;
+        let foreign = expose(&others, vec![5; LEN], Access::RemoteReadWrite);
+        let foreign_address = RemoteAddress {
+            key: foreign.remote_key(),
+            offset: foreign.base(),
+        };
+        let wrongs: [fn(&Region, &mut RemoteAddress, RemoteAddress); 6] = [
+            |region, address, _| address.key = RemoteKey(!region.remote_key().0),
+            |region, _, _| region.invalidate().now().expect("a short registration"),
+            |_, address, _| address.offset += LEN as u64 - 99,
+            |_, address, _| address.offset -= 1,
+            |_, address, _| address.offset = u64::MAX - 50,
+            |_, address, foreign| *address = foreign,
         ];
         for (index, wrong) in wrongs.into_iter().enumerate() {
             for is_read in [false, true] {
@@ -239,7 +249,7 @@ fn a_refused_access_ends_its_connection_alone_and_changes_nothing() {
                     key: target.remote_key(),
                     offset: target.base(),
                 };
-                wrong(&target, &mut address);
+                wrong(&target, &mut address, foreign_address);
                 let own = expose(&near, vec![1; 100], Access::Local);
                 let span = Span::whole(&own).expect("short");
                 if is_read {
@@ -262,6 +272,7 @@ fn a_refused_access_ends_its_connection_alone_and_changes_nothing() {
                 assert_eq!(bytes_of(&own), [1; 100]);
             }
         }
+        assert_eq!(bytes_of(&foreign), [5; LEN]);
         ping(&by_near, &by_far).await;
     });
 }
@@ -271,110 +282,56 @@ fn a_refused_access_ends_its_connection_alone_and_changes_nothing() {
 fn private_data_of_every_length_arrives_whole_or_is_refused_at_home() {
     run(|runtime| async move {
         let (near, far) = (provider(&runtime), provider(&runtime));
-        let library = VerbsLibrary::open().expect("rdma-core");
-        for len in (0..=56)
-            .step_by(7)
-            .chain([57, 100, 196, 197, 255, 256, 508])
-        {
-            let mut listener = far.listen(anywhere()).expect("a listener");
-            let data = |seed: usize| (0..len).map(|at| (at + seed) as u8 | 1).collect::<Vec<_>>();
-            let with = |private_data| ConnectOptions {
-                private_data,
-                ..options()
-            };
-            let connecting = near.connect(listener.local_address(), with(data(1)));
-            let accepting = async {
-                // The near end may refuse its own data.
-                let wait = timeout(&runtime, Duration::from_secs(1), listener.accept()).await;
-                let incoming = wait.map_err(|_| ConnectError::TimedOut)??;
-                assert!(incoming.private_data().starts_with(&data(1)));
-                incoming.accept(with(data(2))).await
-            };
-            let (near, far) = both(connecting, accepting).await;
-            match (&near, &far) {
-                (Ok(near), Ok(far)) => {
-                    assert!(near.private_data().starts_with(&data(2)), "{len}");
-                    assert!(far.private_data().starts_with(&data(1)), "{len}");
-                    let tails = [&near.private_data()[len..], &far.private_data()[len..]];
-                    assert!(tails.concat().iter().all(|byte| *byte == 0), "{len}");
-                    ping(near, far).await;
-                }
-                (Err(ConnectError::Unsupported(_)), Err(_)) if len > 56 => {}
-                (Err(_), Err(ConnectError::Unsupported(_))) if len > 56 => {}
-                (near, far) => panic!("{len}: {:?}, {:?}", near.as_ref().err(), far.as_ref().err()),
-            }
-        }
-        drop(devices(&library));
-    });
-}
-
-/// Objects of our devices that the kernel counts, but those of its own.
-fn objects() -> Vec<u64> {
-    let shown = Command::new("rdma").args(["res", "show"]).output();
-    let shown = String::from_utf8(shown.expect("the rdma command").stdout).expect("text");
-    let words: Vec<&str> = shown.split_whitespace().collect();
-    let counted = ["qp", "cm_id", "mr", "srq"];
-    let counts = words.windows(2).filter(|pair| counted.contains(&pair[0]));
-    counts.filter_map(|pair| pair[1].parse().ok()).collect()
-}
-
-#[test]
-#[ignore = "needs an RDMA device"]
-fn a_thousand_connections_that_are_cut_off_leave_no_objects() {
-    run(|runtime| async move {
-        let (near, far) = (provider(&runtime), provider(&runtime));
+        let limits = near.capabilities().private_data;
         let mut listener = far.listen(anywhere()).expect("a listener");
         let to = listener.local_address();
-        // One connection, so that all that is kept is there.
-        let connecting = near.connect(to, options());
-        let accepting = async { listener.accept().await?.accept(options()).await };
-        drop(both(connecting, accepting).await);
-        sleep(&runtime, Duration::from_secs(2)).await;
-        let before = objects();
-        let serving = Rc::clone(&runtime);
-        runtime.spawn("accept", {
-            let runtime = Rc::clone(&runtime);
-            Box::pin(async move {
-                let mut count = 0u32;
-                while let Ok(incoming) = listener.accept().await {
-                    count += 1;
-                    match count % 4 {
-                        0 => drop(incoming),
-                        1 => incoming.reject(vec![1, 2, 3]).await,
-                        _ => {
-                            let accepted = incoming.accept(options());
-                            serving.spawn("serve", Box::pin(async { drop(accepted.await) }));
-                        }
-                    }
-                }
-                drop(runtime);
-            })
-        });
-        let count = std::env::var("GANNET_VERBS_CONNECTS").unwrap_or_default();
-        for round in 0..count.parse().unwrap_or(1000u64) {
-            tracing::debug!(round, "connects");
-            // Some are dropped at a random moment of their set-up.
-            let limit = match round % 3 {
-                0 => Duration::from_micros(runtime.random() % 20_000),
-                _ => NOTICED,
+        let data = |len: usize, seed: usize| (0..len).map(|at| (at + seed) as u8 | 1).collect();
+        let with = |private_data| ConnectOptions {
+            private_data,
+            ..options()
+        };
+        for len in [limits.request_max + 1, 255, 256, 508] {
+            let refused = near.connect(to, with(data(len, 1))).await;
+            let refused = refused.err().expect("too long");
+            assert!(
+                matches!(refused, ConnectError::Unsupported(_)),
+                "{len}: {refused}"
+            );
+        }
+        for len in 0..=limits.reply_max {
+            let request: Vec<u8> = data(len.min(limits.request_max), 1);
+            let reply: Vec<u8> = data(len, 2);
+            let connecting = near.connect(to, with(request.clone()));
+            let accepting = async {
+                let incoming = listener.accept().await?;
+                assert_arrived(incoming.private_data(), &request);
+                incoming.accept(with(reply.clone())).await
             };
-            if let Ok(Ok(connected)) = timeout(&runtime, limit, near.connect(to, options())).await {
-                if round % 2 == 0 {
-                    connected.close();
-                }
-                drop(connected);
+            let (near, far) = both(connecting, accepting).await;
+            let (near, far) = (near.expect("the near end"), far.expect("the far end"));
+            assert_arrived(near.private_data(), &reply);
+            assert_arrived(far.private_data(), &request);
+            if len % 50 == 0 {
+                ping(&near, &far).await;
             }
         }
-        let mut left = objects();
-        for _ in 0..NOTICED.as_secs() * 2 {
-            if left == before {
-                break;
-            }
-            sleep(&runtime, Duration::from_secs(1)).await;
-            left = objects();
-        }
-        assert_eq!(left, before);
+        let connecting = near.connect(to, options());
+        let accepting = async {
+            let incoming = listener.accept().await?;
+            incoming.accept(with(data(limits.reply_max + 1, 2))).await
+        };
+        let (near, far) = both(connecting, accepting).await;
+        let refused = far.err().expect("too long");
+        assert!(matches!(refused, ConnectError::Unsupported(_)), "{refused}");
+        assert!(near.is_err(), "nobody accepted it");
     });
+}
+
+/// The private data has arrived, with zeros behind it where its length is not told.
+fn assert_arrived(arrived: &[u8], sent: &[u8]) {
+    let (data, tail) = arrived.split_at(sent.len());
+    assert_eq!(data, sent);
+    assert!(tail.iter().all(|byte| *byte == 0), "{} bytes", sent.len());
 }
 
 #[test]
