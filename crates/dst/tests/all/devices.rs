@@ -2,7 +2,7 @@
 //! with its user.
 
 use gannet_dst::volume::{Bed, Carrier};
-use gannet_runtime::Buffer;
+use gannet_runtime::{Buffer, Handle, both, sleep, timeout};
 use gannet_sim::World;
 use gannet_sim::fabric::{DeviceProfile, FabricProfile, Reached, SimFabric};
 use gannet_testing::noise;
@@ -11,12 +11,18 @@ use gannet_volume::client::{
     File, FileError, Optimistic, PinDownCounters, ReadOptions, Shape, VolumeFs,
 };
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Bytes of a stripe.
 const UNIT: u32 = 64 << 10;
 
 /// Runs a story of one client of a volume on three I/O servers; gives what peers reached.
 fn run(device: DeviceProfile, tell: impl AsyncFnOnce(VolumeFs) + 'static) -> Reached {
+    run_timed(device, async |fs, _| tell(fs).await)
+}
+
+/// As [`run`], for a story that waits.
+fn run_timed(device: DeviceProfile, tell: impl AsyncFnOnce(VolumeFs, Handle) + 'static) -> Reached {
     let world = World::new(31);
     let profile = FabricProfile {
         device: Some(device),
@@ -27,7 +33,7 @@ fn run(device: DeviceProfile, tell: impl AsyncFnOnce(VolumeFs) + 'static) -> Rea
     let node = world.add_node("client");
     let told = world.run(async move {
         bed.start();
-        tell(bed.mount(&node)).await;
+        tell(bed.mount(&node), node.runtime()).await;
     });
     told.unwrap();
     fabric.reached()
@@ -262,6 +268,96 @@ fn a_part_of_a_long_allocation_is_moved_without_the_registration_of_the_whole() 
         assert_eq!(counted(before), (1, PART as u64 + 1));
         assert_eq!(program.fs.copied_bytes(), copied);
         assert!(memory[..PART] == bytes(ROUNDS - 1));
+    });
+    assert_eq!(reached, Reached::default());
+}
+
+/// Memory of the program is registered once for many reads and writes, and nothing is copied.
+#[test]
+fn memory_of_the_program_is_registered_once_until_it_is_taken_back() {
+    const LEN: usize = 1 << 20;
+    const PART: usize = 100_000;
+    let reached = run(slow(), async |fs| {
+        let program = Program::new(fs).await;
+        let own = noise(LEN, 1);
+        let address = own.as_ptr();
+        let (before, copied) = (program.fs.pin_down_counters(), program.fs.copied_bytes());
+        let memory = program.fs.register(Buffer::from_vec(own)).await.unwrap();
+        let shape = |start: usize| Shape::contiguous(start as u64, PART as u32).unwrap();
+        let stable = Stability::FileSync;
+        for part in 0..5 {
+            let (file, place) = (shape(part * PART), shape((4 - part) * PART));
+            let write = (program.file).write_shape_registered(&file, &place, &memory, stable);
+            write.await.unwrap();
+        }
+        // Inline and eager lengths come to registered memory too, and several reads at a time.
+        let reads = [(0, 0, 100), (PART, 600_000, PART), (10, 800_000, 20_000)];
+        let [first, second, third] = reads.map(|(offset, start, len)| {
+            let (file, memory) = (&program.file, &memory);
+            async move {
+                let read = file.read_registered(offset as u64, len, memory, start);
+                assert_eq!(read.await, Ok(len));
+            }
+        });
+        both(both(first, second), third).await;
+        let end = (5 * PART - 10) as u64;
+        let read = program.file.read_registered(end, PART, &memory, 900_000);
+        assert_eq!(read.await, Ok(10), "the file ends");
+        let beyond = program.file.read_registered(0, 2, &memory, LEN - 1);
+        assert_eq!(beyond.await, Err(FileError::Shape));
+
+        let memory = memory.take_back().await.unwrap().into_vec();
+        assert_eq!(memory.as_ptr(), address, "it is the program's memory");
+        let mut wanted = noise(LEN, 1);
+        let written: Vec<u8> = (0..5)
+            .flat_map(|part| wanted[(4 - part) * PART..][..PART].to_vec())
+            .collect();
+        wanted[..100].copy_from_slice(&written[..100]);
+        wanted[600_000..][..PART].copy_from_slice(&written[PART..][..PART]);
+        wanted[800_000..][..20_000].copy_from_slice(&written[10..][..20_000]);
+        wanted[900_000..][..10].copy_from_slice(&written[5 * PART - 10..]);
+        let rest = 900_000 + PART;
+        assert!(memory[..900_010] == wanted[..900_010]);
+        assert!(memory[rest..] == wanted[rest..]);
+        let counters = program.fs.pin_down_counters();
+        assert_eq!(counters.registrations - before.registrations, 1);
+        assert_eq!(program.fs.copied_bytes(), copied);
+    });
+    assert_eq!(reached, Reached::default());
+}
+
+/// The bytes of a read that was given up never land behind those of a later read, nor in memory that was taken back.
+#[test]
+fn a_read_that_is_given_up_changes_no_memory_later() {
+    const LEN: usize = 1 << 20;
+    let reached = run_timed(slow(), async |fs, runtime| {
+        let program = Program::new(fs).await;
+        let mut memory = Buffer::from_vec(noise(2 * LEN, 9));
+        program.write(&mut memory, 2 * LEN).await.unwrap();
+        let (mut given_up, mut waited) = (0, 0);
+        for patience in (0..1000).step_by(20).map(Duration::from_micros) {
+            let memory = program.fs.register(Buffer::zeroed(LEN)).await.unwrap();
+            let reading = program.file.read_registered(0, LEN, &memory, 0);
+            if timeout(&runtime, patience, reading).await.is_ok() {
+                continue;
+            }
+            given_up += 1;
+            if given_up % 2 == 0 {
+                // Servers do short requests first, so this one would overtake the one that was given up.
+                let read = program.file.read_registered(LEN as u64, 100, &memory, 0);
+                assert_eq!(read.await, Ok(100));
+                waited += 1;
+                sleep(&runtime, Duration::from_secs(1)).await;
+                let memory = memory.take_back().await.unwrap();
+                assert!(memory[..100] == noise(2 * LEN, 9)[LEN..][..100]);
+            } else {
+                let memory = memory.take_back().await.unwrap();
+                let kept = memory.to_vec();
+                sleep(&runtime, Duration::from_secs(1)).await;
+                assert!(*memory == kept);
+            }
+        }
+        assert!(given_up > 10 && waited > 5, "{given_up}, {waited}");
     });
     assert_eq!(reached, Reached::default());
 }

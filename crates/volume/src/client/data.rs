@@ -2,6 +2,7 @@
 
 mod client_driven;
 mod parents;
+mod registered;
 mod stand_in;
 
 use super::pin_down::PinDownCache;
@@ -294,11 +295,9 @@ impl Mover {
         }
         let exposed = self.expose(&shares, writes, parents, buffers).await?;
         let exposed = exposed.map(Rc::new);
-        let calls = shares
-            .iter_mut()
-            .zip(gathered)
-            .map(|(share, data)| self.begin(share, data, operation, stability, request, &exposed));
-        let calls: Vec<_> = calls.collect();
+        let begin =
+            |(share, data)| self.begin(share, data, operation, stability, request, &exposed);
+        let calls: Vec<_> = shares.iter_mut().zip(gathered).map(begin).collect();
         let answers = all(calls).await;
         // Before any bytes are used: until the memory is back, a server could still change it.
         if let Some(exposed) = exposed {

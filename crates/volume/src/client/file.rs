@@ -7,6 +7,9 @@
 //! pieces lie in, is registered once: the paper's list I/O with allocation hints. Pieces of several allocations go in
 //! one request too ([`File::read_list`]), which registers each allocation once.
 //!
+//! Memory of the program, such as a `Vec` or a mapping, is registered for each transfer, or once for many of them
+//! ([`VolumeFs::register`], [`File::read_registered`]).
+//!
 //! ```
 //! use gannet_volume::client::{Level, Piece, Shape};
 //!
@@ -18,15 +21,15 @@
 //! # Ok::<(), gannet_wire::xdr::XdrError>(())
 //! ```
 
+use super::RegisteredMemory;
 use super::VolumeFs;
-use super::file_system::bytes::{ByteRange, TransferShapes};
+use super::file_system::bytes::{ByteRange, ClientMemory, TransferShapes};
 use gannet_meta::limits::FILE_SIZE_MAX;
 use gannet_runtime::Buffer;
 use gannet_vfs::{Credentials, FileHandle, Stability, Status, Verifier, Vfs};
 use gannet_wire::volume::{Piece, Shape, TRANSFER_MAX};
 use std::cell::Cell;
 use std::rc::Rc;
-use std::slice;
 use thiserror::Error;
 
 /// Why a file's bytes were not moved or not made durable.
@@ -131,8 +134,8 @@ impl File {
             let file = file.ok_or(FileError::Refused(Status::Fbig))?;
             let memory = Shape::contiguous(at as u64, part).map_err(|_| FileError::Shape)?;
             let shapes = TransferShapes { file, memory };
-            self.transfer(shapes, Some(stability), slice::from_mut(buffer))
-                .await?;
+            let memory = ClientMemory::from(&mut *buffer);
+            self.transfer(shapes, Some(stability), memory).await?;
             at += part as usize;
         }
         Ok(())
@@ -153,7 +156,7 @@ impl File {
             file: file.clone(),
             memory: memory.clone(),
         };
-        self.transfer(shapes, None, slice::from_mut(buffer)).await
+        self.transfer(shapes, None, buffer.into()).await
     }
 
     /// Writes the bytes of `memory`, which lie in `buffer`, to those of `file`; as [`File::write_at`].
@@ -171,8 +174,7 @@ impl File {
             file: file.clone(),
             memory: memory.clone(),
         };
-        self.transfer(shapes, Some(stability), slice::from_mut(buffer))
-            .await
+        self.transfer(shapes, Some(stability), buffer.into()).await
     }
 
     /// Reads the bytes of `file` to pieces of several allocations, in one request to each server; otherwise as
@@ -191,7 +193,8 @@ impl File {
             file: file.clone(),
             memory: together(memory, parents)?,
         };
-        self.transfer(shapes, None, parents).await
+        self.transfer(shapes, None, ClientMemory::Own(parents))
+            .await
     }
 
     /// Writes pieces of several allocations to the bytes of `file`; as [`File::read_list`] and [`File::write_at`].
@@ -209,7 +212,68 @@ impl File {
             file: file.clone(),
             memory: together(memory, parents)?,
         };
-        self.transfer(shapes, Some(stability), parents).await
+        let memory = ClientMemory::Own(parents);
+        self.transfer(shapes, Some(stability), memory).await
+    }
+
+    /// Reads `len` bytes from `offset` of the file on into memory that stays registered, from its byte `start` on.
+    /// Returns the number of bytes read, which is less at the end of the file. At most 64 MiB come at a time. The rest
+    /// of the `len` bytes may be overwritten.
+    ///
+    /// # Errors
+    /// See [`FileError`]; what these bytes of the memory hold is not known then.
+    pub async fn read_registered(
+        &self,
+        offset: u64,
+        len: usize,
+        memory: &RegisteredMemory,
+        start: usize,
+    ) -> Result<usize, FileError> {
+        if start.checked_add(len).is_none_or(|end| end > memory.len()) {
+            return Err(FileError::Shape);
+        }
+        let count = part_of(len);
+        let range = ByteRange { offset, count };
+        let (fs, caller) = (&self.fs, &self.caller);
+        let read = fs.read_registered(caller, &self.handle, range, memory, start as u64);
+        Ok(read.await? as usize)
+    }
+
+    /// Reads the bytes of `file` to those of `place` in memory that stays registered; as [`File::read_shape`].
+    ///
+    /// # Errors
+    /// As [`File::read_shape`].
+    pub async fn read_shape_registered(
+        &self,
+        file: &Shape,
+        place: &Shape,
+        memory: &RegisteredMemory,
+    ) -> Result<(), FileError> {
+        let shapes = TransferShapes {
+            file: file.clone(),
+            memory: place.clone(),
+        };
+        self.transfer(shapes, None, ClientMemory::Registered(memory))
+            .await
+    }
+
+    /// Writes the bytes of `place` in memory that stays registered to those of `file`; as [`File::write_shape`].
+    ///
+    /// # Errors
+    /// As [`File::write_shape`].
+    pub async fn write_shape_registered(
+        &self,
+        file: &Shape,
+        place: &Shape,
+        memory: &RegisteredMemory,
+        stability: Stability,
+    ) -> Result<(), FileError> {
+        let shapes = TransferShapes {
+            file: file.clone(),
+            memory: place.clone(),
+        };
+        self.transfer(shapes, Some(stability), ClientMemory::Registered(memory))
+            .await
     }
 
     /// Makes durable what was written before.
@@ -236,10 +300,13 @@ impl File {
         &self,
         shapes: TransferShapes,
         stability: Option<Stability>,
-        parents: &mut [Buffer],
+        place: ClientMemory<'_>,
     ) -> Result<(), FileError> {
         let TransferShapes { file, memory } = &shapes;
-        let held = parents.iter().map(|parent| parent.len() as u64).sum();
+        let held = match &place {
+            ClientMemory::Own(parents) => parents.iter().map(|it| it.len() as u64).sum(),
+            ClientMemory::Registered(memory) => memory.len() as u64,
+        };
         if file.len() != memory.len() || memory.end() > held {
             return Err(FileError::Shape);
         }
@@ -247,7 +314,7 @@ impl File {
             return Err(FileError::Refused(Status::Fbig));
         }
         let (fs, caller) = (&self.fs, &self.caller);
-        let moved = fs.move_shapes(caller, &self.handle, shapes, stability, parents);
+        let moved = fs.move_shapes(caller, &self.handle, shapes, stability, place);
         let verifier = moved.await?;
         if stability == Some(Stability::Unstable) {
             self.note(Written::With(verifier));

@@ -11,10 +11,13 @@
 //! A device pins all of an allocation, however few of its bytes a transfer moves. So a short part of a long allocation
 //! is moved through memory of the part's length, and copied ([`PinDownCache::stand_in`]).
 
+use super::registered::RegisteredMemory;
 use crate::limits::{
     CLIENT_MEMORY_LEN_MAX, CLIENT_MEMORY_LEN_MIN, CLIENT_MEMORY_MAX, STAND_IN_MEMORY_MAX,
 };
-use gannet_fabric::{Access, Backing, Domain, Region, RegisterError, Scope, Span};
+use gannet_fabric::{
+    Access, Backing, DeregisterError, Domain, Region, RegisterError, Revocation, Scope, Span,
+};
 use gannet_runtime::{Buffer, Slabs, SlotId};
 use gannet_wire::volume::{Memory, Shape};
 use std::cell::{Cell, RefCell};
@@ -212,6 +215,21 @@ impl PinDownCache {
         Ok(Exposed { region, kept })
     }
 
+    /// Registers memory until it is taken back from the result, for reads and writes of all servers.
+    ///
+    /// # Errors
+    /// The errors of [`Domain::register`]; the buffer is lost then.
+    pub async fn register(&self, buffer: Buffer) -> Result<RegisteredMemory, RegisterError> {
+        self.count_registration(&buffer);
+        let len = buffer.len();
+        let (backing, access) = (Backing::Buffer(buffer), Access::RemoteReadWrite);
+        let region = (self.domain)
+            .register(backing, access, Scope::Domain)
+            .await?;
+        let exposed = Exposed { region, kept: None };
+        Ok(RegisteredMemory::new(exposed, len))
+    }
+
     /// Takes memory back: no peer can write it once it is here. `None`: the adapter has lost it.
     pub(super) async fn take_back(&self, exposed: Exposed) -> Option<Buffer> {
         let Exposed { region, kept } = exposed;
@@ -265,6 +283,18 @@ impl Exposed {
     /// The key, and where the first byte is in the key's terms.
     pub(super) fn address(&self) -> (u32, u64) {
         (self.region.remote_key().0, self.region.base())
+    }
+
+    /// Revokes the key, and returns the memory.
+    pub(super) fn deregister(&self) -> Revocation<Result<Option<Buffer>, DeregisterError>> {
+        self.region.deregister()
+    }
+
+    /// Revokes the key, if it is not revoked yet.
+    pub(super) fn invalidate(&self) {
+        if self.region.is_valid() {
+            drop(self.region.invalidate());
+        }
     }
 
     /// Part of it, as the source of an RDMA Write.

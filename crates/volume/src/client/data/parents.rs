@@ -3,10 +3,12 @@
 
 use super::DataError;
 use crate::client::pin_down::{Exposed, PinDownCache};
+use crate::client::registered::CallEnd;
 use gannet_fabric::{Access, RegisterError, Scope, Span};
 use gannet_runtime::Buffer;
 use gannet_wire::volume::{Memory, PIECES_MAX, RegionPiece, Shape};
 use std::ops::Range;
+use std::rc::Rc;
 
 /// Where allocations begin that are taken to lie one behind the other, and which of them a request touches.
 pub(super) struct Parents {
@@ -42,6 +44,14 @@ impl Parents {
         Some(parents)
     }
 
+    /// One allocation, of which a request touches some bytes.
+    pub(super) fn one() -> Parents {
+        Parents {
+            starts: vec![0],
+            touched: vec![true],
+        }
+    }
+
     /// The allocations that the request touches.
     pub(super) fn of<'a>(&'a self, buffers: &'a [Buffer]) -> impl Iterator<Item = &'a Buffer> {
         let touched = buffers.iter().zip(&self.touched);
@@ -69,10 +79,21 @@ impl Parents {
 pub(super) struct Reached {
     starts: Parents,
     /// None for those that the request does not touch.
-    exposed: Vec<Option<Exposed>>,
+    exposed: Vec<Option<Rc<Exposed>>>,
+    /// Dropped with the last call that may still reach the allocations.
+    _end: Option<CallEnd>,
 }
 
 impl Reached {
+    /// Memory that stays registered. `end` is dropped when no call can reach it for this request any more.
+    pub(super) fn kept(exposed: Rc<Exposed>, end: CallEnd) -> Reached {
+        Reached {
+            starts: Parents::one(),
+            exposed: vec![Some(exposed)],
+            _end: Some(end),
+        }
+    }
+
     /// Registers each allocation that the request touches.
     ///
     /// # Errors
@@ -90,13 +111,14 @@ impl Reached {
                 touched: Vec::new(),
             },
             exposed: Vec::with_capacity(buffers.len()),
+            _end: None,
         };
         for number in 0..buffers.len() {
             let is_touched = parents.touched.get(number) == Some(&true);
             let exposed = match buffers.get_mut(number).filter(|_| is_touched) {
                 Some(buffer) => {
                     let exposing = cache.expose(std::mem::take(buffer), access, scope);
-                    exposing.await.map(Some)
+                    exposing.await.map(|exposed| Some(Rc::new(exposed)))
                 }
                 None => Ok(None),
             };
@@ -147,6 +169,11 @@ impl Reached {
         let mut all = Ok(());
         for (exposed, place) in self.exposed.into_iter().zip(buffers) {
             let Some(exposed) = exposed else {
+                continue;
+            };
+            // No other request has it.
+            let Some(exposed) = Rc::into_inner(exposed) else {
+                all = Err(DataError::Shape);
                 continue;
             };
             match cache.take_back(exposed).await {

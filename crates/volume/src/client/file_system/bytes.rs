@@ -2,14 +2,15 @@
 
 use super::guards::ChangeGuard;
 use super::{VolumeFs, shape, size_of};
-use crate::client::PinDownCounters;
 use crate::client::change_locks::LockRange;
 use crate::client::data::{DataError, Request, States, Target, accepted};
 use crate::client::error::OperationError;
 use crate::client::leases::{Lease, Writing};
 use crate::client::written::{Asked, WriteOutcome};
+use crate::client::{PinDownCounters, RegisteredMemory};
 use crate::convert::stability_of;
 use crate::link::Link;
+use gannet_fabric::RegisterError;
 use gannet_meta::limits::FILE_SIZE_MAX;
 use gannet_runtime::{Buffer, LocalFuture, all, both};
 use gannet_vfs::{
@@ -75,6 +76,20 @@ pub(super) struct BufferPart<'a> {
 pub(in crate::client) struct TransferShapes {
     pub(in crate::client) file: Shape,
     pub(in crate::client) memory: Shape,
+}
+
+/// The memory of a transfer.
+pub(in crate::client) enum ClientMemory<'a> {
+    /// Allocations that are registered for the transfer where they must be.
+    Own(&'a mut [Buffer]),
+    /// Memory that stays registered.
+    Registered(&'a RegisteredMemory),
+}
+
+impl<'a> From<&'a mut Buffer> for ClientMemory<'a> {
+    fn from(buffer: &'a mut Buffer) -> ClientMemory<'a> {
+        ClientMemory::Own(slice::from_mut(buffer))
+    }
 }
 
 /// A transfer between a file and memory, over all attempts.
@@ -192,8 +207,8 @@ impl VolumeFs {
             file: shape(offset, count)?,
             memory: shape(0, count)?,
         };
-        let parents = slice::from_mut(buffer);
-        let read = self.transfer(caller, id, shapes, Moving::Read, parents);
+        let memory = ClientMemory::from(&mut *buffer);
+        let read = self.transfer(caller, id, shapes, Moving::Read, memory);
         let proven = read.await?.proven_size;
         self.note_call_read(&lease, id, range, since);
         let len = usize::try_from(proven.saturating_sub(offset)).unwrap_or(usize::MAX);
@@ -228,8 +243,8 @@ impl VolumeFs {
             let bytes = LockRange::bytes(id, offset..shapes.file.end());
             let guard = self.lock_ranges(&[bytes]).await?;
             let write = self.moving_write(id, stability, Some(&guard));
-            let parents = slice::from_mut(buffer);
-            let written = self.transfer(caller, id, shapes, write, parents).await?;
+            let memory = ClientMemory::from(buffer);
+            let written = self.transfer(caller, id, shapes, write, memory).await?;
             verifier = written.verifier;
         }
         Ok(WriteDone {
@@ -246,14 +261,14 @@ impl VolumeFs {
         file: &FileHandle,
         shapes: TransferShapes,
         stability: Option<Stability>,
-        parents: &mut [Buffer],
+        memory: ClientMemory<'_>,
     ) -> Result<Verifier, Status> {
         let id = self.id(file)?;
         let how = match stability {
             Some(stability) => self.moving_write(id, stability, None),
             None => Moving::Read,
         };
-        let moved = self.transfer(caller, id, shapes, how, parents);
+        let moved = self.transfer(caller, id, shapes, how, memory);
         Ok(moved.await?.verifier)
     }
 
@@ -276,6 +291,57 @@ impl VolumeFs {
         self.mover.cache().memory(len)
     }
 
+    /// Registers memory of the program for transfers, until it is taken back from the result. It may be a `Vec`
+    /// ([`Buffer::from_vec`]), a mapping ([`Buffer::from_lent`]), or any other. Until then all I/O servers of the
+    /// volume may read and write it.
+    ///
+    /// # Errors
+    /// See [`RegisterError`]; the memory is dropped then.
+    pub async fn register(&self, memory: Buffer) -> Result<RegisteredMemory, RegisterError> {
+        self.mover.cache().register(memory).await
+    }
+
+    /// Reads the bytes of a range of a file, as many as it has, into memory that stays registered, from byte `start` of
+    /// it on. Returns the number of bytes read.
+    ///
+    /// # Errors
+    /// As [`VolumeFs::read_at`]; `Inval` when the range does not fit.
+    pub(in crate::client) async fn read_registered(
+        &self,
+        caller: &Credentials,
+        file: &FileHandle,
+        range: ByteRange,
+        memory: &RegisteredMemory,
+        start: u64,
+    ) -> Result<u32, Status> {
+        let id = self.id(file)?;
+        let read = async |range: ByteRange| {
+            let shapes = TransferShapes {
+                file: shape(range.offset, range.count)?,
+                memory: shape(start, range.count)?,
+            };
+            if shapes.memory.end() > memory.len() as u64 {
+                return Err(Status::Inval);
+            }
+            let memory = ClientMemory::Registered(memory);
+            let read = self.transfer(caller, id, shapes, Moving::Read, memory);
+            Ok(read.await?.proven_size)
+        };
+        if range.count == 0 {
+            return Ok(0);
+        }
+        let proven = read(range).await?;
+        if range.end() <= proven {
+            return Ok(range.count);
+        }
+        // Bytes behind `proven` may be zeros of objects that were shorter when they were read.
+        let there = range.within(self.stat(id).await?.size);
+        if there.end() > proven && there.count > 0 {
+            read(there).await?;
+        }
+        Ok(there.count)
+    }
+
     /// Counters of memory registration for transfers.
     pub fn pin_down_counters(&self) -> PinDownCounters {
         self.mover.cache().counters()
@@ -286,14 +352,14 @@ impl VolumeFs {
         self.mover.copied_bytes()
     }
 
-    /// Moves bytes between `parents` and a file, again and again until all are moved or a server refuses for good.
+    /// Moves bytes between `memory` and a file, again and again until all are moved or a server refuses for good.
     pub(super) async fn transfer(
         &self,
         caller: &Credentials,
         id: FileId,
         shapes: TransferShapes,
         how: Moving<'_>,
-        parents: &mut [Buffer],
+        mut memory: ClientMemory<'_>,
     ) -> Result<Transferred, Status> {
         let rights = match how {
             Moving::Write(_) => Capability::WRITE,
@@ -302,7 +368,7 @@ impl VolumeFs {
         let began = self.now();
         loop {
             let lease = self.lease(caller, id, rights).await?;
-            match self.move_once(&lease, id, &shapes, &how, parents).await {
+            match self.move_once(&lease, id, &shapes, &how, &mut memory).await {
                 Ok(moved) => return Ok(moved),
                 Err(failed) => self.after(id, began, &failed).await?,
             }
@@ -316,7 +382,7 @@ impl VolumeFs {
         id: FileId,
         shapes: &TransferShapes,
         how: &Moving<'_>,
-        parents: &mut [Buffer],
+        memory: &mut ClientMemory<'_>,
     ) -> Result<Transferred, OperationError> {
         let request = Request {
             capability: lease.capability,
@@ -326,10 +392,18 @@ impl VolumeFs {
         let states = match how {
             Moving::Read => {
                 let targets = self.targets_of(&lease.layout, &shapes.file).await?;
-                let read = self.mover.read_to(&targets, &request, parents).await;
+                let read = match memory {
+                    ClientMemory::Own(parents) => {
+                        self.mover.read_to(&targets, &request, parents).await
+                    }
+                    ClientMemory::Registered(memory) => {
+                        let reading = self.mover.read_registered(&targets, &request, memory);
+                        reading.await
+                    }
+                };
                 read.map_err(|error| OperationError::of(&lease.layout, error))?
             }
-            Moving::Write(write) => self.write_once(lease, id, &request, write, parents).await?,
+            Moving::Write(write) => self.write_once(lease, id, &request, write, memory).await?,
         };
         Ok(Transferred {
             proven_size: size_of(&lease.layout, &states),
@@ -343,7 +417,7 @@ impl VolumeFs {
         id: FileId,
         request: &Request,
         write: &MovingWrite<'_>,
-        parents: &mut [Buffer],
+        memory: &mut ClientMemory<'_>,
     ) -> Result<States, OperationError> {
         let _changing = self.references.changing(id, span_of(&request.file));
         let targets = self.targets_of(&lease.layout, &request.file).await?;
@@ -355,10 +429,17 @@ impl VolumeFs {
         let guard = write.guard;
         guard.inspect(|guard| guard.asks(&targets));
         let stability = stability_of(write.stability);
-        let written = self
-            .mover
-            .write_from(&targets, stability, request, parents)
-            .await;
+        let mover = &self.mover;
+        let written = match memory {
+            ClientMemory::Own(parents) => {
+                let writing = mover.write_from(&targets, stability, request, parents);
+                writing.await
+            }
+            ClientMemory::Registered(memory) => {
+                let writing = mover.write_registered(&targets, stability, request, memory);
+                writing.await
+            }
+        };
         guard.inspect(|guard| match written {
             Ok(_) => guard.answered(),
             Err(_) => guard.failed(),

@@ -1,6 +1,6 @@
 //! Operations that clients coordinate through the manager: byte locks and appends.
 
-use super::bytes::{TransferShapes, Transferred};
+use super::bytes::{ClientMemory, TransferShapes, Transferred};
 use super::{OperationError, VolumeFs, shape};
 use crate::client::change_locks::LockRange;
 use crate::client::leases::LeaseKey;
@@ -126,8 +126,8 @@ impl VolumeFs {
             let mut written = Err(OperationError::TooLate);
             // Tries the same place while the lease lasts: after that, the place may be another append's.
             while self.now() < lease.until {
-                let parents = std::slice::from_mut(buffer);
-                written = self.move_once(&lease, id, &shapes, &how, parents).await;
+                let mut memory = ClientMemory::from(&mut *buffer);
+                written = self.move_once(&lease, id, &shapes, &how, &mut memory).await;
                 match &written {
                     Err(error) if !matches!(error, OperationError::Refused { .. }) => {
                         if self.may_try_again(began, error).is_err() {
