@@ -117,27 +117,49 @@ impl FabricListener {
         Ok(fabrics)
     }
 
-    /// Accepts for all cores, for ever. `runtime` is that of the calling core.
+    /// Accepts for all cores, for ever. `runtime` is that of the calling core. A log line reports a way that breaks, at
+    /// once; connections that come the other way are accepted on.
     ///
     /// # Errors
-    /// A listening socket or the device's channel of events is broken. Connections that come another way are accepted
-    /// on.
+    /// The listening socket and the device's channel of events are broken, or the one of them that there is.
     pub async fn distribute(&self, runtime: &Handle) -> io::Result<()> {
-        let software = async {
-            match &self.software {
-                Some(streams) => streams.distribute().await,
-                None => Ok(()),
-            }
-        };
-        let device = async {
-            match &self.device {
-                Some(device) => device.listener.distribute(runtime).await,
-                None => Ok(()),
-            }
-        };
-        let (software, device) = both(software, device).await;
-        software.and(device)
+        let software = self.software.as_ref();
+        let device = self.device.as_ref();
+        let software = software.map(|streams| streams.distribute());
+        let device = device.map(|device| device.listener.distribute(runtime));
+        let address = self.address;
+        every_way(software, device, |way, error| {
+            tracing::error!(%address, %error, way, "RDMA connections are accepted no more");
+        })
+        .await
     }
+}
+
+/// Accepts both ways until both have ended; `report` hears of an end by an error at once.
+async fn every_way(
+    software: Option<impl Future<Output = io::Result<()>>>,
+    device: Option<impl Future<Output = io::Result<()>>>,
+    report: impl Fn(&'static str, &io::Error),
+) -> io::Result<()> {
+    let report = &report;
+    let software = async {
+        match software {
+            Some(accepting) => accepting
+                .await
+                .inspect_err(|it| report("the software RNIC", it)),
+            None => Ok(()),
+        }
+    };
+    let device = async {
+        match device {
+            Some(accepting) => accepting
+                .await
+                .inspect_err(|it| report("the RDMA device", it)),
+            None => Ok(()),
+        }
+    };
+    let (software, device) = both(software, device).await;
+    software.and(device)
 }
 
 impl DeviceListener {
@@ -158,5 +180,32 @@ impl DeviceListener {
         let provider = VerbsProvider::new(Handle::clone(runtime), &self.library, &self.config)?;
         let listener = self.listener.for_core(index, &provider);
         Ok(CoreFabric { provider, listener })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use std::future::{Pending, pending, ready};
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
+    #[test]
+    fn a_broken_way_is_reported_while_the_other_accepts() {
+        let reported = RefCell::new(Vec::new());
+        let report = |way, error: &io::Error| reported.borrow_mut().push((way, error.kind()));
+        let broken = || Some(ready(Err(io::ErrorKind::NotConnected.into())));
+        let accepts: Pending<io::Result<()>> = pending();
+        let mut accepting = pin!(every_way(broken(), Some(accepts), report));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(accepting.as_mut().poll(&mut context).is_pending());
+        let software = ("the software RNIC", io::ErrorKind::NotConnected);
+        assert_eq!(*reported.borrow(), [software]);
+
+        let none: Option<Pending<io::Result<()>>> = None;
+        let mut accepting = pin!(every_way(none, broken(), report));
+        assert!(accepting.as_mut().poll(&mut context).is_ready());
+        assert_eq!(reported.borrow().len(), 2);
     }
 }
