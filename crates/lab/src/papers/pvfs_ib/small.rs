@@ -157,8 +157,8 @@ fn rows(table: &mut Table, schemes: &Schemes, name: &str) {
         &[1.0 / hits.max(0.01)],
         match name {
             "read" => {
-                "Of reads the paper has no figure. To registered memory both are the same: \
-                 the server writes there."
+                "Of reads the paper has no figure. Memory that servers write is registered for each \
+                 request, so the server-based way has no hits here."
             }
             _ => "",
         },
