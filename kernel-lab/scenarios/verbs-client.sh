@@ -1,7 +1,6 @@
 # Gannet's client works on the kernel's server through the kernel's devices, in one guest.
 # server: knfsd
 # over: rxe siw rxe@6.12
-# run: named
 # limit: 300
 
 devices

@@ -1,7 +1,6 @@
 # A device and the software RNIC understand each other: siw in the guest and Gannet on the host, both ways.
 # server: gannet --no-root-squash
 # over: siw
-# run: named
 # limit: 120
 
 # on_host ARGUMENTS: Gannet's client on the host, with the software RNIC.

@@ -1,7 +1,6 @@
 # The kernel's client mounts Gannet on the kernel's devices, in one guest: data is there what it is in memory.
 # server: script
 # over: rxe siw rxe@6.12
-# run: named
 # limit: 300
 
 devices

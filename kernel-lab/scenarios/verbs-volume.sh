@@ -1,7 +1,6 @@
 # A volume works on the kernel's devices, in one guest; one of its I/O servers is killed during a copy, and nothing is lost.
 # server: script
 # over: rxe siw rxe@6.12
-# run: named
 # limit: 300
 
 # role NAME PORT: starts one of the volume's servers.

@@ -2,7 +2,6 @@
 # server: script
 # over: rxe siw rxe@6.12
 # program: gannet-verbs devices
-# run: named
 # limit: 600
 
 devices

@@ -25,6 +25,10 @@ const KERNEL_SCENARIOS: &[&str] = &[
     "users",
     "trap",
     "package",
+    // RDMA devices: each kind of user once.
+    "verbs-mount.siw",
+    "verbs-client.rxe",
+    "verbs-volume.rxe",
 ];
 /// Programs whose tests mostly wait. They run beside others, and `cargo test --workspace` leaves them to that.
 const WAITING_TESTS: &str = "test --locked -p gannet-rpc -p gannet-volume --test idle_memory";
