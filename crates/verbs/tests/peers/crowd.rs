@@ -19,11 +19,11 @@ const IDLE: u64 = 200;
 const IDLE_BYTES_MAX: u64 = 8 << 10;
 
 /// Another process of this program, which is killed when this is dropped.
-struct Other(Child);
+pub(super) struct Other(Child);
 
 impl Other {
     /// Starts the test `name`, which learns where to connect.
-    fn start(name: &str, to: SocketAddr) -> Other {
+    pub(super) fn start(name: &str, to: SocketAddr) -> Other {
         let child = Command::new(std::env::current_exe().expect("this program"))
             .args([name, "--exact", "--ignored"])
             .env("GANNET_VERBS_TO", to.to_string())
@@ -33,7 +33,7 @@ impl Other {
     }
 
     /// Stops it: it answers nothing from then on.
-    fn stop(&self) {
+    pub(super) fn stop(&self) {
         let stopped = Command::new("kill")
             .args(["-s", "STOP", &self.0.id().to_string()])
             .status();

@@ -4,6 +4,7 @@
 
 mod crowd;
 
+use crowd::Other;
 use gannet_fabric::{
     Access, Backing, ConnectError, ConnectOptions, Connected, Disconnected, Done, Listener,
     Provider, Receives, Region, RemoteAddress, RemoteKey, Scope, SendOptions, SharedReceives,
@@ -15,7 +16,6 @@ use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 const LEN: usize = 4096;
@@ -376,23 +376,10 @@ fn connects_and_sleeps() {
     let to = std::env::var("GANNET_VERBS_TO").expect("where to connect");
     run(|runtime| async move {
         let near = provider(&runtime);
-        let connecting = near.connect(to.parse().expect("an address"), options());
-        let asked = Duration::from_millis(500);
-        let waiting = timeout(&runtime, asked, async {
-            let connected = connecting.await;
-            // A server that was quick: this end does nothing with it.
-            std::future::pending::<()>().await;
-            drop(connected);
-        });
-        let mut waiting = std::pin::pin!(waiting);
-        std::future::poll_fn(|context| {
-            let _ = waiting.as_mut().poll(context);
-            Poll::Ready(())
-        })
-        .await;
-        sleep(&runtime, asked / 2).await;
-        // The request is sent; this end answers nothing from now on.
-        std::thread::sleep(Duration::from_secs(60));
+        let connected = near.connect(to.parse().expect("an address"), options());
+        let connected = connected.await;
+        std::future::pending::<()>().await;
+        drop(connected);
     });
 }
 
@@ -405,15 +392,10 @@ fn a_peer_that_never_finishes_its_set_up_is_given_up_and_delays_no_other() {
         let to = listener.local_address();
         // iWARP listens for TCP: a stream without a request.
         let silent = std::net::TcpStream::connect_timeout(&to, Duration::from_secs(1));
-        let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["connects_and_sleeps", "--exact", "--ignored"])
-            .env("GANNET_VERBS_TO", to.to_string())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("a process");
+        let child = Other::start("connects_and_sleeps", to);
         let incoming = listener.accept().await.expect("a peer");
-        // It sleeps by then.
-        sleep(&runtime, Duration::from_secs(2)).await;
+        // It has asked, and answers nothing from now on.
+        child.stop();
         let start = runtime.now();
         let half = incoming.accept(options());
         let other = async {
@@ -431,9 +413,7 @@ fn a_peer_that_never_finishes_its_set_up_is_given_up_and_delays_no_other() {
         );
         assert!(other < Duration::from_secs(2), "{other:?}");
         assert!(took < Duration::from_secs(13), "{took:?}");
-        child.kill().expect("killed");
-        child.wait().expect("gone");
-        drop(silent);
+        drop((child, silent));
     });
 }
 
