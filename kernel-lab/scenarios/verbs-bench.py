@@ -17,15 +17,16 @@ MIB = 1 << 20
 
 # Gannet's operation and its bytes; perftest's program, options and column; what turns that into Gannet's unit, 10^6 bytes a
 # second or microseconds (ib_send_lat reports half of a round trip); the floor of the ratio. The aim is 0.9 of the bandwidth
-# and 1.2 of the latency. In an emulated guest, runs differ by three to five times. These floors held on a machine with four
-# times as many busy threads as processors, where medians of rxe were 0.9 to 2.0 and 1.2 to 1.3, of siw 1.1 to 2.0 and 3.3
-# (single Reads) or 0.3 (messages).
+# and 1.2 of the latency. In an emulated guest, runs differ by three to five times. So the floors are for medians of
+# bandwidths, which were 0.9 to 2.5 with four to eight times as many busy threads as processors, and for the best of the
+# latencies: each change of threads may wait there for the kernel's next tick, 4 ms. Those were 2.0 (rxe) and 3.3 to 3.8
+# (siw) for single Reads, 1.7 and 0.5 for messages.
 PERFTEST = {
     ("write", 65536): ("ib_write_bw", "-n 500", 3, MIB / 1e6, 0.4),
     ("write", MIB): ("ib_write_bw", "-n 100", 3, MIB / 1e6, 0.4),
     ("read", 65536): ("ib_read_bw", "-n 500", 3, MIB / 1e6, 0.4),
     ("read", MIB): ("ib_read_bw", "-n 100", 3, MIB / 1e6, 0.4),
-    ("single-read", 4096): ("ib_read_lat", "-n 1000 -e", 4, 1, 8),
+    ("single-read", 4096): ("ib_read_lat", "-n 1000 -e", 4, 1, 6),
     ("round-trip", 64): ("ib_send_lat", "-n 1000 -e", 4, 2, 4),
 }
 FABRIC = "bench fabric --provider verbs --json --seconds 0.03 --memory 1M --device"
@@ -94,7 +95,12 @@ def compare_with_perftest():
         ratio = median(own) / median(other)
         print(f"{cell[0]:25} {cell[1]:8} {median(own):9.1f} {median(other):9.1f} {ratio:6.2f}  {ratios}", flush=True)
         floor = PERFTEST[cell][4]
-        if ratio < floor if cell[0] in ("read", "write") else ratio > floor:
+        if cell[0] in ("read", "write"):
+            is_beyond = ratio < floor
+        else:
+            ratio = min(own) / min(other)
+            is_beyond = ratio > floor
+        if is_beyond:
             sys.exit(f"lab: {cell[0]} of {cell[1]} bytes: {ratio:.2f} of perftest, not {floor}")
 
 
