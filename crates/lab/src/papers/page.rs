@@ -78,9 +78,9 @@ fn story(paper: Paper) -> &'static str {
                 registered for servers that read it. Memory that they write is registered for each \
                 request, so reads are behind writes. A read of a short part of a long allocation \
                 comes to memory of its length and is copied, where PVFS registered the allocation \
-                once. Buffers of Fast RDMA serve one connection, by a protection domain of its own, \
-                so a peer reaches no other's. The reads that are behind, and the registrations of \
-                tiles, come out no more."
+                once. Buffers of Fast RDMA serve one connection, by a protection domain of its \
+                own, so a peer reaches no other's. The reads that are behind, and the \
+                registrations of tiles, come out no more."
         }
         Paper::Sendfile => {
             "Two numbers that the paper cites are the input: 1 MB at 900 MB/s without and at \
