@@ -10,7 +10,10 @@ export GANNET_VERBS_ADDRESS=$ADDRESS
 # 1,000 half-open connections are as many descriptors.
 ulimit -n 8192
 # One after the other, without the other processes of tests, and without those that need another machine or end the device.
-"$PROGRAM" --ignored --test-threads=1 --nocapture --skip connects_ --skip a_machine_that_dies --skip a_removed_device
+set -- --skip connects_ --skip a_machine_that_dies --skip a_removed_device
+# An open fault: rxe of Linux 6.12 loses receives of a shared queue when a connection ends in the middle of a message.
+case $(uname -r) in 6.12.*) set -- "$@" --skip messages_that_are_cut_off ;; esac
+"$PROGRAM" --ignored --test-threads=1 --nocapture "$@"
 devices_free
 
 # The stream of rxe has no such peer.
