@@ -4,7 +4,8 @@ use crate::VerbsError;
 use crate::config::{DeviceChoice, VerbsConfig};
 use crate::connection::Connection;
 use crate::limits::{
-    CHUNK_SLOTS, INLINE_MAX, LINGER_TIME, MESSAGE_SLOT_LEN, SEND_QUEUE_MAX, SEND_QUEUE_OWN, TICK,
+    CHUNK_SLOTS, INLINE_MAX, LINGER_TIME, MESSAGE_SLOT_LEN, SEND_QUEUE_MAX, SEND_QUEUE_OWN,
+    SLOTS_UNUSED_MAX, TICK,
 };
 use crate::listener::Backlog;
 use crate::messages::SlotPool;
@@ -55,6 +56,8 @@ pub(crate) struct Core {
     lingering: RefCell<VecDeque<(Instant, Arc<CmId>)>>,
     /// Connections with queued work that no user will flush.
     unstarted: RefCell<Vec<Rc<Connection>>>,
+    /// The last look at message slots that nobody uses.
+    trimmed: Cell<Instant>,
     serial: Cell<u64>,
     is_polling: Cell<bool>,
     driver: Rc<Notify>,
@@ -179,6 +182,7 @@ impl Core {
             ending: RefCell::default(),
             lingering: RefCell::default(),
             unstarted: RefCell::default(),
+            trimmed: Cell::new(runtime.now()),
             serial: Cell::new(0),
             is_polling: Cell::new(false),
             driver: Rc::default(),
@@ -526,11 +530,17 @@ impl Core {
             lingering.pop_front();
         }
         drop(lingering);
+        if now - self.trimmed.get() > SLOTS_UNUSED_MAX {
+            self.trimmed.set(now);
+            self.messages.trim_unused();
+        }
         self.advance();
     }
 
     fn needs_ticks(&self) -> bool {
-        !self.connections.borrow().is_empty() || !self.lingering.borrow().is_empty()
+        !self.connections.borrow().is_empty()
+            || !self.lingering.borrow().is_empty()
+            || self.messages.has_spare()
     }
 }
 

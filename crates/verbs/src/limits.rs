@@ -27,6 +27,9 @@ pub const MESSAGE_SLOT_LEN: usize = 8 << 10;
 /// Message slots that are registered at once.
 pub const CHUNK_SLOTS: u32 = 64;
 
+/// The time after which message slots that nobody used are given back.
+pub const SLOTS_UNUSED_MAX: Duration = Duration::from_secs(10);
+
 /// Message slots of one provider; the memory of further messages is registered for each.
 pub const MESSAGE_SLOTS_MAX: u32 = 8 << 10;
 

@@ -92,6 +92,11 @@ impl SlotPool {
         Ok(slot)
     }
 
+    /// True when [`SlotPool::trim_unused`] may find something, now or later.
+    pub(crate) fn has_spare(&self) -> bool {
+        self.chunks.borrow().len() > 1
+    }
+
     /// Takes back the registrations of slots that were unused since the last call of this, all but the first.
     pub(crate) fn trim_unused(&self) {
         let mut chunks = self.chunks.borrow_mut();

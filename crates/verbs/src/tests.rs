@@ -104,11 +104,12 @@ fn message_slots_are_registered_by_the_chunk_up_to_their_bound() {
     drop(again);
     // Slots were used since the last look, and then were not.
     pool.trim_unused();
-    assert_eq!(device.seen().registered, 3);
+    assert_eq!((device.seen().registered, pool.has_spare()), (3, true));
     let kept = pool.take();
     pool.trim_unused();
     pool.trim_unused();
     assert_eq!((device.seen().registered, pool.taken()), (1, 1));
+    assert!(!pool.has_spare());
     drop(kept);
     let again: Vec<_> = std::iter::from_fn(|| pool.take()).collect();
     assert_eq!((again.len(), device.seen().registered), (10, 3));
