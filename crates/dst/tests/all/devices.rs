@@ -23,13 +23,22 @@ fn run(device: DeviceProfile, tell: impl AsyncFnOnce(VolumeFs) + 'static) -> Rea
 
 /// As [`run`], for a story that waits.
 fn run_timed(device: DeviceProfile, tell: impl AsyncFnOnce(VolumeFs, Handle) + 'static) -> Reached {
+    run_on(3, device, tell)
+}
+
+/// As [`run_timed`], on this many I/O servers.
+fn run_on(
+    servers: usize,
+    device: DeviceProfile,
+    tell: impl AsyncFnOnce(VolumeFs, Handle) + 'static,
+) -> Reached {
     let world = World::new(31);
     let profile = FabricProfile {
         device: Some(device),
         ..FabricProfile::default()
     };
     let fabric = SimFabric::new(&world, profile);
-    let bed = Bed::new(&world, Carrier::Memory(Rc::clone(&fabric)), 3, UNIT);
+    let bed = Bed::new(&world, Carrier::Memory(Rc::clone(&fabric)), servers, UNIT);
     let node = world.add_node("client");
     let told = world.run(async move {
         bed.start();
@@ -118,6 +127,33 @@ fn an_adapter_keeps_registered_what_servers_read_and_nothing_that_they_write() {
         assert_eq!(counted(before), (10, 0), "read");
     });
     assert_eq!(reached, Reached::default());
+}
+
+/// A window serves one server. So memory that one server alone writes stays registered where an adapter has windows.
+#[test]
+fn memory_that_one_server_writes_stays_registered_under_windows() {
+    const LEN: usize = 300_000;
+    for (windows, expected) in [(true, (1, 10)), (false, (11, 0))] {
+        let device = DeviceProfile { windows, ..slow() };
+        let reached = run_on(1, device, async move |fs, _| {
+            let program = Program::new(fs).await;
+            let mut memory = program.fs.memory(LEN);
+            let written = noise(LEN, 3);
+            let mut source = Buffer::from_vec(written.clone());
+            program.write(&mut source, LEN).await.unwrap();
+            let before = program.fs.pin_down_counters();
+            for _ in 0..11 {
+                memory[..LEN].fill(0);
+                program.read(&mut memory, LEN).await.unwrap();
+                assert!(memory[..LEN] == written);
+            }
+            let now = program.fs.pin_down_counters();
+            let registrations = now.registrations - before.registrations;
+            let seen = (registrations, now.hits - before.hits);
+            assert_eq!(seen, expected, "windows: {windows}");
+        });
+        assert_eq!(reached, Reached::default());
+    }
 }
 
 /// Eager buffers serve one connection, so an adapter whose keys do has them.

@@ -6,7 +6,8 @@
 //!
 //! In software a late access by an old key finds nothing. On a device it reaches the memory. So there only memory that
 //! servers may read, and not write, stays registered: the servers of one volume may read what its client writes. What
-//! they may write is registered for each transfer. No registration serves another right than its own.
+//! they may write is registered for each transfer, or has a window for it where the device has windows and one server
+//! alone moves the bytes. No registration serves another right than its own.
 //!
 //! A device pins all of an allocation, however few of its bytes a transfer moves. So a short part of a long allocation
 //! is moved through memory of the part's length, and copied ([`PinDownCache::stand_in`]).
@@ -177,12 +178,19 @@ impl PinDownCache {
     ) -> Result<Exposed, RegisterError> {
         let in_software = self.domain.has_software_regions();
         let Some(slot) = self.kept_slot(&buffer, access) else {
+            let buffer = match self.bind(buffer, access, scope).await? {
+                Ok(exposed) => return Ok(exposed),
+                Err(buffer) => buffer,
+            };
             self.count_registration(&buffer);
             let region = (self.domain)
                 .register(Backing::Buffer(buffer), access, scope)
                 .await?;
-            let kept = None;
-            return Ok(Exposed { region, kept });
+            return Ok(Exposed {
+                region,
+                kept: None,
+                under: None,
+            });
         };
         // In software a use gets part of these rights. What an adapter keeps is for all servers of the volume, which
         // are one trust: the next use may be theirs.
@@ -198,7 +206,11 @@ impl PinDownCache {
                     self.count(|counters| counters.hits += 1);
                     restrict(&region, access, scope);
                     let kept = Some(Slot { slot, registered });
-                    return Ok(Exposed { region, kept });
+                    return Ok(Exposed {
+                        region,
+                        kept,
+                        under: None,
+                    });
                 }
                 // The region was revoked meanwhile, so the memory is registered again.
                 Err(buffer) => buffer,
@@ -212,7 +224,59 @@ impl PinDownCache {
             .await?;
         restrict(&region, access, scope);
         let kept = Some(Slot { slot, registered });
-        Ok(Exposed { region, kept })
+        Ok(Exposed {
+            region,
+            kept,
+            under: None,
+        })
+    }
+
+    /// As [`PinDownCache::expose`], by a window for the one server of the request. The registration below it stays,
+    /// whatever rights it has: they are the servers' of this volume. `Err` gives memory back that has no slot here, or
+    /// where the device has no window.
+    ///
+    /// # Errors
+    /// As [`PinDownCache::expose`].
+    async fn bind(
+        &self,
+        buffer: Buffer,
+        access: Access,
+        scope: Scope,
+    ) -> Result<Result<Exposed, Buffer>, RegisterError> {
+        let slot = buffer.slot().filter(|_| self.domain.has_windows());
+        let slot = slot.filter(|slot| self.kept.borrow().contains_key(slot));
+        let (Some(slot), Scope::Endpoint(endpoint)) = (slot, scope) else {
+            return Ok(Err(buffer));
+        };
+        let former = self.kept.borrow_mut().insert(slot, None).flatten();
+        let (kept, buffer) = match former.filter(|it| it.region.is_valid()) {
+            Some(kept) => {
+                self.count(|counters| counters.hits += 1);
+                (kept, buffer)
+            }
+            None => {
+                self.count_registration(&buffer);
+                let (backing, registered) = (Backing::Buffer(buffer), Access::Local);
+                let region = (self.domain)
+                    .register(backing, registered, Scope::Domain)
+                    .await?;
+                let buffer = region.lend().ok_or(RegisterError::TableFull)?;
+                (Kept { region, registered }, buffer)
+            }
+        };
+        let Kept { region, registered } = kept;
+        match region.bind(buffer, access, endpoint) {
+            Ok(window) => Ok(Ok(Exposed {
+                region: window,
+                kept: Some(Slot { slot, registered }),
+                under: Some(region),
+            })),
+            Err(buffer) => {
+                let kept = Kept { region, registered };
+                self.kept.borrow_mut().insert(slot, Some(kept));
+                Ok(Err(buffer))
+            }
+        }
     }
 
     /// Registers memory until it is taken back from the result, for reads and writes of all servers.
@@ -226,17 +290,35 @@ impl PinDownCache {
         let region = (self.domain)
             .register(backing, access, Scope::Domain)
             .await?;
-        let exposed = Exposed { region, kept: None };
+        let exposed = Exposed {
+            region,
+            kept: None,
+            under: None,
+        };
         Ok(RegisteredMemory::new(exposed, len))
     }
 
     /// Takes memory back: no peer can write it once it is here. `None`: the adapter has lost it.
     pub(super) async fn take_back(&self, exposed: Exposed) -> Option<Buffer> {
-        let Exposed { region, kept } = exposed;
+        let Exposed {
+            region,
+            kept,
+            under,
+        } = exposed;
         let Some(Slot { slot, registered }) = kept else {
             return region.deregister().await.unwrap_or_default();
         };
-        let buffer = region.lend();
+        let (region, buffer) = match under {
+            Some(under) => (under, region.deregister().await.unwrap_or_default()),
+            None => {
+                let buffer = region.lend();
+                (region, buffer)
+            }
+        };
+        // A registration whose memory is lost serves nobody again.
+        if buffer.is_none() {
+            return None;
+        }
         let kept = Kept { region, registered };
         self.kept.borrow_mut().insert(slot, Some(kept));
         buffer
@@ -262,6 +344,8 @@ pub(super) struct Exposed {
     region: Region,
     /// The slot of the cache that the registration stays with, if it does.
     kept: Option<Slot>,
+    /// That registration, where the region is a window over it.
+    under: Option<Region>,
 }
 
 /// A slot of the cache, and the rights that it is registered for.
