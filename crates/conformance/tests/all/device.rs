@@ -27,6 +27,12 @@ impl Default for Faults {
 }
 
 impl Faults {
+    /// The same, of an adapter with or without memory windows.
+    pub(crate) fn with_windows(mut self, windows: bool) -> Faults {
+        self.device.windows = windows;
+        self
+    }
+
     /// Revocations that take up to this many microseconds.
     pub(crate) fn slow(revocation_us_max: u64) -> Faults {
         let mut faults = Faults::default();
