@@ -344,7 +344,7 @@ pub(super) struct Exposed {
     region: Region,
     /// The slot of the cache that the registration stays with, if it does.
     kept: Option<Slot>,
-    /// That registration, where the region is a window over it.
+    /// The registration below, where the region is a window.
     under: Option<Region>,
 }
 
