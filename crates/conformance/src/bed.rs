@@ -101,6 +101,7 @@ impl Bed<'_> {
             ord: READ_DEPTH,
             ird: READ_DEPTH,
             receives: receives?.into(),
+            immediates: true,
             ..ConnectOptions::default()
         })
     }

@@ -12,6 +12,7 @@ mod bed;
 mod connecting;
 mod disk_file;
 mod ending;
+mod immediates;
 mod messages;
 mod reads;
 mod refusals;
@@ -89,6 +90,8 @@ pub enum Power {
     BoundKeys,
     /// [`Capabilities::optimistic_reads`]
     OptimisticReads,
+    /// [`Capabilities::immediates`]
+    Immediates,
 }
 
 impl Power {
@@ -102,6 +105,7 @@ impl Power {
             }
             Power::BoundKeys => capabilities.bound_keys,
             Power::OptimisticReads => capabilities.optimistic_reads,
+            Power::Immediates => capabilities.immediates,
         }
     }
 }
@@ -284,6 +288,14 @@ cases! {
         a_dropped_revocation_goes_on,
         memory_of_another_provider_is_refused_at_home,
         kinds_of_memory_that_are_lacking_are_refused,
+    }
+    immediates {
+        an_immediate_comes_after_its_bytes: Immediates,
+        immediates_and_messages_keep_their_order: Immediates,
+        a_refused_write_brings_none: Immediates,
+        an_immediate_uses_a_shared_receive: Immediates,
+        one_that_nobody_takes_ends_the_connection: Immediates,
+        where_there_are_none_the_post_says_so,
     }
     strategies {
         bytes_are_written_under_each,

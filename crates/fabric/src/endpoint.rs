@@ -111,12 +111,27 @@ pub enum Done {
         /// The sender marked the message as solicited.
         solicited: bool,
     },
+    /// The peer has written memory here by an RDMA Write with Immediate, and took a receive. Nothing is in its buffer.
+    /// With [`ConnectOptions::immediates`] alone.
+    ReceivedImmediate {
+        /// The number that came with it.
+        immediate: u32,
+        /// Bytes that were written.
+        len: u32,
+    },
     /// A Send left (the peer need not have seen it).
     Sent,
     /// An RDMA Write left.
     Written,
     /// An RDMA Read's bytes are all in place.
     Read,
+}
+
+impl Done {
+    /// True when the peer's work took one of our receives.
+    pub fn has_taken_receive(&self) -> bool {
+        matches!(self, Done::Received { .. } | Done::ReceivedImmediate { .. })
+    }
 }
 
 /// The outcome of one piece of work.
@@ -147,6 +162,8 @@ pub struct EndpointAttributes {
     pub read_sge_max: u32,
     /// Both ends asked for it: a refused Read fails alone, and optimistic reads are possible.
     pub exceptions: bool,
+    /// The peer may write with immediates. Elsewhere one ends the connection: no protocol meets what it does not know.
+    pub immediates: bool,
 }
 
 /// A connected, reliable, ordered queue pair. Shared by the tasks of one core.
@@ -203,6 +220,23 @@ pub trait Endpoint {
         target: RemoteAddress,
         signal: Signal,
     ) -> Result<(), PostError>;
+
+    /// As [`Endpoint::post_write`]; when the bytes are in place, the peer hears `immediate` by one of its receives
+    /// ([`Done::ReceivedImmediate`]), as if by a Send (InfiniBand: RDMA Write with Immediate). With
+    /// [`Capabilities::immediates`] alone, to a peer that takes them ([`ConnectOptions::immediates`]).
+    ///
+    /// # Errors
+    /// See [`PostError`]; the source is dropped then.
+    fn post_write_with_immediate(
+        &self,
+        _id: WorkId,
+        _source: Source,
+        _target: RemoteAddress,
+        _immediate: u32,
+        _signal: Signal,
+    ) -> Result<(), PostError> {
+        Err(PostError::Invalid("the provider has no immediates"))
+    }
 
     /// Reads from the peer's memory into `sink` (RDMA Read); always signalled. Reads beyond the ORD wait their turn.
     ///
@@ -286,6 +320,8 @@ pub struct ConnectOptions {
     /// Offers exceptions: a refused Read does not end the connection. Agreed when both ends offer them and their
     /// providers can ([`Capabilities::optimistic_reads`]); see [`EndpointAttributes::exceptions`].
     pub exceptions: bool,
+    /// Takes RDMA Writes with Immediate of the peer, where the provider can ([`Capabilities::immediates`]).
+    pub immediates: bool,
 }
 
 /// A connection made.

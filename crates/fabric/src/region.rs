@@ -127,6 +127,8 @@ pub struct Capabilities {
     pub sends_invalidate: bool,
     /// Its own single-use keys can be revoked by a Send of the peer.
     pub keys_invalidated: bool,
+    /// RDMA Writes with Immediate go both ways ([`crate::Endpoint::post_write_with_immediate`]).
+    pub immediates: bool,
     /// The news of a refused access at both ends.
     pub refusals: Refusals,
     /// The fate of a message that finds no receive.

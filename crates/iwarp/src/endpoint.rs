@@ -43,6 +43,7 @@ pub(crate) fn start(
         send_sge_max: 1,
         read_sge_max: 1,
         exceptions: agreement.exceptions,
+        immediates: false,
     };
     let options = EngineOptions {
         id,

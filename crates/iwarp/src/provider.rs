@@ -89,6 +89,8 @@ impl Provider for IwarpProvider {
             bound_keys: true,
             sends_invalidate: true,
             keys_invalidated: true,
+            // RFC 7306 has them; they are not spoken here.
+            immediates: false,
             refusals: Refusals::Named,
             no_receive: NoReceive::Ends,
             private_data: PrivateDataLimits::IWARP,

@@ -172,7 +172,7 @@ async fn resolve(
         ord: depth(options.ord, core.limits.max_qp_init_rd_atom),
         ird: depth(options.ird, core.limits.max_qp_rd_atom),
     };
-    let pending = Pending::new(core, &id, watch, options.receives, depths)?;
+    let pending = Pending::new(core, &id, watch, options, depths)?;
     Ok((pending, depths))
 }
 
@@ -252,11 +252,11 @@ impl Pending {
         core: &Rc<Core>,
         id: &Arc<CmId>,
         watch: IdWatch,
-        receives: Receives,
+        options: ConnectOptions,
         depths: Depths,
     ) -> Result<Pending, ConnectError> {
         let events = Rc::clone(&watch.events);
-        let (own, shared) = match receives {
+        let (own, shared) = match options.receives {
             Receives::Own(own) => (own, None),
             Receives::Shared { queue, granted } => {
                 let queue: Rc<dyn Any> = queue;
@@ -279,6 +279,7 @@ impl Pending {
             send_sge_max: 1,
             read_sge_max: 1,
             exceptions: false,
+            immediates: options.immediates && !core.is_iwarp,
         };
         let side = match shared {
             Some((queue, granted)) => ReceiveSide::Shared {
@@ -448,7 +449,7 @@ impl Request {
 
 impl VerbsIncoming {
     /// Makes the pair and answers the peer. Gives the RDMA Reads from here, too.
-    fn start_accept(self, options: ConnectOptions) -> Result<(Pending, u8), ConnectError> {
+    fn start_accept(self, mut options: ConnectOptions) -> Result<(Pending, u8), ConnectError> {
         let VerbsIncoming {
             core,
             id,
@@ -465,9 +466,10 @@ impl VerbsIncoming {
             ord: depth(options.ord, core.limits.max_qp_init_rd_atom).min(peer_depths.ird),
             ird: depth(options.ird, core.limits.max_qp_rd_atom),
         };
-        let pending = Pending::new(&core, &id, watch, options.receives, depths)?;
+        let private_data = std::mem::take(&mut options.private_data);
+        let pending = Pending::new(&core, &id, watch, options, depths)?;
         id.accept(Parameters {
-            private_data: options.private_data,
+            private_data,
             responder_resources: depths.ird,
             initiator_depth: depths.ord,
             rnr_retries: RNR_RETRIES,
@@ -514,12 +516,12 @@ impl Incoming for VerbsIncoming {
 pub(crate) fn connected(
     core: &Rc<Core>,
     id: CmId,
-    receives: Receives,
+    options: ConnectOptions,
 ) -> Result<Connected, ConnectError> {
     let id = Arc::new(id);
     let watch = core.watch_id(&id);
     let depths = Depths { ord: 4, ird: 4 };
-    let pending = Pending::new(core, &id, watch, receives, depths)?;
+    let pending = Pending::new(core, &id, watch, options, depths)?;
     let peer = SocketAddr::from(([127, 0, 0, 1], 1));
     pending.open(depths.ord, peer, Vec::new())
 }

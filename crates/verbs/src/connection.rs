@@ -12,7 +12,10 @@ use crate::limits::{
 };
 use crate::receives::{ReceiveSide, VerbsReceiveQueue};
 use crate::region::Entry;
-use crate::sys::{CmId, QueuePair, ReceiveWork, SendWork, WC_WITH_INV, Wc, WorkKind, status};
+use crate::sys::{
+    CmId, QueuePair, ReceiveWork, SendWork, WC_RECV_RDMA_WITH_IMM, WC_WITH_INV, Wc, WorkKind,
+    status,
+};
 use crate::work::{
     distance, name_of_own, name_of_sent, reason_of_received, reason_of_sent, work_error,
 };
@@ -274,7 +277,10 @@ impl Connection {
         }
         let done = match kind {
             WorkKind::Send { .. } | WorkKind::SendAndInvalidate { .. } => Done::Sent,
-            WorkKind::Write { .. } | WorkKind::Bind(_) | WorkKind::Unbind { .. } => Done::Written,
+            WorkKind::Write { .. }
+            | WorkKind::WriteWithImmediate { .. }
+            | WorkKind::Bind(_)
+            | WorkKind::Unbind { .. } => Done::Written,
             WorkKind::Read { .. } => Done::Read,
         };
         let memory = self.prepare(source, signal, done == Done::Sent)?;
@@ -425,11 +431,15 @@ impl Connection {
         let ReceiveSide::Own(receives) = &mut state.receives else {
             return None;
         };
-        let (id, buffer) = receives.take(completion.byte_len)?;
-        let is_too_long = is_done(completion) && completion.byte_len as usize > buffer.len();
+        let (id, buffer) = receives.take(bytes_in_receive(completion))?;
+        let is_too_long =
+            is_done(completion) && bytes_in_receive(completion) as usize > buffer.len();
         let mut completion = *completion;
         if is_too_long {
             completion.status = status::LOC_LEN_ERR;
+        }
+        if self.is_unasked(&completion) {
+            return Some(unasked_immediate());
         }
         let reason = state.receive(id, buffer, &completion, self.core.now());
         drop(guard);
@@ -456,6 +466,10 @@ impl Connection {
             queue.post_again(index);
             return None;
         }
+        if self.is_unasked(completion) {
+            queue.post_again(index);
+            return Some(unasked_immediate());
+        }
         if !state.receives.use_grant() {
             queue.post_again(index);
             let why = "it sent more messages than it was granted".to_owned();
@@ -467,6 +481,11 @@ impl Connection {
         let reason = self.note_invalidation(completion).or(reason);
         self.wake();
         reason
+    }
+
+    /// An immediate that the owner does not take. Its receive has bytes of earlier messages, which are of other peers.
+    fn is_unasked(&self, completion: &Wc) -> bool {
+        has_written(completion) && !self.attributes.get().immediates
     }
 
     /// Adds all completions; pending when there are none.
@@ -697,11 +716,18 @@ impl State {
         }
         self.last_traffic = now;
         let invalidated = completion.wc_flags & WC_WITH_INV != 0;
-        let done = Done::Received {
-            len: completion.byte_len,
-            invalidated: invalidated.then_some(RemoteKey(completion.invalidated_rkey)),
-            // Devices do not report it.
-            solicited: false,
+        let done = if has_written(completion) {
+            Done::ReceivedImmediate {
+                immediate: u32::from_be(completion.invalidated_rkey),
+                len: completion.byte_len,
+            }
+        } else {
+            Done::Received {
+                len: completion.byte_len,
+                invalidated: invalidated.then_some(RemoteKey(completion.invalidated_rkey)),
+                // Devices do not report it.
+                solicited: false,
+            }
         };
         let outcome = Ok(done);
         self.completions.push_back(Completion {
@@ -710,5 +736,24 @@ impl State {
             buffer,
         });
         None
+    }
+}
+
+fn unasked_immediate() -> Disconnected {
+    let why = "an RDMA Write with Immediate, which nobody takes here";
+    Disconnected::PeerMisbehaved(why.to_owned())
+}
+
+/// True for the receive of an RDMA Write with Immediate, whose bytes are elsewhere.
+fn has_written(completion: &Wc) -> bool {
+    is_done(completion) && completion.opcode == WC_RECV_RDMA_WITH_IMM
+}
+
+/// Bytes that the device has put into the receive.
+fn bytes_in_receive(completion: &Wc) -> u32 {
+    if has_written(completion) {
+        0
+    } else {
+        completion.byte_len
     }
 }

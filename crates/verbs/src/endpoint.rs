@@ -78,6 +78,25 @@ impl Endpoint for VerbsEndpoint {
         self.connection.post(id, signal, kind, source)
     }
 
+    fn post_write_with_immediate(
+        &self,
+        id: WorkId,
+        source: Source,
+        target: RemoteAddress,
+        immediate: u32,
+        signal: Signal,
+    ) -> Result<(), PostError> {
+        if self.connection.core().is_iwarp {
+            return Err(PostError::Invalid("iWARP devices have no immediates"));
+        }
+        let kind = WorkKind::WriteWithImmediate {
+            address: target.offset,
+            key: target.key.0,
+            immediate,
+        };
+        self.connection.post(id, signal, kind, source)
+    }
+
     fn post_read(&self, id: WorkId, sink: Span, source: RemoteAddress) -> Result<(), PostError> {
         if self.attributes().ord == 0 {
             return Err(PostError::Invalid("no read depth was agreed"));

@@ -78,6 +78,8 @@ impl Provider for VerbsProvider {
             // A device refuses the invalidation of ordinary registrations, and ends the message with an error. That of
             // windows it allows.
             keys_invalidated: limits.memory_windows,
+            // RFC 7306 gives iWARP immediates. Linux's iWARP devices have none.
+            immediates: !self.0.is_iwarp,
             refusals: Refusals::Unnamed,
             no_receive: if self.0.is_iwarp {
                 NoReceive::Ends

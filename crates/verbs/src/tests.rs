@@ -1,6 +1,7 @@
 //! The provider on a device in memory.
 
 mod files;
+mod immediates;
 mod windows;
 
 use crate::VerbsConfig;
@@ -11,9 +12,9 @@ use crate::messages::SlotPool;
 use crate::sys::fake::{FakeDevice, place};
 use crate::sys::{CmId, EventChannel, ProtectionDomain, status};
 use gannet_fabric::{
-    Access, Backing, Completion, Connected, DeregisterError, Disconnected, Domain, Done, PostError,
-    Receives, Region, RegisterError, RemoteAddress, Scope, SendOptions, SharedReceiveQueue,
-    SharedReceives, Signal, Source, Span, WorkError, WorkId, next_completions,
+    Access, Backing, Completion, ConnectOptions, Connected, DeregisterError, Disconnected, Domain,
+    Done, PostError, Receives, Region, RegisterError, RemoteAddress, Scope, SendOptions,
+    SharedReceiveQueue, SharedReceives, Signal, Source, Span, WorkError, WorkId, next_completions,
 };
 use gannet_runtime::{Arena, Buffer, Handle, tokio_plug::block_on};
 use std::future::Future;
@@ -37,9 +38,17 @@ fn bed(runtime: Handle, device: FakeDevice) -> Bed {
 
 impl Bed {
     fn connect(&self, receives: impl Into<Receives>) -> Connected {
+        let receives = receives.into();
+        self.connect_with(ConnectOptions {
+            receives,
+            ..ConnectOptions::default()
+        })
+    }
+
+    fn connect_with(&self, options: ConnectOptions) -> Connected {
         let id = CmId::new(&self.core.events).unwrap();
         place(&id, &self.device);
-        connected(&self.core, id, receives.into()).unwrap()
+        connected(&self.core, id, options).unwrap()
     }
 
     fn register(&self, memory: Buffer) -> Result<Region, RegisterError> {

@@ -41,7 +41,7 @@ const OF_TCP: [&str; 9] = [
     "copy_stream_bytes_per_s",
 ];
 /// Constants of calls and what answers them; they matter where there are calls.
-const OF_CALLS: [&str; 25] = [
+const OF_CALLS: [&str; 26] = [
     "client_cpus",
     "client_operation_ns",
     "send_message_ns",
@@ -51,6 +51,7 @@ const OF_CALLS: [&str; 25] = [
     "read_depth",
     "read_turnaround_ns",
     "remote_invalidation",
+    "immediates",
     "all_physical",
     "fast_maps",
     "optimistic_reads",

@@ -60,6 +60,7 @@ pub const ODAFS_50: Profile = Profile {
         dma_shared: LEFT_OUT,
         file_pages: LEFT_OUT,
         remote_invalidation: LEFT_OUT,
+        immediates: LEFT_OUT,
         all_physical: LEFT_OUT,
         fast_maps: LEFT_OUT,
         optimistic_reads: given(

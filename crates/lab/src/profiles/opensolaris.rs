@@ -71,6 +71,7 @@ pub const OPENSOLARIS: Profile = Profile {
             "000 section 7: time in tmpfs grows with the record: it copies",
         ),
         remote_invalidation: assumed(0, TAVOR),
+        immediates: derived(1, "InfiniBand has them; NFS makes no use of them"),
         all_physical: given(
             1,
             "000 section 3.2: the Global Steering Tag of privileged consumers",

@@ -94,6 +94,7 @@ const ADAPTER: Adapter = Adapter {
         "001 section 3.2.1: data is staged in buffers between file and network",
     ),
     remote_invalidation: assumed(0, TAVOR),
+    immediates: given(1, "001 section 4.1.2: RDMA Write with Immediate"),
     all_physical: derived(0, USER),
     fast_maps: derived(0, NO_FMR),
     optimistic_reads: derived(

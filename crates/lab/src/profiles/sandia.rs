@@ -60,6 +60,7 @@ pub const SANDIA_IWARP: Profile = Profile {
     },
     adapter: Adapter {
         remote_invalidation: derived(1, "RFC 5040 section 5.3: every RNIC has it"),
+        immediates: derived(0, "RFC 7306 adds them to iWARP in 2014"),
         ..SANDIA_IB.adapter
     },
     tcp: tcp::ETHERNET,

@@ -24,7 +24,11 @@ impl End {
                 bytes,
                 last,
             } => self.message_arrived(offset, &bytes, last),
-            Segment::Write { target, bytes } => self.write_arrived(target, &bytes),
+            Segment::Write {
+                target,
+                bytes,
+                immediate,
+            } => self.write_arrived(target, &bytes, immediate),
             Segment::ReadRequest {
                 read,
                 source,
@@ -106,7 +110,7 @@ impl End {
         self.notify();
     }
 
-    fn write_arrived(&self, target: RemoteAddress, bytes: &[u8]) {
+    fn write_arrived(&self, target: RemoteAddress, bytes: &[u8], immediate: Option<(u32, u32)>) {
         let len = bytes.len() as u64;
         let kind = AccessKind::RemoteWrite;
         let checked = self.domain.check(self.id, target, len, kind);
@@ -122,8 +126,29 @@ impl End {
             Err(error) if self.fabric.profile.get().survivable_exceptions => {
                 tracing::debug!(endpoint = self.id.0, %error, "a write was refused");
             }
-            Err(error) => self.terminate(format!("write refused: {error}"), None),
+            Err(error) => return self.terminate(format!("write refused: {error}"), None),
         }
+        if let Some((immediate, len)) = immediate {
+            self.immediate_arrived(immediate, len);
+        }
+    }
+
+    fn immediate_arrived(&self, immediate: u32, len: u32) {
+        if !self.attributes.immediates {
+            return self.terminate(String::from("an immediate that nobody takes"), None);
+        }
+        let mut state = self.state.borrow_mut();
+        let Some((id, buffer)) = state.receives.take() else {
+            drop(state);
+            return self.terminate(String::from("an immediate and no receive for it"), None);
+        };
+        state.completions.push_back(Completion {
+            id,
+            outcome: Ok(Done::ReceivedImmediate { immediate, len }),
+            buffer: Some(buffer),
+        });
+        drop(state);
+        self.notify();
     }
 
     fn request_arrived(

@@ -40,6 +40,8 @@ pub struct DeviceProfile {
     pub windows: bool,
     /// A Send can revoke a key of the peer.
     pub remote_invalidation: bool,
+    /// RDMA Writes can bring an immediate.
+    pub immediates: bool,
     /// Connections can agree on optimistic reads.
     pub optimistic_reads: bool,
     /// The longest revocation, in microseconds; the shortest is one. With 0 none takes time.
@@ -55,6 +57,7 @@ impl DeviceProfile {
         file_pages: false,
         windows: true,
         remote_invalidation: true,
+        immediates: true,
         optimistic_reads: false,
         revocation_us_max: 1,
         deregistration_failures_per_mille: 0,
@@ -68,6 +71,7 @@ impl DeviceProfile {
             // No system of the papers used them.
             windows: false,
             remote_invalidation: adapter.remote_invalidation.value != 0,
+            immediates: adapter.immediates.value != 0,
             optimistic_reads: adapter.optimistic_reads.value != 0,
             revocation_us_max: 0,
             deregistration_failures_per_mille: 0,

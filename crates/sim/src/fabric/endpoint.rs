@@ -87,6 +87,7 @@ pub(super) enum WorkKind {
     Write {
         source: Source,
         target: RemoteAddress,
+        immediate: Option<u32>,
     },
     Read {
         sink: Span,
@@ -322,12 +323,15 @@ impl End {
         work.sent += u32::try_from(len).unwrap_or(u32::MAX);
         let last = len == left;
         let segment = match &work.kind {
-            WorkKind::Write { target, .. } => Segment::Write {
+            WorkKind::Write {
+                target, immediate, ..
+            } => Segment::Write {
                 target: RemoteAddress {
                     key: target.key,
                     offset: target.offset.wrapping_add(u64::from(at)),
                 },
                 bytes,
+                immediate: immediate.filter(|_| last).map(|word| (word, work.sent)),
             },
             WorkKind::Send { end, .. } => Segment::Message {
                 offset: at as usize,
@@ -654,8 +658,9 @@ impl End {
 
     /// Charges the host for completions that its owner takes.
     pub(super) fn charge_completions(&self, completions: &[Completion]) {
-        let is_message =
-            |completion: &&Completion| matches!(completion.outcome, Ok(Done::Received { .. }));
+        let is_message = |completion: &&Completion| {
+            (completion.outcome).is_ok_and(|done| done.has_taken_receive())
+        };
         let messages = completions.iter().filter(is_message).count() as u64;
         let was_asleep = self.interrupted.replace(false);
         if let Some(host) = &self.host {

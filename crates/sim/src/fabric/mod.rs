@@ -211,6 +211,7 @@ impl Provider for SimProvider {
             bound_keys: true,
             sends_invalidate: invalidates,
             keys_invalidated: invalidates,
+            immediates: device.is_some_and(|device| device.immediates),
             refusals: Refusals::Named,
             no_receive: NoReceive::Ends,
             private_data: PrivateDataLimits::IWARP,
@@ -229,6 +230,7 @@ impl Provider for SimProvider {
 
     fn connect(&self, address: SocketAddr, mut options: ConnectOptions) -> Outgoing {
         options.exceptions &= self.capabilities().optimistic_reads;
+        options.immediates &= self.capabilities().immediates;
         let port = self
             .fabric
             .core
@@ -436,6 +438,7 @@ impl Incoming for SimIncoming {
             let SimIncoming { side, request } = *self;
             let device = side.domain.device.as_ref();
             options.exceptions &= device.is_none_or(|device| device.powers.optimistic_reads);
+            options.immediates &= device.is_some_and(|device| device.powers.immediates);
             check_options(&options, options.exceptions && request.options.exceptions)?;
             let (near_attributes, far_attributes) = agree(
                 &request.options,
@@ -483,6 +486,7 @@ fn agree(
         send_sge_max: 1,
         read_sge_max: 1,
         exceptions: near.exceptions && far.exceptions,
+        immediates: own.immediates,
     };
     (attributes(near, far), attributes(far, near))
 }

@@ -21,6 +21,8 @@ pub(super) enum Segment {
     Write {
         target: RemoteAddress,
         bytes: Vec<u8>,
+        /// With its last bytes: the immediate, and the length of the Write.
+        immediate: Option<(u32, u32)>,
     },
     /// The request of an RDMA Read.
     ReadRequest {

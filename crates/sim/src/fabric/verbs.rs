@@ -25,6 +25,26 @@ impl SimEndpoint {
     pub(super) fn new(end: Rc<End>) -> SimEndpoint {
         SimEndpoint { end }
     }
+
+    fn post_write(
+        &self,
+        id: WorkId,
+        source: Source,
+        target: RemoteAddress,
+        immediate: Option<u32>,
+        signal: Signal,
+    ) -> Result<(), PostError> {
+        check_source(&self.end.domain, &source)?;
+        if self.end.domain.device.is_some() && matches!(source, Source::Buffer { .. }) {
+            return Err(PostError::Invalid("the source is not registered"));
+        }
+        let kind = WorkKind::Write {
+            source,
+            target,
+            immediate,
+        };
+        self.end.post(id, signal, kind)
+    }
 }
 
 impl Endpoint for SimEndpoint {
@@ -93,12 +113,24 @@ impl Endpoint for SimEndpoint {
         target: RemoteAddress,
         signal: Signal,
     ) -> Result<(), PostError> {
-        check_source(&self.end.domain, &source)?;
-        if self.end.domain.device.is_some() && matches!(source, Source::Buffer { .. }) {
-            return Err(PostError::Invalid("the source is not registered"));
+        SimEndpoint::post_write(self, id, source, target, None, signal)
+    }
+
+    fn post_write_with_immediate(
+        &self,
+        id: WorkId,
+        source: Source,
+        target: RemoteAddress,
+        immediate: u32,
+        signal: Signal,
+    ) -> Result<(), PostError> {
+        let device = self.end.domain.device.as_ref();
+        if !device.is_some_and(|device| device.powers.immediates) {
+            return Err(PostError::Invalid("the adapter has no immediates"));
         }
-        self.end
-            .post(id, signal, WorkKind::Write { source, target })
+        // It stands for a message of the protocol above.
+        self.end.charge(|machine, _| machine.send_message_ns.value);
+        SimEndpoint::post_write(self, id, source, target, Some(immediate), signal)
     }
 
     fn post_read(&self, id: WorkId, sink: Span, source: RemoteAddress) -> Result<(), PostError> {

@@ -30,6 +30,7 @@ pub const ORDINARY: Profile = Profile {
         dma_shared: usual(0),
         file_pages: usual(0),
         remote_invalidation: usual(0),
+        immediates: usual(1),
         all_physical: usual(1),
         fast_maps: usual(1),
         optimistic_reads: usual(0),

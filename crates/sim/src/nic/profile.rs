@@ -175,6 +175,8 @@ constants! {
         file_pages,
         /// 1 where a Send can revoke a key of the peer.
         remote_invalidation,
+        /// 1 where an RDMA Write can bring an immediate, which takes a receive of the peer.
+        immediates,
         /// 1 where a kernel gives peers the adapter's one key to all memory.
         all_physical,
         /// 1 where mappings are allocated before their use (FMR); with 0 such memory is registered as any other.

@@ -104,6 +104,7 @@ fn device(random: &Random) -> DeviceProfile {
         file_pages: true,
         windows: random.chance(500),
         remote_invalidation: true,
+        immediates: random.chance(500),
         optimistic_reads: true,
         revocation_us_max: [0, 1, 100, 2000][random.index(4)],
         deregistration_failures_per_mille: 0,
@@ -124,7 +125,10 @@ fn iwarp_config(random: &Random) -> IwarpConfig {
 /// The capabilities whose cases may be left out.
 fn lacks(kind: Kind) -> &'static [Power] {
     match kind {
-        Kind::Memory | Kind::MemorySurvivable | Kind::Device | Kind::Iwarp => &[],
+        // Software, as the software RNIC, has none.
+        Kind::Memory | Kind::MemorySurvivable | Kind::Iwarp => &[Power::Immediates],
+        // Some adapters have none.
+        Kind::Device => &[Power::Immediates],
         // The adapters of 2007 have neither.
         Kind::Testbed => &[
             Power::FileSources,

@@ -200,7 +200,7 @@ pub(super) struct SendWr {
     pub num_sge: c_int,
     pub opcode: c_uint,
     pub send_flags: c_uint,
-    /// Beside `imm_data`.
+    /// Beside `imm_data`, which is in network order.
     pub invalidate_rkey: u32,
     /// `wr.rdma.remote_addr`
     pub remote_addr: u64,
@@ -224,6 +224,7 @@ pub(super) struct BindMw {
 }
 
 pub(super) const WR_RDMA_WRITE: c_uint = 0;
+pub(super) const WR_RDMA_WRITE_WITH_IMM: c_uint = 1;
 pub(super) const WR_SEND: c_uint = 2;
 pub(super) const WR_RDMA_READ: c_uint = 4;
 pub(super) const WR_LOCAL_INV: c_uint = 7;
@@ -250,6 +251,7 @@ pub(crate) struct Wc {
     pub(crate) opcode: u32,
     pub(crate) vendor_err: u32,
     pub(crate) byte_len: u32,
+    /// Beside `imm_data`, which is in network order.
     pub(crate) invalidated_rkey: u32,
     pub(crate) qp_num: u32,
     pub(super) src_qp: u32,
@@ -257,6 +259,8 @@ pub(crate) struct Wc {
     pub(super) rest: [u16; 3],
 }
 
+/// `opcode` of a receive that an RDMA Write with Immediate took.
+pub(crate) const WC_RECV_RDMA_WITH_IMM: u32 = 129;
 pub(crate) const WC_WITH_INV: u32 = 1 << 3;
 /// `IB_WC_WITH_INVALIDATE` of the kernel, which Linux's software RoCE hands to programs as it is.
 pub(super) const WC_WITH_INV_OF_RXE: u32 = 1 << 2;

@@ -3,8 +3,8 @@
 use super::bindings::{
     CmEvent, CmId, CompChannel, ConnParam, Context, Cq, DEVICE_MEM_WINDOW,
     DEVICE_MEM_WINDOW_TYPE_2B, Device, DeviceAttr, EventChannel, Gid, Mr, Mw, Pd, PortAttr, Qp,
-    QpAttr, QpInitAttr, RecvWr, SEND_INLINE, SEND_SIGNALED, SendWr, Srq, SrqInitAttr, WC_WITH_INV,
-    WR_BIND_MW, WR_LOCAL_INV, Wc,
+    QpAttr, QpInitAttr, RecvWr, SEND_INLINE, SEND_SIGNALED, SendWr, Srq, SrqInitAttr,
+    WC_RECV_RDMA_WITH_IMM, WC_WITH_INV, WR_BIND_MW, WR_LOCAL_INV, WR_RDMA_WRITE_WITH_IMM, Wc,
 };
 use super::device::DeviceContext;
 use super::library::{Functions, VerbsLibrary};
@@ -22,6 +22,7 @@ pub(crate) struct Posted {
     pub(crate) signaled: bool,
     pub(crate) inline: bool,
     pub(crate) window: Option<WindowWork>,
+    pub(crate) immediate: Option<u32>,
 }
 
 /// Work on a window.
@@ -142,6 +143,19 @@ impl FakeDevice {
         self.deliver_with(qp_num, bytes, revokes);
     }
 
+    /// Completes the oldest receive as that of an RDMA Write of `len` bytes with Immediate. No byte of it changes.
+    pub(crate) fn deliver_immediate(&self, qp_num: u32, immediate: u32, len: u32) {
+        let (wr_id, _) = self.seen().receives.pop_front().expect("a receive");
+        self.seen().completions.push_back(Wc {
+            wr_id,
+            opcode: WC_RECV_RDMA_WITH_IMM,
+            byte_len: len,
+            invalidated_rkey: immediate.to_be(),
+            qp_num,
+            ..Wc::default()
+        });
+    }
+
     fn deliver_with(&self, qp_num: u32, bytes: &[u8], completion: Wc) {
         let (id, address) = self.seen().receives.pop_front().expect("a receive");
         // SAFETY: the receive names memory that its poster keeps.
@@ -217,6 +231,8 @@ unsafe extern "C" fn post_send(pair: *mut Qp, first: *mut SendWr, _: *mut *mut S
                     WR_LOCAL_INV => Some(WindowWork::Unbind(work.invalidate_rkey)),
                     _ => None,
                 },
+                immediate: (work.opcode == WR_RDMA_WRITE_WITH_IMM)
+                    .then(|| u32::from_be(work.invalidate_rkey)),
             });
             match work.opcode {
                 WR_BIND_MW => {

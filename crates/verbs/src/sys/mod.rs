@@ -17,7 +17,7 @@ mod probe;
 mod queue;
 mod window;
 
-pub(crate) use bindings::{WC_WITH_INV, Wc, status};
+pub(crate) use bindings::{WC_RECV_RDMA_WITH_IMM, WC_WITH_INV, Wc, status};
 pub(crate) use cm::{CmId, Event, EventChannel, EventKind, IdName, Parameters};
 pub(crate) use device::{DeviceContext, ProtectionDomain};
 pub(crate) use memory::{Chunk, MappedFile, Piece, Registration, Slot};

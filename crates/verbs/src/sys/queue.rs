@@ -3,7 +3,8 @@
 use super::bindings::{
     self, BindMw, QP_STATE, QPS_ERR, QPT_RC, QpAttr, QpInitAttr, RecvWr, SEND_INLINE,
     SEND_SIGNALED, SEND_SOLICITED, SendWr, Sge, SrqInitAttr, WC_WITH_INV, WC_WITH_INV_OF_RXE,
-    WR_BIND_MW, WR_LOCAL_INV, WR_RDMA_READ, WR_RDMA_WRITE, WR_SEND, WR_SEND_WITH_INV, Wc,
+    WR_BIND_MW, WR_LOCAL_INV, WR_RDMA_READ, WR_RDMA_WRITE, WR_RDMA_WRITE_WITH_IMM, WR_SEND,
+    WR_SEND_WITH_INV, Wc,
 };
 use super::cm::CmId;
 use super::device::{DeviceContext, ProtectionDomain, check};
@@ -292,6 +293,11 @@ pub(crate) enum WorkKind {
         address: u64,
         key: u32,
     },
+    WriteWithImmediate {
+        address: u64,
+        key: u32,
+        immediate: u32,
+    },
     Read {
         address: u64,
         key: u32,
@@ -307,12 +313,18 @@ pub(crate) enum WorkKind {
 impl SendWork {
     fn request(&self, piece: &mut Sge) -> SendWr {
         let solicit = |solicited: bool| if solicited { SEND_SOLICITED } else { 0 };
+        // The third goes where the key of an invalidation and the immediate are.
         let (opcode, flags, key, address, rkey): (c_uint, c_uint, u32, u64, u32) = match self.kind {
             WorkKind::Send { solicited } => (WR_SEND, solicit(solicited), 0, 0, 0),
             WorkKind::SendAndInvalidate { key, solicited } => {
                 (WR_SEND_WITH_INV, solicit(solicited), key, 0, 0)
             }
             WorkKind::Write { address, key } => (WR_RDMA_WRITE, 0, 0, address, key),
+            WorkKind::WriteWithImmediate {
+                address,
+                key,
+                immediate,
+            } => (WR_RDMA_WRITE_WITH_IMM, 0, immediate.to_be(), address, key),
             WorkKind::Read { address, key } => (WR_RDMA_READ, 0, 0, address, key),
             WorkKind::Bind(_) => (WR_BIND_MW, 0, 0, 0, 0),
             WorkKind::Unbind { key } => (WR_LOCAL_INV, 0, key, 0, 0),
