@@ -213,6 +213,8 @@ pub const UNSTABLE_FILES_MAX: usize = 1 << 16;
 pub const CAPABILITIES_MAX: usize = 1 << 14;
 /// Bytes of one eager buffer (the threshold of Wu, Wyckoff and Panda).
 pub const EAGER_LEN: u32 = 64 << 10;
+/// Bytes of one eager buffer behind that, for the message that comes with the data, where a Write brings both.
+pub const EAGER_MESSAGE_LEN: u32 = 512;
 /// Eager buffers of each end of a connection.
 pub const EAGER_BUFFERS: u32 = 8;
 /// Eager buffers of all connections of a core: connections that come when there is no room left have none.

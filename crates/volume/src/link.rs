@@ -4,6 +4,7 @@
 //! A task per connection drives it: it takes completions, posts queued work, and wakes the waiting tasks.
 
 mod accepted;
+mod carried;
 mod class;
 mod client_buffers;
 mod connect;
@@ -16,6 +17,7 @@ mod queue;
 mod staged;
 mod term;
 
+pub use carried::Carrier;
 pub use class::{TrafficClasses, TrafficClassesError};
 pub use connect::{AcceptOptions, Identity, ServerPlace, Session, accept, connect};
 pub(crate) use eager::EagerBuffer;
@@ -79,7 +81,7 @@ impl Message {
 }
 
 /// A reply to be sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Answer {
     /// The outcome of the request.
     pub status: Result<(), Status>,
@@ -87,22 +89,29 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// Data behind it.
     pub data: Vec<u8>,
+    /// Data before it, for an eager buffer of the peer.
+    pub carrier: Option<Carrier>,
 }
 
-/// The body of a reply, and the data behind it.
+/// The body of a reply, and the data that goes with it.
 #[derive(Debug)]
 pub struct AnswerBytes {
     /// The body.
     pub body: Vec<u8>,
     /// Data behind it.
     pub data: Vec<u8>,
+    /// Data before it, for an eager buffer of the peer.
+    pub carrier: Option<Carrier>,
 }
 
 impl AnswerBytes {
     /// A body without data.
     pub(crate) fn of_body(body: Vec<u8>) -> AnswerBytes {
-        let data = Vec::new();
-        AnswerBytes { body, data }
+        AnswerBytes {
+            body,
+            data: Vec::new(),
+            carrier: None,
+        }
     }
 }
 
@@ -115,15 +124,21 @@ impl Answer {
     /// The same, with data behind the body.
     pub fn with_data(done: Result<AnswerBytes, Status>) -> Answer {
         match done {
-            Ok(AnswerBytes { body, data }) => Answer {
+            Ok(AnswerBytes {
+                body,
+                data,
+                carrier,
+            }) => Answer {
                 status: Ok(()),
                 body,
                 data,
+                carrier,
             },
             Err(status) => Answer {
                 status: Err(status),
                 body: Vec::new(),
                 data: Vec::new(),
+                carrier: None,
             },
         }
     }
@@ -160,6 +175,8 @@ struct Shared {
     holding: RefCell<Option<Holding>>,
     state: RefCell<State>,
     eager: RefCell<EagerBuffers>,
+    /// Both ends have RDMA Writes with Immediate.
+    sends_immediates: bool,
     /// Client-driven buffers, which few connections have.
     client_buffers: OnceCell<Box<RefCell<ClientBuffers>>>,
     looking: Looking,
@@ -297,8 +314,9 @@ impl Link {
                 data_len: 0,
             };
             let message = compose(&self.shared.pool.messages, header, body, data)?;
+            let request = memory.request(message)?;
             state.calls.insert(id, Call { sender, memory });
-            state.requests.push(class, id, message);
+            state.requests.push(class, id, request);
             id
         };
         self.shared.queued.notify();

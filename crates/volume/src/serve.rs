@@ -203,7 +203,8 @@ impl Server {
         provider: Rc<dyn Provider>,
         mut listener: Box<dyn Listener>,
     ) -> io::Result<()> {
-        let read_depth = provider.capabilities().read_depth_max;
+        let capabilities = provider.capabilities();
+        let (read_depth, immediates) = (capabilities.read_depth_max, capabilities.immediates);
         self.pool.serve(&*provider, &self.runtime);
         let connections_max = self.places.borrow().limits.total_max;
         self.pool.accepted.serve(&*provider, connections_max)?;
@@ -233,6 +234,7 @@ impl Server {
                     keys: server.keys,
                     classes: server.classes.get(),
                     read_depth,
+                    immediates,
                 };
                 let handler = Rc::clone(&server.handler);
                 let (runtime, pool) = (&server.runtime, &server.pool);

@@ -35,11 +35,11 @@ pub use attributes::{
     AccessMask, AttributeChanges, CreateMode, DeviceNumbers, FileId, FileKind, NodeKind, ROOT,
     SetTimestamp, Timestamp,
 };
-pub use buffers::{Buffers, Place};
+pub use buffers::{Buffers, Carrying, Place};
 pub use calls::{Call, Entry};
 pub use client_buffer::{ClientBuffer, ClientDrivenDone};
 pub use header::{Class, Kind, MessageHeader, MessageHeaderError, Operation};
-pub use hello::{Accepted, Hello, Refusal, Role, refusal, version_in};
+pub use hello::{Abilities, Accepted, Hello, Refusal, Role, refusal, version_in};
 pub use inode::{Body, Inode, Settled};
 pub use inventory::{
     FOLDERS, FileLayout, FilePage, ObjectEntry, ObjectPage, ObjectPosition, OrphanStatus,

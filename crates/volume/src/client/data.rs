@@ -329,7 +329,7 @@ impl Mover {
     ) -> LocalFuture<Result<Answered, DataError>> {
         let by_client = share.by_client(request, exposed.as_deref());
         let writes = operation == Operation::Write;
-        let (memory, writes) = share.memory(request, exposed.as_deref(), writes);
+        let (memory, ahead) = share.memory(request, exposed.as_deref(), writes);
         let transfer = Transfer {
             capability: request.capability,
             placement: share.target.placement,
@@ -343,13 +343,14 @@ impl Mover {
         let memory = RequestMemory {
             slot: share.take_slot(),
             exposed: exposed.clone().map(|exposed| exposed as Rc<dyn Any>),
+            carries: None,
         };
         match by_client {
             Some(spans) => Box::pin(call_client_driven(
                 target, operation, class, transfer, spans, memory,
             )),
             None => Box::pin(call(
-                target, operation, class, transfer, data, memory, writes,
+                target, operation, class, transfer, data, memory, ahead,
             )),
         }
     }
@@ -443,8 +444,17 @@ fn access_for(writes: bool) -> Access {
     }
 }
 
-/// RDMA Writes that go before a request.
-type Writes = Vec<(Span, RemoteAddress)>;
+/// The data of a WRITE that go to the server before the request, or with it.
+enum Ahead {
+    /// RDMA Writes.
+    Writes(Vec<(Span, RemoteAddress)>),
+    /// So many bytes of our eager buffer.
+    Eager(u32),
+}
+
+impl Ahead {
+    const NOTHING: Ahead = Ahead::Writes(Vec::new());
+}
 
 impl Share<'_> {
     /// Copies a WRITE's bytes to where they are sent from: gives those that travel in the message.
@@ -473,19 +483,22 @@ impl Share<'_> {
         }
     }
 
-    /// Where the server finds the bytes or puts them, and the RDMA Writes that go before the request.
+    /// Where the server finds the bytes or puts them, and what goes there before the request.
     fn memory(
         &self,
         request: &Request,
         exposed: Option<&Reached>,
         writes: bool,
-    ) -> (Memory, Writes) {
+    ) -> (Memory, Ahead) {
         match (&self.way, exposed) {
             (ShareWay::Eager(slot), _) => {
-                // Bounded by EAGER_LEN.
-                let write = (slot.span(self.len as u32), slot.target);
-                let writes = writes.then_some(write).into_iter().collect();
-                (Memory::Eager { slot: slot.number }, writes)
+                let ahead = if writes {
+                    // Bounded by EAGER_LEN.
+                    Ahead::Eager(self.len as u32)
+                } else {
+                    Ahead::NOTHING
+                };
+                (Memory::Eager { slot: slot.number }, ahead)
             }
             (ShareWay::EagerDirect(slot), Some(exposed)) => {
                 let pairs = pairs(&request.file, self.target.placement, &request.memory);
@@ -495,12 +508,13 @@ impl Share<'_> {
                     target.offset += u64::from(pair.len);
                     Some(write)
                 });
-                (Memory::Eager { slot: slot.number }, writes.collect())
+                let ahead = Ahead::Writes(writes.collect());
+                (Memory::Eager { slot: slot.number }, ahead)
             }
             (ShareWay::ServerDriven | ShareWay::ClientDriven, Some(exposed)) => {
-                (exposed.memory(&request.memory), Writes::new())
+                (exposed.memory(&request.memory), Ahead::NOTHING)
             }
-            _ => (Memory::Inline, Writes::new()),
+            _ => (Memory::Inline, Ahead::NOTHING),
         }
     }
 
@@ -576,8 +590,8 @@ async fn call(
     class: Class,
     transfer: Transfer,
     data: Vec<u8>,
-    memory: RequestMemory,
-    writes: Writes,
+    mut memory: RequestMemory,
+    ahead: Ahead,
 ) -> Result<Answered, DataError> {
     let Target {
         link, placement, ..
@@ -586,8 +600,20 @@ async fn call(
     let body = to_bytes(&transfer);
     // Before the writes are queued: they count for the time of the request.
     let deadline = link.call_deadline();
-    for (span, target) in writes {
-        link.write(Source::Span(span), target).await;
+    match (ahead, &memory.slot) {
+        (Ahead::Writes(writes), _) => {
+            for (span, target) in writes {
+                link.write(Source::Span(span), target).await;
+            }
+        }
+        (Ahead::Eager(len), Some(slot)) if link.can_carry(slot, len, body.len()) => {
+            memory.carries = Some(len);
+        }
+        (Ahead::Eager(len), Some(slot)) => {
+            link.write(Source::Span(slot.span(len)), slot.target).await;
+        }
+        // The buffer of the way is that of the request.
+        (Ahead::Eager(_), None) => return Err(DataError::Shape),
     }
     let call = link.call_with(memory, deadline, operation, class, &body, &data);
     Ok(Answered::Message(accepted(index, call.await)?))
@@ -606,8 +632,8 @@ async fn call_client_driven(
     match by_client.await? {
         Some(done) => Ok(Answered::Done(done)),
         None => {
-            let (data, writes) = (Vec::new(), Writes::new());
-            call(target, operation, class, transfer, data, memory, writes).await
+            let (data, ahead) = (Vec::new(), Ahead::NOTHING);
+            call(target, operation, class, transfer, data, memory, ahead).await
         }
     }
 }

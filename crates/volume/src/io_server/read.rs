@@ -5,8 +5,8 @@ use super::peer_memory::PeerMemory;
 use super::walk::{Pace, Plans, own_len, ranges_of};
 use super::{IoServer, class_of, flow_of, own, parse_transfer};
 use crate::layout::{ByteRun, Pair, Pairs, pairs, pairs_together};
-use crate::limits::RANGE_STEPS;
-use crate::link::{AnswerBytes, Hold, Link, Message};
+use crate::limits::{EAGER_MESSAGE_LEN, RANGE_STEPS};
+use crate::link::{AnswerBytes, Carrier, Hold, Link, Message};
 use gannet_datapath::{Datapath, FileRange, Gather, Part, Writes};
 use gannet_fabric::{Endpoint, RemoteKey, Source};
 use gannet_runtime::{Buffer, FileRef};
@@ -36,6 +36,7 @@ impl<V: Vfs> IoServer<V> {
             }
             _ => None,
         };
+        let mut carrier = None;
         let (data, state) = match &transfer.memory {
             Memory::Inline => {
                 let len = usize::try_from(count).map_err(|_| Status::Toosmall)?;
@@ -58,6 +59,15 @@ impl<V: Vfs> IoServer<V> {
                 let places = pairs(&transfer.file, transfer.placement, &shape);
                 let read = self.read_to(link, class, object.as_ref(), memory, places, &pace);
                 (Vec::new(), read.await?)
+            }
+            Memory::Eager { slot } if link.can_carry_reply(*slot, count) => {
+                let len = count + u64::from(EAGER_MESSAGE_LEN);
+                let buffer = self.slab_slot(len).await?;
+                let gathered = self.gather_own(object.as_ref(), &transfer, buffer, &pace);
+                let (buffer, state) = gathered.await?;
+                let data_len = u32::try_from(count).map_err(|_| Status::Inval)?;
+                carrier = Some(Carrier::new(*slot, buffer, data_len));
+                (Vec::new(), state)
             }
             Memory::Eager { slot } => {
                 let target = link.peers_buffer(*slot, count).ok_or(Status::Inval)?;
@@ -86,6 +96,7 @@ impl<V: Vfs> IoServer<V> {
         Ok(AnswerBytes {
             body: to_bytes(&done),
             data,
+            carrier,
         })
     }
 

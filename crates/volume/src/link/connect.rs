@@ -8,14 +8,14 @@ use super::{Handler, Link, Message, Pool, Shared, TrafficClasses, compose};
 use crate::limits::{CREDITS, CREDITS_MIN, HELLO_DEADLINE, MESSAGES_SPARE};
 use crate::secret::{Secret, ServerKeys, capability_key, client_proof, same, server_proof};
 use gannet_fabric::{
-    ConnectOptions, Connected, Done, Incoming, Provider, Receives, next_completions,
+    Capabilities, ConnectOptions, Connected, Done, Incoming, Provider, Receives, next_completions,
 };
 use gannet_runtime::{Arena, Buffer, Handle, Notify, timeout};
 use gannet_session::limits::REST_AFTER;
 use gannet_session::{Activity, CreditLimits, Credits};
 use gannet_wire::volume::{
-    Accepted, HEADER_LEN, Hello, MESSAGE_MAX, MessageHeader, Operation, Refusal, Role, TOKEN_LEN,
-    Token, VERSION, refusal, version_in,
+    Abilities, Accepted, HEADER_LEN, Hello, MESSAGE_MAX, MessageHeader, Operation, Refusal, Role,
+    TOKEN_LEN, Token, VERSION, refusal, version_in,
 };
 use std::cell::{OnceCell, RefCell};
 use std::net::SocketAddr;
@@ -134,15 +134,17 @@ pub async fn connect(
         nonce: token(runtime),
         credits: CREDITS,
     };
+    let abilities = abilities_of(&provider.capabilities());
     let depth = provider.capabilities().read_depth_max;
     let options = ConnectOptions {
-        private_data: hello.to_bytes().to_vec(),
+        private_data: abilities.behind(&hello.to_bytes()),
         // Its own Reads are of client-driven buffers.
         ord: depth,
         ird: depth,
         receives: receives(&pool.messages),
         traffic_class: classes.of(&hello),
         exceptions: true,
+        immediates: abilities.immediates,
     };
     let connected = provider.connect(address, options).await;
     let endpoint = connected?;
@@ -169,6 +171,7 @@ pub async fn connect(
         session,
         handler: None,
         activity: None,
+        abilities: Abilities::behind_accepted(endpoint.private_data()),
     };
     let link = make(runtime, endpoint, pool, peer, state);
     let link_key = capability_key(key, &hello, &accepted, &session.0);
@@ -180,6 +183,12 @@ pub async fn connect(
     link.push(Outgoing::Send(message));
     start(&link);
     Ok(link)
+}
+
+fn abilities_of(capabilities: &Capabilities) -> Abilities {
+    Abilities {
+        immediates: capabilities.immediates,
+    }
 }
 
 /// The role of the server with this number in `Hello`.
@@ -198,6 +207,7 @@ struct Peer {
     handler: Option<Rc<dyn Handler>>,
     /// The place among the accepted connections; the connecting side has none.
     activity: Option<Activity>,
+    abilities: Abilities,
 }
 
 /// A connection whose task is not running yet.
@@ -207,7 +217,10 @@ fn make(runtime: &Handle, endpoint: Connected, pool: &Pool, peer: Peer, state: S
         session,
         handler,
         activity,
+        abilities,
     } = peer;
+    // An endpoint that takes immediates can send them.
+    let sends_immediates = endpoint.attributes().immediates && abilities.immediates;
     let shared = Rc::new(Shared {
         runtime: Handle::clone(runtime),
         endpoint,
@@ -218,6 +231,7 @@ fn make(runtime: &Handle, endpoint: Connected, pool: &Pool, peer: Peer, state: S
         holding: RefCell::new(activity.map(Holding::new)),
         state: RefCell::new(state),
         eager: RefCell::default(),
+        sends_immediates,
         client_buffers: OnceCell::new(),
         looking: Default::default(),
         queued: Notify::default(),
@@ -240,6 +254,8 @@ pub struct AcceptOptions {
     pub classes: TrafficClasses,
     /// RDMA Reads in flight in each direction.
     pub read_depth: u16,
+    /// The provider has RDMA Writes with Immediate.
+    pub immediates: bool,
 }
 
 /// Accepts a peer that proves that it knows the volume's key and that `admit` allows; `handler` answers it. While the
@@ -258,7 +274,11 @@ pub async fn accept(
     admit: impl AsyncFnOnce(&Link) -> Result<(), EndReason>,
 ) -> Result<Link, HandshakeError> {
     let volume = options.volume;
+    let own = Abilities {
+        immediates: options.immediates,
+    };
     let (hello, incoming) = hello_of(incoming, volume).await?;
+    let abilities = Abilities::behind_hello(incoming.private_data());
     let peer = incoming.peer_address().ip();
     let Some(share) = pool.accepted.join(peer) else {
         incoming.reject(Refusal::Memory.to_bytes().to_vec()).await;
@@ -273,12 +293,13 @@ pub async fn accept(
         credits: hello.credits.min(CREDITS),
     };
     let options = ConnectOptions {
-        private_data: accepted.to_bytes().to_vec(),
+        private_data: own.behind(&accepted.to_bytes()),
         ord: options.read_depth,
         ird: options.read_depth,
         receives: share.receives(),
         traffic_class: options.classes.of(&hello),
         exceptions: true,
+        immediates: own.immediates,
     };
     let accepting = timeout(runtime, HELLO_DEADLINE, incoming.accept(options)).await;
     let endpoint = match accepting {
@@ -304,6 +325,7 @@ pub async fn accept(
         session,
         handler: Some(handler),
         activity: Some(activity),
+        abilities,
     };
     let link = make(runtime, endpoint, pool, peer, state);
     if let Err(why) = admit(&link).await {
@@ -312,7 +334,7 @@ pub async fn accept(
     }
     start(&link);
     for (buffer, len) in others {
-        if let Err(why) = link.shared.receive_early(buffer, len) {
+        if let Err(why) = link.shared.receive(buffer, len) {
             link.abort(why);
         }
     }
@@ -373,6 +395,8 @@ async fn first_message(
         for completion in completions.drain(..) {
             let len = match completion.outcome.map_err(EndReason::from)? {
                 Done::Received { len, .. } => len as usize,
+                // No buffer was reported yet, so there is nothing to write to.
+                Done::ReceivedImmediate { .. } => return Err(HandshakeError::Short),
                 _ => continue,
             };
             messages.extend(completion.buffer.map(|buffer| (buffer, len)));

@@ -1,7 +1,7 @@
 //! The task that drives a connection.
 
 use super::error::EndReason;
-use super::queue::{Call, Outgoing, RequestMemory, State, Work};
+use super::queue::{Call, Held, Outgoing, RequestMemory, State, Work};
 use super::{Answer, Link, LinkError, Message, Shared, compose};
 use crate::limits::{CALL_DEADLINE, CREDITS, OUTGOING_MAX, SIGNAL_EVERY, SPARE_RECEIVES};
 use gannet_fabric::{Completion, Done, PostError, SendOptions, Signal, Source, WorkError};
@@ -148,10 +148,10 @@ impl Shared {
             let work = match state.outgoing.pop_front() {
                 Some(work) => work,
                 None if state.has_credit() => match state.requests.pop() {
-                    Some((id, message)) => {
+                    Some((id, request)) => {
                         state.sent = state.sent.wrapping_add(1);
                         state.owed.insert(id, self.runtime.now());
-                        Outgoing::Send(message)
+                        request
                     }
                     None => break,
                 },
@@ -181,14 +181,28 @@ impl Shared {
                 let work = Work::Sent { count, granted };
                 self.endpoint.post_send(work.id(), source, options)
             }
+            Outgoing::Carried(message) => {
+                let count = std::mem::take(&mut state.silent) + 1;
+                let (granted, hold) = (Some(message.granted), message.hold);
+                let id = state.hold(Held::new(count, granted, hold));
+                let (work, signal) = (Work::Released(id).id(), Signal::Always);
+                let (source, target) = (Source::Span(message.span), message.target);
+                self.endpoint.post_write_with_immediate(
+                    work,
+                    source,
+                    target,
+                    message.immediate,
+                    signal,
+                )
+            }
             Outgoing::Write {
                 source,
                 target,
                 hold: Some(hold),
             } => {
                 let count = std::mem::take(&mut state.silent) + 1;
-                let id = state.take_id();
-                state.held.insert(id, (count, hold));
+                let (granted, hold) = (None, Some(hold));
+                let id = state.hold(Held::new(count, granted, hold));
                 let (work, signal) = (Work::Released(id).id(), Signal::Always);
                 self.endpoint.post_write(work, source, target, signal)
             }
@@ -231,6 +245,7 @@ impl Shared {
         match work {
             Outgoing::Send((_, len)) => counters.bytes_out.add(u64::from(*len)),
             Outgoing::Write { source, .. } => counters.bytes_out.add(u64::from(source.len())),
+            Outgoing::Carried(message) => counters.bytes_out.add(u64::from(message.span.len)),
             Outgoing::Read { sink, .. } | Outgoing::ReadExported { sink, .. } => {
                 counters.bytes_in.add(u64::from(sink.len));
             }
@@ -254,6 +269,12 @@ impl Shared {
                 Some(buffer) => self.receive(buffer, len as usize),
                 None => Ok(()),
             },
+            (Work::Receive, Done::ReceivedImmediate { immediate, len }) => {
+                match completion.buffer {
+                    Some(buffer) => self.receive_carried(buffer, immediate, len),
+                    None => Ok(()),
+                }
+            }
             (Work::Left(count), _) => {
                 self.left(count);
                 Ok(())
@@ -266,8 +287,12 @@ impl Shared {
             (Work::Released(id), _) => {
                 let mut state = self.state.borrow_mut();
                 let released = state.held.remove(&id);
-                let count = released.as_ref().map_or(0, |(count, _)| *count);
-                state.posted = state.posted.saturating_sub(count);
+                if let Some(Held { count, granted, .. }) = &released {
+                    state.posted = state.posted.saturating_sub(*count);
+                    if let Some(granted) = granted {
+                        state.credits_left(*granted);
+                    }
+                }
                 drop(state);
                 // After the borrow of the state: a hold that is dropped may queue work.
                 drop(released);
@@ -289,16 +314,8 @@ impl Shared {
         self.note_left(count);
     }
 
-    /// Takes a message that came before the connection was driven.
-    pub(super) fn receive_early(
-        self: &Rc<Self>,
-        buffer: Buffer,
-        len: usize,
-    ) -> Result<(), EndReason> {
-        self.receive(buffer, len)
-    }
-
-    fn receive(self: &Rc<Self>, buffer: Buffer, len: usize) -> Result<(), EndReason> {
+    /// Takes a message.
+    pub(super) fn receive(self: &Rc<Self>, buffer: Buffer, len: usize) -> Result<(), EndReason> {
         let message = buffer.get(..len).unwrap_or_default();
         let (header, ..) = MessageHeader::split(message)?;
         self.state.borrow_mut().hear_credits(header.credits);
@@ -320,7 +337,7 @@ impl Shared {
                 };
                 if let Some(Call { sender, memory }) = call {
                     // What was exposed comes back before the caller runs, which takes it back then.
-                    let RequestMemory { slot, exposed } = memory;
+                    let RequestMemory { slot, exposed, .. } = memory;
                     drop(exposed);
                     // The caller may have given up.
                     let _ = sender.send(Message { slot, ..message });
@@ -414,7 +431,7 @@ impl Shared {
     }
 
     /// Queues the reply to a request, with a credit for the next one.
-    fn reply(&self, request: MessageHeader, answer: Answer) {
+    fn reply(self: &Rc<Self>, request: MessageHeader, answer: Answer) {
         if self.state.borrow().end.is_some() {
             return;
         }
@@ -432,8 +449,14 @@ impl Shared {
         let Ok(message) = compose(&self.pool.messages, header, &answer.body, &answer.data) else {
             return self.end(LinkError::TooLong);
         };
+        let work = match answer.carrier {
+            Some(carrier) => self.carry_reply(carrier, message, credits),
+            None => [Some(Outgoing::Send(message)), None],
+        };
         let mut state = self.state.borrow_mut();
-        push_lean(&mut state.outgoing, Outgoing::Send(message));
+        for work in work.into_iter().flatten() {
+            push_lean(&mut state.outgoing, work);
+        }
         drop(state);
         self.queued.notify();
     }

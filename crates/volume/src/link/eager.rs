@@ -13,7 +13,9 @@ use super::error::EndReason;
 use super::staged::Staging;
 use super::term::LinkTerms;
 use super::{Link, Outgoing};
-use crate::limits::{EAGER_BUFFERS, EAGER_BUFFERS_HELD_MAX, EAGER_LEN, MESSAGES_MAX};
+use crate::limits::{
+    EAGER_BUFFERS, EAGER_BUFFERS_HELD_MAX, EAGER_LEN, EAGER_MESSAGE_LEN, MESSAGES_MAX,
+};
 use gannet_fabric::{
     Access, Backing, Connected, Region, RemoteAddress, RemoteKey, Scope, Span, with_memory,
 };
@@ -64,9 +66,11 @@ impl Default for Pool {
 }
 
 /// Our eager buffers, which the peer writes to.
-struct OwnBuffers {
+pub(super) struct OwnBuffers {
     /// Their memory goes back here when the request that worked on it drops it. No other memory comes from it.
     home: Arena,
+    /// Bytes of each.
+    len: u32,
     slots: Vec<(SlotId, Region)>,
     _room: OwnedSemaphorePermit,
 }
@@ -82,7 +86,8 @@ impl OwnBuffers {
         let room = Arc::clone(room)
             .try_acquire_many_owned(EAGER_BUFFERS)
             .ok()?;
-        let home = Arena::new(EAGER_LEN as usize, EAGER_BUFFERS as usize);
+        let len = buffer_len(endpoint);
+        let home = Arena::new(len as usize, EAGER_BUFFERS as usize);
         let mut slots = Vec::with_capacity(EAGER_BUFFERS as usize);
         // All of them are taken before the first one can come back.
         let buffers: Vec<Buffer> = std::iter::from_fn(|| home.take()).collect();
@@ -96,6 +101,7 @@ impl OwnBuffers {
         }
         Some(OwnBuffers {
             home,
+            len,
             slots,
             _room: room,
         })
@@ -107,12 +113,12 @@ impl OwnBuffers {
             offset: region.base(),
         });
         Buffers {
-            len: EAGER_LEN,
+            len: self.len,
             places: places.collect(),
         }
     }
 
-    fn region(&self, slot: u32) -> Option<&Region> {
+    pub(super) fn region(&self, slot: u32) -> Option<&Region> {
         self.slots.get(slot as usize).map(|(_, region)| region)
     }
 
@@ -128,11 +134,20 @@ impl OwnBuffers {
     }
 }
 
+/// Bytes of our eager buffers: a peer that can do so puts a message behind the data.
+fn buffer_len(endpoint: &Connected) -> u32 {
+    if endpoint.attributes().immediates {
+        EAGER_LEN + EAGER_MESSAGE_LEN
+    } else {
+        EAGER_LEN
+    }
+}
+
 /// The eager buffers of a connection.
 #[derive(Default)]
 pub(super) struct EagerBuffers {
     asked: bool,
-    own: Option<OwnBuffers>,
+    pub(super) own: Option<OwnBuffers>,
     peers: Option<Buffers>,
     free: Rc<RefCell<Vec<u32>>>,
 }
@@ -141,9 +156,11 @@ pub(super) struct EagerBuffers {
 pub(crate) struct EagerBuffer {
     /// Its number.
     pub(crate) number: u32,
-    region: Region,
+    pub(super) region: Region,
     /// The peer's.
     pub(crate) target: RemoteAddress,
+    /// Bytes that both hold.
+    pub(super) room: u32,
     free: Rc<RefCell<Vec<u32>>>,
 }
 
@@ -208,6 +225,7 @@ impl Link {
             number,
             region: eager.own.as_ref()?.region(number)?.clone(),
             target: address(place),
+            room: peers.len.min(eager.own.as_ref()?.len),
             free: Rc::clone(&eager.free),
         })
     }
@@ -285,7 +303,7 @@ fn address(place: &Place) -> RemoteAddress {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::io_server::IoServer;
     use crate::link::{Identity, LinkError, RequestMemory, ServerPlace, Session, connect};
@@ -293,26 +311,36 @@ mod tests {
     use crate::serve::Server;
     use gannet_fabric::{Provider, Source};
     use gannet_runtime::sleep;
-    use gannet_sim::World;
     use gannet_sim::fabric::{FabricProfile, SimFabric};
     use gannet_sim::store::{Disk, DiskProfile, SimStore};
+    use gannet_sim::{Node, World};
     use gannet_wire::volume::{Capability, Class, Memory, Placement, Role, Shape, Token, Transfer};
     use gannet_wire::volume::{Stability, Status};
     use std::net::SocketAddr;
     use std::time::Duration;
 
     const VOLUME: Token = *b"a volume's token";
-    const LEN: u32 = 10_000;
+    pub(in crate::link) const LEN: u32 = 10_000;
 
     fn keys() -> ServerKeys {
         ServerKeys::new(Secret::new([5; 16]))
     }
 
-    /// Runs a story with a connection whose buffers are there, to a server whose disk takes 20 ms for everything.
     fn run(story: impl AsyncFnOnce(gannet_runtime::Handle, Link) + 'static) {
         let world = World::new(1);
         let fabric = SimFabric::new(&world, FabricProfile::default());
         let (server, client) = (world.add_node("io server"), world.add_node("client"));
+        run_between(world, fabric, server, client, story);
+    }
+
+    /// Runs a story with a connection whose buffers are there, to a server whose disk takes 20 ms for everything.
+    pub(in crate::link) fn run_between(
+        world: World,
+        fabric: Rc<SimFabric>,
+        server: Node,
+        client: Node,
+        story: impl AsyncFnOnce(gannet_runtime::Handle, Link) + 'static,
+    ) {
         let disk = Disk::new(&world);
         let store = SimStore::open(&disk, server.runtime());
         let handler = IoServer::new(server.runtime(), store, keys());
@@ -347,11 +375,11 @@ mod tests {
         done.unwrap();
     }
 
-    /// A WRITE through the buffers of `slot`.
-    async fn write(link: Link, slot: EagerBuffer) -> Result<Result<(), Status>, LinkError> {
+    /// A transfer of [`LEN`] bytes of object 1 through the buffers of `slot`.
+    pub(in crate::link) fn transfer(rights: u32, slot: &EagerBuffer) -> Transfer {
         let forever = Duration::from_secs(u64::from(u32::MAX));
-        let transfer = Transfer {
-            capability: keys().grant(0, 1, Capability::WRITE, forever),
+        Transfer {
+            capability: keys().grant(0, 1, rights, forever),
             placement: Placement {
                 unit: 1 << 20,
                 width: 1,
@@ -361,7 +389,12 @@ mod tests {
             wants_reference: false,
             file: Shape::contiguous(0, LEN).unwrap(),
             memory: Memory::Eager { slot: slot.number },
-        };
+        }
+    }
+
+    /// A WRITE through the buffers of `slot`.
+    async fn write(link: Link, slot: EagerBuffer) -> Result<Result<(), Status>, LinkError> {
+        let transfer = transfer(Capability::WRITE, &slot);
         let bytes = vec![7; LEN as usize];
         slot.fill(std::iter::once(&bytes[..])).unwrap();
         link.write(Source::Span(slot.span(LEN)), slot.target).await;
@@ -370,7 +403,7 @@ mod tests {
         let deadline = link.call_deadline();
         let memory = RequestMemory {
             slot: Some(slot),
-            exposed: None,
+            ..RequestMemory::default()
         };
         let answer = link.call_with(memory, deadline, operation, class, &body, &[]);
         let answer = answer.await?;

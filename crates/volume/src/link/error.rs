@@ -64,6 +64,12 @@ pub enum EndReason {
     /// The peer reported eager buffers twice, or before this side did.
     #[error("buffers that were not asked for")]
     UnexpectedBuffers,
+    /// An RDMA Write with Immediate that leaves no message behind data in an eager buffer of ours.
+    #[error("an immediate without a message")]
+    UnexpectedImmediate,
+    /// The memory of a reply cannot be registered.
+    #[error("no memory for a reply can be registered")]
+    NoMemory,
     /// A control message of an operation that has none, or data outside a transfer.
     #[error("an unexpected {0:?}")]
     Unexpected(Operation),

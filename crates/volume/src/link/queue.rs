@@ -1,5 +1,6 @@
 //! The state of a connection: queued and posted work, and the tasks that wait.
 
+use super::carried::CarriedMessage;
 use super::error::EndReason;
 use super::{EagerBuffer, LinkError, Message};
 use gannet_fabric::{AccessError, Reference, RemoteAddress, Source, Span, WorkId};
@@ -18,6 +19,26 @@ pub(super) type Composed = (Buffer, u32);
 /// A value that is dropped when work has completed.
 pub(crate) type Hold = Box<dyn Any>;
 
+/// What waits for the completion of a piece of work.
+pub(super) struct Held {
+    /// So much work has left by then: it and unsignaled work before it.
+    pub(super) count: u32,
+    /// The limit of the peer's requests in it, modulo 2^32, if it is a message.
+    pub(super) granted: Option<u32>,
+    /// Dropped then, or with the connection.
+    pub(super) _hold: Option<Hold>,
+}
+
+impl Held {
+    pub(super) fn new(count: u32, granted: Option<u32>, hold: Option<Hold>) -> Held {
+        Held {
+            count,
+            granted,
+            _hold: hold,
+        }
+    }
+}
+
 /// A call that waits for its reply.
 pub(super) struct Call {
     pub(super) sender: oneshot::Sender<Message>,
@@ -29,6 +50,8 @@ pub(super) struct Call {
 pub(crate) struct RequestMemory {
     /// Eager buffers of the peer, free when the reply was used.
     pub(crate) slot: Option<EagerBuffer>,
+    /// The bytes at the start of our eager buffer that leave with the request ([`super::carried`]).
+    pub(crate) carries: Option<u32>,
     /// Memory of ours within the peer's reach, held until the reply comes.
     pub(crate) exposed: Option<Rc<dyn Any>>,
 }
@@ -41,8 +64,10 @@ impl RequestMemory {
 
 /// Work for the send queue.
 pub(super) enum Outgoing {
-    /// A reply or control message.
+    /// A message.
     Send(Composed),
+    /// A message behind data that the peer expects in its eager buffer.
+    Carried(CarriedMessage),
     /// An RDMA Write.
     Write {
         source: Source,
@@ -66,17 +91,17 @@ pub(super) enum Outgoing {
 /// Requests that wait for credits, with their numbers, by class: a lower class leaves first.
 #[derive(Default)]
 pub(super) struct Requests {
-    classes: [VecDeque<(u64, Composed)>; 4],
+    classes: [VecDeque<(u64, Outgoing)>; 4],
 }
 
 impl Requests {
-    pub(super) fn push(&mut self, class: Class, id: u64, message: Composed) {
+    pub(super) fn push(&mut self, class: Class, id: u64, request: Outgoing) {
         if let Some(queue) = self.classes.get_mut(class as usize) {
-            push_lean(queue, (id, message));
+            push_lean(queue, (id, request));
         }
     }
 
-    pub(super) fn pop(&mut self) -> Option<(u64, Composed)> {
+    pub(super) fn pop(&mut self) -> Option<(u64, Outgoing)> {
         self.classes.iter_mut().find_map(VecDeque::pop_front)
     }
 
@@ -102,8 +127,8 @@ pub(super) struct State {
     pub(super) reads: BTreeMap<u64, oneshot::Sender<Result<(), AccessError>>>,
     /// Since when the peer owes the reply to a request, or the bytes of an RDMA Read; also of abandoned ones.
     pub(super) owed: HashMap<u64, Instant>,
-    /// The count of work that each signaled completion covers, and the value held until then.
-    pub(super) held: BTreeMap<u64, (u32, Hold)>,
+    /// What waits for the completion of each such piece of work.
+    pub(super) held: BTreeMap<u64, Held>,
     pub(super) requests: Requests,
     pub(super) outgoing: VecDeque<Outgoing>,
     /// The tasks that wait until the queue is shorter.
@@ -192,6 +217,13 @@ impl State {
     pub(super) fn expect_read(&mut self, sender: oneshot::Sender<Result<(), AccessError>>) -> u64 {
         let id = self.take_id();
         self.reads.insert(id, sender);
+        id
+    }
+
+    /// Keeps this until a piece of work completes; gives the number of the work.
+    pub(super) fn hold(&mut self, held: Held) -> u64 {
+        let id = self.take_id();
+        self.held.insert(id, held);
         id
     }
 
@@ -296,7 +328,7 @@ mod tests {
     fn metadata_does_not_wait_behind_bulk() {
         let mut requests = Requests::default();
         for (class, id) in [(Class::Bulk, 1), (Class::Metadata, 2), (Class::Bulk, 3)] {
-            requests.push(class, id, (Buffer::zeroed(1), id as u32));
+            requests.push(class, id, Outgoing::Send((Buffer::zeroed(1), id as u32)));
         }
         let order = std::iter::from_fn(|| requests.pop());
         let order: Vec<u64> = order.map(|(id, _)| id).collect();

@@ -59,6 +59,44 @@ impl Decode<'_> for Buffers {
     }
 }
 
+/// The immediate of a message that comes in an eager buffer, behind data: its slot, and the length of the data.
+///
+/// ```text
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |     slot      |              length of the data               |
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Carrying {
+    /// The number of the buffer.
+    pub slot: u8,
+    /// Bytes of the data, from the start of the buffer; the message is behind them. Below 2^24.
+    pub data_len: u32,
+}
+
+impl Carrying {
+    const SLOT_SHIFT: u32 = 24;
+
+    /// The same; `None` when there is no such slot, or too much data.
+    pub fn new(slot: u32, data_len: u32) -> Option<Carrying> {
+        let slot = u8::try_from(slot).ok()?;
+        (data_len >> Carrying::SLOT_SHIFT == 0).then_some(Carrying { slot, data_len })
+    }
+
+    /// The immediate.
+    pub fn to_immediate(self) -> u32 {
+        u32::from(self.slot) << Carrying::SLOT_SHIFT | self.data_len
+    }
+
+    /// The meaning of an immediate; every word has one.
+    pub fn from_immediate(word: u32) -> Carrying {
+        Carrying {
+            slot: (word >> Carrying::SLOT_SHIFT) as u8,
+            data_len: word & ((1 << Carrying::SLOT_SHIFT) - 1),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,5 +152,16 @@ mod tests {
             Err(XdrError::TooLong)
         );
         assert_eq!(from_bytes::<Buffers>(&bytes_of(&far)), Err(XdrError::Value));
+    }
+
+    #[test]
+    fn an_immediate_names_slot_and_data() {
+        let carrying = Carrying::new(7, 0x01_0203).unwrap();
+        assert_eq!(carrying.to_immediate(), 0x0701_0203);
+        assert_eq!(Carrying::from_immediate(0x0701_0203), carrying);
+        assert_eq!(Carrying::new(256, 0), None);
+        assert_eq!(Carrying::new(0, 1 << 24), None);
+        let last = Carrying::from_immediate(u32::MAX);
+        assert_eq!((last.slot, last.data_len), (255, 0xff_ffff));
     }
 }

@@ -3,6 +3,7 @@
 use super::{TOKEN_LEN, Token, VERSION};
 use crate::Hex;
 use crate::field::{bytes_of, put, u16_of, u32_of};
+use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
@@ -108,6 +109,52 @@ pub struct Accepted {
     pub proof: Token,
     /// Requests that the connecting side may send before the first reply: from 1 to those that it would have.
     pub credits: u32,
+}
+
+/// What a side can do beyond the messages of this version: a word behind the private data of either side. Proofs do not
+/// cover it. Sides of earlier releases send none, which says the same as 0, and ignore it.
+///
+/// ```text
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// |                              0                              |I|
+/// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Abilities {
+    /// It takes RDMA Writes with Immediate ([`super::Carrying`]).
+    pub immediates: bool,
+}
+
+impl Abilities {
+    const IMMEDIATES: u32 = 1;
+
+    /// The private data of a side with these abilities: a [`Hello`] or an [`Accepted`], and the word.
+    pub fn behind(self, private_data: &[u8]) -> Vec<u8> {
+        let word = if self.immediates {
+            Abilities::IMMEDIATES
+        } else {
+            0
+        };
+        [private_data, &word.to_be_bytes()].concat()
+    }
+
+    /// The abilities of the connecting side, by its private data.
+    pub fn behind_hello(private_data: &[u8]) -> Abilities {
+        Abilities::from_bytes(private_data.get(HELLO_LEN..))
+    }
+
+    /// The abilities of the accepting side, by its private data.
+    pub fn behind_accepted(private_data: &[u8]) -> Abilities {
+        Abilities::from_bytes(private_data.get(ACCEPTED_LEN..))
+    }
+
+    fn from_bytes(bytes: Option<&[u8]>) -> Abilities {
+        let word = bytes.and_then(|bytes| bytes.first_chunk());
+        let word = word.map_or(0, |word| u32::from_be_bytes(*word));
+        Abilities {
+            immediates: word & Abilities::IMMEDIATES != 0,
+        }
+    }
 }
 
 impl Hello {
@@ -345,6 +392,24 @@ mod tests {
             "volume accepted volume=01010101010101010101010101010101 \
              nonce=03030303030303030303030303030303 credits=5"
         );
+    }
+
+    #[test]
+    fn abilities_stand_behind_the_private_data_of_both_sides() {
+        let (all, none) = (Abilities { immediates: true }, Abilities::default());
+        let hello = all.behind(&[7; HELLO_LEN]);
+        assert_eq!(hello[HELLO_LEN..], [0, 0, 0, 1]);
+        assert_eq!(Abilities::behind_hello(&hello), all);
+        let accepted = all.behind(&[7; ACCEPTED_LEN]);
+        assert_eq!(Abilities::behind_accepted(&accepted), all);
+        assert_eq!(Abilities::behind_hello(&none.behind(&[7; HELLO_LEN])), none);
+        // Earlier releases, and private data that is cut off.
+        for len in [0, HELLO_LEN, HELLO_LEN + 3] {
+            assert_eq!(Abilities::behind_hello(&hello[..len]), none, "{len}");
+        }
+        // Later ones.
+        let later = [&[7; HELLO_LEN][..], &[0xff, 0xff, 0xff, 0xfe], b"more"].concat();
+        assert_eq!(Abilities::behind_hello(&later), none);
     }
 
     #[test]
