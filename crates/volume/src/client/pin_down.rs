@@ -316,12 +316,10 @@ impl PinDownCache {
             }
         };
         // A registration whose memory is lost serves nobody again.
-        if buffer.is_none() {
-            return None;
-        }
+        let buffer = buffer?;
         let kept = Kept { region, registered };
         self.kept.borrow_mut().insert(slot, Some(kept));
-        buffer
+        Some(buffer)
     }
 }
 
