@@ -30,9 +30,11 @@ mod counters;
 mod dynamic;
 mod fast_pool;
 mod kept;
+mod program;
 mod server_cache;
 
 pub use counters::Counters;
+pub use program::ProgramMemory;
 
 use crate::{Access, Domain, Region, RegisterError, RemoteAddress, Revocation, Scope, Span};
 use counters::Meter;

@@ -21,9 +21,9 @@ use crate::calls::Calls;
 use crate::limits::CLIENT_CALLS_MAX;
 use crate::service::Service;
 use backward::{AnyService, NoService};
-use gannet_fabric::registration::{Counters, Strategy};
-use gannet_fabric::{Disconnected, Provider};
-use gannet_runtime::{Handle, sleep, timeout};
+use gannet_fabric::registration::{Counters, ProgramMemory, Strategy};
+use gannet_fabric::{DeregisterError, Disconnected, Provider, RegisterError};
+use gannet_runtime::{Buffer, Handle, SlotId, sleep, timeout};
 use gannet_wire::rpcrdma::Design;
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -52,7 +52,7 @@ impl Drop for Owner {
 enum Route {
     Tcp(SocketAddr),
     /// The strategy outlives connections, so that the memory that it keeps registered serves the next one.
-    Rdma(Rc<dyn Provider>, SocketAddr, Rc<dyn Strategy>),
+    Rdma(Rc<dyn Provider>, SocketAddr, Rc<ProgramMemory>),
 }
 
 impl Route {
@@ -60,9 +60,11 @@ impl Route {
         match target {
             Target::Tcp(address) => Route::Tcp(address),
             Target::Rdma(provider, address) => {
+                let domain = provider.domain();
+                let strategy = (config.registration).over(domain, Handle::clone(runtime));
                 let runtime = Handle::clone(runtime);
-                let strategy = config.registration.over(provider.domain(), runtime);
-                Route::Rdma(provider, address, strategy)
+                let memory = ProgramMemory::over(strategy, provider.domain(), runtime);
+                Route::Rdma(provider, address, memory)
             }
         }
     }
@@ -70,6 +72,14 @@ impl Route {
     fn address(&self) -> SocketAddr {
         match self {
             Route::Tcp(address) | Route::Rdma(_, address, _) => *address,
+        }
+    }
+
+    /// The memory that stays registered; `None` on TCP.
+    fn memory(&self) -> Option<&Rc<ProgramMemory>> {
+        match self {
+            Route::Tcp(_) => None,
+            Route::Rdma(_, _, memory) => Some(memory),
         }
     }
 }
@@ -144,11 +154,43 @@ impl Client {
         self.owner.shared.credit_starved.get()
     }
 
-    /// The counters of the registration strategy, over all connections; `None` on TCP.
+    /// The counters of the registration strategy and of kept memory, over all connections; `None` on TCP.
     pub fn registration(&self) -> Option<Counters> {
-        match &self.owner.shared.route {
-            Route::Tcp(_) => None,
-            Route::Rdma(_, _, strategy) => Some(strategy.counters()),
+        let memory = self.owner.shared.route.memory();
+        memory.map(|memory| memory.counters())
+    }
+
+    /// Registers memory of a slot for many calls, until [`Client::take_back`] or [`Client::forget`], by any strategy.
+    /// Over TCP there is nothing to register. A device without memory windows registers it for each call nevertheless,
+    /// and a log line says so.
+    ///
+    /// # Errors
+    /// Any [`RegisterError`].
+    pub async fn keep(&self, buffer: Buffer) -> Result<(), RegisterError> {
+        let Some(memory) = self.owner.shared.route.memory() else {
+            return Ok(());
+        };
+        if !memory.serves_peers() {
+            tracing::info!("the device has no memory windows: memory is registered for each call");
+        }
+        memory.keep(buffer).await
+    }
+
+    /// Ends the registration of a slot's memory, and returns the memory.
+    ///
+    /// # Errors
+    /// The adapter could not end it, and keeps the memory.
+    pub async fn take_back(&self, buffer: Buffer) -> Result<Buffer, DeregisterError> {
+        match self.owner.shared.route.memory() {
+            Some(memory) => memory.take_back(buffer).await,
+            None => Ok(buffer),
+        }
+    }
+
+    /// Ends the registration of memory that its program has dropped.
+    pub fn forget(&self, slot: SlotId) {
+        if let Some(memory) = self.owner.shared.route.memory() {
+            memory.forget(slot);
         }
     }
 
@@ -248,11 +290,11 @@ impl Link {
 async fn connect(shared: &Shared) -> Result<Link, String> {
     let patience = shared.config.connect_timeout;
     match &shared.route {
-        Route::Rdma(provider, address, strategy) => {
+        Route::Rdma(provider, address, memory) => {
             let connecting = rdma::connect(
                 &**provider,
                 *address,
-                Rc::clone(strategy),
+                Rc::<ProgramMemory>::clone(memory),
                 shared.config.design,
             );
             match timeout(&shared.calls.runtime, patience, connecting).await {

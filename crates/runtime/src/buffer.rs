@@ -1,7 +1,12 @@
 //! Memory that can be handed to the fabric: owned, movable, recycled.
 
+mod program;
+
+pub use program::ProgramSlot;
+
 use bytes::{Buf, BytesMut};
 use memmap2::MmapMut;
+use program::ProgramShared;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -79,6 +84,7 @@ enum Home {
     Arena(Arc<ArenaShared>),
     /// The slot that this is a part of, and the index of the part.
     Part(Arc<Split>, usize),
+    Program(Arc<ProgramShared>),
 }
 
 /// The name of the memory of one slot of an arena, as long as that memory exists. It is never given to other memory,
@@ -119,7 +125,7 @@ impl Buffer {
         }
     }
 
-    /// The name of its slot; `None` for memory that is no slot of an arena.
+    /// The name of its slot; `None` for memory that is no slot.
     pub fn slot(&self) -> Option<SlotId> {
         self.home.as_ref().map(|(_, slot)| *slot)
     }
@@ -186,6 +192,7 @@ impl Drop for Buffer {
         let bytes = std::mem::take(&mut self.bytes);
         match self.home.take() {
             Some((Home::Arena(home), slot)) => home.put_back(bytes, slot),
+            Some((Home::Program(home), _)) => home.put_back(bytes),
             Some((Home::Part(split, part), _)) => {
                 if let Memory::Heap(bytes) = bytes {
                     split.part_is_back(part, bytes);

@@ -34,7 +34,7 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-pub use buffer::{Arena, Buffer, Lent, SlotBudget, SlotId};
+pub use buffer::{Arena, Buffer, Lent, ProgramSlot, SlotBudget, SlotId};
 pub use descriptor::{DescriptorWatch, EventSource};
 pub use fair_queue::FairQueue;
 pub use file::{FileRef, FileSource, FileStatus, FileTime};

@@ -11,6 +11,7 @@ mod credits;
 mod crowds;
 mod duplicates;
 mod hostile;
+mod kept_memory;
 mod rdma;
 mod rdma_client;
 mod rdma_pulls;
