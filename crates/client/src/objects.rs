@@ -8,6 +8,7 @@ use gannet_vfs::{
 };
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// The operations of a file system for one caller, with errors that have a cause. Clones share the file system.
@@ -183,8 +184,21 @@ impl<V: Vfs> Objects<V> {
         len: u32,
         stability: Stability,
     ) -> Result<(WriteDone, Buffer), Error> {
-        let (fs, caller) = (self.file_system(), self.caller());
         let range = 0..buffer.len().min(len as usize);
+        self.write_part(file, offset, buffer, range, stability)
+            .await
+    }
+
+    /// As [`Objects::write`], of the bytes of `range` in `buffer`.
+    pub async fn write_part(
+        &self,
+        file: &FileHandle,
+        offset: u64,
+        buffer: Buffer,
+        range: Range<usize>,
+        stability: Stability,
+    ) -> Result<(WriteDone, Buffer), Error> {
+        let (fs, caller) = (self.file_system(), self.caller());
         let written = fs.write_and_return(caller, file, offset, buffer, range, stability);
         let (written, buffer) = self.wait(written).await;
         Ok((self.done(written.result)?, buffer.unwrap_or_default()))

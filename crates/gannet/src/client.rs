@@ -11,7 +11,7 @@ pub use options::ConnectOptions;
 use crate::file::{File, write_durably};
 use crate::url::Url;
 use crate::worker;
-use crate::{ConnectError, Error};
+use crate::{Buffer, ConnectError, Error, TransferMemory};
 use connect::{Connection, connect};
 use gannet_client::{Existing, Files, Transfer};
 use gannet_vfs::{Attributes, FileSystemUsage};
@@ -199,6 +199,16 @@ impl Client {
             copied.await.map(|_| ())
         };
         self.with(copy).await
+    }
+
+    /// Registers memory of the program for many reads and writes of files of this client, at most 1 MiB: a `Vec`
+    /// ([`Buffer::from_vec`]), or any memory that the program has already, as a mapping ([`Buffer::from_lent`]). It is
+    /// not copied. [`TransferMemory`] says when the device pins it.
+    ///
+    /// # Errors
+    /// [`Error::Register`], [`Error::MemoryTooLong`], [`Error::Ended`]; the memory is freed then.
+    pub async fn register(&self, memory: Buffer) -> Result<TransferMemory, Error> {
+        TransferMemory::register(self.worker.clone(), memory).await
     }
 
     /// Space and inodes of the file system at `path`.

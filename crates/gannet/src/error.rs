@@ -70,6 +70,24 @@ pub enum Error {
     /// The thread that serves the connection has ended.
     #[error("the connection's thread has ended")]
     Ended,
+    /// Memory cannot be registered: it may not be locked, or the device has no room.
+    #[error("cannot register memory: {0}")]
+    Register(gannet_fabric::RegisterError),
+    /// Memory to be registered is longer than one transfer.
+    #[error("memory of {len} bytes is longer than one transfer of {max}: register it in pieces")]
+    MemoryTooLong {
+        /// Its bytes.
+        len: usize,
+        /// The bytes of the longest transfer.
+        max: usize,
+    },
+    /// Registered memory did not come back from an operation that failed: the operation is still under way, or the
+    /// adapter has kept it.
+    #[error("the memory is not back from an operation that failed, or the adapter has kept it")]
+    MemoryAway,
+    /// The memory is registered with another client than that of the file.
+    #[error("the memory belongs to another client: register it with the client of the file")]
+    MemoryOfAnother,
 }
 
 impl From<Gone> for Error {

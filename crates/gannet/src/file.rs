@@ -22,8 +22,8 @@ const OPERATION_MAX: usize = gannet_vfs::limits::TRANSFER_MAX as usize;
 /// A file of a server. Clones are the same file.
 #[derive(Clone)]
 pub struct File {
-    worker: Worker,
-    handle: FileHandle,
+    pub(crate) worker: Worker,
+    pub(crate) handle: FileHandle,
 }
 
 impl File {

@@ -44,6 +44,7 @@ mod provider;
 pub mod rdma;
 #[cfg(feature = "server")]
 pub mod server;
+mod transfer_memory;
 pub mod url;
 #[cfg(all(feature = "server", feature = "volumes"))]
 pub mod volume;
@@ -64,5 +65,6 @@ pub use mount::{Caching, Closing, FrontEndError, Locks, Mount, MountError, Mount
 pub use provider::{FabricOptions, ProviderKind, UnknownProvider, rdma_devices};
 #[cfg(feature = "server")]
 pub use server::Server;
+pub use transfer_memory::TransferMemory;
 #[cfg(all(feature = "server", feature = "volumes"))]
 pub use volume::{Volume, VolumeError};

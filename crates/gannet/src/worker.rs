@@ -66,6 +66,11 @@ impl<C: Core> Worker<C> {
         Ok((Worker { jobs }, more))
     }
 
+    /// Whether jobs of both go to the same core.
+    pub(crate) fn is_same(&self, other: &Worker<C>) -> bool {
+        self.jobs.same_channel(&other.jobs)
+    }
+
     /// Has the core do `job`, and returns its result.
     ///
     /// # Errors

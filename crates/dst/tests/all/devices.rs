@@ -2,7 +2,7 @@
 //! with its user.
 
 use gannet_dst::volume::{Bed, Carrier};
-use gannet_runtime::{Buffer, Handle, both, sleep, timeout};
+use gannet_runtime::{Buffer, Handle, ProgramSlot, both, sleep, timeout};
 use gannet_sim::World;
 use gannet_sim::fabric::{DeviceProfile, FabricProfile, Reached, SimFabric};
 use gannet_testing::noise;
@@ -154,6 +154,53 @@ fn memory_that_one_server_writes_stays_registered_under_windows() {
         });
         assert_eq!(reached, Reached::default());
     }
+}
+
+/// Memory that a program brings and has between transfers stays registered as that of the client does.
+#[test]
+fn memory_of_a_program_stays_registered_between_transfers() {
+    const LEN: usize = 300_000;
+    let reached = run_on(1, slow(), async move |fs, _| {
+        let program = Program::new(fs).await;
+        let slot = ProgramSlot::new(Buffer::from_vec(noise(LEN, 1)));
+        program.fs.keep_registered(slot.id());
+        let before = program.fs.pin_down_counters();
+        let counted = || {
+            let now = program.fs.pin_down_counters();
+            (
+                now.registrations - before.registrations,
+                now.hits - before.hits,
+            )
+        };
+        for round in 1..10 {
+            let mut memory = slot.take().unwrap();
+            assert!(*memory == noise(LEN, round));
+            program.write(&mut memory, LEN).await.unwrap();
+            memory.fill(0);
+            program.read(&mut memory, LEN).await.unwrap();
+            assert!(*memory == noise(LEN, round));
+            memory.copy_from_slice(&noise(LEN, round + 1));
+        }
+        assert_eq!(counted(), (1, 17));
+        let memory = slot.take().unwrap();
+        let memory = program.fs.end_registration(memory).await.unwrap();
+        let mut memory = slot.take_out(memory).unwrap();
+        program.read(&mut memory, LEN).await.unwrap();
+        assert_eq!(counted(), (2, 17), "it is memory like any other");
+
+        // The registration of memory that was dropped in a transfer ends with it.
+        let slot = ProgramSlot::new(memory);
+        program.fs.keep_registered(slot.id());
+        let mut memory = slot.take().unwrap();
+        program.write(&mut memory, LEN).await.unwrap();
+        assert_eq!(counted().0, 3);
+        let forget = async { program.fs.forget_registration(slot.id()) };
+        let read = both(program.read(&mut memory, LEN), forget).await;
+        read.0.unwrap();
+        program.write(&mut memory, LEN).await.unwrap();
+        assert_eq!(counted().0, 4, "it was registered again");
+    });
+    assert_eq!(reached, Reached::default());
 }
 
 /// Eager buffers serve one connection, so an adapter whose keys do has them.

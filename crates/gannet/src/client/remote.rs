@@ -1,7 +1,8 @@
 //! The target of a connection: an export reached by NFS, or a volume.
 
+use gannet_fabric::{DeregisterError, RegisterError};
 use gannet_nfs::client::NfsFs;
-use gannet_runtime::Buffer;
+use gannet_runtime::{Buffer, SlotId};
 use gannet_vfs::{
     AccessMask, Attributes, ByteLock, BytesRead, Changed, Commit, CreateMode, Created, Credentials,
     DirectoryPage, Entries, EntryName, FileHandle, FileSystemLimits, FileSystemUsage, LockRequest,
@@ -39,6 +40,49 @@ impl Remote {
             Remote::Nfs(export) => Some(export.client()),
             #[cfg(feature = "volumes")]
             Remote::Volume(_) => None,
+        }
+    }
+}
+
+/// Memory that a program registers for many transfers.
+impl Remote {
+    /// Registers memory of a slot until [`Remote::take_back`] or [`Remote::forget`]. It goes back to its slot.
+    ///
+    /// # Errors
+    /// Any [`RegisterError`].
+    pub(crate) async fn keep(&self, buffer: Buffer) -> Result<(), RegisterError> {
+        match self {
+            Remote::Nfs(export) => export.client().rpc().keep(buffer).await,
+            // The first transfer registers it, with the rights that it needs.
+            #[cfg(feature = "volumes")]
+            Remote::Volume(volume) => {
+                buffer
+                    .slot()
+                    .into_iter()
+                    .for_each(|slot| volume.keep_registered(slot));
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends the registration of memory of [`Remote::keep`], and returns the memory.
+    ///
+    /// # Errors
+    /// The adapter could not end it, and keeps the memory.
+    pub(crate) async fn take_back(&self, buffer: Buffer) -> Result<Buffer, DeregisterError> {
+        match self {
+            Remote::Nfs(export) => export.client().rpc().take_back(buffer).await,
+            #[cfg(feature = "volumes")]
+            Remote::Volume(volume) => volume.end_registration(buffer).await,
+        }
+    }
+
+    /// Ends the registration of memory that its program has dropped.
+    pub(crate) fn forget(&self, slot: SlotId) {
+        match self {
+            Remote::Nfs(export) => export.client().rpc().forget(slot),
+            #[cfg(feature = "volumes")]
+            Remote::Volume(volume) => volume.forget_registration(slot),
         }
     }
 }

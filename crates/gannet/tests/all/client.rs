@@ -1,6 +1,6 @@
 //! Files of a server in this process, over TCP and over RDMA.
 
-use gannet::{Client, ConnectError, Error, Server, Status};
+use gannet::{Buffer, Client, ConnectError, Error, Server, Status};
 use gannet_testing::pattern;
 use std::fs;
 use std::path::Path;
@@ -171,5 +171,66 @@ fn why_there_is_no_connection_is_an_enum() {
         let keyless = Client::connect(&url);
         let keyless = keyless.await.err().unwrap();
         assert!(matches!(keyless, ConnectError::NoKey), "{keyless}");
+    });
+}
+
+/// Reads and writes with one piece of registered memory.
+pub(crate) async fn transfers_of_registered_memory(client: &Client) {
+    const LEN: usize = 300_000;
+    client.write("registered", pattern(LEN)).await.unwrap();
+    let file = client.open("registered").await.unwrap();
+    let own = vec![0; LEN + 8];
+    let address = own.as_ptr();
+    let memory = client.register(Buffer::from_vec(own)).await.unwrap();
+    assert_eq!((memory.len(), memory.is_empty()), (LEN + 8, false));
+    for round in 0..3u8 {
+        let read = file.read_registered(0, memory.len(), &memory);
+        assert_eq!(read.await.unwrap(), LEN);
+        let expected = (round == 0).then(|| pattern(LEN));
+        let expected = expected.unwrap_or_else(|| vec![round; LEN]);
+        let changed = |bytes: &mut [u8]| {
+            assert!(bytes[..LEN] == expected, "round {round}");
+            bytes.fill(round + 1);
+        };
+        memory.with(changed).await.unwrap();
+        file.write_registered(0, LEN, &memory).await.unwrap();
+    }
+    assert_eq!(file.read_registered(5, 10, &memory).await.unwrap(), 10);
+
+    let too_long = file.read_registered(0, LEN + 9, &memory).await;
+    assert!(matches!(too_long, Err(Error::Status(Status::Inval))));
+    // A transfer that its caller gives up has the memory to its end; the next one waits for that.
+    let given_up = file.read_registered(0, LEN, &memory);
+    tokio::select! {
+        biased;
+        _ = given_up => {}
+        () = std::future::ready(()) => {}
+    }
+    assert_eq!(file.read_registered(0, LEN, &memory).await.unwrap(), LEN);
+    // A failed operation gives the memory back to its program.
+    client.remove("registered").await.unwrap();
+    assert!(file.read_registered(0, LEN, &memory).await.is_err());
+    memory.with(|bytes| bytes[7] = 99).await.unwrap();
+    let own = memory.take_back().await.unwrap();
+    assert_eq!((own.as_ptr(), own.len(), own[7]), (address, LEN + 8, 99));
+}
+
+#[test]
+fn memory_is_registered_for_many_transfers() {
+    let share = Share::new();
+    run(async {
+        for url in share.urls() {
+            let client = Client::connect(&url).await.unwrap();
+            transfers_of_registered_memory(&client).await;
+            let too_long = client.register(Buffer::zeroed((1 << 20) + 1)).await;
+            assert!(matches!(too_long, Err(Error::MemoryTooLong { .. })));
+
+            client.write("file", "bytes").await.unwrap();
+            let memory = client.register(Buffer::zeroed(10)).await.unwrap();
+            let other = Client::connect(&url).await.unwrap();
+            let file = other.open("file").await.unwrap();
+            let read = file.read_registered(0, 5, &memory).await;
+            assert!(matches!(read, Err(Error::MemoryOfAnother)));
+        }
     });
 }

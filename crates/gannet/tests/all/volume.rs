@@ -1,5 +1,6 @@
 //! Volumes that a program makes, serves and uses.
 
+use crate::client::transfers_of_registered_memory;
 use gannet::server::ServerError;
 use gannet::volume::{CreateOptions, DescriptionError, NewIoServers, VolumeError};
 use gannet::{Client, ConnectError, ConnectOptions, Error, Server, Status, Volume};
@@ -44,6 +45,7 @@ fn a_volume_is_made_served_and_used() {
         let client = connect(&server, &volume).await;
         client.write("file", bytes.clone()).await.unwrap();
         assert_eq!(client.read("file").await.unwrap(), bytes);
+        transfers_of_registered_memory(&client).await;
         // NFS serves the same.
         let nfs = Client::connect(&server.rdma_url()).await.unwrap();
         assert_eq!(nfs.read("file").await.unwrap(), bytes);

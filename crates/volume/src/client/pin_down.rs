@@ -99,6 +99,37 @@ impl PinDownCache {
         }
     }
 
+    /// Has memory of this slot, which the program has brought, stay registered from its first transfer on, as that of
+    /// [`PinDownCache::memory`]. It ends with [`PinDownCache::take_out`] or [`PinDownCache::forget`].
+    pub fn keep(&self, slot: SlotId) {
+        self.kept.borrow_mut().entry(slot).or_default();
+    }
+
+    /// Ends the registration of memory that stays registered, and returns the memory.
+    ///
+    /// # Errors
+    /// The adapter could not revoke the registration, and keeps the memory.
+    pub async fn take_out(&self, buffer: Buffer) -> Result<Buffer, DeregisterError> {
+        let slot = buffer.slot();
+        let kept = slot.and_then(|slot| self.kept.borrow_mut().remove(&slot));
+        let Some(Kept { region, .. }) = kept.flatten() else {
+            return Ok(buffer);
+        };
+        match region.restore(buffer) {
+            Ok(()) => (region.deregister().await?).ok_or(DeregisterError::Adapter),
+            // It was revoked meanwhile.
+            Err(buffer) => Ok(buffer),
+        }
+    }
+
+    /// Ends the registration of memory that its program has dropped. That of memory in a transfer ends with it.
+    pub fn forget(&self, slot: SlotId) {
+        let kept = self.kept.borrow_mut().remove(&slot);
+        if let Some(Kept { region, .. }) = kept.flatten() {
+            drop(region.invalidate());
+        }
+    }
+
     /// The slot of memory that stays registered after a transfer with these rights.
     fn kept_slot(&self, buffer: &Buffer, access: Access) -> Option<SlotId> {
         let stays = self.domain.has_software_regions() || stays_registered(access);
@@ -316,10 +347,13 @@ impl PinDownCache {
             }
         };
         // A registration whose memory is lost serves nobody again.
-        let buffer = buffer?;
-        let kept = Kept { region, registered };
-        self.kept.borrow_mut().insert(slot, Some(kept));
-        Some(buffer)
+        buffer.as_ref()?;
+        match self.kept.borrow_mut().get_mut(&slot) {
+            Some(place) => *place = Some(Kept { region, registered }),
+            // The program has dropped the memory meanwhile.
+            None => drop(region.invalidate()),
+        }
+        buffer
     }
 }
 

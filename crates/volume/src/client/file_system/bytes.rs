@@ -10,9 +10,9 @@ use crate::client::written::{Asked, WriteOutcome};
 use crate::client::{PinDownCounters, RegisteredMemory};
 use crate::convert::stability_of;
 use crate::link::Link;
-use gannet_fabric::RegisterError;
+use gannet_fabric::{DeregisterError, RegisterError};
 use gannet_meta::limits::FILE_SIZE_MAX;
-use gannet_runtime::{Buffer, LocalFuture, all, both};
+use gannet_runtime::{Buffer, LocalFuture, SlotId, all, both};
 use gannet_vfs::{
     Attributes, BytesRead, Credentials, FileHandle, Stability, Status, Verifier, WriteDone,
 };
@@ -299,6 +299,25 @@ impl VolumeFs {
     /// See [`RegisterError`]; the memory is dropped then.
     pub async fn register(&self, memory: Buffer) -> Result<RegisteredMemory, RegisterError> {
         self.mover.cache().register(memory).await
+    }
+
+    /// Has memory of this slot, which the program has brought, stay registered from its first transfer on. The program
+    /// has it between two transfers. Meanwhile servers of this volume may read it, if the device has no windows.
+    pub fn keep_registered(&self, slot: SlotId) {
+        self.mover.cache().keep(slot);
+    }
+
+    /// Ends the registration of memory of [`VolumeFs::keep_registered`], and returns the memory.
+    ///
+    /// # Errors
+    /// The adapter could not end it, and keeps the memory.
+    pub async fn end_registration(&self, buffer: Buffer) -> Result<Buffer, DeregisterError> {
+        self.mover.cache().take_out(buffer).await
+    }
+
+    /// Ends the registration of memory of [`VolumeFs::keep_registered`] that its program has dropped.
+    pub fn forget_registration(&self, slot: SlotId) {
+        self.mover.cache().forget(slot);
     }
 
     /// Reads the bytes of a range of a file, as many as it has, into memory that stays registered, from byte `start` of
