@@ -85,6 +85,11 @@ typedef struct {
    */
   bool crc;
   /*
+   An RDMA device does not pin registered memory, but fetches its pages when it needs them. A device without
+   on-demand paging is refused.
+   */
+  bool on_demand_paging;
+  /*
    How files are sent: one of gannet_engine.
    */
   int engine;

@@ -41,6 +41,9 @@ pub struct gannet_options {
     pub provider: c_int,
     /// Asks for checksums on every connection of the software RNIC.
     pub crc: bool,
+    /// An RDMA device does not pin registered memory, but fetches its pages when it needs them. A device without
+    /// on-demand paging is refused.
+    pub on_demand_paging: bool,
     /// How files are sent: one of gannet_engine.
     pub engine: c_int,
     /// Messages that a peer may have sent before the program has taken the first of them.
@@ -60,6 +63,7 @@ impl Default for gannet_options {
         let AdapterOptions {
             provider: _,
             crc,
+            on_demand_paging,
             receives,
             message_max,
             files,
@@ -67,6 +71,7 @@ impl Default for gannet_options {
         gannet_options {
             provider: gannet_provider::GANNET_IWARP as c_int,
             crc,
+            on_demand_paging,
             engine: gannet_engine::GANNET_AUTOMATIC as c_int,
             receives,
             message_max,
@@ -124,6 +129,7 @@ impl gannet_options {
         Ok(AdapterOptions {
             provider,
             crc: options.crc,
+            on_demand_paging: options.on_demand_paging,
             receives: options.receives,
             message_max: options.message_max,
             files: SenderOptions {

@@ -63,6 +63,9 @@ pub struct ServerConfig {
     /// The provider of RDMA connections.
     #[serde(default, deserialize_with = "parsed")]
     pub provider: Option<ProviderKind>,
+    /// An RDMA device does not pin the memory of transfers.
+    #[serde(default)]
+    pub on_demand_paging: bool,
     /// Where to keep what must outlive a restart.
     pub state_dir: Option<PathBuf>,
     /// Replies to creates, removes, renames and attribute changes do not wait until these are durable.

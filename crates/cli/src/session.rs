@@ -7,9 +7,9 @@ mod waiting;
 use crate::cli::ClientOptions;
 use crate::failure::{Explain, Failure};
 use crate::volume;
-use gannet::ConnectOptions;
 use gannet::local::{self, Connection, Remote};
 use gannet::url::{Scheme, Url};
+use gannet::{ConnectOptions, ProviderKind};
 use gannet_client::{Error, Files, Follow, Node, Objects};
 use gannet_nfs::client::Client;
 use gannet_runtime::tokio_plug;
@@ -321,11 +321,13 @@ fn settled(
     silence: Option<Duration>,
 ) -> Result<ConnectOptions, Failure> {
     let (call, memory) = (&options.call, &options.memory);
+    check_paging(call.on_demand_paging, call.provider)?;
     let settled = ConnectOptions::default()
         .caller(caller(options))
         .patience(silence)
         .crc(call.crc.is_on())
         .provider(call.provider)
+        .on_demand_paging(call.on_demand_paging)
         .memory(memory.registration()?, memory.design);
     let settled = match call.timeout {
         Some(max) => settled.connect_within(max),
@@ -335,6 +337,19 @@ fn settled(
         Scheme::Native => volume::settled(settled, url, options),
         Scheme::Tcp | Scheme::Rdma => Ok(settled),
     }
+}
+
+/// Checks that a provider can leave pages of transfers unpinned, if it is asked to.
+///
+/// # Errors
+/// It is the software RNIC alone.
+pub(crate) fn check_paging(on_demand_paging: bool, provider: ProviderKind) -> Result<(), Failure> {
+    if !on_demand_paging || provider != ProviderKind::Iwarp {
+        return Ok(());
+    }
+    let why = "the software RNIC pins no memory";
+    Err(Failure::usage("on-demand paging is for RDMA devices", why)
+        .hint("use it with --provider verbs or --provider auto"))
 }
 
 /// The volume of a gannet:// URL, and the caller's credentials.

@@ -66,6 +66,9 @@ pub struct FabricOptions {
     pub provider: ProviderKind,
     /// The software RNIC requests MPA CRCs even if the peer does not ask for them.
     pub crc: bool,
+    /// An RDMA device does not pin the memory of transfers, but fetches its pages when it needs them. A device without
+    /// on-demand paging is refused. The software RNIC pins nothing anyway.
+    pub on_demand_paging: bool,
 }
 
 impl FabricOptions {
@@ -76,6 +79,23 @@ impl FabricOptions {
             ..IwarpConfig::default()
         };
         IwarpProvider::new(Handle::clone(runtime), config)
+    }
+
+    /// The settings of a device.
+    fn device(self, config: VerbsConfig) -> VerbsConfig {
+        let mut config = config;
+        config.on_demand_paging = self.on_demand_paging;
+        config
+    }
+
+    /// The device of a listening address: the first one for all addresses.
+    #[cfg(any(feature = "server", feature = "rdma"))]
+    pub(crate) fn device_at(self, own: IpAddr) -> VerbsConfig {
+        self.device(if own.is_unspecified() {
+            VerbsConfig::default()
+        } else {
+            VerbsConfig::at(own)
+        })
     }
 
     /// The settings for a volume's connections: they have one provider, and `auto` means the software RNIC there.
@@ -100,7 +120,7 @@ impl FabricOptions {
         Ok(VerbsProvider::new(
             Handle::clone(runtime),
             &library()?,
-            &device_at(own),
+            &self.device_at(own),
         )?)
     }
 
@@ -172,9 +192,11 @@ impl CoreProviders {
     pub(crate) fn listening(&self, own: IpAddr) -> Result<Ways, VerbsError> {
         match self.options.provider {
             ProviderKind::Iwarp => Ok(Ways::only(self.software())),
-            ProviderKind::Verbs => Ok(Ways::only(self.device_at(own, device_at(own))?)),
+            ProviderKind::Verbs => Ok(Ways::only(
+                self.device_at(own, self.options.device_at(own))?,
+            )),
             ProviderKind::Auto => {
-                let device = self.device_at(own, device_at(own));
+                let device = self.device_at(own, self.options.device_at(own));
                 let device = device.inspect_err(|error| {
                     tracing::info!(address = %own, %error, "the software RNIC alone listens");
                 });
@@ -192,7 +214,7 @@ impl CoreProviders {
             address: peer.ip(),
             source,
         })?;
-        self.device_at(own, VerbsConfig::at(own))
+        self.device_at(own, self.options.device(VerbsConfig::at(own)))
     }
 
     fn device_at(&self, own: IpAddr, config: VerbsConfig) -> Result<Rc<VerbsProvider>, VerbsError> {
@@ -242,16 +264,6 @@ pub(crate) fn library() -> Result<Arc<VerbsLibrary>, VerbsError> {
 /// rdma-core is missing, or there is no device; see [`VerbsError`].
 pub fn rdma_devices() -> Result<Vec<DeviceInfo>, VerbsError> {
     devices(&library()?)
-}
-
-/// The device of a listening address: the first one for all addresses.
-#[cfg(any(feature = "server", feature = "rdma"))]
-pub(crate) fn device_at(own: IpAddr) -> VerbsConfig {
-    if own.is_unspecified() {
-        VerbsConfig::default()
-    } else {
-        VerbsConfig::at(own)
-    }
 }
 
 /// The address of this host from which packets go to `peer`. No packet leaves for it.

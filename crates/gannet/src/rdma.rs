@@ -134,6 +134,9 @@ pub struct AdapterOptions {
     pub provider: ProviderKind,
     /// Asks for checksums (MPA CRC) on every connection of the software RNIC. They are used too when a peer asks.
     pub crc: bool,
+    /// An RDMA device does not pin registered memory, but fetches its pages when it needs them. A device without
+    /// on-demand paging is refused.
+    pub on_demand_paging: bool,
     /// Messages that the peer may have sent before the program has taken the first of them. One more ends a connection
     /// of the software RNIC: a protocol of requests and replies stays below by itself.
     pub receives: usize,
@@ -148,6 +151,7 @@ impl Default for AdapterOptions {
         AdapterOptions {
             provider: ProviderKind::default(),
             crc: false,
+            on_demand_paging: false,
             receives: 16,
             message_max: 4096,
             files: SenderOptions::default(),
@@ -160,6 +164,7 @@ impl AdapterOptions {
         FabricOptions {
             provider: self.provider,
             crc: self.crc,
+            on_demand_paging: self.on_demand_paging,
         }
     }
 }
@@ -196,7 +201,12 @@ impl Adapter {
     /// [`RdmaError::Start`]; [`RdmaError::Device`] with [`ProviderKind::Verbs`] on a machine without a device.
     pub async fn start(options: AdapterOptions) -> Result<Adapter, RdmaError> {
         if options.provider == ProviderKind::Verbs {
-            rdma_devices()?;
+            let devices = rdma_devices()?;
+            let has_paging = devices.iter().any(|device| device.pages_on_demand);
+            if let (true, false, [first, ..]) = (options.on_demand_paging, has_paging, &*devices) {
+                let name = first.name.clone();
+                return Err(VerbsError::NoPaging { name }.into());
+            }
         }
         let set_up = async move |runtime: Handle| {
             let device = Device {

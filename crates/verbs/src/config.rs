@@ -25,6 +25,9 @@ pub struct VerbsConfig {
     pub completions_max: u32,
     /// Registered slots for messages of up to [`crate::limits::MESSAGE_SLOT_LEN`] bytes, at most.
     pub message_slots_max: u32,
+    /// Registers memory of the protocols without pinning it: the device fetches its pages when it needs them. Messages
+    /// and receives stay pinned. A device without on-demand paging is refused.
+    pub on_demand_paging: bool,
 }
 
 impl Default for VerbsConfig {
@@ -33,6 +36,7 @@ impl Default for VerbsConfig {
             device: DeviceChoice::First,
             completions_max: COMPLETIONS_MAX,
             message_slots_max: MESSAGE_SLOTS_MAX,
+            on_demand_paging: false,
         }
     }
 }

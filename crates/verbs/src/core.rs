@@ -13,7 +13,8 @@ use crate::receives::VerbsReceiveQueue;
 use crate::region::VerbsDomain;
 use crate::sys::{
     CmId, CompletionChannel, CompletionQueue, DeviceContext, DeviceLimits, Event, EventChannel,
-    EventKind, EventOf, IdName, POLL_MAX, ProtectionDomain, VerbsLibrary, Wc, status,
+    EventKind, EventOf, IdName, POLL_MAX, ProtectionDomain, RegistrationRules, VerbsLibrary, Wc,
+    status,
 };
 use crate::work::WorkName;
 use gannet_fabric::{Disconnected, EndpointId, SharedReceives};
@@ -67,6 +68,35 @@ pub(crate) struct Core {
 struct Queue {
     queue: Rc<CompletionQueue>,
     reserved: Cell<u32>,
+}
+
+/// Whether the device has what the settings ask for.
+///
+/// # Errors
+/// [`VerbsError::NoPaging`].
+fn check(device: &DeviceContext, config: &VerbsConfig) -> Result<(), VerbsError> {
+    if config.on_demand_paging && !device.pages_on_demand() {
+        let name = device.name();
+        return Err(VerbsError::NoPaging { name });
+    }
+    Ok(())
+}
+
+/// The rules for memory of the protocols.
+fn rules(sinks_need_write: bool, config: &VerbsConfig) -> RegistrationRules {
+    RegistrationRules {
+        sinks_need_write,
+        on_demand: config.on_demand_paging,
+    }
+}
+
+/// Whether there is a device for these settings, before a core opens it.
+///
+/// # Errors
+/// See [`VerbsError`].
+pub fn check_device(library: &Arc<VerbsLibrary>, config: &VerbsConfig) -> Result<(), VerbsError> {
+    let events = EventChannel::new(library)?;
+    check(&choose(library, &events, &config.device)?, config)
 }
 
 /// Room in a completion queue, given back when dropped.
@@ -138,6 +168,7 @@ impl Core {
         let limits = device
             .limits()
             .map_err(|source| VerbsError::Device { source })?;
+        check(&device, config)?;
         let ports = (1..=limits.ports).filter_map(|port| device.port(port).ok());
         let message_max = ports.map(|port| port.message_max).min();
         let is_iwarp = device.is_iwarp();
@@ -145,11 +176,8 @@ impl Core {
             .map_err(VerbsError::resources("a completion channel"))?;
         let protection =
             ProtectionDomain::new(&device).map_err(VerbsError::resources("a protection domain"))?;
-        let domain = VerbsDomain::new(
-            Arc::clone(&protection),
-            Rc::clone(&runtime),
-            is_iwarp && !limits.is_siw(),
-        );
+        let rules = rules(is_iwarp && !limits.is_siw(), config);
+        let domain = VerbsDomain::new(Arc::clone(&protection), Rc::clone(&runtime), rules);
         let messages = SlotPool::new(
             &protection,
             MESSAGE_SLOT_LEN,

@@ -59,6 +59,14 @@ pub enum VerbsError {
         /// The reason that the system gives.
         source: io::Error,
     },
+    /// The device pins all memory that it reaches.
+    #[error(
+        "the RDMA device {name} has no on-demand paging for Send, RDMA Read and RDMA Write (leave --on-demand-paging out)"
+    )]
+    NoPaging {
+        /// The kernel's name of the device.
+        name: String,
+    },
     /// The device does not answer.
     #[error("the RDMA device does not answer: {source} (see the kernel's log)")]
     Device {

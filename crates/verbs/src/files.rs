@@ -5,7 +5,7 @@
 //! and work behind them waits. Bytes that no page has, and those of files without a descriptor, are read into memory.
 
 use crate::limits::LONG_REGISTRATION;
-use crate::sys::{MappedFile, Piece, ProtectionDomain, Registration};
+use crate::sys::{MappedFile, Piece, ProtectionDomain, Registration, RegistrationRules};
 use gannet_fabric::Access;
 use gannet_runtime::{Buffer, FileRef};
 use std::cell::RefCell;
@@ -82,7 +82,12 @@ impl SourceRange {
             }
         }
         Ok(FileBytes::Copied {
-            registration: Registration::new(domain, &mut memory, Access::Local, false)?,
+            registration: Registration::new(
+                domain,
+                &mut memory,
+                Access::Local,
+                RegistrationRules::default(),
+            )?,
             _memory: memory,
         })
     }

@@ -38,6 +38,7 @@ mod work;
 pub mod limits;
 
 pub use config::{DeviceChoice, VerbsConfig};
+pub use core::check_device;
 pub use error::VerbsError;
 pub use listener::{SharedVerbsListener, VerbsListener};
 pub use provider::{VerbsProvider, devices};

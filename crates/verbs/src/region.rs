@@ -7,7 +7,7 @@
 use crate::connection::Connection;
 use crate::core::Core;
 use crate::limits::{LONG_REGISTRATION, WINDOWS_IDLE_MAX};
-use crate::sys::{Piece, ProtectionDomain, Registration, Window};
+use crate::sys::{Piece, ProtectionDomain, Registration, RegistrationRules, Window};
 use gannet_fabric::{
     Access, Backing, DeregisterError, Domain, EndpointId, LocalKey, MemoryRegion, Region,
     RegionStats, RegisterError, Registering, RemoteKey, Revocation, Scope, Span,
@@ -26,8 +26,7 @@ use tokio::sync::oneshot;
 pub(crate) struct VerbsDomain {
     domain: Arc<ProtectionDomain>,
     runtime: Handle,
-    /// Sinks of RDMA Reads need the peer's right to write, as iWARP adapters demand.
-    sink_needs_write: bool,
+    rules: RegistrationRules,
     stats: Cell<RegionStats>,
     /// Finds the connections of windows.
     core: OnceCell<Weak<Core>>,
@@ -40,12 +39,12 @@ impl VerbsDomain {
     pub(crate) fn new(
         domain: Arc<ProtectionDomain>,
         runtime: Handle,
-        sink_needs_write: bool,
+        rules: RegistrationRules,
     ) -> Rc<VerbsDomain> {
         Rc::new_cyclic(|this| VerbsDomain {
             domain,
             runtime,
-            sink_needs_write,
+            rules,
             stats: Cell::default(),
             core: OnceCell::new(),
             windows: RefCell::default(),
@@ -61,7 +60,8 @@ impl VerbsDomain {
 
     /// Registers the memory of one message that is too long for a slot.
     pub(crate) fn register_message(&self, memory: &mut [u8]) -> io::Result<Registration> {
-        Registration::new(&self.domain, memory, Access::Local, false)
+        let rules = RegistrationRules::default();
+        Registration::new(&self.domain, memory, Access::Local, rules)
     }
 
     /// The region of memory that was pinned.
@@ -180,7 +180,7 @@ impl Domain for VerbsDomain {
             return Err(RegisterError::Unsupported);
         };
         let grant = self.grant(access, scope);
-        let pinned = Held::pin(&self.domain, memory, grant.of_key(), self.sink_needs_write);
+        let pinned = Held::pin(&self.domain, memory, grant.of_key(), self.rules);
         self.region(pinned, grant)
     }
 
@@ -190,11 +190,11 @@ impl Domain for VerbsDomain {
             short => return Registering::Ready(self.register_now(short, access, scope)),
         };
         let (sender, pinned) = oneshot::channel();
-        let (domain, sink_needs_write) = (Arc::clone(&self.domain), self.sink_needs_write);
+        let (domain, rules) = (Arc::clone(&self.domain), self.rules);
         let grant = self.grant(access, scope);
         self.runtime.submit_blocking(Box::new(move || {
             // Where no one waits any more, the drop of the result undoes the registration.
-            let pinned = Held::pin(&domain, memory, grant.of_key(), sink_needs_write);
+            let pinned = Held::pin(&domain, memory, grant.of_key(), rules);
             drop(sender.send(pinned));
         }));
         let this = Weak::clone(&self.this);
@@ -292,12 +292,12 @@ impl Held {
         domain: &Arc<ProtectionDomain>,
         mut memory: Buffer,
         access: Access,
-        sink_needs_write: bool,
+        rules: RegistrationRules,
     ) -> io::Result<Held> {
         // A device registers no empty memory. A byte of the provider's own stands for it.
         let mut padding = memory.is_empty().then(|| Buffer::zeroed(1));
         let pinned = padding.as_mut().unwrap_or(&mut memory);
-        let registration = Registration::new(domain, pinned, access, sink_needs_write)?;
+        let registration = Registration::new(domain, pinned, access, rules)?;
         Ok(Held {
             registration: Some(Arc::new(registration)),
             memory: Some(memory),

@@ -2,15 +2,16 @@
 
 mod files;
 mod immediates;
+mod paging;
 mod windows;
 
-use crate::VerbsConfig;
 use crate::connect::connected;
 use crate::core::Core;
 use crate::limits::LONG_REGISTRATION;
 use crate::messages::SlotPool;
 use crate::sys::fake::{FakeDevice, place};
 use crate::sys::{CmId, EventChannel, ProtectionDomain, status};
+use crate::{VerbsConfig, VerbsError};
 use gannet_fabric::{
     Access, Backing, Completion, ConnectOptions, Connected, DeregisterError, Disconnected, Domain,
     Done, PostError, Receives, Region, RegisterError, RemoteAddress, Scope, SendOptions,
@@ -30,10 +31,14 @@ fn run<F: Future<Output = ()>>(main: impl FnOnce(Bed) -> F) {
 }
 
 fn bed(runtime: Handle, device: FakeDevice) -> Bed {
+    try_bed(runtime, device, &VerbsConfig::default()).unwrap()
+}
+
+fn try_bed(runtime: Handle, device: FakeDevice, config: &VerbsConfig) -> Result<Bed, VerbsError> {
     let context = device.context();
-    let events = EventChannel::new(&context.library).unwrap();
-    let core = Core::on(runtime, events, context, &VerbsConfig::default()).unwrap();
-    Bed { device, core }
+    let events = EventChannel::new(&context.library)?;
+    let core = Core::on(runtime, events, context, config)?;
+    Ok(Bed { device, core })
 }
 
 impl Bed {

@@ -93,6 +93,9 @@ pub struct CallOptions {
     /// the server)
     #[arg(long, value_name = "PROVIDER", default_value_t, help_heading = "RDMA")]
     pub provider: ProviderKind,
+    /// Let an RDMA device fetch the pages of transfers when it needs them, in place of pinning them
+    #[arg(long, help_heading = "RDMA")]
+    pub on_demand_paging: bool,
     /// Call as this user [default: the caller's own]
     #[arg(long, value_name = "UID")]
     pub uid: Option<u32>,

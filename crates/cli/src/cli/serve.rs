@@ -147,6 +147,9 @@ pub struct ServeOptions {
     /// device) [default: iwarp]
     #[arg(long, value_name = "PROVIDER", help_heading = "RDMA")]
     pub provider: Option<ProviderKind>,
+    /// Let an RDMA device fetch the pages of transfers when it needs them, in place of pinning them
+    #[arg(long, help_heading = "RDMA")]
+    pub on_demand_paging: bool,
     /// Keep the key that signs file handles here, so that handles survive a restart [default: see gannet-serve(1)]
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,

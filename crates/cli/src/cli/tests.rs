@@ -53,7 +53,8 @@ fn shared_options_are_grouped_apart() {
             let id = argument.get_id().as_str();
             let heading = match id {
                 "timeout" | "uid" | "gid" => "Connection",
-                "crc" | "provider" | "registration" | "trust_peer" | "design" => "RDMA",
+                "crc" | "provider" | "on_demand_paging" | "registration" | "trust_peer"
+                | "design" => "RDMA",
                 "volume_key" | "optimistic" | "read_cache" => "Volume (gannet:// URLs)",
                 "json" | "quiet" | "log" | "log_format" => "Output",
                 "busy_poll" => "Performance",

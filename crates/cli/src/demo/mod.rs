@@ -149,6 +149,7 @@ impl Demo<'_> {
                 timeout: None,
                 crc: Switch::Off,
                 provider: ProviderKind::default(),
+                on_demand_paging: false,
                 uid: None,
                 gid: None,
             },

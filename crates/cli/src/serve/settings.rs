@@ -3,6 +3,7 @@
 use crate::cli::{Listen, ServeOptions};
 use crate::config::{Config, ExportConfig, Root, RuleConfig, ServerConfig, SquashConfig};
 use crate::failure::{Explain, Failure};
+use crate::session::check_paging;
 use gannet::FabricOptions;
 use gannet::server::default_budget;
 use gannet::url::{NFS_RDMA_PORT, NFS_TCP_PORT};
@@ -83,11 +84,7 @@ impl Settings {
             .or(config.server.cores)
             .map_or_else(available_cores, usize::from);
         let cores = cores.clamp(1, CORES_MAX);
-        let crc = options.crc.or(config.server.crc);
-        let crc = crc.is_some_and(crate::cli::Switch::is_on);
-        let provider = options.provider.or(config.server.provider);
-        let provider = provider.unwrap_or_default();
-        let fabric = FabricOptions { provider, crc };
+        let fabric = fabric(options, &config.server)?;
         let budget = budget(&config.server);
         let settings = Settings {
             nfs_tcp: (options.nfs_tcp.or(listen.nfs_tcp)).unwrap_or(default(NFS_TCP_PORT)),
@@ -378,6 +375,22 @@ fn connections(
         return Err(Failure::new(what, why).hint(hint));
     }
     Ok(limits)
+}
+
+/// The settings of RDMA connections, of the command line or else of the file.
+///
+/// # Errors
+/// They ask the software RNIC for on-demand paging.
+fn fabric(options: &ServeOptions, config: &ServerConfig) -> Result<FabricOptions, Failure> {
+    let crc = options.crc.or(config.crc);
+    let provider = options.provider.or(config.provider).unwrap_or_default();
+    let on_demand_paging = options.on_demand_paging || config.on_demand_paging;
+    check_paging(on_demand_paging, provider)?;
+    Ok(FabricOptions {
+        provider,
+        crc: crc.is_some_and(crate::cli::Switch::is_on),
+        on_demand_paging,
+    })
 }
 
 /// As much as the configuration says, or what also a small machine can spare.

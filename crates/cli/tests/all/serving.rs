@@ -67,6 +67,37 @@ fn auto_serves_and_connects_by_the_software_rnic_where_there_is_no_device() {
     }
 }
 
+/// The software RNIC pins no memory. With `auto` it serves, where no device can leave pages unpinned.
+#[test]
+fn on_demand_paging_is_for_devices() {
+    let place = Place::new();
+    let share = place.text("share");
+    let paging = "--on-demand-paging";
+    let config = place.path("config");
+    fs::write(&config, "[server]\non_demand_paging = true\n").unwrap();
+    let config = config.to_str().unwrap();
+    let url = "nfs+rdma://192.0.2.1/";
+    let refused = [
+        &["serve", &share, paging][..],
+        &["serve", &share, "--config", config],
+        &["ls", url, paging],
+        &["ls", url, paging, "--provider", "iwarp"],
+    ];
+    for command in refused {
+        let error = fail(command, 2);
+        assert!(
+            error.contains("on-demand paging is for RDMA devices"),
+            "{error}"
+        );
+        assert!(error.contains("use it with --provider verbs"), "{error}");
+    }
+    fs::write(place.path("share/file"), b"content").unwrap();
+    let auto = [&share, paging, "--provider", "auto"];
+    let server = Server::start(&place.path("state"), &auto);
+    let listed = succeed(&["ls", &server.urls()[1], "--provider", "auto", paging]);
+    assert_eq!(listed, "file\n");
+}
+
 #[test]
 fn a_volume_on_a_device_needs_the_devices_address() {
     let place = Place::new();

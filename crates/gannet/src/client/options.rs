@@ -99,6 +99,16 @@ impl ConnectOptions {
         ConnectOptions { fabric, ..self }
     }
 
+    /// Whether an RDMA device fetches the pages of transfers when it needs them, and pins none of them.
+    #[must_use]
+    pub fn on_demand_paging(self, on_demand_paging: bool) -> ConnectOptions {
+        let fabric = FabricOptions {
+            on_demand_paging,
+            ..self.fabric
+        };
+        ConnectOptions { fabric, ..self }
+    }
+
     /// How memory is registered on RDMA connections, and which end moves bulk results.
     #[must_use]
     pub fn memory(self, registration: Registration, design: Design) -> ConnectOptions {

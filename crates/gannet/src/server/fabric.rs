@@ -1,12 +1,13 @@
 //! Listening for RDMA connections on all cores, by one provider or by several.
 
-use crate::provider::{device_at, library};
+use crate::provider::library;
 use crate::{FabricOptions, ProviderKind};
 use gannet_fabric::Provider;
 use gannet_runtime::tokio_plug::SharedListener;
 use gannet_runtime::{Handle, both};
 use gannet_verbs::{
-    SharedVerbsListener, VerbsConfig, VerbsError, VerbsLibrary, VerbsProvider, devices,
+    SharedVerbsListener, VerbsConfig, VerbsError, VerbsLibrary, VerbsProvider, check_device,
+    devices,
 };
 use std::io;
 use std::net::SocketAddr;
@@ -68,8 +69,8 @@ impl FabricListener {
             .map_or(address, SharedListener::local_address);
         let device = match options.provider {
             ProviderKind::Iwarp => None,
-            ProviderKind::Verbs => Some(DeviceListener::bind(address, cores)?),
-            ProviderKind::Auto => match DeviceListener::bind(address, cores) {
+            ProviderKind::Verbs => Some(DeviceListener::bind(address, cores, options)?),
+            ProviderKind::Auto => match DeviceListener::bind(address, cores, options) {
                 Ok(device) => {
                     tracing::info!(%address, "an RDMA device listens beside the software RNIC");
                     Some(device)
@@ -163,11 +164,18 @@ async fn every_way(
 }
 
 impl DeviceListener {
-    fn bind(address: SocketAddr, cores: usize) -> Result<DeviceListener, VerbsError> {
+    fn bind(
+        address: SocketAddr,
+        cores: usize,
+        options: FabricOptions,
+    ) -> Result<DeviceListener, VerbsError> {
         let library = library()?;
         // A listener at all addresses would wait for ever where there is no device.
         devices(&library)?;
-        let config = device_at(address.ip());
+        let config = options.device_at(address.ip());
+        if config.on_demand_paging {
+            check_device(&library, &config)?;
+        }
         let listener = SharedVerbsListener::bind(&library, address, cores)?;
         Ok(DeviceListener {
             library,

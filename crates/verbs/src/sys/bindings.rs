@@ -93,6 +93,8 @@ pub(super) struct DeviceAttrEx {
 
 /// `IBV_ODP_SUPPORT`
 pub(super) const ODP_SUPPORT: u64 = 1;
+/// `IBV_ODP_SUPPORT_SEND`
+pub(super) const ODP_SUPPORT_SEND: u32 = 1;
 /// `IBV_ODP_SUPPORT_WRITE`
 pub(super) const ODP_SUPPORT_WRITE: u32 = 1 << 2;
 /// `IBV_ODP_SUPPORT_READ`
@@ -139,6 +141,7 @@ pub(super) const ACCESS_LOCAL_WRITE: c_int = 1;
 pub(super) const ACCESS_REMOTE_WRITE: c_int = 1 << 1;
 pub(super) const ACCESS_REMOTE_READ: c_int = 1 << 2;
 pub(super) const ACCESS_MW_BIND: c_int = 1 << 4;
+pub(super) const ACCESS_ON_DEMAND: c_int = 1 << 6;
 
 #[repr(C)]
 pub(super) struct Mw {

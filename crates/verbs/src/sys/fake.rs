@@ -1,15 +1,17 @@
 //! A device in the memory of a test: it records what is posted, and completes what the test says.
 
 use super::bindings::{
-    CmEvent, CmId, CompChannel, ConnParam, Context, Cq, DEVICE_MEM_WINDOW,
-    DEVICE_MEM_WINDOW_TYPE_2B, Device, DeviceAttr, EventChannel, Gid, Mr, Mw, Pd, PortAttr, Qp,
-    QpAttr, QpInitAttr, RecvWr, SEND_INLINE, SEND_SIGNALED, SendWr, Srq, SrqInitAttr,
+    ABI_IS_EXTENDED, CmEvent, CmId, CompChannel, ConnParam, Context, Cq, DEVICE_MEM_WINDOW,
+    DEVICE_MEM_WINDOW_TYPE_2B, Device, DeviceAttr, DeviceAttrEx, EventChannel, Gid, Mr, Mw,
+    ODP_SUPPORT, Pd, PortAttr, Qp, QpAttr, QpInitAttr, QueryDeviceEx, RecvWr, SEND_INLINE,
+    SEND_SIGNALED, SendWr, Srq, SrqInitAttr, VERBS_CONTEXT_QUERY_DEVICE_EX, VERBS_CONTEXT_SIZE,
     WC_RECV_RDMA_WITH_IMM, WC_WITH_INV, WR_BIND_MW, WR_LOCAL_INV, WR_RDMA_WRITE_WITH_IMM, Wc,
 };
 use super::device::DeviceContext;
 use super::library::{Functions, VerbsLibrary};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::mem::offset_of;
 use std::os::fd::IntoRawFd;
 use std::ptr::{NonNull, null_mut};
 use std::sync::{Mutex, MutexGuard};
@@ -62,12 +64,24 @@ pub(crate) struct Seen {
     pub(crate) pairs: u32,
 }
 
+/// A context with the functions of newer libraries in front of it (`struct verbs_context`).
+#[repr(C)]
+struct ExtendedContext {
+    before: [usize; VERBS_CONTEXT_FRONT],
+    fake: FakeContext,
+}
+
+/// Words of `struct verbs_context` in front of the context.
+const VERBS_CONTEXT_FRONT: usize = 320 / size_of::<usize>();
+
 /// A context with the device behind it.
 #[repr(C)]
 struct FakeContext {
     context: Context,
     device: Device,
     has_windows: bool,
+    /// The operations for which it needs no pinned memory.
+    paged: u32,
     seen: Mutex<Seen>,
 }
 
@@ -91,8 +105,9 @@ impl FakeDevice {
     pub(crate) fn new() -> FakeDevice {
         // SAFETY: pointers, numbers and options of functions are valid when they are zeroed; the rest is set here.
         let raw = unsafe {
-            let layout = std::alloc::Layout::new::<FakeContext>();
-            let raw = std::alloc::alloc_zeroed(layout).cast::<FakeContext>();
+            let layout = std::alloc::Layout::new::<ExtendedContext>();
+            let extended = std::alloc::alloc_zeroed(layout).cast::<ExtendedContext>();
+            let raw = &raw mut (*extended).fake;
             (&raw mut (*raw).seen).write(Mutex::default());
             (*raw).context.device = &raw mut (*raw).device;
             (*raw).context.poll_cq = Some(poll_cq);
@@ -113,6 +128,24 @@ impl FakeDevice {
         // SAFETY: nothing else knows the context yet.
         unsafe { (*device.0).has_windows = true };
         device
+    }
+
+    /// Has the device fetch pages when it needs them, for these operations.
+    pub(crate) fn page_on_demand(&self, operations: u32) {
+        // SAFETY: the context is the second part of an extended one, and of the test alone.
+        unsafe {
+            let extended = self.0.byte_sub(offset_of!(ExtendedContext, fake));
+            let front = extended.cast::<usize>();
+            let word = |before: usize| front.add(VERBS_CONTEXT_FRONT - before / size_of::<usize>());
+            word(VERBS_CONTEXT_SIZE)
+                .write(offset_of!(ExtendedContext, fake) + size_of::<Context>());
+            let query: QueryDeviceEx = query_device_ex;
+            word(VERBS_CONTEXT_QUERY_DEVICE_EX)
+                .cast::<QueryDeviceEx>()
+                .write(query);
+            (*self.0).context.abi_compat = null_mut::<u8>().wrapping_add(ABI_IS_EXTENDED).cast();
+            (*self.0).paged = operations;
+        }
     }
 
     pub(crate) fn context(&self) -> DeviceContext {
@@ -188,6 +221,21 @@ fn seen_of<'a>(context: *mut Context) -> MutexGuard<'a, Seen> {
     // SAFETY: all contexts of a test are fake ones, and never freed.
     let fake = unsafe { &*context.cast::<FakeContext>() };
     fake.seen.lock().expect("no panic inside")
+}
+
+unsafe extern "C" fn query_device_ex(
+    context: *mut Context,
+    _: *const c_void,
+    attributes: *mut DeviceAttrEx,
+    len: usize,
+) -> c_int {
+    assert_eq!(len, size_of::<DeviceAttrEx>());
+    // SAFETY: all contexts of a test are fake ones; the pointer is to a structure of the caller.
+    unsafe {
+        (*attributes).general_odp_caps = ODP_SUPPORT;
+        (*attributes).rc_odp_caps = (*context.cast::<FakeContext>()).paged;
+    }
+    0
 }
 
 unsafe extern "C" fn poll_cq(queue: *mut Cq, max: c_int, to: *mut Wc) -> c_int {

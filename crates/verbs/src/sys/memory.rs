@@ -1,7 +1,8 @@
 //! Registered memory: regions, and slots for messages.
 
 use super::bindings::{
-    self, ACCESS_LOCAL_WRITE, ACCESS_MW_BIND, ACCESS_REMOTE_READ, ACCESS_REMOTE_WRITE, Sge,
+    self, ACCESS_LOCAL_WRITE, ACCESS_MW_BIND, ACCESS_ON_DEMAND, ACCESS_REMOTE_READ,
+    ACCESS_REMOTE_WRITE, Sge,
 };
 use super::device::ProtectionDomain;
 use gannet_fabric::Access;
@@ -25,14 +26,26 @@ pub(crate) struct Registration {
     ended: bool,
 }
 
+/// The rules for the registrations of memory of the protocols. The default is that for the provider's own memory.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RegistrationRules {
+    /// Memory without rights for peers gets the peer's right to write: iWARP adapters demand it of the sinks of RDMA
+    /// Reads.
+    pub(crate) sinks_need_write: bool,
+    /// The device fetches pages when it needs them (on-demand paging), so they are not pinned. The device must have it
+    /// ([`DeviceContext::pages_on_demand`]).
+    ///
+    /// [`DeviceContext::pages_on_demand`]: super::device::DeviceContext::pages_on_demand
+    pub(crate) on_demand: bool,
+}
+
 // SAFETY: libibverbs allows a deregistration from any thread.
 unsafe impl Send for Registration {}
 // SAFETY: shared access reads numbers alone.
 unsafe impl Sync for Registration {}
 
 impl Registration {
-    /// Registers `memory`. `sink_needs_write` adds the peer's right to write to memory without rights for peers: iWARP
-    /// adapters demand it of the sinks of RDMA Reads.
+    /// Registers `memory`.
     ///
     /// # Errors
     /// The device's table is full, or the process may not lock that much memory.
@@ -40,11 +53,14 @@ impl Registration {
         domain: &Arc<ProtectionDomain>,
         memory: &mut [u8],
         access: Access,
-        sink_needs_write: bool,
+        rules: RegistrationRules,
     ) -> io::Result<Registration> {
         let mut flags = ACCESS_LOCAL_WRITE | flags_of(access);
-        if access == Access::Local && sink_needs_write {
+        if access == Access::Local && rules.sinks_need_write {
             flags |= ACCESS_REMOTE_WRITE;
+        }
+        if rules.on_demand {
+            flags |= ACCESS_ON_DEMAND;
         }
         if domain.has_windows {
             flags |= ACCESS_MW_BIND;
@@ -225,7 +241,12 @@ impl Chunk {
         let too_long = || io::Error::from(io::ErrorKind::InvalidInput);
         let len = slot_len.checked_mul(slots as usize).ok_or_else(too_long)?;
         let mut memory = Buffer::zeroed(len.max(1));
-        let registration = Registration::new(domain, &mut memory, Access::Local, false)?;
+        let registration = Registration::new(
+            domain,
+            &mut memory,
+            Access::Local,
+            RegistrationRules::default(),
+        )?;
         let start = NonNull::new(memory.as_mut_ptr()).ok_or_else(too_long)?;
         Ok(Arc::new(Chunk {
             slot_len,

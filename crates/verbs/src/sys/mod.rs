@@ -20,7 +20,7 @@ mod window;
 pub(crate) use bindings::{WC_RECV_RDMA_WITH_IMM, WC_WITH_INV, Wc, status};
 pub(crate) use cm::{CmId, Event, EventChannel, EventKind, IdName, Parameters};
 pub(crate) use device::{DeviceContext, ProtectionDomain};
-pub(crate) use memory::{Chunk, MappedFile, Piece, Registration, Slot};
+pub(crate) use memory::{Chunk, MappedFile, Piece, Registration, RegistrationRules, Slot};
 pub(crate) use queue::{
     CompletionChannel, CompletionQueue, EventOf, POLL_MAX, PairLimits, PairQueues, QueuePair,
     ReceiveWork, SendWork, SharedQueue, WorkKind,

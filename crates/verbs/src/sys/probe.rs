@@ -1,9 +1,9 @@
 //! Abilities of a device that are found by asking for more, or by trial.
 
 use super::bindings::{
-    ABI_IS_EXTENDED, Context, DeviceAttrEx, ODP_SUPPORT, ODP_SUPPORT_READ, ODP_SUPPORT_WRITE,
-    QueryDeviceEx, VERBS_CONTEXT_LEN_FROM_QUERY_DEVICE_EX, VERBS_CONTEXT_QUERY_DEVICE_EX,
-    VERBS_CONTEXT_SIZE,
+    ABI_IS_EXTENDED, Context, DeviceAttrEx, ODP_SUPPORT, ODP_SUPPORT_READ, ODP_SUPPORT_SEND,
+    ODP_SUPPORT_WRITE, QueryDeviceEx, VERBS_CONTEXT_LEN_FROM_QUERY_DEVICE_EX,
+    VERBS_CONTEXT_QUERY_DEVICE_EX, VERBS_CONTEXT_SIZE,
 };
 use super::device::check;
 use super::device::{DeviceContext, ProtectionDomain};
@@ -17,7 +17,8 @@ use std::ptr::{null, null_mut};
 const PROBE_LEN: usize = 4096;
 
 impl DeviceContext {
-    /// Memory for RDMA Read and Write can be registered without being pinned (on-demand paging).
+    /// Memory for RDMA Read, RDMA Write and Sends can be registered without being pinned (on-demand paging). Receives
+    /// need not: their memory is the provider's own, and pinned.
     pub(crate) fn pages_on_demand(&self) -> bool {
         let Some(query) = self.query_device_ex() else {
             return false;
@@ -32,7 +33,7 @@ impl DeviceContext {
             }
             attributes.assume_init()
         };
-        let needed = ODP_SUPPORT_READ | ODP_SUPPORT_WRITE;
+        let needed = ODP_SUPPORT_SEND | ODP_SUPPORT_READ | ODP_SUPPORT_WRITE;
         attributes.general_odp_caps & ODP_SUPPORT != 0 && attributes.rc_odp_caps & needed == needed
     }
 
