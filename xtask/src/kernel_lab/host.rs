@@ -1,8 +1,8 @@
 //! The host's side of a running scenario: the services for its guests.
 //!
 //! A guest sends a line and gets one back, an exit status and a text: `server start|stop|kill`, `memory`, `gannet
-//! ARGUMENTS`, `proxy [no-invalidation]`, `mute`, `cut`, `doom COUNT`, `replies`, `meet`, `note TEXT`, `unpack FILE
-//! FOLDER`. Their effects are in kernel-lab/README.md.
+//! ARGUMENTS`, `program ARGUMENTS`, `start ARGUMENTS`, `proxy [no-invalidation]`, `mute`, `cut`, `doom COUNT`,
+//! `replies`, `meet`, `note TEXT`, `unpack FILE FOLDER`. Their effects are in kernel-lab/README.md.
 
 use super::machine::Machine;
 use super::process::{output, tied_for, tied_to_us};
@@ -12,9 +12,9 @@ use super::server::GannetServer;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, ChildStdout, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,10 @@ pub(super) struct Tested {
 pub(super) struct Host<'a> {
     /// The built binary.
     gannet: &'a Path,
+    /// The program of the workspace that the scenario names.
+    program: Option<&'a Path>,
+    /// Runs of that program that end with the scenario.
+    started_programs: Vec<Child>,
     /// The scenario's folder, seen by host and guests.
     folder: PathBuf,
     /// The log of the guests' requests and their times.
@@ -59,6 +63,7 @@ impl<'a> Host<'a> {
         machines: &[Machine],
     ) -> Result<Host<'a>> {
         let gannet = tested.gannet.as_path();
+        let program = (scenario.program.as_ref()).and_then(|program| tested.programs.get(program));
         let (server, name) = match &scenario.server {
             Server::Gannet(options) => {
                 let server = GannetServer::new(gannet, options, folder)?;
@@ -90,8 +95,7 @@ impl<'a> Host<'a> {
             {
                 variables.push(format!("PACKAGE='{}'", package.display()));
             }
-            let program = scenario.program.as_ref();
-            if let Some(file) = program.and_then(|program| tested.programs.get(program)) {
+            if let Some(file) = program {
                 variables.push(format!("PROGRAM='{}'", file.display()));
             }
             let file = folder.join(format!("variables-{}", machine.number));
@@ -99,6 +103,8 @@ impl<'a> Host<'a> {
         }
         Ok(Host {
             gannet,
+            program: program.map(PathBuf::as_path),
+            started_programs: Vec::new(),
             folder: folder.to_path_buf(),
             log: File::create(folder.join("host.log")).context("cannot write the host's log")?,
             started: Instant::now(),
@@ -120,7 +126,15 @@ impl<'a> Host<'a> {
         writeln!(self.log, "{seconds:7.2} s  guest {}: {line}", from + 1)?;
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         let done = match verb {
-            "gannet" => return self.run_gannet(machine, rest),
+            "gannet" => return self.run(machine, self.gannet, "gannet", rest),
+            "program" => match self.program() {
+                Ok(program) => return self.run(machine, program, "program", rest),
+                Err(error) => Err(error),
+            },
+            "start" => match self.start_program(rest) {
+                Ok(first) => return first_line(machine, first),
+                Err(error) => Err(error),
+            },
             "meet" => {
                 self.meeting.push(from);
                 if self.meeting.len() < machines.len() {
@@ -221,14 +235,19 @@ impl<'a> Host<'a> {
         Ok(rdma.doom(count).to_string())
     }
 
-    /// Runs a client in the scenario's folder. The guest gets its answer when the client has ended; other guests are
-    /// served meanwhile.
-    fn run_gannet(&self, machine: &Machine, arguments: &str) -> Result<()> {
+    fn program(&self) -> Result<&'a Path> {
+        self.program
+            .context("the scenario has no header `# program: CRATE`")
+    }
+
+    /// Runs a program in the scenario's folder, where files named after it get its output. The guest gets its answer
+    /// when the program has ended; other guests are served meanwhile.
+    fn run(&self, machine: &Machine, program: &Path, name: &str, arguments: &str) -> Result<()> {
         let file = |stream: &str| {
-            let name = format!("gannet-{}.{stream}", machine.number);
-            File::create(self.folder.join(name)).context("cannot write a client's output")
+            let name = format!("{name}-{}.{stream}", machine.number);
+            File::create(self.folder.join(name)).context("cannot write a program's output")
         };
-        let child = tied_for(self.time_left().as_secs().max(1), self.gannet)
+        let child = tied_for(self.time_left().as_secs().max(1), program)
             .args(arguments.split_whitespace())
             .current_dir(&self.folder)
             .stdin(Stdio::null())
@@ -238,9 +257,25 @@ impl<'a> Host<'a> {
         let answer = machine.answerer()?;
         match child {
             Ok(child) => drop(thread::spawn(move || answer(exit_status(child), ""))),
-            Err(error) => answer(127, &format!("the client cannot be started: {error}")),
+            Err(error) => answer(127, &format!("the program cannot be started: {error}")),
         }
         Ok(())
+    }
+
+    /// Starts the scenario's program in its folder until the scenario ends. Returns the program's output.
+    fn start_program(&mut self, arguments: &str) -> Result<ChildStdout> {
+        let errors = File::create(self.folder.join("started.err"));
+        let mut child = tied_to_us(self.program()?)
+            .args(arguments.split_whitespace())
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(errors.context("cannot write a program's output")?)
+            .spawn()
+            .context("the program cannot be started")?;
+        let output = child.stdout.take();
+        self.started_programs.push(child);
+        output.context("the program has no output")
     }
 
     /// The time until the scenario's limit.
@@ -256,8 +291,33 @@ impl<'a> Host<'a> {
         if let Some(server) = &mut self.server {
             server.stop()?;
         }
-        Ok(self.notes)
+        Ok(std::mem::take(&mut self.notes))
     }
+}
+
+impl Drop for Host<'_> {
+    fn drop(&mut self) {
+        for child in &mut self.started_programs {
+            // It has ended before when this fails.
+            let _ = child.kill().and_then(|()| child.wait());
+        }
+    }
+}
+
+/// Answers a guest with the first line of a program's output. Other guests are served meanwhile.
+fn first_line(machine: &Machine, output: ChildStdout) -> Result<()> {
+    let answer = machine.answerer()?;
+    thread::spawn(move || {
+        let mut output = BufReader::new(output);
+        let mut line = String::new();
+        match output.read_line(&mut line) {
+            Ok(bytes) if bytes > 0 => answer(0, line.trim_end()),
+            _ => answer(1, "the program ended without a line: see started.err"),
+        }
+        // Later lines go nowhere. Without a reader, they would end the program.
+        let _ = io::copy(&mut output, &mut io::sink());
+    });
+    Ok(())
 }
 
 fn file_name(file: &Path) -> String {

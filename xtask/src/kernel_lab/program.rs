@@ -39,6 +39,11 @@ pub(super) fn build(root: &Path, program: &Program) -> Result<PathBuf> {
             cargo.args(["test", "--no-run", "-p", package, "--test", test]);
             (test, "test")
         }
+        Program::Example { package, example } => {
+            println!("kernel-lab: building the example `{example}` of {package}");
+            cargo.args(["build", "-p", package, "--example", example]);
+            (example, "example")
+        }
     };
     cargo
         .args(["--locked", "--message-format=json"])

@@ -56,6 +56,13 @@ pub(super) enum Program {
         /// The file of the crate's folder `tests`, without its ending.
         test: String,
     },
+    /// An example.
+    Example {
+        /// The crate.
+        package: String,
+        /// The file of the crate's folder `examples`, without its ending.
+        example: String,
+    },
 }
 
 impl Scenario {
@@ -213,7 +220,11 @@ fn parse_program(value: &str) -> Result<Program> {
             package: package.to_owned(),
             test: test.to_owned(),
         }),
-        _ => bail!("`program: {value}`: it is a crate, and the name of its test if that is meant"),
+        [package, "example", example] => Ok(Program::Example {
+            package: package.to_owned(),
+            example: example.to_owned(),
+        }),
+        _ => bail!("`program: {value}`: it is `CRATE`, `CRATE TEST` or `CRATE example EXAMPLE`"),
     }
 }
 
@@ -313,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_a_crate_or_the_test_of_one() {
+    fn a_program_is_a_crate_or_a_test_or_example_of_one() {
         let program = |value: &str| {
             let text = format!("# Copies.\n# server: script\n# program: {value}\n");
             parsed(&text).unwrap().remove(0).program
@@ -327,5 +338,10 @@ mod tests {
         };
         assert_eq!(program("gannet-iwarp all"), Some(test));
         assert_eq!(program("gannet-lab"), Some(binary));
+        let example = Program::Example {
+            package: String::from("gannet"),
+            example: String::from("web"),
+        };
+        assert_eq!(program("gannet example web"), Some(example));
     }
 }
