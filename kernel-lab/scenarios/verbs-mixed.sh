@@ -1,7 +1,8 @@
 # A device and the software RNIC understand each other: siw in the guest and Gannet on the host, both ways.
 # server: gannet --no-root-squash
 # over: siw
-# limit: 120
+# program: gannet example web
+# limit: 300
 
 # on_host ARGUMENTS: Gannet's client on the host, with the software RNIC.
 on_host() (
@@ -28,3 +29,18 @@ on_host cat "$there/in" >/run/out
 cmp in /run/out
 on_host bench "$there/" --size 4M --threads 2 --seconds 0.3
 stop_verbs
+
+# The web server of the examples, by the device in the guest and by the software RNIC on the host.
+"$PROGRAM" serve /run/served "10.0.2.15:$SAME_PORT" --provider verbs &
+server=$!
+listening "$SAME_PORT" $server
+host program fetch "127.0.0.1:$SAME_PORT" /in
+cmp in "program-$NUMBER.out"
+kill $server
+wait $server || [ $? = 143 ]
+
+web_port=$(host start serve . 127.0.0.1:0)
+web_port=${web_port##*:}
+"$PROGRAM" fetch "10.0.2.2:$web_port" /in --provider verbs >/run/out
+cmp in /run/out
+devices_free
