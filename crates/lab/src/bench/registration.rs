@@ -5,13 +5,13 @@
 //! RNIC. The costs of walking the pages and of commands to the adapter come on top.
 
 use super::provider::Measured;
-use super::transfer::{Transfer, TransferRow, move_often};
+use super::transfer::{Transfer, TransferRow, connect, move_often};
 use crate::cli::RegistrationOptions;
 use gannet_cli::bench::measure::{histogram, rounded};
 use gannet_cli::failure::{Explain, Failure};
 use gannet_cli::{output, session, size, table};
 use gannet_fabric::registration::{NotTrusted, Registration, Strategy, StrategyKind, Trust};
-use gannet_fabric::{Access, Domain, Scope};
+use gannet_fabric::{Access, Domain, EndpointId, Scope};
 use gannet_rpc::Design;
 use gannet_runtime::{Arena, Buffer, Handle};
 use hdrhistogram::Histogram;
@@ -24,16 +24,60 @@ use std::time::{Duration, Instant};
 const SIZES: [usize; 5] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// Uses between two looks at the clock that ends a row.
 const BATCH: u32 = 16;
-/// Bytes that a transfer moves.
-const TRANSFER_SIZES: [usize; 2] = [64 << 10, 1 << 20];
+/// Bytes that a transfer moves. The NFS/RDMA paper has small records, 128 KiB and 1 MiB.
+const TRANSFER_SIZES: [usize; 4] = [8 << 10, 64 << 10, 128 << 10, 1 << 20];
+
+/// The user of registered memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Any peer, which may write to it.
+    Peer,
+    /// One connection, which may write to it, as to the sink of a READ. Devices with memory windows bind one.
+    Connection,
+    /// One connection, which may read it, as the reply of a Read-Read server. `server-cache` keeps it registered, and
+    /// binds a window over it on devices that have them.
+    Reply,
+    /// Own operations alone, as the sink of the server's RDMA Reads.
+    Own,
+}
+
+impl Reach {
+    const ALL: [Reach; 4] = [Reach::Peer, Reach::Connection, Reach::Reply, Reach::Own];
+
+    fn name(self) -> &'static str {
+        match self {
+            Reach::Peer => "peer",
+            Reach::Connection => "connection",
+            Reach::Reply => "reply",
+            Reach::Own => "own",
+        }
+    }
+
+    /// The rights, and their owner if `connection` is the one.
+    fn rights(self, connection: EndpointId) -> Rights {
+        let (access, scope) = match self {
+            Reach::Peer => (Access::RemoteWrite, Scope::Domain),
+            Reach::Connection => (Access::RemoteWrite, Scope::Endpoint(connection)),
+            Reach::Reply => (Access::RemoteRead, Scope::Endpoint(connection)),
+            Reach::Own => (Access::Local, Scope::Domain),
+        };
+        Rights { access, scope }
+    }
+}
+
+/// The rights to registered memory, and their owner.
+#[derive(Debug, Clone, Copy)]
+struct Rights {
+    access: Access,
+    scope: Scope,
+}
 
 /// One line of the result.
 #[derive(Debug, Serialize)]
 struct Row {
     /// A strategy, or `mlock`.
     what: &'static str,
-    /// `peer`: a peer may write to it, as to the sink of a READ. `own`: for our own operations alone, as the sink of
-    /// the server's RDMA Reads. Null for mlock.
+    /// The name of its [`Reach`]; null for mlock.
     reach: Option<&'static str>,
     size: usize,
     uses: u64,
@@ -77,13 +121,17 @@ async fn registrations(
 ) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for kind in StrategyKind::ALL {
-        let provider = provider.over(runtime, false).explain(cannot)?;
-        let domain = provider.domain();
-        for (reach, access) in [("peer", Access::RemoteWrite), ("own", Access::Local)] {
+        // The far end must stay: without it the near one ends, and its keys with it.
+        let connection = connect(provider, runtime).await;
+        let connection =
+            connection.map_err(|error| Failure::new(cannot(), format!("{error:#}")))?;
+        let domain = connection.near.domain();
+        for reach in Reach::ALL {
+            let rights = reach.rights(connection.near.id());
             for size in SIZES {
                 let strategy = strategy(kind, Rc::clone(&domain), runtime).explain(cannot)?;
-                let measured = use_often(&strategy, access, size, time).await?;
-                rows.push(measured.row(kind.name(), Some(reach), size));
+                let measured = use_often(&strategy, rights, size, time).await?;
+                rows.push(measured.row(kind.name(), Some(reach.name()), size));
             }
         }
     }
@@ -162,7 +210,7 @@ impl Times {
 /// Registers and releases a slot of an arena, which a transfer fills in between.
 async fn use_often(
     strategy: &Rc<dyn Strategy>,
-    access: Access,
+    rights: Rights,
     size: usize,
     time: Duration,
 ) -> Result<Times, Failure> {
@@ -176,7 +224,7 @@ async fn use_often(
         for _ in 0..BATCH {
             let start = Instant::now();
             let registered = Rc::clone(strategy)
-                .register(memory, access, Scope::Domain)
+                .register(memory, rights.access, rights.scope)
                 .explain(what)?;
             let middle = Instant::now();
             let returned = registered.release(size).await;
@@ -219,7 +267,8 @@ fn show(rows: &[Row]) -> Result<(), Failure> {
     let cells: Vec<_> = cells.collect();
     output::line(&table::render(3, header, &cells))?;
     output::line(
-        "Medians. reach: a peer may write to `peer` memory; `own` is for own operations.\n\
+        "Medians. reach: any peer may write to `peer` memory, and one connection to `connection` memory; one connection\n\
+         may read a `reply`; `own` is for own operations.\n\
          mlock: the cost of pinning alone, which the software RNIC does not do.",
     )
 }
@@ -240,4 +289,31 @@ fn show_transfers(rows: &[TransferRow]) -> Result<(), Failure> {
     output::line(
         "Data moved to a client's memory, of which both ends' is registered by the strategy. Counts are for one use.",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_runtime::tokio_plug::block_on;
+
+    #[test]
+    fn each_strategy_has_a_row_for_each_use() {
+        let time = Duration::from_nanos(1);
+        let measured = block_on(async |runtime| {
+            let provider = Measured::Software;
+            let rows = registrations(&provider, &runtime, time).await?;
+            let transfers = all_transfers(&provider, &runtime, time).await?;
+            Ok::<_, Failure>((rows, transfers))
+        });
+        let (rows, transfers) = measured.unwrap().unwrap();
+        let strategies = StrategyKind::ALL.len();
+        assert_eq!(rows.len(), strategies * Reach::ALL.len() * SIZES.len());
+        assert!(rows.iter().all(|row| row.uses == u64::from(BATCH)));
+        let moved = strategies * Design::ALL.len() * TRANSFER_SIZES.len();
+        assert_eq!(transfers.len(), moved);
+        let is_number = |cell: &String| !cell.contains("NaN") && !cell.contains("inf");
+        for row in &transfers {
+            assert!(row.cells().iter().all(is_number), "{row:?}");
+        }
+    }
 }

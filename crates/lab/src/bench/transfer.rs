@@ -133,18 +133,15 @@ impl Pair {
         size: usize,
         runtime: &Handle,
     ) -> anyhow::Result<Pair> {
-        let (near, far) = (
-            provider.over(runtime, false)?,
-            provider.over(runtime, false)?,
-        );
-        let mut listener = far.listen(provider.address())?;
-        let connecting = near.connect(listener.local_address(), options());
-        let accepting = async { listener.accept().await?.accept(options()).await };
-        let (client, server) = both(connecting, accepting).await;
+        let Connection {
+            near: client,
+            far: server,
+            registers,
+        } = connect(provider, runtime).await?;
         Ok(Pair {
-            server: Side::new(server?, kind, size, runtime).await?,
-            client: Side::new(client?, kind, size, runtime).await?,
-            registers: far.capabilities().needs_local_registration,
+            server: Side::new(server, kind, size, runtime).await?,
+            client: Side::new(client, kind, size, runtime).await?,
+            registers,
             size,
         })
     }
@@ -217,6 +214,36 @@ impl Pair {
     }
 }
 
+/// A connection of two providers on one core.
+pub(super) struct Connection {
+    /// The end that connected.
+    pub(super) near: Connected,
+    /// The end that accepted.
+    pub(super) far: Connected,
+    /// Sources of Writes must be registered.
+    registers: bool,
+}
+
+/// Connects two ends on this core.
+///
+/// # Errors
+/// A provider cannot be had, or the connection fails.
+pub(super) async fn connect(provider: &Measured, runtime: &Handle) -> anyhow::Result<Connection> {
+    let (near, far) = (
+        provider.over(runtime, false)?,
+        provider.over(runtime, false)?,
+    );
+    let mut listener = far.listen(provider.address())?;
+    let connecting = near.connect(listener.local_address(), options());
+    let accepting = async { listener.accept().await?.accept(options()).await };
+    let (connected, accepted) = both(connecting, accepting).await;
+    Ok(Connection {
+        near: connected?,
+        far: accepted?,
+        registers: far.capabilities().needs_local_registration,
+    })
+}
+
 fn options() -> ConnectOptions {
     ConnectOptions {
         ord: 1,
@@ -253,7 +280,8 @@ pub(super) async fn move_often(
     pair.once(design).await?;
     let before = pair.counters();
     let (mut uses, began) = (0u64, Instant::now());
-    while began.elapsed() < time {
+    // Once at least: a slow machine takes longer than its time.
+    while uses == 0 || began.elapsed() < time {
         pair.once(design).await?;
         uses += 1;
     }
