@@ -2,8 +2,8 @@
 
 First come the fabric's operations, by `gannet-lab bench fabric` and by perftest, RUNS each in turns. Then comes
 `gannet bench` on VERBS through the device and on SOFTWARE through the software RNIC, URLs of the same folder, in turns
-too, and `gannet-lab bench registration`. Each line gives the medians of both and their ratio. The program fails when a
-client fails or measures nothing, and when an operation's ratio to perftest is beyond its floor.
+too, and RUNS of `gannet-lab bench registration`. Each line gives the medians of both and their ratio. The program fails
+when a client fails or measures nothing, and when an operation's ratio to perftest is beyond its floor.
 """
 
 import json
@@ -30,7 +30,9 @@ PERFTEST = {
     ("round-trip", 64): ("ib_send_lat", "-n 1000 -e", 4, 2, 4),
 }
 FABRIC = "bench fabric --provider verbs --json --seconds 0.03 --memory 1M --device"
-REGISTRATION = "bench registration --provider verbs --json --seconds 0.3 --device"
+REGISTRATION = "bench registration --provider verbs --json --seconds 0.1 --device"
+# Rows of its two tables: reaches of each strategy by size, mlock too, and data moved by each strategy, design and size.
+REGISTRATION_ROWS = (5 * 4 * 5 + 5, 5 * 2 * 4)
 BENCH = "--json --threads 1 --size 8M --seconds 0.3 --op write,read,randread,stat --record 4K,1M"
 
 gannet, lab, device, address, verbs, software = sys.argv[1:]
@@ -123,18 +125,43 @@ def compare_with_software():
         print(f"{cell[0]:25} {cell[1]:8} {one:9.1f} {other:9.1f} {ratio:6.2f}")
 
 
-def strategies():
-    """Data moved by each strategy of registration, beside the first one."""
+def registration():
+    """The rows of both tables of one run, by what tells them apart."""
+    log(lab, REGISTRATION)
     rows = [json.loads(line) for line in run(lab, *REGISTRATION.split(), address).splitlines()]
-    moved = [row for row in rows if "design" in row]
-    if len(moved) != 20 or min(row["mb_per_s"] for row in moved) <= 0:
-        sys.exit(f"lab: gannet-lab bench registration measures {moved}")
-    first = {(row["design"], row["size"]): row["mb_per_s"] for row in moved if row["what"] == "dynamic"}
-    print(f"{'registration':25} {'bytes':>8} {'MB/s':>9} {'ratio':>6} {'made':>6} {'copies':>6} {'fallbacks':>9}")
-    for row in moved:
-        ratio = row["mb_per_s"] / first[row["design"], row["size"]]
+    moved = {(row["design"], row["what"], row["size"]): row for row in rows if "design" in row}
+    alone = {(row["reach"], row["what"], row["size"]): row for row in rows if "design" not in row}
+    if (len(alone), len(moved)) != REGISTRATION_ROWS or min(row["mb_per_s"] for row in moved.values()) <= 0:
+        sys.exit(f"lab: gannet-lab bench registration measures {rows}")
+    return alone, moved
+
+
+def spread(values):
+    """How far runs lie apart: the most over the least."""
+    return max(values) / max(min(values), 1e-9)
+
+
+def strategies():
+    """Memory registered by each strategy, and data moved by it, beside the first one."""
+    rounds = [registration() for _ in range(RUNS)]
+    print(f"{'registration':38} {'bytes':>8} {'us':>8} {'release':>8} {'ratio':>6} {'spread':>6}")
+    times = {cell: [one[cell]["register_us"] + one[cell]["release_us"] for one, _ in rounds] for cell in rounds[0][0]}
+    for (reach, what, size), values in times.items():
+        register, release = (
+            median(one[reach, what, size][part] for one, _ in rounds) for part in ("register_us", "release_us")
+        )
+        first = times.get((reach, "dynamic", size), values)
+        ratio = median(values) / median(first)
+        name = f"{what} {reach or ''}"
+        print(f"{name:38} {size:8} {register:8.1f} {release:8.1f} {ratio:6.2f} {spread(values):6.1f}")
+    print(f"{'moved':38} {'bytes':>8} {'MB/s':>8} {'ratio':>6} {'spread':>6} {'made':>6} {'copies':>6} {'fallbacks':>9}")
+    rates = {cell: [two[cell]["mb_per_s"] for _, two in rounds] for cell in rounds[0][1]}
+    for (design, what, size), values in rates.items():
+        ratio = median(values) / median(rates[design, "dynamic", size])
+        row = rounds[0][1][design, what, size]
         counts = f"{row['registrations']:6.2f} {row['copies']:6.2f} {row['fallbacks']:9.2f}"
-        print(f"{row['design']} {row['what']:14} {row['size']:8} {row['mb_per_s']:9.1f} {ratio:6.2f} {counts}")
+        name = f"{design} {what}"
+        print(f"{name:38} {size:8} {median(values):8.1f} {ratio:6.2f} {spread(values):6.1f} {counts}", flush=True)
 
 
 compare_with_perftest()

@@ -3,7 +3,7 @@
 # over: rxe siw
 # program: gannet-lab
 # run: named
-# limit: 1200
+# limit: 1800
 # capture: no
 
 # The working directory keeps the table of a run that fails.
