@@ -10,7 +10,7 @@ use gannet_fabric::{Listener, Provider};
 use gannet_runtime::{Handle, LogLimit, timeout};
 use gannet_session::limits::{BUDGET_BYTES, CONNECTION_BYTES, LOG_INTERVAL};
 use gannet_session::{Activities, Activity, Budget, ConnectionLimits, Counter, Shortage};
-use gannet_wire::volume::{Hello, Refusal, Token};
+use gannet_wire::volume::{Abilities, Hello, Refusal, Token};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
@@ -204,7 +204,10 @@ impl Server {
         mut listener: Box<dyn Listener>,
     ) -> io::Result<()> {
         let capabilities = provider.capabilities();
-        let (read_depth, immediates) = (capabilities.read_depth_max, capabilities.immediates);
+        let read_depth = capabilities.read_depth_max;
+        let abilities = Abilities {
+            immediates: capabilities.immediates,
+        };
         self.pool.serve(&*provider, &self.runtime);
         let connections_max = self.places.borrow().limits.total_max;
         self.pool.accepted.serve(&*provider, connections_max)?;
@@ -234,7 +237,7 @@ impl Server {
                     keys: server.keys,
                     classes: server.classes.get(),
                     read_depth,
-                    immediates,
+                    abilities,
                 };
                 let handler = Rc::clone(&server.handler);
                 let (runtime, pool) = (&server.runtime, &server.pool);

@@ -60,22 +60,12 @@ impl<V: Vfs> IoServer<V> {
                 let read = self.read_to(link, class, object.as_ref(), memory, places, &pace);
                 (Vec::new(), read.await?)
             }
-            Memory::Eager { slot } if link.can_carry_reply(*slot, count) => {
-                let len = count + u64::from(EAGER_MESSAGE_LEN);
-                let buffer = self.slab_slot(len).await?;
-                let gathered = self.gather_own(object.as_ref(), &transfer, buffer, &pace);
-                let (buffer, state) = gathered.await?;
-                let data_len = u32::try_from(count).map_err(|_| Status::Inval)?;
-                carrier = Some(Carrier::new(*slot, buffer, data_len));
-                (Vec::new(), state)
-            }
             Memory::Eager { slot } => {
-                let target = link.peers_buffer(*slot, count).ok_or(Status::Inval)?;
-                let (file, placement) = (&transfer.file, transfer.placement);
-                let places = pairs_together(file, placement, target.offset);
-                let memory = PeerMemory::Region(target.key);
-                let read = self.read_to(link, class, object.as_ref(), memory, places, &pace);
-                (Vec::new(), read.await?)
+                let object = object.as_ref();
+                let read = self.read_eager(link, class, *slot, object, &transfer, &pace);
+                let (carried, state) = read.await?;
+                carrier = carried;
+                (Vec::new(), state)
             }
             Memory::ClientDriven { .. } => {
                 let read = ReadToBuffer {
@@ -94,10 +84,36 @@ impl<V: Vfs> IoServer<V> {
             reference,
         };
         Ok(AnswerBytes {
-            body: to_bytes(&done),
             data,
             carrier,
+            ..AnswerBytes::of_body(to_bytes(&done))
         })
+    }
+
+    /// Queues RDMA Writes to an eager buffer of the peer, or gives memory from which the bytes leave with the reply.
+    async fn read_eager(
+        &self,
+        link: &Link,
+        class: Class,
+        slot: u32,
+        object: Option<&FileHandle>,
+        transfer: &Transfer,
+        pace: &Pace,
+    ) -> Result<(Option<Carrier>, ObjectState), Status> {
+        let (file, placement) = (&transfer.file, transfer.placement);
+        let count = own_len(pace, file, placement).await;
+        if link.can_carry_reply(slot, count) {
+            let data_len = u32::try_from(count).map_err(|_| Status::Inval)?;
+            let buffer = self.slab_slot(count + u64::from(EAGER_MESSAGE_LEN)).await?;
+            let gathered = self.gather_own(object, transfer, buffer, pace);
+            let (buffer, state) = gathered.await?;
+            return Ok((Some(Carrier::new(slot, buffer, data_len)), state));
+        }
+        let target = link.peers_buffer(slot, count).ok_or(Status::Inval)?;
+        let places = pairs_together(file, placement, target.offset);
+        let memory = PeerMemory::Region(target.key);
+        let read = self.read_to(link, class, object, memory, places, pace);
+        Ok((None, read.await?))
     }
 
     /// The reference that goes with the reply to a READ.

@@ -109,8 +109,8 @@ impl Link {
 }
 
 impl Shared {
-    /// The work that brings data and reply to the peer: one Write, or a Write and a message that does not fit behind the
-    /// data. Nothing when the memory cannot be registered: the connection is over then.
+    /// The work that brings data and reply to the peer: one Write, or a Write and a message that does not fit behind
+    /// the data. Nothing when the memory cannot be registered: the connection is over then.
     pub(super) fn carry_reply(
         self: &Rc<Self>,
         carrier: Carrier,

@@ -8,9 +8,9 @@ use super::{Handler, Link, Message, Pool, Shared, TrafficClasses, compose};
 use crate::limits::{CREDITS, CREDITS_MIN, HELLO_DEADLINE, MESSAGES_SPARE};
 use crate::secret::{Secret, ServerKeys, capability_key, client_proof, same, server_proof};
 use gannet_fabric::{
-    Capabilities, ConnectOptions, Connected, Done, Incoming, Provider, Receives, next_completions,
+    ConnectOptions, Connected, Done, Incoming, Provider, Receives, next_completions,
 };
-use gannet_runtime::{Arena, Buffer, Handle, Notify, timeout};
+use gannet_runtime::{Arena, Buffer, Dscp, Handle, Notify, timeout};
 use gannet_session::limits::REST_AFTER;
 use gannet_session::{Activity, CreditLimits, Credits};
 use gannet_wire::volume::{
@@ -134,18 +134,18 @@ pub async fn connect(
         nonce: token(runtime),
         credits: CREDITS,
     };
-    let abilities = abilities_of(&provider.capabilities());
-    let depth = provider.capabilities().read_depth_max;
-    let options = ConnectOptions {
-        private_data: abilities.behind(&hello.to_bytes()),
-        // Its own Reads are of client-driven buffers.
-        ord: depth,
-        ird: depth,
-        receives: receives(&pool.messages),
-        traffic_class: classes.of(&hello),
-        exceptions: true,
-        immediates: abilities.immediates,
+    let capabilities = provider.capabilities();
+    let abilities = Abilities {
+        immediates: capabilities.immediates,
     };
+    let options = options_of(
+        &hello.to_bytes(),
+        abilities,
+        // Its own Reads are of client-driven buffers.
+        capabilities.read_depth_max,
+        receives(&pool.messages),
+        classes.of(&hello),
+    );
     let connected = provider.connect(address, options).await;
     let endpoint = connected?;
     let accepted = Accepted::from_bytes(endpoint.private_data());
@@ -157,13 +157,7 @@ pub async fn connect(
         endpoint.abort("not a server of the volume");
         return Err(HandshakeError::NotOfVolume);
     };
-    if accepted.credits < CREDITS_MIN {
-        endpoint.abort("too few credits");
-        return Err(HandshakeError::TooFewCredits {
-            offered: accepted.credits,
-            needed: CREDITS_MIN,
-        });
-    }
+    enough_credits(&accepted).inspect_err(|_| endpoint.abort("too few credits"))?;
     // Bounded: this side has receives for no more replies than it asked for, and one more would end the connection.
     let state = State::connecting(accepted.credits.min(CREDITS));
     let peer = Peer {
@@ -185,9 +179,30 @@ pub async fn connect(
     Ok(link)
 }
 
-fn abilities_of(capabilities: &Capabilities) -> Abilities {
-    Abilities {
-        immediates: capabilities.immediates,
+fn enough_credits(accepted: &Accepted) -> Result<(), HandshakeError> {
+    let (offered, needed) = (accepted.credits, CREDITS_MIN);
+    if offered < needed {
+        return Err(HandshakeError::TooFewCredits { offered, needed });
+    }
+    Ok(())
+}
+
+/// The options of either side, with this private data.
+fn options_of(
+    private_data: &[u8],
+    abilities: Abilities,
+    read_depth: u16,
+    receives: Receives,
+    traffic_class: Dscp,
+) -> ConnectOptions {
+    ConnectOptions {
+        private_data: abilities.behind(private_data),
+        ord: read_depth,
+        ird: read_depth,
+        receives,
+        traffic_class,
+        exceptions: true,
+        immediates: abilities.immediates,
     }
 }
 
@@ -254,8 +269,8 @@ pub struct AcceptOptions {
     pub classes: TrafficClasses,
     /// RDMA Reads in flight in each direction.
     pub read_depth: u16,
-    /// The provider has RDMA Writes with Immediate.
-    pub immediates: bool,
+    /// The abilities of this side.
+    pub abilities: Abilities,
 }
 
 /// Accepts a peer that proves that it knows the volume's key and that `admit` allows; `handler` answers it. While the
@@ -274,9 +289,6 @@ pub async fn accept(
     admit: impl AsyncFnOnce(&Link) -> Result<(), EndReason>,
 ) -> Result<Link, HandshakeError> {
     let volume = options.volume;
-    let own = Abilities {
-        immediates: options.immediates,
-    };
     let (hello, incoming) = hello_of(incoming, volume).await?;
     let abilities = Abilities::behind_hello(incoming.private_data());
     let peer = incoming.peer_address().ip();
@@ -292,20 +304,15 @@ pub async fn accept(
         proof: server_proof(key, &hello, &volume, &nonce),
         credits: hello.credits.min(CREDITS),
     };
-    let options = ConnectOptions {
-        private_data: own.behind(&accepted.to_bytes()),
-        ord: options.read_depth,
-        ird: options.read_depth,
-        receives: share.receives(),
-        traffic_class: options.classes.of(&hello),
-        exceptions: true,
-        immediates: own.immediates,
-    };
+    let options = options_of(
+        &accepted.to_bytes(),
+        options.abilities,
+        options.read_depth,
+        share.receives(),
+        options.classes.of(&hello),
+    );
     let accepting = timeout(runtime, HELLO_DEADLINE, incoming.accept(options)).await;
-    let endpoint = match accepting {
-        Ok(endpoint) => endpoint?,
-        Err(_) => return Err(HandshakeError::Unfinished),
-    };
+    let endpoint = accepting.map_err(|_| HandshakeError::Unfinished)??;
     let first = first_in_time(runtime, &activity, &endpoint).await;
     let (first, others) = first.inspect_err(|why| endpoint.abort(&why.to_string()))?;
     let Some(session) = session_of(&first, key, &hello, &accepted) else {

@@ -19,7 +19,7 @@ pub(super) type Composed = (Buffer, u32);
 /// A value that is dropped when work has completed.
 pub(crate) type Hold = Box<dyn Any>;
 
-/// What waits for the completion of a piece of work.
+/// The count and the hold of a piece of work, until it completes.
 pub(super) struct Held {
     /// So much work has left by then: it and unsignaled work before it.
     pub(super) count: u32,
@@ -127,7 +127,7 @@ pub(super) struct State {
     pub(super) reads: BTreeMap<u64, oneshot::Sender<Result<(), AccessError>>>,
     /// Since when the peer owes the reply to a request, or the bytes of an RDMA Read; also of abandoned ones.
     pub(super) owed: HashMap<u64, Instant>,
-    /// What waits for the completion of each such piece of work.
+    /// The counts and holds of work, by its number.
     pub(super) held: BTreeMap<u64, Held>,
     pub(super) requests: Requests,
     pub(super) outgoing: VecDeque<Outgoing>,

@@ -111,8 +111,8 @@ pub struct Accepted {
     pub credits: u32,
 }
 
-/// What a side can do beyond the messages of this version: a word behind the private data of either side. Proofs do not
-/// cover it. Sides of earlier releases send none, which says the same as 0, and ignore it.
+/// The abilities of a side beyond the messages of this version: a word behind the private data of either side. Proofs
+/// do not cover it. Sides of earlier releases send none, which says the same as 0, and ignore it.
 ///
 /// ```text
 /// +-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+-+
