@@ -149,7 +149,7 @@ impl ClientCache {
                 self.meter.update(|counters| counters.hits += 1);
                 return Ok(slab);
             }
-            self.forget(&slab.region);
+            self.meter.forget(&slab.region);
         }
         let start = self.meter.now();
         let Rights { access, scope } = if self.domain.has_software_regions() {
@@ -170,14 +170,6 @@ impl ClientCache {
             memory,
             rights,
         })
-    }
-
-    fn forget(&self, region: &Region) {
-        let (start, was_valid) = (self.meter.now(), region.is_valid());
-        drop(region.invalidate());
-        // The length of a slab, which fits `usize`.
-        let len = usize::try_from(region.len()).unwrap_or(0);
-        self.meter.deregistered(len, was_valid, start);
     }
 
     fn copy(&self, from: &[u8], to: &mut [u8]) {
@@ -236,7 +228,7 @@ impl ClientCache {
             None => region.restore(slab).map(|()| Region::clone(&region)),
         };
         let Ok(placed) = placed else {
-            self.forget(&region);
+            self.meter.forget(&region);
             return self.register_directly(original, access, scope);
         };
         Ok(Parts {
@@ -272,7 +264,7 @@ impl ClientCache {
             ..
         } = parts;
         let cache = Rc::clone(&self);
-        let kept = Kept::new(kept, move |region| cache.forget(&region));
+        let kept = Kept::new(kept, move |region| cache.meter.forget(&region));
         region.deregister().map(move |outcome| {
             let (memory, mut original) = (outcome.unwrap_or_default()?, original?);
             let region = kept.take()?;
@@ -298,9 +290,11 @@ impl ClientCache {
         match self.class(len) {
             Some((class, _)) if slab.region.is_valid() => {
                 let excess = class.keep(slab);
-                excess.iter().for_each(|slab| self.forget(&slab.region));
+                excess
+                    .iter()
+                    .for_each(|slab| self.meter.forget(&slab.region));
             }
-            _ => self.forget(&slab.region),
+            _ => self.meter.forget(&slab.region),
         }
     }
 
@@ -315,7 +309,7 @@ impl ClientCache {
         } = parts;
         let mut original = original?;
         let Some(slab) = region.lend() else {
-            self.forget(&region);
+            self.meter.forget(&region);
             return Some(original);
         };
         if access != Access::RemoteRead {
@@ -357,7 +351,7 @@ impl Strategy for ClientCache {
     fn reclaim(&self) {
         for class in &self.classes {
             let idle = std::mem::take(&mut *class.idle.borrow_mut());
-            idle.iter().for_each(|slab| self.forget(&slab.region));
+            idle.iter().for_each(|slab| self.meter.forget(&slab.region));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Counters of registration strategies.
 
+use crate::Region;
 use gannet_runtime::{Handle, Instant};
 use std::cell::Cell;
 use std::iter::Sum;
@@ -149,6 +150,15 @@ impl Meter {
             counters.deregister_time += took;
             counters.bytes -= len as u64;
         });
+    }
+
+    /// Ends a registration whose memory is with its user, and counts that. The revocation goes on by itself.
+    pub(super) fn forget(&self, region: &Region) {
+        let (start, was_valid) = (self.now(), region.is_valid());
+        drop(region.invalidate());
+        // The length of a buffer, which fits `usize`.
+        let len = usize::try_from(region.len()).unwrap_or(0);
+        self.deregistered(len, was_valid, start);
     }
 }
 

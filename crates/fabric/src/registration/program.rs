@@ -82,7 +82,7 @@ impl ProgramMemory {
         };
         // Revoked meanwhile, it has ended already.
         if let Err(buffer) = region.restore(buffer) {
-            self.forget_region(&region);
+            self.meter.forget(&region);
             return Ok(buffer);
         }
         let (start, was_valid) = (self.meter.now(), region.is_valid());
@@ -96,15 +96,8 @@ impl ProgramMemory {
     pub fn forget(&self, slot: SlotId) {
         let kept = self.kept.borrow_mut().remove(&slot);
         if let Some(region) = kept.flatten() {
-            self.forget_region(&region);
+            self.meter.forget(&region);
         }
-    }
-
-    fn forget_region(&self, region: &Region) {
-        let (start, was_valid) = (self.meter.now(), region.is_valid());
-        drop(region.invalidate());
-        let len = usize::try_from(region.len()).unwrap_or(0);
-        self.meter.deregistered(len, was_valid, start);
     }
 
     /// The registration of a slot's memory without rights for peers, kept or new, and the memory.
@@ -117,7 +110,7 @@ impl ProgramMemory {
                 self.meter.update(|counters| counters.hits += 1);
                 return Ok((region, buffer));
             }
-            self.forget_region(&region);
+            self.meter.forget(&region);
         }
         let (start, len) = (self.meter.now(), buffer.len());
         let backing = Backing::Buffer(buffer);
@@ -136,7 +129,7 @@ impl ProgramMemory {
             return;
         }
         drop(kept);
-        self.forget_region(&region);
+        self.meter.forget(&region);
     }
 
     /// A window over the memory, for one use of one connection.
@@ -181,7 +174,7 @@ impl ProgramMemory {
                 match region.restore(buffer) {
                     Ok(()) => Ok(Parts::whole(region, len, access)),
                     Err(buffer) => {
-                        self.forget_region(&region);
+                        self.meter.forget(&region);
                         dynamic::fall_back(&*self.domain, &self.meter, buffer, access, scope)
                     }
                 }
@@ -241,12 +234,12 @@ impl Keeper for ProgramMemory {
             let buffer = parts.region.lend();
             match buffer.as_ref().and_then(Buffer::slot) {
                 Some(slot) => self.put_back(slot, parts.region),
-                None => self.forget_region(&parts.region),
+                None => self.meter.forget(&parts.region),
             }
             return Revocation::Ready(buffer);
         };
         let memory = Rc::clone(&self);
-        let under = Kept::new(under, move |region| memory.forget_region(&region));
+        let under = Kept::new(under, move |region| memory.meter.forget(&region));
         parts.region.deregister().map(move |outcome| {
             let buffer = outcome.unwrap_or_default()?;
             if let Some((slot, region)) = buffer.slot().and_then(|it| Some((it, under.take()?))) {
@@ -261,7 +254,7 @@ impl Drop for ProgramMemory {
     fn drop(&mut self) {
         let kept = std::mem::take(&mut *self.kept.borrow_mut());
         for region in kept.into_values().flatten() {
-            self.forget_region(&region);
+            self.meter.forget(&region);
         }
     }
 }

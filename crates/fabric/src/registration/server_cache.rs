@@ -55,7 +55,7 @@ impl ServerCache {
                     return Ok(region);
                 }
                 Err(buffer) => {
-                    self.forget(&region);
+                    self.meter.forget(&region);
                     buffer
                 }
             },
@@ -97,7 +97,7 @@ impl ServerCache {
     /// Revokes a window; its registration stays with the slot.
     fn unbind(self: Rc<Self>, window: &Region, kept: Region) -> Revocation<Option<Buffer>> {
         let cache = Rc::clone(&self);
-        let kept = Kept::new(kept, move |region| cache.forget(&region));
+        let kept = Kept::new(kept, move |region| cache.meter.forget(&region));
         window.deregister().map(move |outcome| {
             let buffer = outcome.unwrap_or_default()?;
             // Without a slot, or without its memory, the registration is forgotten.
@@ -107,14 +107,6 @@ impl ServerCache {
             }
             Some(buffer)
         })
-    }
-
-    fn forget(&self, region: &Region) {
-        let (start, was_valid) = (self.meter.now(), region.is_valid());
-        drop(region.invalidate());
-        // The length of a slot, which fits `usize`.
-        let len = usize::try_from(region.len()).unwrap_or(0);
-        self.meter.deregistered(len, was_valid, start);
     }
 }
 
@@ -151,7 +143,7 @@ impl Strategy for ServerCache {
 
     fn reclaim(&self) {
         let idle = std::mem::take(&mut *self.idle.borrow_mut());
-        idle.values().for_each(|region| self.forget(region));
+        idle.values().for_each(|region| self.meter.forget(region));
     }
 
     fn counters(&self) -> Counters {
@@ -177,7 +169,7 @@ impl Keeper for ServerCache {
                 let mut idle = self.idle.borrow_mut();
                 idle.insert((slot, parts.access), parts.region);
             }
-            None => self.forget(&parts.region),
+            None => self.meter.forget(&parts.region),
         }
         Revocation::Ready(buffer)
     }
