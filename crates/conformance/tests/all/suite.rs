@@ -288,8 +288,14 @@ fn no_peer_reaches_memory_that_its_user_has_but_the_slabs_of_the_client_cache() 
 
 #[test]
 fn a_slab_serves_the_connection_alone_that_has_its_key() {
+    slab_in_turns(false);
+    slab_in_turns(true);
+}
+
+/// Uses of slabs by two connections in turns, on a device with or without memory windows.
+fn slab_in_turns(windows: bool) {
     let world = World::new(7);
-    let bench = bench(&world, Faults::slow(100));
+    let bench = bench(&world, Faults::slow(100).with_windows(windows));
     world
         .run(async move {
             let strategy = Registration::new(StrategyKind::ClientCache, Trust::Untrusted).unwrap();
