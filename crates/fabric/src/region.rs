@@ -5,6 +5,7 @@ use gannet_runtime::{Buffer, FileRef};
 use std::any::Any;
 use std::cell::{Ref, RefMut};
 use std::fmt;
+use std::ops::Add;
 use std::rc::Rc;
 use thiserror::Error;
 
@@ -263,6 +264,26 @@ pub struct RegionStats {
     pub deregistrations: u64,
     /// Bytes of the regions that are registered now.
     pub bytes_registered: u64,
+    /// File ranges whose pages were registered for one Write, where sources must be registered
+    /// ([`Capabilities::needs_local_registration`]).
+    pub file_ranges_registered: u64,
+    /// File ranges whose pages could not be: their bytes were read into memory for one Write.
+    pub file_ranges_copied: u64,
+}
+
+impl Add for RegionStats {
+    type Output = RegionStats;
+
+    /// The sum over two domains.
+    fn add(self, other: RegionStats) -> RegionStats {
+        RegionStats {
+            registrations: self.registrations + other.registrations,
+            deregistrations: self.deregistrations + other.deregistrations,
+            bytes_registered: self.bytes_registered + other.bytes_registered,
+            file_ranges_registered: self.file_ranges_registered + other.file_ranges_registered,
+            file_ranges_copied: self.file_ranges_copied + other.file_ranges_copied,
+        }
+    }
 }
 
 /// Part of a region: `len` bytes at `offset` from its start.

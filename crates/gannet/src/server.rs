@@ -13,7 +13,7 @@ pub use builder::{Builder, Server, ServerError};
 pub(crate) use fabric::CoreFabric;
 pub use fabric::{FabricError, FabricListener};
 
-use gannet_fabric::registration;
+use gannet_fabric::{RegionStats, registration};
 use gannet_localfs::LocalTree;
 use gannet_nfs::server::{Export, MountList, UserGroups};
 use gannet_rpc::{CacheLimits, ConnectionLimits, Counters, RdmaOptions, ReplyCache};
@@ -86,6 +86,8 @@ struct Shared {
     mounts: Arc<MountList>,
     /// The work of the cores' registration strategies, from each core when it ends.
     registrations: Mutex<registration::Counters>,
+    /// The counters of the domains in which their memory is registered.
+    regions: Mutex<RegionStats>,
     /// Counts the times at which memory was short.
     pressure: watch::Receiver<u64>,
     /// Becomes true when the server shall end.
@@ -120,6 +122,7 @@ impl Serving {
             counters: Arc::default(),
             mounts: Arc::default(),
             registrations: Mutex::default(),
+            regions: Mutex::default(),
             pressure: pressure::watch_memory(),
             stop: stopped,
         });
@@ -182,6 +185,13 @@ impl Tally {
         let all = self.0.registrations.lock();
         *all.unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// The sum of the counters of the registration domains of all cores that have ended. They count file ranges too,
+    /// which no strategy registers.
+    pub fn regions(&self) -> RegionStats {
+        let all = self.0.regions.lock();
+        *all.unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Shared {
@@ -190,5 +200,12 @@ impl Shared {
         let all = self.registrations.lock();
         let mut all = all.unwrap_or_else(PoisonError::into_inner);
         *all = counters.fold(*all, Add::add);
+    }
+
+    /// Adds the counters of the domains of a core that has ended.
+    fn note_regions(&self, stats: impl Iterator<Item = RegionStats>) {
+        let all = self.regions.lock();
+        let mut all = all.unwrap_or_else(PoisonError::into_inner);
+        *all = stats.fold(*all, Add::add);
     }
 }

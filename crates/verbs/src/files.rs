@@ -6,7 +6,7 @@
 
 use crate::limits::LONG_REGISTRATION;
 use crate::sys::{MappedFile, Piece, ProtectionDomain, Registration, RegistrationRules};
-use gannet_fabric::Access;
+use gannet_fabric::{Access, RegionStats};
 use gannet_runtime::{Buffer, FileRef};
 use std::cell::RefCell;
 use std::io;
@@ -35,6 +35,14 @@ impl FileBytes {
         match self {
             FileBytes::Mapped(mapped) => mapped.piece(len),
             FileBytes::Copied { registration, .. } => registration.piece(0, len),
+        }
+    }
+
+    /// Adds itself to the counters of the domain.
+    pub(crate) fn count(&self, stats: &mut RegionStats) {
+        match self {
+            FileBytes::Mapped(_) => stats.file_ranges_registered += 1,
+            FileBytes::Copied { .. } => stats.file_ranges_copied += 1,
         }
     }
 }

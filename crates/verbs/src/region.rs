@@ -162,7 +162,7 @@ impl VerbsDomain {
         Grant { access, bound_to }
     }
 
-    fn count(&self, change: impl FnOnce(&mut RegionStats)) {
+    pub(crate) fn count(&self, change: impl FnOnce(&mut RegionStats)) {
         let mut stats = self.stats.get();
         change(&mut stats);
         self.stats.set(stats);

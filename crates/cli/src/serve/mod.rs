@@ -134,7 +134,7 @@ fn report(tally: &Tally) {
 
 /// Says what registering memory came to.
 fn report_registrations(tally: &Tally, options: RdmaOptions) {
-    let (all, counters) = (tally.registrations(), tally.counters());
+    let (all, regions, counters) = (tally.registrations(), tally.regions(), tally.counters());
     let milliseconds = |time: Duration| rounded(time.as_secs_f64() * 1e3, 3);
     tracing::info!(
         strategy = %options.registration.kind(),
@@ -142,6 +142,8 @@ fn report_registrations(tally: &Tally, options: RdmaOptions) {
         registrations = all.registrations,
         hits = all.hits,
         fallbacks = all.fallbacks,
+        file_ranges = regions.file_ranges_registered,
+        file_ranges_copied = regions.file_ranges_copied,
         pinned_bytes_peak = all.bytes_peak,
         register_ms = milliseconds(all.register_time),
         deregister_ms = milliseconds(all.deregister_time),

@@ -2,6 +2,7 @@
 
 use super::fabric::{CoreFabric, FabricListener};
 use super::{Content, DRAIN_MAX, Shared, pressure};
+use gannet_fabric::Domain;
 use gannet_localfs::LocalStore;
 use gannet_nfs::server::{Export, Server as NfsServer};
 use gannet_rpc::Server as RpcServer;
@@ -70,9 +71,10 @@ async fn serve_stores<V: Vfs>(
             }),
         );
     }
-    if let Some(listener) = &shared.parts.rdma {
-        serve_rdma(index, runtime, &rpc, listener, shared);
-    }
+    let domains = match &shared.parts.rdma {
+        Some(listener) => serve_rdma(index, runtime, &rpc, listener, shared),
+        None => Vec::new(),
+    };
     let reclaim = {
         let rpc = rpc.clone();
         move || rpc.reclaim()
@@ -90,6 +92,7 @@ async fn serve_stores<V: Vfs>(
         );
     }
     shared.note_registrations(rpc.registrations().into_iter());
+    shared.note_regions(domains.iter().map(|domain| domain.stats()));
 }
 
 /// The services of this core. Their settings were checked before the cores started.
@@ -119,24 +122,25 @@ fn rpc_server<V: Vfs>(
     }
 }
 
+/// Serves RDMA connections of this core. Returns the domains of their memory.
 fn serve_rdma<V: Vfs>(
     index: usize,
     runtime: &Handle,
     rpc: &Rpc<V>,
     listener: &FabricListener,
     shared: &Shared,
-) {
+) -> Vec<Rc<dyn Domain>> {
     let options = shared.parts.rdma_options;
     let admitting = |streams| rpc.admitting(streams);
     let fabrics = match listener.for_core(index, runtime, admitting) {
         Ok(fabrics) => fabrics,
         Err(error) => {
             tracing::error!(%error, "a core serves no NFS over RDMA");
-            return;
+            return Vec::new();
         }
     };
-    for CoreFabric { provider, listener } in fabrics {
-        let rpc = rpc.clone();
+    let serve = |CoreFabric { provider, listener }: CoreFabric| {
+        let (rpc, domain) = (rpc.clone(), provider.domain());
         runtime.spawn(
             "nfs over rdma",
             Box::pin(async move {
@@ -145,7 +149,9 @@ fn serve_rdma<V: Vfs>(
                 }
             }),
         );
-    }
+        domain
+    };
+    fabrics.into_iter().map(serve).collect()
 }
 
 /// Hands connections to the cores in turn, until the server stops.

@@ -22,6 +22,8 @@ pub(super) struct SimDomain {
     settled: Cell<u64>,
     /// Registrations of files' pages whose work is done, and whose end is not charged yet.
     let_go: Cell<u64>,
+    /// File ranges whose pages an adapter registered for one operation.
+    file_ranges: Cell<u64>,
 }
 
 impl SimDomain {
@@ -46,6 +48,7 @@ impl SimDomain {
             host,
             settled: Cell::new(0),
             let_go: Cell::new(0),
+            file_ranges: Cell::new(0),
         });
         if let Some(host) = &domain.host {
             let weak = Rc::downgrade(&domain);
@@ -92,8 +95,11 @@ impl SimDomain {
         self.settled.set(self.settled.get() + registrations);
     }
 
-    /// Charges for a file's pages that are registered for one operation alone.
+    /// Counts and charges for a file's pages that are registered for one operation alone.
     pub(super) fn register_in_passing(&self, source: &Source) {
+        if let (Source::File { .. }, Some(_)) = (source, &self.device) {
+            self.file_ranges.set(self.file_ranges.get() + 1);
+        }
         if let (Source::File { len, .. }, Some(host)) = (source, &self.host) {
             host.register_file(u64::from(*len));
         }
@@ -248,7 +254,10 @@ impl Domain for SimDomain {
     }
 
     fn stats(&self) -> RegionStats {
-        self.table.stats()
+        RegionStats {
+            file_ranges_registered: self.file_ranges.get(),
+            ..self.table.stats()
+        }
     }
 }
 

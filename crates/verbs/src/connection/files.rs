@@ -22,6 +22,7 @@ impl Connection {
         }
         let domain = Arc::clone(&self.core.protection);
         if let Some(bytes) = range.at_once(&domain) {
+            self.core.domain.count(|stats| bytes.count(stats));
             let piece = bytes.piece(range.len);
             let file = Some(bytes);
             return Ok(Memory {
@@ -36,8 +37,13 @@ impl Connection {
         let fetching = async move {
             let bytes = run_blocking(&runtime, move || range.fetch(&domain)).await;
             let stopped = |_| Err(io::ErrorKind::BrokenPipe.into());
-            fetched.arrive(bytes.unwrap_or_else(stopped));
-            if let Some(connection) = connection.upgrade() {
+            let bytes = bytes.unwrap_or_else(stopped);
+            let connection = connection.upgrade();
+            if let (Ok(bytes), Some(connection)) = (&bytes, &connection) {
+                connection.core.domain.count(|stats| bytes.count(stats));
+            }
+            fetched.arrive(bytes);
+            if let Some(connection) = connection {
                 connection.core.start_later(&connection);
             }
         };

@@ -26,6 +26,12 @@ fn write(connection: &Connected, id: u64, file: FileRef, offset: u64, len: u32) 
     (connection.post_write(WorkId(id), source, target, Signal::Always)).unwrap();
 }
 
+/// Ranges that the domain counts as registered and as copied.
+fn counted(bed: &Bed) -> (u64, u64) {
+    let stats = bed.core.domain.stats();
+    (stats.file_ranges_registered, stats.file_ranges_copied)
+}
+
 /// Waits for the pool.
 async fn posted(bed: &Bed, count: usize) {
     while bed.device.seen().sent.len() < count {
@@ -49,6 +55,7 @@ fn pages_of_a_file_are_registered_for_one_use() {
         );
         let made = bed.device.seen().registrations - before;
         assert_eq!((made, bed.registered()), (1, 1));
+        assert_eq!(counted(&bed), (1, 0));
         bed.device.complete(0, status::SUCCESS);
         assert_eq!(completions(&connection).await[0].outcome, Ok(Done::Written));
         assert_eq!(bed.registered(), 0);
@@ -81,6 +88,7 @@ fn work_behind_a_file_of_the_disk_waits_for_it() {
             bytes[1..],
             [noise(LEN, 1)[..50_000].to_vec(), end, vec![4; 10]]
         );
+        assert_eq!(counted(&bed), (1, 1));
     });
 }
 
