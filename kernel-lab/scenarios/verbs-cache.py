@@ -1,7 +1,9 @@
-"""10,000 READs and WRITEs of 64 KiB of a server that keeps its registrations: verbs-cache.py GANNET URL SERVER LOG.
+"""CALLS READs and WRITEs of 64 KiB, and the memory that their server registered: verbs-cache.py GANNET URL SERVER LOG CALLS HOW.
 
-SERVER is its process, which is ended. Its last words in LOG, in JSON, must say that it registered memory during the first
-of the calls alone, and that its strategy copied nothing: so a READ has the one copy from the page cache.
+SERVER is its process, which is ended. Its last words in LOG, in JSON, must say what HOW promises.
+- server-cache: it registered memory during the first of the calls alone, and its strategy copied nothing. So a READ has the
+  one copy from the page cache.
+- sendfile: each of the READs registered one range of the file, and no byte was copied. There are no WRITEs.
 """
 
 import json
@@ -11,14 +13,15 @@ import subprocess
 import sys
 import time
 
-CALLS = 10000
 # Slots of the server's memory that operations in flight need at a time, with those that wait for the disk.
 SLOTS = 64
 # Other memory that is registered for one use, in one run of the benchmark: lists of the folder that it makes and removes.
 LISTS_OF_A_RUN = 10
-OPTIONS = "--provider verbs --json --threads 1 --in-flight 4 --record 64K --size 16M --seconds 10 --op"
+# Calls of a run besides those that it counts: the others in flight when its time is over.
+IN_FLIGHT = 4
+OPTIONS = f"--provider verbs --json --threads 1 --in-flight {IN_FLIGHT} --record 64K --size 4M --seconds 10 --op"
 
-gannet, url, server, log = sys.argv[1:]
+gannet, url, server, log, calls, how = sys.argv[1:]
 
 
 def last_words():
@@ -31,9 +34,23 @@ def last_words():
         time.sleep(0.1)
 
 
-done = {"write": 0, "randread": 0}
+def promised(memory):
+    """Prints what the calls cost; whether that is what the server promises."""
+    used, made, copied = (memory[name] for name in ("hits", "registrations", "copied_bytes"))
+    if how == "sendfile":
+        ranges, copies = memory["file_ranges"], memory["file_ranges_copied"]
+        print(f"sendfile: {done['randread']} READs registered {ranges} ranges of the file, {copies + copied} copies")
+        return 0 <= ranges - done["randread"] <= IN_FLIGHT * runs and copies + copied == 0
+    lists = memory["fallbacks"]
+    made -= lists
+    print(f"server-cache: {done['randread']} READs and {done['write']} WRITEs used {made} registrations {used} times, {copied} bytes copied")
+    print(f"registered for one use: {lists} lists of {runs} runs")
+    return used + made >= sum(done.values()) and made <= SLOTS and lists <= LISTS_OF_A_RUN * runs and copied == 0
+
+
+done = {"randread": 0} if how == "sendfile" else {"write": 0, "randread": 0}
 runs = 0
-while min(done.values()) < CALLS:
+while min(done.values()) < int(calls):
     op = min(done, key=done.get)
     command = [gannet, "bench", url, *OPTIONS.split(), op]
     rows = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True).stdout
@@ -41,9 +58,5 @@ while min(done.values()) < CALLS:
     runs += 1
 os.kill(int(server), signal.SIGTERM)
 memory = last_words()
-used, lists, copied = (memory[name] for name in ("hits", "fallbacks", "copied_bytes"))
-made = memory["registrations"] - lists
-print(f"server-cache: {done['randread']} READs and {done['write']} WRITEs used {made} registrations {used} times, {copied} bytes copied")
-print(f"registered for one use: {lists} lists of {runs} runs")
-if used + made < sum(done.values()) or made > SLOTS or lists > LISTS_OF_A_RUN * runs or copied:
+if not promised(memory):
     sys.exit(f"lab: {memory}")
