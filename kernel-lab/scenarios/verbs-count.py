@@ -1,4 +1,4 @@
-"""CALLS READs and WRITEs of 64 KiB, and the memory that their server registered: verbs-cache.py GANNET URL SERVER LOG CALLS HOW.
+"""CALLS READs and WRITEs of 64 KiB, and the memory that their server registered: verbs-count.py GANNET URL SERVER LOG CALLS HOW.
 
 SERVER is its process, which is ended. Its last words in LOG, in JSON, must say what HOW promises.
 - server-cache: it registered memory during the first of the calls alone, and its strategy copied nothing. So a READ has the
