@@ -6,6 +6,7 @@
 mod builder;
 mod core;
 mod fabric;
+mod numbers;
 mod pressure;
 
 pub use builder::{Builder, Server, ServerError};
@@ -15,6 +16,7 @@ pub use fabric::{FabricError, FabricListener};
 
 use gannet_fabric::{RegionStats, registration};
 use gannet_localfs::LocalTree;
+use gannet_metrics::{Exposition, Family, Kind, Registry, Source};
 use gannet_nfs::server::{Export, MountList, UserGroups};
 use gannet_rpc::{CacheLimits, ConnectionLimits, Counters, RdmaOptions, ReplyCache};
 use gannet_runtime::tokio_plug::{Cores, SharedListener};
@@ -24,10 +26,10 @@ use gannet_session::limits::BUDGET_BYTES;
 use gannet_verbs::VerbsError;
 #[cfg(feature = "volumes")]
 use gannet_volume::client::VolumeFs;
+use numbers::CoreNumbers;
 use std::io;
 use std::net::SocketAddr;
-use std::ops::Add;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -82,12 +84,11 @@ pub fn default_budget() -> Budget {
 struct Shared {
     parts: Parts,
     cache: Arc<ReplyCache>,
-    counters: Arc<Counters>,
     mounts: Arc<MountList>,
-    /// The work of the cores' registration strategies, from each core when it ends.
-    registrations: Mutex<registration::Counters>,
-    /// The counters of the domains in which their memory is registered.
-    regions: Mutex<RegionStats>,
+    /// The numbers of each core.
+    cores: Vec<Arc<CoreNumbers>>,
+    /// All that readers see: the cores, and what the program adds.
+    registry: Registry,
     /// Counts the times at which memory was short.
     pressure: watch::Receiver<u64>,
     /// Becomes true when the server shall end.
@@ -115,19 +116,22 @@ impl Serving {
     /// The operating system refuses a thread.
     pub fn start(parts: Parts) -> io::Result<Serving> {
         let (stop, stopped) = watch::channel(false);
-        let cores = parts.cores;
+        let count = parts.cores;
+        let cores: Vec<_> = (0..count).map(|_| CoreNumbers::new()).collect();
+        let registry = Registry::default();
+        let sources = cores.iter().map(|core| Arc::clone(core) as Arc<dyn Source>);
+        sources.for_each(|source| registry.add(source));
         let shared = Arc::new(Shared {
             parts,
             cache: Arc::new(ReplyCache::new(CacheLimits::default())),
-            counters: Arc::default(),
             mounts: Arc::default(),
-            registrations: Mutex::default(),
-            regions: Mutex::default(),
+            cores,
+            registry,
             pressure: pressure::watch_memory(),
             stop: stopped,
         });
         let for_cores = Arc::clone(&shared);
-        let cores = Cores::start(cores, move |index, runtime| {
+        let cores = Cores::start(count, move |index, runtime| {
             core::serve(index, runtime, Arc::clone(&for_cores))
         })?;
         Ok(Serving {
@@ -135,18 +139,6 @@ impl Serving {
             stop,
             shared,
         })
-    }
-
-    /// Where NFS over TCP listens.
-    pub fn tcp_address(&self) -> Option<SocketAddr> {
-        let listener = self.shared.parts.tcp.as_ref();
-        listener.map(SharedListener::local_address)
-    }
-
-    /// Where NFS over RDMA listens.
-    pub fn rdma_address(&self) -> Option<SocketAddr> {
-        let listener = self.shared.parts.rdma.as_ref();
-        listener.map(FabricListener::local_address)
     }
 
     /// The server's counters, which stay usable after its end.
@@ -175,37 +167,87 @@ impl Stop {
 }
 
 impl Tally {
-    /// Connections, calls, bytes.
-    pub fn counters(&self) -> &Counters {
-        &self.0.counters
+    /// Connections, calls, bytes of all cores.
+    pub fn counters(&self) -> Vec<&Counters> {
+        self.0.cores.iter().map(|core| &*core.rpc).collect()
     }
 
-    /// The sum of the memory registrations of all cores that have ended.
+    /// The sum of the memory registrations of all cores: as of their end, or of the last [`Tally::read`].
     pub fn registrations(&self) -> registration::Counters {
-        let all = self.0.registrations.lock();
-        *all.unwrap_or_else(PoisonError::into_inner)
+        numbers::registrations(&self.0.cores)
     }
 
-    /// The sum of the counters of the registration domains of all cores that have ended. They count file ranges too,
-    /// which no strategy registers.
+    /// The sum of the counters of the registration domains of all cores, as [`Tally::registrations`]. They count file
+    /// ranges too, which no strategy registers.
     pub fn regions(&self) -> RegionStats {
-        let all = self.0.regions.lock();
-        *all.unwrap_or_else(PoisonError::into_inner)
+        numbers::regions(&self.0.cores)
+    }
+
+    /// The number of cores that serve.
+    pub fn cores(&self) -> usize {
+        self.0.cores.len()
+    }
+
+    /// Where NFS over TCP listens.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        let listener = self.0.parts.tcp.as_ref();
+        listener.map(SharedListener::local_address)
+    }
+
+    /// Where NFS over RDMA listens.
+    pub fn rdma_address(&self) -> Option<SocketAddr> {
+        let listener = self.0.parts.rdma.as_ref();
+        listener.map(FabricListener::local_address)
+    }
+
+    /// The sources that readers see: the cores, and those that the program adds.
+    pub fn registry(&self) -> &Registry {
+        &self.0.registry
+    }
+
+    /// Reads everything that is counted, and tells what is wrong. Waits a second at most, for cores that do not answer.
+    pub async fn read(&self) -> Reading {
+        let stuck = numbers::publish(&self.0.cores).await;
+        let health = match (*self.0.stop.borrow(), stuck.is_empty()) {
+            (true, _) => Health::Stopping,
+            (false, true) => Health::Ready,
+            (false, false) => Health::Stuck(stuck),
+        };
+        let mut counted = self.0.registry.read();
+        let budget = &self.0.parts.budget;
+        counted.number(&BUDGET_TAKEN, &[], budget.taken() as u64);
+        counted.number(&BUDGET, &[], budget.bytes_max() as u64);
+        Reading { health, counted }
     }
 }
 
-impl Shared {
-    /// Adds the counters of the strategies of a core that has ended.
-    fn note_registrations(&self, counters: impl Iterator<Item = registration::Counters>) {
-        let all = self.registrations.lock();
-        let mut all = all.unwrap_or_else(PoisonError::into_inner);
-        *all = counters.fold(*all, Add::add);
-    }
+const BUDGET: Family = Family {
+    name: "gannet_budget_bytes",
+    help: "The bound of the memory that peers may make this process hold.",
+    kind: Kind::Gauge,
+};
+const BUDGET_TAKEN: Family = Family {
+    name: "gannet_budget_taken_bytes",
+    help: "The part of it that is taken now.",
+    kind: Kind::Gauge,
+};
 
-    /// Adds the counters of the domains of a core that has ended.
-    fn note_regions(&self, stats: impl Iterator<Item = RegionStats>) {
-        let all = self.regions.lock();
-        let mut all = all.unwrap_or_else(PoisonError::into_inner);
-        *all = stats.fold(*all, Add::add);
-    }
+/// Everything that a server counts, at one time.
+#[derive(Debug)]
+pub struct Reading {
+    /// Whether it serves.
+    pub health: Health,
+    /// The numbers.
+    pub counted: Exposition,
+}
+
+/// Whether a server serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Health {
+    /// It does.
+    Ready,
+    /// It answers calls under way, and takes no others.
+    Stopping,
+    /// These cores did not answer within a second: their clients wait too.
+    Stuck(Vec<usize>),
 }

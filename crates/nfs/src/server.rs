@@ -17,6 +17,7 @@ mod mount;
 mod mounts;
 mod names;
 mod network;
+mod operations;
 mod read;
 mod write;
 
@@ -24,6 +25,7 @@ pub use export::{Export, ExportError, Rules, Squash};
 pub use groups::UserGroups;
 pub use mounts::MountList;
 pub use network::{Network, NetworkError};
+pub use operations::Operations;
 
 use crate::convert::status_to_wire;
 use crate::limits::{
@@ -44,6 +46,7 @@ use mount::MountState;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 const PROGRAMS: [Program; 2] = [
     Program {
@@ -75,6 +78,7 @@ pub struct Server<V> {
     mounts: MountState,
     /// The source of callers' groups, if it is not their calls.
     groups: Option<Rc<Groups>>,
+    operations: Arc<Operations>,
 }
 
 impl<V: Vfs> Server<V> {
@@ -92,6 +96,7 @@ impl<V: Vfs> Server<V> {
             small: Arena::new(SMALL_WRITE_MAX, SMALL_SLOTS_MAX),
             mounts: MountState::default(),
             groups: None,
+            operations: Arc::default(),
         })
     }
 
@@ -100,6 +105,12 @@ impl<V: Vfs> Server<V> {
     /// every mount.
     pub fn on_core(mut self, runtime: Handle, mounts: Arc<MountList>) -> Server<V> {
         self.mounts = MountState::new(mounts, runtime);
+        self
+    }
+
+    /// This server with its calls counted in `operations`.
+    pub fn counting_in(mut self, operations: Arc<Operations>) -> Server<V> {
+        self.operations = operations;
         self
     }
 
@@ -276,6 +287,10 @@ impl<V: Vfs> Service for Server<V> {
             (_, _) => MOUNT_REPLY_MAX,
         };
         SMALL_REPLY_MAX + body as usize
+    }
+
+    fn observe(&self, call: &Call, reply: &Reply, took: Duration) {
+        self.operations.note(call, reply, took);
     }
 
     async fn call(&self, call: &Call, reply: &mut Reply) {

@@ -1,8 +1,8 @@
 //! Counters of a server.
 
-use gannet_session::{Counter, Gauge};
+use gannet_metrics::{Counter, Exposition, Family, Gauge, Kind, Source};
 
-/// Counters of a server, over all its connections.
+/// Counters of the connections of one core of a server.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Connections accepted.
@@ -32,4 +32,87 @@ pub struct Counters {
     pub exposed: Gauge,
     /// Connections ended because their peers did not release such a reply in time.
     pub overdue: Counter,
+}
+
+const fn counter(name: &'static str, help: &'static str) -> Family {
+    let kind = Kind::Counter;
+    Family { name, help, kind }
+}
+
+const HELD_BACK: Family = counter(
+    "gannet_rpc_held_back_seconds",
+    "Time in which connections did not read because a bound was reached.",
+);
+const EXPOSED: Family = Family {
+    name: "gannet_rpc_exposed_bytes",
+    help: "Bytes of replies that peers can read now.",
+    kind: Kind::Gauge,
+};
+
+impl Source for Counters {
+    fn collect(&self, into: &mut Exposition) {
+        for (name, help, value) in [
+            (
+                "gannet_rpc_connections",
+                "Connections accepted.",
+                &self.connections,
+            ),
+            (
+                "gannet_rpc_refused_connections",
+                "Connections without room: refused, or admitted in the place of another.",
+                &self.refused,
+            ),
+            (
+                "gannet_rpc_dropped_connections",
+                "Connections ended because the peer broke the protocol or was late.",
+                &self.drops,
+            ),
+            (
+                "gannet_rpc_calls",
+                "Calls answered or under way.",
+                &self.calls,
+            ),
+            (
+                "gannet_rpc_received_bytes",
+                "Bytes of calls, with those read by RDMA.",
+                &self.bytes_in,
+            ),
+            (
+                "gannet_rpc_sent_bytes",
+                "Bytes of replies, with those written by RDMA.",
+                &self.bytes_out,
+            ),
+            (
+                "gannet_rpc_replayed_calls",
+                "Calls answered as the first time, from the duplicate request cache.",
+                &self.replays,
+            ),
+            (
+                "gannet_rpc_unreadable_replies",
+                "Replies not sent because their files could not be read.",
+                &self.unreadable,
+            ),
+            (
+                "gannet_rpc_transport_errors",
+                "Transport errors of RPC-over-RDMA that were answered.",
+                &self.transport_errors,
+            ),
+            (
+                "gannet_rpc_exposed_replies",
+                "Replies exposed for peers to read.",
+                &self.exposures,
+            ),
+            (
+                "gannet_rpc_overdue_connections",
+                "Connections ended because the peer did not release such a reply in time.",
+                &self.overdue,
+            ),
+        ] {
+            into.counter(&counter(name, help), &[], value);
+        }
+        #[allow(clippy::cast_precision_loss)]
+        // beyond 2^53 ns, 104 days, the last digits do not count
+        into.real(&HELD_BACK, &[], self.starved_ns.total() as f64 / 1e9);
+        into.gauge(&EXPOSED, &[], &self.exposed);
+    }
 }

@@ -227,7 +227,7 @@ impl From<Registration> for RdmaOptions {
 }
 
 /// Bytes of a core's bounded memory that are in use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct MemoryInUse {
     /// Payloads of calls, being received or under execution.
     pub payloads: usize,

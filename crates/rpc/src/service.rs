@@ -9,6 +9,7 @@ use gannet_wire::rpc::{AcceptStatus, AuthStat, Groups, Rejection, ReplyHeader};
 use gannet_wire::xdr::{Decoder, Encoder, XdrError, pad_len, padded};
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 /// One or more RPC programs, executed on the core that received the call.
 ///
@@ -47,6 +48,10 @@ pub trait Service: 'static {
     fn reply_bytes_max(&self, _call: &Call) -> usize {
         RECORD_MAX
     }
+
+    /// Learns that `call` was executed with this `reply`, and how long that took. What the duplicate request cache
+    /// answers is not executed.
+    fn observe(&self, _call: &Call, _reply: &Reply, _took: Duration) {}
 
     /// Executes `call` and fills `reply`.
     async fn call(&self, call: &Call, reply: &mut Reply);
@@ -311,6 +316,23 @@ impl Reply {
     /// Appends to the results. Items behind a payload may follow it.
     pub fn results(&mut self) -> Encoder<'_> {
         Encoder::new(&mut self.head)
+    }
+
+    /// The first four bytes of the results, which most procedures begin with their status. `None` for an answer without
+    /// results, or with fewer.
+    pub fn first_word(&self) -> Option<u32> {
+        match self.verdict {
+            Verdict::Accepted(AcceptStatus::Success) => self
+                .head
+                .first_chunk()
+                .map(|word| u32::from_be_bytes(*word)),
+            _ => None,
+        }
+    }
+
+    /// True when the call was accepted and executed, whatever the status in its results.
+    pub fn is_success(&self) -> bool {
+        self.verdict == Verdict::Accepted(AcceptStatus::Success)
     }
 
     /// Bytes of results so far, without a payload.

@@ -14,7 +14,6 @@
 
 mod admission;
 mod budget;
-mod counters;
 mod credits;
 mod deadlines;
 mod freed;
@@ -26,7 +25,6 @@ pub mod limits;
 
 pub use admission::{Activities, Activity, ConnectionLimits, Listening, Shortage};
 pub use budget::{Account, Budget, Charge};
-pub use counters::{Counter, Gauge};
 pub use credits::{CreditLimits, Credits, Exceeded, Grant};
 pub use deadlines::{Deadlines, Kept, Overdue, Timer, Waits};
 pub use freed::Freed;

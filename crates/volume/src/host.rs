@@ -21,6 +21,7 @@ use crate::serve::{Server, ServerCounters};
 use gannet_fabric::{Listener, Provider};
 use gannet_meta::namespace::Outcome;
 use gannet_meta::{MetaStore, StoreError, claims};
+use gannet_metrics::{Exposition, Source};
 use gannet_runtime::{Handle, timeout};
 use gannet_session::Budget;
 use gannet_vfs::Vfs;
@@ -55,6 +56,13 @@ pub struct HostCounters {
     pub manager: Arc<ServerCounters>,
     /// The I/O servers' together.
     pub io_servers: Arc<ServerCounters>,
+}
+
+impl Source for HostCounters {
+    fn collect(&self, into: &mut Exposition) {
+        self.manager.collect("manager", into);
+        self.io_servers.collect("io-server", into);
+    }
 }
 
 /// The place where a server takes connections.

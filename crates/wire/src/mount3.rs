@@ -41,35 +41,44 @@ pub enum MountProcedure {
 }
 
 impl MountProcedure {
+    /// All procedures, in the order of their numbers.
+    pub const ALL: [MountProcedure; 6] = [
+        MountProcedure::Null,
+        MountProcedure::Mnt,
+        MountProcedure::Dump,
+        MountProcedure::Umnt,
+        MountProcedure::Umntall,
+        MountProcedure::Export,
+    ];
+
     /// The procedure with this number; `None` for a number above 5.
-    pub const fn from_number(number: u32) -> Option<MountProcedure> {
-        Some(match number {
-            0 => MountProcedure::Null,
-            1 => MountProcedure::Mnt,
-            2 => MountProcedure::Dump,
-            3 => MountProcedure::Umnt,
-            4 => MountProcedure::Umntall,
-            5 => MountProcedure::Export,
-            _ => return None,
-        })
+    pub fn from_number(number: u32) -> Option<MountProcedure> {
+        MountProcedure::ALL
+            .get(usize::try_from(number).ok()?)
+            .copied()
     }
 
     /// The procedure's number, 0 to 5.
     pub const fn number(self) -> u32 {
         self as u32
     }
-}
 
-impl fmt::Display for MountProcedure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+    /// The procedure's name in RFC 1813, without its prefix.
+    pub const fn name(self) -> &'static str {
+        match self {
             MountProcedure::Null => "NULL",
             MountProcedure::Mnt => "MNT",
             MountProcedure::Dump => "DUMP",
             MountProcedure::Umnt => "UMNT",
             MountProcedure::Umntall => "UMNTALL",
             MountProcedure::Export => "EXPORT",
-        })
+        }
+    }
+}
+
+impl fmt::Display for MountProcedure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

@@ -104,6 +104,34 @@ impl NfsProcedure {
         self as u32
     }
 
+    /// The procedure's name in RFC 1813, without its prefix.
+    pub const fn name(self) -> &'static str {
+        match self {
+            NfsProcedure::Null => "NULL",
+            NfsProcedure::Getattr => "GETATTR",
+            NfsProcedure::Setattr => "SETATTR",
+            NfsProcedure::Lookup => "LOOKUP",
+            NfsProcedure::Access => "ACCESS",
+            NfsProcedure::Readlink => "READLINK",
+            NfsProcedure::Read => "READ",
+            NfsProcedure::Write => "WRITE",
+            NfsProcedure::Create => "CREATE",
+            NfsProcedure::Mkdir => "MKDIR",
+            NfsProcedure::Symlink => "SYMLINK",
+            NfsProcedure::Mknod => "MKNOD",
+            NfsProcedure::Remove => "REMOVE",
+            NfsProcedure::Rmdir => "RMDIR",
+            NfsProcedure::Rename => "RENAME",
+            NfsProcedure::Link => "LINK",
+            NfsProcedure::Readdir => "READDIR",
+            NfsProcedure::Readdirplus => "READDIRPLUS",
+            NfsProcedure::Fsstat => "FSSTAT",
+            NfsProcedure::Fsinfo => "FSINFO",
+            NfsProcedure::Pathconf => "PATHCONF",
+            NfsProcedure::Commit => "COMMIT",
+        }
+    }
+
     /// True when executing a call twice differs from executing it once, so that a server must remember its reply.
     ///
     /// COMMIT may be repeated. A repeated WRITE would report consistency data that hides another client's change in
@@ -127,30 +155,7 @@ impl NfsProcedure {
 
 impl fmt::Display for NfsProcedure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            NfsProcedure::Null => "NULL",
-            NfsProcedure::Getattr => "GETATTR",
-            NfsProcedure::Setattr => "SETATTR",
-            NfsProcedure::Lookup => "LOOKUP",
-            NfsProcedure::Access => "ACCESS",
-            NfsProcedure::Readlink => "READLINK",
-            NfsProcedure::Read => "READ",
-            NfsProcedure::Write => "WRITE",
-            NfsProcedure::Create => "CREATE",
-            NfsProcedure::Mkdir => "MKDIR",
-            NfsProcedure::Symlink => "SYMLINK",
-            NfsProcedure::Mknod => "MKNOD",
-            NfsProcedure::Remove => "REMOVE",
-            NfsProcedure::Rmdir => "RMDIR",
-            NfsProcedure::Rename => "RENAME",
-            NfsProcedure::Link => "LINK",
-            NfsProcedure::Readdir => "READDIR",
-            NfsProcedure::Readdirplus => "READDIRPLUS",
-            NfsProcedure::Fsstat => "FSSTAT",
-            NfsProcedure::Fsinfo => "FSINFO",
-            NfsProcedure::Pathconf => "PATHCONF",
-            NfsProcedure::Commit => "COMMIT",
-        })
+        f.write_str(self.name())
     }
 }
 

@@ -9,6 +9,7 @@ use toml::{Table, Value};
 /// (`sim`, `dst`, `lab`), and `sim` a protocol (`rpc`, `nfs`, `volume`, `fuse`).
 const ARROWS: &[(&str, &[&str])] = &[
     ("wire", &[]),
+    ("metrics", &[]),
     ("runtime", &[]),
     ("fabric", &["runtime"]),
     ("softrdma", &["runtime", "fabric"]),
@@ -18,18 +19,25 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("verbs", &["runtime", "fabric"]),
     ("session", &["runtime", "fabric"]),
     ("datapath", &["runtime", "fabric"]),
-    ("rpc", &["wire", "runtime", "fabric", "session", "datapath"]),
+    (
+        "rpc",
+        &[
+            "wire", "metrics", "runtime", "fabric", "session", "datapath",
+        ],
+    ),
     ("vfs", &["runtime"]),
     ("localfs", &["runtime", "vfs"]),
     (
         "nfs",
-        &["wire", "runtime", "fabric", "session", "rpc", "vfs"],
+        &[
+            "wire", "metrics", "runtime", "fabric", "session", "rpc", "vfs",
+        ],
     ),
     ("meta", &["wire"]),
     (
         "volume",
         &[
-            "wire", "runtime", "fabric", "session", "datapath", "rpc", "vfs", "meta",
+            "wire", "metrics", "runtime", "fabric", "session", "datapath", "rpc", "vfs", "meta",
         ],
     ),
     ("client", &["runtime", "vfs"]),
@@ -37,8 +45,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "gannet",
         &[
-            "wire", "runtime", "fabric", "session", "datapath", "iwarp", "verbs", "rpc", "vfs",
-            "localfs", "nfs", "meta", "volume", "client", "fuse",
+            "wire", "metrics", "runtime", "fabric", "session", "datapath", "iwarp", "verbs", "rpc",
+            "vfs", "localfs", "nfs", "meta", "volume", "client", "fuse",
         ],
     ),
     ("capi", &["gannet"]),
@@ -46,8 +54,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "wire", "runtime", "fabric", "session", "iwarp", "verbs", "rpc", "vfs", "localfs",
-            "nfs", "meta", "volume", "client", "dump", "gannet",
+            "wire", "metrics", "runtime", "fabric", "session", "iwarp", "verbs", "rpc", "vfs",
+            "localfs", "nfs", "meta", "volume", "client", "dump", "gannet",
         ],
     ),
     ("sim", &["runtime", "fabric", "softrdma", "vfs"]),

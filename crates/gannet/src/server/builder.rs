@@ -228,8 +228,9 @@ impl Builder {
         };
         let serving = Serving::start(parts).map_err(ServerError::Start)?;
         let address = |listening: Option<SocketAddr>, asked| listening.unwrap_or(asked);
-        let tcp = address(serving.tcp_address(), self.tcp);
-        let rdma = address(serving.rdma_address(), self.rdma);
+        let tally = serving.tally();
+        let tcp = address(tally.tcp_address(), self.tcp);
+        let rdma = address(tally.rdma_address(), self.rdma);
         let (stop, join) = serving.split();
         Ok(Server {
             tcp,

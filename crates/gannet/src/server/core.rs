@@ -1,8 +1,9 @@
 //! One core of a server: a service over its own fronts of the stores, the transports, and their end.
 
 use super::fabric::{CoreFabric, FabricListener};
+use super::numbers::{CoreNumbers, Published};
 use super::{Content, DRAIN_MAX, Shared, pressure};
-use gannet_fabric::Domain;
+use gannet_fabric::{Domain, RegionStats, registration};
 use gannet_localfs::LocalStore;
 use gannet_nfs::server::{Export, Server as NfsServer};
 use gannet_rpc::Server as RpcServer;
@@ -11,6 +12,7 @@ use gannet_runtime::{Handle, timeout};
 use gannet_verbs::VerbsError;
 use gannet_vfs::Vfs;
 use std::io;
+use std::ops::Add;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -18,13 +20,16 @@ type Rpc<V> = RpcServer<NfsServer<V>>;
 
 /// Serves the connections of core `index` until the server stops and they are drained.
 pub(super) async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>) {
+    let Some(numbers) = shared.cores.get(index).map(Arc::clone) else {
+        return;
+    };
     match &shared.parts.content {
         Content::Directories(exports) => {
             let stores = exports.iter().map(|(export, tree)| {
                 let store = LocalStore::new(Arc::clone(tree), Rc::clone(&runtime));
                 (export.clone(), store)
             });
-            serve_stores(index, &runtime, &shared, stores).await;
+            serve_stores(index, &runtime, &shared, numbers, stores).await;
         }
         #[cfg(feature = "volumes")]
         Content::Volume(exports, client) => {
@@ -34,12 +39,15 @@ pub(super) async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>) {
             });
             match clients.collect::<Result<Vec<_>, _>>() {
                 Ok(stores) => {
-                    serve_stores(index, &runtime, &shared, stores.into_iter()).await;
+                    let stores = stores.into_iter();
+                    serve_stores(index, &runtime, &shared, numbers, stores).await;
                 }
                 Err(error) => tracing::error!(%error, "a core serves no NFS of the volume"),
             }
         }
         Content::Nothing => {
+            let answering = numbers.answer(Published::default);
+            runtime.spawn("publish numbers", Box::pin(answering));
             // An error means that the sender was dropped, which ends the server as well.
             let _ = shared.stop.clone().wait_for(|stop| *stop).await;
         }
@@ -50,9 +58,10 @@ async fn serve_stores<V: Vfs>(
     index: usize,
     runtime: &Handle,
     shared: &Arc<Shared>,
+    numbers: Arc<CoreNumbers>,
     stores: impl Iterator<Item = (Export, V)>,
 ) {
-    let Some(rpc) = rpc_server(runtime, shared, stores) else {
+    let Some(rpc) = rpc_server(runtime, shared, &numbers, stores) else {
         return;
     };
     rpc.limit_connections(shared.parts.connections);
@@ -82,6 +91,12 @@ async fn serve_stores<V: Vfs>(
     let (pressure, stopping) = (shared.pressure.clone(), stop.clone());
     let reclaiming = pressure::reclaim_when_short(pressure, stopping, reclaim);
     runtime.spawn("reclaim when memory is short", Box::pin(reclaiming));
+    let read = {
+        let rpc = rpc.clone();
+        move || read(&rpc, &domains)
+    };
+    let answering = Arc::clone(&numbers).answer(read.clone());
+    runtime.spawn("publish numbers", Box::pin(answering));
     // An error means that the sender was dropped, which ends the server as well.
     let _ = stop.wait_for(|stop| *stop).await;
     rpc.stop();
@@ -91,18 +106,31 @@ async fn serve_stores<V: Vfs>(
             "some connections did not drain in time: aborting them"
         );
     }
-    shared.note_registrations(rpc.registrations().into_iter());
-    shared.note_regions(domains.iter().map(|domain| domain.stats()));
+    numbers.publish(read());
+}
+
+/// The numbers that a core keeps in cells.
+fn read<V: Vfs>(rpc: &Rpc<V>, domains: &[Rc<dyn Domain>]) -> Published {
+    let registrations = rpc.registrations().into_iter();
+    let regions = domains.iter().map(|domain| domain.stats());
+    Published {
+        registrations: registrations.fold(registration::Counters::default(), Add::add),
+        regions: regions.fold(RegionStats::default(), Add::add),
+        memory: rpc.memory_in_use(),
+        memory_kept: rpc.memory_kept(),
+    }
 }
 
 /// The services of this core. Their settings were checked before the cores started.
 fn rpc_server<V: Vfs>(
     runtime: &Handle,
     shared: &Shared,
+    numbers: &CoreNumbers,
     stores: impl Iterator<Item = (Export, V)>,
 ) -> Option<Rpc<V>> {
     let service = NfsServer::new(stores);
     let service = service.map(|it| it.on_core(Rc::clone(runtime), Arc::clone(&shared.mounts)));
+    let service = service.map(|it| it.counting_in(Arc::clone(&numbers.operations)));
     let service = service.map(|it| match &shared.parts.user_groups {
         Some(source) => it.with_user_groups(Rc::clone(runtime), Arc::clone(source)),
         None => it,
@@ -113,7 +141,7 @@ fn rpc_server<V: Vfs>(
             Rc::clone(runtime),
             Rc::new(service),
             Arc::clone(&shared.cache),
-            Arc::clone(&shared.counters),
+            Arc::clone(&numbers.rpc),
         )),
         Err(error) => {
             tracing::error!(%error, "cannot serve these exports");

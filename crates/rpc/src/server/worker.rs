@@ -100,11 +100,11 @@ async fn work<S: Service>(core: Weak<Core<S>>, mailbox: Rc<Mailbox>) {
 async fn execute<S: Service>(core: &Core<S>, job: &mut Job) {
     let Job { call, reply, .. } = job;
     if !core.service.is_cached(call.program, call.procedure) {
-        return core.service.call(call, reply).await;
+        return perform(core, call, reply).await;
     }
     match core.cache.begin(call, core.runtime.now()) {
         Begin::Execute(execution) => {
-            core.service.call(call, reply).await;
+            perform(core, call, reply).await;
             // Before the reply leaves: the client may lose it and ask again on another core at once.
             execution.finish(reply, core.runtime.now());
         }
@@ -122,6 +122,14 @@ async fn execute<S: Service>(core: &Core<S>, job: &mut Job) {
         }
         Begin::Drop => call.drop_reply(),
     }
+}
+
+/// Has the service execute a call, and tells it the time.
+async fn perform<S: Service>(core: &Core<S>, call: &Call, reply: &mut Reply) {
+    let start = core.runtime.now();
+    core.service.call(call, reply).await;
+    let took = core.runtime.now().duration_since(start);
+    core.service.observe(call, reply, took);
 }
 
 /// The target of a worker's waker: the slot of the call and the connection that has it. A late wake-up for an earlier

@@ -91,6 +91,9 @@ macro_rules! statuses {
     ($($name:ident = $code:literal,)*) => {
         #[allow(missing_docs)] // the names are the specification's
         impl Nfsstat {
+            /// All statuses of RFC 1813, in the order of their codes.
+            pub const ALL: &[Nfsstat] = &[$(Nfsstat::$name,)*];
+
             $(pub const $name: Nfsstat = Nfsstat(
                 NonZeroU32::new($code).expect("a status of the table is not 0"),
             );)*

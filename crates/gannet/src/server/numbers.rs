@@ -1,0 +1,230 @@
+//! What the cores of a server count, and how a reader gets it while they serve.
+//!
+//! Most numbers are atomics that a reader reads. Others are in cells of their core, which publishes them when it is
+//! asked: a core that does not answer within [`ANSWER_MAX`] is stuck.
+
+use gannet_fabric::{RegionStats, registration};
+use gannet_metrics::{Exposition, Family, Kind, Source};
+use gannet_nfs::server::Operations;
+use gannet_rpc::{Counters, MemoryInUse};
+use std::ops::Add;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// How long a core may take to publish its numbers.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// Readers that may wait for a core at a time.
+const READERS_MAX: usize = 16;
+
+/// Asks for numbers; answered by its end.
+type Question = oneshot::Sender<()>;
+
+/// The numbers of one core.
+pub(super) struct CoreNumbers {
+    pub(super) rpc: Arc<Counters>,
+    pub(super) operations: Arc<Operations>,
+    published: Mutex<Published>,
+    questions: mpsc::Sender<Question>,
+    inbox: Mutex<Option<mpsc::Receiver<Question>>>,
+}
+
+/// Numbers that a core keeps in cells.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Published {
+    pub(super) registrations: registration::Counters,
+    pub(super) regions: RegionStats,
+    pub(super) memory: MemoryInUse,
+    /// Bytes of payload memory that nothing uses.
+    pub(super) memory_kept: usize,
+}
+
+impl CoreNumbers {
+    pub(super) fn new() -> Arc<CoreNumbers> {
+        let (questions, inbox) = mpsc::channel(READERS_MAX);
+        Arc::new(CoreNumbers {
+            rpc: Arc::default(),
+            operations: Arc::default(),
+            published: Mutex::default(),
+            questions,
+            inbox: Mutex::new(Some(inbox)),
+        })
+    }
+
+    pub(super) fn publish(&self, numbers: Published) {
+        *self
+            .published
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = numbers;
+    }
+
+    pub(super) fn published(&self) -> Published {
+        *self
+            .published
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Publishes what `read` finds each time somebody asks, on the core; ends with the task that awaits it.
+    pub(super) async fn answer(self: Arc<Self>, read: impl Fn() -> Published) {
+        let inbox = self
+            .inbox
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(mut inbox) = inbox else { return };
+        while let Some(question) = inbox.recv().await {
+            self.publish(read());
+            // The reader may have gone.
+            let _ = question.send(());
+        }
+    }
+
+    /// Asks the core to publish its numbers. The answer has no value: its end, too, tells that they are published,
+    /// because a core does so for the last time when it ends. `None` while many readers wait for it.
+    fn ask(&self) -> Option<oneshot::Receiver<()>> {
+        let (question, answer) = oneshot::channel();
+        match self.questions.try_send(question) {
+            // Where the core has ended, this drops the question.
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Some(answer),
+            Err(mpsc::error::TrySendError::Full(_)) => None,
+        }
+    }
+}
+
+/// Has all cores publish their numbers; those that do not within [`ANSWER_MAX`].
+pub(super) async fn publish(cores: &[Arc<CoreNumbers>]) -> Vec<usize> {
+    let until = tokio::time::Instant::now() + ANSWER_MAX;
+    let asked: Vec<_> = cores.iter().map(|core| core.ask()).collect();
+    let mut stuck = Vec::new();
+    for (index, answer) in asked.into_iter().enumerate() {
+        let answered = match answer {
+            Some(answer) => tokio::time::timeout_at(until, answer).await.is_ok(),
+            None => false,
+        };
+        if !answered {
+            stuck.push(index);
+        }
+    }
+    stuck
+}
+
+/// The sum over the cores of what their strategies did.
+pub(super) fn registrations(cores: &[Arc<CoreNumbers>]) -> registration::Counters {
+    let each = cores.iter().map(|core| core.published().registrations);
+    each.fold(registration::Counters::default(), Add::add)
+}
+
+/// The sum over the cores of what their domains registered.
+pub(super) fn regions(cores: &[Arc<CoreNumbers>]) -> RegionStats {
+    let each = cores.iter().map(|core| core.published().regions);
+    each.fold(RegionStats::default(), Add::add)
+}
+
+const fn family(kind: Kind, name: &'static str, help: &'static str) -> Family {
+    Family { name, help, kind }
+}
+
+const fn counter(name: &'static str, help: &'static str) -> Family {
+    family(Kind::Counter, name, help)
+}
+
+const fn gauge(name: &'static str, help: &'static str) -> Family {
+    family(Kind::Gauge, name, help)
+}
+
+/// The families of [`Published`], in the order of `Published::numbers`.
+const FAMILIES: [Family; 13] = [
+    counter(
+        "gannet_registrations",
+        "Uses of memory that made a registration.",
+    ),
+    counter(
+        "gannet_registration_hits",
+        "Uses of memory that found a registration.",
+    ),
+    counter(
+        "gannet_registration_fallbacks",
+        "Registrations for one use, because the strategy could not serve its own way.",
+    ),
+    counter(
+        "gannet_deregistrations",
+        "Registrations revoked by this end.",
+    ),
+    counter(
+        "gannet_registrations_invalidated",
+        "Registrations revoked by the peer.",
+    ),
+    counter(
+        "gannet_registrations_lost",
+        "Registrations that the provider failed to revoke.",
+    ),
+    gauge(
+        "gannet_registered_bytes",
+        "Bytes of registrations in use or kept.",
+    ),
+    counter(
+        "gannet_registration_copied_bytes",
+        "Bytes copied to and from memory that stays registered.",
+    ),
+    counter(
+        "gannet_file_ranges_registered",
+        "Ranges of files whose pages were registered for one RDMA Write.",
+    ),
+    counter(
+        "gannet_file_ranges_copied",
+        "Ranges of files that were read into memory because their pages could not be registered.",
+    ),
+    gauge(
+        "gannet_payload_memory_bytes",
+        "Memory of payloads of calls.",
+    ),
+    gauge("gannet_message_memory_bytes", "Memory of RDMA messages."),
+    gauge(
+        "gannet_idle_memory_bytes",
+        "Memory of payloads that is kept and unused.",
+    ),
+];
+const REGISTER: Family = counter(
+    "gannet_registration_seconds",
+    "Time spent registering memory.",
+);
+const DEREGISTER: Family = counter(
+    "gannet_deregistration_seconds",
+    "Time spent revoking registrations.",
+);
+
+impl Published {
+    fn numbers(&self) -> [u64; FAMILIES.len()] {
+        let (made, regions, memory) = (self.registrations, self.regions, self.memory);
+        [
+            made.registrations,
+            made.hits,
+            made.fallbacks,
+            made.deregistrations,
+            made.invalidated_by_peer,
+            made.lost,
+            made.bytes,
+            made.copied_bytes,
+            regions.file_ranges_registered,
+            regions.file_ranges_copied,
+            memory.payloads as u64,
+            memory.inline as u64,
+            self.memory_kept as u64,
+        ]
+    }
+}
+
+impl Source for CoreNumbers {
+    fn collect(&self, into: &mut Exposition) {
+        self.rpc.collect(into);
+        self.operations.collect(into);
+        let published = self.published();
+        for (family, number) in FAMILIES.iter().zip(published.numbers()) {
+            into.number(family, &[], number);
+        }
+        let made = published.registrations;
+        into.real(&REGISTER, &[], made.register_time.as_secs_f64());
+        into.real(&DEREGISTER, &[], made.deregister_time.as_secs_f64());
+    }
+}

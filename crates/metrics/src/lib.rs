@@ -1,0 +1,17 @@
+//! What servers and clients count, and how it is read while they work.
+//!
+//! A core has counters of its own ([`Counter`], [`Gauge`], [`Latency`]). An update is an atomic addition to memory
+//! that no other core writes, without a lock or an allocation. A [`Source`] is what has such counters. A reader asks all
+//! sources of a [`Registry`] and gets an [`Exposition`], which adds up what has the same name and labels.
+//!
+//! Names and units follow Prometheus: `gannet_` first, base units (seconds, bytes), the unit last. Label values are
+//! fixed words or small numbers, never addresses or paths: the number of series has a bound that no peer can raise.
+
+mod exposition;
+mod numbers;
+mod text;
+
+pub use exposition::{
+    Exposition, Family, Kind, Label, LabelValue, Labels, Registry, Source, Value,
+};
+pub use numbers::{Counter, Gauge, LATENCY_BOUNDS, Latency, LatencyReading};

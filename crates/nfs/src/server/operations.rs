@@ -1,0 +1,138 @@
+//! The calls that a core executed, by procedure, status and time.
+
+use gannet_metrics::{Counter, Exposition, Family, Kind, Label, Latency, Source};
+use gannet_rpc::{Call, Reply};
+use gannet_wire::mount3::{self, MountProcedure};
+use gannet_wire::nfs3::{self, NfsProcedure, Nfsstat};
+use std::array;
+use std::time::Duration;
+
+const OPERATIONS: Family = Family {
+    name: "gannet_nfs_operations",
+    help: "Calls executed. REFUSED are those whose arguments or caller were refused before.",
+    kind: Kind::Counter,
+};
+const OPERATION_SECONDS: Family = Family {
+    name: "gannet_nfs_operation_seconds",
+    help: "Time from the start of a call's execution to its reply.",
+    kind: Kind::Latency,
+};
+
+/// Calls that a core has executed.
+#[derive(Default)]
+pub struct Operations {
+    nfs: [Executed; NfsProcedure::ALL.len()],
+    mount: [Executed; MountProcedure::ALL.len()],
+}
+
+/// Calls of one procedure.
+struct Executed {
+    latency: Latency,
+    statuses: [Counter; STATUSES],
+}
+
+/// Success, the statuses of RFC 1813, those of no RFC, and calls refused.
+const STATUSES: usize = Nfsstat::ALL.len() + 3;
+const OTHER: usize = STATUSES - 2;
+const REFUSED: usize = STATUSES - 1;
+
+impl Default for Executed {
+    fn default() -> Executed {
+        Executed {
+            latency: Latency::default(),
+            statuses: array::from_fn(|_| Counter::default()),
+        }
+    }
+}
+
+/// The place of a reply's status.
+fn place(reply: &Reply) -> usize {
+    match reply.first_word() {
+        // NULL has no results.
+        None if reply.is_success() => 0,
+        None => REFUSED,
+        Some(0) => 0,
+        Some(code) => {
+            let found = Nfsstat::ALL.binary_search_by_key(&code, |status| status.code());
+            found.map_or(OTHER, |index| index + 1)
+        }
+    }
+}
+
+/// The name of the status at a place.
+fn name(place: usize) -> &'static str {
+    match place {
+        0 => "OK",
+        REFUSED => "REFUSED",
+        place => {
+            let status = Nfsstat::ALL.get(place - 1);
+            status.and_then(|status| status.name()).unwrap_or("OTHER")
+        }
+    }
+}
+
+impl Operations {
+    /// Counts a call.
+    pub(super) fn note(&self, call: &Call, reply: &Reply, took: Duration) {
+        let Ok(procedure) = usize::try_from(call.procedure) else {
+            return;
+        };
+        let (executed, place) = match call.program {
+            nfs3::PROGRAM => (self.nfs.get(procedure), place(reply)),
+            // Results of most MOUNT procedures are lists without a status.
+            mount3::PROGRAM if call.procedure == MountProcedure::Mnt.number() => {
+                (self.mount.get(procedure), place(reply))
+            }
+            mount3::PROGRAM => {
+                let place = if reply.is_success() { 0 } else { REFUSED };
+                (self.mount.get(procedure), place)
+            }
+            _ => return,
+        };
+        let Some(executed) = executed else { return };
+        executed.latency.add(took);
+        if let Some(counter) = executed.statuses.get(place) {
+            counter.add(1);
+        }
+    }
+}
+
+impl Source for Operations {
+    fn collect(&self, into: &mut Exposition) {
+        let nfs = self
+            .nfs
+            .iter()
+            .zip(NfsProcedure::ALL.map(NfsProcedure::name));
+        let mount = (self.mount.iter()).zip(MountProcedure::ALL.map(MountProcedure::name));
+        let nfs = nfs.map(|(executed, procedure)| ("nfs3", procedure, executed));
+        let mount = mount.map(|(executed, procedure)| ("mount3", procedure, executed));
+        for (protocol, procedure, executed) in nfs.chain(mount) {
+            let labels = [
+                Label::word("protocol", protocol),
+                Label::word("procedure", procedure),
+            ];
+            into.latency(&OPERATION_SECONDS, &labels, &executed.latency);
+            let [protocol, procedure] = labels;
+            for (place, counter) in executed.statuses.iter().enumerate() {
+                // What never happened needs no series.
+                if counter.total() > 0 {
+                    let status = Label::word("status", name(place));
+                    into.counter(&OPERATIONS, &[protocol, procedure, status], counter);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_are_in_the_order_of_their_codes() {
+        assert!(Nfsstat::ALL.is_sorted_by_key(|status| status.code()));
+        let names: Vec<_> = (0..STATUSES).map(name).collect();
+        assert_eq!(names[..3], ["OK", "PERM", "NOENT"]);
+        assert_eq!(names[OTHER..], ["OTHER", "REFUSED"]);
+    }
+}
