@@ -6,6 +6,7 @@ mod examples;
 use crate::cli::{Listen, Switch};
 use crate::failure::{Explain, Failure};
 use gannet::ProviderKind;
+use gannet::admin::AdminAddress;
 use gannet_nfs::server::Network;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
@@ -32,9 +33,24 @@ pub struct Config {
     /// The process.
     #[serde(default)]
     pub server: ServerConfig,
+    /// Answers to administrators.
+    #[serde(default)]
+    pub admin: AdminConfig,
     /// The exports.
     #[serde(default)]
     pub export: Vec<ExportConfig>,
+}
+
+/// Answers to administrators.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AdminConfig {
+    /// Where they are given: ADDRESS:PORT, or the path of a Unix socket.
+    #[serde(default, deserialize_with = "parsed")]
+    pub listen: Option<AdminAddress>,
+    /// Networks whose hosts may ask over TCP, beside this host.
+    #[serde(default, deserialize_with = "all_parsed")]
+    pub clients: Vec<Network>,
 }
 
 /// Where to listen.

@@ -31,6 +31,8 @@
 //! This crate connects the parts and implements none of them. It has no command lines, configuration files or
 //! terminals.
 
+#[cfg(feature = "server")]
+pub mod admin;
 mod client;
 mod error;
 mod file;

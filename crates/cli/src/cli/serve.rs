@@ -3,6 +3,7 @@
 use super::{MemoryOptions, Switch};
 use clap::Args;
 use gannet::ProviderKind;
+use gannet::admin::AdminAddress;
 use gannet::volume::{Place, VolumeRole};
 use gannet_nfs::server::Network;
 use gannet_rpc::Engine;
@@ -40,6 +41,21 @@ pub struct ServeOptions {
     /// The transport is iWARP: firewalls see a TCP port.
     #[arg(long, value_name = "ADDR", help_heading = "Listening")]
     pub nfs_rdma: Option<Listen>,
+    /// Answer an administrator over HTTP at ADDRESS:PORT, or at the path of a Unix socket, which has a `/`
+    ///
+    /// There are /metrics for Prometheus, /health and /status.json. Only the user of the server can open the Unix
+    /// socket. An address that other machines reach needs --admin-allow.
+    #[arg(long, value_name = "ADDR", help_heading = "Listening")]
+    pub admin: Option<AdminAddress>,
+    /// Answer administrators at these addresses or networks too (repeat, or separate by commas) [default: this host
+    /// alone]
+    #[arg(
+        long,
+        value_name = "CIDR",
+        value_delimiter = ',',
+        help_heading = "Listening"
+    )]
+    pub admin_allow: Vec<Network>,
     /// Refuse every change
     #[arg(long, help_heading = "Access")]
     pub read_only: bool,

@@ -12,9 +12,11 @@ use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::process::Signals;
 use crate::volume::{self, explain};
+use gannet::admin::{Admin, AdminError, AdminListener};
 use gannet::server::{Content, FabricError, FabricListener, Parts, Serving, Tally};
 use gannet::volume::{Host, HostCounters, Listening, OpenHost};
-use gannet_rpc::RdmaOptions;
+use gannet_metrics::Counter;
+use gannet_rpc::{Counters, RdmaOptions};
 use gannet_runtime::Handle;
 use gannet_runtime::tokio_plug::{self, SharedListener};
 use settings::Settings;
@@ -43,6 +45,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     let folder = settings.volume.as_ref().map(|(path, _)| path.clone());
     let folder = folder.unwrap_or_default();
     let (tcp, rdma) = listen(&settings)?;
+    let admin = listen_to_administrators(&settings)?;
     privileges::sockets_are_open()?;
     let content = match (&host, host.as_ref().and_then(OpenHost::front)) {
         (None, _) => Content::Directories(settings.open_exports()?),
@@ -78,7 +81,9 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         }
     };
     let (rdma_options, has_rdma) = (settings.rdma, parts.rdma.is_some());
-    let served = |_| supervise(parts, volume, settings, failing);
+    let counters = of_volume.as_ref().map(|(counters, _)| counters.clone());
+    let watched = Watched { admin, counters };
+    let served = |_| supervise(parts, volume, settings, watched, failing);
     let tally = tokio_plug::block_on(served).explain(what)??;
     // All calls in progress have their replies: the volume's servers are not needed any more.
     let ended = host.map_or(Ok(()), Host::stop);
@@ -116,25 +121,30 @@ fn report_volume(counters: &HostCounters, volume: &Listening) {
 
 /// The last lines of the log.
 fn report(tally: &Tally) {
-    let counters = tally.counters();
+    let cores = tally.counters();
+    let total =
+        |of: fn(&Counters) -> &Counter| -> u64 { cores.iter().map(|core| of(core).total()).sum() };
     tracing::info!(
-        connections = counters.connections.total(),
-        refused = counters.refused.total(),
-        dropped = counters.drops.total(),
-        calls = counters.calls.total(),
-        replays = counters.replays.total(),
-        transport_errors = counters.transport_errors.total(),
-        unreadable = counters.unreadable.total(),
-        held_back_ms = counters.starved_ns.total() / 1_000_000,
-        bytes_in = counters.bytes_in.total(),
-        bytes_out = counters.bytes_out.total(),
+        connections = total(|core| &core.connections),
+        refused = total(|core| &core.refused),
+        dropped = total(|core| &core.drops),
+        calls = total(|core| &core.calls),
+        replays = total(|core| &core.replays),
+        transport_errors = total(|core| &core.transport_errors),
+        unreadable = total(|core| &core.unreadable),
+        held_back_ms = total(|core| &core.starved_ns) / 1_000_000,
+        bytes_in = total(|core| &core.bytes_in),
+        bytes_out = total(|core| &core.bytes_out),
         "stopped"
     );
 }
 
 /// Says what registering memory came to.
 fn report_registrations(tally: &Tally, options: RdmaOptions) {
-    let (all, regions, counters) = (tally.registrations(), tally.regions(), tally.counters());
+    let (all, regions, cores) = (tally.registrations(), tally.regions(), tally.counters());
+    let exposures: u64 = cores.iter().map(|core| core.exposures.total()).sum();
+    let exposed: u64 = cores.iter().map(|core| core.exposed.peak()).sum();
+    let overdue: u64 = cores.iter().map(|core| core.overdue.total()).sum();
     let milliseconds = |time: Duration| rounded(time.as_secs_f64() * 1e3, 3);
     tracing::info!(
         strategy = %options.registration.kind(),
@@ -150,9 +160,9 @@ fn report_registrations(tally: &Tally, options: RdmaOptions) {
         copied_bytes = all.copied_bytes,
         copy_ms = milliseconds(all.copy_time),
         longest_exposure_ms = milliseconds(all.longest_exposure),
-        exposed_replies = counters.exposures.total(),
-        exposed_bytes_peak = counters.exposed.peak(),
-        exposed_overdue = counters.overdue.total(),
+        exposed_replies = exposures,
+        exposed_bytes_peak = exposed,
+        exposed_overdue = overdue,
         "registered memory"
     );
 }
@@ -162,19 +172,19 @@ async fn supervise(
     parts: Parts,
     volume: Option<Listening>,
     settings: Settings,
+    watched: Watched,
     failing: impl Future<Output = Failure>,
 ) -> Result<Tally, Failure> {
     let mut signals =
         Signals::install_for_service().explain(|| String::from("cannot wait for signals"))?;
     let serving = Serving::start(parts);
     let serving = serving.explain(|| String::from("cannot start the serving threads"))?;
-    let (tally, addresses) = (
-        serving.tally(),
-        (serving.tcp_address(), serving.rdma_address()),
-    );
+    let tally = serving.tally();
     let (stop, join) = serving.split();
     // The sockets listen already: a reader of the line can connect.
-    let line = ready::line(addresses.0, addresses.1, volume.as_ref());
+    let mut line = ready::line(tally.tcp_address(), tally.rdma_address(), volume.as_ref());
+    // Answers until this function ends, so that a reader sees calls under way come to their end.
+    let _admin = watched.start(&tally, &mut line)?;
     if let Some(path) = &settings.ready_file {
         output::ready_file(path, &line)?;
     }
@@ -209,6 +219,54 @@ async fn supervise(
         .and_then(|ended| ended)
         .explain(|| String::from("serving ended"))?;
     failed.map_or(Ok(tally), Err)
+}
+
+/// The answers to administrators.
+struct Watched {
+    admin: Option<AdminListener>,
+    /// The counters of the volume's servers.
+    counters: Option<HostCounters>,
+}
+
+impl Watched {
+    /// Answers administrators from now on, and adds their address to the ready line.
+    ///
+    /// # Errors
+    /// There is no thread for it.
+    fn start(self, tally: &Tally, line: &mut String) -> Result<Option<Admin>, Failure> {
+        if let Some(counters) = self.counters {
+            tally.registry().add(Arc::new(counters));
+        }
+        let Some(listener) = self.admin else {
+            return Ok(None);
+        };
+        line.push_str(&format!(" admin={}", listener.address()));
+        let admin = Admin::start(listener, tally.clone());
+        admin
+            .explain(|| String::from("cannot answer administrators"))
+            .map(Some)
+    }
+}
+
+/// The listener for administrators.
+fn listen_to_administrators(settings: &Settings) -> Result<Option<AdminListener>, Failure> {
+    let Some(address) = &settings.admin else {
+        return Ok(None);
+    };
+    let bound = AdminListener::bind(address, settings.admin_clients.clone());
+    bound.map(Some).map_err(|error| {
+        let what = String::from("cannot answer administrators");
+        let hint = match &error {
+            AdminError::Listen { .. } => {
+                "choose another address with --admin, or a path in a folder that this user can write"
+            }
+            AdminError::InUse(_) => "stop that server, or choose another path with --admin",
+            AdminError::Exposed(_) => {
+                "name the networks with --admin-allow 192.0.2.0/24, or listen at 127.0.0.1"
+            }
+        };
+        Failure::new(what, error).hint(hint)
+    })
 }
 
 /// The listeners of NFS over TCP and over RDMA.

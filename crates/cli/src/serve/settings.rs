@@ -5,11 +5,12 @@ use crate::config::{Config, ExportConfig, Root, RuleConfig, ServerConfig, Squash
 use crate::failure::{Explain, Failure};
 use crate::session::check_paging;
 use gannet::FabricOptions;
+use gannet::admin::AdminAddress;
 use gannet::server::default_budget;
 use gannet::url::{NFS_RDMA_PORT, NFS_TCP_PORT};
 use gannet::volume::HostOptions;
 use gannet_localfs::{LocalOptions, LocalTree, descriptors_each, own_credentials};
-use gannet_nfs::server::{Export, Rules, Squash};
+use gannet_nfs::server::{Export, Network, Rules, Squash};
 use gannet_rpc::{ConnectionLimits, Engine, EngineError, RdmaOptions};
 use gannet_runtime::tokio_plug::available_cores;
 use gannet_session::Budget;
@@ -39,6 +40,10 @@ pub(super) struct Settings {
     pub(super) cores: usize,
     pub(super) fabric: FabricOptions,
     pub(super) ready_file: Option<PathBuf>,
+    /// Where administrators are answered.
+    pub(super) admin: Option<AdminAddress>,
+    /// Networks whose hosts are answered there.
+    pub(super) admin_clients: Vec<Network>,
     /// Limits of the connections of each core.
     pub(super) connections: ConnectionLimits,
     /// The bound of the memory that peers may make this process hold.
@@ -92,6 +97,8 @@ impl Settings {
             cores,
             fabric,
             ready_file: options.ready_file.clone(),
+            admin: options.admin.clone().or(config.admin.listen),
+            admin_clients: admin_clients(options, config.admin.clients),
             connections: connections(&config.server, &budget, cores)?,
             budget: budget.clone(),
             rdma: RdmaOptions {
@@ -123,6 +130,11 @@ impl Settings {
 
     /// Refuses to start when no transport listens, or when rules would apply to no client.
     fn check_silence(&self, options: &ServeOptions) -> Result<(), Failure> {
+        if self.admin.is_none() && !self.admin_clients.is_empty() {
+            let why = "no address for administrators is given";
+            return Err(Failure::usage("--admin-allow has no effect", why)
+                .hint("add --admin ADDRESS:PORT, or `listen` in [admin]"));
+        }
         if self.listens().next().is_some() {
             return Ok(());
         }
@@ -261,6 +273,15 @@ impl Settings {
                 );
             }
         }
+    }
+}
+
+/// The networks that may ask as an administrator; the command line replaces those of the file.
+fn admin_clients(options: &ServeOptions, configured: Vec<Network>) -> Vec<Network> {
+    if options.admin_allow.is_empty() {
+        configured
+    } else {
+        options.admin_allow.clone()
     }
 }
 

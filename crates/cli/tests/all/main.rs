@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod admin;
 mod commands;
 mod descriptors;
 mod dscp;

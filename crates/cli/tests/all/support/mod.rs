@@ -83,6 +83,8 @@ pub(crate) struct Server {
     pub(crate) rdma: String,
     /// The address of a volume's manager; empty without one.
     pub(crate) native: String,
+    /// Where administrators are answered; empty without.
+    pub(crate) admin: String,
 }
 
 /// The addresses at which a server listens for NFS, as `ADDRESS:PORT`.
@@ -128,6 +130,7 @@ impl Server {
             tcp: must("nfs-tcp="),
             rdma: must("nfs-rdma="),
             native: word("native=").unwrap_or_default(),
+            admin: word("admin=").unwrap_or_default(),
             child,
             stdout,
         }

@@ -1,0 +1,259 @@
+//! What an administrator asks a server, over HTTP: `/metrics`, `/health`, `/status.json`.
+//!
+//! It runs on a thread of its own, so that a reader costs the cores no more than the publication of their numbers. A
+//! Unix socket is for the user who runs the server alone. TCP answers only the networks that were named, and shows no
+//! paths and no addresses of clients.
+
+mod listener;
+mod pages;
+
+pub use listener::{AdminAddress, AdminError, AdminListener};
+
+use crate::server::Tally;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{HOST, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode, Uri, Version, header};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use listener::Connection;
+use std::convert::Infallible;
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, oneshot};
+
+/// Most readers at a time; the connections of others are closed.
+const CONNECTIONS_MAX: usize = 64;
+/// How long a reader may take for a request and its answer.
+const CONNECTION_TIME_MAX: Duration = Duration::from_secs(10);
+/// Bytes of a request's head, and of an answer that the kernel has not taken.
+const REQUEST_MAX: usize = 16 * 1024;
+
+/// Answers until it is dropped.
+pub struct Admin {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The facts that are told.
+struct Facts {
+    tally: Tally,
+    since: Instant,
+    /// The name of this machine, by which readers may call it.
+    host: String,
+}
+
+impl Admin {
+    /// Answers what `listener` takes with what `tally` counts.
+    ///
+    /// # Errors
+    /// The operating system refuses a thread or an event queue.
+    pub fn start(listener: AdminListener, tally: Tally) -> io::Result<Admin> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()?;
+        let (stop, stopped) = oneshot::channel();
+        let facts = Facts {
+            tally,
+            since: Instant::now(),
+            host: rustix::system::uname()
+                .nodename()
+                .to_string_lossy()
+                .into_owned(),
+        };
+        let thread = std::thread::Builder::new()
+            .name(String::from("admin"))
+            .spawn(move || {
+                let local = tokio::task::LocalSet::new();
+                let serving = serve(listener, Rc::new(facts));
+                let until_stopped = async {
+                    tokio::select! {
+                        Err(error) = serving => {
+                            tracing::error!(%error, "the admin address is not answered any more");
+                        }
+                        _ = stopped => {}
+                    }
+                };
+                local.block_on(&runtime, until_stopped);
+            })?;
+        Ok(Admin {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Admin {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        // It never panics, and a panic would have been reported.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Takes connections; ends when the listener is broken.
+async fn serve(listener: AdminListener, facts: Rc<Facts>) -> io::Result<()> {
+    let listener = listener.listen()?;
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let connection = match listener.accept().await {
+            Ok(Some(connection)) => connection,
+            // Of an address that may not read.
+            Ok(None) => continue,
+            Err(error) if is_passing(&error) => {
+                tracing::warn!(%error, "cannot take an admin connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        // Without a place the connection is closed.
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            continue;
+        };
+        let facts = Rc::clone(&facts);
+        tokio::task::spawn_local(async move {
+            // Whoever takes longer is cut off; other errors are the reader's.
+            let _ = tokio::time::timeout(CONNECTION_TIME_MAX, answer(connection, facts)).await;
+            drop(place);
+        });
+    }
+}
+
+/// Whether accepting may succeed later: descriptors or memory are short, or the peer has gone.
+fn is_passing(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| {
+        [
+            Errno::MFILE,
+            Errno::NFILE,
+            Errno::NOBUFS,
+            Errno::NOMEM,
+            Errno::CONNABORTED,
+        ]
+        .contains(&errno)
+    })
+}
+
+/// Answers one request.
+async fn answer(connection: Connection, facts: Rc<Facts>) -> Result<(), hyper::Error> {
+    let (mut builder, is_tcp) = (http1::Builder::new(), connection.is_tcp());
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(CONNECTION_TIME_MAX)
+        .max_buf_size(REQUEST_MAX)
+        .keep_alive(false);
+    let respond = service_fn(|request| {
+        let facts = Rc::clone(&facts);
+        async move { Ok::<_, Infallible>(respond(&request, is_tcp, &facts).await) }
+    });
+    match connection {
+        Connection::Tcp(stream) => {
+            builder
+                .serve_connection(TokioIo::new(stream), respond)
+                .await
+        }
+        Connection::Unix(stream) => {
+            builder
+                .serve_connection(TokioIo::new(stream), respond)
+                .await
+        }
+    }
+}
+
+/// An answer, with what browsers must not do with it.
+fn page(
+    status: StatusCode,
+    media_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    for (name, value) in [
+        (header::CONTENT_TYPE, media_type),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'"),
+    ] {
+        response
+            .headers_mut()
+            .insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+fn refuse(status: StatusCode, why: &'static str) -> Response<Full<Bytes>> {
+    page(status, "text/plain; charset=utf-8", why)
+}
+
+async fn respond(
+    request: &Request<Incoming>,
+    is_tcp: bool,
+    facts: &Facts,
+) -> Response<Full<Bytes>> {
+    if is_tcp && !names_this_host(request, &facts.host) {
+        // A page of somebody else, in a browser here, that has its own name point to this address.
+        let why = "the Host is no address of this server: ask by its address, or by its own name\n";
+        return refuse(StatusCode::MISDIRECTED_REQUEST, why);
+    }
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        return refuse(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "only GET and HEAD are answered\n",
+        );
+    }
+    match request.uri().path() {
+        "/metrics" => {
+            let text = pages::metrics(facts.tally.read().await, facts.since.elapsed());
+            page(StatusCode::OK, gannet_metrics::Exposition::MEDIA_TYPE, text)
+        }
+        "/health" => {
+            let (is_ready, text) = pages::health(&facts.tally.read().await.health);
+            let status = if is_ready {
+                StatusCode::OK
+            } else {
+                StatusCode::SERVICE_UNAVAILABLE
+            };
+            page(status, "application/json", text)
+        }
+        "/status.json" => {
+            let reading = facts.tally.read().await;
+            let text = pages::status(&facts.tally, &reading, facts.since.elapsed());
+            page(StatusCode::OK, "application/json", text)
+        }
+        "/" => page(
+            StatusCode::OK,
+            "text/plain; charset=utf-8",
+            "/metrics\n/health\n/status.json\n",
+        ),
+        _ => refuse(
+            StatusCode::NOT_FOUND,
+            "there are /metrics, /health and /status.json\n",
+        ),
+    }
+}
+
+/// Whether the request calls this server by an address, by `localhost`, or by the name of the machine. Requests of
+/// HTTP/1.0 need no Host; no browser sends them.
+fn names_this_host(request: &Request<Incoming>, own: &str) -> bool {
+    let Some(host) = request.headers().get(HOST) else {
+        return request.version() == Version::HTTP_10;
+    };
+    let Some(uri) = host.to_str().ok().and_then(|host| host.parse::<Uri>().ok()) else {
+        return false;
+    };
+    let Some(name) = uri.host() else { return false };
+    let address = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    address.unwrap_or(name).parse::<IpAddr>().is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || name.eq_ignore_ascii_case(own)
+}
