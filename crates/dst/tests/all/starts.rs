@@ -5,11 +5,12 @@ use gannet_dst::volume::{Bed, Carrier, DiskError};
 use gannet_runtime::{Buffer, sleep};
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::store::DiskProfile;
-use gannet_sim::{Crash, Node, World};
+use gannet_sim::{Crash, LinkProfile, Node, World};
 use gannet_testing::noise;
 use gannet_vfs::{CreateMode, Credentials, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::VolumeFs;
 use gannet_volume::host::ClaimFailure;
+use gannet_volume::limits::CLAIM_PATIENCE;
 use gannet_volume::manager::ClaimError;
 use std::time::Duration;
 
@@ -27,7 +28,12 @@ struct Story {
 }
 
 fn run(servers: usize, tell: impl AsyncFnOnce(Story) + 'static) {
+    run_over(LinkProfile::default(), servers, tell);
+}
+
+fn run_over(links: LinkProfile, servers: usize, tell: impl AsyncFnOnce(Story) + 'static) {
     let world = World::new(servers as u64);
+    world.set_links(links);
     let carrier = Carrier::Memory(SimFabric::new(&world, FabricProfile::default()));
     let story = Story {
         bed: Bed::new(&world, carrier, servers, UNIT),
@@ -305,6 +311,33 @@ fn a_server_that_dies_while_it_claims_its_disk_claims_it_again() {
                 story.bed.start_manager();
             }
             story.bed.start_io_server(0);
+            let fs = story.mount();
+            write(&fs, "file", 1).await;
+            assert!(read(&fs, "file").await.unwrap() == noise(LEN, 1), "{ms} ms");
+        });
+    }
+}
+
+/// A manager that stands still at any moment of the first start replies only after the server's process has given its
+/// first claim up. By then the manager may have noted that the server has a disk. Seed 3007130 showed it.
+#[test]
+fn a_first_disk_is_served_when_the_manager_replies_to_its_claim_late() {
+    // Messages travel so slowly that one of these moments lies between the registration and its reply.
+    let links = LinkProfile {
+        latency_ns: 5_000_000,
+        ..LinkProfile::default()
+    };
+    for ms in (0..300).step_by(5) {
+        run_over(links, 1, async move |story| {
+            story.bed.start();
+            story.wait(Duration::from_millis(ms)).await;
+            let (faults, manager) = (story.bed.faults(), story.bed.manager.id());
+            faults.freeze(manager);
+            story.wait(CLAIM_PATIENCE).await;
+            faults.thaw(manager);
+            story.wait(A_WHILE).await;
+            let refused = story.bed.io_server_error(0);
+            assert!(refused.is_none(), "{ms} ms: {:?}", refused.as_deref());
             let fs = story.mount();
             write(&fs, "file", 1).await;
             assert!(read(&fs, "file").await.unwrap() == noise(LEN, 1), "{ms} ms");

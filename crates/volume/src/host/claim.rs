@@ -166,23 +166,47 @@ impl<D: ObjectDisk> Claim<D> {
         &self,
         registration: &Registration<F>,
     ) -> Result<u64, ClaimFailure<D::Error>> {
-        let lost_below = registration.claim(self.is_lost).await?;
-        let in_place = self.disk.is_in_place().await;
-        if !in_place.map_err(ClaimFailure::Disk)? {
-            return Err(ClaimFailure::Changed);
-        }
-        let lost_below = match self.look().await? {
-            Found::Empty => {
-                self.mark(lost_below).await?;
-                lost_below
-            }
-            // Marked by an earlier call, which was given up before the manager knew.
-            Found::Own { lost_below } => lost_below,
-            Found::Unmarked => return Err(ClaimFailure::Changed),
+        let lost_below = match self.look_in_place().await? {
+            // Marked by an earlier call, which was given up before the manager's reply to its registration came. A
+            // manager that has noted the registration refuses claims of empty disks, and this disk is not empty.
+            Some(lost_below) => lost_below,
+            None => self.take_empty(registration).await?,
         };
         // The manager knows that there may be data before there is some.
         registration.register().await;
         Ok(lost_below)
+    }
+
+    /// Marks the empty disk if the manager admits it.
+    async fn take_empty<F: AsyncFn() -> io::Result<SocketAddr>>(
+        &self,
+        registration: &Registration<F>,
+    ) -> Result<u64, ClaimFailure<D::Error>> {
+        let lost_below = registration.claim(self.is_lost).await?;
+        match self.look_in_place().await? {
+            // Marked by an earlier call, which was given up while it marked the disk.
+            Some(lost_below) => Ok(lost_below),
+            None => {
+                self.mark(lost_below).await?;
+                Ok(lost_below)
+            }
+        }
+    }
+
+    /// Below which number files may have lost bytes, by the mark of this server's disk; `None` if the disk is empty.
+    ///
+    /// # Errors
+    /// It is not the disk that was empty when this server began to claim it.
+    async fn look_in_place(&self) -> Result<Option<u64>, ClaimFailure<D::Error>> {
+        let in_place = self.disk.is_in_place().await;
+        if !in_place.map_err(ClaimFailure::Disk)? {
+            return Err(ClaimFailure::Changed);
+        }
+        match self.look().await? {
+            Found::Empty => Ok(None),
+            Found::Own { lost_below } => Ok(Some(lost_below)),
+            Found::Unmarked => Err(ClaimFailure::Changed),
+        }
     }
 
     async fn look(&self) -> Result<Found, ClaimFailure<D::Error>> {
