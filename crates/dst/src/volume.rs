@@ -429,6 +429,15 @@ impl Bed {
         Ref::filter_map(ended, Option::as_ref).ok()
     }
 
+    /// The first I/O server that has ended by itself, and why.
+    pub fn ended_io_server(&self) -> Option<String> {
+        let mut numbers = 0..self.io_servers.len();
+        numbers.find_map(|number| {
+            let error = self.io_server_error(number)?;
+            Some(format!("I/O server {number} does not serve: {}", *error))
+        })
+    }
+
     /// Objects on the disks of all I/O servers.
     pub fn objects(&self) -> usize {
         self.io_servers

@@ -430,6 +430,10 @@ async fn play(stage: Rc<Stage>, random: Random) -> Result<(), String> {
         if let Some(why) = stage.failed() {
             return Err(why);
         }
+        // Nobody starts it again, and workers would wait for it without end.
+        if let Some(why) = stage.bed.ended_io_server() {
+            return Err(why);
+        }
         if stage.faults.now_ns() > deadline {
             return Err(String::from("no progress: workers hang after healing"));
         }
