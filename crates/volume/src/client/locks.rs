@@ -2,7 +2,8 @@
 //!
 //! The manager forgets a client from which no request comes for [`LOCK_LEASE`]. A task renews the lease while there are
 //! locks. When a reply shows another incarnation of the manager, the client reclaims all locks before its next request.
-//! A lock that cannot be reclaimed is lost, and logged: another host may have locked the bytes meanwhile.
+//! A lock that cannot be reclaimed is lost, and logged: another host may have locked the bytes meanwhile. A client that
+//! hears nothing for a lease gives its locks up, and goes on to ask for the files that it keeps.
 
 use super::servers::Servers;
 use crate::convert::caller_of;
@@ -214,11 +215,13 @@ impl ClientLocks {
     async fn meet(&self, link: &Link, incarnation: u64) -> Result<(), LockFailure> {
         let known = self.state.borrow().incarnation;
         match known {
-            Some(known) if known != incarnation => self.reclaim(link, incarnation).await,
-            _ => {
+            Some(known) if known == incarnation => Ok(()),
+            // No manager has heard of this client, or the client has given its locks up.
+            None if self.state.borrow().kept.is_empty() => {
                 self.state.borrow_mut().incarnation = Some(incarnation);
                 Ok(())
             }
+            _ => self.reclaim(link, incarnation).await,
         }
     }
 
@@ -250,13 +253,7 @@ impl ClientLocks {
             }
         }
         for (file, lock) in held {
-            let record = LockRecord {
-                owner: lock.owner,
-                kind: lock.kind,
-                start: *lock.range.start(),
-                end: *lock.range.end(),
-                process: lock.process,
-            };
+            let record = record_of_held(&lock);
             let reply = send(link, &root, file, LockAction::Reclaim, record).await?;
             if reply.outcome != LockOutcome::Done {
                 lost += 1;
@@ -327,15 +324,16 @@ impl ClientLocks {
         }
     }
 
-    /// Drops all locks after the end of the lease: the manager may have granted them to others.
+    /// Drops all locks after the end of the lease: the manager may have granted them to others. Kept files stay: no
+    /// other client can get them, and a manager that was away for longer than a lease still has them.
     fn give_up_late(&self) {
         let mut state = self.state.borrow_mut();
         let now = self.runtime.now();
         if state.lease_until.is_none_or(|until| now < until) {
             return;
         }
-        let lost: usize = state.files.values().map(RangeLocks::len).sum();
-        *state = LockState::default();
+        let lost = state.give_up();
+        drop(state);
         if lost > 0 {
             tracing::error!(
                 lost,
@@ -384,6 +382,23 @@ impl LockState {
         withheld
     }
 
+    /// Gives all locks up, and makes the next renewal reclaim the kept files; gives the number of locks.
+    fn give_up(&mut self) -> usize {
+        let files = std::mem::take(&mut self.files);
+        let held = files.iter().flat_map(|(file, locks)| {
+            let of_file = locks.iter().map(record_of_held);
+            of_file.map(|record| (*file, record))
+        });
+        let held: Vec<_> = held.collect();
+        let lost = held.len();
+        // The manager may have heard of this client although no reply came. It then has these locks for as long as the
+        // kept files extend the lease (seed 7100088 of volumes).
+        self.owed.extend(held);
+        self.incarnation = None;
+        self.lease_until = None;
+        lost
+    }
+
     fn heard(&mut self, incarnation: u64, asked: Instant) {
         self.incarnation = Some(incarnation);
         self.lease_until = Some(asked + LOCK_LEASE);
@@ -409,6 +424,16 @@ fn record_of(lock: &ByteLock) -> LockRecord {
         start: lock.start,
         end: lock.end,
         process: lock.process,
+    }
+}
+
+fn record_of_held(held: &HeldLock<u64>) -> LockRecord {
+    LockRecord {
+        owner: held.owner,
+        kind: held.kind,
+        start: *held.range.start(),
+        end: *held.range.end(),
+        process: held.process,
     }
 }
 

@@ -4,11 +4,22 @@
 use crate::common::{Bed, read, root, write};
 use gannet_runtime::sleep;
 use gannet_sim::{Crash, World};
-use gannet_vfs::{CreateMode, FileHandle, SetAttributes, Status, Vfs};
+use gannet_vfs::{
+    ByteLock, CreateMode, FileHandle, LockKind, LockRequest, Locked, SetAttributes, Status, Vfs,
+};
 use gannet_volume::client::VolumeFs;
-use gannet_volume::limits::{LOCK_LEASE, LOCK_SWEEP, UNLINK_AGAIN_AFTER};
+use gannet_volume::limits::{LOCK_LEASE, LOCK_RENEW, LOCK_SWEEP, UNLINK_AGAIN_AFTER};
 use std::rc::Rc;
 use std::time::Duration;
+
+/// A lock of a whole file.
+const LOCK: ByteLock = ByteLock {
+    owner: 1,
+    kind: LockKind::Exclusive,
+    start: 0,
+    end: u64::MAX,
+    process: 1,
+};
 
 fn run<F: Future<Output = ()> + 'static>(seed: u64, story: impl FnOnce(Rc<Bed>) -> F) {
     let world = World::new(seed);
@@ -127,5 +138,48 @@ fn a_file_that_is_kept_outlives_its_removal_by_a_manager_that_has_just_started()
         fs.let_go(&file).await;
         pause(&bed, Duration::from_secs(1)).await;
         assert_eq!(fs.attributes(&file).await.err(), Some(Status::Stale));
+    });
+}
+
+#[test]
+fn a_kept_file_outlives_a_manager_that_is_away_longer_than_a_lease() {
+    run(26, |bed| async move {
+        let fs = bed.mount();
+        let file = make(&fs).await;
+        fs.keep(&file).await.unwrap();
+        remove(&fs).await;
+        bed.kill_manager(Crash::Power);
+        pause(&bed, 2 * LOCK_LEASE).await;
+        bed.faults().restart(bed.manager.id());
+        bed.start_manager();
+        pause(&bed, 3 * LOCK_LEASE).await;
+        assert_eq!(read(&fs, &file, 0, 99).await, b"bytes");
+        fs.let_go(&file).await;
+        pause(&bed, Duration::from_secs(1)).await;
+        assert_eq!(fs.attributes(&file).await.err(), Some(Status::Stale));
+    });
+}
+
+/// A manager without I/O servers hears of a client, and its replies wait for them until the client has given its locks
+/// up. Seed 7100088 lost a kept file so.
+#[test]
+fn a_client_that_a_manager_cannot_answer_keeps_its_files_and_releases_its_locks() {
+    run(27, |bed| async move {
+        let (fs, other) = (bed.mount(), bed.mount());
+        let file = make(&fs).await;
+        fs.keep(&file).await.unwrap();
+        let locked = fs.lock(&root(), &file, &LOCK, LockRequest::Try).await;
+        assert_eq!(locked, Ok(Locked::Done));
+        remove(&fs).await;
+        let (faults, manager) = (bed.faults(), bed.manager.id());
+        let servers = || bed.io_servers.iter().map(|it| it.node.id());
+        servers().for_each(|server| faults.partition(manager, server));
+        pause(&bed, LOCK_LEASE + 2 * LOCK_RENEW).await;
+        servers().for_each(|server| faults.heal(manager, server));
+        pause(&bed, 2 * LOCK_LEASE).await;
+        assert_eq!(read(&fs, &file, 0, 99).await, b"bytes");
+        // The client keeps the file by its lease, which is no lease of the lock that it has given up.
+        let locked = other.lock(&root(), &file, &LOCK, LockRequest::Try).await;
+        assert_eq!(locked, Ok(Locked::Done));
     });
 }
