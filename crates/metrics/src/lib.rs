@@ -1,7 +1,7 @@
 //! What servers and clients count, and how it is read while they work.
 //!
 //! A core has counters of its own ([`Counter`], [`Gauge`], [`Latency`]). An update is an atomic addition to memory
-//! that no other core writes, without a lock or an allocation. A [`Source`] is what has such counters. A reader asks all
+//! that no other core writes, without a lock or an allocation. A [`Source`] has such counters. A reader asks all
 //! sources of a [`Registry`] and gets an [`Exposition`], which adds up what has the same name and labels.
 //!
 //! Names and units follow Prometheus: `gannet_` first, base units (seconds, bytes), the unit last. Label values are
