@@ -12,6 +12,7 @@
 
 use super::Manager;
 use super::change::{Task, Work};
+use super::sizes::Known;
 use crate::limits::{
     GRANTS_SWEEP, SETTLE_AFTER, SETTLE_AGAIN_AFTER, SETTLE_EVERY, SETTLED_AT_A_TIME,
     SETTLED_BY_A_CHANGE, SETTLING_MAX,
@@ -109,9 +110,12 @@ impl Settling {
     }
 }
 
-/// The result of an attempt to learn a state that may be settled.
+/// The result of an attempt to learn a size that may be settled.
 enum Learned {
-    State(FileState),
+    Size {
+        known: Known,
+        layout: LayoutRecord,
+    },
     /// The file is gone, is settled, or may be written: it comes again if need be.
     No,
     /// An I/O server is away.
@@ -148,22 +152,21 @@ impl Manager {
     }
 
     async fn settle_all(self: &Rc<Self>, files: &[FileId]) {
-        let learning = files.iter().map(|file| Box::pin(self.learn_state(*file)));
+        let learning = files.iter().map(|file| Box::pin(self.learn_size(*file)));
         let learned = all(learning).await;
         let mut states = Vec::new();
+        let (now, term) = (self.runtime.now(), self.office.number());
         for (file, learned) in files.iter().zip(learned) {
             match learned {
-                // Looked at again without an `await` before its transaction: a grant may have been made since.
-                Learned::State(state) if self.is_steady(*file) => {
+                // Looked at again without an `await` before its transaction.
+                Learned::Size { known, layout } if self.still_holds(*file, known, &layout) => {
                     self.sizes.settling.begin(*file);
-                    let term = self.office.number();
+                    let state = known.state;
                     states.push((*file, Settled { state, term }));
                 }
-                Learned::Away => {
-                    let now = self.runtime.now();
-                    self.sizes.settling.add_later(*file, now);
-                }
-                Learned::State(_) | Learned::No => {}
+                Learned::Size { .. } => self.sizes.settling.add([*file], now),
+                Learned::Away => self.sizes.settling.add_later(*file, now),
+                Learned::No => {}
             }
         }
         let changes = states.chunks(SETTLED_BY_A_CHANGE).map(|states| {
@@ -191,7 +194,14 @@ impl Manager {
         !is_cut && !self.sizes.is_writable(file) && !self.sizes.settling.is_committing(file)
     }
 
-    async fn learn_state(self: &Rc<Self>, file: FileId) -> Learned {
+    /// Whether a size that was learned earlier is still the size of the file. The manager may have waited for the sizes
+    /// of other files since. Meanwhile the file may have been written or cut, and the grant or the intent may have
+    /// ended. Such a change has removed the size from the cache.
+    fn still_holds(&self, file: FileId, learned: Known, layout: &LayoutRecord) -> bool {
+        self.is_steady(file) && self.sizes.whole(file, layout) == Some(learned)
+    }
+
+    async fn learn_size(self: &Rc<Self>, file: FileId) -> Learned {
         let Some(layout) = self.unsettled_layout(file) else {
             return Learned::No;
         };
@@ -211,7 +221,7 @@ impl Manager {
             Err(_) => Learned::Away,
             // It is cached unless the objects may have changed meanwhile, or one of them is lost.
             Ok(_) => match self.sizes.whole(file, &layout) {
-                Some(state) => Learned::State(state),
+                Some(known) => Learned::Size { known, layout },
                 None => Learned::No,
             },
         }

@@ -51,8 +51,11 @@ struct Asking {
     cut_to: Cell<Option<u64>>,
 }
 
-struct Known {
-    state: FileState,
+/// A cached size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Known {
+    pub(super) state: FileState,
+    /// The time at which its question began: a size that replaces this one after a change has a later time.
     since: Instant,
     /// No object was lost with its disk: the size is no guess.
     is_whole: bool,
@@ -304,10 +307,11 @@ impl Sizes {
         (holds && self.runtime.now() < until).then_some((*state, until))
     }
 
-    /// The cached state of a file, unless part of it is a guess.
-    pub(super) fn whole(&self, file: FileId, layout: &LayoutRecord) -> Option<FileState> {
-        let is_whole = self.known.borrow().get(&file).is_some_and(|it| it.is_whole);
-        self.known(file, layout).filter(|_| is_whole)
+    /// The cached size of a file, unless part of it is a guess.
+    pub(super) fn whole(&self, file: FileId, layout: &LayoutRecord) -> Option<Known> {
+        self.known(file, layout)?;
+        let known = self.known.borrow().get(&file).copied();
+        known.filter(|known| known.is_whole)
     }
 
     /// The state of a file, by its objects or from the cache.

@@ -1,12 +1,15 @@
 //! Sizes that are settled in the metadata: an I/O server that is away takes only its own bytes with it.
 #![allow(clippy::unwrap_used)]
 
-use crate::common::{Bed, read, root, write};
+use crate::common::{Bed, VOLUME_UNIT, read, root, write};
 use gannet_runtime::{Buffer, sleep, timeout};
 use gannet_sim::{Crash, World};
 use gannet_vfs::{CreateMode, Credentials, EntryName, FileHandle, SetAttributes, Stability, Vfs};
 use gannet_volume::client::VolumeFs;
-use gannet_volume::limits::{GIVE_BACK_AFTER, GRANT_AGE, GRANTS_SWEEP, SETTLE_AFTER, SETTLE_EVERY};
+use gannet_volume::limits::{
+    GIVE_BACK_AFTER, GRANT_AGE, GRANTS_SWEEP, SETTLE_AFTER, SETTLE_EVERY, SIZE_DEADLINE,
+};
+use gannet_wire::volume::{Chosen, Stripes};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -120,6 +123,77 @@ fn a_settled_size_ends_before_a_change() {
             assert_eq!(fs.attributes(&file).await.unwrap().size, round);
         }
     });
+}
+
+/// Makes a file on one I/O server.
+async fn make_on(fs: &VolumeFs, server: u32, name: &str) -> FileHandle {
+    let (caller, plain) = (root(), SetAttributes::default());
+    let stripes = Stripes {
+        unit: VOLUME_UNIT,
+        on: Chosen::Listed(vec![server]),
+    };
+    let (top, name) = (fs.root(), name.as_bytes());
+    let made = fs.create_striped(&caller, &top, name, &plain, stripes);
+    let file = made.await.unwrap();
+    write(fs, &file, 0, b"bytes").await.unwrap();
+    fs.commit(&caller, &file, 0, 0).await.result.unwrap();
+    file
+}
+
+/// The manager asks for the sizes of two files together, and one I/O server keeps it waiting. Meanwhile `change` makes
+/// the other file `expected` bytes long, which is the size that gets settled.
+fn change_while_another_size_is_asked_for(
+    change: impl AsyncFn(&VolumeFs, &FileHandle) + Copy + 'static,
+    expected: u64,
+) {
+    // In some of the runs the change comes while the manager waits.
+    for seconds in 0..SIZE_DEADLINE.as_secs() {
+        run(17, move |bed| async move {
+            let (fs, runtime, faults) = (bed.mount(), bed.client.runtime(), bed.faults());
+            let file = make_on(&fs, 0, "file").await;
+            make_on(&fs, 1, "another").await;
+            // Both grants end at the same time, so both sizes are asked for at the same time.
+            fs.rest().await;
+            let [manager, silent] = [bed.manager.id(), bed.io_servers[1].node.id()];
+            faults.partition(manager, silent);
+            sleep(&runtime, Duration::from_secs(seconds)).await;
+            let writer = bed.mount();
+            change(&writer, &file).await;
+            writer.rest().await;
+            sleep(&runtime, SIZE_DEADLINE).await;
+            settle(&bed).await;
+            let size = bed.mount().attributes(&file).await.unwrap().size;
+            assert_eq!(size, expected, "changed after {seconds} s");
+            // It is settled, so nobody is asked.
+            bed.kill_io_server(0);
+            let size = bed.mount().attributes(&file).await.unwrap().size;
+            assert_eq!(size, expected, "changed after {seconds} s");
+        });
+    }
+}
+
+/// The settled size was from before the write: other clients did not see the bytes.
+#[test]
+fn a_write_while_another_size_is_asked_for_is_not_lost() {
+    let write = async |fs: &VolumeFs, file: &FileHandle| {
+        write(fs, file, 5, &[7; 10]).await.unwrap();
+        fs.commit(&root(), file, 0, 0).await.result.unwrap();
+    };
+    change_while_another_size_is_asked_for(write, 15);
+}
+
+/// The settled size was from before the truncation: the file went on behind its end.
+#[test]
+fn a_truncation_while_another_size_is_asked_for_is_not_lost() {
+    let cut = async |fs: &VolumeFs, file: &FileHandle| {
+        let cut = SetAttributes {
+            size: Some(2),
+            ..SetAttributes::default()
+        };
+        let cut = fs.set_attributes(&root(), file, &cut, None).await;
+        cut.result.unwrap();
+    };
+    change_while_another_size_is_asked_for(cut, 2);
 }
 
 /// A client writes without COMMIT and is gone. The manager makes its bytes durable before it settles their size: an I/O
