@@ -203,7 +203,14 @@ impl Sizes {
 
     /// Whether bytes of a file may not be durable although nobody may write it: a client went before it committed them.
     pub(super) fn may_be_unstable(&self, file: FileId) -> bool {
-        let grants = self.grants.borrow();
+        let now = self.runtime.now();
+        let mut grants = self.grants.borrow_mut();
+        // The next sweep may come only after the size is settled.
+        let listed = grants.files.get(&file);
+        if listed.is_some_and(|list| list.iter().all(|grant| now >= grant.until)) {
+            grants.files.remove(&file);
+            grants.ran_out.insert(file);
+        }
         file < grants.earlier.1 || grants.ran_out.contains(&file)
     }
 

@@ -229,6 +229,42 @@ fn bytes_of_a_client_that_died_are_durable_when_their_size_is_settled() {
     done.unwrap();
 }
 
+/// As above, but the size is asked for when the grant has run out, before the manager looks for such grants.
+#[test]
+fn bytes_are_durable_when_their_size_is_asked_for_as_the_grant_runs_out() {
+    // In one of the runs the manager does not look for a while.
+    for step in 0..5 {
+        run(18, move |bed| async move {
+            let (fs, runtime) = (bed.mount(), bed.client.runtime());
+            sleep(&runtime, GRANTS_SWEEP * step / 5).await;
+            let mode = CreateMode::Guarded(SetAttributes::default());
+            let made = fs.create(&root(), &fs.root(), b"file", &mode).await;
+            let file = made.result.unwrap().handle;
+            let victim = bed.mount();
+            for piece in 0..32 {
+                write(&victim, &file, 5 * piece, b"bytes").await.unwrap();
+            }
+            drop(victim);
+            sleep(&runtime, GRANT_AGE).await;
+            assert_eq!(fs.attributes(&file).await.unwrap().size, 160);
+            settle(&bed).await;
+            for number in 0..4 {
+                bed.volume.kill_io_server(number, Crash::Power);
+            }
+            assert_eq!(fs.attributes(&file).await.unwrap().size, 160);
+            for number in 0..4 {
+                bed.faults().restart(bed.io_servers[number].node.id());
+                bed.start_io_server(number);
+            }
+            assert_eq!(
+                read(&fs, &file, 0, 200).await,
+                b"bytes".repeat(32),
+                "{step}"
+            );
+        });
+    }
+}
+
 /// An older copy of the metadata is served by force. Sizes that it settled may be from before a write, so the servers
 /// are asked.
 #[test]
