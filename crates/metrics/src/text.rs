@@ -62,7 +62,10 @@ fn encode(mut metric: MetricEncoder<'_>, kind: Kind, value: &Value) -> fmt::Resu
             let buckets: Vec<_> = buckets
                 .map(|(index, count)| {
                     let bound = LatencyReading::bound(index);
-                    (bound.map_or(f64::INFINITY, |bound| bound.as_secs_f64()), *count)
+                    (
+                        bound.map_or(f64::INFINITY, |bound| bound.as_secs_f64()),
+                        *count,
+                    )
                 })
                 .collect();
             let sum = reading.sum.as_secs_f64();
