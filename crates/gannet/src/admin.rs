@@ -10,6 +10,7 @@ mod pages;
 pub use listener::{AdminAddress, AdminError, AdminListener};
 
 use crate::server::Tally;
+use gannet_runtime::tokio_plug::accept_failed;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{HOST, HeaderValue};
@@ -106,12 +107,10 @@ async fn serve(listener: AdminListener, facts: Rc<Facts>) -> io::Result<()> {
             Ok(Some(connection)) => connection,
             // Of an address that may not read.
             Ok(None) => continue,
-            Err(error) if is_passing(&error) => {
-                tracing::warn!(%error, "cannot take an admin connection");
-                tokio::time::sleep(Duration::from_millis(100)).await;
+            Err(error) => {
+                accept_failed(&error).await?;
                 continue;
             }
-            Err(error) => return Err(error),
         };
         // Without a place the connection is closed.
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
@@ -124,22 +123,6 @@ async fn serve(listener: AdminListener, facts: Rc<Facts>) -> io::Result<()> {
             drop(place);
         });
     }
-}
-
-/// Whether accepting may succeed later: descriptors or memory are short, or the peer has gone.
-fn is_passing(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let errno = Errno::from_io_error(error);
-    errno.is_some_and(|errno| {
-        [
-            Errno::MFILE,
-            Errno::NFILE,
-            Errno::NOBUFS,
-            Errno::NOMEM,
-            Errno::CONNABORTED,
-        ]
-        .contains(&errno)
-    })
 }
 
 /// Answers one request.

@@ -192,11 +192,12 @@ fn is_time_to_warn(last: &std::sync::Mutex<Option<Instant>>, now: Instant) -> bo
     true
 }
 
-/// Handles a failed accept(2): a pause when resources ran out, nothing for an error of one peer.
+/// Handles a failed accept(2): a pause, and now and then a warning, when resources ran out; nothing for an error of
+/// one peer.
 ///
 /// # Errors
 /// The listening socket is broken.
-pub(super) async fn accept_failed(error: &io::Error) -> io::Result<()> {
+pub async fn accept_failed(error: &io::Error) -> io::Result<()> {
     use rustix::io::Errno;
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {

@@ -20,7 +20,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 pub use busy_poll::set_busy_poll;
-pub use cores::{Cores, SharedListener, available_cores};
+pub use cores::{Cores, SharedListener, accept_failed, available_cores};
 pub use stream::TcpByteStream;
 
 /// Threads of one core's blocking pool.
