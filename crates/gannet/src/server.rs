@@ -16,7 +16,7 @@ pub use fabric::{FabricError, FabricListener};
 
 use gannet_fabric::{RegionStats, registration};
 use gannet_localfs::LocalTree;
-use gannet_metrics::{Exposition, Family, Kind, Registry, Source};
+use gannet_metrics::{Exposition, Family, Registry, Source};
 use gannet_nfs::server::{Export, MountList, UserGroups};
 use gannet_rpc::{CacheLimits, ConnectionLimits, Counters, RdmaOptions, ReplyCache};
 use gannet_runtime::tokio_plug::{Cores, SharedListener};
@@ -221,16 +221,14 @@ impl Tally {
     }
 }
 
-const BUDGET: Family = Family {
-    name: "gannet_budget_bytes",
-    help: "The bound of the memory that peers may make this process hold.",
-    kind: Kind::Gauge,
-};
-const BUDGET_TAKEN: Family = Family {
-    name: "gannet_budget_taken_bytes",
-    help: "The part of it that is taken now.",
-    kind: Kind::Gauge,
-};
+const BUDGET: Family = Family::gauge(
+    "gannet_budget_bytes",
+    "The bound of the memory that peers may make this process hold.",
+);
+const BUDGET_TAKEN: Family = Family::gauge(
+    "gannet_budget_taken_bytes",
+    "The part of it that is taken now.",
+);
 
 /// Everything that a server counts, at one time.
 #[derive(Debug)]

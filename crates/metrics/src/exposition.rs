@@ -28,6 +28,26 @@ pub struct Family {
     pub kind: Kind,
 }
 
+impl Family {
+    /// A family of samples that only grow.
+    pub const fn counter(name: &'static str, help: &'static str) -> Family {
+        let kind = Kind::Counter;
+        Family { name, help, kind }
+    }
+
+    /// A family of samples that rise and fall.
+    pub const fn gauge(name: &'static str, help: &'static str) -> Family {
+        let kind = Kind::Gauge;
+        Family { name, help, kind }
+    }
+
+    /// A family of times.
+    pub const fn latency(name: &'static str, help: &'static str) -> Family {
+        let kind = Kind::Latency;
+        Family { name, help, kind }
+    }
+}
+
 /// A label's value: nothing that a peer or a path chooses, so that series stay few.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LabelValue {
@@ -148,12 +168,6 @@ impl Exposition {
     pub fn families(&self) -> impl Iterator<Item = (&Family, &BTreeMap<Labels, Value>)> {
         let families = self.families.values();
         families.map(|samples| (&samples.family, &samples.values))
-    }
-
-    /// The sample of a family with exactly these labels.
-    pub fn get(&self, name: &str, labels: &[Label]) -> Option<&Value> {
-        let samples = self.families.get(name)?;
-        samples.values.get(labels)
     }
 }
 

@@ -76,24 +76,12 @@ fn encode(mut metric: MetricEncoder<'_>, kind: Kind, value: &Value) -> fmt::Resu
 
 #[cfg(test)]
 mod tests {
-    use crate::{Counter, Exposition, Family, Gauge, Kind, Label, Latency};
+    use crate::{Counter, Exposition, Family, Gauge, Label, Latency};
     use std::time::Duration;
 
-    const CALLS: Family = Family {
-        name: "gannet_calls",
-        help: "Calls answered.",
-        kind: Kind::Counter,
-    };
-    const IN_USE: Family = Family {
-        name: "gannet_in_use_bytes",
-        help: "Bytes in use.",
-        kind: Kind::Gauge,
-    };
-    const TIMES: Family = Family {
-        name: "gannet_time_seconds",
-        help: "Time of a call.",
-        kind: Kind::Latency,
-    };
+    const CALLS: Family = Family::counter("gannet_calls", "Calls answered.");
+    const IN_USE: Family = Family::gauge("gannet_in_use_bytes", "Bytes in use.");
+    const TIMES: Family = Family::latency("gannet_time_seconds", "Time of a call.");
 
     /// Two cores count; a reader sees their sum.
     #[test]

@@ -1,6 +1,6 @@
 //! Counters of a server.
 
-use gannet_metrics::{Counter, Exposition, Family, Gauge, Kind, Source};
+use gannet_metrics::{Counter, Exposition, Family, Gauge, Source};
 
 /// Counters of the connections of one core of a server.
 #[derive(Debug, Default)]
@@ -34,20 +34,14 @@ pub struct Counters {
     pub overdue: Counter,
 }
 
-const fn counter(name: &'static str, help: &'static str) -> Family {
-    let kind = Kind::Counter;
-    Family { name, help, kind }
-}
-
-const HELD_BACK: Family = counter(
+const HELD_BACK: Family = Family::counter(
     "gannet_rpc_held_back_seconds",
     "Time in which connections did not read because a bound was reached.",
 );
-const EXPOSED: Family = Family {
-    name: "gannet_rpc_exposed_bytes",
-    help: "Bytes of replies that peers can read now.",
-    kind: Kind::Gauge,
-};
+const EXPOSED: Family = Family::gauge(
+    "gannet_rpc_exposed_bytes",
+    "Bytes of replies that peers can read now.",
+);
 
 impl Source for Counters {
     fn collect(&self, into: &mut Exposition) {
@@ -108,7 +102,7 @@ impl Source for Counters {
                 &self.overdue,
             ),
         ] {
-            into.counter(&counter(name, help), &[], value);
+            into.counter(&Family::counter(name, help), &[], value);
         }
         #[allow(clippy::cast_precision_loss)]
         // beyond 2^53 ns, 104 days, the last digits do not count

@@ -7,7 +7,7 @@ use crate::limits::{
 use crate::link::{self, AcceptOptions, EndReason, Handler, Link, Pool, TrafficClasses};
 use crate::secret::ServerKeys;
 use gannet_fabric::{Listener, Provider};
-use gannet_metrics::{Counter, Exposition, Family, Kind, Label};
+use gannet_metrics::{Counter, Exposition, Family, Label};
 use gannet_runtime::{Handle, LogLimit, timeout};
 use gannet_session::limits::{BUDGET_BYTES, CONNECTION_BYTES, LOG_INTERVAL};
 use gannet_session::{Activities, Activity, Budget, ConnectionLimits, Shortage};
@@ -73,50 +73,38 @@ pub struct ServerCounters {
 impl ServerCounters {
     /// Adds the counters of servers of one role: `manager` or `io-server`.
     pub fn collect(&self, role: &'static str, into: &mut Exposition) {
-        let family = |name, help| Family {
-            name,
-            help,
-            kind: Kind::Counter,
-        };
-        let counters = [
+        for (name, help, counter) in [
             (
-                family(
-                    "gannet_volume_connections",
-                    "Connections of a volume's servers that found room.",
-                ),
+                "gannet_volume_connections",
+                "Connections of a volume's servers that found room.",
                 &self.connections,
             ),
             (
-                family(
-                    "gannet_volume_refused_connections",
-                    "Connections of a volume's servers that found no room.",
-                ),
+                "gannet_volume_refused_connections",
+                "Connections of a volume's servers that found no room.",
                 &self.refused,
             ),
             (
-                family(
-                    "gannet_volume_requests",
-                    "Requests that came to a volume's servers.",
-                ),
+                "gannet_volume_requests",
+                "Requests that came to a volume's servers.",
                 &self.requests,
             ),
             (
-                family(
-                    "gannet_volume_received_bytes",
-                    "Bytes of requests, and those fetched by RDMA Read.",
-                ),
+                "gannet_volume_received_bytes",
+                "Bytes of requests, and those fetched by RDMA Read.",
                 &self.bytes_in,
             ),
             (
-                family(
-                    "gannet_volume_sent_bytes",
-                    "Bytes of replies, and those delivered by RDMA Write.",
-                ),
+                "gannet_volume_sent_bytes",
+                "Bytes of replies, and those delivered by RDMA Write.",
                 &self.bytes_out,
             ),
-        ];
-        for (family, counter) in counters {
-            into.counter(&family, &[Label::word("role", role)], counter);
+        ] {
+            into.counter(
+                &Family::counter(name, help),
+                &[Label::word("role", role)],
+                counter,
+            );
         }
     }
 }

@@ -5,16 +5,14 @@ use gannet_metrics::{Exposition, Family, Kind, Labels, LatencyReading, Value};
 use serde_json::{Map, Value as Json, json};
 use std::time::Duration;
 
-const UPTIME: Family = Family {
-    name: "gannet_uptime_seconds",
-    help: "Time since the server began to serve.",
-    kind: Kind::Gauge,
-};
-const READY: Family = Family {
-    name: "gannet_ready",
-    help: "1 when the server takes calls, 0 when it is stopping or a core is stuck.",
-    kind: Kind::Gauge,
-};
+const UPTIME: Family = Family::gauge(
+    "gannet_uptime_seconds",
+    "Time since the server began to serve.",
+);
+const READY: Family = Family::gauge(
+    "gannet_ready",
+    "1 when the server takes calls, 0 when it is stopping or a core is stuck.",
+);
 
 /// `/metrics`.
 pub(super) fn metrics(reading: Reading, uptime: Duration) -> String {

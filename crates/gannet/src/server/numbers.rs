@@ -4,7 +4,7 @@
 //! asked: a core that does not answer within [`ANSWER_MAX`] is stuck.
 
 use gannet_fabric::{RegionStats, registration};
-use gannet_metrics::{Exposition, Family, Kind, Source};
+use gannet_metrics::{Exposition, Family, Source};
 use gannet_nfs::server::Operations;
 use gannet_rpc::{Counters, MemoryInUse};
 use std::ops::Add;
@@ -121,75 +121,63 @@ pub(super) fn regions(cores: &[Arc<CoreNumbers>]) -> RegionStats {
     each.fold(RegionStats::default(), Add::add)
 }
 
-const fn family(kind: Kind, name: &'static str, help: &'static str) -> Family {
-    Family { name, help, kind }
-}
-
-const fn counter(name: &'static str, help: &'static str) -> Family {
-    family(Kind::Counter, name, help)
-}
-
-const fn gauge(name: &'static str, help: &'static str) -> Family {
-    family(Kind::Gauge, name, help)
-}
-
 /// The families of [`Published`], in the order of `Published::numbers`.
 const FAMILIES: [Family; 13] = [
-    counter(
+    Family::counter(
         "gannet_registrations",
         "Uses of memory that made a registration.",
     ),
-    counter(
+    Family::counter(
         "gannet_registration_hits",
         "Uses of memory that found a registration.",
     ),
-    counter(
+    Family::counter(
         "gannet_registration_fallbacks",
         "Registrations for one use, because the strategy could not serve its own way.",
     ),
-    counter(
+    Family::counter(
         "gannet_deregistrations",
         "Registrations revoked by this end.",
     ),
-    counter(
+    Family::counter(
         "gannet_registrations_invalidated",
         "Registrations revoked by the peer.",
     ),
-    counter(
+    Family::counter(
         "gannet_registrations_lost",
         "Registrations that the provider failed to revoke.",
     ),
-    gauge(
+    Family::gauge(
         "gannet_registered_bytes",
         "Bytes of registrations in use or kept.",
     ),
-    counter(
+    Family::counter(
         "gannet_registration_copied_bytes",
         "Bytes copied to and from memory that stays registered.",
     ),
-    counter(
+    Family::counter(
         "gannet_file_ranges_registered",
         "Ranges of files whose pages were registered for one RDMA Write.",
     ),
-    counter(
+    Family::counter(
         "gannet_file_ranges_copied",
         "Ranges of files that were read into memory because their pages could not be registered.",
     ),
-    gauge(
+    Family::gauge(
         "gannet_payload_memory_bytes",
         "Memory of payloads of calls.",
     ),
-    gauge("gannet_message_memory_bytes", "Memory of RDMA messages."),
-    gauge(
+    Family::gauge("gannet_message_memory_bytes", "Memory of RDMA messages."),
+    Family::gauge(
         "gannet_idle_memory_bytes",
         "Memory of payloads that is kept and unused.",
     ),
 ];
-const REGISTER: Family = counter(
+const REGISTER: Family = Family::counter(
     "gannet_registration_seconds",
     "Time spent registering memory.",
 );
-const DEREGISTER: Family = counter(
+const DEREGISTER: Family = Family::counter(
     "gannet_deregistration_seconds",
     "Time spent revoking registrations.",
 );

@@ -1,22 +1,20 @@
 //! The calls that a core executed, by procedure, status and time.
 
-use gannet_metrics::{Counter, Exposition, Family, Kind, Label, Latency, Source};
+use gannet_metrics::{Counter, Exposition, Family, Label, Latency, Source};
 use gannet_rpc::{Call, Reply};
 use gannet_wire::mount3::{self, MountProcedure};
 use gannet_wire::nfs3::{self, NfsProcedure, Nfsstat};
 use std::array;
 use std::time::Duration;
 
-const OPERATIONS: Family = Family {
-    name: "gannet_nfs_operations",
-    help: "Calls executed. REFUSED are those whose arguments or caller were refused before.",
-    kind: Kind::Counter,
-};
-const OPERATION_SECONDS: Family = Family {
-    name: "gannet_nfs_operation_seconds",
-    help: "Time from the start of a call's execution to its reply.",
-    kind: Kind::Latency,
-};
+const OPERATIONS: Family = Family::counter(
+    "gannet_nfs_operations",
+    "Calls executed. REFUSED are those whose arguments or caller were refused before.",
+);
+const OPERATION_SECONDS: Family = Family::latency(
+    "gannet_nfs_operation_seconds",
+    "Time from the start of a call's execution to its reply.",
+);
 
 /// Calls that a core has executed.
 #[derive(Default)]
