@@ -8,7 +8,7 @@ use super::Core;
 use crate::limits::CALLS_MAX;
 use crate::reply_cache::Begin;
 use crate::service::{Call, Reply, Service};
-use gannet_runtime::LocalFuture;
+use gannet_runtime::{Instant, LocalFuture};
 use gannet_session::Charge;
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
@@ -99,14 +99,16 @@ async fn work<S: Service>(core: Weak<Core<S>>, mailbox: Rc<Mailbox>) {
 
 async fn execute<S: Service>(core: &Core<S>, job: &mut Job) {
     let Job { call, reply, .. } = job;
+    let start = core.runtime.now();
     if !core.service.is_cached(call.program, call.procedure) {
-        return perform(core, call, reply).await;
+        perform(core, call, reply, start).await;
+        return;
     }
-    match core.cache.begin(call, core.runtime.now()) {
+    match core.cache.begin(call, start) {
         Begin::Execute(execution) => {
-            perform(core, call, reply).await;
+            let end = perform(core, call, reply, start).await;
             // Before the reply leaves: the client may lose it and ask again on another core at once.
-            execution.finish(reply, core.runtime.now());
+            execution.finish(reply, end);
         }
         Begin::Replay(cached) => {
             core.counters.replays.add(1);
@@ -124,12 +126,17 @@ async fn execute<S: Service>(core: &Core<S>, job: &mut Job) {
     }
 }
 
-/// Has the service execute a call, and tells it the time.
-async fn perform<S: Service>(core: &Core<S>, call: &Call, reply: &mut Reply) {
-    let start = core.runtime.now();
+/// Has the service execute a call, and tells it the time since `start`; gives the time of the end.
+async fn perform<S: Service>(
+    core: &Core<S>,
+    call: &Call,
+    reply: &mut Reply,
+    start: Instant,
+) -> Instant {
     core.service.call(call, reply).await;
-    let took = core.runtime.now().duration_since(start);
-    core.service.observe(call, reply, took);
+    let end = core.runtime.now();
+    core.service.observe(call, reply, end.duration_since(start));
+    end
 }
 
 /// The target of a worker's waker: the slot of the call and the connection that has it. A late wake-up for an earlier
