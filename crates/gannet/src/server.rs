@@ -174,13 +174,13 @@ impl Tally {
 
     /// The sum of the memory registrations of all cores: as of their end, or of the last [`Tally::read`].
     pub fn registrations(&self) -> registration::Counters {
-        numbers::registrations(&self.0.cores)
+        numbers::total(&self.0.cores, |core| core.registrations)
     }
 
     /// The sum of the counters of the registration domains of all cores, as [`Tally::registrations`]. They count file
     /// ranges too, which no strategy registers.
     pub fn regions(&self) -> RegionStats {
-        numbers::regions(&self.0.cores)
+        numbers::total(&self.0.cores, |core| core.regions)
     }
 
     /// The number of cores that serve.

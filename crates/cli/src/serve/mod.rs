@@ -119,11 +119,14 @@ fn report_volume(counters: &HostCounters, volume: &Listening) {
     }
 }
 
+/// The sum over the cores of one of their numbers.
+fn total(tally: &Tally, of: impl Fn(&Counters) -> u64) -> u64 {
+    tally.counters().into_iter().map(of).sum()
+}
+
 /// The last lines of the log.
 fn report(tally: &Tally) {
-    let cores = tally.counters();
-    let total =
-        |of: fn(&Counters) -> &Counter| -> u64 { cores.iter().map(|core| of(core).total()).sum() };
+    let total = |of: fn(&Counters) -> &Counter| total(tally, |core| of(core).total());
     tracing::info!(
         connections = total(|core| &core.connections),
         refused = total(|core| &core.refused),
@@ -141,10 +144,7 @@ fn report(tally: &Tally) {
 
 /// Says what registering memory came to.
 fn report_registrations(tally: &Tally, options: RdmaOptions) {
-    let (all, regions, cores) = (tally.registrations(), tally.regions(), tally.counters());
-    let exposures: u64 = cores.iter().map(|core| core.exposures.total()).sum();
-    let exposed: u64 = cores.iter().map(|core| core.exposed.peak()).sum();
-    let overdue: u64 = cores.iter().map(|core| core.overdue.total()).sum();
+    let (all, regions) = (tally.registrations(), tally.regions());
     let milliseconds = |time: Duration| rounded(time.as_secs_f64() * 1e3, 3);
     tracing::info!(
         strategy = %options.registration.kind(),
@@ -160,9 +160,9 @@ fn report_registrations(tally: &Tally, options: RdmaOptions) {
         copied_bytes = all.copied_bytes,
         copy_ms = milliseconds(all.copy_time),
         longest_exposure_ms = milliseconds(all.longest_exposure),
-        exposed_replies = exposures,
-        exposed_bytes_peak = exposed,
-        exposed_overdue = overdue,
+        exposed_replies = total(tally, |core| core.exposures.total()),
+        exposed_bytes_peak = total(tally, |core| core.exposed.peak()),
+        exposed_overdue = total(tally, |core| core.overdue.total()),
         "registered memory"
     );
 }

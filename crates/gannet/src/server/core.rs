@@ -3,7 +3,7 @@
 use super::fabric::{CoreFabric, FabricListener};
 use super::numbers::{CoreNumbers, Published};
 use super::{Content, DRAIN_MAX, Shared, pressure};
-use gannet_fabric::{Domain, RegionStats, registration};
+use gannet_fabric::{Domain, RegionStats};
 use gannet_localfs::LocalStore;
 use gannet_nfs::server::{Export, Server as NfsServer};
 use gannet_rpc::Server as RpcServer;
@@ -114,7 +114,7 @@ fn read<V: Vfs>(rpc: &Rpc<V>, domains: &[Rc<dyn Domain>]) -> Published {
     let registrations = rpc.registrations().into_iter();
     let regions = domains.iter().map(|domain| domain.stats());
     Published {
-        registrations: registrations.fold(registration::Counters::default(), Add::add),
+        registrations: registrations.sum(),
         regions: regions.fold(RegionStats::default(), Add::add),
         memory: rpc.memory_in_use(),
         memory_kept: rpc.memory_kept(),

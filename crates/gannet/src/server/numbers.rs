@@ -109,16 +109,13 @@ pub(super) async fn publish(cores: &[Arc<CoreNumbers>]) -> Vec<usize> {
     stuck
 }
 
-/// The sum over the cores of what their strategies did.
-pub(super) fn registrations(cores: &[Arc<CoreNumbers>]) -> registration::Counters {
-    let each = cores.iter().map(|core| core.published().registrations);
-    each.fold(registration::Counters::default(), Add::add)
-}
-
-/// The sum over the cores of what their domains registered.
-pub(super) fn regions(cores: &[Arc<CoreNumbers>]) -> RegionStats {
-    let each = cores.iter().map(|core| core.published().regions);
-    each.fold(RegionStats::default(), Add::add)
+/// The sum over the cores of a part of what they published.
+pub(super) fn total<T: Default + Add<Output = T>>(
+    cores: &[Arc<CoreNumbers>],
+    part: impl Fn(Published) -> T,
+) -> T {
+    let each = cores.iter().map(|core| part(core.published()));
+    each.fold(T::default(), Add::add)
 }
 
 /// The families of [`Published`], in the order of `Published::numbers`.
