@@ -29,6 +29,7 @@ wait $server || true
 role io-server=0 7401
 wait $copy
 gannet cat "$volume/large" | cmp - /run/large
+rm -rf /run/tree /run/back
 mkdir -p /run/tree/a/b
 for bytes in 0 1 3841 65537 262145; do head -c $bytes /run/large >/run/tree/a/b/$bytes; done
 ln -s b/65537 /run/tree/a/link

@@ -43,6 +43,7 @@ manager_and_client() {
     "$GANNET" cp /run/large "$volume/large"
     touch copied
     "$GANNET" cat "$volume/large" | cmp - /run/large
+    rm -rf /run/tree
     mkdir -p /run/tree/a/b
     for bytes in 0 1 3841 65537 262145; do head -c $bytes /run/large >/run/tree/a/b/$bytes; done
     ln -s b/65537 /run/tree/a/link
