@@ -28,13 +28,13 @@ impl Oracle {
         &self.states[0]
     }
 
-    /// The object that `name` names in the first possible state that has the name.
-    pub fn named(&self, directory: Key, name: &[u8]) -> Option<Key> {
-        let mut found = self
+    /// The objects that `name` names in the possible states that have the name.
+    pub fn named(&self, directory: Key, name: &[u8]) -> impl Iterator<Item = Key> {
+        let found = self
             .states
             .iter()
-            .map(|state| state.lookup(directory, name));
-        found.find_map(Result::ok)
+            .map(move |state| state.lookup(directory, name));
+        found.filter_map(Result::ok)
     }
 
     /// True when a crash could take something of `file`, in some state the file system can be in.

@@ -3,9 +3,10 @@
 use gannet_dst::scenario::{self, ReadsSummary, revocation, volume};
 use std::ops::Range;
 
-/// Seeds that once failed. One has a MKDIR with a late reply, after the server's cache has dropped it. The other has a
-/// CREATE that a crash interrupts and a full disk then refuses, and whose file is found later.
-const FAILED_ONCE: [u64; 2] = [760764877436, 760764877511];
+/// Seeds that once failed. One has a MKDIR with a late reply, after the server's cache has dropped it. One has a CREATE
+/// that a crash interrupts and a full disk then refuses, and whose file is found later. One has a LINK that perhaps
+/// happened, and later a CREATE of its name.
+const FAILED_ONCE: [u64; 3] = [760764877436, 760764877511, 525387676271];
 
 /// Seeds in which mounts cache pages. Three of them fail if the pages that another machine has outdated stay.
 const SEEN_AGAIN: Range<u64> = 2000..2012;

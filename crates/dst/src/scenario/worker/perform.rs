@@ -42,7 +42,7 @@ impl Worker {
         match operation {
             Operation::Lookup { directory, name } => {
                 let found = self.client.lookup(&self.handle(*directory)?, name).await?;
-                let expected = self.oracle.named(*directory, name);
+                let expected = self.without_handle(*directory, name);
                 self.identify(&found, expected)
             }
             Operation::Getattr { object } => Ok(attributes(
@@ -135,7 +135,7 @@ impl Worker {
                     .create(&self.handle(*directory)?, name, &how)
                     .await?;
                 // A handle that was lost with the reply to an earlier CREATE may come with this reply.
-                let expected = self.oracle.named(*directory, name).unwrap_or(*key);
+                let expected = self.without_handle(*directory, name).unwrap_or(*key);
                 self.identify(&found, Some(expected))
             }
             Operation::Mkdir {
@@ -256,6 +256,12 @@ impl Worker {
     fn handle(&self, key: Key) -> Result<FileHandle, PerformError> {
         let handle = self.handles.get(&key).copied();
         handle.ok_or_else(|| PerformError::Wrong(format!("object {key} has no handle")))
+    }
+
+    /// An object without a handle that the name has in some possible state. One whose handle is known is found by it.
+    fn without_handle(&self, directory: Key, name: &[u8]) -> Option<Key> {
+        let mut named = self.oracle.named(directory, name);
+        named.find(|key| !self.handles.contains_key(key))
     }
 
     /// The object of the model that the server found or made: the one that has this handle, else the expected one.
