@@ -1,15 +1,18 @@
-//! What an administrator asks a server, over HTTP: `/metrics`, `/health`, `/status.json`.
+//! What an administrator asks a server, over HTTP: `/metrics`, `/health`, `/status.json`,
+//! `/clients.json`.
 //!
 //! It runs on a thread of its own, so that a reader costs the cores no more than the publication of their numbers. A
 //! Unix socket is for the user who runs the server alone. TCP answers only the networks that were named, and shows no
 //! paths and no addresses of clients.
 
+mod clients;
 mod listener;
 mod pages;
 
 pub use listener::{AdminAddress, AdminError, AdminListener};
 
 use crate::server::Tally;
+use clients::{LOOK_EVERY, Minute};
 use gannet_runtime::tokio_plug::accept_failed;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -18,7 +21,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Uri, Version, header};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use listener::Connection;
+use listener::{Connection, Rights};
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::io;
 use std::net::IpAddr;
@@ -45,6 +49,7 @@ pub struct Admin {
 struct Facts {
     tally: Tally,
     since: Instant,
+    minute: RefCell<Minute>,
     /// The name of this machine, by which readers may call it.
     host: String,
 }
@@ -63,6 +68,7 @@ impl Admin {
         let facts = Facts {
             tally,
             since: Instant::now(),
+            minute: RefCell::new(Minute::new(Instant::now())),
             host: rustix::system::uname()
                 .nodename()
                 .to_string_lossy()
@@ -72,9 +78,11 @@ impl Admin {
             .name(String::from("admin"))
             .spawn(move || {
                 let local = tokio::task::LocalSet::new();
-                let serving = serve(listener, Rc::new(facts));
+                let facts = Rc::new(facts);
+                let serving = serve(listener, Rc::clone(&facts));
                 let until_stopped = async {
                     tokio::select! {
+                        () = look_at_clients(&facts) => {}
                         Err(error) = serving => {
                             tracing::error!(%error, "the admin address is not answered any more");
                         }
@@ -95,6 +103,15 @@ impl Drop for Admin {
         drop(self.stop.take());
         // It never panics, and a panic would have been reported.
         let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Notes from time to time how much work each client has done; never ends.
+async fn look_at_clients(facts: &Facts) {
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        let list = facts.tally.registry().clients();
+        facts.minute.borrow_mut().look(&list, Instant::now());
     }
 }
 
@@ -127,7 +144,7 @@ async fn serve(listener: AdminListener, facts: Rc<Facts>) -> io::Result<()> {
 
 /// Answers one request.
 async fn answer(connection: Connection, facts: Rc<Facts>) -> Result<(), hyper::Error> {
-    let (mut builder, is_tcp) = (http1::Builder::new(), connection.is_tcp());
+    let (mut builder, rights) = (http1::Builder::new(), connection.rights());
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(CONNECTION_TIME_MAX)
@@ -135,10 +152,10 @@ async fn answer(connection: Connection, facts: Rc<Facts>) -> Result<(), hyper::E
         .keep_alive(false);
     let respond = service_fn(|request| {
         let facts = Rc::clone(&facts);
-        async move { Ok::<_, Infallible>(respond(&request, is_tcp, &facts).await) }
+        async move { Ok::<_, Infallible>(respond(&request, rights, &facts).await) }
     });
     match connection {
-        Connection::Tcp(stream) => {
+        Connection::Tcp(stream, _) => {
             builder
                 .serve_connection(TokioIo::new(stream), respond)
                 .await
@@ -178,10 +195,10 @@ fn refuse(status: StatusCode, why: &'static str) -> Response<Full<Bytes>> {
 
 async fn respond(
     request: &Request<Incoming>,
-    is_tcp: bool,
+    rights: Rights,
     facts: &Facts,
 ) -> Response<Full<Bytes>> {
-    if is_tcp && !names_this_host(request, &facts.host) {
+    if rights != Rights::All && !names_this_host(request, &facts.host) {
         // A page of somebody else, in a browser here, that has its own name point to this address.
         let why = "the Host is no address of this server: ask by its address, or by its own name\n";
         return refuse(StatusCode::MISDIRECTED_REQUEST, why);
@@ -211,14 +228,20 @@ async fn respond(
             let text = pages::status(&facts.tally, &reading, facts.since.elapsed());
             page(StatusCode::OK, "application/json", text)
         }
+        "/clients.json" => {
+            let list = facts.tally.registry().clients();
+            let mut minute = facts.minute.borrow_mut();
+            let text = minute.answer(&list, Instant::now(), rights != Rights::Numbers);
+            page(StatusCode::OK, "application/json", text)
+        }
         "/" => page(
             StatusCode::OK,
             "text/plain; charset=utf-8",
-            "/metrics\n/health\n/status.json\n",
+            "/metrics\n/health\n/status.json\n/clients.json\n",
         ),
         _ => refuse(
             StatusCode::NOT_FOUND,
-            "there are /metrics, /health and /status.json\n",
+            "there are /metrics, /health, /status.json and /clients.json\n",
         ),
     }
 }

@@ -1,6 +1,6 @@
 //! What a reader gets: families of samples, added up over the sources.
 
-use crate::{Counter, Gauge, Latency, LatencyReading};
+use crate::{ClientList, Counter, Gauge, Latency, LatencyReading};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -175,6 +175,11 @@ impl Exposition {
 pub trait Source: Send + Sync {
     /// Adds what it has counted.
     fn collect(&self, into: &mut Exposition);
+
+    /// Adds its clients, if it has any.
+    fn list_clients(&self, into: &mut ClientList) {
+        let _ = into;
+    }
 }
 
 /// The sources of a process. What ends stays registered: its counters are part of the sums, which never fall.
@@ -197,6 +202,16 @@ impl Registry {
     pub fn add(&self, source: Arc<dyn Source>) {
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
         sources.push(source);
+    }
+
+    /// The clients of all sources.
+    pub fn clients(&self) -> ClientList {
+        let mut list = ClientList::default();
+        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources
+            .iter()
+            .for_each(|source| source.list_clients(&mut list));
+        list
     }
 
     /// Everything that the sources have counted.

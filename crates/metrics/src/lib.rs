@@ -7,10 +7,12 @@
 //! Names and units follow Prometheus: `gannet_` first, base units (seconds, bytes), the unit last. Label values are
 //! fixed words or small numbers, never addresses or paths: the number of series has a bound that no peer can raise.
 
+mod clients;
 mod exposition;
 mod numbers;
 mod text;
 
+pub use clients::{CLIENTS_MAX, ClientConnection, ClientList, ClientReading, Clients, Reach, Work};
 pub use exposition::{
     Exposition, Family, Kind, Label, LabelValue, Labels, Registry, Source, Value,
 };

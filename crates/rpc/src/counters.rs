@@ -1,6 +1,6 @@
 //! Counters of a server.
 
-use gannet_metrics::{Counter, Exposition, Family, Gauge, Source};
+use gannet_metrics::{Clients, Counter, Exposition, Family, Gauge, Source};
 
 /// Counters of the connections of one core of a server.
 #[derive(Debug, Default)]
@@ -32,6 +32,8 @@ pub struct Counters {
     pub exposed: Gauge,
     /// Connections ended because their peers did not release such a reply in time.
     pub overdue: Counter,
+    /// The work of each client.
+    pub clients: Clients,
 }
 
 const HELD_BACK: Family = Family::counter(

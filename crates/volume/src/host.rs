@@ -21,7 +21,7 @@ use crate::serve::{Server, ServerCounters};
 use gannet_fabric::{Listener, Provider};
 use gannet_meta::namespace::Outcome;
 use gannet_meta::{MetaStore, StoreError, claims};
-use gannet_metrics::{Exposition, Source};
+use gannet_metrics::{ClientList, Exposition, Source};
 use gannet_runtime::{Handle, timeout};
 use gannet_session::Budget;
 use gannet_vfs::Vfs;
@@ -62,6 +62,11 @@ impl Source for HostCounters {
     fn collect(&self, into: &mut Exposition) {
         self.manager.collect("manager", into);
         self.io_servers.collect("io-server", into);
+    }
+
+    fn list_clients(&self, into: &mut ClientList) {
+        self.manager.clients.read(into);
+        self.io_servers.clients.read(into);
     }
 }
 

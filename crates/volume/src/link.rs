@@ -30,6 +30,7 @@ use crate::limits::{CALL_DEADLINE, OUTGOING_MAX, READ_DEADLINE};
 use client_buffers::ClientBuffers;
 use eager::EagerBuffers;
 use gannet_fabric::{Connected, RemoteAddress, Source, Span};
+use gannet_metrics::ClientConnection;
 use gannet_runtime::{Buffer, Handle, Instant, LocalFuture, Notify, timeout};
 use gannet_wire::volume::{
     Class, HEADER_LEN, Kind, MESSAGE_MAX, MessageHeader, Operation, Role, Status, Token,
@@ -171,6 +172,8 @@ struct Shared {
     /// The peer's own session.
     session: Session,
     handler: Option<Rc<dyn Handler>>,
+    /// The list of clients has an accepted connection.
+    client: Option<ClientConnection>,
     /// The place of an accepted connection, until it is over.
     holding: RefCell<Option<Holding>>,
     state: RefCell<State>,

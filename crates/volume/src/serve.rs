@@ -7,7 +7,7 @@ use crate::limits::{
 use crate::link::{self, AcceptOptions, EndReason, Handler, Link, Pool, TrafficClasses};
 use crate::secret::ServerKeys;
 use gannet_fabric::{Listener, Provider};
-use gannet_metrics::{Counter, Exposition, Family, Label};
+use gannet_metrics::{Clients, Counter, Exposition, Family, Label};
 use gannet_runtime::{Handle, LogLimit, timeout};
 use gannet_session::limits::{BUDGET_BYTES, CONNECTION_BYTES, LOG_INTERVAL};
 use gannet_session::{Activities, Activity, Budget, ConnectionLimits, Shortage};
@@ -68,6 +68,8 @@ pub struct ServerCounters {
     pub bytes_in: Counter,
     /// Bytes of replies, and those delivered by RDMA Write.
     pub bytes_out: Counter,
+    /// The work of each client. Servers of the volume are clients of each other.
+    pub clients: Clients,
 }
 
 impl ServerCounters {

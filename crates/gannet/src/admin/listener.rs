@@ -172,12 +172,26 @@ pub(super) enum Listening {
 /// A reader's connection.
 pub(super) enum Connection {
     Unix(tokio::net::UnixStream),
-    Tcp(tokio::net::TcpStream),
+    Tcp(tokio::net::TcpStream, Rights),
+}
+
+/// What a reader may see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rights {
+    /// Everything: the user who runs the server.
+    All,
+    /// Numbers, and addresses of clients: an administrator's network.
+    Addresses,
+    /// Numbers: users of this machine.
+    Numbers,
 }
 
 impl Connection {
-    pub(super) fn is_tcp(&self) -> bool {
-        matches!(self, Connection::Tcp(_))
+    pub(super) fn rights(&self) -> Rights {
+        match self {
+            Connection::Unix(_) => Rights::All,
+            Connection::Tcp(_, rights) => *rights,
+        }
     }
 }
 
@@ -192,10 +206,12 @@ impl Listening {
             Listening::Tcp(listener, allowed) => {
                 let (stream, peer) = listener.accept().await?;
                 let address = peer.ip().to_canonical();
-                let mut networks = allowed.iter();
-                let may_read =
-                    address.is_loopback() || networks.any(|network| network.contains(address));
-                Ok(may_read.then_some(Connection::Tcp(stream)))
+                let rights = if allowed.iter().any(|network| network.contains(address)) {
+                    Some(Rights::Addresses)
+                } else {
+                    address.is_loopback().then_some(Rights::Numbers)
+                };
+                Ok(rights.map(|rights| Connection::Tcp(stream, rights)))
             }
         }
     }

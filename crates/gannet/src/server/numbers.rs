@@ -4,7 +4,7 @@
 //! asked: a core that does not answer within [`ANSWER_MAX`] is stuck.
 
 use gannet_fabric::{RegionStats, registration};
-use gannet_metrics::{Exposition, Family, Source};
+use gannet_metrics::{ClientList, Exposition, Family, Source};
 use gannet_nfs::server::Operations;
 use gannet_rpc::{Counters, MemoryInUse};
 use std::ops::Add;
@@ -211,5 +211,9 @@ impl Source for CoreNumbers {
         let made = published.registrations;
         into.real(&REGISTER, &[], made.register_time.as_secs_f64());
         into.real(&DEREGISTER, &[], made.deregister_time.as_secs_f64());
+    }
+
+    fn list_clients(&self, into: &mut ClientList) {
+        self.rpc.clients.read(into);
     }
 }

@@ -34,6 +34,7 @@ use gannet_fabric::{
     Completion, ConnectOptions, Connected, Disconnected, Done, Incoming, PostError, Provider,
     Revocation, SharedReceives, WorkError, WorkId,
 };
+use gannet_metrics::{ClientConnection, Reach};
 use gannet_runtime::{Buffer, LocalFuture};
 use gannet_session::limits::{CONNECTION_BYTES, CONNECTIONS_MAX};
 use gannet_session::{
@@ -298,6 +299,7 @@ struct Connection<S: Service> {
     memory: Memory,
     endpoint: Connected,
     peer: SocketAddr,
+    client: ClientConnection,
     /// Largest message we may send.
     send_max: usize,
     /// The peer lets us revoke its keys.
@@ -365,8 +367,10 @@ impl<S: Service> Connection<S> {
         let deadlines = Deadlines::new(core.runtime.now());
         let timer = Timer::new(&core.runtime, &deadlines);
         let credits = credit_limits(memory.design);
+        let peer = endpoint.peer_address();
         Connection {
-            peer: endpoint.peer_address(),
+            peer,
+            client: core.counters.clients.connected(peer.ip(), Reach::Rdma),
             send_max: own.threshold_to(&theirs) as usize,
             invalidates: own.remote_invalidation && theirs.remote_invalidation,
             posted_max: endpoint.attributes().send_queue_max,
@@ -502,6 +506,7 @@ impl<S: Service> Connection<S> {
                     return Ok(());
                 };
                 self.core.counters.bytes_in.add(u64::from(len));
+                self.client.received(u64::from(len));
                 self.core.payloads.look_after();
                 self.receive(buffer, len as usize)
             }

@@ -14,6 +14,7 @@ use crate::limits::{CALL_BYTES_MAX, CALLBACKS_MAX, OUTGOING_BYTES_MAX};
 use crate::outgoing::{Failed, Outgoing, Progress};
 use crate::rounds;
 use crate::service::Service;
+use gannet_metrics::{ClientConnection, Reach};
 use gannet_runtime::{Buffer, Instant, LocalFuture, Stream};
 use gannet_session::limits::STREAM_BYTES;
 use gannet_session::{Activity, Charge, Deadlines, Overdue, Timer, Waits};
@@ -87,6 +88,7 @@ type ColdRead = LocalFuture<io::Result<Buffer>>;
 struct Connection<S: Service> {
     core: Rc<Core<S>>,
     activity: Activity,
+    client: ClientConnection,
     stream: Stream,
     peer: SocketAddr,
     inbound: Inbound,
@@ -125,10 +127,12 @@ impl<S: Service> Connection<S> {
     fn new(core: &Rc<Core<S>>, activity: Activity, stream: Stream) -> Connection<S> {
         let deadlines = Deadlines::new(core.runtime.now());
         let timer = Timer::new(&core.runtime, &deadlines);
+        let peer = stream.peer_address();
         Connection {
             core: Rc::clone(core),
             inbound: Inbound::new(),
-            peer: stream.peer_address(),
+            client: core.counters.clients.connected(peer.ip(), Reach::Tcp),
+            peer,
             stream,
             calls: CallTable::new(activity.id()),
             back: CallsBack::new(&core.runtime),
@@ -286,6 +290,7 @@ impl<S: Service> Connection<S> {
                 self.deadlines.bytes_received();
                 self.moved += count as u64;
                 self.core.counters.bytes_in.add(count as u64);
+                self.client.received(count as u64);
                 Ok(true)
             }
         }
@@ -350,6 +355,7 @@ impl<S: Service> Connection<S> {
             self.moved += sent as u64;
         }
         self.core.counters.bytes_out.add(sent as u64);
+        self.client.sent(sent as u64);
         // True also when another round must register a waker with the socket or with the read of the file. A read that
         // the budget holds back has no waker: the timer of `short_of_budget` looks again.
         let is_held_back = progress == Progress::Cold && self.cold.is_none();

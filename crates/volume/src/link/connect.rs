@@ -10,6 +10,7 @@ use crate::secret::{Secret, ServerKeys, capability_key, client_proof, same, serv
 use gannet_fabric::{
     ConnectOptions, Connected, Done, Incoming, Provider, Receives, next_completions,
 };
+use gannet_metrics::Reach;
 use gannet_runtime::{Arena, Buffer, Dscp, Handle, Notify, timeout};
 use gannet_session::limits::REST_AFTER;
 use gannet_session::{Activity, CreditLimits, Credits};
@@ -236,6 +237,11 @@ fn make(runtime: &Handle, endpoint: Connected, pool: &Pool, peer: Peer, state: S
     } = peer;
     // An endpoint that takes immediates can send them.
     let sends_immediates = endpoint.attributes().immediates && abilities.immediates;
+    let client = activity.as_ref().map(|_| {
+        let address = endpoint.peer_address().ip();
+        let counters = pool.accepted.counters();
+        counters.clients.connected(address, Reach::Native)
+    });
     let shared = Rc::new(Shared {
         runtime: Handle::clone(runtime),
         endpoint,
@@ -243,6 +249,7 @@ fn make(runtime: &Handle, endpoint: Connected, pool: &Pool, peer: Peer, state: S
         peer: role,
         session,
         handler,
+        client,
         holding: RefCell::new(activity.map(Holding::new)),
         state: RefCell::new(state),
         eager: RefCell::default(),

@@ -5,6 +5,7 @@ use super::queue::{Call, Held, Outgoing, RequestMemory, State, Work};
 use super::{Answer, Link, LinkError, Message, Shared, compose};
 use crate::limits::{CALL_DEADLINE, CREDITS, OUTGOING_MAX, SIGNAL_EVERY, SPARE_RECEIVES};
 use gannet_fabric::{Completion, Done, PostError, SendOptions, Signal, Source, WorkError};
+use gannet_metrics::ClientConnection;
 use gannet_runtime::{Buffer, Instant, LocalFuture, push_lean};
 use gannet_wire::volume::{Class, Kind, MESSAGE_MAX, MessageHeader, Operation, Role};
 use std::rc::Rc;
@@ -238,18 +239,25 @@ impl Shared {
 
     /// Counts work for the peer of an accepted connection.
     fn count(&self, work: &Outgoing) {
-        if self.handler.is_none() {
+        let Some(client) = &self.client else {
             return;
-        }
-        let counters = self.pool.accepted.counters();
-        match work {
-            Outgoing::Send((_, len)) => counters.bytes_out.add(u64::from(*len)),
-            Outgoing::Write { source, .. } => counters.bytes_out.add(u64::from(source.len())),
-            Outgoing::Carried(message) => counters.bytes_out.add(u64::from(message.span.len)),
+        };
+        let sent = match work {
+            Outgoing::Send((_, len)) => u64::from(*len),
+            Outgoing::Write { source, .. } => u64::from(source.len()),
+            Outgoing::Carried(message) => u64::from(message.span.len),
             Outgoing::Read { sink, .. } | Outgoing::ReadExported { sink, .. } => {
-                counters.bytes_in.add(u64::from(sink.len));
+                self.count_received(client, u64::from(sink.len));
+                return;
             }
-        }
+        };
+        self.pool.accepted.counters().bytes_out.add(sent);
+        client.sent(sent);
+    }
+
+    fn count_received(&self, client: &ClientConnection, bytes: u64) {
+        self.pool.accepted.counters().bytes_in.add(bytes);
+        client.received(bytes);
     }
 
     pub(super) fn complete(self: &Rc<Self>, completion: Completion) -> Result<(), EndReason> {
@@ -387,15 +395,14 @@ impl Shared {
                 credits.request_came(self.runtime.now())?;
             }
         }
-        let counters = self.pool.accepted.counters();
-        counters.requests.add(1);
+        self.pool.accepted.counters().requests.add(1);
         let MessageHeader {
             body_len, data_len, ..
         } = request.header;
-        counters
-            .bytes_in
-            .add(u64::from(body_len) + u64::from(data_len));
-        drop(counters);
+        if let Some(client) = &self.client {
+            client.operations(1);
+            self.count_received(client, u64::from(body_len) + u64::from(data_len));
+        }
         self.wait_for_room(request);
         Ok(())
     }

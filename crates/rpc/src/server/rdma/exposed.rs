@@ -131,6 +131,7 @@ impl<S: Service> Connection<S> {
         let counters = Arc::clone(&self.core.counters);
         counters.exposures.add(1);
         counters.bytes_out.add(len as u64);
+        self.client.sent(len as u64);
         counters.exposed.raise(bytes as u64);
         self.exposed.bytes += bytes;
         push_lean(

@@ -236,6 +236,7 @@ impl<S: Service> Connection<S> {
             }
         }
         self.core.counters.bytes_in.add(total as u64);
+        self.client.received(total as u64);
         call.pulled = Pulled::Reading(sinks);
         call.held = held;
         self.holding += held;
@@ -347,6 +348,7 @@ impl<S: Service> Connection<S> {
             }
             Some(Ok(Admission::Execute { .. })) => {
                 self.core.counters.calls.add(1);
+                self.client.operations(1);
                 job.call.peer = self.peer;
                 job.call.transport = Transport::Rdma;
                 job.call.back = Some(self.back.handle());
@@ -355,6 +357,7 @@ impl<S: Service> Connection<S> {
             }
             Some(Ok(Admission::Answer)) => {
                 self.core.counters.calls.add(1);
+                self.client.operations(1);
                 self.finish(job)
             }
             Some(Err(CallHeaderError::NotACall { .. })) => {

@@ -409,6 +409,7 @@ impl<S: Service> Connection<S> {
                     .post_write(id, source, target, Signal::OnError)?;
             }
             self.core.counters.bytes_out.add(bytes);
+            self.client.sent(bytes);
             let source = Source::Buffer {
                 buffer: departure.send,
                 len: departure.send_len,

@@ -177,6 +177,7 @@ impl<S: Service> Connection<S> {
             rest = rest.get(used..).unwrap_or(&[]);
         }
         self.core.counters.calls.add(calls);
+        self.client.operations(calls);
         self.inbound.completed |= calls > 0;
         Ok(input.len() - rest.len())
     }
