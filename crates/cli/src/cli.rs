@@ -6,6 +6,7 @@ mod files;
 mod mount;
 mod serve;
 mod volume;
+mod watch;
 
 pub use bench::{
     BenchOp, BenchOptions, BenchWhat, TileHints, TileHow, TileOp, TileOptions, TransferOptions,
@@ -23,6 +24,7 @@ pub use volume::{
     CheckOptions, CreateOptions, ExtendOptions, ListOptions, NewKeyOptions, ShowOptions,
     StripesOptions, VolumeOptions, VolumeWhat,
 };
+pub use watch::{AdminPlace, ClientsOptions, TopOptions};
 
 use crate::failure::{Failure, one_line};
 use clap::builder::{PathBufValueParser, TypedValueParser};
@@ -213,6 +215,15 @@ pub enum Command {
     /// Each check prints ok, warn (works, but slower or not for every user) or FAIL. The exit status is 1 if a check
     /// failed.
     Doctor(DoctorOptions),
+    /// Show the work of a server as it happens: rates, latencies, busy clients, servers of a volume
+    ///
+    /// Asks the address that `gannet serve --admin ADDR` answers. Half of the operations of a kind took at most the
+    /// time in the column `half within`, which is a power of two.
+    Top(TopOptions),
+    /// List the clients of a server, the busiest first
+    ///
+    /// Asks the address that `gannet serve --admin ADDR` answers. Counts are those of the last minute.
+    Clients(ClientsOptions),
     /// Decode a packet capture of NFS over iWARP or TCP, a line for each message
     ///
     /// Reads pcap and pcapng, as `tcpdump -w` and Wireshark write them. Recognizes connections by their content and not

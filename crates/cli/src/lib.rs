@@ -33,6 +33,7 @@ mod standard;
 pub mod table;
 mod tree;
 pub mod volume;
+pub mod watch;
 
 use cli::{Arguments, Command, LogLevel};
 use failure::Failure;
@@ -69,6 +70,8 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Rm(options) => remove::run(&options),
         Command::Mv(options) => files::mv(&options),
         Command::Df(options) => files::df(&options),
+        Command::Top(options) => watch::top(&options),
+        Command::Clients(options) => watch::clients(&options),
         Command::Dump(options) => dump::run(&options),
         Command::Version => output::line(concat!("gannet ", env!("CARGO_PKG_VERSION"))),
         Command::Generate(options) => generate::run(&options.what),

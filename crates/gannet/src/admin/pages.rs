@@ -95,6 +95,7 @@ fn latency(labels: Map<String, Json>, reading: &LatencyReading) -> Json {
     json!({
         "labels": labels,
         "count": reading.count(),
+        "buckets": reading.buckets,
         "sum_seconds": reading.sum.as_secs_f64(),
         "p50_seconds": quantile(0.5),
         "p99_seconds": quantile(0.99),

@@ -1,0 +1,69 @@
+//! Options of the commands for administrators.
+
+use clap::Args;
+use std::convert::Infallible;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// An admin address, as `gannet serve --admin` and its ready line give it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AdminPlace {
+    /// The path of a Unix socket.
+    Unix(PathBuf),
+    /// `HOST:PORT`.
+    Tcp(String),
+}
+
+impl FromStr for AdminPlace {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<AdminPlace, Infallible> {
+        if let Some(rest) = text.strip_prefix("http://") {
+            let host = rest.split('/').next().unwrap_or_default();
+            return Ok(AdminPlace::Tcp(host.to_owned()));
+        }
+        Ok(match text.contains('/') {
+            true => AdminPlace::Unix(PathBuf::from(text)),
+            false => AdminPlace::Tcp(text.to_owned()),
+        })
+    }
+}
+
+impl fmt::Display for AdminPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AdminPlace::Unix(path) => path.display().fmt(f),
+            AdminPlace::Tcp(host) => f.write_str(host),
+        }
+    }
+}
+
+/// `gannet top`.
+#[derive(Debug, Args)]
+pub struct TopOptions {
+    /// The server's admin address: HOST:PORT, http://HOST:PORT/, or the path of its Unix socket
+    #[arg(value_name = "ADDR")]
+    pub admin: AdminPlace,
+    /// Look at the server every SECONDS
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = super::parse_seconds)]
+    pub every: Duration,
+    /// Print one screen, after that time, and end
+    #[arg(long, help_heading = "Output")]
+    pub once: bool,
+    /// Print one look as a JSON object
+    #[arg(long, help_heading = "Output", requires = "once")]
+    pub json: bool,
+}
+
+/// `gannet clients`.
+#[derive(Debug, Args)]
+pub struct ClientsOptions {
+    /// The server's admin address: HOST:PORT, http://HOST:PORT/, or the path of its Unix socket
+    #[arg(value_name = "ADDR")]
+    pub admin: AdminPlace,
+    /// Print one JSON object per client
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+}

@@ -1,0 +1,122 @@
+//! What a server tells: `/status.json` and `/clients.json`, as far as commands use it.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// `/status.json`.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct Status {
+    pub(super) version: String,
+    pub(super) health: Health,
+    pub(super) uptime_seconds: f64,
+    pub(super) cores: u64,
+    pub(super) metrics: BTreeMap<String, Samples>,
+    #[serde(default)]
+    pub(super) volume: Option<Volume>,
+}
+
+/// Whether the server serves.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct Health {
+    pub(super) state: String,
+    #[serde(default)]
+    pub(super) why: Option<String>,
+}
+
+/// A family of metrics.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct Samples {
+    pub(super) samples: Vec<Sample>,
+}
+
+/// One number, or the times of one kind of operation.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct Sample {
+    pub(super) labels: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) value: f64,
+    /// How many took up to 1, 2, 4... us, and how many took longer than all bounds.
+    #[serde(default)]
+    pub(super) buckets: Vec<u64>,
+}
+
+impl Sample {
+    pub(super) fn label(&self, name: &str) -> &str {
+        self.labels.get(name).map_or("", String::as_str)
+    }
+}
+
+impl Status {
+    /// The samples of a family, of which a server may have none.
+    pub(super) fn samples(&self, family: &str) -> &[Sample] {
+        let family = self.metrics.get(family);
+        family.map_or(&[], |family| &family.samples)
+    }
+
+    /// The sum over the samples of a family.
+    pub(super) fn total(&self, family: &str) -> f64 {
+        self.samples(family).iter().map(|it| it.value).sum()
+    }
+}
+
+/// A volume, as its manager knows it.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct Volume {
+    pub(super) io_servers: Vec<IoServer>,
+}
+
+/// A server of a volume.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+pub(super) struct IoServer {
+    pub(super) number: u64,
+    #[serde(default)]
+    pub(super) address: Option<String>,
+    pub(super) state: String,
+    #[serde(default)]
+    pub(super) since_seconds: Option<f64>,
+}
+
+/// `/clients.json`.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct Clients {
+    pub(super) clients: Vec<Client>,
+    /// How many more there are.
+    pub(super) more: u64,
+}
+
+/// A client of the server.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+pub(super) struct Client {
+    pub(super) id: u64,
+    /// `None` where the reader may not see it.
+    pub(super) address: Option<String>,
+    pub(super) tcp_connections: u64,
+    pub(super) rdma_connections: u64,
+    pub(super) native_connections: u64,
+    pub(super) operations: u64,
+    pub(super) received_bytes: u64,
+    pub(super) sent_bytes: u64,
+    pub(super) minute: Minute,
+}
+
+/// The work of a client lately.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+pub(super) struct Minute {
+    pub(super) seconds: f64,
+    pub(super) operations: u64,
+    pub(super) received_bytes: u64,
+    pub(super) sent_bytes: u64,
+}
+
+impl Client {
+    /// Its address, or what stands for it.
+    pub(super) fn name(&self) -> String {
+        let unknown = || format!("client {}", self.id);
+        self.address.clone().unwrap_or_else(unknown)
+    }
+
+    /// Its connections, over all ways.
+    pub(super) fn connections(&self) -> u64 {
+        self.tcp_connections + self.rdma_connections + self.native_connections
+    }
+}

@@ -1,0 +1,247 @@
+//! What a server did between two looks at it.
+
+use super::facts::{Client, Clients, IoServer, Sample, Status};
+use serde::Serialize;
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// A look at a server.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Look {
+    /// The time of this clock when it was asked.
+    pub(super) at: Duration,
+    pub(super) status: Status,
+    pub(super) clients: Clients,
+}
+
+/// The work of a server between two looks.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Rates {
+    pub(super) version: String,
+    pub(super) state: String,
+    pub(super) why: Option<String>,
+    pub(super) uptime_seconds: f64,
+    pub(super) cores: u64,
+    /// The time between both looks.
+    pub(super) seconds: f64,
+    pub(super) operations_per_second: f64,
+    pub(super) received_bytes_per_second: f64,
+    pub(super) sent_bytes_per_second: f64,
+    pub(super) connections: u64,
+    pub(super) budget_taken_bytes: f64,
+    pub(super) budget_bytes: f64,
+    pub(super) operations: Vec<OperationRate>,
+    pub(super) clients: Vec<ClientRate>,
+    pub(super) more_clients: u64,
+    pub(super) io_servers: Vec<IoServer>,
+}
+
+/// One kind of operation.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct OperationRate {
+    pub(super) protocol: String,
+    pub(super) procedure: String,
+    pub(super) per_second: f64,
+    /// Those with another status than OK.
+    pub(super) failures_per_second: f64,
+    /// The bound that half of them did not exceed, at most twice the true median; `None` without operations.
+    pub(super) p50_seconds: Option<f64>,
+    /// As `p50_seconds`, for 99 of 100.
+    pub(super) p99_seconds: Option<f64>,
+}
+
+/// One client.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct ClientRate {
+    pub(super) name: String,
+    pub(super) connections: u64,
+    pub(super) operations_per_second: f64,
+    pub(super) received_bytes_per_second: f64,
+    pub(super) sent_bytes_per_second: f64,
+}
+
+/// What comes first in tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Sort {
+    /// The most operations.
+    #[default]
+    Operations,
+    /// The most bytes; of operations, the most as well.
+    Bytes,
+    /// The slowest operations.
+    Latency,
+    /// The first name.
+    Name,
+}
+
+impl Rates {
+    /// The rates between two looks at a server. If it was started again meanwhile, those since its start.
+    pub(super) fn between(before: &Look, after: &Look, sort: Sort) -> Rates {
+        let nothing = Look {
+            at: after
+                .at
+                .saturating_sub(seconds_of(after.status.uptime_seconds)),
+            ..Look::default()
+        };
+        let is_same = after.status.uptime_seconds >= before.status.uptime_seconds;
+        let before = if is_same { before } else { &nothing };
+        let seconds = after.at.saturating_sub(before.at).as_secs_f64().max(1e-3);
+        let status = &after.status;
+        let rate = |families: &[&str]| {
+            let grown = families
+                .iter()
+                .map(|family| status.total(family) - before.status.total(family));
+            grown.sum::<f64>().max(0.0) / seconds
+        };
+        let connections = after.clients.clients.iter().map(Client::connections);
+        let mut rates = Rates {
+            version: status.version.clone(),
+            state: status.health.state.clone(),
+            why: status.health.why.clone(),
+            uptime_seconds: status.uptime_seconds,
+            cores: status.cores,
+            seconds,
+            operations_per_second: rate(&["gannet_rpc_calls", "gannet_volume_requests"]),
+            received_bytes_per_second: rate(&[
+                "gannet_rpc_received_bytes",
+                "gannet_volume_received_bytes",
+            ]),
+            sent_bytes_per_second: rate(&["gannet_rpc_sent_bytes", "gannet_volume_sent_bytes"]),
+            connections: connections.sum(),
+            budget_taken_bytes: status.total("gannet_budget_taken_bytes"),
+            budget_bytes: status.total("gannet_budget_bytes"),
+            operations: operations(&before.status, status, seconds),
+            clients: clients(&before.clients, &after.clients, seconds),
+            more_clients: after.clients.more,
+            io_servers: status.volume.clone().unwrap_or_default().io_servers,
+        };
+        rates.sort(sort);
+        rates
+    }
+
+    /// Puts the rows of tables in this order.
+    pub(super) fn sort(&mut self, sort: Sort) {
+        let down = |a: f64, b: f64| b.partial_cmp(&a).unwrap_or(Ordering::Equal);
+        self.operations.sort_by(|a, b| {
+            let by_name = a.procedure.cmp(&b.procedure);
+            let by_rate = down(a.per_second, b.per_second).then(by_name);
+            let slowest = |it: &OperationRate| it.p99_seconds.unwrap_or(0.0);
+            match sort {
+                Sort::Operations | Sort::Bytes => by_rate,
+                Sort::Latency => down(slowest(a), slowest(b)).then(by_rate),
+                Sort::Name => by_name,
+            }
+        });
+        let bytes = |it: &ClientRate| it.received_bytes_per_second + it.sent_bytes_per_second;
+        self.clients.sort_by(|a, b| {
+            let by_name = a.name.cmp(&b.name);
+            let by_rate = down(a.operations_per_second, b.operations_per_second).then(by_name);
+            match sort {
+                Sort::Operations | Sort::Latency => by_rate,
+                Sort::Bytes => down(bytes(a), bytes(b)).then(by_rate),
+                Sort::Name => by_name,
+            }
+        });
+    }
+}
+
+fn seconds_of(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+}
+
+/// The kind of operation that a sample counts.
+fn kind(sample: &Sample) -> (&str, &str) {
+    (sample.label("protocol"), sample.label("procedure"))
+}
+
+fn operations(before: &Status, after: &Status, seconds: f64) -> Vec<OperationRate> {
+    let mut rates: HashMap<(&str, &str), OperationRate> = HashMap::new();
+    let counted = |status: &Status| -> HashMap<(String, String, String), f64> {
+        let samples = status.samples("gannet_nfs_operations").iter();
+        let one = |sample: &Sample| {
+            let (protocol, procedure) = kind(sample);
+            let key = (
+                protocol.to_owned(),
+                procedure.to_owned(),
+                sample.label("status").to_owned(),
+            );
+            (key, sample.value)
+        };
+        samples.map(one).collect()
+    };
+    let earlier = counted(before);
+    let later = counted(after);
+    for ((protocol, procedure, status), count) in &later {
+        let key = (protocol.clone(), procedure.clone(), status.clone());
+        let grown = count - earlier.get(&key).copied().unwrap_or(0.0);
+        let rate = rates
+            .entry((protocol, procedure))
+            .or_insert_with(|| OperationRate {
+                protocol: protocol.clone(),
+                procedure: procedure.clone(),
+                per_second: 0.0,
+                failures_per_second: 0.0,
+                p50_seconds: None,
+                p99_seconds: None,
+            });
+        let grown = grown.max(0.0) / seconds;
+        rate.per_second += grown;
+        if status != "OK" {
+            rate.failures_per_second += grown;
+        }
+    }
+    for sample in after.samples("gannet_nfs_operation_seconds") {
+        let earlier = before.samples("gannet_nfs_operation_seconds").iter();
+        let earlier = earlier
+            .filter(|it| kind(it) == kind(sample))
+            .map(|it| &it.buckets)
+            .next();
+        let grown: Vec<u64> = (sample.buckets.iter().enumerate())
+            .map(|(index, count)| {
+                let before = earlier.and_then(|buckets| buckets.get(index));
+                count.saturating_sub(before.copied().unwrap_or(0))
+            })
+            .collect();
+        if let Some(rate) = rates.get_mut(&kind(sample)) {
+            rate.p50_seconds = quantile(&grown, 0.5);
+            rate.p99_seconds = quantile(&grown, 0.99);
+        }
+    }
+    rates.into_values().collect()
+}
+
+/// The bound, in seconds, that `share` of what the buckets count did not exceed.
+fn quantile(buckets: &[u64], share: f64) -> Option<f64> {
+    let all: u64 = buckets.iter().sum();
+    #[allow(clippy::cast_precision_loss)] // A rank that is off by one among 2^53 is the same bound.
+    let rank = all as f64 * share;
+    let mut below = 0;
+    let bound = buckets.iter().position(|count| {
+        below += count;
+        #[allow(clippy::cast_precision_loss)]
+        let reached = below as f64 >= rank;
+        all > 0 && reached
+    })?;
+    Some(1e-6 * 2f64.powi(i32::try_from(bound).ok()?))
+}
+
+#[allow(clippy::cast_precision_loss)] // rates are shown with few digits
+fn clients(before: &Clients, after: &Clients, seconds: f64) -> Vec<ClientRate> {
+    let earlier: HashMap<u64, &Client> = before.clients.iter().map(|it| (it.id, it)).collect();
+    let rate = |client: &Client| {
+        // How much of the work of one that was not listed is new cannot be told.
+        let before = earlier.get(&client.id).copied().unwrap_or(client);
+        let grown = |count: fn(&Client) -> u64| {
+            count(client).saturating_sub(count(before)) as f64 / seconds
+        };
+        ClientRate {
+            name: client.name(),
+            connections: client.connections(),
+            operations_per_second: grown(|client| client.operations),
+            received_bytes_per_second: grown(|client| client.received_bytes),
+            sent_bytes_per_second: grown(|client| client.sent_bytes),
+        }
+    };
+    after.clients.iter().map(rate).collect()
+}

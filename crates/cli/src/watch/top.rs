@@ -1,0 +1,158 @@
+//! `gannet top`: the work of a server as it happens.
+
+use super::ask::{AskError, ask};
+use super::rates::{Look, Rates, Sort};
+use super::{run, screen};
+use crate::cli::TopOptions;
+use crate::failure::{Explain, Failure};
+use crate::output;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Buffer;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::{DefaultTerminal, Terminal};
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+/// `gannet top`.
+///
+/// # Errors
+/// The server does not answer; standard output is no terminal, without `--once`.
+pub fn top(options: &TopOptions) -> Result<(), Failure> {
+    if options.once || options.json {
+        return once(options);
+    }
+    if !io::stdout().is_terminal() {
+        let hint = "print one look with --once, or --once --json for scripts";
+        return Err(
+            Failure::usage("cannot show a screen", "standard output is no terminal").hint(hint),
+        );
+    }
+    run(async {
+        // Before the screen is cleared: a failure of the first look is an error.
+        let mut watch = Watch::start(options).await?;
+        let mut terminal = ratatui::init();
+        let watched = watch.show(&mut terminal).await;
+        ratatui::restore();
+        watched.explain(|| String::from("cannot use the terminal"))
+    })
+}
+
+/// One look, after a time in which rates are counted.
+fn once(options: &TopOptions) -> Result<(), Failure> {
+    let rates = run(async {
+        let mut watch = Watch::start(options).await?;
+        tokio::time::sleep(options.every).await;
+        let looked = watch.look().await;
+        looked.map_err(|error| error.explain(&options.admin))?;
+        Ok(watch.rates())
+    })?;
+    if options.json {
+        return output::json(&rates);
+    }
+    let Ok(mut terminal) = Terminal::new(TestBackend::new(80, screen::LINES));
+    let place = options.admin.to_string();
+    let Ok(drawn) = terminal.draw(|frame| screen::draw(frame, &place, &rates, None));
+    output::line(&text(drawn.buffer))
+}
+
+/// The lines of a screen, without the blanks at their ends and the empty lines at its end.
+fn text(buffer: &Buffer) -> String {
+    let width = usize::from(buffer.area.width).max(1);
+    let lines = buffer.content.chunks(width).map(|line| {
+        let line: String = line.iter().map(|cell| cell.symbol()).collect();
+        line.trim_end().to_owned()
+    });
+    lines.collect::<Vec<_>>().join("\n").trim_end().to_owned()
+}
+
+/// The looks at a server.
+struct Watch<'a> {
+    options: &'a TopOptions,
+    started: Instant,
+    before: Look,
+    now: Look,
+    sort: Sort,
+    failure: Option<String>,
+}
+
+/// What a key asks for.
+enum Wish {
+    Quit,
+    Sort(Sort),
+}
+
+impl<'a> Watch<'a> {
+    async fn start(options: &'a TopOptions) -> Result<Watch<'a>, Failure> {
+        let mut watch = Watch {
+            options,
+            started: Instant::now(),
+            before: Look::default(),
+            now: Look::default(),
+            sort: Sort::default(),
+            failure: None,
+        };
+        let looked = watch.look().await;
+        looked.map_err(|error| error.explain(&options.admin))?;
+        watch.before = watch.now.clone();
+        Ok(watch)
+    }
+
+    /// Looks once more; after a failure the look before it is shown on.
+    async fn look(&mut self) -> Result<(), AskError> {
+        let place = &self.options.admin;
+        let at = self.started.elapsed();
+        let look = Look {
+            at,
+            status: ask(place, "/status.json").await?,
+            clients: ask(place, "/clients.json").await?,
+        };
+        self.before = std::mem::replace(&mut self.now, look);
+        Ok(())
+    }
+
+    fn rates(&self) -> Rates {
+        Rates::between(&self.before, &self.now, self.sort)
+    }
+
+    /// Looks and draws until a key ends it.
+    async fn show(&mut self, terminal: &mut DefaultTerminal) -> io::Result<()> {
+        let place = self.options.admin.to_string();
+        let mut next = Instant::now() + self.options.every;
+        loop {
+            let (rates, failure) = (self.rates(), self.failure.as_deref());
+            terminal.draw(|frame| screen::draw(frame, &place, &rates, failure))?;
+            match wish(next.saturating_duration_since(Instant::now()))? {
+                Some(Wish::Quit) => return Ok(()),
+                Some(Wish::Sort(sort)) => self.sort = sort,
+                None => {}
+            }
+            if Instant::now() >= next {
+                self.failure = self.look().await.err().map(|error| error.to_string());
+                next = Instant::now() + self.options.every;
+            }
+        }
+    }
+}
+
+/// Waits for a key; nothing if none comes in `time`, or one without a meaning.
+fn wish(time: Duration) -> io::Result<Option<Wish>> {
+    if !event::poll(time)? {
+        return Ok(None);
+    }
+    let Event::Key(key) = event::read()? else {
+        return Ok(None);
+    };
+    if key.kind == KeyEventKind::Release {
+        return Ok(None);
+    }
+    let interrupts = key.modifiers.contains(KeyModifiers::CONTROL);
+    Ok(match key.code {
+        KeyCode::Char('c') if interrupts => Some(Wish::Quit),
+        KeyCode::Char('q') | KeyCode::Esc => Some(Wish::Quit),
+        KeyCode::Char('o') => Some(Wish::Sort(Sort::Operations)),
+        KeyCode::Char('b') => Some(Wish::Sort(Sort::Bytes)),
+        KeyCode::Char('l') => Some(Wish::Sort(Sort::Latency)),
+        KeyCode::Char('n') => Some(Wish::Sort(Sort::Name)),
+        _ => None,
+    })
+}
