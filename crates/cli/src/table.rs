@@ -126,8 +126,10 @@ fn panel<'a, R: Iterator<Item = &'a str>>(
     table.trim_fmt()
 }
 
+/// Addresses begin with digits too.
 fn is_number(cell: &str) -> bool {
-    cell == NONE || cell.starts_with(|first: char| first.is_ascii_digit())
+    let is_address = cell.contains(':') || cell.matches('.').count() > 1;
+    cell == NONE || (cell.starts_with(|first: char| first.is_ascii_digit()) && !is_address)
 }
 
 #[cfg(test)]

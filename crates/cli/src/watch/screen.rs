@@ -59,21 +59,14 @@ fn head_text<'a>(place: &'a str, rates: &'a Rates, failure: Option<&'a str>) -> 
         rates.cores
     );
     let work = format!(
-        "{} ops/s   in {}   out {}   {} connections   memory {}",
+        "{} ops/s  in {}  out {}  connections {}  memory {:.0}%",
         short(rates.operations_per_second),
         speed(rates.received_bytes_per_second),
         speed(rates.sent_bytes_per_second),
         rates.connections,
-        memory(rates),
+        100.0 * rates.budget_taken_bytes / rates.budget_bytes.max(1.0),
     );
     Text::from(vec![Line::styled(first, bold()), state, Line::from(work)])
-}
-
-fn memory(rates: &Rates) -> String {
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // bytes of this machine
-    let bytes = rates.budget_bytes as u64;
-    let share = 100.0 * rates.budget_taken_bytes / rates.budget_bytes.max(1.0);
-    format!("{share:.0}% of {}", size::human(bytes))
 }
 
 /// Bytes per second.

@@ -21,3 +21,4 @@ mod support;
 mod volume;
 #[path = "../../examples/volume_io.rs"]
 mod volume_io;
+mod watch;
