@@ -43,6 +43,7 @@ use gannet_wire::xdr::{Decode, Encode, XdrError, from_bytes};
 use gannet_wire::{mount3, xdr};
 use groups::Groups;
 use mount::MountState;
+use std::cell::RefCell;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -72,7 +73,7 @@ type Answered = Result<(), XdrError>;
 /// Each export has a store of its own (of one type `V`), and a file handle says in its first byte which export it
 /// belongs to; the store sees its own bytes behind it and rejects foreign ones.
 pub struct Server<V> {
-    exports: Vec<Served<V>>,
+    exports: RefCell<Vec<Rc<Served<V>>>>,
     /// Memory of small WRITEs.
     small: Arena,
     mounts: MountState,
@@ -89,15 +90,31 @@ impl<V: Vfs> Server<V> {
     /// [`ExportError::Empty`] without exports, [`ExportError::TooMany`], [`ExportError::Twice`] for two with the same
     /// path.
     pub fn new(exports: impl IntoIterator<Item = (Export, V)>) -> Result<Server<V>, ExportError> {
-        let exports = export::assign_identities(exports)?;
+        let exports = exports.into_iter();
+        let exports = exports.map(|(export, store)| (export, Some(store)));
+        let exports = export::arrange(&[], exports)?;
         debug_assert!(exports.len() <= EXPORTS_MAX);
         Ok(Server {
-            exports,
+            exports: RefCell::new(exports),
             small: Arena::new(SMALL_WRITE_MAX, SMALL_SLOTS_MAX),
             mounts: MountState::default(),
             groups: None,
             operations: Arc::default(),
         })
+    }
+
+    /// Serves these exports from now on. One without a store keeps that of the export with its path. Calls under way
+    /// end at the exports for which they came; handles of exports that are left out become stale.
+    ///
+    /// # Errors
+    /// As [`Server::new`], and [`ExportError::New`]; everything stays as it was.
+    pub fn change_exports(
+        &self,
+        exports: impl IntoIterator<Item = (Export, Option<V>)>,
+    ) -> Result<(), ExportError> {
+        let arranged = export::arrange(&self.exports.borrow(), exports)?;
+        self.exports.replace(arranged);
+        Ok(())
     }
 
     /// This server as the one of a core among several: these share the list `mounts`, and each logs a mount at most
@@ -144,25 +161,23 @@ impl<V: Vfs> Server<V> {
     /// # Errors
     /// `Badhandle` for an empty handle, `Stale` for one of no export, `Acces` for a client that the export does not
     /// admit, `Jukebox` as [`Server::credentials`].
-    async fn target(
-        &self,
-        call: &Call,
-        handle: nfs3::FileHandle<'_>,
-    ) -> Result<Target<'_, V>, Status> {
+    async fn target(&self, call: &Call, handle: nfs3::FileHandle<'_>) -> Result<Target<V>, Status> {
         let (identity, inner) = handle.0.split_first().ok_or(Status::Badhandle)?;
-        let mut exports = self.exports.iter();
-        let served = exports
-            .find(|served| served.identity == *identity)
-            .ok_or(Status::Stale)?;
+        let served = {
+            let exports = self.exports.borrow();
+            let served = exports.iter().find(|served| served.identity == *identity);
+            Rc::clone(served.ok_or(Status::Stale)?)
+        };
         let rules = served.export.rules_for(call.peer).ok_or(Status::Acces)?;
         // Only behind the check of the client's address: a call that any peer can make must not keep its place.
         call.vouch();
         let handle = FileHandle::new(inner).ok_or(Status::Badhandle)?;
         let credentials = self.credentials(&served.export, rules.squash, call);
+        let credentials = credentials.await?.at(call.peer.ip());
         Ok(Target {
             served,
             handle,
-            credentials: credentials.await?.at(call.peer.ip()),
+            credentials,
             read_only: rules.read_only,
         })
     }
@@ -172,7 +187,7 @@ impl<V: Vfs> Server<V> {
         &self,
         call: &Call,
         handle: nfs3::FileHandle<'_>,
-    ) -> Result<Target<'_, V>, Status> {
+    ) -> Result<Target<V>, Status> {
         let target = self.target(call, handle).await?;
         if target.read_only {
             return Err(Status::Rofs);
@@ -259,8 +274,8 @@ impl<V: Vfs> Service for Server<V> {
     }
 
     fn admits(&self, peer: IpAddr) -> bool {
-        let mut exports = self.exports.iter();
-        exports.any(|served| served.export.admits(peer))
+        let exports = self.exports.borrow();
+        exports.iter().any(|served| served.export.admits(peer))
     }
 
     fn establishes(&self, call: &Call) -> bool {
@@ -316,16 +331,16 @@ impl<V: Vfs> Service for Server<V> {
 }
 
 /// An object of a store, and the caller's credentials for the store.
-struct Target<'s, V> {
-    served: &'s Served<V>,
+struct Target<V> {
+    served: Rc<Served<V>>,
     handle: FileHandle,
     credentials: Credentials,
     /// The client may change nothing.
     read_only: bool,
 }
 
-impl<'s, V: Vfs> Target<'s, V> {
-    fn store(&self) -> &'s V {
+impl<V: Vfs> Target<V> {
+    fn store(&self) -> &V {
         &self.served.store
     }
 

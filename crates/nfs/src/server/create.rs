@@ -29,7 +29,7 @@ pub(super) async fn create<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut 
         .store()
         .create(&target.credentials, &target.handle, name, &mode)
         .await;
-    put_made(reply, target.served, &made)
+    put_made(reply, &target.served, &made)
 }
 
 /// RFC 1813 section 3.3.9.
@@ -45,7 +45,7 @@ pub(super) async fn mkdir<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut R
         .store()
         .make_directory(&target.credentials, &target.handle, name, &attributes)
         .await;
-    put_made(reply, target.served, &made)
+    put_made(reply, &target.served, &made)
 }
 
 /// RFC 1813 section 3.3.10. The text may have come apart from the other arguments (RFC 8267 section 3).
@@ -70,7 +70,7 @@ pub(super) async fn symlink<V: Vfs>(
         .store()
         .make_symlink(&target.credentials, &target.handle, name, text, &attributes)
         .await;
-    put_made(reply, target.served, &made)
+    put_made(reply, &target.served, &made)
 }
 
 /// RFC 1813 section 3.3.11.
@@ -105,7 +105,7 @@ pub(super) async fn mknod<V: Vfs>(server: &Server<V>, call: &Call, reply: &mut R
         .store()
         .make_node(&target.credentials, &target.handle, name, kind, &attributes)
         .await;
-    put_made(reply, target.served, &made)
+    put_made(reply, &target.served, &made)
 }
 
 fn put_refused(reply: &mut Reply, status: Status) -> Answered {

@@ -73,7 +73,7 @@ async fn list<V: Vfs>(
         Ok(target) => target,
         Err(status) => return put_failed(reply, status, None),
     };
-    let mut page = PageWriter::new(reply.results(), target.served, request);
+    let mut page = PageWriter::new(reply.results(), &target.served, request);
     let read = target
         .store()
         .read_directory(

@@ -7,6 +7,7 @@ use gannet_vfs::{Credentials, FileHandle};
 use gannet_wire::nfs3;
 use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
 use thiserror::Error;
 
 /// The user and group of anonymous callers; a convention, not a part of the protocol.
@@ -71,6 +72,9 @@ pub enum ExportError {
     /// There is no export.
     #[error("there is nothing to export")]
     Empty,
+    /// An export keeps the store of one that was not served before.
+    #[error("export path {0:?} was not served before")]
+    New(String),
     /// More than [`EXPORTS_MAX`].
     #[error("more than {EXPORTS_MAX} exports")]
     TooMany,
@@ -225,7 +229,7 @@ pub(super) fn components(path: &[u8]) -> Vec<&[u8]> {
 pub(super) struct Served<V> {
     pub(super) identity: u8,
     pub(super) export: Export,
-    pub(super) store: V,
+    pub(super) store: Rc<V>,
 }
 
 impl<V> Served<V> {
@@ -255,12 +259,16 @@ impl OuterHandle {
     }
 }
 
-/// Gives every export a mark that depends on its path, so that adding or removing others leaves it alone (unless
-/// two paths want the same mark: then the one that sorts later takes the next free one).
-pub(super) fn assign_identities<V>(
-    exports: impl IntoIterator<Item = (Export, V)>,
-) -> Result<Vec<Served<V>>, ExportError> {
-    let mut exports: Vec<(Export, V)> = exports.into_iter().take(EXPORTS_MAX + 1).collect();
+/// The exports of a server: given ones in place of those `before`.
+///
+/// Every export has a mark that depends on its path, so that adding or removing others leaves it alone (unless two
+/// paths want the same mark: then the one that comes later takes the next free one). An export keeps the mark that it
+/// had before. One without a store keeps that of the export before it.
+pub(super) fn arrange<V>(
+    before: &[Rc<Served<V>>],
+    exports: impl IntoIterator<Item = (Export, Option<V>)>,
+) -> Result<Vec<Rc<Served<V>>>, ExportError> {
+    let mut exports: Vec<_> = exports.into_iter().take(EXPORTS_MAX + 1).collect();
     if exports.is_empty() {
         return Err(ExportError::Empty);
     }
@@ -268,25 +276,41 @@ pub(super) fn assign_identities<V>(
         return Err(ExportError::TooMany);
     }
     exports.sort_by(|(one, _), (other, _)| one.path.cmp(&other.path));
-    let mut served: Vec<Served<V>> = Vec::with_capacity(exports.len());
+    let known = |path: &str| before.iter().find(|served| served.export.path == path);
+    let mut taken: Vec<u8> = (exports.iter())
+        .filter_map(|(export, _)| known(&export.path))
+        .map(|served| served.identity)
+        .collect();
+    let mut arranged: Vec<Rc<Served<V>>> = Vec::with_capacity(exports.len());
     for (export, store) in exports {
-        if served
-            .last()
-            .is_some_and(|last| last.export.path == export.path)
-        {
+        let last = arranged.last();
+        if last.is_some_and(|last| last.export.path == export.path) {
             return Err(ExportError::Twice(export.path));
         }
-        let mut identity = mark_of(&export.path);
-        while served.iter().any(|other| other.identity == identity) {
-            identity = identity.wrapping_add(1);
-        }
-        served.push(Served {
+        let known = known(&export.path);
+        let store = match (store, known) {
+            (Some(store), _) => Rc::new(store),
+            (None, Some(known)) => Rc::clone(&known.store),
+            (None, None) => return Err(ExportError::New(export.path)),
+        };
+        let identity = known.map_or_else(
+            || {
+                let mut identity = mark_of(&export.path);
+                while taken.contains(&identity) {
+                    identity = identity.wrapping_add(1);
+                }
+                taken.push(identity);
+                identity
+            },
+            |known| known.identity,
+        );
+        arranged.push(Rc::new(Served {
             identity,
             export,
             store,
-        });
+        }));
     }
-    Ok(served)
+    Ok(arranged)
 }
 
 /// FNV-1a over the path, folded to a byte.
@@ -317,11 +341,13 @@ mod tests {
     #[test]
     fn identities_follow_the_path_and_never_collide() {
         let identities = |paths: &[String]| -> Vec<(String, u8)> {
-            let exports = paths.iter().map(|path| (Export::new(path).unwrap(), ()));
-            let served = assign_identities(exports).unwrap();
+            let exports = paths
+                .iter()
+                .map(|path| (Export::new(path).unwrap(), Some(())));
+            let served = arrange(&[], exports).unwrap();
             served
                 .into_iter()
-                .map(|it| (it.export.path, it.identity))
+                .map(|it| (it.export.path.clone(), it.identity))
                 .collect()
         };
         let mut paths: Vec<String> = (0..EXPORTS_MAX).map(|n| format!("/e{n:03}")).collect();
@@ -341,8 +367,8 @@ mod tests {
 
     #[test]
     fn sets_that_make_no_sense_are_refused() {
-        let export = |path: &str| (Export::new(path).unwrap(), ());
-        let refused = |exports: Vec<(Export, ())>| assign_identities(exports).err();
+        let export = |path: &str| (Export::new(path).unwrap(), Some(()));
+        let refused = |exports: Vec<(Export, Option<()>)>| arrange(&[], exports).err();
         assert_eq!(refused(vec![]), Some(ExportError::Empty));
         let twice = refused(vec![export("/a"), export("/b"), export("//a/")]);
         assert_eq!(twice, Some(ExportError::Twice("/a".to_owned())));

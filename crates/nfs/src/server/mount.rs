@@ -10,6 +10,7 @@ use gannet_vfs::{Status, Vfs};
 use gannet_wire::mount3::{DirPath, Flavors, HostName, MntOk, MntResult, MountProcedure, VERSION};
 use gannet_wire::rpc::{AcceptStatus, AuthFlavor};
 use gannet_wire::xdr::Encode;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The list and the log of mounts of one server.
@@ -139,17 +140,16 @@ async fn mount<V: Vfs>(
         return Err(Status::Inval);
     }
     let leads =
-        |served: &&Served<V>| wanted.starts_with(&components(served.export.path().as_bytes()));
-    let depth = |served: &&Served<V>| components(served.export.path().as_bytes()).len();
-    let served = server
-        .exports
-        .iter()
-        .filter(leads)
-        .max_by_key(depth)
-        .ok_or(Status::Noent)?;
+        |served: &&Rc<Served<V>>| wanted.starts_with(&components(served.export.path().as_bytes()));
+    let depth = |served: &&Rc<Served<V>>| components(served.export.path().as_bytes()).len();
+    let served = {
+        let exports = server.exports.borrow();
+        let served = exports.iter().filter(leads).max_by_key(depth);
+        Rc::clone(served.ok_or(Status::Noent)?)
+    };
     let rules = served.export.rules_for(call.peer).ok_or(Status::Acces)?;
     call.vouch();
-    let rest = wanted.get(depth(&served)..).unwrap_or_default();
+    let rest = wanted.get(depth(&&served)..).unwrap_or_default();
     let handle = if rest.is_empty() {
         served.store.root()
     } else {
@@ -169,7 +169,7 @@ fn normalised(components: &[&[u8]]) -> Vec<u8> {
 /// Writes the list of exports, entry by entry: the names of client networks exist as text only here.
 fn list_exports<V: Vfs>(server: &Server<V>, reply: &mut Reply) {
     let mut results = reply.results();
-    for served in &server.exports {
+    for served in &*server.exports.borrow() {
         results.bool(true);
         DirPath(served.export.path().as_bytes()).encode(&mut results);
         for network in served.export.clients() {
