@@ -15,6 +15,8 @@ dpkg --install --no-triggers "$PACKAGE"
 [ "$(readlink /usr/sbin/mount.gannet)" = ../bin/gannet ]
 [ -s /etc/gannet/gannet.toml ]
 [ -s /usr/share/man/man8/mount.gannet.8.gz ]
+[ -s /usr/share/gannet/prometheus/gannet.rules.yml ]
+[ -s /usr/share/gannet/grafana/gannet.json ]
 
 noise "$EXPORT/in" 3000001
 mkdir -p /mnt/rdma /mnt/tcp /mnt/manual

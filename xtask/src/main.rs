@@ -5,10 +5,11 @@
 //! `disks` runs tests on the file systems that users have. `sim` and `fuzz` start the simulator and the fuzz targets.
 //! `mutants` breaks rules, and sees that tests find it. `kernel-lab` runs scenarios with a Linux kernel as client and
 //! server. `generate` makes the man pages and shell completions, `package` the Debian package; `licences` checks those
-//! of all dependencies.
+//! of all dependencies. `alerts` checks the alert rules and the dashboard.
 //!
 //! First module to read: [`tidy`].
 
+mod alerts;
 mod ci;
 mod command;
 mod disks;
@@ -77,6 +78,8 @@ enum Chore {
     Generate,
     /// Check the licences of the crates in the binary, by the list of deny.toml
     Licences,
+    /// Check the alert rules for Prometheus, their tests, and the Grafana dashboard's expressions
+    Alerts,
     /// Make the Debian package in target/deb
     Package(package::Options),
 }
@@ -115,6 +118,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::KernelLab(options) => kernel_lab::run(&root, &options),
         Chore::Generate => generate::check(&root, None),
         Chore::Licences => licences::check(&root),
+        Chore::Alerts => alerts::run(&root),
         Chore::Package(options) => package::run(&root, &options),
     }
 }

@@ -4,7 +4,7 @@ mod cost;
 mod rebuilds;
 
 use crate::command::{Running, Step};
-use crate::{generate, kernel_lab, licences, mutants, target_folder, tidy};
+use crate::{alerts, generate, kernel_lab, licences, mutants, target_folder, tidy};
 use anyhow::{Context, Result, bail};
 use cost::{Budget, Cost, Meter};
 use std::fs::{self, OpenOptions};
@@ -76,6 +76,7 @@ impl Gate<'_> {
         self.step("format", |root| Step::cargo("fmt --all --check").run(root))?;
         self.step("tidy", tidy::run)?;
         self.step("licences", licences::check)?;
+        self.step("alert rules", alerts::run)?;
         self.step("test build", |root| {
             Step::cargo("test --workspace --locked --no-run").run(root)
         })?;

@@ -16,6 +16,7 @@ const CHORES: &[&str] = &[
     "kernel-lab",
     "generate",
     "licences",
+    "alerts",
     "package",
 ];
 /// Cargo's own commands (and cargo-fuzz) that the documents use.

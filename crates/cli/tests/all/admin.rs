@@ -33,7 +33,7 @@ fn ask(mut stream: impl Read + Write, request: &str) -> (String, String, String)
     (status.to_owned(), head.to_lowercase(), body.to_owned())
 }
 
-fn get(server: &Server, path: &str) -> (String, String, String) {
+pub(crate) fn get(server: &Server, path: &str) -> (String, String, String) {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", server.admin);
     ask(TcpStream::connect(&server.admin).unwrap(), &request)
 }

@@ -12,6 +12,7 @@ mod examples;
 mod full_disk;
 mod generated;
 mod libnfs;
+mod monitoring;
 mod mount;
 mod mount_user;
 mod native;

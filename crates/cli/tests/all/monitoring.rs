@@ -1,0 +1,112 @@
+//! The metrics that the dashboard, the alert rules and docs/operating.md name are metrics that servers have.
+
+#![allow(clippy::unwrap_used)]
+
+use crate::support;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use support::{FREE_PORT, Place, Server, succeed};
+
+/// Families of a volume's manager and disks that the dashboard and the rules name before servers have them.
+const OF_VOLUMES: &[&str] = &[
+    "gannet_disk_bytes",
+    "gannet_disk_errors",
+    "gannet_disk_free_bytes",
+    "gannet_volume_io_server_ready",
+    "gannet_volume_lost_disks",
+    "gannet_volume_term",
+];
+/// Suffixes that Prometheus adds to the name of a family, by its type.
+const SUFFIXES: &[(&str, &[&str])] = &[
+    ("counter", &["_total"]),
+    ("gauge", &[""]),
+    ("histogram", &["_bucket", "_sum", "_count"]),
+];
+
+/// The types of the families that a server shows, by their names; each has a line of help.
+fn families(server: &Server) -> BTreeMap<String, String> {
+    let text = super::admin::get(server, "/metrics").2;
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let families = types.map(|line| {
+        let (name, kind) = line.split_once(' ').unwrap();
+        assert!(text.contains(&format!("# HELP {name} ")), "{name}: {text}");
+        (name.to_owned(), kind.to_owned())
+    });
+    families.collect()
+}
+
+/// The words of a text that are names of metrics.
+fn names(text: &str) -> Vec<&str> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+    let mut names: Vec<_> = words.filter(|word| word.starts_with("gannet_")).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Families of a server of a directory, after calls that succeed and fail, and of a server of a volume.
+fn all_families(place: &Place) -> BTreeMap<String, String> {
+    let share = place.text("share");
+    let directory = Server::start(&place.path("state"), &[&share, "--admin", FREE_PORT]);
+    succeed(&["ls", &directory.urls()[0]]);
+    let volume = place.text("volume");
+    succeed(&["volume", "create", &volume, "--io-servers", "2"]);
+    let state = place.text("out");
+    let served = ["--volume", &volume, "--state-dir", &state];
+    let addresses = ["--native", FREE_PORT, "--admin", FREE_PORT];
+    let volume = Server::with(&[served, addresses].concat());
+    let mut all = families(&directory);
+    all.extend(families(&volume));
+    all
+}
+
+#[test]
+fn the_metrics_that_are_shown_and_alerted_about_exist() {
+    let place = Place::new();
+    let mut families = all_families(&place);
+    for name in OF_VOLUMES {
+        let there = families.insert(
+            (*name).to_owned(),
+            if *name == "gannet_disk_errors" {
+                "counter"
+            } else {
+                "gauge"
+            }
+            .to_owned(),
+        );
+        assert_eq!(there, None, "{name} exists now: take it from OF_VOLUMES");
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for file in [
+        "packaging/grafana/gannet.json",
+        "packaging/prometheus/gannet.rules.yml",
+        "packaging/prometheus/gannet.rules.test.yml",
+    ] {
+        let text = fs::read_to_string(root.join(file)).unwrap();
+        let found = names(&text);
+        assert!(found.len() > 5, "{file}: {found:?}");
+        for name in found {
+            let is_it = |(family, kind): (&String, &String)| {
+                let suffixes = SUFFIXES.iter().find(|(of, _)| of == kind).unwrap().1;
+                let rest = name.strip_prefix(family.as_str());
+                rest.is_some_and(|rest| suffixes.contains(&rest))
+            };
+            assert!(families.iter().any(is_it), "{file}: no server has {name}");
+        }
+    }
+    let guide = fs::read_to_string(root.join("docs/operating.md")).unwrap();
+    let (_, guide) = guide.split_once("## The numbers\n").unwrap();
+    let rows = guide.lines().filter(|line| line.starts_with("| `gannet_"));
+    // The first column has the names of families; text for Prometheus adds to them.
+    let columns: String = rows.map(|row| row.split('|').nth(1).unwrap()).collect();
+    let named = names(&columns);
+    assert!(named.len() > 15, "{named:?}");
+    for name in named {
+        assert!(
+            families.contains_key(name),
+            "docs/operating.md: no server has {name}"
+        );
+    }
+}
