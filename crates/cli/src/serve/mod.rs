@@ -19,9 +19,11 @@ use gannet_metrics::Counter;
 use gannet_rpc::{Counters, RdmaOptions};
 use gannet_runtime::Handle;
 use gannet_runtime::tokio_plug::{self, SharedListener};
+use notify::Systemd;
 use settings::Settings;
 use std::io;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use users::SystemUsers;
@@ -189,7 +191,12 @@ async fn supervise(
         output::ready_file(path, &line)?;
     }
     output::line(&line)?;
-    notify::ready()?;
+    let systemd = Rc::new(Systemd::from_environment());
+    systemd.ready()?;
+    let (watched, asked) = (Rc::clone(&systemd), tally.clone());
+    tokio::task::spawn_local(async move {
+        watched.keep_alive(async || asked.read().await.health).await;
+    });
     tracing::info!(cores = settings.cores, "{line}");
     let joined = tokio::task::spawn_blocking(join);
     let mut failed = None;
@@ -204,6 +211,7 @@ async fn supervise(
         }
         () = stop.ended_early() => true,
     };
+    systemd.stopping();
     // Where every core has ended by itself, `join` explains why.
     stop.stop();
     if !ended_early {

@@ -19,6 +19,7 @@ mod native;
 mod serving;
 mod standard;
 mod support;
+mod systemd;
 mod volume;
 #[path = "../../examples/volume_io.rs"]
 mod volume_io;

@@ -106,7 +106,7 @@ impl Server {
         Server::of_command(command, arguments)
     }
 
-    fn of_command(mut command: Command, arguments: &[&str]) -> Server {
+    pub(crate) fn of_command(mut command: Command, arguments: &[&str]) -> Server {
         // Unless a test asks for more.
         let level = ["--log", "warn"];
         let is_asked = arguments.contains(&"--log");
