@@ -5,6 +5,7 @@
 //! Unix socket is for the user who runs the server alone. TCP answers only the networks that were named, and shows no
 //! paths and no addresses of clients.
 
+mod browser;
 mod clients;
 mod listener;
 mod pages;
@@ -208,6 +209,9 @@ async fn respond(
             StatusCode::METHOD_NOT_ALLOWED,
             "only GET and HEAD are answered\n",
         );
+    }
+    if let Some(file) = browser::answer(request) {
+        return file;
     }
     match request.uri().path() {
         "/metrics" => {

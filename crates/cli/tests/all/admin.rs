@@ -24,7 +24,7 @@ fn watched(place: &Place, options: &[&str]) -> Server {
 }
 
 /// The status line, the head and the body of an answer.
-fn ask(mut stream: impl Read + Write, request: &str) -> (String, String, String) {
+pub(crate) fn ask(mut stream: impl Read + Write, request: &str) -> (String, String, String) {
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

@@ -16,6 +16,7 @@ mod monitoring;
 mod mount;
 mod mount_user;
 mod native;
+mod page;
 mod serving;
 mod standard;
 mod support;

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // each test file uses its part
 
+pub(crate) mod browser;
 pub(crate) mod mount;
 
 use std::fs;
