@@ -119,6 +119,15 @@ pub trait Transaction: View {
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError>;
 }
 
+/// The lengths of a store's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoreLengths {
+    /// Bytes of changes that are in the journal alone.
+    pub journal: u64,
+    /// Bytes of the file below the journal, without its reserve.
+    pub file: u64,
+}
+
 /// A store of metadata. Calls may block for the disk.
 pub trait MetaStore: Send + Sync + 'static {
     /// Shows `look` everything that was committed.
@@ -162,5 +171,10 @@ pub trait MetaStore: Send + Sync + 'static {
     /// [`StoreError`]: the store failed; what was committed stays durable.
     fn checkpoint(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// The lengths of its files; 0 for a store without. Never waits for the disk or a lock.
+    fn lengths(&self) -> StoreLengths {
+        StoreLengths::default()
     }
 }

@@ -11,7 +11,7 @@ mod file;
 mod reserve;
 mod sealed;
 
-use super::{MetaStore, OtherFormat, StoreError, Table, Transaction, View};
+use super::{MetaStore, OtherFormat, StoreError, StoreLengths, Table, Transaction, View};
 use crate::limits::RESERVE_PAIRS;
 use file::ReservedFile;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableHandle};
@@ -406,6 +406,13 @@ impl MetaStore for RedbStore {
 
     fn pairs_at_once(&self) -> usize {
         RESERVE_PAIRS
+    }
+
+    fn lengths(&self) -> StoreLengths {
+        StoreLengths {
+            journal: 0,
+            file: self.reserve.end(),
+        }
     }
 }
 

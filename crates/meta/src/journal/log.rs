@@ -189,6 +189,11 @@ impl Log {
         }
     }
 
+    /// Used bytes of the half under write.
+    pub(super) fn used(&self) -> u64 {
+        self.used
+    }
+
     /// Encodes the next record, and returns the place that has room for it.
     pub(super) fn stage(&mut self, changes: &Changes) -> Room {
         let (identity, sequence) = (&self.header.identity, self.last + 1);

@@ -7,10 +7,11 @@ use super::record::Header;
 use super::{JournalError, JournalFile};
 use crate::limits::{JOURNAL_HALF_LEN, PAGE_VALUE_MAX};
 use crate::redb_store::RedbStore;
-use crate::{MetaStore, StoreError, Table, Transaction, View};
+use crate::{MetaStore, StoreError, StoreLengths, Table, Transaction, View};
 use gannet_wire::volume::Token;
 use gannet_wire::xdr::{Decoder, Encoder};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// A store with a journal before it. Locks are taken in this order: the writer's, the checkpoint's, what is recent.
@@ -19,6 +20,15 @@ pub struct JournaledStore {
     writer: Mutex<Writer>,
     checkpointing: Mutex<()>,
     recent: RwLock<Recent>,
+    lengths: HalfLengths,
+}
+
+/// Used bytes of the halves, as of the last commit and checkpoint.
+#[derive(Default)]
+struct HalfLengths {
+    active: AtomicU64,
+    /// Those of the full half, while its checkpoint is not done.
+    full: AtomicU64,
 }
 
 struct Writer {
@@ -88,6 +98,7 @@ impl JournaledStore {
             writer: Mutex::new(Writer { log, failed: false }),
             checkpointing: Mutex::default(),
             recent: RwLock::default(),
+            lengths: HalfLengths::default(),
         })
     }
 
@@ -127,7 +138,10 @@ impl JournaledStore {
         let mut recent = self.recent_mut();
         recent.full = Arc::new(std::mem::take(&mut recent.active));
         recent.checkpoint = Some(log.mark());
+        let lengths = &self.lengths;
+        lengths.full.store(log.used(), Ordering::Relaxed);
         log.turn();
+        lengths.active.store(log.used(), Ordering::Relaxed);
         Ok(())
     }
 }
@@ -172,6 +186,7 @@ impl MetaStore for JournaledStore {
             *broken = true;
             return Err(failed(error));
         }
+        self.lengths.active.store(log.used(), Ordering::Relaxed);
         self.recent_mut().active.absorb(changes);
         Ok(())
     }
@@ -200,10 +215,19 @@ impl MetaStore for JournaledStore {
         let mut recent = self.recent_mut();
         recent.checkpoint = None;
         recent.full = Arc::default();
+        self.lengths.full.store(0, Ordering::Relaxed);
         // Freed after the lock: with many pairs, readers would wait.
         drop(recent);
         drop(full);
         Ok(())
+    }
+
+    fn lengths(&self) -> StoreLengths {
+        let [active, full] = [&self.lengths.active, &self.lengths.full];
+        StoreLengths {
+            journal: active.load(Ordering::Relaxed) + full.load(Ordering::Relaxed),
+            ..self.base.lengths()
+        }
     }
 }
 

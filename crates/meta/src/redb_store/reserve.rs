@@ -45,6 +45,11 @@ impl Reserve {
         self.end.fetch_max(end, Ordering::Relaxed);
     }
 
+    /// Where the bytes end that were ever written.
+    pub(super) fn end(&self) -> u64 {
+        self.end.load(Ordering::Relaxed)
+    }
+
     /// The file was cut to `len`, or made longer: a cut takes all blocks behind it.
     pub(super) fn has_length(&self, len: u64, before: u64) {
         if len > before {
