@@ -38,6 +38,12 @@ impl Gauge {
         self.now.fetch_sub(count, Ordering::Relaxed);
     }
 
+    /// Makes `count` the present value.
+    pub fn set(&self, count: u64) {
+        self.now.store(count, Ordering::Relaxed);
+        self.peak.fetch_max(count, Ordering::Relaxed);
+    }
+
     /// The present value.
     pub fn now(&self) -> u64 {
         self.now.load(Ordering::Relaxed)

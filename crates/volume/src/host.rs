@@ -12,10 +12,10 @@ mod claim;
 pub use claim::{Claim, ClaimFailure, Claimed, Found, ObjectDisk};
 
 use crate::client::{Resolver, registered_io_servers};
-use crate::io_server::{IoServer, ServerPolicy};
+use crate::io_server::{DiskCounters, IoServer, ServerPolicy};
 use crate::limits::START_PATIENCE;
 use crate::link::{Handler, Identity, TrafficClasses};
-use crate::manager::{Manager, Registration, Registry, TermError};
+use crate::manager::{Manager, Registration, Registry, TermError, VolumeState};
 use crate::secret::ServerKeys;
 use crate::serve::{Server, ServerCounters};
 use gannet_fabric::{Listener, Provider};
@@ -29,7 +29,7 @@ use gannet_wire::volume::{Address, Hello, RegisterRecord, Role, Stripes, Token};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 
 /// The common parts of a volume's servers on one core.
@@ -56,12 +56,20 @@ pub struct HostCounters {
     pub manager: Arc<ServerCounters>,
     /// The I/O servers' together.
     pub io_servers: Arc<ServerCounters>,
+    /// The failures of the I/O servers' disks.
+    pub disks: Arc<DiskCounters>,
+    /// The state of the volume, once its manager has opened the metadata.
+    pub volume: Arc<OnceLock<Arc<VolumeState>>>,
 }
 
 impl Source for HostCounters {
     fn collect(&self, into: &mut Exposition) {
         self.manager.collect("manager", into);
         self.io_servers.collect("io-server", into);
+        self.disks.collect(into);
+        if let Some(volume) = self.volume.get() {
+            volume.collect(into);
+        }
     }
 
     fn list_clients(&self, into: &mut ClientList) {
@@ -163,6 +171,9 @@ impl Host {
         );
         let clock = Handle::clone(&self.runtime);
         let manager = Manager::open(clock, role.metadata, self.keys, servers, role.stripes)?;
+        registry.report_in(manager.state());
+        // A process starts one manager; the simulator keeps the state of the first one of a machine.
+        let _ = self.counters.volume.set(manager.state());
         if role.force_term {
             tracing::warn!("the metadata are served whatever I/O servers know of newer ones");
         }
@@ -198,6 +209,7 @@ impl Host {
         let name = Hello::io_server(claim.number);
         let serve = move |lost_below| {
             let handler = IoServer::with_policy(host.runtime.clone(), store, host.keys, policy);
+            let handler = handler.counting(Arc::clone(&host.counters.disks));
             host.serve(port, name, handler.having_lost(lost_below));
         };
         let Some(registration) = registration else {

@@ -26,13 +26,14 @@ use crate::link::{Answer, Handler, Link, Message};
 use crate::secret::ServerKeys;
 use exports::Exports;
 use fetches::Fetches;
+use gannet_metrics::{Counter, Exposition, Family, Source};
 use gannet_runtime::{Handle, LocalFuture, Slabs, all};
 use gannet_vfs::{
     Attributes, CreateMode, Credentials, FileHandle, FileKind, SetAttributes, SetTime, Status, Vfs,
 };
 use gannet_wire::volume::{
     Capability, Class, ObjectList, ObjectRange, ObjectState, ObjectStates, Operation, Role,
-    StateAnswer, Timestamp, Transfer, UNIT_MAX, UNIT_MIN,
+    StateAnswer, Status as WireStatus, Timestamp, Transfer, UNIT_MAX, UNIT_MIN,
 };
 use gannet_wire::xdr::{Decode, Encoder, from_bytes, to_bytes};
 use range_lock::RangeLocks;
@@ -41,6 +42,7 @@ use scheduler::{FlowKey, Scheduler};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use term::Terms;
 use tombstones::Tombstones;
 use walk::Walks;
@@ -65,6 +67,8 @@ pub struct IoServer<V: Vfs> {
     terms: Terms,
     /// Files with numbers below this may have had an object on an earlier disk, which was lost.
     lost_below: Cell<u64>,
+    /// The failures of the disk, for other threads.
+    disk: RefCell<Arc<DiskCounters>>,
     /// Memory for bytes on their way to the disk.
     slabs: Slabs,
     fetches: Fetches,
@@ -76,6 +80,40 @@ pub struct IoServer<V: Vfs> {
     small: Rc<Scheduler>,
     /// The walks over requests with many pieces.
     walks: Rc<Walks>,
+}
+
+/// The failures of the disks of I/O servers.
+#[derive(Debug, Default)]
+pub struct DiskCounters {
+    /// Requests that failed because the disk did.
+    pub errors: Counter,
+    /// Requests that failed for want of room.
+    pub full: Counter,
+}
+
+impl DiskCounters {
+    fn count(&self, status: WireStatus) {
+        match status {
+            WireStatus::Io => self.errors.add(1),
+            WireStatus::Nospc => self.full.add(1),
+            _ => {}
+        }
+    }
+}
+
+impl Source for DiskCounters {
+    fn collect(&self, into: &mut Exposition) {
+        const ERRORS: Family = Family::counter(
+            "gannet_disk_errors",
+            "Requests that I/O servers of this process failed because their disk did.",
+        );
+        const FULL: Family = Family::counter(
+            "gannet_disk_full_errors",
+            "Requests that I/O servers of this process failed for want of room.",
+        );
+        into.counter(&ERRORS, &[], &self.errors);
+        into.counter(&FULL, &[], &self.full);
+    }
 }
 
 /// The lengths of the pieces in which an I/O server moves long transfers.
@@ -157,6 +195,7 @@ impl<V: Vfs> IoServer<V> {
             range_locks: RangeLocks::default(),
             terms: Terms::default(),
             lost_below: Cell::default(),
+            disk: RefCell::default(),
         })
     }
 
@@ -165,6 +204,13 @@ impl<V: Vfs> IoServer<V> {
     #[must_use]
     pub fn having_lost(self: Rc<Self>, below: u64) -> Rc<IoServer<V>> {
         self.lost_below.set(below);
+        self
+    }
+
+    /// Counts the failures of its disk in `counters`, which it may share with other servers.
+    #[must_use]
+    pub fn counting(self: Rc<Self>, counters: Arc<DiskCounters>) -> Rc<IoServer<V>> {
+        self.disk.replace(counters);
         self
     }
 
@@ -444,44 +490,54 @@ impl<V: Vfs> Handler for IoServer<V> {
 
     fn answer(self: Rc<Self>, link: Link, request: Message) -> LocalFuture<Answer> {
         Box::pin(async move {
-            let operation = request.header.operation;
-            let from_manager = link.peer() == Role::Manager;
-            if !self.terms.is_loaded()
-                && let Err(status) = self.load_term().await
-            {
-                return Answer::of(Err(status_of(status)));
+            let answer = self.answer_request(link, request).await;
+            if let Err(status) = answer.status {
+                self.disk.borrow().count(status);
             }
-            // A manager that was paused may not know yet that another has taken over: its requests do not count.
-            let is_replaced = request.header.term < self.terms.number();
-            if from_manager && operation != Operation::Term && is_replaced {
-                return Answer::of(Err(status_of(Status::Stale)));
-            }
-            let done = match operation {
-                Operation::Read => {
-                    let read = self.read(&link, &request).await;
-                    if let Err(status) = &read {
-                        let peer = link.endpoint().peer_address();
-                        tracing::debug!(%peer, %status, "a READ is refused");
-                    }
-                    return Answer::with_data(read.map_err(status_of));
-                }
-                Operation::Write => self.write(&link, request).await,
-                Operation::States if from_manager => self.states(request.body()).await,
-                Operation::Commit => self.commit(request.body()).await,
-                Operation::Truncate if from_manager => self.truncate(request.body()).await,
-                Operation::Unlink if from_manager => self.unlink(request.body()).await,
-                Operation::Revoke if from_manager => self.revoke(request.body()),
-                Operation::Term if from_manager => self.term(request.body()).await,
-                Operation::Usage => self.usage().await,
-                Operation::Objects => self.list(&link, request.body()).await,
-                Operation::OpenBuffer => self.open_buffer(&link, request.body()),
-                Operation::References => self.references(&link, request.body()).await,
-                Operation::StateReferences => self.state_references(&link, request.body()).await,
-                Operation::CloseBuffer => self.close_buffer(&link, request.body()).await,
-                _ => Err(Status::Notsupp),
-            };
-            Answer::of(done.map_err(status_of))
+            answer
         })
+    }
+}
+
+impl<V: Vfs> IoServer<V> {
+    async fn answer_request(self: &Rc<Self>, link: Link, request: Message) -> Answer {
+        let operation = request.header.operation;
+        let from_manager = link.peer() == Role::Manager;
+        if !self.terms.is_loaded()
+            && let Err(status) = self.load_term().await
+        {
+            return Answer::of(Err(status_of(status)));
+        }
+        // A manager that was paused may not know yet that another has taken over: its requests do not count.
+        let is_replaced = request.header.term < self.terms.number();
+        if from_manager && operation != Operation::Term && is_replaced {
+            return Answer::of(Err(status_of(Status::Stale)));
+        }
+        let done = match operation {
+            Operation::Read => {
+                let read = self.read(&link, &request).await;
+                if let Err(status) = &read {
+                    let peer = link.endpoint().peer_address();
+                    tracing::debug!(%peer, %status, "a READ is refused");
+                }
+                return Answer::with_data(read.map_err(status_of));
+            }
+            Operation::Write => self.write(&link, request).await,
+            Operation::States if from_manager => self.states(request.body()).await,
+            Operation::Commit => self.commit(request.body()).await,
+            Operation::Truncate if from_manager => self.truncate(request.body()).await,
+            Operation::Unlink if from_manager => self.unlink(request.body()).await,
+            Operation::Revoke if from_manager => self.revoke(request.body()),
+            Operation::Term if from_manager => self.term(request.body()).await,
+            Operation::Usage => self.usage().await,
+            Operation::Objects => self.list(&link, request.body()).await,
+            Operation::OpenBuffer => self.open_buffer(&link, request.body()),
+            Operation::References => self.references(&link, request.body()).await,
+            Operation::StateReferences => self.state_references(&link, request.body()).await,
+            Operation::CloseBuffer => self.close_buffer(&link, request.body()).await,
+            _ => Err(Status::Notsupp),
+        };
+        Answer::of(done.map_err(status_of))
     }
 }
 

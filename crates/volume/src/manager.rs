@@ -19,6 +19,8 @@ mod registry;
 mod replies;
 mod settling;
 mod sizes;
+mod space;
+mod state;
 mod term;
 mod unnamed;
 mod watched;
@@ -54,6 +56,9 @@ use term::Office;
 pub use intents::IoServers;
 pub use records::RecordStats;
 pub use registry::{ClaimError, Registration, Registry};
+pub use state::{
+    DiskSpace, IoServerCondition, IoServerReport, ManagerCondition, VolumeReport, VolumeState,
+};
 pub use term::TermError;
 
 /// Numbers of I/O servers for a log line: `0, 3`.
@@ -71,6 +76,7 @@ pub struct Manager {
     stripes: Stripes,
     servers: Rc<dyn IoServers>,
     office: Rc<Office>,
+    state: Arc<VolumeState>,
     objects: Rc<Objects>,
     sizes: Rc<Sizes>,
     records: Rc<Records>,
@@ -129,7 +135,11 @@ impl Manager {
         let change = look(&*store, |view| Ok(meta::terms::last_change(view)?))?;
         let unnamed = look(&*store, namespace::unnamed)?;
         let replies = look(&*store, meta::reply_cache::times)?.len();
-        let office = Office::new(Handle::clone(&runtime), Rc::clone(&servers), change);
+        let losses = look(&*store, meta::claims::losses)?;
+        let state = Arc::new(VolumeState::default());
+        state.begin(&store, servers.count(), &losses, runtime.wall_clock());
+        let (clock, asked) = (Handle::clone(&runtime), Rc::clone(&servers));
+        let office = Office::new(clock, asked, change, Arc::clone(&state));
         let records = Records::new(Handle::clone(&runtime), ATTRIBUTE_RECORDS_MAX);
         Ok(Rc::new(Manager {
             sizes: Sizes::new(
@@ -147,6 +157,7 @@ impl Manager {
             ),
             servers,
             office,
+            state,
             appends: RefCell::default(),
             locks: Locks::new(Handle::clone(&runtime), lock_sessions),
             intents: Intents::new(open),
@@ -166,6 +177,22 @@ impl Manager {
             replies: Replies::new(replies),
             holders: RefCell::default(),
         }))
+    }
+
+    /// The state of the volume, for other threads.
+    pub fn state(&self) -> Arc<VolumeState> {
+        Arc::clone(&self.state)
+    }
+
+    /// Notes the leases that clients have now.
+    fn count_leases(&self) {
+        let held = self.locks.count();
+        self.state.lock_clients.set(held.clients as u64);
+        self.state.locks.set(held.locks as u64);
+        let (granted, now) = (self.sizes.granted_files(), self.runtime.now());
+        self.state.granted_files.set(granted as u64);
+        let capabilities = self.holders.borrow_mut().count(now);
+        self.state.capability_files.set(capabilities as u64);
     }
 
     fn look<T>(&self, see: impl FnMut(&dyn View) -> Outcome<T>) -> Result<T, Status> {

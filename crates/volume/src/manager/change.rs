@@ -139,6 +139,8 @@ impl Manager {
             };
             let committing = move || commit(&*store, work, &given);
             let committed = run_blocking(&self.runtime, committing).await;
+            self.state.group_commits.add(1);
+            self.state.changes.add(count as u64);
             match committed.unwrap_or(Err(Status::Io)) {
                 Ok(Committed {
                     outcomes,
@@ -262,7 +264,11 @@ impl Manager {
                 // Nothing is lost. `checkpointing` stays set, so no checkpoint begins here again: the change that needs
                 // one makes it, and fails with the store's reason.
                 Ok(Err(error)) => _ = status(error.into()),
-                _ => manager.checkpointing.set(false),
+                _ => {
+                    manager.checkpointing.set(false);
+                    let now = manager.runtime.wall_clock();
+                    manager.state.has_checkpoint(now);
+                }
             }
         };
         self.runtime.spawn("checkpoint", Box::pin(task));

@@ -48,6 +48,7 @@ impl Manager {
             self.beside(move |store| look(store, |view| claims::may_have_data(view, number)));
         if known.await? {
             tracing::warn!(number, "an I/O server with data finds its folder empty");
+            self.state.finds_no_data(number, self.runtime.wall_clock());
             Err(Status::Exist)
         } else {
             Ok(())
@@ -70,6 +71,7 @@ impl Manager {
             noted
         });
         let loss = noting.await?;
+        self.state.has_lost(number, loss);
         self.new_servers.borrow_mut().remove(&number);
         self.sizes.forget_all();
         tracing::warn!(

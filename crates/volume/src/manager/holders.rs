@@ -66,6 +66,12 @@ impl Holders {
         }
     }
 
+    /// The number of files of which somebody may hold a capability.
+    pub(super) fn count(&mut self, now: Instant) -> usize {
+        self.forget(now);
+        self.files.len()
+    }
+
     /// Whether a change of a file's inode takes a right from somebody who may hold a capability.
     fn lose(&self, file: FileId, before: &Inode, after: &Inode, now: Instant) -> bool {
         let less_mode = before.mode & !after.mode & 0o077 != 0;

@@ -68,6 +68,14 @@ struct Recovery {
     sessions: BTreeSet<Token>,
 }
 
+/// The locks that there are.
+pub(super) struct LocksCount {
+    /// Sessions with a lease.
+    pub(super) clients: usize,
+    /// Locks, and keepers of files.
+    pub(super) locks: usize,
+}
+
 /// The outcome of a sweep over the leases.
 #[derive(Debug, PartialEq, Eq)]
 struct Swept {
@@ -263,6 +271,15 @@ impl Locks {
             }),
             released: Notify::new(),
             runtime,
+        }
+    }
+
+    /// The locks that there are now.
+    pub(super) fn count(&self) -> LocksCount {
+        let table = self.table.borrow();
+        LocksCount {
+            clients: table.sessions.len(),
+            locks: table.held,
         }
     }
 
@@ -493,6 +510,7 @@ impl Manager {
             sleep(&self.runtime, LOCK_SWEEP).await;
             let now = self.runtime.now();
             let Swept { sessions, released } = self.locks.table.borrow_mut().expire(now);
+            self.count_leases();
             let unnamed = self.unnamed.borrow().clone();
             self.forget_unkept(unnamed);
             if sessions.is_empty() {

@@ -1,5 +1,6 @@
 //! The registry: addresses of the I/O servers in the manager's memory, from the servers for the clients.
 
+use super::state::VolumeState;
 use crate::limits::{HELLO_DEADLINE, REGISTER_PAUSE};
 use crate::link::{
     self, Answer, Handler, HandshakeError, Identity, Link, LinkError, Message, ServerPlace,
@@ -12,10 +13,11 @@ use gannet_wire::volume::{
     VolumeRecord,
 };
 use gannet_wire::xdr::{Decoder, from_bytes, to_bytes};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// The I/O servers of a volume and their addresses.
@@ -23,6 +25,8 @@ pub struct Registry {
     name: String,
     stripes: Stripes,
     servers: RefCell<Vec<Address>>,
+    /// The facts about the servers, for other threads.
+    volume: OnceCell<Arc<VolumeState>>,
 }
 
 impl Registry {
@@ -32,7 +36,18 @@ impl Registry {
             name,
             stripes,
             servers: RefCell::new(servers),
+            volume: OnceCell::new(),
         })
+    }
+
+    /// Reports the name of the volume and the addresses of its I/O servers in `volume` from now on.
+    pub(crate) fn report_in(&self, volume: Arc<VolumeState>) {
+        volume.name(&self.name);
+        for (number, address) in (0..).zip(self.servers.borrow().iter()) {
+            volume.is_at(number, address);
+        }
+        // Called once, by the start of the manager.
+        let _ = self.volume.set(volume);
     }
 
     /// A handler that answers requests for the registry; `manager` answers all others.
@@ -94,6 +109,9 @@ impl Registry {
         if *known != address {
             let number = said.number;
             tracing::info!(number, %address, "an I/O server says where it is");
+            if let Some(volume) = self.volume.get() {
+                volume.is_at(number, &address);
+            }
             *known = address;
         }
         Ok(())

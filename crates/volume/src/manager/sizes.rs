@@ -219,6 +219,14 @@ impl Sizes {
         self.grants.borrow_mut().ran_out.remove(&file);
     }
 
+    /// The number of files that some grant lets clients write now.
+    pub(super) fn granted_files(&self) -> usize {
+        let now = self.runtime.now();
+        let grants = self.grants.borrow();
+        let lasts = |list: &&Vec<Grant>| list.iter().any(|grant| now < grant.until);
+        grants.files.values().filter(lasts).count()
+    }
+
     /// Whether there is a grant to write a file.
     pub(super) fn is_writable(&self, file: FileId) -> bool {
         let now = self.runtime.now();

@@ -14,6 +14,7 @@
 //! servers and a majority of three may share none, and both managers would answer.
 
 use super::lease::Lease;
+use super::state::{ManagerCondition, VolumeState};
 use super::watched::Watched;
 use super::{Manager, look};
 use crate::limits::{
@@ -96,6 +97,8 @@ pub(super) struct Office {
     servers: Rc<dyn IoServers>,
     term: Cell<Term>,
     state: Watched<State>,
+    /// The facts about the servers, for other threads.
+    volume: Arc<VolumeState>,
     /// The last change that is durable.
     change: Cell<u64>,
     /// How long half of the servers have confirmed the term for.
@@ -116,12 +119,18 @@ type Answers = Vec<Option<TermAnswer>>;
 
 impl Office {
     /// An office without a term yet; `change` is the last change of the metadata.
-    pub(super) fn new(runtime: Handle, servers: Rc<dyn IoServers>, change: u64) -> Rc<Office> {
+    pub(super) fn new(
+        runtime: Handle,
+        servers: Rc<dyn IoServers>,
+        change: u64,
+        volume: Arc<VolumeState>,
+    ) -> Rc<Office> {
         Rc::new(Office {
             runtime,
             servers,
             term: Cell::default(),
             state: Watched::new(State::Waiting),
+            volume,
             change: Cell::new(change),
             lease: Watched::new(Lease::default()),
             is_forced: Cell::new(false),
@@ -240,6 +249,8 @@ impl Office {
         let office = Rc::clone(self);
         let watching = async move {
             link.ended().await;
+            let now = office.runtime.wall_clock();
+            office.volume.has_ended(number, now);
             office.note_answer(number, false);
         };
         self.runtime
@@ -319,11 +330,22 @@ impl Office {
                 self.lease
                     .set(Lease::of(self.servers.count() as usize, TERM_LEASE));
                 self.state.set(State::Held);
+                self.volume.holds(term.number);
+                self.volume.manager_is(self.unconfirmed());
                 let accepted = accepted.iter().filter(|accepted| **accepted).count();
                 tracing::info!(term = term.number, accepted, "the manager's term begins");
                 return Ok(());
             }
             sleep(&self.runtime, TERM_PAUSE).await;
+        }
+    }
+
+    /// The condition of a manager without a lease. Where the operator gave up a majority, it answers questions.
+    fn unconfirmed(&self) -> ManagerCondition {
+        if self.is_forced.get() {
+            ManagerCondition::Serving
+        } else {
+            ManagerCondition::Unconfirmed
         }
     }
 
@@ -439,7 +461,13 @@ impl Office {
             from_bytes(answer.body()).map_err(|_| LinkError::Undecodable)
         };
         let asked = timeout(&self.runtime, TERM_DEADLINE, asking).await;
-        asked.unwrap_or(Err(LinkError::TimedOut))
+        let asked = asked.unwrap_or(Err(LinkError::TimedOut));
+        let now = self.runtime.wall_clock();
+        match &asked {
+            Ok(_) => self.volume.answers(number, now),
+            Err(error) => self.volume.fails(number, error, now),
+        }
+        asked
     }
 
     /// Confirms the term with all I/O servers at intervals, and tells them the last change; returns the reason when the
@@ -489,6 +517,8 @@ impl Office {
     /// Ends the term: the manager must not serve any more.
     pub(super) fn end(&self, error: TermError) {
         tracing::error!(%error, "the manager ends");
+        let ended = ManagerCondition::Ended(error.to_string());
+        self.volume.manager_is(ended);
         self.state.set(State::Ended(error));
     }
 }
@@ -571,8 +601,10 @@ impl Manager {
     async fn watch_lease(self: Rc<Self>) {
         self.office.lease_begins().await;
         loop {
+            self.state.manager_is(ManagerCondition::Serving);
             self.office.lease_ends().await;
             self.records.suspend(true);
+            self.state.manager_is(self.office.unconfirmed());
             tracing::warn!(
                 "half of the I/O servers must confirm the manager's term, and fewer answer: calls wait"
             );
