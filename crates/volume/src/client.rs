@@ -21,7 +21,10 @@ mod verifier;
 mod written;
 
 pub use file::{File, FileError, ParentPiece};
-pub use file_system::{AttributeCounters, IoServerSpace, Striping, VolumeFs};
+pub use file_system::{
+    AttributeCounters, IoServerAnswer, IoServerSpace, IoServerState, ServerStates, Striping,
+    VolumeFs,
+};
 pub use gannet_wire::volume::{Level, Piece, Shape};
 pub use pin_down::{PinDownCache, PinDownCounters};
 pub use policy::TransferPolicy;

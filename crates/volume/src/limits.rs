@@ -179,6 +179,8 @@ pub const SPACE_EVERY: Duration = Duration::from_secs(5);
 pub const TERM_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a manager that need not wait for a majority waits for one.
 pub const FORCE_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a client that asks for the state of the servers waits for an answer about names.
+pub const NAMES_PATIENCE: Duration = Duration::from_secs(5);
 /// How long an answer waits for the I/O servers to confirm the term.
 pub const CONFIRM_DEADLINE: Duration = Duration::from_secs(10);
 /// The time after which an I/O server stores the number of the last change that the manager reported.

@@ -9,10 +9,12 @@ mod names;
 mod object_states;
 mod optimistic;
 mod prefetch;
+mod server_states;
 mod shared;
 mod stripes;
 
 pub use attribute_references::AttributeCounters;
+pub use server_states::{IoServerAnswer, IoServerState, ServerStates};
 pub use stripes::{IoServerSpace, Striping};
 
 use super::data::{Mover, States, Target};

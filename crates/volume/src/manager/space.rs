@@ -5,7 +5,6 @@ use crate::limits::{SPACE_EVERY, TERM_DEADLINE};
 use crate::link::LinkError;
 use gannet_runtime::{all, sleep, timeout};
 use gannet_wire::volume::{Class, Operation};
-use gannet_wire::xdr::Decoder;
 use std::rc::Rc;
 
 impl Manager {
@@ -32,9 +31,6 @@ impl Manager {
         let answer = link.call(Operation::Usage, Class::Background, &[], &[]);
         let answer = answer.await?;
         answer.header.status.map_err(LinkError::Refused)?;
-        let mut decoder = Decoder::new(answer.body());
-        let mut word = || decoder.u64().map_err(|_| LinkError::Undecodable);
-        let (total, _free, available) = (word()?, word()?, word()?);
-        Ok(DiskSpace { total, available })
+        DiskSpace::from_usage(answer.body()).ok_or(LinkError::Undecodable)
     }
 }

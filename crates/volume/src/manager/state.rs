@@ -9,6 +9,7 @@ use gannet_meta::MetaStore;
 use gannet_meta::claims::Loss;
 use gannet_metrics::{Counter, Exposition, Family, Gauge, Label, Source};
 use gannet_wire::volume::Address;
+use gannet_wire::xdr::Decoder;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -62,6 +63,16 @@ pub struct DiskSpace {
     pub total: u64,
     /// Bytes that its server may take.
     pub available: u64,
+}
+
+impl DiskSpace {
+    /// The space by the body of a reply to Usage; `None` for a body that cannot be decoded.
+    pub(crate) fn from_usage(body: &[u8]) -> Option<DiskSpace> {
+        let mut decoder = Decoder::new(body);
+        let mut word = || decoder.u64().ok();
+        let (total, _free, available) = (word()?, word()?, word()?);
+        Some(DiskSpace { total, available })
+    }
 }
 
 /// The facts about an I/O server.
