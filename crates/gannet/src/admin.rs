@@ -9,8 +9,10 @@ mod browser;
 mod clients;
 mod listener;
 mod pages;
+mod part;
 
 pub use listener::{AdminAddress, AdminError, AdminListener};
+pub use part::{Finding, NotReady, Part, PartState};
 
 use crate::server::Tally;
 use clients::{LOOK_EVERY, Minute};
@@ -49,6 +51,7 @@ pub struct Admin {
 /// The facts that are told.
 struct Facts {
     tally: Tally,
+    parts: Vec<Arc<dyn Part>>,
     since: Instant,
     minute: RefCell<Minute>,
     /// The name of this machine, by which readers may call it.
@@ -56,11 +59,15 @@ struct Facts {
 }
 
 impl Admin {
-    /// Answers what `listener` takes with what `tally` counts.
+    /// Answers what `listener` takes with what `tally` counts, and with the state of the `parts` of this process.
     ///
     /// # Errors
     /// The operating system refuses a thread or an event queue.
-    pub fn start(listener: AdminListener, tally: Tally) -> io::Result<Admin> {
+    pub fn start(
+        listener: AdminListener,
+        tally: Tally,
+        parts: Vec<Arc<dyn Part>>,
+    ) -> io::Result<Admin> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -68,6 +75,7 @@ impl Admin {
         let (stop, stopped) = oneshot::channel();
         let facts = Facts {
             tally,
+            parts,
             since: Instant::now(),
             minute: RefCell::new(Minute::new(Instant::now())),
             host: rustix::system::uname()
@@ -215,11 +223,15 @@ async fn respond(
     }
     match request.uri().path() {
         "/metrics" => {
-            let text = pages::metrics(facts.tally.read().await, facts.since.elapsed());
+            let text = pages::metrics(
+                facts.tally.read().await,
+                &facts.parts,
+                facts.since.elapsed(),
+            );
             page(StatusCode::OK, gannet_metrics::Exposition::MEDIA_TYPE, text)
         }
         "/health" => {
-            let (is_ready, text) = pages::health(&facts.tally.read().await.health);
+            let (is_ready, text) = pages::health(&facts.tally.read().await.health, &facts.parts);
             let status = if is_ready {
                 StatusCode::OK
             } else {
@@ -229,7 +241,7 @@ async fn respond(
         }
         "/status.json" => {
             let reading = facts.tally.read().await;
-            let text = pages::status(&facts.tally, &reading, facts.since.elapsed());
+            let text = pages::status(&facts.tally, &reading, &facts.parts, facts.since.elapsed());
             page(StatusCode::OK, "application/json", text)
         }
         "/clients.json" => {

@@ -33,12 +33,14 @@
 mod create;
 mod description;
 mod error;
+mod finding;
 mod folder;
 mod host;
 mod made;
 mod metadata;
 mod owner;
 mod place;
+mod watch;
 
 pub use create::{CreateOptions, NewIoServers};
 pub use description::{
@@ -46,13 +48,15 @@ pub use description::{
     identity_text,
 };
 pub use error::{DescriptionError, FileWork, ManagerError, SecretError, VolumeError};
+pub use finding::{IoServerFacts, manager_finding, not_ready};
 pub use folder::lock_folder;
 pub use gannet_volume::host::{ClaimFailure, HostCounters};
-pub use gannet_volume::manager::{ClaimError, TermError};
+pub use gannet_volume::manager::{ClaimError, IoServerCondition, ManagerCondition, TermError};
 pub use host::{Front, Host, HostOptions, Listening, OpenHost, VolumeRole, VolumeRoleError};
 pub use metadata::open_metadata;
 pub use owner::Owner;
 pub use place::{Place, PlaceError};
+pub use watch::VolumeWatch;
 
 use crate::{ClientKey, KeyError};
 use description::{METADATA_FILE, SECRET_FILE};

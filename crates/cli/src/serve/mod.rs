@@ -14,7 +14,7 @@ use crate::process::Signals;
 use crate::volume::{self, explain};
 use gannet::admin::{Admin, AdminError, AdminListener};
 use gannet::server::{Content, FabricError, FabricListener, Parts, Serving, Tally};
-use gannet::volume::{Host, HostCounters, Listening, OpenHost};
+use gannet::volume::{Host, HostCounters, HostOptions, Listening, OpenHost, VolumeWatch};
 use gannet_metrics::Counter;
 use gannet_rpc::{Counters, RdmaOptions};
 use gannet_runtime::Handle;
@@ -39,7 +39,11 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     let settings = Settings::resolve(options)?;
     let host = match &settings.volume {
         Some((path, options)) => {
-            let opened = OpenHost::open(&volume::open(path)?, options);
+            let options = HostOptions {
+                watched: settings.admin.is_some(),
+                ..options.clone()
+            };
+            let opened = OpenHost::open(&volume::open(path)?, &options);
             Some(opened.map_err(|error| explain(path, error))?)
         }
         None => None,
@@ -72,6 +76,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     let of_volume = host
         .as_ref()
         .map(|host| (host.counters(), host.listening()));
+    let watch = host.as_ref().map(OpenHost::watch);
     let host = host.map(OpenHost::start).transpose();
     let mut host = host.map_err(|error| explain(&folder, error))?;
     settings.warn_about_exposure();
@@ -83,8 +88,10 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         }
     };
     let (rdma_options, has_rdma) = (settings.rdma, parts.rdma.is_some());
-    let counters = of_volume.as_ref().map(|(counters, _)| counters.clone());
-    let watched = Watched { admin, counters };
+    let watched = Watched {
+        admin,
+        volume: watch,
+    };
     let served = |_| supervise(parts, volume, settings, watched, failing);
     let tally = tokio_plug::block_on(served).explain(what)??;
     // All calls in progress have their replies: the volume's servers are not needed any more.
@@ -232,8 +239,8 @@ async fn supervise(
 /// The answers to administrators.
 struct Watched {
     admin: Option<AdminListener>,
-    /// The counters of the volume's servers.
-    counters: Option<HostCounters>,
+    /// The state of the volume's servers.
+    volume: Option<VolumeWatch>,
 }
 
 impl Watched {
@@ -242,14 +249,16 @@ impl Watched {
     /// # Errors
     /// There is no thread for it.
     fn start(self, tally: &Tally, line: &mut String) -> Result<Option<Admin>, Failure> {
-        if let Some(counters) = self.counters {
-            tally.registry().add(Arc::new(counters));
+        let volume = self.volume.map(Arc::new);
+        if let Some(volume) = &volume {
+            tally.registry().add(Arc::clone(volume) as _);
         }
         let Some(listener) = self.admin else {
             return Ok(None);
         };
         line.push_str(&format!(" admin={}", listener.address()));
-        let admin = Admin::start(listener, tally.clone());
+        let parts = volume.into_iter().map(|volume| volume as _).collect();
+        let admin = Admin::start(listener, tally.clone(), parts);
         admin
             .explain(|| String::from("cannot answer administrators"))
             .map(Some)

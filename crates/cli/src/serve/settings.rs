@@ -442,6 +442,8 @@ fn host_options(
         threads: cores,
         fabric,
         force_term: options.force_term,
+        // Set with the address for administrators.
+        watched: false,
     }
 }
 

@@ -1,8 +1,10 @@
 //! The answers: text for Prometheus, JSON for scripts.
 
+use super::part::{Finding, Part, PartState};
 use crate::server::{Health, Reading, Tally};
 use gannet_metrics::{Exposition, Family, Kind, Labels, LatencyReading, Value};
 use serde_json::{Map, Value as Json, json};
+use std::sync::Arc;
 use std::time::Duration;
 
 const UPTIME: Family = Family::gauge(
@@ -15,23 +17,49 @@ const READY: Family = Family::gauge(
 );
 
 /// `/metrics`.
-pub(super) fn metrics(reading: Reading, uptime: Duration) -> String {
+pub(super) fn metrics(reading: Reading, parts: &[Arc<dyn Part>], uptime: Duration) -> String {
     let Reading {
         health,
         mut counted,
     } = reading;
     counted.real(&UPTIME, &[], uptime.as_secs_f64());
-    counted.number(&READY, &[], u64::from(health == Health::Ready));
+    let (is_ready, _) = state(&health, &states(parts));
+    counted.number(&READY, &[], u64::from(is_ready));
     counted.into_text()
 }
 
 /// `/health`: whether it is ready, and the answer.
-pub(super) fn health(health: &Health) -> (bool, String) {
-    let answer = state(health).to_string() + "\n";
-    (*health == Health::Ready, answer)
+pub(super) fn health(health: &Health, parts: &[Arc<dyn Part>]) -> (bool, String) {
+    let (is_ready, answer) = state(health, &states(parts));
+    (is_ready, answer.to_string() + "\n")
 }
 
-fn state(health: &Health) -> Json {
+/// The states of the parts that have one, by their names.
+fn states(parts: &[Arc<dyn Part>]) -> Vec<(&'static str, PartState)> {
+    let states = parts.iter();
+    states
+        .filter_map(|part| Some((part.name(), part.state()?)))
+        .collect()
+}
+
+/// Whether the process does its work, and the answer: that of its cores, unless only a part of it cannot go on.
+fn state(health: &Health, parts: &[(&str, PartState)]) -> (bool, Json) {
+    let mut not_ready = parts.iter().filter_map(|(_, part)| part.not_ready.as_ref());
+    let (is_ready, mut answer) = match (health, not_ready.next()) {
+        (Health::Ready, Some(part)) => {
+            let answer = json!({ "state": part.state, "why": part.why });
+            (false, answer)
+        }
+        (health, _) => (*health == Health::Ready, of_cores(health)),
+    };
+    if !parts.is_empty() {
+        let findings: Vec<&Finding> = parts.iter().flat_map(|(_, it)| &it.findings).collect();
+        answer["findings"] = json!(findings);
+    }
+    (is_ready, answer)
+}
+
+fn of_cores(health: &Health) -> Json {
     match health {
         Health::Ready => json!({ "state": "ready" }),
         Health::Stopping => json!({
@@ -47,17 +75,26 @@ fn state(health: &Health) -> Json {
 }
 
 /// `/status.json`.
-pub(super) fn status(tally: &Tally, reading: &Reading, uptime: Duration) -> String {
+pub(super) fn status(
+    tally: &Tally,
+    reading: &Reading,
+    parts: &[Arc<dyn Part>],
+    uptime: Duration,
+) -> String {
+    let parts = states(parts);
     let address = |address: Option<std::net::SocketAddr>| address.map(|it| it.to_string());
-    let status = json!({
+    let mut status = json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "health": state(&reading.health),
+        "health": state(&reading.health, &parts).1,
         "uptime_seconds": uptime.as_secs_f64(),
         "cores": tally.cores(),
         "nfs_tcp": address(tally.tcp_address()),
         "nfs_rdma": address(tally.rdma_address()),
         "metrics": families(&reading.counted),
     });
+    for (name, part) in parts {
+        status[name] = part.status;
+    }
     status.to_string() + "\n"
 }
 

@@ -8,6 +8,7 @@ use super::folder::{Folder, identity, lock_folder};
 use super::metadata::{check_servers_count, open_metadata};
 use super::owner::Owner;
 use super::place::Place;
+use super::watch::{ServedFolder, VolumeWatch};
 use crate::client::connect::resolver;
 use crate::server::FabricListener;
 use crate::server::default_budget;
@@ -93,6 +94,8 @@ pub struct HostOptions {
     pub fabric: FabricOptions,
     /// Has the manager serve its metadata even if I/O servers know newer metadata, or do not reply.
     pub force_term: bool,
+    /// Somebody may watch the volume: the manager asks I/O servers for their space.
+    pub watched: bool,
     /// The bound of the memory that peers may make this process hold.
     pub budget: Budget,
 }
@@ -109,6 +112,7 @@ impl Default for HostOptions {
             threads: 1,
             fabric: FabricOptions::default(),
             force_term: false,
+            watched: false,
             budget: default_budget(),
         }
     }
@@ -192,6 +196,7 @@ struct Roles {
     threads: usize,
     fabric: FabricOptions,
     force_term: bool,
+    watched: bool,
     budget: Budget,
     classes: TrafficClasses,
     counters: HostCounters,
@@ -280,6 +285,7 @@ impl OpenHost {
             io_servers,
             fabric,
             force_term: options.force_term,
+            watched: options.watched,
             budget: options.budget.clone(),
             classes: (options.dscp.or(volume.description.dscp)).unwrap_or_default(),
             counters: HostCounters::default(),
@@ -321,6 +327,20 @@ impl OpenHost {
     /// The servers' counters, which outlive them.
     pub fn counters(&self) -> HostCounters {
         self.roles.counters.clone()
+    }
+
+    /// The state of the servers, for administrators.
+    pub fn watch(&self) -> VolumeWatch {
+        let folders = self.roles.io_servers.iter();
+        VolumeWatch {
+            counters: self.counters(),
+            folders: folders
+                .map(|seat| ServedFolder {
+                    number: seat.number,
+                    path: seat.folder.path.clone(),
+                })
+                .collect(),
+        }
     }
 }
 

@@ -196,7 +196,12 @@ fn start_manager(
         // One reason is enough to end.
         let _ = failed.try_send(VolumeError::TermEnded(error));
     });
-    manager.map(Some).map_err(ManagerError::Metadata)
+    let manager = manager.map_err(ManagerError::Metadata)?;
+    if roles.watched {
+        let watching = Rc::clone(&manager).watch_space();
+        runtime.spawn("space of I/O servers", Box::pin(watching));
+    }
+    Ok(Some(manager))
 }
 
 /// Where a server takes connections: those that come to a listener of this thread alone.

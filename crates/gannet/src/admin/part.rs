@@ -1,0 +1,42 @@
+//! Parts of a process that administrators ask about, beside its cores.
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// A part of a process, such as the manager of a volume.
+pub trait Part: Send + Sync {
+    /// Its name in `/status.json`.
+    fn name(&self) -> &'static str;
+
+    /// Its state now; `None` while it has none.
+    fn state(&self) -> Option<PartState>;
+}
+
+/// The state of a part.
+#[derive(Debug, Clone)]
+pub struct PartState {
+    /// The object in `/status.json`.
+    pub status: Value,
+    /// The facts that need an administrator.
+    pub findings: Vec<Finding>,
+    /// Why the process cannot do its work, if it cannot.
+    pub not_ready: Option<NotReady>,
+}
+
+/// A fact that needs an administrator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What is wrong.
+    pub what: String,
+    /// The command or the step that goes on.
+    pub next: String,
+}
+
+/// Why a process cannot do its work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotReady {
+    /// A word for scripts, in place of `ready`.
+    pub state: &'static str,
+    /// The reason, for people.
+    pub why: String,
+}
