@@ -22,7 +22,7 @@ pub use mount::{CloseMode, HelperOptions, Locks, MountOptions};
 pub use serve::{Listen, ListenError, ServeOptions};
 pub use volume::{
     CheckOptions, CreateOptions, ExtendOptions, ListOptions, NewKeyOptions, ShowOptions,
-    StripesOptions, VolumeOptions, VolumeWhat,
+    StatusOptions, StripesOptions, VolumeOptions, VolumeWhat,
 };
 pub use watch::{AdminPlace, ClientsOptions, TopOptions};
 

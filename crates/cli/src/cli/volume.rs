@@ -32,6 +32,12 @@ pub enum VolumeWhat {
     /// With a PATH, the command looks at the folders on this host, whether the volume is served or not. With a URL, it
     /// asks the manager and all I/O servers. The exit status is 1 if one of them does not answer.
     Show(ShowOptions),
+    /// Show the state of a volume's servers, and what is wrong
+    ///
+    /// Asks the manager and all I/O servers of a volume that is served. Each finding has the command or the step that
+    /// goes on. The exit status is 1 if there is a finding. A line that begins with `note:` reports a fault of the past,
+    /// and is no finding.
+    Status(StatusOptions),
     /// List volumes, and the volumes in folders
     List(ListOptions),
     /// Add I/O servers to a volume that is not being served
@@ -90,6 +96,20 @@ pub struct ShowOptions {
     /// The folder of a volume, or the URL of one that is served
     #[arg(value_name = "PATH|URL", value_parser = location_parser())]
     pub volume: Location,
+    /// Print one JSON object
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// Options of the connection.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// `gannet volume status`.
+#[derive(Debug, Args)]
+pub struct StatusOptions {
+    /// The URL of a volume
+    #[arg(value_name = "URL", value_parser = url_parser())]
+    pub url: Url,
     /// Print one JSON object
     #[arg(long, help_heading = "Output")]
     pub json: bool,

@@ -2,8 +2,9 @@
 
 use super::{Finding, Verdict};
 use crate::cli::ClientOptions;
-use crate::failure::{Explain, Failure};
+use crate::failure::Failure;
 use crate::session::{self, Session};
+use crate::volume::status;
 use gannet::url::Url;
 use gannet_client::Follow;
 use gannet_nfs::client::Client;
@@ -29,7 +30,7 @@ pub(super) async fn findings(runtime: &Handle, url: &Url, options: &ClientOption
     findings.push(called.unwrap_or_else(|failure| failed(&failure)));
     findings.push(writing(&session, url, options).await);
     match session.remote().nfs() {
-        None => findings.extend(io_servers(runtime, url, options).await),
+        None => findings.extend(volume_servers(runtime, url, options).await),
         Some(client) => {
             let found = transfers(client, session.files().root()).await;
             findings.push(found.unwrap_or_else(|failure| failed(&failure)));
@@ -38,29 +39,22 @@ pub(super) async fn findings(runtime: &Handle, url: &Url, options: &ClientOption
     findings
 }
 
-/// Whether each I/O server of a volume can be reached from here.
-async fn io_servers(runtime: &Handle, url: &Url, options: &ClientOptions) -> Vec<Finding> {
-    let asked = async {
-        let (volume, _) = session::open_volume(runtime, url, options).await?;
-        let servers = volume.io_servers().await;
-        servers.explain(|| String::from("cannot ask for the I/O servers"))
-    };
-    let servers = match asked.await {
-        Ok(servers) => servers,
+/// The state of a volume's servers, as this machine reaches them.
+async fn volume_servers(runtime: &Handle, url: &Url, options: &ClientOptions) -> Vec<Finding> {
+    let status = match status::look(runtime, url, options).await {
+        Ok(status) => status,
         Err(failure) => return vec![failed(&failure)],
     };
-    let findings = servers.iter().enumerate().map(|(number, reached)| {
-        let reached = reached
-            .as_ref()
-            .explain(|| format!("cannot reach I/O server {number}"));
-        match reached {
-            Ok(address) => Finding::ok("I/O server", format!("{number} answers at {address}")),
-            Err(failure) => failed(&failure.hint(
-                "check that it runs and that no firewall blocks its port; see docs/volumes.md",
-            )),
-        }
+    let answering = status.io_servers.iter().filter(|it| it.answers());
+    let answering = answering.map(|it| {
+        let address = it.address.as_deref().unwrap_or("an unknown address");
+        Finding::ok("I/O server", format!("{} answers at {address}", it.number))
     });
-    findings.collect()
+    let wrong = status.findings.iter();
+    let wrong = wrong.map(|it| Finding::fail("volume", &*it.what, &*it.next));
+    let notes = status.notes.iter();
+    let notes = notes.map(|it| Finding::note("volume", &*it.what, &*it.next));
+    answering.chain(wrong).chain(notes).collect()
 }
 
 /// A failure says itself what to do.

@@ -12,6 +12,7 @@ mod key;
 mod list;
 mod reach;
 mod show;
+pub(crate) mod status;
 mod stripes;
 
 pub(crate) use explain::explain;
@@ -39,6 +40,7 @@ pub fn run(options: &VolumeOptions) -> Result<(), Failure> {
     match &options.what {
         VolumeWhat::Create(options) => create::run(options),
         VolumeWhat::Show(options) => show::run(options),
+        VolumeWhat::Status(options) => status::run(options),
         VolumeWhat::List(options) => list::run(options),
         VolumeWhat::Extend(options) => extend::run(options),
         VolumeWhat::Check(options) => check::run(options),

@@ -24,4 +24,5 @@ mod systemd;
 mod volume;
 #[path = "../../examples/volume_io.rs"]
 mod volume_io;
+mod volume_status;
 mod watch;
