@@ -24,7 +24,7 @@ pub use volume::{
     CheckOptions, CreateOptions, ExtendOptions, ListOptions, NewKeyOptions, ShowOptions,
     StatusOptions, StripesOptions, VolumeOptions, VolumeWhat,
 };
-pub use watch::{AdminPlace, ClientsOptions, TopOptions};
+pub use watch::{AdminPlace, ClientsOptions, ReloadOptions, TopOptions};
 
 use crate::failure::{Failure, one_line};
 use clap::builder::{PathBufValueParser, TypedValueParser};
@@ -224,6 +224,11 @@ pub enum Command {
     ///
     /// Asks the address that `gannet serve --admin ADDR` answers. Counts are those of the last minute.
     Clients(ClientsOptions),
+    /// Have a server read its configuration again, as SIGHUP does
+    ///
+    /// Exports, their networks and their rules change at once; connections and open files stay. The command prints what
+    /// has changed, and which settings need a restart. A configuration that cannot be used changes nothing.
+    Reload(ReloadOptions),
     /// Decode a packet capture of NFS over iWARP or TCP, a line for each message
     ///
     /// Reads pcap and pcapng, as `tcpdump -w` and Wireshark write them. Recognizes connections by their content and not

@@ -71,6 +71,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Mv(options) => files::mv(&options),
         Command::Df(options) => files::df(&options),
         Command::Top(options) => watch::top(&options),
+        Command::Reload(options) => watch::reload(&options),
         Command::Clients(options) => watch::clients(&options),
         Command::Dump(options) => dump::run(&options),
         Command::Version => output::line(concat!("gannet ", env!("CARGO_PKG_VERSION"))),

@@ -19,17 +19,24 @@ struct ServiceSignals {
 }
 
 impl ServiceSignals {
-    /// Answers signals for ever.
-    async fn answer(&mut self) {
+    /// Opens the log again when SIGUSR1 comes; returns when SIGHUP does.
+    async fn hang_up(&mut self) {
         loop {
             tokio::select! {
-                _ = self.hang_up.recv() => {
-                    tracing::info!("SIGHUP: ignored; a new configuration needs a restart");
-                }
+                _ = self.hang_up.recv() => return,
                 _ = self.user.recv() => logs::reopen(),
             }
         }
     }
+}
+
+/// A signal for a service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signalled {
+    /// SIGTERM or SIGINT, by its name.
+    End(&'static str),
+    /// SIGHUP.
+    Reload,
 }
 
 impl Signals {
@@ -45,7 +52,7 @@ impl Signals {
         })
     }
 
-    /// The same for a process that serves until it is told to end. SIGHUP does nothing; SIGUSR1 opens the file of
+    /// The same for a process that serves until it is told to end. SIGHUP does not end it; SIGUSR1 opens the file of
     /// `--log-file` again.
     ///
     /// # Errors
@@ -61,19 +68,30 @@ impl Signals {
         })
     }
 
-    /// Waits for SIGTERM or SIGINT; its name. Answers the signals of a service meanwhile.
+    /// Waits for SIGTERM or SIGINT; its name. SIGHUP does nothing.
     pub(crate) async fn next(&mut self) -> &'static str {
-        let answering = async {
+        loop {
+            match self.next_or_reload().await {
+                Signalled::End(name) => return name,
+                Signalled::Reload => {
+                    tracing::info!("SIGHUP: ignored; there is nothing to read again")
+                }
+            }
+        }
+    }
+
+    /// Waits for the next signal of a service, apart from SIGUSR1.
+    pub(crate) async fn next_or_reload(&mut self) -> Signalled {
+        let hanging_up = async {
             match &mut self.service {
-                Some(service) => service.answer().await,
+                Some(service) => service.hang_up().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-            // It never ends.
-            () = answering => "",
+            _ = self.terminate.recv() => Signalled::End("SIGTERM"),
+            _ = self.interrupt.recv() => Signalled::End("SIGINT"),
+            () = hanging_up => Signalled::Reload,
         }
     }
 }

@@ -33,7 +33,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 /// Most readers at a time; the connections of others are closed.
 const CONNECTIONS_MAX: usize = 64;
@@ -41,6 +41,9 @@ const CONNECTIONS_MAX: usize = 64;
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(10);
 /// Bytes of a request's head, and of an answer that the kernel has not taken.
 const REQUEST_MAX: usize = 16 * 1024;
+
+/// Asks for the configuration to be read again; answered with what has changed, or why nothing has.
+pub type ReloadRequest = oneshot::Sender<Result<String, String>>;
 
 /// Answers until it is dropped.
 pub struct Admin {
@@ -54,12 +57,14 @@ struct Facts {
     parts: Vec<Arc<dyn Part>>,
     since: Instant,
     minute: RefCell<Minute>,
+    reloads: Option<mpsc::Sender<ReloadRequest>>,
     /// The name of this machine, by which readers may call it.
     host: String,
 }
 
 impl Admin {
-    /// Answers what `listener` takes with what `tally` counts, and with the state of the `parts` of this process.
+    /// Answers what `listener` takes with what `tally` counts, and with the state of the `parts` of this process. The
+    /// Unix socket hands requests to read the configuration again to `reloads`.
     ///
     /// # Errors
     /// The operating system refuses a thread or an event queue.
@@ -67,6 +72,7 @@ impl Admin {
         listener: AdminListener,
         tally: Tally,
         parts: Vec<Arc<dyn Part>>,
+        reloads: Option<mpsc::Sender<ReloadRequest>>,
     ) -> io::Result<Admin> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -78,6 +84,7 @@ impl Admin {
             parts,
             since: Instant::now(),
             minute: RefCell::new(Minute::new(Instant::now())),
+            reloads,
             host: rustix::system::uname()
                 .nodename()
                 .to_string_lossy()
@@ -212,6 +219,9 @@ async fn respond(
         let why = "the Host is no address of this server: ask by its address, or by its own name\n";
         return refuse(StatusCode::MISDIRECTED_REQUEST, why);
     }
+    if request.method() == Method::POST && request.uri().path() == "/reload" {
+        return reload(rights, facts).await;
+    }
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         return refuse(
             StatusCode::METHOD_NOT_ALLOWED,
@@ -259,6 +269,29 @@ async fn respond(
             StatusCode::NOT_FOUND,
             "there are /metrics, /health, /status.json and /clients.json\n",
         ),
+    }
+}
+
+/// Has the configuration read again.
+async fn reload(rights: Rights, facts: &Facts) -> Response<Full<Bytes>> {
+    let text = "text/plain; charset=utf-8";
+    if rights != Rights::All {
+        let why = "only the Unix socket changes anything: `--admin PATH`, or send SIGHUP\n";
+        return refuse(StatusCode::FORBIDDEN, why);
+    }
+    let Some(reloads) = &facts.reloads else {
+        return refuse(
+            StatusCode::NOT_FOUND,
+            "this process has no configuration to read again\n",
+        );
+    };
+    let (request, answer) = oneshot::channel();
+    // A server that ends drops both.
+    let sent = reloads.send(request).await.is_ok();
+    match answer.await {
+        Ok(Ok(said)) if sent => page(StatusCode::OK, text, said + "\n"),
+        Ok(Err(why)) => page(StatusCode::CONFLICT, text, why + "\n"),
+        _ => refuse(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping\n"),
     }
 }
 

@@ -8,6 +8,7 @@ mod core;
 mod fabric;
 mod numbers;
 mod pressure;
+mod stores;
 
 pub use builder::{Builder, Server, ServerError};
 #[cfg(feature = "volumes")]
@@ -106,6 +107,10 @@ pub struct Serving {
     shared: Arc<Shared>,
 }
 
+/// Changes the exports of a server at work.
+#[derive(Clone)]
+pub struct Reloader(Arc<Shared>);
+
 /// Ends a server.
 pub struct Stop(watch::Sender<bool>);
 
@@ -146,10 +151,27 @@ impl Serving {
         Tally(Arc::clone(&self.shared))
     }
 
+    /// How the server's exports are changed.
+    pub fn reloader(&self) -> Reloader {
+        Reloader(Arc::clone(&self.shared))
+    }
+
     /// Returns the handle that ends the server, and a function that blocks until it has ended.
     pub fn split(self) -> (Stop, impl FnOnce() -> io::Result<()> + Send + 'static) {
         let Serving { cores, stop, .. } = self;
         (Stop(stop), move || cores.join())
+    }
+}
+
+impl Reloader {
+    /// Serves these exports from now on. An export of a directory that is served already keeps its open files, and
+    /// connections stay. Content of another kind than at the start changes nothing.
+    ///
+    /// # Errors
+    /// The cores that have not changed their exports within a second; they do when they work again.
+    pub async fn change(&self, content: Content) -> Result<(), Vec<usize>> {
+        let late = numbers::publish(&self.0.cores, Some(&Arc::new(content))).await;
+        if late.is_empty() { Ok(()) } else { Err(late) }
     }
 }
 
@@ -207,7 +229,7 @@ impl Tally {
 
     /// Reads everything that is counted, and tells what is wrong. Waits a second at most, for cores that do not answer.
     pub async fn read(&self) -> Reading {
-        let stuck = numbers::publish(&self.0.cores).await;
+        let stuck = numbers::publish(&self.0.cores, None).await;
         let health = match (*self.0.stop.borrow(), stuck.is_empty()) {
             (true, _) => Health::Stopping,
             (false, true) => Health::Ready,

@@ -162,7 +162,7 @@ impl Clients {
 /// The clients of a process at one time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClientList {
-    /// Those that are listed, by their addresses.
+    /// The listed ones, by their addresses.
     pub clients: BTreeMap<IpAddr, ClientReading>,
     /// Connections so far of clients for which a list had no room.
     pub unlisted: u64,

@@ -57,6 +57,14 @@ pub struct TopOptions {
     pub json: bool,
 }
 
+/// `gannet reload`.
+#[derive(Debug, Args)]
+pub struct ReloadOptions {
+    /// The path of the server's Unix socket, which `gannet serve --admin PATH` makes
+    #[arg(value_name = "PATH")]
+    pub admin: AdminPlace,
+}
+
 /// `gannet clients`.
 #[derive(Debug, Args)]
 pub struct ClientsOptions {

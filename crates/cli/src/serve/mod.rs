@@ -3,6 +3,7 @@
 mod notify;
 mod privileges;
 mod ready;
+mod reload;
 mod settings;
 mod users;
 
@@ -12,20 +13,22 @@ use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::process::Signals;
 use crate::volume::{self, explain};
-use gannet::admin::{Admin, AdminError, AdminListener};
-use gannet::server::{Content, FabricError, FabricListener, Parts, Serving, Tally};
+use gannet::admin::{Admin, AdminError, AdminListener, ReloadRequest};
+use gannet::server::{Content, FabricError, FabricListener, Parts, Serving, Tally, VolumeClients};
 use gannet::volume::{Host, HostCounters, HostOptions, Listening, OpenHost, VolumeWatch};
 use gannet_metrics::Counter;
 use gannet_rpc::{Counters, RdmaOptions};
 use gannet_runtime::Handle;
 use gannet_runtime::tokio_plug::{self, SharedListener};
 use notify::Systemd;
-use settings::Settings;
+use reload::Reload;
+use settings::{OpenTrees, Settings};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::mpsc;
 use users::SystemUsers;
 
 /// Serves until SIGTERM or SIGINT.
@@ -37,31 +40,21 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     // Before any other thread starts.
     privileges::confine()?;
     let settings = Settings::resolve(options)?;
-    let host = match &settings.volume {
-        Some((path, options)) => {
-            let options = HostOptions {
-                watched: settings.admin.is_some(),
-                ..options.clone()
-            };
-            let opened = OpenHost::open(&volume::open(path)?, &options);
-            Some(opened.map_err(|error| explain(path, error))?)
-        }
-        None => None,
-    };
+    let host = open_host(&settings)?;
     let folder = settings.volume.as_ref().map(|(path, _)| path.clone());
     let folder = folder.unwrap_or_default();
     let (tcp, rdma) = listen(&settings)?;
     let admin = listen_to_administrators(&settings)?;
     privileges::sockets_are_open()?;
-    let content = match (&host, host.as_ref().and_then(OpenHost::front)) {
-        (None, _) => Content::Directories(settings.open_exports()?),
-        (_, Some(front)) => {
-            let clients = move |runtime: Handle| front.client(runtime);
-            Content::Volume(settings.exports()?, Arc::new(clients))
-        }
+    let mut trees = OpenTrees::default();
+    let clients = host.as_ref().and_then(volume_clients);
+    let content = match (&host, &clients) {
+        (None, _) => Content::Directories(settings.open_exports(&mut trees)?),
+        (_, Some(clients)) => Content::Volume(settings.exports()?, Arc::clone(clients)),
         // Without the manager there are no names to export.
         (Some(_), None) => Content::Nothing,
     };
+    let has_exports = !matches!(content, Content::Nothing);
     let parts = Parts {
         content,
         cores: settings.cores,
@@ -92,7 +85,14 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         admin,
         volume: watch,
     };
-    let served = |_| supervise(parts, volume, settings, watched, failing);
+    let reload = Reload {
+        options,
+        settings,
+        trees,
+        volume: clients,
+        has_exports,
+    };
+    let served = |_| supervise(parts, volume, reload, watched, failing);
     let tally = tokio_plug::block_on(served).explain(what)??;
     // All calls in progress have their replies: the volume's servers are not needed any more.
     let ended = host.map_or(Ok(()), Host::stop);
@@ -105,6 +105,25 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         report_registrations(&tally, rdma_options);
     }
     Ok(())
+}
+
+/// The servers of the volume that this process runs, if it runs any.
+fn open_host(settings: &Settings) -> Result<Option<OpenHost>, Failure> {
+    let Some((path, options)) = &settings.volume else {
+        return Ok(None);
+    };
+    let options = HostOptions {
+        watched: settings.admin.is_some(),
+        ..options.clone()
+    };
+    let opened = OpenHost::open(&volume::open(path)?, &options);
+    opened.map(Some).map_err(|error| explain(path, error))
+}
+
+/// How cores reach the volume, if the manager runs in this process.
+fn volume_clients(host: &OpenHost) -> Option<VolumeClients> {
+    let front = host.front()?;
+    Some(Arc::new(move |runtime: Handle| front.client(runtime)))
 }
 
 /// Says what the servers of a volume did.
@@ -180,7 +199,7 @@ fn report_registrations(tally: &Tally, options: RdmaOptions) {
 async fn supervise(
     parts: Parts,
     volume: Option<Listening>,
-    settings: Settings,
+    mut reload: Reload<'_>,
     watched: Watched,
     failing: impl Future<Output = Failure>,
 ) -> Result<Tally, Failure> {
@@ -188,13 +207,14 @@ async fn supervise(
         Signals::install_for_service().explain(|| String::from("cannot wait for signals"))?;
     let serving = Serving::start(parts);
     let serving = serving.explain(|| String::from("cannot start the serving threads"))?;
-    let tally = serving.tally();
+    let (tally, reloader) = (serving.tally(), serving.reloader());
     let (stop, join) = serving.split();
     // The sockets listen already: a reader of the line can connect.
     let mut line = ready::line(tally.tcp_address(), tally.rdma_address(), volume.as_ref());
     // Answers until this function ends, so that a reader sees calls under way come to their end.
-    let _admin = watched.start(&tally, &mut line)?;
-    if let Some(path) = &settings.ready_file {
+    let (asking, mut asked_to_reload) = mpsc::channel(1);
+    let _admin = watched.start(&tally, asking, &mut line)?;
+    if let Some(path) = &reload.settings.ready_file {
         output::ready_file(path, &line)?;
     }
     output::line(&line)?;
@@ -204,11 +224,11 @@ async fn supervise(
     tokio::task::spawn_local(async move {
         watched.keep_alive(async || asked.read().await.health).await;
     });
-    tracing::info!(cores = settings.cores, "{line}");
+    tracing::info!(cores = reload.settings.cores, "{line}");
     let joined = tokio::task::spawn_blocking(join);
     let mut failed = None;
     let ended_early = tokio::select! {
-        name = signals.next() => {
+        name = reload.until_end(&mut signals, &mut asked_to_reload, &reloader) => {
             tracing::info!(signal = name, "stopping: replying to calls in progress first");
             false
         }
@@ -248,7 +268,12 @@ impl Watched {
     ///
     /// # Errors
     /// There is no thread for it.
-    fn start(self, tally: &Tally, line: &mut String) -> Result<Option<Admin>, Failure> {
+    fn start(
+        self,
+        tally: &Tally,
+        reloads: mpsc::Sender<ReloadRequest>,
+        line: &mut String,
+    ) -> Result<Option<Admin>, Failure> {
         let volume = self.volume.map(Arc::new);
         if let Some(volume) = &volume {
             tally.registry().add(Arc::clone(volume) as _);
@@ -258,7 +283,7 @@ impl Watched {
         };
         line.push_str(&format!(" admin={}", listener.address()));
         let parts = volume.into_iter().map(|volume| volume as _).collect();
-        let admin = Admin::start(listener, tally.clone(), parts);
+        let admin = Admin::start(listener, tally.clone(), parts, Some(reloads));
         admin
             .explain(|| String::from("cannot answer administrators"))
             .map(Some)

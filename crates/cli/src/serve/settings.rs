@@ -14,6 +14,7 @@ use gannet_nfs::server::{Export, Network, Rules, Squash};
 use gannet_rpc::{ConnectionLimits, Engine, EngineError, RdmaOptions};
 use gannet_runtime::tokio_plug::available_cores;
 use gannet_session::Budget;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -31,6 +32,17 @@ fn engine(asked: Option<Engine>) -> Result<Option<Engine>, Failure> {
         )),
         other => Ok(other),
     }
+}
+
+/// Directories that are open, by their path and whether every caller has the server's own rights there.
+pub(super) type OpenTrees = BTreeMap<(PathBuf, bool), Arc<LocalTree>>;
+
+/// How many exports a reload changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ExportChanges {
+    pub(super) added: usize,
+    pub(super) changed: usize,
+    pub(super) removed: usize,
 }
 
 /// Settled: nothing is left to a default.
@@ -214,28 +226,119 @@ impl Settings {
         })
     }
 
-    /// Opens the directories.
+    /// Opens the directories, apart from those that are `open` already, and keeps those that are exported in it.
     ///
     /// # Errors
-    /// One of them cannot be served.
-    pub(super) fn open_exports(&self) -> Result<Vec<(Export, Arc<LocalTree>)>, Failure> {
+    /// One of them cannot be served; `open` is as it was.
+    pub(super) fn open_exports(
+        &self,
+        open: &mut OpenTrees,
+    ) -> Result<Vec<(Export, Arc<LocalTree>)>, Failure> {
         let each = descriptors_each(self.exports.len());
         let local = LocalOptions {
             descriptors_max: Some(each.explain(|| String::from("cannot export directories"))?),
             ..self.local.clone()
         };
+        let mut exported = OpenTrees::default();
         let opened = self.exports.iter().map(|config| {
             let export = export_of(config)?;
-            let local = LocalOptions {
-                callers_are_server: export.squashes_all_to(&own_credentials()),
-                ..local.clone()
+            let callers_are_server = export.squashes_all_to(&own_credentials());
+            let key = (config.path.clone(), callers_are_server);
+            let tree = match open.get(&key).or(exported.get(&key)) {
+                Some(tree) => Arc::clone(tree),
+                None => {
+                    let local = LocalOptions {
+                        callers_are_server,
+                        ..local.clone()
+                    };
+                    LocalTree::open(&config.path, &local)
+                        .explain(|| format!("cannot export {}", config.name))?
+                }
             };
-            let tree = LocalTree::open(&config.path, &local)
-                .explain(|| format!("cannot export {}", config.name))?;
+            exported.insert(key, Arc::clone(&tree));
             log_export(config);
             Ok((export, tree))
         });
-        opened.collect()
+        let opened = opened.collect::<Result<_, Failure>>()?;
+        *open = exported;
+        Ok(opened)
+    }
+
+    /// The settings that `new` has otherwise, and that only a start applies; by the keys of the configuration.
+    pub(super) fn fixed_unlike(&self, new: &Settings) -> Vec<&'static str> {
+        let differ = [
+            ("listen.nfs_tcp", self.nfs_tcp != new.nfs_tcp),
+            ("listen.nfs_rdma", self.nfs_rdma != new.nfs_rdma),
+            ("server.cores", self.cores != new.cores),
+            (
+                "server: RDMA",
+                self.fabric != new.fabric || self.rdma != new.rdma,
+            ),
+            (
+                "server.max_connections",
+                self.cores == new.cores && self.connections != new.connections,
+            ),
+            (
+                "server.max_peer_memory",
+                self.budget.bytes_max() != new.budget.bytes_max(),
+            ),
+            ("server.manage_gids", self.manage_gids != new.manage_gids),
+            (
+                "admin",
+                self.admin != new.admin || self.admin_clients != new.admin_clients,
+            ),
+            (
+                "server.state_dir, server.async_metadata",
+                self.local.state_dir != new.local.state_dir
+                    || self.local.async_metadata != new.local.async_metadata,
+            ),
+        ];
+        let differ = differ.into_iter().filter(|(_, differs)| *differs);
+        differ.map(|(name, _)| name).collect()
+    }
+
+    /// These settings with the exports of `new`.
+    ///
+    /// # Errors
+    /// An export would be served to every machine that reaches the addresses at which this server listens already.
+    pub(super) fn with_exports_of(&self, new: Settings) -> Result<Settings, Failure> {
+        let changed = Settings {
+            nfs_tcp: self.nfs_tcp,
+            nfs_rdma: self.nfs_rdma,
+            ready_file: self.ready_file.clone(),
+            admin: self.admin.clone(),
+            admin_clients: self.admin_clients.clone(),
+            budget: self.budget.clone(),
+            cores: self.cores,
+            fabric: self.fabric,
+            connections: self.connections,
+            rdma: self.rdma,
+            manage_gids: self.manage_gids,
+            volume: self.volume.clone(),
+            local: self.local.clone(),
+            exports: new.exports,
+        };
+        changed.check_exposure()?;
+        Ok(changed)
+    }
+
+    /// How many exports `new` has otherwise.
+    pub(super) fn export_changes(&self, new: &Settings) -> ExportChanges {
+        let find = |exports: &'_ [ExportConfig], name: &str| {
+            exports.iter().position(|export| export.name == name)
+        };
+        let before = |export: &ExportConfig| {
+            let index = find(&self.exports, &export.name);
+            index.and_then(|index| self.exports.get(index))
+        };
+        let is_new = |export: &&ExportConfig| before(export).is_none();
+        let is_changed = |export: &&ExportConfig| before(export).is_some_and(|it| it != *export);
+        let is_gone = |export: &&ExportConfig| find(&new.exports, &export.name).is_none();
+        ExportChanges {
+            added: new.exports.iter().filter(is_new).count(),
+            changed: new.exports.iter().filter(is_changed).count(),
+            removed: self.exports.iter().filter(is_gone).count(),
+        }
     }
 
     /// Each export by itself.

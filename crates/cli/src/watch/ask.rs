@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
+use hyper::http::request::Builder;
 use hyper::{Request, header};
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
@@ -69,30 +70,38 @@ pub(super) async fn ask<T: DeserializeOwned>(
     place: &AdminPlace,
     path: &str,
 ) -> Result<T, AskError> {
+    let body = send(place, Request::get(path)).await?;
+    Ok(serde_json::from_slice(&body)?)
+}
+
+/// The text that answers a request to change something.
+pub(super) async fn change(place: &AdminPlace, path: &str) -> Result<String, AskError> {
+    let body = send(place, Request::post(path)).await?;
+    Ok(String::from_utf8_lossy(&body).trim().to_owned())
+}
+
+async fn send(place: &AdminPlace, request: Builder) -> Result<Bytes, AskError> {
     let asking = async {
         match place {
             AdminPlace::Unix(socket) => {
                 let stream = UnixStream::connect(socket).await?;
-                get(stream, "localhost", path).await
+                send_over(stream, request.header(header::HOST, "localhost")).await
             }
             AdminPlace::Tcp(host) => {
                 let stream = TcpStream::connect(host).await?;
-                get(stream, host, path).await
+                send_over(stream, request.header(header::HOST, host)).await
             }
         }
     };
     let answer = tokio::time::timeout(ANSWER_MAX, asking).await;
-    let body = answer.unwrap_or(Err(AskError::Late))?;
-    Ok(serde_json::from_slice(&body)?)
+    answer.unwrap_or(Err(AskError::Late))
 }
 
-async fn get(
+async fn send_over(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    host: &str,
-    path: &str,
+    request: Builder,
 ) -> Result<Bytes, AskError> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let request = Request::get(path).header(header::HOST, host);
     let request = request
         .body(Empty::<Bytes>::new())
         .map_err(io::Error::other)?;

@@ -1,14 +1,17 @@
-//! Commands for administrators: `gannet top` and `gannet clients` show what a server tells at its admin address.
+//! Commands for administrators: `gannet top` and `gannet clients` show what a server tells at its admin
+//! address; `gannet reload` has it read its configuration again.
 
 mod ask;
 mod clients;
 mod facts;
 mod rates;
+mod reload;
 mod screen;
 mod top;
 
 pub use ask::AskError;
 pub use clients::clients;
+pub use reload::reload;
 pub use top::top;
 
 use crate::failure::{Explain, Failure};

@@ -43,7 +43,7 @@ pub(super) struct OperationRate {
     pub(super) protocol: String,
     pub(super) procedure: String,
     pub(super) per_second: f64,
-    /// Those with another status than OK.
+    /// Operations with another status than OK.
     pub(super) failures_per_second: f64,
     /// The bound that half of them did not exceed, at most twice the true median; `None` without operations.
     pub(super) p50_seconds: Option<f64>,
@@ -61,7 +61,7 @@ pub(super) struct ClientRate {
     pub(super) sent_bytes_per_second: f64,
 }
 
-/// What comes first in tables.
+/// The order of the rows of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Sort {
     /// The most operations.

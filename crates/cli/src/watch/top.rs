@@ -75,7 +75,7 @@ struct Watch<'a> {
     failure: Option<String>,
 }
 
-/// What a key asks for.
+/// The meaning of a key.
 enum Wish {
     Quit,
     Sort(Sort),

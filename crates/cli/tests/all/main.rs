@@ -17,6 +17,7 @@ mod mount;
 mod mount_user;
 mod native;
 mod page;
+mod reload;
 mod serving;
 mod standard;
 mod support;

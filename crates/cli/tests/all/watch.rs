@@ -39,7 +39,7 @@ fn watched(place: &Place, options: &[&str]) -> Server {
     Server::start(&place.path("state"), &arguments)
 }
 
-/// What `top --once --json` says as soon as it is what a test waits for.
+/// The first answer of `top --once --json` that a test waits for.
 fn look_until(server: &Server, is_there: impl Fn(&Value) -> bool) -> Value {
     let look = || {
         let arguments = ["top", &server.admin, "--once", "--json", "--every", "0.2"];

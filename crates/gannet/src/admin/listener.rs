@@ -175,7 +175,7 @@ pub(super) enum Connection {
     Tcp(tokio::net::TcpStream, Rights),
 }
 
-/// What a reader may see.
+/// The rights of a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rights {
     /// Everything: the user who runs the server.

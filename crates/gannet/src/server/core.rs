@@ -2,14 +2,14 @@
 
 use super::fabric::{CoreFabric, FabricListener};
 use super::numbers::{CoreNumbers, Published};
+#[cfg(feature = "volumes")]
+use super::stores::VolumeStores;
+use super::stores::{OpenStores, Stores};
 use super::{Content, DRAIN_MAX, Shared, pressure};
 use gannet_fabric::{Domain, RegionStats};
-use gannet_localfs::LocalStore;
-use gannet_nfs::server::{Export, Server as NfsServer};
+use gannet_nfs::server::Server as NfsServer;
 use gannet_rpc::Server as RpcServer;
 use gannet_runtime::{Handle, timeout};
-#[cfg(feature = "volumes")]
-use gannet_verbs::VerbsError;
 use gannet_vfs::Vfs;
 use std::io;
 use std::ops::Add;
@@ -24,29 +24,17 @@ pub(super) async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>) {
         return;
     };
     match &shared.parts.content {
-        Content::Directories(exports) => {
-            let stores = exports.iter().map(|(export, tree)| {
-                let store = LocalStore::new(Arc::clone(tree), Rc::clone(&runtime));
-                (export.clone(), store)
-            });
+        Content::Directories(_) => {
+            let stores = Stores::new(&runtime);
             serve_stores(index, &runtime, &shared, numbers, stores).await;
         }
         #[cfg(feature = "volumes")]
-        Content::Volume(exports, client) => {
-            let clients = exports.iter().map(|export| {
-                let client = client(Rc::clone(&runtime))?;
-                Ok::<_, VerbsError>((export.clone(), client))
-            });
-            match clients.collect::<Result<Vec<_>, _>>() {
-                Ok(stores) => {
-                    let stores = stores.into_iter();
-                    serve_stores(index, &runtime, &shared, numbers, stores).await;
-                }
-                Err(error) => tracing::error!(%error, "a core serves no NFS of the volume"),
-            }
+        Content::Volume(_, client) => {
+            let stores = VolumeStores::new(&runtime, client);
+            serve_stores(index, &runtime, &shared, numbers, stores).await;
         }
         Content::Nothing => {
-            let answering = numbers.answer(Published::default);
+            let answering = numbers.answer(Published::default, |_| {});
             runtime.spawn("publish numbers", Box::pin(answering));
             // An error means that the sender was dropped, which ends the server as well.
             let _ = shared.stop.clone().wait_for(|stop| *stop).await;
@@ -59,9 +47,9 @@ async fn serve_stores<V: Vfs>(
     runtime: &Handle,
     shared: &Arc<Shared>,
     numbers: Arc<CoreNumbers>,
-    stores: impl Iterator<Item = (Export, V)>,
+    stores: impl OpenStores<V> + 'static,
 ) {
-    let Some(rpc) = rpc_server(runtime, shared, &numbers, stores) else {
+    let Some((rpc, service)) = rpc_server(runtime, shared, &numbers, &stores) else {
         return;
     };
     rpc.limit_connections(shared.parts.connections);
@@ -95,7 +83,8 @@ async fn serve_stores<V: Vfs>(
         let rpc = rpc.clone();
         move || read(&rpc, &domains)
     };
-    let answering = Arc::clone(&numbers).answer(read.clone());
+    let change = move |content: &Content| change_exports(&service, &stores, content);
+    let answering = Arc::clone(&numbers).answer(read.clone(), change);
     runtime.spawn("publish numbers", Box::pin(answering));
     // An error means that the sender was dropped, which ends the server as well.
     let _ = stop.wait_for(|stop| *stop).await;
@@ -107,6 +96,16 @@ async fn serve_stores<V: Vfs>(
         );
     }
     numbers.publish(read());
+}
+
+/// Has a core serve other exports. Their settings were checked before.
+fn change_exports<V: Vfs>(service: &NfsServer<V>, stores: &impl OpenStores<V>, content: &Content) {
+    let Some(opened) = stores.open(content) else {
+        return;
+    };
+    if let Err(error) = service.change_exports(opened) {
+        tracing::error!(%error, "a core keeps the exports that it had");
+    }
 }
 
 /// The numbers that a core keeps in cells.
@@ -126,9 +125,12 @@ fn rpc_server<V: Vfs>(
     runtime: &Handle,
     shared: &Shared,
     numbers: &CoreNumbers,
-    stores: impl Iterator<Item = (Export, V)>,
-) -> Option<Rpc<V>> {
-    let service = NfsServer::new(stores);
+    stores: &impl OpenStores<V>,
+) -> Option<(Rpc<V>, Rc<NfsServer<V>>)> {
+    let opened = stores.open(&shared.parts.content)?.into_iter();
+    // At the start no store was opened before.
+    let opened = opened.filter_map(|(export, store)| Some((export, store?)));
+    let service = NfsServer::new(opened);
     let service = service.map(|it| it.on_core(Rc::clone(runtime), Arc::clone(&shared.mounts)));
     let service = service.map(|it| it.counting_in(Arc::clone(&numbers.operations)));
     let service = service.map(|it| match &shared.parts.user_groups {
@@ -136,13 +138,17 @@ fn rpc_server<V: Vfs>(
         None => it,
     });
     match service {
-        Ok(service) => Some(RpcServer::within(
-            shared.parts.budget.clone(),
-            Rc::clone(runtime),
-            Rc::new(service),
-            Arc::clone(&shared.cache),
-            Arc::clone(&numbers.rpc),
-        )),
+        Ok(service) => {
+            let service = Rc::new(service);
+            let rpc = RpcServer::within(
+                shared.parts.budget.clone(),
+                Rc::clone(runtime),
+                Rc::clone(&service),
+                Arc::clone(&shared.cache),
+                Arc::clone(&numbers.rpc),
+            );
+            Some((rpc, service))
+        }
         Err(error) => {
             tracing::error!(%error, "cannot serve these exports");
             None

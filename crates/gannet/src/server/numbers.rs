@@ -3,6 +3,7 @@
 //! Most numbers are atomics that a reader reads. Others are in cells of their core, which publishes them when it is
 //! asked: a core that does not answer within [`ANSWER_MAX`] is stuck.
 
+use super::Content;
 use gannet_fabric::{RegionStats, registration};
 use gannet_metrics::{ClientList, Exposition, Family, Source};
 use gannet_nfs::server::Operations;
@@ -17,8 +18,12 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// Readers that may wait for a core at a time.
 const READERS_MAX: usize = 16;
 
-/// Asks for numbers; answered by its end.
-type Question = oneshot::Sender<()>;
+/// A question to a core; answered by the end of the channel.
+struct Question {
+    /// Exports to serve from now on, in place of those before.
+    exports: Option<Arc<Content>>,
+    answer: oneshot::Sender<()>,
+}
 
 /// The numbers of one core.
 pub(super) struct CoreNumbers {
@@ -65,25 +70,38 @@ impl CoreNumbers {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Publishes what `read` finds each time somebody asks, on the core; ends with the task that awaits it.
-    pub(super) async fn answer(self: Arc<Self>, read: impl Fn() -> Published) {
+    /// Publishes what `read` finds each time somebody asks, on the core, and has it `change` its exports; ends with the
+    /// task that awaits it.
+    pub(super) async fn answer(
+        self: Arc<Self>,
+        read: impl Fn() -> Published,
+        change: impl Fn(&Content),
+    ) {
         let inbox = self
             .inbox
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         let Some(mut inbox) = inbox else { return };
-        while let Some(question) = inbox.recv().await {
+        while let Some(Question { exports, answer }) = inbox.recv().await {
+            if let Some(exports) = exports {
+                change(&exports);
+            }
             self.publish(read());
             // The reader may have gone.
-            let _ = question.send(());
+            let _ = answer.send(());
         }
     }
 
-    /// Asks the core to publish its numbers. The answer has no value: its end, too, tells that they are published,
-    /// because a core does so for the last time when it ends. `None` while many readers wait for it.
-    fn ask(&self) -> Option<oneshot::Receiver<()>> {
-        let (question, answer) = oneshot::channel();
+    /// Asks the core to publish its numbers, and perhaps to change its exports before. The answer has no value: its end,
+    /// too, tells that they are published, because a core does so for the last time when it ends. `None` while many
+    /// readers wait for it.
+    fn ask(&self, exports: Option<Arc<Content>>) -> Option<oneshot::Receiver<()>> {
+        let (sender, answer) = oneshot::channel();
+        let question = Question {
+            exports,
+            answer: sender,
+        };
         match self.questions.try_send(question) {
             // Where the core has ended, this drops the question.
             Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Some(answer),
@@ -92,10 +110,17 @@ impl CoreNumbers {
     }
 }
 
-/// Has all cores publish their numbers; those that do not within [`ANSWER_MAX`].
-pub(super) async fn publish(cores: &[Arc<CoreNumbers>]) -> Vec<usize> {
+/// Has all cores publish their numbers, after a change of their exports if there is one; those that do not within
+/// [`ANSWER_MAX`].
+pub(super) async fn publish(
+    cores: &[Arc<CoreNumbers>],
+    exports: Option<&Arc<Content>>,
+) -> Vec<usize> {
     let until = tokio::time::Instant::now() + ANSWER_MAX;
-    let asked: Vec<_> = cores.iter().map(|core| core.ask()).collect();
+    let asked: Vec<_> = cores
+        .iter()
+        .map(|core| core.ask(exports.cloned()))
+        .collect();
     let mut stuck = Vec::new();
     for (index, answer) in asked.into_iter().enumerate() {
         let answered = match answer {
