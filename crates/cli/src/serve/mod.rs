@@ -66,9 +66,8 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         user_groups: settings.manage_gids.then(|| Arc::new(SystemUsers) as _),
     };
     let volume = host.as_ref().map(OpenHost::listening);
-    let of_volume = host
-        .as_ref()
-        .map(|host| (host.counters(), host.listening()));
+    let counters = host.as_ref().map(OpenHost::counters);
+    let of_volume = counters.zip(volume.clone());
     let watch = host.as_ref().map(OpenHost::watch);
     let host = host.map(OpenHost::start).transpose();
     let mut host = host.map_err(|error| explain(&folder, error))?;

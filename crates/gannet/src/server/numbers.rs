@@ -93,9 +93,9 @@ impl CoreNumbers {
         }
     }
 
-    /// Asks the core to publish its numbers, and perhaps to change its exports before. The answer has no value: its end,
-    /// too, tells that they are published, because a core does so for the last time when it ends. `None` while many
-    /// readers wait for it.
+    /// Asks the core to publish its numbers, and perhaps to change its exports before. The answer has no value: its
+    /// end, too, tells that they are published, because a core does so for the last time when it ends. `None` while
+    /// many readers wait for it.
     fn ask(&self, exports: Option<Arc<Content>>) -> Option<oneshot::Receiver<()>> {
         let (sender, answer) = oneshot::channel();
         let question = Question {
