@@ -21,6 +21,24 @@ const NOTICES: &[&str] = &[
     "unlicense",
 ];
 
+/// Code of others in the tree that is in the binary, and is no crate.
+struct Bundled {
+    name: &'static str,
+    /// The release, as the file itself has it.
+    version: &'static str,
+    licence: &'static str,
+    file: &'static str,
+    notice: &'static str,
+}
+
+const BUNDLED: &[Bundled] = &[Bundled {
+    name: "uPlot",
+    version: "1.6.32",
+    licence: "MIT",
+    file: "crates/gannet/src/admin/page/uPlot.iife.min.js",
+    notice: "crates/gannet/src/admin/page/uPlot.LICENSE",
+}];
+
 /// The output of `cargo metadata`.
 #[derive(Deserialize)]
 struct Metadata {
@@ -88,6 +106,27 @@ pub(crate) fn check(root: &Path) -> Result<()> {
             wrong.push(format!("{} {}: {licence:?}", package.name, package.version));
         }
     }
+    for Bundled {
+        name,
+        version,
+        licence,
+        file,
+        notice,
+    } in BUNDLED
+    {
+        if !is_allowed(licence, &deny.licenses.allow) {
+            wrong.push(format!("{name} {version}: {licence:?}"));
+        }
+        for (path, text) in [(file, version), (notice, &"Copyright")] {
+            let content = fs::read_to_string(root.join(path));
+            if !content
+                .with_context(|| format!("cannot read {path}"))?
+                .contains(text)
+            {
+                bail!("{path}: this file of {name} does not say {text:?}");
+            }
+        }
+    }
     if !wrong.is_empty() {
         bail!(
             "deny.toml does not allow these licences:\n{}",
@@ -95,8 +134,9 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         );
     }
     println!(
-        "licences of {} crates are allowed by deny.toml",
-        packages.len()
+        "licences of {} crates and {} bundled files are allowed by deny.toml",
+        packages.len(),
+        BUNDLED.len()
     );
     Ok(())
 }
@@ -115,7 +155,7 @@ fn is_allowed(licence: &str, allowed: &[String]) -> bool {
 /// A crate's files cannot be read, or the file cannot be written.
 pub(crate) fn write_notices(root: &Path, file: &Path) -> Result<()> {
     let mut text =
-        String::from("Crates that are linked into gannet, their licences and notices.\n");
+        String::from("Code of others in gannet: crates and files, their licences and notices.\n");
     for package in linked(root)? {
         let (name, version) = (&package.name, &package.version);
         let licence = package.license.as_deref().unwrap_or("see below");
@@ -137,6 +177,22 @@ pub(crate) fn write_notices(root: &Path, file: &Path) -> Result<()> {
             let shown = notice.file_name().unwrap_or_default().to_string_lossy();
             writeln!(text, "\n---- {shown}\n\n{}", content.trim_end())?;
         }
+    }
+    for Bundled {
+        name,
+        version,
+        licence,
+        notice,
+        ..
+    } in BUNDLED
+    {
+        let content = fs::read_to_string(root.join(notice))
+            .with_context(|| format!("cannot read {notice}"))?;
+        writeln!(
+            text,
+            "\n==== {name} {version}: {licence}\n\n{}",
+            content.trim_end()
+        )?;
     }
     fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
