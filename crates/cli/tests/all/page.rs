@@ -10,15 +10,19 @@ use serde_json::{Value, json};
 use std::fs;
 use std::net::TcpStream;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 use support::browser::{self, Browser};
-use support::{FREE_PORT, Place, Server, bytes, succeed};
+use support::{FREE_PORT, Place, Server, succeed};
 
-/// What every colour of text must have beside its background (WCAG 2, level AA).
+/// The least contrast of text with its background (WCAG 2, level AA).
 const CONTRAST_MIN: f64 = 4.5;
 /// Elements that are wider than what they are in.
 const TOO_WIDE: &str = r#"[...document.querySelectorAll("body, header, main, section, table, td, th, dl, .chart")]
-    .filter((one) => one.getBoundingClientRect().right > innerWidth || (one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0))
-    .map((one) => `${one.tagName} ${one.id} ${one.textContent}: ${one.scrollWidth} in ${one.clientWidth}`)"#;
+    .filter((one) => one.getBoundingClientRect().right > innerWidth
+        || (one.clientWidth > 0 && one.scrollWidth > one.clientWidth + 1))
+    .map((one) => `${one.tagName} ${one.id}: ${one.scrollWidth} in ${one.clientWidth}`)"#;
 /// The least contrast of the colours of text with the backgrounds.
 const CONTRAST: &str = r##"(() => {
     const style = getComputedStyle(document.documentElement);
@@ -116,6 +120,7 @@ fn the_page_shows_health_rates_latencies_and_clients_at_every_width() {
     let clients = [
         client(3, json!("2001:db8::1234:5678:9abc")),
         client(4, Value::Null),
+        client(5, json!("192.168.100.100")),
     ];
     let list = json!({ "clients": clients, "more": 7 });
     answer_for(&mut browser, "/clients.json", &list);
@@ -159,7 +164,7 @@ fn the_page_shows_health_rates_latencies_and_clients_at_every_width() {
     let note = browser.evaluate("document.querySelector('#clients-note').textContent");
     assert_eq!(
         note,
-        "7 more are in /clients.json. Addresses are shown to networks that --admin-allow names."
+        "7 more clients have done less. Addresses are shown to networks that --admin-allow names."
     );
     let drawn = "[...document.querySelectorAll('.chart canvas')].map((it) => it.getContext('2d') \
         .getImageData(0, 0, it.width, it.height).data.some((byte) => byte !== 0))";
@@ -191,7 +196,7 @@ fn the_page_shows_a_volume_and_takes_no_text_for_html() {
           "space_bytes": 2e12, "free_bytes": 1.5e12 },
         { "number": 1, "address": null, "state": "silent", "since_seconds": 12.5, "why": hostile,
           "next": "systemctl start gannet-volume@srv", "version": null, "space_bytes": null, "free_bytes": null },
-    ], "findings": [{ "what": "I/O server 1 is silent.", "next": "systemctl start gannet-volume@srv" }] });
+    ], "findings": [{ "what": hostile, "next": "shown in the row" }, { "what": "I/O server 1 is silent.", "next": "systemctl start gannet-volume@srv" }] });
     answer_for(&mut browser, "/status.json", &status);
     browser.resize(375, 800);
     browser.call(
@@ -225,14 +230,18 @@ fn the_page_shows_a_volume_and_takes_no_text_for_html() {
 }
 
 #[test]
-fn the_page_says_when_its_server_is_gone() {
+fn the_page_lists_the_servers_clients_and_says_when_it_is_gone() {
     let Some(program) = browser_program() else {
         return;
     };
     let place = Place::new();
     let mut server = watched(&place);
     let mut browser = Browser::start(program, &place.path("profile"));
+    let _connected = TcpStream::connect(&server.tcp).unwrap();
     open(&mut browser, &server);
+    let listed = "document.querySelectorAll('#clients tbody tr').length === 1";
+    browser.wait_for(listed);
+    assert_eq!(rows(&mut browser, "clients")[0][1], "1 TCP");
     server.kill();
     browser
         .wait_for("document.querySelector('#health').textContent.startsWith('no answer since ')");
@@ -274,7 +283,7 @@ fn browsers_get_the_page_and_scripts_the_list_of_paths() {
     );
 }
 
-/// Makes the README's picture out of three minutes of work: `cargo test -p gannet-cli --test all picture -- --ignored`.
+/// Makes the README's picture out of five minutes of work: `cargo test -p gannet-cli --test all picture -- --ignored`.
 #[test]
 #[ignore = "makes a picture for people"]
 fn the_picture_of_the_page() {
@@ -282,29 +291,45 @@ fn the_picture_of_the_page() {
         return;
     };
     let place = Place::new();
-    let server = watched(&place);
+    let share = place.text("share");
+    let watched = ["--admin", FREE_PORT, "--admin-allow", "127.0.0.0/8"];
+    let arguments = [&[&*share, "--no-root-squash"], &watched[..]].concat();
+    let server = Server::start(&place.path("state"), &arguments);
     let mut browser = Browser::start(program, &place.path("profile"));
-    browser.resize(1280, 720);
+    browser.resize(1280, 860);
     browser.prefer("light");
     open(&mut browser, &server);
-    let tree = place.text("tree");
-    support::make_tree(Path::new(&tree), 40);
-    fs::write(place.path("tree/big"), bytes(1, 24 << 20)).unwrap();
-    let began = std::time::Instant::now();
+    browser.call("Emulation.setScrollbarsHidden", json!({ "hidden": true }));
+    let tree = place.path("tree");
+    support::make_tree(&tree, 40);
+    let [tcp, rdma] = server.urls();
+    let ended = Arc::new(AtomicBool::new(false));
+    let reader = {
+        let ended = Arc::clone(&ended);
+        std::thread::spawn(move || {
+            let threads = ["1", "2", "4", "3", "2"].iter().cycle();
+            for threads in threads.take_while(|_| !ended.load(Relaxed)) {
+                let work = ["--op", "randread", "--size", "8M", "--record", "64K"];
+                let extent = ["--seconds", "20", "--threads", threads];
+                succeed(&[&["bench", &*rdma], &work[..], &extent[..]].concat());
+            }
+        })
+    };
+    let began = Instant::now();
     for turn in 0.. {
-        let url = &server.urls()[usize::from(turn % 3 != 0)];
         let (to, from) = (
-            format!("{url}/in-{turn}"),
+            format!("{tcp}/in-{turn}"),
             place.text(&format!("out/{turn}")),
         );
-        succeed(&["cp", "-r", &tree, &to]);
+        succeed(&["cp", "-r", tree.to_str().unwrap(), &to]);
         succeed(&["cp", "-r", &to, &from]);
-        std::thread::sleep(std::time::Duration::from_millis(700 * (turn % 5)));
-        if began.elapsed().as_secs() > 180 {
+        if began.elapsed() > Duration::from_secs(290) {
             break;
         }
     }
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images/admin-page.png");
     browser.screenshot(&file);
+    ended.store(true, Relaxed);
+    reader.join().unwrap();
     assert!(fs::metadata(file).unwrap().len() < 200 << 10);
 }

@@ -40,6 +40,8 @@ function duration(seconds) {
   return hours < 48 ? `${hours}${GAP}h ${minutes % 60}${GAP}min` : `${Math.floor(hours / 24)}${GAP}d ${hours % 24}${GAP}h`;
 }
 
+const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", hour12: false });
+
 // ---- Figures out of /status.json
 
 /** The sum over the samples of a family for which `matches`; null if the server has no such family. */
@@ -131,7 +133,7 @@ class Chart {
         x: { range: () => [this.data[0].at(-1) - KEPT_SECONDS, this.data[0].at(-1)] },
         y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] },
       },
-      axes: [axis, { ...axis, size: 76, values: (_, splits) => splits.map(format) }],
+      axes: [{ ...axis, space: 70, size: 28, values: (_, splits) => splits.map(clock) }, { ...axis, size: 76, values: (_, splits) => splits.map(format) }],
       series: [
         {},
         ...visible.map((line) => ({
@@ -175,6 +177,13 @@ function cell(text, kind = "td", className = "") {
   return made;
 }
 
+/** An address, whose lines may break at its colons alone. */
+function addressCell(address, kind) {
+  const made = cell("", kind, "words");
+  made.append(...address.split(/(?<=:)/).flatMap((part) => [part, document.createElement("wbr")]));
+  return made;
+}
+
 function fill(id, rows) {
   const body = element(id).tBodies[0];
   body.replaceChildren(...rows.map((cells) => {
@@ -208,7 +217,7 @@ function showClients(list) {
   fill("clients", shown.map((client) => {
     const minute = (value) => (client.minute.seconds > 0 ? value / client.minute.seconds : null);
     return [
-      cell(client.address ?? `client ${client.id}`, "th"),
+      addressCell(client.address ?? `client${GAP}${client.id}`, "th"),
       cell(connections(client), "td", "words"),
       cell(perSecond(minute(client.minute.operations))),
       cell(bytesPerSecond(minute(client.minute.received_bytes))),
@@ -220,10 +229,11 @@ function showClients(list) {
 
 function clientsNote(list, shown) {
   if (!list) return "This server has no list of clients.";
-  if (shown.length === 0) return "No client is connected.";
+  if (shown.length === 0) return "No client is connected, or was in the last minute.";
   const more = list.clients.length - shown.length + list.more;
   const notes = [];
-  if (more > 0) notes.push(`${more} more are in /clients.json.`);
+  if (more > 0) notes.push(`${more} more clients have done less.`);
+  if (list.unlisted_connections > 0) notes.push(`${list.unlisted_connections} connections are of clients beyond the list.`);
   if (shown.some((client) => client.address === null)) {
     notes.push("Addresses are shown to networks that --admin-allow names.");
   }
@@ -249,12 +259,14 @@ function showVolume(volume) {
       cell(String(server.number), "th"),
       state,
       cell(duration(server.since_seconds)),
-      cell(server.address ?? "–", "td", "words"),
+      addressCell(server.address ?? "–", "td"),
       cell(hasSpace ? `${bytes(server.free_bytes)} of ${bytes(server.space_bytes)}` : "–"),
     ];
   }));
-  element("findings-heading").hidden = volume.findings.length === 0;
-  element("findings").replaceChildren(...volume.findings.map((finding) => {
+  // The row of a server has its finding already.
+  const findings = volume.findings.filter(({ what }) => !volume.io_servers.some((server) => server.why === what));
+  element("findings-heading").hidden = findings.length === 0;
+  element("findings").replaceChildren(...findings.map((finding) => {
     const item = document.createElement("li");
     item.append(...advice(finding.what, finding.next));
     return item;
