@@ -136,10 +136,8 @@ impl Manager {
         let unnamed = look(&*store, namespace::unnamed)?;
         let replies = look(&*store, meta::reply_cache::times)?.len();
         let losses = look(&*store, meta::claims::losses)?;
-        let state = Arc::new(VolumeState::default());
-        state.begin(&store, servers.count(), &losses, runtime.wall_clock());
-        let (clock, asked) = (Handle::clone(&runtime), Rc::clone(&servers));
-        let office = Office::new(clock, asked, change, Arc::clone(&state));
+        let state = VolumeState::begin(&store, servers.count(), &losses, runtime.wall_clock());
+        let office = Office::new(&runtime, &servers, change, &state);
         let records = Records::new(Handle::clone(&runtime), ATTRIBUTE_RECORDS_MAX);
         Ok(Rc::new(Manager {
             sizes: Sizes::new(

@@ -26,7 +26,7 @@ pub struct PartState {
 /// A fact that needs an administrator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What is wrong.
+    /// The fault.
     pub what: String,
     /// The command or the step that goes on.
     pub next: String,

@@ -3,7 +3,7 @@
 use crate::admin::{Finding, NotReady};
 use gannet_volume::manager::{IoServerCondition, ManagerCondition};
 
-/// What is known of an I/O server, by its manager or by a client.
+/// The facts about an I/O server, by its manager or by a client.
 #[derive(Debug, Clone, Copy)]
 pub struct IoServerFacts<'a> {
     /// Its number.
@@ -27,7 +27,7 @@ impl IoServerFacts<'_> {
         }
     }
 
-    /// What is wrong, and what to do; `None` if it serves all that it ever had.
+    /// The fault and the next step; `None` if it serves all that it ever had.
     pub fn finding(&self) -> Option<Finding> {
         let IoServerFacts { number, url, .. } = *self;
         let start = format!("gannet serve --volume PATH --role io-server={number}");

@@ -2,7 +2,7 @@
 
 use super::finding::{IoServerFacts, manager_finding, not_ready};
 use crate::admin::{Finding, Part, PartState};
-use gannet_metrics::{Exposition, Family, Label, Source};
+use gannet_metrics::{ClientList, Exposition, Family, Label, Source};
 use gannet_volume::host::HostCounters;
 use gannet_volume::manager::{IoServerReport, VolumeReport};
 use rustix::fs::statvfs;
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-/// What administrators may read of the servers of a volume in this process: their numbers, and the state of the volume
-/// if its manager is among them.
+/// The servers of a volume in this process, for administrators: their numbers, and the state of the volume if its
+/// manager is among them.
 #[derive(Debug, Clone)]
 pub struct VolumeWatch {
     pub(super) counters: HostCounters,
@@ -55,6 +55,10 @@ impl Source for VolumeWatch {
             into.number(&DISK, &[label], bytes(space.f_blocks));
             into.number(&FREE, &[label], bytes(space.f_bavail));
         }
+    }
+
+    fn list_clients(&self, into: &mut ClientList) {
+        self.counters.list_clients(into);
     }
 }
 

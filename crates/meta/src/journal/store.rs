@@ -27,7 +27,7 @@ pub struct JournaledStore {
 #[derive(Default)]
 struct HalfLengths {
     active: AtomicU64,
-    /// Those of the full half, while its checkpoint is not done.
+    /// Bytes of the full half, while its checkpoint is not done.
     full: AtomicU64,
 }
 

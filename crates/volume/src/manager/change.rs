@@ -139,8 +139,6 @@ impl Manager {
             };
             let committing = move || commit(&*store, work, &given);
             let committed = run_blocking(&self.runtime, committing).await;
-            self.state.group_commits.add(1);
-            self.state.changes.add(count as u64);
             match committed.unwrap_or(Err(Status::Io)) {
                 Ok(Committed {
                     outcomes,
@@ -230,6 +228,8 @@ impl Manager {
     fn take_changes(&self) -> Vec<Change> {
         let mut changes = self.changes.borrow_mut();
         let count = changes.len().min(CHANGES_AT_A_TIME);
+        self.state.group_commits.add(u64::from(count > 0));
+        self.state.changes.add(count as u64);
         changes.drain(..count).collect()
     }
 

@@ -183,26 +183,28 @@ impl VolumeState {
         (report.manager != ManagerCondition::Absent).then(|| report.clone())
     }
 
-    /// A manager begins with so many I/O servers at a time, some of which have lost a disk.
+    /// The state of a manager that begins with so many I/O servers at a time, some of which have lost a disk.
     pub(super) fn begin(
-        &self,
         store: &Arc<dyn MetaStore>,
         count: u32,
         losses: &BTreeMap<u32, Loss>,
         now: Duration,
-    ) {
-        // A manager begins once.
-        let _ = self.store.set(Arc::downgrade(store));
-        let mut report = self.lock();
-        report.manager = ManagerCondition::Waiting;
-        report.checkpoint = now;
-        report.io_servers = (0..count)
-            .map(|number| IoServerReport {
-                since: now,
-                loss: losses.get(&number).copied(),
-                ..IoServerReport::default()
-            })
-            .collect();
+    ) -> Arc<VolumeState> {
+        let io_servers = (0..count).map(|number| IoServerReport {
+            since: now,
+            loss: losses.get(&number).copied(),
+            ..IoServerReport::default()
+        });
+        Arc::new(VolumeState {
+            report: Mutex::new(VolumeReport {
+                manager: ManagerCondition::Waiting,
+                checkpoint: now,
+                io_servers: io_servers.collect(),
+                ..VolumeReport::default()
+            }),
+            store: OnceLock::from(Arc::downgrade(store)),
+            ..VolumeState::default()
+        })
     }
 
     /// Names the volume.
@@ -384,11 +386,9 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    fn state() -> VolumeState {
-        let state = VolumeState::default();
+    fn state() -> Arc<VolumeState> {
         let store: Arc<dyn MetaStore> = Arc::new(MemoryStore::default());
-        state.begin(&store, 2, &BTreeMap::new(), at(1));
-        state
+        VolumeState::begin(&store, 2, &BTreeMap::new(), at(1))
     }
 
     fn second(state: &VolumeState) -> (IoServerCondition, Duration) {

@@ -120,17 +120,17 @@ type Answers = Vec<Option<TermAnswer>>;
 impl Office {
     /// An office without a term yet; `change` is the last change of the metadata.
     pub(super) fn new(
-        runtime: Handle,
-        servers: Rc<dyn IoServers>,
+        runtime: &Handle,
+        servers: &Rc<dyn IoServers>,
         change: u64,
-        volume: Arc<VolumeState>,
+        volume: &Arc<VolumeState>,
     ) -> Rc<Office> {
         Rc::new(Office {
-            runtime,
-            servers,
+            runtime: Handle::clone(runtime),
+            servers: Rc::clone(servers),
             term: Cell::default(),
             state: Watched::new(State::Waiting),
-            volume,
+            volume: Arc::clone(volume),
             change: Cell::new(change),
             lease: Watched::new(Lease::default()),
             is_forced: Cell::new(false),
