@@ -1,6 +1,6 @@
 //! The command line of `gannet volume`.
 
-use super::{ClientOptions, location_parser, url_parser};
+use super::{AdminPlace, ClientOptions, location_parser, url_parser};
 use crate::size;
 use clap::builder::TypedValueParser;
 use clap::{ArgGroup, Args, Subcommand};
@@ -35,8 +35,8 @@ pub enum VolumeWhat {
     /// Show the state of a volume's servers, and what is wrong
     ///
     /// Asks the manager and all I/O servers of a volume that is served. Each finding has the command or the step that
-    /// goes on. The exit status is 1 if there is a finding. A line that begins with `note:` reports a fault of the past,
-    /// and is no finding.
+    /// goes on. The exit status is 1 if there is a finding. A line that begins with `note:` reports a fault of the
+    /// past, and is no finding.
     Status(StatusOptions),
     /// List volumes, and the volumes in folders
     List(ListOptions),
@@ -110,6 +110,9 @@ pub struct StatusOptions {
     /// The URL of a volume
     #[arg(value_name = "URL", value_parser = url_parser())]
     pub url: Url,
+    /// Ask the manager's admin address too: since when servers are in their state, and what the manager sees of them
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<AdminPlace>,
     /// Print one JSON object
     #[arg(long, help_heading = "Output")]
     pub json: bool,

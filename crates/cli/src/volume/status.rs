@@ -6,6 +6,7 @@ use crate::output;
 use crate::session;
 use crate::size::human;
 use crate::table;
+use crate::watch::{self, ToldIoServer};
 use gannet::admin::Finding;
 use gannet::url::Url;
 use gannet::volume::{
@@ -47,6 +48,11 @@ pub(crate) struct IoServerStatus {
     why: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<String>,
+    /// How long it is in this state, as the manager says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
     /// The latest term of a manager that it knows.
     term: Option<u64>,
     space_bytes: Option<u64>,
@@ -59,7 +65,11 @@ pub(crate) struct IoServerStatus {
 /// The manager cannot be reached, or something is wrong.
 pub(super) fn run(options: &StatusOptions) -> Result<(), Failure> {
     session::run(async |runtime| {
-        let status = look(&runtime, &options.url, &options.client).await?;
+        let mut status = look(&runtime, &options.url, &options.client).await?;
+        if let Some(place) = &options.admin {
+            let told = watch::volume_at(place).await?;
+            status.add_told(&told.io_servers);
+        }
         if options.json {
             output::json(&status)?;
         } else {
@@ -150,6 +160,8 @@ impl VolumeStatus {
             state: facts.state(),
             why: finding.as_ref().map(|it| it.what.clone()),
             next: finding.as_ref().map(|it| it.next.clone()),
+            since_seconds: None,
+            version: None,
             term: answer.map(|it| it.term),
             space_bytes: answer.map(|it| it.space.total),
             free_bytes: answer.map(|it| it.space.available),
@@ -167,6 +179,21 @@ impl VolumeStatus {
                 ),
                 next: String::from("stop one of the two managers: see docs/volumes.md"),
             });
+        }
+    }
+
+    /// Adds the view of the manager, which may differ: a network can be broken on one side.
+    fn add_told(&mut self, told: &[ToldIoServer]) {
+        for (server, told) in self.io_servers.iter_mut().zip(told) {
+            server.version.clone_from(&told.version);
+            if server.state == told.state {
+                server.since_seconds = told.since_seconds;
+            } else if let Some(why) = told.why.as_ref().filter(|_| server.answers()) {
+                self.findings.push(Finding {
+                    what: format!("the manager does not see what this host sees: {why}"),
+                    next: String::from("look for a firewall between the manager and this server"),
+                });
+            }
         }
     }
 
@@ -188,10 +215,12 @@ impl VolumeStatus {
         let header = [
             "I/O server",
             "state",
+            "since",
             "term",
             "available",
             "size",
             "address",
+            "version",
         ];
         let cells: Vec<_> = self.io_servers.iter().map(IoServerStatus::cells).collect();
         let mut lines = vec![
@@ -219,15 +248,17 @@ impl IoServerStatus {
         self.term.is_some()
     }
 
-    fn cells(&self) -> [String; 6] {
+    fn cells(&self) -> [String; 8] {
         let or_none = |text: Option<String>| text.unwrap_or_else(|| table::NONE.to_owned());
         [
             self.number.to_string(),
             self.state.to_owned(),
+            or_none(self.since_seconds.map(watch::time)),
             or_none(self.term.map(|term| term.to_string())),
             or_none(self.free_bytes.map(human)),
             or_none(self.space_bytes.map(human)),
             or_none(self.address.clone()),
+            or_none(self.version.clone()),
         ]
     }
 }
@@ -301,6 +332,26 @@ mod tests {
     #[test]
     fn a_lost_disk_alone_is_a_note() {
         assert!(status(vec![answer(4, true)]).judged().is_ok());
+    }
+
+    #[test]
+    fn the_manager_adds_times_and_its_own_view() {
+        let mut status = status(vec![answer(4, false), answer(4, false)]);
+        let told = |state: &str, why: Option<&str>| ToldIoServer {
+            state: state.to_owned(),
+            since_seconds: Some(7200.0),
+            version: Some(String::from("0.1.0")),
+            why: why.map(str::to_owned),
+            ..ToldIoServer::default()
+        };
+        status.add_told(&[told("ready", None), told("silent", Some("it is silent"))]);
+        let servers = &status.io_servers;
+        assert_eq!(servers[0].since_seconds, Some(7200.0));
+        assert_eq!(servers[1].since_seconds, None);
+        assert_eq!(status.findings.len(), 1);
+        let text = status.text();
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        assert!(text.contains("since") && text.contains("0.1.0"), "{text}");
     }
 
     #[test]

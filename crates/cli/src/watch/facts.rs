@@ -61,19 +61,25 @@ impl Status {
 
 /// A volume, as its manager knows it.
 #[derive(Debug, Clone, Default, Deserialize)]
-pub(super) struct Volume {
-    pub(super) io_servers: Vec<IoServer>,
+pub(crate) struct Volume {
+    pub(crate) io_servers: Vec<IoServer>,
 }
 
 /// A server of a volume.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
-pub(super) struct IoServer {
-    pub(super) number: u64,
+pub(crate) struct IoServer {
+    pub(crate) number: u64,
     #[serde(default)]
-    pub(super) address: Option<String>,
-    pub(super) state: String,
+    pub(crate) address: Option<String>,
+    pub(crate) state: String,
     #[serde(default)]
-    pub(super) since_seconds: Option<f64>,
+    pub(crate) since_seconds: Option<f64>,
+    /// The release, where the manager knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) version: Option<String>,
+    /// The finding about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) why: Option<String>,
 }
 
 /// `/clients.json`.

@@ -11,11 +11,34 @@ mod top;
 
 pub use ask::AskError;
 pub use clients::clients;
+pub(crate) use facts::IoServer as ToldIoServer;
 pub use reload::reload;
 pub use top::top;
 
+use crate::cli::AdminPlace;
 use crate::failure::{Explain, Failure};
 use std::future::Future;
+
+/// The volume whose manager has this admin address.
+///
+/// # Errors
+/// It cannot be asked, or no manager runs there.
+pub(crate) async fn volume_at(place: &AdminPlace) -> Result<facts::Volume, Failure> {
+    let asked = ask::ask::<facts::Status>(place, "/status.json").await;
+    let status = asked.map_err(|error| error.explain(place))?;
+    status.volume.ok_or_else(|| {
+        Failure::new(
+            format!("cannot ask {place}"),
+            "no manager of a volume runs there",
+        )
+        .hint("give the address after `admin=` in the manager's ready line")
+    })
+}
+
+/// A time for people: its two largest units.
+pub(crate) fn time(seconds: f64) -> String {
+    screen::time(seconds)
+}
 
 /// Runs a command that waits for nothing but answers.
 fn run<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {

@@ -154,6 +154,8 @@ fn a_killed_io_server_is_told_everywhere_until_it_is_back() {
         words.contains("gannet serve --volume PATH --role io-server=1"),
         "{text}"
     );
+    let (_, text) = bed.run(&["volume", "status", &bed.url(), "--admin", &admin]);
+    assert!(text.contains("since"), "{text}");
     let (code, text) = bed.run(&["doctor", &bed.url()]);
     assert_eq!(code, Some(1), "{text}");
     assert!(text.contains("0 answers at 127.0.0.1"), "{text}");
