@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod admin;
+mod alerting;
 mod commands;
 mod descriptors;
 mod dscp;
