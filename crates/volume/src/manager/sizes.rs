@@ -67,7 +67,8 @@ struct Grants {
     last: u64,
     /// The number of files with grants at which grants that have ended are removed.
     sweep_at: usize,
-    /// The time until which an earlier manager's grants may last, for files with numbers below this one.
+    /// The time until which an earlier manager's grants may last, for files with numbers below this one. Their bytes may
+    /// not be durable at any time.
     earlier: (Instant, FileId),
     /// The time until which grants may last that are not in `files`, which was full.
     others_until: Instant,
@@ -168,6 +169,9 @@ impl Sizes {
         let number = grants.last;
         if grants.files.len() >= GRANTS_MAX {
             grants.others_until = until;
+            // It is in no list, so nobody sees it run out. Any file up to this one may have bytes that are not durable.
+            let next = FileId(file.0.saturating_add(1));
+            grants.earlier.1 = grants.earlier.1.max(next);
         } else {
             let grant = Grant { number, until, uid };
             grants.files.entry(file).or_default().push(grant);
@@ -606,6 +610,31 @@ pub(super) mod tests {
         assert!(
             first <= 4 * OBJECTS_MAX && second <= 4 * OBJECTS_MAX,
             "{first} and {second} questions are kept"
+        );
+    }
+
+    /// A grant that is in no list because the list is full. Its client may die before it commits its bytes.
+    #[test]
+    fn bytes_of_an_unlisted_grant_are_committed_before_their_size_settles() {
+        let world = World::new(1);
+        let node = world.add_node("manager");
+        let done = world.run(async move {
+            let runtime = node.runtime();
+            let sizes = of_mute_servers(Handle::clone(&runtime));
+            for file in 0..GRANTS_MAX as u64 {
+                sizes.grant(FileId(10 + file), 1);
+            }
+            let (listed, unlisted) = (FileId(10), FileId(10 + GRANTS_MAX as u64));
+            let newer = FileId(unlisted.0 + 1);
+            sizes.grant(unlisted, 1);
+            assert!(sizes.is_writable(unlisted));
+            gannet_runtime::sleep(&runtime, GRANT_AGE).await;
+            [listed, unlisted, newer]
+                .map(|file| (sizes.is_writable(file), sizes.may_be_unstable(file)))
+        });
+        assert_eq!(
+            done.unwrap(),
+            [(false, true), (false, true), (false, false)]
         );
     }
 
