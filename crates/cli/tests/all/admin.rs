@@ -5,6 +5,7 @@
 use crate::support;
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -306,6 +307,13 @@ fn readers_who_misbehave_disturb_nobody() {
 /// A thousand clients, each with an address of its own, cost a reader little: neither bytes nor time.
 #[test]
 fn a_thousand_clients_are_told_in_little_time() {
+    // The soft limit of many systems has no room for them beside what other tests open.
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    setrlimit(Resource::Nofile, raised).unwrap();
     let place = Place::new();
     let server = watched(&place, &["--admin-allow", "127.0.0.0/8"]);
     let to: SocketAddr = server.tcp.parse().unwrap();
