@@ -67,8 +67,8 @@ struct Grants {
     last: u64,
     /// The number of files with grants at which grants that have ended are removed.
     sweep_at: usize,
-    /// The time until which an earlier manager's grants may last, for files with numbers below this one. Their bytes may
-    /// not be durable at any time.
+    /// The time until which an earlier manager's grants may last, for files with numbers below this one. Their bytes
+    /// may not be durable at any time.
     earlier: (Instant, FileId),
     /// The time until which grants may last that are not in `files`, which was full.
     others_until: Instant,
