@@ -1,5 +1,6 @@
 //! What a server tells: `/status.json` and `/clients.json`, as far as commands use it.
 
+use gannet_metrics::LatencyReading;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -41,6 +42,14 @@ pub(super) struct Sample {
 }
 
 impl Sample {
+    /// How long operations took; without their sum, which is not shown.
+    pub(super) fn latency(&self) -> LatencyReading {
+        let mut reading = LatencyReading::default();
+        let counts = reading.buckets.iter_mut().zip(&self.buckets);
+        counts.for_each(|(bucket, count)| *bucket = *count);
+        reading
+    }
+
     pub(super) fn label(&self, name: &str) -> &str {
         self.labels.get(name).map_or("", String::as_str)
     }

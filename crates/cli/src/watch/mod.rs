@@ -13,6 +13,7 @@ pub use ask::AskError;
 pub use clients::clients;
 pub(crate) use facts::IoServer as ToldIoServer;
 pub use reload::reload;
+pub(crate) use screen::time;
 pub use top::top;
 
 use crate::cli::AdminPlace;
@@ -33,11 +34,6 @@ pub(crate) async fn volume_at(place: &AdminPlace) -> Result<facts::Volume, Failu
         )
         .hint("give the address after `admin=` in the manager's ready line")
     })
-}
-
-/// A time for people: its two largest units.
-pub(crate) fn time(seconds: f64) -> String {
-    screen::time(seconds)
 }
 
 /// Runs a command that waits for nothing but answers.

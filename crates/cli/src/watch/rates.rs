@@ -1,6 +1,7 @@
 //! What a server did between two looks at it.
 
 use super::facts::{Client, Clients, IoServer, Sample, Status};
+use gannet_metrics::LatencyReading;
 use serde::Serialize;
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -45,7 +46,8 @@ pub(super) struct OperationRate {
     pub(super) per_second: f64,
     /// Operations with another status than OK.
     pub(super) failures_per_second: f64,
-    /// The bound that half of them did not exceed, at most twice the true median; `None` without operations.
+    /// The bound that half of them did not exceed, at most twice the true median; `None` without operations, and where
+    /// it is beyond all bounds.
     pub(super) p50_seconds: Option<f64>,
     /// As `p50_seconds`, for 99 of 100.
     pub(super) p99_seconds: Option<f64>,
@@ -155,31 +157,31 @@ fn kind(sample: &Sample) -> (&str, &str) {
     (sample.label("protocol"), sample.label("procedure"))
 }
 
+/// The counts of operations, each by its kind and its status.
+fn counted(status: &Status) -> HashMap<((&str, &str), &str), f64> {
+    let samples = status.samples("gannet_nfs_operations").iter();
+    let counts = samples.map(|sample| ((kind(sample), sample.label("status")), sample.value));
+    counts.collect()
+}
+
+/// The times of operations, by their kinds.
+fn times(status: &Status) -> HashMap<(&str, &str), LatencyReading> {
+    let samples = status.samples("gannet_nfs_operation_seconds").iter();
+    let times = samples.map(|sample| (kind(sample), sample.latency()));
+    times.collect()
+}
+
 fn operations(before: &Status, after: &Status, seconds: f64) -> Vec<OperationRate> {
     let mut rates: HashMap<(&str, &str), OperationRate> = HashMap::new();
-    let counted = |status: &Status| -> HashMap<(String, String, String), f64> {
-        let samples = status.samples("gannet_nfs_operations").iter();
-        let one = |sample: &Sample| {
-            let (protocol, procedure) = kind(sample);
-            let key = (
-                protocol.to_owned(),
-                procedure.to_owned(),
-                sample.label("status").to_owned(),
-            );
-            (key, sample.value)
-        };
-        samples.map(one).collect()
-    };
     let earlier = counted(before);
-    let later = counted(after);
-    for ((protocol, procedure, status), count) in &later {
-        let key = (protocol.clone(), procedure.clone(), status.clone());
+    for (key, count) in counted(after) {
+        let ((protocol, procedure), status) = key;
         let grown = count - earlier.get(&key).copied().unwrap_or(0.0);
         let rate = rates
             .entry((protocol, procedure))
             .or_insert_with(|| OperationRate {
-                protocol: protocol.clone(),
-                procedure: procedure.clone(),
+                protocol: protocol.to_owned(),
+                procedure: procedure.to_owned(),
                 per_second: 0.0,
                 failures_per_second: 0.0,
                 p50_seconds: None,
@@ -191,39 +193,17 @@ fn operations(before: &Status, after: &Status, seconds: f64) -> Vec<OperationRat
             rate.failures_per_second += grown;
         }
     }
-    for sample in after.samples("gannet_nfs_operation_seconds") {
-        let earlier = before.samples("gannet_nfs_operation_seconds").iter();
-        let earlier = earlier
-            .filter(|it| kind(it) == kind(sample))
-            .map(|it| &it.buckets)
-            .next();
-        let grown: Vec<u64> = (sample.buckets.iter().enumerate())
-            .map(|(index, count)| {
-                let before = earlier.and_then(|buckets| buckets.get(index));
-                count.saturating_sub(before.copied().unwrap_or(0))
-            })
-            .collect();
-        if let Some(rate) = rates.get_mut(&kind(sample)) {
-            rate.p50_seconds = quantile(&grown, 0.5);
-            rate.p99_seconds = quantile(&grown, 0.99);
+    let earlier = times(before);
+    for (kind, later) in times(after) {
+        let earlier = earlier.get(&kind).copied().unwrap_or_default();
+        let took = later.since(&earlier);
+        let quantile = |share| took.quantile(share).map(|bound| bound.as_secs_f64());
+        if let Some(rate) = rates.get_mut(&kind) {
+            rate.p50_seconds = quantile(0.5);
+            rate.p99_seconds = quantile(0.99);
         }
     }
     rates.into_values().collect()
-}
-
-/// The bound, in seconds, that `share` of what the buckets count did not exceed.
-fn quantile(buckets: &[u64], share: f64) -> Option<f64> {
-    let all: u64 = buckets.iter().sum();
-    #[allow(clippy::cast_precision_loss)] // A rank that is off by one among 2^53 is the same bound.
-    let rank = all as f64 * share;
-    let mut below = 0;
-    let bound = buckets.iter().position(|count| {
-        below += count;
-        #[allow(clippy::cast_precision_loss)]
-        let reached = below as f64 >= rank;
-        all > 0 && reached
-    })?;
-    Some(1e-6 * 2f64.powi(i32::try_from(bound).ok()?))
 }
 
 #[allow(clippy::cast_precision_loss)] // rates are shown with few digits

@@ -77,7 +77,7 @@ fn speed(bytes: f64) -> String {
 }
 
 /// A time for people, of two units at most.
-pub(super) fn time(seconds: f64) -> String {
+pub(crate) fn time(seconds: f64) -> String {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a time since some start
     let seconds = seconds as u64;
     match (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60) {
