@@ -5,8 +5,7 @@
 use crate::support;
 
 use std::fs;
-use std::process::{Child, Stdio};
-use support::{FREE_PORT, Place, Server, fail, fail_at_length, gannet, run, succeed};
+use support::{FREE_PORT, Load, Place, Server, fail, fail_at_length, run, succeed};
 
 /// A server whose configuration changes.
 struct Story {
@@ -53,34 +52,6 @@ fn write(place: &Place, config: &str) {
 /// An export of a directory of the place.
 fn export(name: &str, directory: &str, rules: &str) -> String {
     format!("[[export]]\nname = \"{name}\"\npath = \"DIR/{directory}\"\n{rules}\n")
-}
-
-/// Reads for a long time; killed when dropped.
-struct Load(Child);
-
-impl Load {
-    fn of(url: &str) -> Load {
-        let arguments = [
-            "bench",
-            url,
-            "--size",
-            "1M",
-            "--seconds",
-            "1000",
-            "--op",
-            "randread",
-        ];
-        let mut command = gannet();
-        command.args(arguments).stdout(Stdio::null());
-        Load(command.spawn().unwrap())
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]
@@ -142,7 +113,7 @@ fn exports_come_change_and_go_while_connections_stay() {
     (0..1000)
         .find_map(|_| (operations() > before).then_some(()))
         .unwrap();
-    assert!(load.0.try_wait().unwrap().is_none());
+    assert!(load.runs());
 }
 
 #[test]

@@ -6,7 +6,6 @@ use crate::support;
 
 use serde_json::Value;
 use std::fs;
-use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use support::{FREE_PORT, Place, Server, bytes, run, succeed};
@@ -84,14 +83,9 @@ impl Bed {
 
 /// The status line and the body.
 fn get(admin: &str, path: &str) -> (String, String) {
-    let mut stream = TcpStream::connect(admin).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let status = head.lines().next().unwrap();
-    (status.to_owned(), body.to_owned())
+    let (status, _, body) = super::admin::ask(TcpStream::connect(admin).unwrap(), &request);
+    (status, body)
 }
 
 /// The value of a line of `/metrics`.

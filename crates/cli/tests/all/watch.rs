@@ -10,28 +10,8 @@ use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::process::{Child, Command, Stdio};
-use support::{FREE_PORT, Place, Server, fail, gannet, succeed};
-
-/// Reads from a server for a long time; killed when dropped.
-struct Load(Child);
-
-impl Load {
-    fn of(url: &str) -> Load {
-        let arguments = ["bench", url, "--size", "4M", "--record", "64K"];
-        let reads = ["--seconds", "1000", "--op", "randread"];
-        let mut command = gannet();
-        command.args(arguments).args(reads).stdout(Stdio::null());
-        Load(command.spawn().unwrap())
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
+use std::process::{Child, Command};
+use support::{FREE_PORT, Load, Place, Server, fail, succeed};
 
 fn watched(place: &Place, options: &[&str]) -> Server {
     let share = place.text("share");

@@ -206,6 +206,31 @@ impl Drop for Server {
     }
 }
 
+/// `gannet bench` that reads at random for a long time; killed when dropped.
+pub(crate) struct Load(Child);
+
+impl Load {
+    pub(crate) fn of(url: &str) -> Load {
+        let arguments = ["bench", url, "--size", "4M", "--record", "64K"];
+        let reads = ["--seconds", "1000", "--op", "randread"];
+        let mut command = gannet();
+        command.args(arguments).args(reads).stdout(Stdio::null());
+        Load(command.spawn().unwrap())
+    }
+
+    /// Whether it has not ended.
+    pub(crate) fn runs(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A directory with `tree`, `share`, `out` and `state` in it.
 pub(crate) struct Place {
     directory: tempfile::TempDir,
