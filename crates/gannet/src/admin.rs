@@ -1,9 +1,8 @@
-//! What an administrator asks a server, over HTTP: `/metrics`, `/health`, `/status.json`,
-//! `/clients.json`.
+//! What an administrator asks a server, over HTTP: `/metrics`, `/health`, `/status.json`, `/clients.json`, a page.
 //!
 //! It runs on a thread of its own, so that a reader costs the cores no more than the publication of their numbers. A
-//! Unix socket is for the user who runs the server alone. TCP answers only the networks that were named, and shows no
-//! paths and no addresses of clients.
+//! Unix socket is for the user who runs the server alone, and also changes exports. TCP answers this machine and the
+//! networks that were named, and shows no paths; addresses of clients are for these networks.
 
 mod browser;
 mod clients;

@@ -210,8 +210,8 @@ async fn supervise(
     let (stop, join) = serving.split();
     // The sockets listen already: a reader of the line can connect.
     let mut line = ready::line(tally.tcp_address(), tally.rdma_address(), volume.as_ref());
-    // Answers until this function ends, so that a reader sees calls under way come to their end.
     let (asking, mut asked_to_reload) = mpsc::channel(1);
+    // Answers until this function ends, so that a reader sees calls under way come to their end.
     let _admin = watched.start(&tally, asking, &mut line)?;
     if let Some(path) = &reload.settings.ready_file {
         output::ready_file(path, &line)?;

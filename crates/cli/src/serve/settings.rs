@@ -46,6 +46,7 @@ pub(super) struct ExportChanges {
 }
 
 /// Settled: nothing is left to a default.
+#[derive(Clone)]
 pub(super) struct Settings {
     pub(super) nfs_tcp: Listen,
     pub(super) nfs_rdma: Listen,
@@ -303,20 +304,8 @@ impl Settings {
     /// An export would be served to every machine that reaches the addresses at which this server listens already.
     pub(super) fn with_exports_of(&self, new: Settings) -> Result<Settings, Failure> {
         let changed = Settings {
-            nfs_tcp: self.nfs_tcp,
-            nfs_rdma: self.nfs_rdma,
-            ready_file: self.ready_file.clone(),
-            admin: self.admin.clone(),
-            admin_clients: self.admin_clients.clone(),
-            budget: self.budget.clone(),
-            cores: self.cores,
-            fabric: self.fabric,
-            connections: self.connections,
-            rdma: self.rdma,
-            manage_gids: self.manage_gids,
-            volume: self.volume.clone(),
-            local: self.local.clone(),
             exports: new.exports,
+            ..self.clone()
         };
         changed.check_exposure()?;
         Ok(changed)
@@ -324,16 +313,10 @@ impl Settings {
 
     /// How many exports `new` has otherwise.
     pub(super) fn export_changes(&self, new: &Settings) -> ExportChanges {
-        let find = |exports: &'_ [ExportConfig], name: &str| {
-            exports.iter().position(|export| export.name == name)
-        };
-        let before = |export: &ExportConfig| {
-            let index = find(&self.exports, &export.name);
-            index.and_then(|index| self.exports.get(index))
-        };
+        let before = |export: &ExportConfig| named(&self.exports, &export.name);
         let is_new = |export: &&ExportConfig| before(export).is_none();
         let is_changed = |export: &&ExportConfig| before(export).is_some_and(|it| it != *export);
-        let is_gone = |export: &&ExportConfig| find(&new.exports, &export.name).is_none();
+        let is_gone = |export: &&ExportConfig| named(&new.exports, &export.name).is_none();
         ExportChanges {
             added: new.exports.iter().filter(is_new).count(),
             changed: new.exports.iter().filter(is_changed).count(),
@@ -425,6 +408,10 @@ fn export_of(config: &ExportConfig) -> Result<Export, Failure> {
     export.anonymous_uid = config.anonuid;
     export.anonymous_gid = config.anongid;
     Ok(export)
+}
+
+fn named<'a>(exports: &'a [ExportConfig], name: &str) -> Option<&'a ExportConfig> {
+    exports.iter().find(|export| export.name == name)
 }
 
 fn log_export(config: &ExportConfig) {

@@ -43,8 +43,7 @@ impl OpenStores<LocalStore> for Stores {
         let Content::Directories(exports) = content else {
             return None;
         };
-        let mut open = BTreeMap::new();
-        std::mem::swap(&mut open, &mut *self.open.borrow_mut());
+        let open = self.open.take();
         let opened = exports.iter().map(|(export, tree)| {
             let path = export.path().to_owned();
             let is_same = open.get(&path).is_some_and(|it| Arc::ptr_eq(it, tree));
