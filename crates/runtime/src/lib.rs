@@ -18,6 +18,7 @@ pub mod file;
 mod lean;
 mod log_limit;
 mod slabs;
+pub mod stages;
 pub mod stream;
 pub mod time;
 mod together;
