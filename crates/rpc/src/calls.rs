@@ -10,6 +10,7 @@ pub(crate) use pending::{Entry, Pending, SharedPayload, check_reply, fill_sink, 
 
 use crate::client::{CallError, Request, Response};
 use crate::limits::CALLBACKS_MAX;
+use gannet_runtime::stages::{self, Stage};
 use gannet_runtime::{Handle, Notify, timeout};
 use gannet_wire::rpc::{MESSAGE_CALL, MessageFront};
 use std::cell::{Cell, RefCell, RefMut};
@@ -49,6 +50,8 @@ impl Calls {
         request: Request,
         driven: impl FnOnce(),
     ) -> Result<Response, CallError> {
+        // Until it is sent; then the driver tells the stopwatch.
+        let _stage = stages::enter(Stage::Queue);
         let place = self.places.acquire().await;
         let _place = place.map_err(|_| CallError::Closed)?;
         // Again after the wait: the driver of a closed table has failed all calls and ended, and would not fail this.

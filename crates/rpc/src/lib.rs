@@ -37,5 +37,5 @@ pub use reply_cache::{CacheLimits, ReplyCache};
 pub use server::{MemoryInUse, RdmaOptions, Server};
 pub use service::{
     Call, Credential, OpaqueArgument, PLACEMENT_PREFIX_LEN, Payload, Placed, Program, Reply,
-    Service, Transport,
+    Service, TakenApart, Transport,
 };

@@ -1,6 +1,7 @@
 //! The answering side: the state that all connections of a core share, and the listeners that begin connections.
 
 pub(crate) mod admit;
+mod departing;
 mod payloads;
 mod rdma;
 mod tcp;
@@ -12,11 +13,12 @@ use crate::limits::{
     JOB_BYTES_KEPT, STAGE_LEN,
 };
 use crate::reply_cache::ReplyCache;
-use crate::service::Service;
+use crate::service::{Service, TakenApart};
 use gannet_datapath::{Datapath, Engine};
 use gannet_fabric::registration::{self, Registration};
 use gannet_fabric::{Completion, Provider, RegisterError};
-use gannet_runtime::{Buffer, Handle, Listener, LogLimit, Stream};
+use gannet_runtime::stages::{Stage, Stopwatch};
+use gannet_runtime::{Buffer, Handle, Instant, Listener, LogLimit, Stream};
 use gannet_session::limits::LOG_INTERVAL;
 use gannet_session::{Activities, Activity, Budget, ConnectionLimits, Gate};
 use gannet_wire::rpcrdma::{ChunkLists, Design};
@@ -290,7 +292,27 @@ impl<S: Service> Core<S> {
         job
     }
 
+    /// A stopwatch for a call that is in `stage` since then, if the service wants to know where its time goes.
+    fn stopwatch(&self, stage: Stage, since: Instant) -> Option<Rc<Stopwatch>> {
+        let wanted = self.service.takes_apart();
+        wanted.then(|| Stopwatch::start(&self.runtime, stage, since))
+    }
+
+    /// Ends the way of a call whose reply has left.
+    fn left(&self, job: Box<Job>) {
+        if let Some(watch) = &job.watch {
+            let taken = TakenApart {
+                parts: watch.parts(),
+                ended: self.runtime.wall_clock(),
+                first_word: job.first_word,
+            };
+            self.service.took_apart(&job.call, &taken);
+        }
+        self.put_job(job);
+    }
+
     fn put_job(&self, mut job: Box<Job>) {
+        job.watch = None;
         job.call.clear();
         job.reply.clear();
         let kept = job.kept();

@@ -5,6 +5,7 @@ use crate::limits::{PAYLOAD_MAX, RECORD_MAX};
 use bytes::Bytes;
 use gannet_datapath::FileRange;
 use gannet_runtime::Buffer;
+use gannet_runtime::stages::Parts;
 use gannet_wire::rpc::{AcceptStatus, AuthStat, Groups, Rejection, ReplyHeader};
 use gannet_wire::xdr::{Decoder, Encoder, XdrError, pad_len, padded};
 use std::cell::{Cell, RefCell};
@@ -53,8 +54,29 @@ pub trait Service: 'static {
     /// answers is not executed.
     fn observe(&self, _call: &Call, _reply: &Reply, _took: Duration) {}
 
+    /// Whether the times of calls are to be taken apart from now on, for [`Service::took_apart`]. It is asked for each
+    /// call.
+    fn takes_apart(&self) -> bool {
+        false
+    }
+
+    /// Learns where the time of `call` went, from its arrival until the transport below took its whole reply; see
+    /// [`TakenApart`]. A call that ends without a reply is not told.
+    fn took_apart(&self, _call: &Call, _taken: &TakenApart) {}
+
     /// Executes `call` and fills `reply`.
     async fn call(&self, call: &Call, reply: &mut Reply);
+}
+
+/// Where the time of a call went, at the server.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TakenApart {
+    /// Its parts.
+    pub parts: Parts,
+    /// The end of its way, since the Unix epoch.
+    pub ended: Duration,
+    /// As [`Reply::first_word`] of its reply.
+    pub first_word: Option<u32>,
 }
 
 /// Bytes of the arguments that [`Service::locate_payload`] gets at least, if there are as many.

@@ -14,6 +14,7 @@ use super::kept::Kept;
 use super::{Counters, Keeper, Parts, Registered, Strategy, StrategyKind, restrict};
 use crate::limits::{SLAB_CLASSES, SLAB_LEN_MIN, SLABS_IDLE_MAX};
 use crate::{Access, Backing, Domain, EndpointId, Region, RegisterError, Revocation, Scope};
+use gannet_runtime::stages::{self, Stage};
 use gannet_runtime::{Buffer, Handle};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -181,6 +182,7 @@ impl ClientCache {
         let copied = |counters: &mut Counters| counters.copied_bytes += len as u64;
         self.meter.update(copied);
         let took = self.meter.since(start);
+        stages::took(Stage::Copy, took);
         self.meter.update(|counters| counters.copy_time += took);
     }
 

@@ -1,6 +1,7 @@
 //! Counters of registration strategies.
 
 use crate::Region;
+use gannet_runtime::stages::{self, Stage};
 use gannet_runtime::{Handle, Instant};
 use std::cell::Cell;
 use std::iter::Sum;
@@ -129,6 +130,7 @@ impl Meter {
     /// Counts a registration of `len` bytes, which began at `start` and ends now.
     pub(super) fn registered(&self, len: usize, start: Instant) {
         let took = self.since(start);
+        stages::took(Stage::Registration, took);
         self.update(|counters| {
             counters.registrations += 1;
             counters.register_time += took;
@@ -141,6 +143,7 @@ impl Meter {
     /// peer had revoked it before.
     pub(super) fn deregistered(&self, len: usize, was_valid: bool, start: Instant) {
         let took = self.since(start);
+        stages::took(Stage::Registration, took);
         self.update(|counters| {
             if was_valid {
                 counters.deregistrations += 1;

@@ -3,6 +3,7 @@
 use crate::client::{CallError, CallerCredential, Persistence, Request, Response, Sink};
 use crate::limits::OUTGOING_BYTES_MAX;
 use crate::outgoing::Outgoing;
+use gannet_runtime::stages::{self, Stage, Stopwatch};
 use gannet_runtime::{Buffer, Instant};
 use gannet_wire::rpc::{
     AcceptStatus, MESSAGE_CALL, MessageFront, RPC_VERSION, ReplyHeader, ReplyOutcome,
@@ -34,6 +35,8 @@ pub(crate) struct Entry {
     transmissions: u32,
     /// Set while a transmission waits for its reply.
     deadline: Option<Instant>,
+    /// That of the caller's operation.
+    pub(crate) watch: Option<Rc<Stopwatch>>,
 }
 
 /// An opaque argument kept apart.
@@ -45,6 +48,13 @@ pub(crate) struct SharedPayload {
 }
 
 impl Entry {
+    /// The caller's operation is in `stage` now.
+    pub(crate) fn enter(&self, stage: Stage) {
+        if let Some(watch) = self.watch.as_ref().filter(|_| self.answer.is_some()) {
+            watch.enter(stage);
+        }
+    }
+
     /// Appends the call's header; `credential` is for calls that brought none.
     pub(crate) fn emit_header(
         &self,
@@ -139,6 +149,7 @@ impl Pending {
             attempts: 0,
             transmissions: 0,
             deadline: None,
+            watch: stages::current(),
         };
         self.entries.insert(xid, entry);
         self.unsent.push_back(xid);
@@ -164,6 +175,7 @@ impl Pending {
         entry.attempts = entry.attempts.saturating_add(1);
         entry.transmissions = entry.transmissions.saturating_add(1);
         entry.deadline = Some(now + patience);
+        entry.enter(Stage::Wire);
         self.under_way += 1;
         Some((xid, entry))
     }
@@ -314,6 +326,7 @@ impl Pending {
                 continue;
             };
             entry.deadline = None;
+            entry.enter(Stage::Queue);
             let given_up = match persistence {
                 Persistence::Hard => false,
                 Persistence::Soft { attempts } => entry.attempts >= attempts.max(1),

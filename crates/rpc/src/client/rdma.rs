@@ -26,6 +26,7 @@ use gannet_fabric::{
     Access, Completion, ConnectError, ConnectOptions, Connected, Done, PostError, Provider,
     RegisterError, RemoteAddress, RemoteKey, Scope, SendOptions, Signal, Source, WorkError, WorkId,
 };
+use gannet_runtime::stages::{self, Stage, Stopwatch};
 use gannet_runtime::{Arena, Buffer, Instant};
 use gannet_wire::rpc::AcceptStatus;
 use gannet_wire::rpcrdma::{
@@ -311,7 +312,8 @@ impl Link {
             && let Some((xid, entry)) = pending.next_unsent(now, shared.config.reply_timeout)
         {
             let mut sent = Sent::default();
-            match self.send(xid, entry, &mut sent) {
+            let watch = entry.watch.clone();
+            match stages::within(watch.as_ref(), || self.send(xid, entry, &mut sent)) {
                 Ok(()) => {
                     self.sent.insert(xid, sent);
                 }
@@ -584,8 +586,13 @@ impl Link {
             Some(_) => lists.writes().next().map_or(0, total),
             None => 0,
         };
-        let mut withdrawal = sent.withdraw(placed, lists.reply().map_or(0, total));
+        let watch = self.watch_of(xid);
+        let written = lists.reply().map_or(0, total);
+        let mut withdrawal = stages::within(watch.as_ref(), || sent.withdraw(placed, written));
         if !withdrawal.is_done() {
+            if let Some(watch) = watch {
+                watch.enter(Stage::Registration);
+            }
             self.late.push(Late::Reply(Box::new(LateReply {
                 xid,
                 withdrawal,
@@ -603,6 +610,12 @@ impl Link {
             placed,
         };
         self.conclude(xid, withdrawal, reply)
+    }
+
+    /// The stopwatch of the operation that a call belongs to.
+    fn watch_of(&self, xid: u32) -> Option<Rc<Stopwatch>> {
+        let mut pending = self.shared.calls.pending.borrow_mut();
+        pending.get_mut(xid)?.watch.clone()
     }
 
     /// Answers a call whose memory is deregistered, or begins the RDMA Reads of a reply that is exposed.
@@ -643,7 +656,10 @@ impl Link {
             Some(TransportProcedure::Msg) if lists.reply().is_some_and(|it| total(it) > 0) => Err(
                 CallError::Malformed("reply chunk used with an inline reply"),
             ),
-            Some(TransportProcedure::Msg) => take_results(entry, message, placed),
+            Some(TransportProcedure::Msg) => stages::within(entry.watch.clone().as_ref(), || {
+                let _stage = stages::enter(Stage::Copy);
+                take_results(entry, message, placed)
+            }),
         };
         match outcome {
             Ok((results, sink)) => pending.answer(xid, results, sink),

@@ -515,7 +515,10 @@ impl<S: Service> Connection<S> {
                 self.posted = self.posted.saturating_sub(count);
                 // Only now do the bytes and the credit come back: a peer that takes no replies and goes on calling
                 // must run out of them.
-                let held = self.leaving.pop_front().unwrap_or_default();
+                let mut held = self.leaving.pop_front().unwrap_or_default();
+                if let Some(call) = held.call.take() {
+                    self.core.left(call);
+                }
                 self.reply_bytes -= held.bytes;
                 self.moved += held.bytes as u64;
                 self.credits.left(held.limit);

@@ -7,6 +7,7 @@
 mod receive;
 
 use super::Core;
+use super::departing::Departing;
 use super::worker::{CallTable, Job};
 use crate::calls::CallsBack;
 use crate::client::CallerCredential;
@@ -15,6 +16,7 @@ use crate::outgoing::{Failed, Outgoing, Progress};
 use crate::rounds;
 use crate::service::Service;
 use gannet_metrics::{ClientConnection, Reach};
+use gannet_runtime::stages::Stage;
 use gannet_runtime::{Buffer, Instant, LocalFuture, Stream};
 use gannet_session::limits::STREAM_BYTES;
 use gannet_session::{Activity, Charge, Deadlines, Overdue, Timer, Waits};
@@ -102,6 +104,7 @@ struct Connection<S: Service> {
     /// Bytes that their replies may take.
     reserved: usize,
     outgoing: Outgoing,
+    departing: Departing,
     /// The socket was full; the next write waits until it is writable.
     blocked: bool,
     /// The read of the file range that sending waits for.
@@ -141,6 +144,7 @@ impl<S: Service> Connection<S> {
             call_bytes: 0,
             reserved: 0,
             outgoing: Outgoing::default(),
+            departing: Departing::default(),
             blocked: false,
             cold: None,
             cold_bytes: 0,
@@ -197,6 +201,7 @@ impl<S: Service> Connection<S> {
     /// would otherwise keep a batch each.
     fn rest(&mut self) {
         self.inbound.rest();
+        self.departing.rest();
         let core = &self.core;
         self.outgoing.give_back(|batch| core.put_batch(batch));
         self.count_held();
@@ -225,6 +230,7 @@ impl<S: Service> Connection<S> {
             activity,
             calls,
             outgoing,
+            departing,
             call_bytes,
             reserved,
             ..
@@ -233,7 +239,7 @@ impl<S: Service> Connection<S> {
             *call_bytes = call_bytes.saturating_sub(job.tag);
             *reserved = reserved.saturating_sub(job.reserved);
             finish(core, activity, outgoing, &mut job);
-            core.put_job(job);
+            departing.push(core, outgoing.len(), job);
         });
     }
 
@@ -323,6 +329,7 @@ impl<S: Service> Connection<S> {
             let Poll::Ready(read) = read.as_mut().poll(context) else {
                 return Ok(false);
             };
+            self.departing.next_enters(Stage::Wire);
             (self.cold, self.cold_bytes) = (None, 0);
             match read {
                 Ok(bytes) => self.outgoing.warm(bytes),
@@ -344,6 +351,7 @@ impl<S: Service> Connection<S> {
         {
             let runtime = Rc::clone(&self.core.runtime);
             self.cold_bytes = range.len;
+            self.departing.next_enters(Stage::FileSystem);
             self.cold = Some(Box::pin(async move {
                 let memory = Buffer::zeroed(range.len);
                 range.read(&runtime, memory, 0).await
@@ -353,6 +361,7 @@ impl<S: Service> Connection<S> {
         if sent > 0 {
             self.deadlines.bytes_sent();
             self.moved += sent as u64;
+            self.departing.took(&self.core, sent);
         }
         self.core.counters.bytes_out.add(sent as u64);
         self.client.sent(sent as u64);

@@ -8,6 +8,7 @@ use super::Core;
 use crate::limits::CALLS_MAX;
 use crate::reply_cache::Begin;
 use crate::service::{Call, Reply, Service};
+use gannet_runtime::stages::{self, Stage, Stopwatch};
 use gannet_runtime::{Instant, LocalFuture};
 use gannet_session::Charge;
 use std::cell::Cell;
@@ -25,6 +26,10 @@ pub(crate) struct Job {
     pub(crate) tag: usize,
     /// Bytes that its reply may take.
     pub(crate) reserved: usize,
+    /// Takes its time apart, where the service wants to know that.
+    pub(crate) watch: Option<Rc<Stopwatch>>,
+    /// The first word of the results of its execution.
+    pub(crate) first_word: Option<u32>,
 }
 
 impl Job {
@@ -34,6 +39,15 @@ impl Job {
             reply: Reply::empty(),
             tag: 0,
             reserved: 0,
+            watch: None,
+            first_word: None,
+        }
+    }
+
+    /// The call is in `stage` now.
+    pub(crate) fn enter(&self, stage: Stage) {
+        if let Some(watch) = &self.watch {
+            watch.enter(stage);
         }
     }
 
@@ -56,6 +70,8 @@ pub(crate) struct Worker {
     future: LocalFuture<()>,
     alarm: Arc<Alarm>,
     waker: Waker,
+    /// That of the call.
+    watch: Option<Rc<Stopwatch>>,
     /// The call table and slot that the alarm points to. A worker that goes back to the same slot needs no new target.
     attached: (u64, usize),
 }
@@ -71,17 +87,20 @@ impl Worker {
             future,
             alarm,
             waker,
+            watch: None,
             attached: (0, 0),
         }
     }
 
     fn poll(&mut self) -> Option<Box<Job>> {
+        let (future, mut context) = (self.future.as_mut(), Context::from_waker(&self.waker));
         // The future never ends: it waits for the next call.
-        let _ = self
-            .future
-            .as_mut()
-            .poll(&mut Context::from_waker(&self.waker));
-        self.mailbox.outbox.take()
+        let _ = stages::within(self.watch.as_ref(), || future.poll(&mut context));
+        let done = self.mailbox.outbox.take();
+        if done.is_some() {
+            self.watch = None;
+        }
+        done
     }
 }
 
@@ -93,6 +112,7 @@ async fn work<S: Service>(core: Weak<Core<S>>, mailbox: Rc<Mailbox>) {
         // Cannot fail: the connection that put the call in holds the core.
         let Some(core) = core.upgrade() else { continue };
         execute(&core, &mut job).await;
+        job.first_word = job.reply.first_word();
         mailbox.outbox.set(Some(job));
     }
 }
@@ -250,6 +270,8 @@ impl CallTable {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner) = Some(target);
         }
+        job.enter(Stage::Protocol);
+        worker.watch.clone_from(&job.watch);
         worker.mailbox.inbox.set(Some(job));
         if let Some(job) = worker.poll() {
             self.free.push(slot);

@@ -9,6 +9,7 @@ use crate::server::worker::Job;
 use crate::service::{Placed, Service, Transport};
 use gannet_fabric::registration::Registered;
 use gannet_fabric::{RemoteAddress, RemoteKey};
+use gannet_runtime::stages::{self, Stage, Stopwatch};
 use gannet_runtime::{Buffer, push_lean};
 use gannet_session::Exceeded;
 use gannet_wire::rpc::CallHeaderError;
@@ -50,6 +51,8 @@ pub(super) struct Context {
     pub(super) reserved: usize,
     /// Bytes of a file that its reply has in memory.
     pub(super) reply_bytes: usize,
+    /// Takes its time apart until it is executed, where the service wants to know that.
+    watch: Option<Rc<Stopwatch>>,
 }
 
 /// The memory of a call's Read chunks.
@@ -110,6 +113,7 @@ impl<S: Service> Connection<S> {
             held: 0,
             reserved: 0,
             reply_bytes: 0,
+            watch: (self.core).stopwatch(Stage::Protocol, self.deadlines.now()),
         };
         let (ip, now) = (self.peer.ip(), self.deadlines.now());
         let poisoned = self.core.cache.poisoned.contains(ip, header.xid, now);
@@ -130,6 +134,13 @@ impl<S: Service> Connection<S> {
             return self.refuse(place, TransportError::Chunk);
         }
         self.pull(place)
+    }
+
+    /// The call in `place`, which is not executed yet, is in `stage` now.
+    fn enter(&mut self, place: usize, stage: Stage) {
+        if let Some(watch) = self.context(place).and_then(|call| call.watch.as_ref()) {
+            watch.enter(stage);
+        }
     }
 
     /// Takes the client's reply to a call of this server; ignores a reply to no call under way.
@@ -181,6 +192,7 @@ impl<S: Service> Connection<S> {
 
     /// Starts reading the chunks of a call, after the calls that wait for that already.
     fn pull(&mut self, place: usize) -> Result<(), End> {
+        self.enter(place, Stage::Queue);
         if !self.pulls_waiting.is_empty() || !self.start_pull(place)? {
             push_lean(&mut self.pulls_waiting, place);
         }
@@ -202,7 +214,9 @@ impl<S: Service> Connection<S> {
             return Ok(false);
         };
         let held = memory.len();
-        let sinks = match self.memory.path.register(&*self.endpoint, memory) {
+        let watch = self.context(place).and_then(|call| call.watch.clone());
+        let register = || self.memory.path.register(&*self.endpoint, memory);
+        let sinks = match stages::within(watch.as_ref(), register) {
             Ok(sinks) => sinks,
             Err(error) => {
                 self.core.note_no_region(self.peer, &error);
@@ -237,6 +251,9 @@ impl<S: Service> Connection<S> {
         }
         self.core.counters.bytes_in.add(total as u64);
         self.client.received(total as u64);
+        if let Some(watch) = watch {
+            watch.enter(Stage::Wire);
+        }
         call.pulled = Pulled::Reading(sinks);
         call.held = held;
         self.holding += held;
@@ -294,6 +311,7 @@ impl<S: Service> Connection<S> {
 
     /// Deregisters the memory of a call whose Read chunks are complete, and goes on with the call after that.
     fn take_pulled(&mut self, place: usize) -> Result<(), End> {
+        self.enter(place, Stage::Registration);
         let Some(call) = self.context(place) else {
             return Ok(());
         };
@@ -340,6 +358,7 @@ impl<S: Service> Connection<S> {
             return Ok(());
         };
         let admission = call.admit(&*core.service, &mut job);
+        job.watch = call.watch.take();
         let xid = call.xid;
         match admission {
             Some(Ok(_)) if job.call.xid != xid => {
@@ -352,6 +371,7 @@ impl<S: Service> Connection<S> {
                 job.call.peer = self.peer;
                 job.call.transport = Transport::Rdma;
                 job.call.back = Some(self.back.handle());
+                job.enter(Stage::Queue);
                 push_lean(&mut self.waiting, job);
                 self.start_waiting()
             }

@@ -9,6 +9,7 @@ use crate::service::{Payload, Reply, Service};
 use gannet_datapath::{Datapath, Engine, Part as SourcePart, Ready, Writes};
 use gannet_fabric::registration::Registered;
 use gannet_fabric::{Invalidate, PostError, RemoteAddress, RemoteKey, SendOptions, Signal, Source};
+use gannet_runtime::stages::{self, Stage};
 use gannet_runtime::{Buffer, push_lean};
 use gannet_session::Grant;
 use gannet_wire::rpcrdma::{
@@ -32,6 +33,8 @@ pub(super) struct Departure {
     limit: u64,
     /// Bytes of memory that it takes.
     held: usize,
+    /// Its call, where the service wants to know where the time goes.
+    call: Option<Box<Job>>,
 }
 
 /// The resources of a reply in the send queue.
@@ -44,6 +47,8 @@ pub(super) struct Held {
     /// The registered sources of its Writes. They are dropped when the Send is done: work completes in order, so the
     /// Writes before it no longer read them.
     _sources: Vec<Registered>,
+    /// As [`Departure::call`].
+    pub(super) call: Option<Box<Job>>,
 }
 
 /// How a reply travels.
@@ -103,6 +108,7 @@ impl<S: Service> Connection<S> {
             return self.leave(job, to_chunk);
         }
         if !self.reserve(place, range.len) {
+            job.enter(Stage::Queue);
             push_lean(&mut self.unread, job);
             return Ok(());
         }
@@ -116,6 +122,7 @@ impl<S: Service> Connection<S> {
             Ready::File => {}
             Ready::Memory(buffer) => put_bytes(&mut job.reply, buffer),
             Ready::Cold(read) => {
+                job.enter(Stage::FileSystem);
                 self.cold.push((job, read));
                 return Ok(());
             }
@@ -148,6 +155,7 @@ impl<S: Service> Connection<S> {
         if plan.is_none()
             && let Some(part) = self.part_to_expose(&job)
         {
+            job.enter(Stage::Queue);
             push_lean(&mut self.unexposed, (job, part));
             return self.expose_more();
         }
@@ -162,10 +170,19 @@ impl<S: Service> Connection<S> {
     /// Queues a reply that travels as planned.
     pub(super) fn send_off(&mut self, mut job: Box<Job>, plan: Plan) -> Result<(), End> {
         let place = job.tag;
-        let departure = self.build(&mut job, plan)?;
-        self.core.put_job(job);
+        job.enter(Stage::Protocol);
+        let watch = job.watch.clone();
+        let departure = stages::within(watch.as_ref(), || self.build(&mut job, plan))?;
+        let call = match (watch, &departure) {
+            (Some(_), Some(_)) => Some(job),
+            _ => {
+                self.core.put_job(job);
+                None
+            }
+        };
         match departure {
-            Some(departure) => {
+            Some(mut departure) => {
+                departure.call = call.inspect(|job| job.enter(Stage::Queue));
                 push_lean(&mut self.departures, departure);
                 self.depart()
             }
@@ -276,6 +293,7 @@ impl<S: Service> Connection<S> {
             options,
             limit: grant.limit,
             held,
+            call: None,
         }))
     }
 
@@ -419,6 +437,7 @@ impl<S: Service> Connection<S> {
             push_lean(
                 &mut self.leaving,
                 Held {
+                    call: departure.call.inspect(|job| job.enter(Stage::Wire)),
                     bytes: departure.held,
                     limit: departure.limit,
                     _sources: sources,
@@ -481,6 +500,7 @@ impl<S: Service> Connection<S> {
                 options,
                 limit,
                 held,
+                call: None,
             },
         );
     }

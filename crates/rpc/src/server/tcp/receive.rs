@@ -6,6 +6,8 @@ use crate::records::{Event, Placing, Records, State};
 use crate::server::admit::{Admission, admit};
 use crate::server::worker::Job;
 use crate::service::{Placed, Service, Transport};
+use gannet_runtime::Instant;
+use gannet_runtime::stages::Stage;
 use gannet_wire::rpc::{AcceptStatus, RECORD_MARK_LEN};
 use std::io;
 
@@ -27,6 +29,8 @@ pub(super) struct Inbound {
     records: Records<Box<Job>>,
     /// Complete records are kept because a bound holds them back. They go on before the socket is read.
     backlog: bool,
+    /// The time since which they are.
+    backlog_since: Option<Instant>,
     /// A payload waits for room in the budget.
     short_of_memory: bool,
     /// A record was completed since the last [`Inbound::take_completed`].
@@ -45,6 +49,7 @@ impl Inbound {
         Inbound {
             records: Records::new(),
             backlog: false,
+            backlog_since: None,
             short_of_memory: false,
             completed: false,
         }
@@ -179,6 +184,8 @@ impl<S: Service> Connection<S> {
         self.core.counters.calls.add(calls);
         self.client.operations(calls);
         self.inbound.completed |= calls > 0;
+        let since = self.inbound.backlog_since.unwrap_or(self.deadlines.now());
+        self.inbound.backlog_since = self.inbound.backlog.then_some(since);
         Ok(input.len() - rest.len())
     }
 
@@ -263,6 +270,7 @@ impl<S: Service> Connection<S> {
             self.core.put_job(job);
             return Ok(Large::NoMemory);
         }
+        job.watch = (self.core).stopwatch(Stage::Wire, self.deadlines.now());
         let buffer = self.core.payloads.take(len);
         let mut around = std::mem::take(&mut job.call.arguments);
         around.clear();
@@ -320,6 +328,10 @@ impl<S: Service> Connection<S> {
         job.tag = job.call.arguments.len() + placed;
         job.reserved = self.core.service.reply_bytes_max(&job.call);
         let (bytes, reserved) = (job.tag, job.reserved);
+        if job.watch.is_none() {
+            let since = self.inbound.backlog_since.unwrap_or(self.deadlines.now());
+            job.watch = self.core.stopwatch(Stage::Queue, since);
+        }
         let (ip, now) = (self.peer.ip(), self.deadlines.now());
         // Its first reply broke a connection half sent; executed again, it would break this one.
         if self.core.cache.poisoned.contains(ip, job.call.xid, now) {
@@ -338,7 +350,7 @@ impl<S: Service> Connection<S> {
 
     fn finish(&mut self, mut job: Box<Job>) {
         finish(&self.core, &self.activity, &mut self.outgoing, &mut job);
-        self.core.put_job(job);
+        self.departing.push(&self.core, self.outgoing.len(), job);
     }
 }
 
