@@ -12,6 +12,7 @@
 use super::durable::{Target, TargetKey};
 use super::lanes::Lanes;
 use crate::limits::SYNCS_MAX;
+use gannet_runtime::stages::{self, Stage};
 use gannet_runtime::{FairQueue, Handle};
 use gannet_vfs::{Changed, Credentials, Stability, Status};
 use std::cell::RefCell;
@@ -130,6 +131,7 @@ impl GroupCommit {
         target: Target,
         stability: Stability,
     ) -> Result<(), Status> {
+        let _stage = stages::enter(Stage::Sync);
         let outcome = self.request(caller, target, stability);
         outcome.await.unwrap_or(Err(Status::Jukebox))
     }
@@ -158,6 +160,7 @@ impl GroupCommit {
         caller: &Credentials,
         targets: Vec<Target>,
     ) -> Result<(), Status> {
+        let _stage = stages::enter(Stage::Sync);
         let request = |target| self.request(caller, target, Stability::FileSync);
         let outcomes: Vec<Outcome> = targets.into_iter().map(request).collect();
         for outcome in outcomes {

@@ -15,9 +15,11 @@ use super::clock_map::lock;
 use super::tree::LocalTree;
 use crate::limits::{CHANGE_LANES, LOOKUPS_MAX};
 use gannet_runtime::Handle;
+use gannet_runtime::stages::{self, Stage};
 use gannet_vfs::{Credentials, Status};
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -255,8 +257,13 @@ impl Lanes {
     ) -> Result<T, Status> {
         let tree = Arc::clone(&self.tree);
         let (sender, answer) = oneshot::channel();
+        let waited = Waited::start();
+        let begun = waited.begin();
         let job = Box::new(Answered {
-            job: Some(move || job(&tree)),
+            job: Some(move || {
+                begun();
+                job(&tree)
+            }),
             value: None,
             sender,
         });
@@ -276,7 +283,9 @@ impl Lanes {
             }
             Start::Nothing => {}
         }
-        answer.await.map_err(|_| Status::Jukebox)
+        let answered = answer.await.map_err(|_| Status::Jukebox);
+        waited.tell();
+        answered
     }
 
     /// Runs `job` on the pool beside all others.
@@ -288,13 +297,17 @@ impl Lanes {
         job: impl FnOnce(&Arc<LocalTree>) -> T + Send + 'static,
     ) -> Result<T, Status> {
         let tree = Arc::clone(&self.tree);
-        gannet_runtime::run_blocking(&self.runtime, move || {
+        let waited = Waited::start();
+        let begun = waited.begin();
+        let done = gannet_runtime::run_blocking(&self.runtime, move || {
+            begun();
             let value = as_server(job)(&tree);
             end_visit(&tree);
             value
-        })
-        .await
-        .unwrap_or(Err(Status::Jukebox))
+        });
+        let done = done.await.unwrap_or(Err(Status::Jukebox));
+        waited.tell();
+        done
     }
 
     /// As [`Lanes::run_beside`], for a job that may go on after it has answered.
@@ -307,20 +320,54 @@ impl Lanes {
     ) -> Result<T, Status> {
         let tree = Arc::clone(&self.tree);
         let (sender, answer) = oneshot::channel();
+        let waited = Waited::start();
+        let begun = waited.begin();
         self.runtime.submit_blocking(Box::new(move || {
+            begun();
             match tree.identities.begin_job(None) {
                 Ok(()) => job(&tree, Answer(sender)),
                 Err(reason) => Answer(sender).give(Err(reason)),
             }
             end_visit(&tree);
         }));
-        answer.await.unwrap_or(Err(Status::Jukebox))
+        let answered = answer.await.unwrap_or(Err(Status::Jukebox));
+        waited.tell();
+        answered
     }
 
     /// Drops values on the pool: closing the last descriptor of a removed file frees its blocks, which takes time.
     pub(crate) fn drop_beside<T: Send + 'static>(&self, values: Vec<T>) {
         if !values.is_empty() {
             self.runtime.submit_blocking(Box::new(move || drop(values)));
+        }
+    }
+}
+
+/// How long a job waited for its turn, if its operation has a stopwatch.
+struct Waited(Option<(Instant, Arc<AtomicU64>)>);
+
+impl Waited {
+    fn start() -> Waited {
+        let is_wanted = stages::current().is_some();
+        Waited(is_wanted.then(|| (Instant::now(), Arc::default())))
+    }
+
+    /// For the job: its turn has come.
+    fn begin(&self) -> impl FnOnce() + Send + 'static {
+        let wanted = self.0.clone();
+        move || {
+            if let Some((since, waited_ns)) = wanted {
+                let waited = u64::try_from(since.elapsed().as_nanos());
+                waited_ns.store(waited.unwrap_or(u64::MAX), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// For the operation, behind the job.
+    fn tell(self) {
+        if let Some((_, waited_ns)) = self.0 {
+            let waited = Duration::from_nanos(waited_ns.load(Ordering::Relaxed));
+            stages::took(Stage::Queue, waited);
         }
     }
 }

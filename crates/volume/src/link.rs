@@ -31,6 +31,7 @@ use client_buffers::ClientBuffers;
 use eager::EagerBuffers;
 use gannet_fabric::{Connected, RemoteAddress, Source, Span};
 use gannet_metrics::ClientConnection;
+use gannet_runtime::stages::{self, Stage};
 use gannet_runtime::{Buffer, Handle, Instant, LocalFuture, Notify, timeout};
 use gannet_wire::volume::{
     Class, HEADER_LEN, Kind, MESSAGE_MAX, MessageHeader, Operation, Role, Status, Token,
@@ -300,6 +301,7 @@ impl Link {
         body: &[u8],
         data: &[u8],
     ) -> Result<Message, LinkError> {
+        let _stage = stages::enter(Stage::Servers);
         let (sender, receiver) = oneshot::channel();
         let id = {
             let mut state = self.shared.state.borrow_mut();
