@@ -10,6 +10,7 @@
 mod clients;
 mod exposition;
 mod numbers;
+mod slow;
 mod text;
 
 pub use clients::{CLIENTS_MAX, ClientConnection, ClientList, ClientReading, Clients, Reach, Work};
@@ -17,3 +18,4 @@ pub use exposition::{
     Exposition, Family, Kind, Label, LabelValue, Labels, Registry, Source, Value,
 };
 pub use numbers::{Counter, Gauge, LATENCY_BOUNDS, Latency, LatencyReading};
+pub use slow::{Noted, SLOW_MAX, SlowOperation, SlowOperations};

@@ -9,8 +9,8 @@ use toml::{Table, Value};
 /// (`sim`, `dst`, `lab`), and `sim` a protocol (`rpc`, `nfs`, `volume`, `fuse`).
 const ARROWS: &[(&str, &[&str])] = &[
     ("wire", &[]),
-    ("metrics", &[]),
     ("runtime", &[]),
+    ("metrics", &["runtime"]),
     ("fabric", &["runtime"]),
     ("softrdma", &["runtime", "fabric"]),
     ("conformance", &["runtime", "fabric", "testing"]),
@@ -41,7 +41,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("client", &["runtime", "vfs"]),
-    ("fuse", &["runtime", "vfs", "client"]),
+    ("fuse", &["metrics", "runtime", "vfs", "client"]),
     (
         "gannet",
         &[
