@@ -25,6 +25,10 @@ pub const GROUPS_DEADLINE: Duration = Duration::from_secs(5);
 pub const GROUPS_LOOKUPS_MAX: usize = 8;
 /// Time between two log lines about mounts, and between two about refused mounts, per core.
 pub const MOUNT_LOG_INTERVAL: Duration = Duration::from_secs(1);
+/// Bytes of a file's name that a line about a call shows: no file has a longer one.
+pub const NAME_SHOWN_MAX: usize = 255;
+/// Bytes of a path that a line about a call shows: all that MOUNT can carry.
+pub const PATH_SHOWN_MAX: usize = 1024;
 
 /// Most bytes of one READ or WRITE.
 pub const TRANSFER_MAX: u32 = 1 << 20;

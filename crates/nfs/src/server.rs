@@ -19,6 +19,7 @@ mod names;
 mod network;
 mod operations;
 mod read;
+mod subject;
 mod write;
 
 pub use export::{Export, ExportError, Rules, Squash};
@@ -26,6 +27,7 @@ pub use groups::UserGroups;
 pub use mounts::MountList;
 pub use network::{Network, NetworkError};
 pub use operations::Operations;
+pub use subject::{Field, Subject};
 
 use crate::convert::status_to_wire;
 use crate::limits::{

@@ -28,4 +28,4 @@ pub mod rpcrdma;
 pub mod volume;
 pub mod xdr;
 
-pub use printable::{BitName, Hex, NamedBits, printable};
+pub use printable::{BitName, Escaped, Hex, NamedBits, printable};

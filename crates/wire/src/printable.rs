@@ -2,7 +2,7 @@
 
 use alloc::format;
 use alloc::string::String;
-use core::fmt;
+use core::fmt::{self, Write};
 
 /// A name for a terminal. Control characters, characters without a shape and bytes that are not UTF-8 are escaped. So a
 /// name cannot move the cursor, change colours, turn the order of letters round, or look like another one.
@@ -32,6 +32,29 @@ fn has_no_shape(letter: char) -> bool {
         | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
         | '\u{fff0}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
         | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// A name for a line of a log, as [`printable`] shows it, with a backslash before `"` and `\`. So the name cannot end
+/// the quotes around it, and different names look different.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Escaped<'a>(pub &'a [u8]);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            for letter in chunk.valid().chars() {
+                if letter.is_control() || has_no_shape(letter) || matches!(letter, '"' | '\\') {
+                    write!(f, "{}", letter.escape_default())?;
+                } else {
+                    f.write_char(letter)?;
+                }
+            }
+            for byte in chunk.invalid() {
+                write!(f, "\\x{byte:02x}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Prints opaque bytes as hexadecimal digits, two per byte, without separators.
@@ -110,6 +133,14 @@ mod tests {
             printable(b"a\x1b[2Jb\xff\xc3\xa9"),
             "a\\u{1b}[2Jb\\xff\u{e9}"
         );
+    }
+
+    #[test]
+    fn escaped_names_end_no_quotes_and_stay_different() {
+        let escaped = |name: &[u8]| Escaped(name).to_string();
+        assert_eq!(escaped(b"a\" b\\"), "a\\\" b\\\\");
+        assert_eq!(escaped(b"\n\xff\xc3\xa9"), "\\n\\xff\u{e9}");
+        assert_ne!(escaped(b"\x1b"), escaped(b"\\u{1b}"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use gannet_wire::nfs3;
 use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// The user and group of anonymous callers; a convention, not a part of the protocol.
@@ -41,7 +42,7 @@ pub struct Rules {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Export {
     /// Its normalised path: "/", or "/name/..." without a slash at the end.
-    path: String,
+    path: Arc<str>,
     /// Rules for clients whose network has none of its own.
     pub rules: Rules,
     /// The anonymous user.
@@ -99,7 +100,7 @@ impl Export {
         }
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         Ok(Export {
-            path: format!("/{}", parts.join("/")),
+            path: format!("/{}", parts.join("/")).into(),
             rules: Rules::default(),
             anonymous_uid: NOBODY,
             anonymous_gid: NOBODY,
@@ -131,11 +132,11 @@ impl Export {
         rules: Option<Rules>,
     ) -> Result<Export, ExportError> {
         if self.clients.len() + networks.len() > CLIENT_NETWORKS_MAX {
-            return Err(ExportError::TooManyClients(self.path));
+            return Err(ExportError::TooManyClients(self.path.to_string()));
         }
         for network in networks {
             if self.clients().any(|listed| listed == network) {
-                return Err(ExportError::NetworkTwice(self.path, network));
+                return Err(ExportError::NetworkTwice(self.path.to_string(), network));
             }
             self.clients.push(Client { network, rules });
         }
@@ -147,6 +148,11 @@ impl Export {
     /// The normalised path: "/", or "/name/..." without a slash at the end.
     pub fn path(&self) -> &str {
         &self.path
+    }
+
+    /// As [`Export::path`], for lines about calls: no copy.
+    pub(super) fn shared_path(&self) -> Arc<str> {
+        Arc::clone(&self.path)
     }
 
     /// The networks whose clients may use the export; empty for all clients.
@@ -276,7 +282,7 @@ pub(super) fn arrange<V>(
         return Err(ExportError::TooMany);
     }
     exports.sort_by(|(one, _), (other, _)| one.path.cmp(&other.path));
-    let known = |path: &str| before.iter().find(|served| served.export.path == path);
+    let known = |path: &str| before.iter().find(|served| *served.export.path == *path);
     let mut taken: Vec<u8> = (exports.iter())
         .filter_map(|(export, _)| known(&export.path))
         .map(|served| served.identity)
@@ -285,13 +291,13 @@ pub(super) fn arrange<V>(
     for (export, store) in exports {
         let last = arranged.last();
         if last.is_some_and(|last| last.export.path == export.path) {
-            return Err(ExportError::Twice(export.path));
+            return Err(ExportError::Twice(export.path.to_string()));
         }
         let known = known(&export.path);
         let store = match (store, known) {
             (Some(store), _) => Rc::new(store),
             (None, Some(known)) => Rc::clone(&known.store),
-            (None, None) => return Err(ExportError::New(export.path)),
+            (None, None) => return Err(ExportError::New(export.path.to_string())),
         };
         let identity = known.map_or_else(
             || {
@@ -330,7 +336,7 @@ mod tests {
 
     #[test]
     fn paths_are_normalised_or_refused() {
-        let path = |path| Export::new(path).map(|export| export.path);
+        let path = |path| Export::new(path).map(|export| export.path.to_string());
         assert_eq!(path("/"), Ok("/".to_owned()));
         assert_eq!(path("//data//set/"), Ok("/data/set".to_owned()));
         for bad in ["", "data", "/a/../b", "/.", "/a\0b"] {
@@ -347,7 +353,7 @@ mod tests {
             let served = arrange(&[], exports).unwrap();
             served
                 .into_iter()
-                .map(|it| (it.export.path.clone(), it.identity))
+                .map(|it| (it.export.path.to_string(), it.identity))
                 .collect()
         };
         let mut paths: Vec<String> = (0..EXPORTS_MAX).map(|n| format!("/e{n:03}")).collect();

@@ -139,17 +139,13 @@ async fn mount<V: Vfs>(
     if wanted.iter().any(|part| matches!(*part, b"." | b"..")) {
         return Err(Status::Inval);
     }
-    let leads =
-        |served: &&Rc<Served<V>>| wanted.starts_with(&components(served.export.path().as_bytes()));
-    let depth = |served: &&Rc<Served<V>>| components(served.export.path().as_bytes()).len();
     let served = {
         let exports = server.exports.borrow();
-        let served = exports.iter().filter(leads).max_by_key(depth);
-        Rc::clone(served.ok_or(Status::Noent)?)
+        Rc::clone(leading(&exports, &wanted).ok_or(Status::Noent)?)
     };
     let rules = served.export.rules_for(call.peer).ok_or(Status::Acces)?;
     call.vouch();
-    let rest = wanted.get(depth(&&served)..).unwrap_or_default();
+    let rest = wanted.get(depth(&served)..).unwrap_or_default();
     let handle = if rest.is_empty() {
         served.store.root()
     } else {
@@ -159,6 +155,20 @@ async fn mount<V: Vfs>(
         served.store.resolve(&credentials, rest).await?
     };
     served.outer(&handle).ok_or(Status::Serverfault)
+}
+
+/// The export whose path is the longest prefix of the path with these components.
+pub(super) fn leading<'a, V>(
+    exports: &'a [Rc<Served<V>>],
+    wanted: &[&[u8]],
+) -> Option<&'a Rc<Served<V>>> {
+    let leads =
+        |served: &&Rc<Served<V>>| wanted.starts_with(&components(served.export.path().as_bytes()));
+    exports.iter().filter(leads).max_by_key(|it| depth(it))
+}
+
+fn depth<V>(served: &Served<V>) -> usize {
+    components(served.export.path().as_bytes()).len()
 }
 
 /// The one spelling of a path in the list of mounts, so that UMNT finds the entry of MNT.
