@@ -24,7 +24,7 @@ pub use volume::{
     CheckOptions, CreateOptions, ExtendOptions, ListOptions, NewKeyOptions, ShowOptions,
     StatusOptions, StripesOptions, VolumeOptions, VolumeWhat,
 };
-pub use watch::{AdminPlace, ClientsOptions, ReloadOptions, TopOptions};
+pub use watch::{AdminPlace, ClientsOptions, ReloadOptions, TopOptions, TraceOptions};
 
 use crate::failure::{Failure, one_line};
 use clap::builder::{PathBufValueParser, TypedValueParser};
@@ -224,6 +224,11 @@ pub enum Command {
     ///
     /// Asks the address that `gannet serve --admin ADDR` answers. Counts are those of the last minute.
     Clients(ClientsOptions),
+    /// Show operations of a server that took long, as they end, with where their time went
+    ///
+    /// Asks the address that `gannet serve --admin ADDR` answers. The server notes operations that take the time of
+    /// its `--slow` or longer. Clients and paths are shown as far as the address may tell them.
+    Trace(TraceOptions),
     /// Have a server read its configuration again, as SIGHUP does
     ///
     /// Exports, their networks and their rules change at once; connections and open files stay. The command prints what
@@ -345,6 +350,21 @@ pub fn parse_seconds(text: &str) -> Result<Duration, String> {
         .filter(|seconds: &f64| *seconds > 0.0)
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
         .ok_or_else(|| format!("`{text}` is not a number of seconds above 0"))
+}
+
+/// Parses a time above 0 with its unit.
+///
+/// # Errors
+/// A sentence that says what is wrong.
+pub fn parse_time(text: &str) -> Result<Duration, String> {
+    let units = [("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
+    let mut found = units.iter().filter_map(|(unit, seconds)| {
+        let number: f64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;
+        let time = Duration::try_from_secs_f64(number * seconds).ok()?;
+        (!time.is_zero()).then_some(time)
+    });
+    let wrong = || format!("`{text}` is not a time above 0, such as 50ms, 800us or 2s");
+    found.next().ok_or_else(wrong)
 }
 
 /// Parses the command line. Help and the version are printed, and end the process with exit status 0.

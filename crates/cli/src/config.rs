@@ -3,7 +3,7 @@
 
 mod examples;
 
-use crate::cli::{Listen, Switch};
+use crate::cli::{Listen, Switch, parse_time};
 use crate::failure::{Explain, Failure};
 use gannet::ProviderKind;
 use gannet::admin::AdminAddress;
@@ -15,6 +15,7 @@ use std::fmt::Display;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 /// Largest configuration file, in bytes.
 const CONFIG_MAX: u64 = 1 << 20;
@@ -51,6 +52,9 @@ pub struct AdminConfig {
     /// Networks whose hosts may ask over TCP, beside this host.
     #[serde(default, deserialize_with = "all_parsed")]
     pub clients: Vec<Network>,
+    /// The least time of a call that is slow.
+    #[serde(default, deserialize_with = "time")]
+    pub slow: Option<Duration>,
 }
 
 /// Where to listen.
@@ -224,6 +228,11 @@ fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
         .parse()
         .map(Some)
         .map_err(D::Error::custom)
+}
+
+fn time<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(source)?;
+    parse_time(&text).map(Some).map_err(D::Error::custom)
 }
 
 fn sync_metadata<'de, D: Deserializer<'de>>(source: D) -> Result<(), D::Error> {

@@ -1,4 +1,5 @@
-//! What an administrator asks a server, over HTTP: `/metrics`, `/health`, `/status.json`, `/clients.json`, a page.
+//! What an administrator asks a server, over HTTP: `/metrics`, `/health`, `/status.json`, `/clients.json`,
+//! `/slow.json`, a page.
 //!
 //! It runs on a thread of its own, so that a reader costs the cores no more than the publication of their numbers. A
 //! Unix socket is for the user who runs the server alone, and also changes exports. TCP answers this machine and the
@@ -9,6 +10,7 @@ mod clients;
 mod listener;
 mod pages;
 mod part;
+mod slow;
 
 pub use listener::{AdminAddress, AdminError, AdminListener};
 pub use part::{Finding, NotReady, Part, PartState};
@@ -56,6 +58,7 @@ struct Facts {
     parts: Vec<Arc<dyn Part>>,
     since: Instant,
     minute: RefCell<Minute>,
+    watch: slow::Watch,
     reloads: Option<mpsc::Sender<ReloadRequest>>,
     /// The name of this machine, by which readers may call it.
     host: String,
@@ -83,6 +86,7 @@ impl Admin {
             parts,
             since: Instant::now(),
             minute: RefCell::new(Minute::new(Instant::now())),
+            watch: slow::Watch::default(),
             reloads,
             host: rustix::system::uname()
                 .nodename()
@@ -127,6 +131,7 @@ async fn look_at_clients(facts: &Facts) {
         tokio::time::sleep(LOOK_EVERY).await;
         let list = facts.tally.registry().clients();
         facts.minute.borrow_mut().look(&list, Instant::now());
+        facts.watch.look(facts.tally.slow(), Instant::now());
     }
 }
 
@@ -259,14 +264,19 @@ async fn respond(
             let text = minute.answer(&list, Instant::now(), rights != Rights::Numbers);
             page(StatusCode::OK, "application/json", text)
         }
+        "/slow.json" => {
+            let query = request.uri().query().unwrap_or_default();
+            let text = facts.watch.answer(facts.tally.slow(), query, rights);
+            page(StatusCode::OK, "application/json", text)
+        }
         "/" => page(
             StatusCode::OK,
             "text/plain; charset=utf-8",
-            "/metrics\n/health\n/status.json\n/clients.json\n",
+            "/metrics\n/health\n/status.json\n/clients.json\n/slow.json\n",
         ),
         _ => refuse(
             StatusCode::NOT_FOUND,
-            "there are /metrics, /health, /status.json and /clients.json\n",
+            "there are /metrics, /health, /status.json, /clients.json and /slow.json\n",
         ),
     }
 }

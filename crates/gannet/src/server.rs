@@ -17,7 +17,7 @@ pub use fabric::{FabricError, FabricListener};
 
 use gannet_fabric::{RegionStats, registration};
 use gannet_localfs::LocalTree;
-use gannet_metrics::{Exposition, Family, Registry, Source};
+use gannet_metrics::{Exposition, Family, Registry, SlowOperations, Source};
 use gannet_nfs::server::{Export, MountList, UserGroups};
 use gannet_rpc::{CacheLimits, ConnectionLimits, Counters, RdmaOptions, ReplyCache};
 use gannet_runtime::tokio_plug::{Cores, SharedListener};
@@ -71,6 +71,8 @@ pub struct Parts {
     pub rdma_options: RdmaOptions,
     /// Where groups of callers are looked up, if they are.
     pub user_groups: Option<Arc<dyn UserGroups>>,
+    /// Notes calls that take long.
+    pub slow: Arc<SlowOperations>,
 }
 
 /// The default bound of the memory that peers may make a process hold: a fixed amount, or an eighth of a small host.
@@ -220,6 +222,11 @@ impl Tally {
     pub fn rdma_address(&self) -> Option<SocketAddr> {
         let listener = self.0.parts.rdma.as_ref();
         listener.map(FabricListener::local_address)
+    }
+
+    /// The calls that took long.
+    pub fn slow(&self) -> &SlowOperations {
+        &self.0.parts.slow
     }
 
     /// The sources that readers see: the cores, and those that the program adds.

@@ -19,6 +19,7 @@ mod names;
 mod network;
 mod operations;
 mod read;
+mod slow;
 mod subject;
 mod write;
 
@@ -35,7 +36,9 @@ use crate::limits::{
     SMALL_WRITE_MAX, TRANSFER_MAX,
 };
 use export::Served;
-use gannet_rpc::{Call, Credential, Program, Reply, Service};
+use gannet_metrics::SlowOperations;
+use gannet_rpc::{Call, Credential, Program, Reply, Service, TakenApart};
+use gannet_runtime::stages::{self, Entered, Stage};
 use gannet_runtime::{Arena, Buffer, Handle};
 use gannet_vfs::limits::SYMLINK_MAX;
 use gannet_vfs::{Credentials, FileHandle, Status, Vfs, Wcc};
@@ -82,6 +85,7 @@ pub struct Server<V> {
     /// The source of callers' groups, if it is not their calls.
     groups: Option<Rc<Groups>>,
     operations: Arc<Operations>,
+    slow: Arc<SlowOperations>,
 }
 
 impl<V: Vfs> Server<V> {
@@ -102,6 +106,7 @@ impl<V: Vfs> Server<V> {
             mounts: MountState::default(),
             groups: None,
             operations: Arc::default(),
+            slow: Arc::default(),
         })
     }
 
@@ -130,6 +135,12 @@ impl<V: Vfs> Server<V> {
     /// This server with its calls counted in `operations`.
     pub fn counting_in(mut self, operations: Arc<Operations>) -> Server<V> {
         self.operations = operations;
+        self
+    }
+
+    /// This server with its slow calls noted in `slow`, and in the log.
+    pub fn noting_slow(mut self, slow: Arc<SlowOperations>) -> Server<V> {
+        self.slow = slow;
         self
     }
 
@@ -181,6 +192,7 @@ impl<V: Vfs> Server<V> {
             handle,
             credentials,
             read_only: rules.read_only,
+            _stage: stages::enter(Stage::FileSystem),
         })
     }
 
@@ -310,6 +322,15 @@ impl<V: Vfs> Service for Server<V> {
         self.operations.note(call, reply, took);
     }
 
+    fn takes_apart(&self) -> bool {
+        self.slow.is_on()
+    }
+
+    fn took_apart(&self, call: &Call, taken: &TakenApart) {
+        self.operations.note_parts(call, &taken.parts);
+        slow::note(self, call, taken);
+    }
+
     async fn call(&self, call: &Call, reply: &mut Reply) {
         let answered = match call.program {
             nfs3::PROGRAM => match NfsProcedure::from_number(call.procedure) {
@@ -339,6 +360,8 @@ struct Target<V> {
     credentials: Credentials,
     /// The client may change nothing.
     read_only: bool,
+    /// From here to its end the call is the store's, but for little.
+    _stage: Entered,
 }
 
 impl<V: Vfs> Target<V> {

@@ -10,6 +10,7 @@ use gannet_rpc::Engine;
 use gannet_volume::link::TrafficClasses;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 use thiserror::Error;
 
 /// `gannet serve`.
@@ -56,6 +57,12 @@ pub struct ServeOptions {
         help_heading = "Listening"
     )]
     pub admin_allow: Vec<Network>,
+    /// Log each NFS call that takes TIME or longer, with where its time went; `gannet trace` shows them too
+    ///
+    /// TIME is a number with us, ms or s. A call takes from its arrival until its whole reply has left. The log gets
+    /// 100 lines a second at most.
+    #[arg(long, value_name = "TIME", value_parser = super::parse_time, help_heading = "Output")]
+    pub slow: Option<Duration>,
     /// Refuse every change
     #[arg(long, help_heading = "Access")]
     pub read_only: bool,

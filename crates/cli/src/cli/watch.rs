@@ -57,6 +57,25 @@ pub struct TopOptions {
     pub json: bool,
 }
 
+/// `gannet trace`.
+#[derive(Debug, Args)]
+pub struct TraceOptions {
+    /// The server's admin address: HOST:PORT, http://HOST:PORT/, or the path of its Unix socket
+    #[arg(value_name = "ADDR")]
+    pub admin: AdminPlace,
+    /// Show operations that take TIME or longer, whatever the server's --slow is: a number with us, ms or s
+    ///
+    /// Works at the Unix socket alone: the server takes each operation apart meanwhile, which costs it some time.
+    #[arg(long, value_name = "TIME", value_parser = super::parse_time)]
+    pub over: Option<Duration>,
+    /// Print those that the server remembers, 1024 at most, and end
+    #[arg(long, help_heading = "Output")]
+    pub once: bool,
+    /// Print one JSON object per operation
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+}
+
 /// `gannet reload`.
 #[derive(Debug, Args)]
 pub struct ReloadOptions {

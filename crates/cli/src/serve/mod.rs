@@ -16,7 +16,7 @@ use crate::volume::{self, explain};
 use gannet::admin::{Admin, AdminError, AdminListener, ReloadRequest};
 use gannet::server::{Content, FabricError, FabricListener, Parts, Serving, Tally, VolumeClients};
 use gannet::volume::{Host, HostCounters, HostOptions, Listening, OpenHost, VolumeWatch};
-use gannet_metrics::Counter;
+use gannet_metrics::{Counter, SlowOperations};
 use gannet_rpc::{Counters, RdmaOptions};
 use gannet_runtime::Handle;
 use gannet_runtime::tokio_plug::{self, SharedListener};
@@ -64,6 +64,11 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         connections: settings.connections,
         rdma_options: settings.rdma,
         user_groups: settings.manage_gids.then(|| Arc::new(SystemUsers) as _),
+        slow: Arc::new(
+            settings
+                .slow
+                .map_or_else(Default::default, SlowOperations::over),
+        ),
     };
     let volume = host.as_ref().map(OpenHost::listening);
     let counters = host.as_ref().map(OpenHost::counters);

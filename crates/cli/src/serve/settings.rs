@@ -19,6 +19,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Most threads that serve, whatever is asked for.
 const CORES_MAX: usize = 256;
@@ -57,6 +58,8 @@ pub(super) struct Settings {
     pub(super) admin: Option<AdminAddress>,
     /// Networks whose hosts are answered there.
     pub(super) admin_clients: Vec<Network>,
+    /// The least time of a call that is slow.
+    pub(super) slow: Option<Duration>,
     /// Limits of the connections of each core.
     pub(super) connections: ConnectionLimits,
     /// The bound of the memory that peers may make this process hold.
@@ -112,6 +115,7 @@ impl Settings {
             ready_file: options.ready_file.clone(),
             admin: options.admin.clone().or(config.admin.listen),
             admin_clients: admin_clients(options, config.admin.clients),
+            slow: options.slow.or(config.admin.slow),
             connections: connections(&config.server, &budget, cores)?,
             budget: budget.clone(),
             rdma: RdmaOptions {
@@ -288,6 +292,7 @@ impl Settings {
                 "admin",
                 self.admin != new.admin || self.admin_clients != new.admin_clients,
             ),
+            ("admin.slow", self.slow != new.slow),
             (
                 "server.state_dir, server.async_metadata",
                 self.local.state_dir != new.local.state_dir

@@ -1,5 +1,5 @@
 //! Commands for administrators: `gannet top` and `gannet clients` show what a server tells at its admin
-//! address; `gannet reload` has it read its configuration again.
+//! address, `gannet trace` which operations took long; `gannet reload` has it read its configuration again.
 
 mod ask;
 mod clients;
@@ -8,6 +8,7 @@ mod rates;
 mod reload;
 mod screen;
 mod top;
+mod trace;
 
 pub use ask::AskError;
 pub use clients::clients;
@@ -15,6 +16,7 @@ pub(crate) use facts::IoServer as ToldIoServer;
 pub use reload::reload;
 pub(crate) use screen::time;
 pub use top::top;
+pub use trace::trace;
 
 use crate::cli::AdminPlace;
 use crate::failure::{Explain, Failure};

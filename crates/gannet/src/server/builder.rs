@@ -225,6 +225,7 @@ impl Builder {
             budget,
             rdma_options: RdmaOptions::default(),
             user_groups: None,
+            slow: Default::default(),
         };
         let serving = Serving::start(parts).map_err(ServerError::Start)?;
         let address = |listening: Option<SocketAddr>, asked| listening.unwrap_or(asked);

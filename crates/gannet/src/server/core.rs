@@ -133,6 +133,7 @@ fn rpc_server<V: Vfs>(
     let service = NfsServer::new(opened);
     let service = service.map(|it| it.on_core(Rc::clone(runtime), Arc::clone(&shared.mounts)));
     let service = service.map(|it| it.counting_in(Arc::clone(&numbers.operations)));
+    let service = service.map(|it| it.noting_slow(Arc::clone(&shared.parts.slow)));
     let service = service.map(|it| match &shared.parts.user_groups {
         Some(source) => it.with_user_groups(Rc::clone(runtime), Arc::clone(source)),
         None => it,

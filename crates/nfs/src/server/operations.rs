@@ -2,6 +2,7 @@
 
 use gannet_metrics::{Counter, Exposition, Family, Label, Latency, Source};
 use gannet_rpc::{Call, Reply};
+use gannet_runtime::stages::{Parts, Stage};
 use gannet_wire::mount3::{self, MountProcedure};
 use gannet_wire::nfs3::{self, NfsProcedure, Nfsstat};
 use std::array;
@@ -15,6 +16,10 @@ const OPERATION_SECONDS: Family = Family::latency(
     "gannet_nfs_operation_seconds",
     "Time from the start of a call's execution to its reply.",
 );
+const PART_SECONDS: Family = Family::counter(
+    "gannet_nfs_operation_part_seconds",
+    "Time of calls from their arrival until their replies have left, by what it went into. Counted while --slow is set, or `gannet trace` watches.",
+);
 
 /// Calls that a core has executed.
 #[derive(Default)]
@@ -27,6 +32,8 @@ pub struct Operations {
 struct Executed {
     latency: Latency,
     statuses: [Counter; STATUSES],
+    /// Nanoseconds of those that were taken apart, by stage.
+    parts_ns: [Counter; Stage::ALL.len()],
 }
 
 /// Success, the statuses of RFC 1813, those of no RFC, and calls refused.
@@ -39,6 +46,7 @@ impl Default for Executed {
         Executed {
             latency: Latency::default(),
             statuses: array::from_fn(|_| Counter::default()),
+            parts_ns: array::from_fn(|_| Counter::default()),
         }
     }
 }
@@ -48,6 +56,13 @@ fn place(reply: &Reply) -> usize {
     match reply.first_word() {
         // NULL has no results.
         None if reply.is_success() => 0,
+        first_word => place_of(first_word),
+    }
+}
+
+/// The place of the status that the results begin with.
+fn place_of(first_word: Option<u32>) -> usize {
+    match first_word {
         None => REFUSED,
         Some(0) => 0,
         Some(code) => {
@@ -70,6 +85,31 @@ fn name(place: usize) -> &'static str {
 }
 
 impl Operations {
+    /// Adds the parts of an NFS call's time.
+    pub(super) fn note_parts(&self, call: &Call, parts: &Parts) {
+        let procedure = usize::try_from(call.procedure).ok();
+        let executed = procedure.and_then(|procedure| self.nfs.get(procedure));
+        let Some(executed) = executed.filter(|_| call.program == nfs3::PROGRAM) else {
+            return;
+        };
+        for (stage, time) in parts.each() {
+            if let Some(counter) = executed.parts_ns.get(stage as usize) {
+                counter.add(u64::try_from(time.as_nanos()).unwrap_or(0));
+            }
+        }
+    }
+
+    /// The times of all NFS calls that were taken apart.
+    pub fn parts(&self) -> Parts {
+        let mut parts = Parts::default();
+        for executed in &self.nfs {
+            for (stage, counter) in Stage::ALL.iter().zip(&executed.parts_ns) {
+                parts.add(*stage, Duration::from_nanos(counter.total()));
+            }
+        }
+        parts
+    }
+
     /// Counts a call.
     pub(super) fn note(&self, call: &Call, reply: &Reply, took: Duration) {
         let Ok(procedure) = usize::try_from(call.procedure) else {
@@ -95,6 +135,24 @@ impl Operations {
     }
 }
 
+/// The words of a call in labels: its protocol, its procedure, and the status that its results begin with.
+pub(super) fn words(call: &Call, first_word: Option<u32>) -> Option<[&'static str; 3]> {
+    let procedure = call.procedure;
+    let (protocol, procedure, has_status) = match call.program {
+        nfs3::PROGRAM => {
+            let procedure = NfsProcedure::from_number(procedure)?;
+            ("nfs3", procedure.name(), procedure != NfsProcedure::Null)
+        }
+        mount3::PROGRAM => {
+            let procedure = MountProcedure::from_number(procedure)?;
+            ("mount3", procedure.name(), procedure == MountProcedure::Mnt)
+        }
+        _ => return None,
+    };
+    let status = if has_status { place_of(first_word) } else { 0 };
+    Some([protocol, procedure, name(status)])
+}
+
 impl Source for Operations {
     fn collect(&self, into: &mut Exposition) {
         let nfs = self
@@ -110,6 +168,13 @@ impl Source for Operations {
                 Label::word("procedure", procedure),
             ];
             into.latency(&OPERATION_SECONDS, &labels, &executed.latency);
+            for (stage, counter) in Stage::ALL.iter().zip(&executed.parts_ns) {
+                if counter.total() > 0 {
+                    let labels = [labels[0], labels[1], Label::word("part", stage.name())];
+                    let time = Duration::from_nanos(counter.total());
+                    into.real(&PART_SECONDS, &labels, time.as_secs_f64());
+                }
+            }
             let [protocol, procedure] = labels;
             for (place, counter) in executed.statuses.iter().enumerate() {
                 // What never happened needs no series.

@@ -1,0 +1,48 @@
+//! Calls that took long.
+
+use super::Server;
+use super::operations::words;
+use gannet_metrics::{Noted, SlowOperation};
+use gannet_rpc::{Call, TakenApart, Transport};
+use gannet_vfs::Vfs;
+
+/// Notes `call` if it was slow, in the log too.
+pub(super) fn note<V: Vfs>(server: &Server<V>, call: &Call, taken: &TakenApart) {
+    let Some([protocol, procedure, status]) = words(call, taken.first_word) else {
+        return;
+    };
+    let mut subject = String::new();
+    let noted = server.slow.note(&taken.parts, || {
+        subject = server
+            .subject(call)
+            .map_or_else(String::new, |it| it.to_string());
+        SlowOperation {
+            ended: taken.ended,
+            protocol,
+            procedure,
+            status,
+            client: Some(call.peer.ip()),
+            transport: match call.transport {
+                Transport::Tcp => "tcp",
+                Transport::Rdma => "rdma",
+            },
+            subject: subject.clone(),
+            parts: taken.parts,
+        }
+    });
+    match noted {
+        Noted::Logged => {
+            let took = taken.parts.whole();
+            tracing::warn!(
+                client = %call.peer, status, %subject, ?took, parts = %taken.parts,
+                "slow operation"
+            );
+        }
+        Noted::FirstUnlogged => {
+            tracing::warn!(
+                "more slow operations in this second are not logged: `gannet trace` shows them"
+            );
+        }
+        Noted::Fast | Noted::Unlogged => {}
+    }
+}
