@@ -20,6 +20,7 @@ mod native;
 mod page;
 mod reload;
 mod serving;
+mod slow;
 mod standard;
 mod support;
 mod systemd;
