@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use gannet::ProviderKind;
 use gannet::url::{Scheme, Url};
 use gannet_cli::cli::{
-    CallOptions, LogOptions, NativeOptions, PollOptions, parse_record, parse_seconds,
+    AdminPlace, CallOptions, LogOptions, NativeOptions, PollOptions, parse_record, parse_seconds,
 };
 use gannet_cli::size;
 use gannet_datapath::Engine;
@@ -84,8 +84,8 @@ pub enum BenchWhat {
     /// virtual time. Their files have 64 MiB at most, threads start again at the first record when they reach the end,
     /// and rewrite and reread do the same as write and read.
     ///
-    /// With --json, `breakdown_us` splits the time of an operation into its parts, for the client and the server. Real
-    /// servers other than `local` have no such parts.
+    /// With --json, `breakdown_us` splits the time of an operation into its parts, for the client and the server. A
+    /// server of another process tells its own at --server-admin.
     Iozone(Box<IozoneOptions>),
     /// Measure what registering memory costs: each strategy on the software RNIC or an RDMA device, and the kernel's
     /// mlock beside it
@@ -244,6 +244,9 @@ pub struct IozoneOptions {
     /// Measure the processor time of process PID too, which is the server of the URL on this machine
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
     pub server_pid: Option<u32>,
+    /// Admin address of the server, which must have --slow: `breakdown_us` has its parts too
+    #[arg(long, value_name = "ADDR")]
+    pub server_admin: Option<AdminPlace>,
     /// Parent of the scratch directory of `local` [default: the system's temporary directory]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,

@@ -91,6 +91,16 @@ impl Parts {
         }
     }
 
+    /// The times that were added since an earlier sum.
+    #[must_use]
+    pub fn since(&self, earlier: &Parts) -> Parts {
+        let mut parts = *self;
+        for (part, before) in parts.0.iter_mut().zip(earlier.0) {
+            *part = part.saturating_sub(before);
+        }
+        parts
+    }
+
     /// Adds the times of other operations.
     pub fn add_all(&mut self, other: &Parts) {
         other.each().for_each(|(stage, time)| self.add(stage, time));

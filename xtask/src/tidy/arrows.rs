@@ -69,8 +69,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "lab",
         &[
-            "wire", "runtime", "fabric", "datapath", "iwarp", "verbs", "rpc", "vfs", "nfs", "meta",
-            "volume", "client", "localfs", "gannet", "cli", "sim", "dst",
+            "wire", "metrics", "runtime", "fabric", "datapath", "iwarp", "verbs", "rpc", "vfs",
+            "nfs", "meta", "volume", "client", "localfs", "gannet", "cli", "sim", "dst",
         ],
     ),
     (

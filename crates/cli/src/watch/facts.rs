@@ -11,6 +11,9 @@ pub(super) struct Status {
     pub(super) health: Health,
     pub(super) uptime_seconds: f64,
     pub(super) cores: u64,
+    /// The least time of a slow operation, where the server takes operations apart.
+    #[serde(default)]
+    pub(super) slow_seconds: Option<f64>,
     pub(super) metrics: BTreeMap<String, Samples>,
     #[serde(default)]
     pub(super) volume: Option<Volume>,

@@ -88,6 +88,7 @@ pub(super) fn status(
         "health": state(&reading.health, &parts).1,
         "uptime_seconds": uptime.as_secs_f64(),
         "cores": tally.cores(),
+        "slow_seconds": tally.slow().threshold().map(|over| over.as_secs_f64()),
         "nfs_tcp": address(tally.tcp_address()),
         "nfs_rdma": address(tally.rdma_address()),
         "metrics": families(&reading.counted),

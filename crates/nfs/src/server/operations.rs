@@ -99,10 +99,10 @@ impl Operations {
         }
     }
 
-    /// The times of all NFS calls that were taken apart.
-    pub fn parts(&self) -> Parts {
+    /// The times of the calls of a procedure that were taken apart.
+    pub fn parts(&self, procedure: NfsProcedure) -> Parts {
         let mut parts = Parts::default();
-        for executed in &self.nfs {
+        if let Some(executed) = self.nfs.get(procedure.number() as usize) {
             for (stage, counter) in Stage::ALL.iter().zip(&executed.parts_ns) {
                 parts.add(*stage, Duration::from_nanos(counter.total()));
             }

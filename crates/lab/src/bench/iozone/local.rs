@@ -1,27 +1,25 @@
 //! A server of this process, on loopback, over a scratch directory.
 
-use super::stopwatch::{Deliveries, TimedRuntime, Totals};
-use super::threads::Spent;
-use super::timed::{StoreClocks, Timed};
 use gannet::url::{Scheme, Url};
 use gannet_cli::failure::{Explain, Failure};
 use gannet_cli::scratch::Scratch;
 use gannet_fabric::Provider;
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_localfs::{LocalOptions, LocalStore, LocalTree};
-use gannet_nfs::server::{Export, Server as NfsServer, Squash};
-use gannet_rpc::{CacheLimits, Counters, RdmaOptions, ReplyCache, Server as RpcServer};
+use gannet_metrics::SlowOperations;
+use gannet_nfs::server::{Export, Operations, Server as NfsServer, Squash};
+use gannet_rpc::{CacheLimits, RdmaOptions, ReplyCache, Server as RpcServer};
+use gannet_runtime::stages::Parts;
 use gannet_runtime::tokio_plug::{Cores, SharedListener, available_cores};
 use gannet_runtime::{Handle, timeout};
+use gannet_wire::nfs3::NfsProcedure;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long a core may take to say what it did.
-const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How long connections may take to end.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
@@ -29,12 +27,8 @@ const DRAIN_MAX: Duration = Duration::from_secs(5);
 pub(super) struct LocalServer {
     url: Url,
     shared: Arc<Shared>,
-    /// Asks the cores what they did: each new number is a question.
-    questions: watch::Sender<u64>,
-    answers: Mutex<mpsc::Receiver<Spent>>,
     stop: watch::Sender<bool>,
     cores: Option<Cores>,
-    cores_count: usize,
     _scratch: Scratch,
 }
 
@@ -45,18 +39,8 @@ struct Shared {
     tree: Arc<LocalTree>,
     listener: SharedListener,
     cache: Arc<ReplyCache>,
-    counters: Arc<Counters>,
-    store: Arc<StoreClocks>,
-    totals: Arc<Totals>,
-    deliveries: Deliveries,
-}
-
-/// One core's ends of the channels.
-#[derive(Clone)]
-struct Wires {
-    questions: watch::Receiver<u64>,
-    answers: mpsc::Sender<Spent>,
-    stop: watch::Receiver<bool>,
+    operations: Arc<Operations>,
+    slow: Arc<SlowOperations>,
 }
 
 impl LocalServer {
@@ -68,7 +52,6 @@ impl LocalServer {
         scheme: Scheme,
         rdma: RdmaOptions,
         above: Option<&Path>,
-        deliveries: &Deliveries,
     ) -> Result<LocalServer, Failure> {
         let what = || String::from("cannot serve on loopback");
         let scratch = Scratch::make("iozone", above)?;
@@ -86,34 +69,21 @@ impl LocalServer {
             tree: LocalTree::open(&share, &local).explain(what)?,
             listener: SharedListener::bind(loopback, cores_count).explain(what)?,
             cache: Arc::new(ReplyCache::new(CacheLimits::default())),
-            counters: Arc::default(),
-            store: Arc::default(),
-            totals: Arc::default(),
-            deliveries: deliveries.clone(),
+            operations: Arc::default(),
+            slow: Arc::new(SlowOperations::parts_alone()),
         });
         let address = shared.listener.local_address();
         let url = Url::parse(&format!("{}://{address}/", scheme.name())).explain(what)?;
-        let (questions, questioned) = watch::channel(0);
-        let (answer, answers) = mpsc::channel();
         let (stop, stopped) = watch::channel(false);
-        let wires = Mutex::new(Wires {
-            questions: questioned,
-            answers: answer,
-            stop: stopped,
-        });
         let for_cores = Arc::clone(&shared);
         let cores = Cores::start(cores_count, move |index, runtime| {
-            let wires = wires.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            serve(index, runtime, Arc::clone(&for_cores), wires)
+            serve(index, runtime, Arc::clone(&for_cores), stopped.clone())
         });
         Ok(LocalServer {
             url,
             shared,
-            questions,
-            answers: Mutex::new(answers),
             stop,
             cores: Some(cores.explain(what)?),
-            cores_count,
             _scratch: scratch,
         })
     }
@@ -123,21 +93,12 @@ impl LocalServer {
         &self.url
     }
 
-    /// The time that its cores have spent, summed up; `None` when one of them does not answer.
-    pub(super) fn spent(&self) -> Option<Spent> {
-        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        self.questions.send_modify(|number| *number += 1);
-        let mut sum = Spent {
-            file_system: self.shared.store.whole.get(),
-            file_system_work: self.shared.store.work.get(),
-            queueing: Duration::from_nanos(self.shared.counters.starved_ns.total()),
-            ..Spent::default()
-        }
-        .and_totals(&self.shared.totals);
-        for _ in 0..self.cores_count {
-            sum = sum.plus(answers.recv_timeout(ANSWER_MAX).ok()?);
-        }
-        Some(sum)
+    /// Where the time of all its READs and WRITEs so far went.
+    pub(super) fn parts(&self) -> Parts {
+        let operations = &self.shared.operations;
+        let mut parts = operations.parts(NfsProcedure::Read);
+        parts.add_all(&operations.parts(NfsProcedure::Write));
+        parts
     }
 }
 
@@ -152,9 +113,12 @@ impl Drop for LocalServer {
 }
 
 /// Serves the connections of core `index` until the server stops and they are drained.
-async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>, mut wires: Wires) {
-    let core = TimedRuntime::new(&runtime, &shared.totals, &shared.deliveries);
-    let runtime: Handle = Rc::clone(&core) as Handle;
+async fn serve(
+    index: usize,
+    runtime: Handle,
+    shared: Arc<Shared>,
+    mut stop: watch::Receiver<bool>,
+) {
     let rpc = match rpc_server(&runtime, &shared) {
         Ok(rpc) => rpc,
         Err(failure) => return tracing::error!(%failure, "cannot serve"),
@@ -168,7 +132,7 @@ async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>, mut wires: Wi
         };
         runtime.spawn("accept", Box::pin(accept));
     }
-    let (serving, streams) = (rpc.clone(), core.listening(shared.listener.for_core(index)));
+    let (serving, streams) = (rpc.clone(), shared.listener.for_core(index));
     let provider = IwarpProvider::new(Rc::clone(&runtime), IwarpConfig::default());
     let serving = async move {
         let served = match shared.scheme {
@@ -184,18 +148,8 @@ async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>, mut wires: Wi
         }
     };
     runtime.spawn("serve", Box::pin(serving));
-    loop {
-        tokio::select! {
-            asked = wires.questions.changed() => {
-                let answered = wires.answers.send(spent(&rpc));
-                if asked.is_err() || answered.is_err() {
-                    break;
-                }
-            }
-            // An error means that the sender was dropped, which ends the core as well.
-            _ = wires.stop.wait_for(|stop| *stop) => break,
-        }
-    }
+    // An error means that the sender was dropped, which ends the core as well.
+    let _ = stop.wait_for(|stop| *stop).await;
     rpc.stop();
     if timeout(&runtime, DRAIN_MAX, rpc.drained()).await.is_err() {
         tracing::warn!(
@@ -205,28 +159,20 @@ async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>, mut wires: Wi
     }
 }
 
-type Rpc = RpcServer<NfsServer<Timed<LocalStore>>>;
+type Rpc = RpcServer<NfsServer<LocalStore>>;
 
 fn rpc_server(runtime: &Handle, shared: &Shared) -> Result<Rpc, Failure> {
     let what = || String::from("cannot serve on loopback");
     let store = LocalStore::new(Arc::clone(&shared.tree), Rc::clone(runtime));
-    let store = Timed::new(store, Arc::clone(&shared.store));
     let mut export = Export::new("/").explain(what)?;
     export.rules.squash = Squash::None;
     let service = NfsServer::new([(export, store)]).explain(what)?;
+    let service = service.counting_in(Arc::clone(&shared.operations));
+    let service = service.noting_slow(Arc::clone(&shared.slow));
     Ok(RpcServer::new(
         Rc::clone(runtime),
         Rc::new(service),
         Arc::clone(&shared.cache),
-        Arc::clone(&shared.counters),
+        Arc::default(),
     ))
-}
-
-/// The time that this core's strategies have spent.
-fn spent(rpc: &Rpc) -> Spent {
-    let each = |counters| Spent::of(counters, Duration::ZERO);
-    rpc.registrations()
-        .iter()
-        .map(each)
-        .fold(Spent::default(), Spent::plus)
 }

@@ -6,9 +6,7 @@ mod local;
 mod real;
 mod row;
 mod simulated;
-mod stopwatch;
 mod threads;
-mod timed;
 
 use crate::chart;
 use crate::cli::{BenchTarget, IozoneOptions};

@@ -3,18 +3,18 @@
 use super::hosts;
 use super::local::LocalServer;
 use super::row::{Breakdown, Cpu, Row, Side, micros};
-use super::stopwatch::Deliveries;
-use super::threads::{self, Cell, Observer, Part, Spent};
+use super::threads::{self, Cell, Observer, Part};
 use super::{Report, Variant, cells};
 use crate::cli::{BenchTarget, IozoneOp, IozoneOptions};
 use gannet::url::{Scheme, Url};
 use gannet_cli::bench::measure::Interrupt;
 use gannet_cli::bench::measure::{histogram, own_cpu};
 use gannet_cli::bench::measure::{in_folder, rounded};
-use gannet_cli::cli::{ClientOptions, MemoryOptions, TransferOptions};
+use gannet_cli::cli::{AdminPlace, ClientOptions, MemoryOptions, TransferOptions};
 use gannet_cli::failure::{Explain, Failure};
-use gannet_cli::process;
+use gannet_cli::{process, watch};
 use gannet_rpc::{Design, RdmaOptions};
+use gannet_runtime::stages::{Parts, Stage};
 use gannet_vfs::Stability;
 use hdrhistogram::Histogram;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,8 +26,8 @@ struct MeasuredServer {
     target: String,
     url: Url,
     server: Server,
-    /// Deliveries to all byte streams of this process.
-    deliveries: Deliveries,
+    /// Where a server of another process tells where its time goes.
+    admin: Option<AdminPlace>,
 }
 
 /// The place of the server, which decides what can be known of it.
@@ -62,7 +62,7 @@ pub(super) fn measure_url(
         target: BenchTarget::Url(url.clone()).to_string(),
         url: url.clone(),
         server,
-        deliveries: Deliveries::default(),
+        admin: options.server_admin.clone(),
     };
     measure(measured, variant, options, interrupt, report)
 }
@@ -83,13 +83,12 @@ pub(super) fn measure_local(
         design: variant.design,
         ..RdmaOptions::default()
     };
-    let deliveries = Deliveries::default();
-    let server = LocalServer::start(scheme, rdma, options.scratch.as_deref(), &deliveries)?;
+    let server = LocalServer::start(scheme, rdma, options.scratch.as_deref())?;
     let measured = MeasuredServer {
         target: BenchTarget::Local(scheme).to_string(),
         url: server.url().clone(),
         server: Server::Here(server),
-        deliveries,
+        admin: None,
     };
     measure(measured, variant, options, interrupt, report)
 }
@@ -105,7 +104,7 @@ fn measure(
         target,
         url,
         server,
-        deliveries,
+        admin,
     } = measured;
     let client = ClientOptions {
         call: options.call.clone(),
@@ -119,6 +118,7 @@ fn measure(
     };
     let recorder = Arc::new(Recorder {
         server,
+        admin,
         is_gated: options.gate,
         moments: Mutex::default(),
     });
@@ -138,7 +138,6 @@ fn measure(
                 },
                 client: client.clone(),
                 interrupt: interrupt.clone(),
-                deliveries: deliveries.clone(),
             };
             threads::run(cell, Arc::clone(&recorder) as Arc<dyn Observer>)?;
             for measured in std::mem::take(&mut recorder.moments().measured) {
@@ -160,6 +159,7 @@ fn measure(
 /// Takes down what all threads did.
 struct Recorder {
     server: Server,
+    admin: Option<AdminPlace>,
     /// Operations start when the program that started this one says so.
     is_gated: bool,
     moments: Mutex<Moments>,
@@ -179,8 +179,8 @@ struct Known {
     own_cpu: Duration,
     /// Processor time of the server's process, where that is another process.
     server_cpu: Option<Duration>,
-    /// The time that our own server has spent.
-    server_spent: Option<Spent>,
+    /// Where the time of the server's READs and WRITEs went, as far as it tells.
+    server_parts: Option<Parts>,
 }
 
 /// The measurements of one operation of a cell.
@@ -192,8 +192,8 @@ struct Measured {
     server_cpu: Option<Duration>,
     /// Records, with those that do not count.
     all_ops: u64,
-    client_spent: Spent,
-    server_spent: Option<Spent>,
+    client_parts: Parts,
+    server_parts: Option<Parts>,
     /// The design that the server agreed to.
     design: Design,
 }
@@ -210,10 +210,18 @@ impl Recorder {
         }
     }
 
-    fn server_spent(&self) -> Option<Spent> {
-        match &self.server {
-            Server::Here(server) => server.spent(),
-            Server::Elsewhere | Server::Process(_) => None,
+    /// The question has a thread of its own: this one drives the core of a client.
+    fn server_parts(&self) -> Result<Option<Parts>, Failure> {
+        match (&self.server, &self.admin) {
+            (Server::Here(server), _) => Ok(Some(server.parts())),
+            (_, None) => Ok(None),
+            (_, Some(place)) => {
+                let asked =
+                    std::thread::scope(|scope| scope.spawn(|| watch::parts_at(place)).join());
+                let failed =
+                    |_| Failure::new("cannot ask the server", "the thread for it panicked");
+                asked.map_err(failed)?.map(Some)
+            }
         }
     }
 }
@@ -224,7 +232,7 @@ impl Observer for Recorder {
             hosts::wait_at_gate()?;
         }
         let known = Known {
-            server_spent: self.server_spent(),
+            server_parts: self.server_parts()?,
             server_cpu: self.server_cpu(),
             own_cpu: own_cpu(),
         };
@@ -236,13 +244,13 @@ impl Observer for Recorder {
         let known = Known {
             own_cpu: own_cpu(),
             server_cpu: self.server_cpu(),
-            server_spent: None,
+            server_parts: None,
         };
         self.moments().first_finish = known;
     }
 
     fn finished(&self, op: IozoneOp, parts: Vec<Part>) -> Result<(), Failure> {
-        let server_spent = self.server_spent();
+        let server_parts = self.server_parts()?;
         let mut moments = self.moments();
         let mut latency_ns = histogram()?;
         for part in &parts {
@@ -273,12 +281,12 @@ impl Observer for Recorder {
                 .last()
                 .map_or_else(Design::default, |part| part.design),
             all_ops: parts.iter().map(|part| part.all_ops).sum(),
-            client_spent: parts
-                .iter()
-                .fold(Spent::default(), |sum, part| sum.plus(part.spent)),
-            server_spent: server_spent
-                .zip(moments.start.server_spent)
-                .map(|(after, before)| after.minus(before)),
+            client_parts: parts.iter().fold(Parts::default(), |mut sum, part| {
+                sum.add_all(&part.parts);
+                sum
+            }),
+            server_parts: (server_parts.zip(moments.start.server_parts))
+                .map(|(after, before)| after.since(&before)),
         };
         moments.measured.push(measured);
         Ok(())
@@ -329,45 +337,51 @@ impl Shape<'_> {
                 seconds,
                 bytes,
             ),
-            breakdown_us: breakdown(measured, client.is_some(), mean_us),
+            breakdown_us: breakdown(measured, mean_us),
         }
     }
 }
 
-fn breakdown(measured: &Measured, is_rdma: bool, mean_us: f64) -> Breakdown {
-    let each = |spent: Duration| {
-        Some(micros(
-            spent.as_nanos() as f64 / measured.all_ops.max(1) as f64,
-        ))
+/// The client waits for a reply while the server works. Where the server tells its parts, the client has only the rest
+/// of that wait as its own: the network, the sockets, and waits for processors.
+fn breakdown(measured: &Measured, mean_us: f64) -> Breakdown {
+    // A server does not know which records count.
+    let of = |parts: &Parts, count: u64| {
+        let each = |stage| parts.of(stage).as_nanos() as f64 / count.max(1) as f64;
+        Stage::ALL.map(|stage| (stage, micros(each(stage))))
     };
-    // TCP has no credits to wait for, and the waits of bytes that come from another process are unknown.
-    let is_here = measured.server_spent.is_some();
-    let side = |spent: &Spent| {
-        let of_memory = [spent.registration, spent.deregistration, spent.copy];
-        let of_memory = if is_rdma {
-            of_memory
-        } else {
-            Default::default()
-        };
-        let known: Duration = of_memory.iter().sum();
-        let known = known + spent.wire + spent.file_system_work;
-        let of_rdma = |time: Duration| if is_rdma { each(time) } else { None };
-        Side {
-            registration: of_rdma(spent.registration),
-            deregistration: of_rdma(spent.deregistration),
-            copy: of_rdma(spent.copy),
-            protocol: each(spent.busy.saturating_sub(known)),
-            wire: each(spent.wire),
-            queueing: each(spent.queueing).filter(|_| is_rdma || is_here),
-            ..Side::default()
-        }
-    };
-    let client = side(&measured.client_spent);
-    let server = measured
-        .server_spent
-        .map_or_else(Side::default, |spent| Side {
-            file_system: each(spent.file_system),
-            ..side(&spent)
-        });
+    let client = of(&measured.client_parts, measured.latency_ns.len());
+    let server = measured.server_parts;
+    let server = server.map(|parts| of(&parts, measured.all_ops));
+    let at_server: f64 = server.iter().flatten().map(|(_, time)| time).sum();
+    let mut client = side(client);
+    let waited = client.wire;
+    client.wire = waited.map(|waited| rounded((waited - at_server).max(0.0), 3));
+    let server = server.map_or_else(Side::default, |parts| Side {
+        file_system: Some(part(&parts, Stage::FileSystem)),
+        disk: Some(part(&parts, Stage::Sync)),
+        ..side(parts)
+    });
     Breakdown::of(client, server, mean_us)
+}
+
+/// The microseconds of an operation by stage.
+type Stages = [(Stage, f64); Stage::ALL.len()];
+
+fn part(parts: &Stages, stage: Stage) -> f64 {
+    let of_stage = parts.iter().filter(|(of, _)| *of == stage);
+    of_stage.map(|(_, time)| time).sum()
+}
+
+/// The parts that both sides have.
+fn side(parts: Stages) -> Side {
+    let of = |stage| Some(part(&parts, stage));
+    Side {
+        registration: of(Stage::Registration),
+        copy: of(Stage::Copy),
+        protocol: of(Stage::Protocol),
+        wire: of(Stage::Wire),
+        queueing: of(Stage::Queue),
+        ..Side::default()
+    }
 }

@@ -81,7 +81,7 @@ pub(super) struct Breakdown {
     pub(super) client: Side,
     pub(super) server: Side,
     /// The mean time less all parts of both sides. Above zero it is unknown; below zero, parts overlap: both ends work
-    /// at the same time, or the server behind its reply. Of a server elsewhere nothing is known.
+    /// at the same time, or the server behind its reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rest: Option<f64>,
 }
@@ -101,6 +101,7 @@ impl Breakdown {
 /// Microseconds of an operation on one side; what is not known is left out.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Side {
+    /// Real: revoking too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) registration: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,12 +116,12 @@ pub(super) struct Side {
     /// All other work of the side's cores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) protocol: Option<f64>,
-    /// Real: in calls of sockets, with what the kernel does there. Simulated: bytes on their way, on the side that sent
-    /// them.
+    /// Real: for a server its own receiving and sending; for a client its waits for replies, less the time of the
+    /// server where that is known. Simulated: bytes on their way, on the side that sent them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) wire: Option<f64>,
-    /// Waiting: for credits on real clients, for memory and slots on real servers, and on both for a core to wake,
-    /// where both are in this process; simulated, for processors, adapters, links and disks.
+    /// Waiting: for credits and places on real clients, for memory, threads and turns on real servers; simulated, for
+    /// processors, adapters, links and disks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) queueing: Option<f64>,
 }
@@ -210,7 +211,7 @@ fn cells(row: &Row) -> [String; 15] {
         format!("{:.1}", row.p99_us),
         optional(row.cpu.client_cpu_percent),
         optional(row.cpu.server_cpu_percent),
-        both(|side| Some(side.registration? + side.deregistration?)),
+        both(|side| Some(side.registration? + side.deregistration.unwrap_or(0.0))),
         both(|side| side.copy),
         both(|side| side.file_system),
         both(|side| side.queueing),

@@ -1,6 +1,5 @@
 //! The threads of a real benchmark: each with a connection, a core's runtime and a file of its own.
 
-use super::stopwatch::{Deliveries, TimedRuntime, Totals};
 use crate::cli::IozoneOp;
 use gannet::url::Url;
 use gannet_cli::bench::measure::{Interrupt, check_moved, histogram, scatter, thread_cpu};
@@ -8,8 +7,8 @@ use gannet_cli::cli::ClientOptions;
 use gannet_cli::failure::{Explain, Failure};
 use gannet_cli::session::{Patience, Session};
 use gannet_client::{Existing, Follow, Transfer, Zeros};
-use gannet_fabric::registration::Counters;
 use gannet_rpc::Design;
+use gannet_runtime::stages::{self, Parts, Stage, Stopwatch};
 use gannet_runtime::tokio_plug::Cores;
 use gannet_runtime::{Buffer, Handle};
 use gannet_vfs::{FileHandle, Stability};
@@ -35,8 +34,6 @@ pub(super) struct Cell {
     pub(super) stability: Stability,
     pub(super) client: ClientOptions,
     pub(super) interrupt: Interrupt,
-    /// Deliveries to all byte streams of this process.
-    pub(super) deliveries: Deliveries,
 }
 
 /// The measurements of one thread during one operation of the matrix.
@@ -50,73 +47,10 @@ pub(super) struct Part {
     pub(super) cpu: Duration,
     /// Number of records moved, with those after `ended`.
     pub(super) all_ops: u64,
-    /// Time spent on all of those records.
-    pub(super) spent: Spent,
+    /// Where the time of those that count went.
+    pub(super) parts: Parts,
     /// The design that the server agreed to.
     pub(super) design: Design,
-}
-
-/// The parts of a side's time, summed up.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Spent {
-    pub(super) registration: Duration,
-    pub(super) deregistration: Duration,
-    pub(super) copy: Duration,
-    /// Time of waiting for credits or slots, and of arrived data for a core to wake.
-    pub(super) queueing: Duration,
-    /// Time of the file system, waits for disks included. It is known only of a server in this process.
-    pub(super) file_system: Duration,
-    /// The part of `file_system` that is work of the cores.
-    pub(super) file_system_work: Duration,
-    /// All work of the cores.
-    pub(super) busy: Duration,
-    /// The part of `busy` in calls of sockets.
-    pub(super) wire: Duration,
-}
-
-impl Spent {
-    /// The times in a strategy's counters.
-    pub(super) fn of(counters: &Counters, queueing: Duration) -> Spent {
-        Spent {
-            registration: counters.register_time,
-            deregistration: counters.deregister_time,
-            copy: counters.copy_time,
-            queueing,
-            ..Spent::default()
-        }
-    }
-
-    /// The same spending with the totals of the cores.
-    pub(super) fn and_totals(self, totals: &Totals) -> Spent {
-        Spent {
-            queueing: self.queueing + totals.queueing.get(),
-            busy: totals.busy.get(),
-            wire: totals.wire.get(),
-            ..self
-        }
-    }
-
-    /// Each field of both, put together.
-    pub(super) fn with(self, other: Spent, join: impl Fn(Duration, Duration) -> Duration) -> Spent {
-        Spent {
-            registration: join(self.registration, other.registration),
-            deregistration: join(self.deregistration, other.deregistration),
-            copy: join(self.copy, other.copy),
-            queueing: join(self.queueing, other.queueing),
-            file_system: join(self.file_system, other.file_system),
-            file_system_work: join(self.file_system_work, other.file_system_work),
-            busy: join(self.busy, other.busy),
-            wire: join(self.wire, other.wire),
-        }
-    }
-
-    pub(super) fn plus(self, other: Spent) -> Spent {
-        self.with(other, |left, right| left + right)
-    }
-
-    pub(super) fn minus(self, earlier: Spent) -> Spent {
-        self.with(earlier, Duration::saturating_sub)
-    }
 }
 
 /// Hears of the phases of a cell, on the thread of one of its threads, while the others wait.
@@ -177,9 +111,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 impl Shared {
     /// Whatever fails, every thread comes to every barrier, or the others would wait for ever.
     async fn thread(&self, index: usize, runtime: &Handle) {
-        let totals = Arc::new(Totals::default());
-        let core = TimedRuntime::new(runtime, &totals, &self.cell.deliveries);
-        let connected = Worker::connect(&self.cell, index, core, totals).await;
+        let connected = Worker::connect(&self.cell, index, runtime).await;
         let mut worker = self.keep(connected);
         for op in self.cell.ops.iter().copied() {
             if let Some(worker) = &mut worker {
@@ -225,8 +157,7 @@ impl Shared {
 struct Worker<'a> {
     cell: &'a Cell,
     index: usize,
-    core: Rc<TimedRuntime>,
-    totals: Arc<Totals>,
+    runtime: Handle,
     session: Session,
     url: Url,
     file: Option<FileHandle>,
@@ -237,18 +168,15 @@ impl<'a> Worker<'a> {
     async fn connect(
         cell: &'a Cell,
         index: usize,
-        core: Rc<TimedRuntime>,
-        totals: Arc<Totals>,
+        runtime: &Handle,
     ) -> Result<Worker<'a>, Failure> {
-        let timed: Handle = Rc::clone(&core) as Handle;
         let mut memory = Buffer::zeroed(cell.record as usize);
         memory.fill(CONTENT);
         Ok(Worker {
             cell,
             index,
-            core,
-            totals,
-            session: Session::connect(&timed, &cell.folder, &cell.client).await?,
+            runtime: Rc::clone(runtime),
+            session: Session::connect(runtime, &cell.folder, &cell.client).await?,
             url: cell.folder.child(format!("file-{index}").as_bytes()),
             file: None,
             memory,
@@ -303,7 +231,6 @@ impl<'a> Worker<'a> {
     }
 
     async fn work(&mut self, op: IozoneOp, shared: &Shared) -> Result<Part, Failure> {
-        let spent_before = self.spent();
         let cpu_before = thread_cpu();
         let began = Instant::now();
         let mut part = Part {
@@ -312,15 +239,17 @@ impl<'a> Worker<'a> {
             latency_ns: histogram()?,
             cpu: Duration::ZERO,
             all_ops: 0,
-            spent: Spent::default(),
+            parts: Parts::default(),
             design: Design::default(),
         };
         let mut counts = true;
         for number in 0..self.cell.records {
             self.cell.interrupt.check()?;
             let started = Instant::now();
-            let core = Rc::clone(&self.core);
-            core.working(self.operate(op, number)).await?;
+            let clock = Rc::clone(&self.runtime);
+            let watch = Stopwatch::start(&clock, Stage::Protocol, clock.now());
+            stages::watched(&watch, self.operate(op, number)).await?;
+            let parts = watch.parts();
             part.all_ops += 1;
             if counts && shared.is_over.load(Ordering::Relaxed) {
                 counts = false;
@@ -329,6 +258,7 @@ impl<'a> Worker<'a> {
             if counts {
                 let nanos = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 part.latency_ns.saturating_record(nanos);
+                part.parts.add_all(&parts);
             } else if op != IozoneOp::Write {
                 break;
             }
@@ -342,21 +272,9 @@ impl<'a> Worker<'a> {
                 shared.observer.first_finished();
             }
         }
-        part.spent = self.spent().minus(spent_before);
         let rpc = self.session.rpc();
         part.design = rpc.map_or_else(Default::default, gannet_rpc::Client::design);
         Ok(part)
-    }
-
-    /// The time that this connection has spent so far, as far as it is known.
-    fn spent(&self) -> Spent {
-        let rpc = self.session.rpc();
-        Spent::of(
-            &rpc.and_then(gannet_rpc::Client::registration)
-                .unwrap_or_default(),
-            rpc.map_or(Duration::ZERO, gannet_rpc::Client::credit_starved),
-        )
-        .and_totals(&self.totals)
     }
 
     fn handle(&self) -> Result<FileHandle, Failure> {
