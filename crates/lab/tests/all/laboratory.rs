@@ -101,7 +101,11 @@ fn the_same_matrix_runs_here_and_on_a_testbed() {
         let breakdown = &row["breakdown_us"];
         assert!(breakdown["client"]["registration"].is_number(), "{row}");
         assert!(breakdown["server"]["file_system"].is_number(), "{row}");
-        for (side, part) in [("client", "protocol"), ("server", "wire"), ("server", "protocol")] {
+        for (side, part) in [
+            ("client", "protocol"),
+            ("server", "wire"),
+            ("server", "protocol"),
+        ] {
             assert!(breakdown[side][part].as_f64().unwrap() > 0.0, "{row}");
         }
         assert_accounted(row);
@@ -114,8 +118,23 @@ fn the_same_matrix_runs_here_and_on_a_testbed() {
 /// Send may end later: the client goes on while the server's core does not run yet.
 #[test]
 fn the_parts_of_a_record_are_its_whole_time() {
-    let arguments = ["bench", "iozone", "local:tcp", "local", "--op", "write,read"];
-    let shape = ["--threads", "1", "--record", "64K,1M", "--size", "4M", "--json"];
+    let arguments = [
+        "bench",
+        "iozone",
+        "local:tcp",
+        "local",
+        "--op",
+        "write,read",
+    ];
+    let shape = [
+        "--threads",
+        "1",
+        "--record",
+        "64K,1M",
+        "--size",
+        "4M",
+        "--json",
+    ];
     let rows = rows(&succeed(&[&arguments[..], &shape].concat()));
     assert_eq!(rows.len(), 2 * 2 * 2);
     for row in &rows {
@@ -128,20 +147,23 @@ fn the_parts_of_a_record_are_its_whole_time() {
 
 #[test]
 fn a_server_elsewhere_tells_its_parts_at_its_admin_address() {
-    let place = Place::new();
-    let (share, socket) = (place.text("share"), place.text("admin"));
-    let serve = |options: &[&str]| {
-        let arguments = [&[&*share, "--no-root-squash", "--admin", &socket], options];
-        Server::start(&place.path("state"), &arguments.concat())
+    let measured = |slow: &[&str]| {
+        let place = Place::new();
+        let socket = place.text("admin");
+        let options = [&["--admin", &*socket], slow].concat();
+        let server = Server::with(&place.path("share"), &place.path("state"), &options);
+        let [url, _] = server.urls();
+        let arguments = ["bench", "iozone", &url, "--server-admin", &socket];
+        let shape = ["--threads", "1", "--record", "1M", "--size", "4M", "--json"];
+        let arguments = [&arguments[..], &shape, &["--op", "write"]].concat();
+        match slow {
+            [] => fail(&arguments, 1),
+            _ => succeed(&arguments),
+        }
     };
-    let shape = ["--threads", "1", "--record", "1M", "--size", "4M", "--op", "write"];
-    let measure = |server: &Server| {
-        let arguments = ["bench", "iozone", &server.urls()[0], "--server-admin", &socket];
-        succeed_or_fail(&[&arguments[..], &shape, &["--json"]].concat())
-    };
-    let refused = measure(&serve(&[])).unwrap_err();
+    let refused = measured(&[]);
     assert!(refused.contains("--slow"), "{refused}");
-    let rows = rows(&measure(&serve(&["--slow", "1h"])).unwrap());
+    let rows = rows(&measured(&["--slow", "3600s"]));
     let parts = &rows[0]["breakdown_us"]["server"];
     assert!(parts["file_system"].as_f64().unwrap() > 0.0, "{}", rows[0]);
     assert_accounted(&rows[0]);

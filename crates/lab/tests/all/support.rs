@@ -87,11 +87,17 @@ pub(crate) struct Server {
 impl Server {
     /// Serves a directory, as root's own.
     pub(crate) fn of(directory: &Path, state: &Path) -> Server {
+        Server::with(directory, state, &[])
+    }
+
+    /// The same, with these options.
+    pub(crate) fn with(directory: &Path, state: &Path, options: &[&str]) -> Server {
         let [directory, state_dir] = [directory, state].map(|path| path.to_str().unwrap());
         let words = [
             ["serve", directory, "--no-root-squash"].as_slice(),
             &["--nfs-tcp", "127.0.0.1:0", "--nfs-rdma", "127.0.0.1:0"],
             &["--state-dir", state_dir],
+            options,
         ]
         .concat();
         Server::start(&words, state)
