@@ -19,6 +19,7 @@ mod listing;
 mod objects;
 mod pipeline;
 mod reader;
+mod waits;
 mod walk;
 pub mod write_behind;
 mod writer;
@@ -28,6 +29,7 @@ pub use files::{Existing, Files, Listed, Node};
 pub use listing::Item;
 pub use objects::Objects;
 pub use reader::{Block, Reader};
+pub use waits::{Wait, Waits};
 pub use walk::Follow;
 pub use writer::{Writer, Written, Zeros};
 

@@ -1,13 +1,11 @@
 //! Operations of a file system by handle, for one caller.
 
-use super::{Error, Node};
+use super::{Error, Node, Waits};
 use gannet_runtime::{Buffer, Handle, Instant};
 use gannet_vfs::{
     Attributes, BytesRead, Changed, Commit, CreateMode, Created, Credentials, EntryName,
     FileHandle, FileSystemUsage, NodeKind, SetAttributes, Stability, Status, Vfs, WriteDone,
 };
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -21,36 +19,6 @@ struct Shared<V> {
     caller: Credentials,
     runtime: Handle,
     waits: Waits,
-}
-
-/// The start times of operations under way, oldest first, without an allocation for each. Numbers grow, so that the end
-/// of one finds its entry by binary search.
-#[derive(Default)]
-struct Waits {
-    since: RefCell<VecDeque<(u64, Instant)>>,
-    begun: Cell<u64>,
-}
-
-/// A guard of an operation under way. Its drop ends the wait also for a future that a deadline drops: an entry that
-/// stays would be reported as the oldest wait for ever.
-struct Wait<'a>(&'a Waits, u64);
-
-impl Waits {
-    fn begin(&self, now: Instant) -> Wait<'_> {
-        let number = self.begun.get() + 1;
-        self.begun.set(number);
-        self.since.borrow_mut().push_back((number, now));
-        Wait(self, number)
-    }
-}
-
-impl Drop for Wait<'_> {
-    fn drop(&mut self) {
-        let mut since = self.0.since.borrow_mut();
-        if let Ok(index) = since.binary_search_by_key(&self.1, |(number, _)| *number) {
-            since.remove(index);
-        }
-    }
 }
 
 impl<V> Clone for Objects<V> {
@@ -86,12 +54,7 @@ impl<V: Vfs> Objects<V> {
 
     /// The start of the oldest operation without a reply; `None` when none is under way.
     pub fn waits_since(&self) -> Option<Instant> {
-        self.shared
-            .waits
-            .since
-            .borrow()
-            .front()
-            .map(|(_, since)| *since)
+        self.shared.waits.oldest()
     }
 
     /// The error for a status, with the cause if the file system knows one. Call it before another operation is polled:
