@@ -2,23 +2,27 @@
 
 use crate::callers::Asker;
 use crate::device::wanted_flags;
+use crate::flags::{
+    F_RDLCK, F_UNLCK, F_WRLCK, LAST_OFFSET, O_APPEND, O_EXCL, O_TRUNC, byte_lock, file_use,
+    wanted_stability,
+};
 use crate::limits::{BACKGROUND_MAX, REQUEST_BYTES_MAX};
 use crate::listing::{Portion, PortionPlus};
-use crate::mounted::{Entry, FileUse, IfThere, Job, Mounted, Setting};
+use crate::mounted::{Entry, IfThere, Job, Mounted, Setting};
+use crate::requests::Kind;
 use crate::session::{Caching, Locks, MountOptions};
 use crate::window::Windows;
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation,
-    INodeNo, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen,
-    ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    INodeNo, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyOpen, ReplyStatfs,
+    ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 use gannet_client::limits::SHORT_MAX;
 use gannet_runtime::{Arena, Buffer};
-use gannet_vfs::{ByteLock, Credentials, LockKind, LockRequest, Locked, Stability, Vfs};
+use gannet_vfs::{Credentials, LockKind, LockRequest, Locked, Stability, Vfs};
 use std::ffi::OsStr;
 use std::io;
-use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -28,21 +32,6 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Bytes in which space is counted.
 const BLOCK_BYTES: u64 = 4096;
-/// The flags of open(2), as Linux numbers them on the machines that Gannet supports.
-const O_EXCL: i32 = 0o200;
-const O_TRUNC: i32 = 0o1000;
-const O_APPEND: i32 = 0o2000;
-const O_DSYNC: i32 = 0o10000;
-/// A flag that the kernel adds for execve(2).
-const FMODE_EXEC: i32 = 0o40;
-/// The lock types of fcntl(2).
-const F_RDLCK: i32 = 0;
-const F_WRLCK: i32 = 1;
-const F_UNLCK: i32 = 2;
-/// The end of a lock that reaches to the end of the file, in the kernel's requests.
-const LAST_OFFSET: u64 = i64::MAX as u64;
-const O_SYNC: i32 = 0o4000000 | O_DSYNC;
-
 /// The result of an operation, as its reply carries it.
 type Done<T> = Result<T, Errno>;
 
@@ -74,9 +63,10 @@ impl<V: Vfs> Front<V> {
     }
 
     /// Has the core do `operation` with the credentials of the request, within the mount's deadline, and passes the
-    /// result to `reply`.
+    /// result to `reply`. It counts as one of `kind`.
     fn submit<T: 'static>(
         &self,
+        kind: Kind,
         request: &Request,
         reply: impl FnOnce(Result<T, Errno>) + Send + 'static,
         operation: impl AsyncFnOnce(Rc<Mounted<V>>, Credentials) -> Done<T> + Send + 'static,
@@ -88,9 +78,12 @@ impl<V: Vfs> Front<V> {
         };
         self.send(Box::new(move |mounted| {
             Box::pin(async move {
-                let caller = mounted.caller(asker);
-                let done = operation(Rc::clone(&mounted), caller);
-                reply(mounted.within_life(asker.process, done).await);
+                let done = async {
+                    let caller = mounted.caller(asker);
+                    let done = operation(Rc::clone(&mounted), caller);
+                    mounted.within_life(asker.process, done).await
+                };
+                reply(mounted.counted(kind, done).await);
             })
         }));
     }
@@ -104,6 +97,7 @@ impl<V: Vfs> Front<V> {
     /// Has an object made or found, and replies with its entry.
     fn submit_entry(
         &self,
+        kind: Kind,
         request: &Request,
         reply: ReplyEntry,
         operation: impl AsyncFnOnce(Rc<Mounted<V>>, Credentials) -> Result<Entry, Errno>
@@ -114,11 +108,12 @@ impl<V: Vfs> Front<V> {
             Ok(entry) => reply.entry(&entry.age, &entry.attr, entry.generation),
             Err(errno) => reply.error(errno),
         };
-        self.submit(request, answer, operation);
+        self.submit(kind, request, answer, operation);
     }
 
     fn submit_empty(
         &self,
+        kind: Kind,
         request: &Request,
         reply: ReplyEmpty,
         operation: impl AsyncFnOnce(Rc<Mounted<V>>, Credentials) -> Done<()> + Send + 'static,
@@ -127,7 +122,7 @@ impl<V: Vfs> Front<V> {
             Ok(()) => reply.ok(),
             Err(errno) => reply.error(errno),
         };
-        self.submit(request, answer, operation);
+        self.submit(kind, request, answer, operation);
     }
 
     /// Queues a short write, and answers it. Requests that follow come after it.
@@ -135,6 +130,9 @@ impl<V: Vfs> Front<V> {
         let (len, copy) = (data.len(), self.copy(data));
         let queued = self.jobs.blocking_send(Box::new(move |mounted| {
             mounted.keep_answered(key, offset, copy, len);
+            // Its program has not waited for the mount.
+            mounted.requests.note(Kind::Write, None, Duration::ZERO);
+            mounted.requests.written_bytes.add(len as u64);
             Box::pin(std::future::ready(()))
         }));
         match (queued, u32::try_from(len)) {
@@ -171,49 +169,6 @@ impl<V: Vfs> Front<V> {
     }
 }
 
-/// The stability of a WRITE by the flags of its open file. The kernel sends no FSYNC after a write past its cache, so
-/// an O_SYNC write must be durable by its own reply.
-fn wanted_stability(flags: OpenFlags) -> Stability {
-    match flags.0 & O_SYNC {
-        O_SYNC => Stability::FileSync,
-        O_DSYNC => Stability::DataSync,
-        _ => Stability::Unstable,
-    }
-}
-
-/// The use that a file is opened for.
-fn file_use(flags: OpenFlags) -> FileUse {
-    let mode = flags.acc_mode();
-    FileUse {
-        reads: mode != OpenAccMode::O_WRONLY,
-        writes: mode != OpenAccMode::O_RDONLY,
-        executes: flags.0 & FMODE_EXEC != 0,
-    }
-}
-
-/// A lock as the kernel asks for it; `None` for an unknown type.
-fn byte_lock(
-    owner: LockOwner,
-    range: RangeInclusive<u64>,
-    kind: i32,
-    process: u32,
-) -> Option<ByteLock> {
-    let kind = match kind {
-        F_RDLCK => LockKind::Shared,
-        // An unlock releases both kinds; the store ignores the kind.
-        F_WRLCK | F_UNLCK => LockKind::Exclusive,
-        _ => return None,
-    };
-    let end = *range.end();
-    Some(ByteLock {
-        owner: owner.0,
-        kind,
-        start: *range.start(),
-        end: if end >= LAST_OFFSET { u64::MAX } else { end },
-        process,
-    })
-}
-
 /// A name as its bytes.
 fn owned(name: &OsStr) -> Vec<u8> {
     name.as_bytes().to_vec()
@@ -235,7 +190,7 @@ impl<V: Vfs> Filesystem for Front<V> {
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let (name, process) = (owned(name), request.pid());
-        self.submit_entry(request, reply, async move |it, caller| {
+        self.submit_entry(Kind::Lookup, request, reply, async move |it, caller| {
             it.lookup(&caller, process, parent.0, &name).await
         });
     }
@@ -255,9 +210,12 @@ impl<V: Vfs> Filesystem for Front<V> {
         reply: ReplyAttr,
     ) {
         let process = request.pid();
-        self.submit(request, attr_answer(reply, self.age), async move |it, _| {
-            it.attr_of(number.0, process).await
-        });
+        self.submit(
+            Kind::Getattr,
+            request,
+            attr_answer(reply, self.age),
+            async move |it, _| it.attr_of(number.0, process).await,
+        );
     }
 
     fn setattr(
@@ -288,7 +246,7 @@ impl<V: Vfs> Filesystem for Front<V> {
             open_file: key.map(|key| key.0),
         };
         let (answer, process) = (attr_answer(reply, self.age), request.pid());
-        self.submit(request, answer, async move |it, caller| {
+        self.submit(Kind::Setattr, request, answer, async move |it, caller| {
             it.set(&caller, process, number.0, setting).await
         });
     }
@@ -298,7 +256,7 @@ impl<V: Vfs> Filesystem for Front<V> {
             Ok(target) => reply.data(&target),
             Err(errno) => reply.error(errno),
         };
-        self.submit(request, answer, async move |it, caller| {
+        self.submit(Kind::Readlink, request, answer, async move |it, caller| {
             it.read_link(&caller, number.0).await
         });
     }
@@ -314,7 +272,7 @@ impl<V: Vfs> Filesystem for Front<V> {
         reply: ReplyEntry,
     ) {
         let name = owned(name);
-        self.submit_entry(request, reply, async move |it, caller| {
+        self.submit_entry(Kind::Mknod, request, reply, async move |it, caller| {
             it.make_node(&caller, parent.0, &name, mode, device).await
         });
     }
@@ -329,21 +287,21 @@ impl<V: Vfs> Filesystem for Front<V> {
         reply: ReplyEntry,
     ) {
         let name = owned(name);
-        self.submit_entry(request, reply, async move |it, caller| {
+        self.submit_entry(Kind::Mkdir, request, reply, async move |it, caller| {
             it.make_directory(&caller, parent.0, &name, mode).await
         });
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = owned(name);
-        self.submit_empty(request, reply, async move |it, caller| {
+        self.submit_empty(Kind::Unlink, request, reply, async move |it, caller| {
             it.remove(&caller, parent.0, &name).await
         });
     }
 
     fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let name = owned(name);
-        self.submit_empty(request, reply, async move |it, caller| {
+        self.submit_empty(Kind::Rmdir, request, reply, async move |it, caller| {
             it.remove_directory(&caller, parent.0, &name).await
         });
     }
@@ -357,7 +315,7 @@ impl<V: Vfs> Filesystem for Front<V> {
         reply: ReplyEntry,
     ) {
         let (name, target) = (owned(name), owned(target.as_os_str()));
-        self.submit_entry(request, reply, async move |it, caller| {
+        self.submit_entry(Kind::Symlink, request, reply, async move |it, caller| {
             it.make_symlink(&caller, parent.0, &name, &target).await
         });
     }
@@ -378,7 +336,7 @@ impl<V: Vfs> Filesystem for Front<V> {
             return;
         }
         let (name, new_name) = (owned(name), owned(new_name));
-        self.submit_empty(request, reply, async move |it, caller| {
+        self.submit_empty(Kind::Rename, request, reply, async move |it, caller| {
             it.rename(&caller, parent.0, &name, new_parent.0, &new_name)
                 .await
         });
@@ -393,7 +351,7 @@ impl<V: Vfs> Filesystem for Front<V> {
         reply: ReplyEntry,
     ) {
         let name = owned(name);
-        self.submit_entry(request, reply, async move |it, caller| {
+        self.submit_entry(Kind::Link, request, reply, async move |it, caller| {
             it.link(&caller, number.0, parent.0, &name).await
         });
     }
@@ -409,7 +367,7 @@ impl<V: Vfs> Filesystem for Front<V> {
             Err(errno) => reply.error(errno),
         };
         let process = request.pid();
-        self.submit(request, answer, async move |it, caller| {
+        self.submit(Kind::Open, request, answer, async move |it, caller| {
             it.open(&caller, process, number.0, use_of).await
         });
     }
@@ -438,7 +396,7 @@ impl<V: Vfs> Filesystem for Front<V> {
             }
             Err(errno) => reply.error(errno),
         };
-        self.submit(request, answer, async move |it, caller| {
+        self.submit(Kind::Create, request, answer, async move |it, caller| {
             it.create(&caller, parent.0, &name, mode, if_there).await
         });
     }
@@ -458,8 +416,10 @@ impl<V: Vfs> Filesystem for Front<V> {
             Ok(data) => reply.data(data.bytes()),
             Err(errno) => reply.error(errno),
         };
-        self.submit(request, answer, async move |it, _| {
-            it.read(key.0, offset, count).await
+        self.submit(Kind::Read, request, answer, async move |it, _| {
+            let data = it.read(key.0, offset, count).await?;
+            it.requests.read_bytes.add(data.bytes().len() as u64);
+            Ok(data)
         });
     }
 
@@ -492,7 +452,7 @@ impl<V: Vfs> Filesystem for Front<V> {
             Ok(count) => reply.written(count),
             Err(errno) => reply.error(errno),
         };
-        self.submit(request, answer, async move |it, _| {
+        self.submit(Kind::Write, request, answer, async move |it, _| {
             let data = copy.await.map_err(|_| Errno::EIO)?;
             let written = if appends {
                 it.append(key.0, offset, data, len, stability).await?
@@ -502,6 +462,7 @@ impl<V: Vfs> Filesystem for Front<V> {
             if takes_set_id {
                 it.take_set_id(key.0).await?;
             }
+            it.requests.written_bytes.add(u64::from(written));
             Ok(written)
         });
         // It fails if the core has dropped the request, at its deadline or at its end.
@@ -517,7 +478,7 @@ impl<V: Vfs> Filesystem for Front<V> {
         reply: ReplyEmpty,
     ) {
         let has_locks = self.locks == Locks::Shared;
-        self.submit_empty(request, reply, async move |it, _| {
+        self.submit_empty(Kind::Flush, request, reply, async move |it, _| {
             let synced = it.flush(key.0).await;
             if has_locks {
                 // fcntl(2)'s locks end with the first close of the process, also when the sync failed.
@@ -535,7 +496,9 @@ impl<V: Vfs> Filesystem for Front<V> {
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
-        self.submit_empty(request, reply, async move |it, _| it.sync(key.0).await);
+        self.submit_empty(Kind::Fsync, request, reply, async move |it, _| {
+            it.sync(key.0).await
+        });
     }
 
     fn release(
@@ -553,12 +516,17 @@ impl<V: Vfs> Filesystem for Front<V> {
             Box::pin(async move {
                 let mut owners = mounted.open.borrow_mut().take_lock_owners(key.0);
                 owners.extend(owner.map(|owner| owner.0));
-                for owner in owners {
-                    // flock(2)'s locks end with the last close, and those of F_OFD_SETLK. The store retries an unlock
-                    // that fails here.
-                    let _ = mounted.unlock_all(key.0, owner).await;
-                }
-                mounted.close(key.0).await;
+                let closed = async {
+                    for owner in owners {
+                        // flock(2)'s locks end with the last close, and those of F_OFD_SETLK. The store retries an
+                        // unlock that fails here.
+                        let _ = mounted.unlock_all(key.0, owner).await;
+                    }
+                    mounted.close(key.0).await;
+                    Ok(())
+                };
+                // It has no error.
+                let _ = mounted.counted(Kind::Release, closed).await;
                 reply.ok();
             })
         }));
@@ -569,7 +537,7 @@ impl<V: Vfs> Filesystem for Front<V> {
             Ok(key) => reply.opened(FileHandle(key), FopenFlags::empty()),
             Err(errno) => reply.error(errno),
         };
-        self.submit(request, answer, async move |it, caller| {
+        self.submit(Kind::Opendir, request, answer, async move |it, caller| {
             it.open_directory(&caller, number.0)
         });
     }
@@ -586,7 +554,8 @@ impl<V: Vfs> Filesystem for Front<V> {
         self.send(Box::new(move |mounted| {
             Box::pin(async move {
                 let listed = mounted.list(key.0, position, &mut reply);
-                match mounted.within_life(thread, listed).await {
+                let listed = mounted.within_life(thread, listed);
+                match mounted.counted(Kind::Readdir, listed).await {
                     Ok(()) => reply.ok(),
                     Err(errno) => reply.error(errno),
                 }
@@ -606,7 +575,8 @@ impl<V: Vfs> Filesystem for Front<V> {
         self.send(Box::new(move |mounted| {
             Box::pin(async move {
                 let listed = mounted.list_plus(key.0, position, &mut reply);
-                match mounted.within_life(thread, listed).await {
+                let listed = mounted.within_life(thread, listed);
+                match mounted.counted(Kind::Readdirplus, listed).await {
                     Ok(()) => reply.ok(),
                     Err(errno) => reply.error(errno),
                 }
@@ -658,7 +628,7 @@ impl<V: Vfs> Filesystem for Front<V> {
                 BLOCK_BYTES as u32,
             );
         };
-        self.submit(request, answer, async move |it, _| {
+        self.submit(Kind::Statfs, request, answer, async move |it, _| {
             Ok((it.usage().await?, it.vfs.limits().name_max))
         });
     }
@@ -692,7 +662,7 @@ impl<V: Vfs> Filesystem for Front<V> {
             Err(errno) => reply.error(errno),
         };
         let thread = request.pid();
-        self.submit(request, answer, async move |it, _| {
+        self.submit(Kind::Getlk, request, answer, async move |it, _| {
             it.lock(key.0, lock, LockRequest::Test, thread).await
         });
     }
@@ -720,6 +690,13 @@ impl<V: Vfs> Filesystem for Front<V> {
             (None, _) => answer(Err(Errno::EINVAL)),
             (Some(lock), Locks::Shared) if kind != F_UNLCK && waits => {
                 self.send(Box::new(move |mounted| {
+                    let (counting, begun) = (Rc::clone(&mounted), mounted.runtime.now());
+                    let answer = move |outcome: Result<Locked, Errno>| {
+                        let took = counting.runtime.now().duration_since(begun);
+                        let failure = outcome.as_ref().err().copied();
+                        counting.requests.note(Kind::Setlkw, failure, took);
+                        answer(outcome);
+                    };
                     mounted.lock_in_time(key.0, lock, thread, answer);
                     Box::pin(std::future::ready(()))
                 }));
@@ -729,7 +706,7 @@ impl<V: Vfs> Filesystem for Front<V> {
                     F_UNLCK => LockRequest::Unlock,
                     _ => LockRequest::Try,
                 };
-                self.submit(request, answer, async move |it, _| {
+                self.submit(Kind::Setlk, request, answer, async move |it, _| {
                     it.lock(key.0, lock, asked, thread).await
                 });
             }
@@ -768,18 +745,5 @@ impl PortionPlus for ReplyDirectoryPlus {
         let generation: Generation = entry.generation;
         let (age, attr) = (&entry.age, &entry.attr);
         ReplyDirectoryPlus::add(self, number, next, name, age, attr, generation)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn writes_are_as_durable_as_the_file_was_opened() {
-        let wanted = |flags| wanted_stability(OpenFlags(flags));
-        assert_eq!(wanted(1), Stability::Unstable);
-        assert_eq!(wanted(1 | 0o10000), Stability::DataSync);
-        assert_eq!(wanted(1 | 0o4010000), Stability::FileSync);
     }
 }

@@ -21,6 +21,7 @@ mod ahead;
 mod callers;
 mod convert;
 mod device;
+mod flags;
 mod front;
 pub mod headless;
 mod hidden;
@@ -30,9 +31,13 @@ mod listing;
 mod mounted;
 mod open;
 mod pages;
+mod requests;
 mod session;
 mod status;
 mod takings;
 mod window;
 
-pub use session::{Caching, Closing, Locks, Mount, MountError, MountOptions};
+pub use requests::{Requests, WAIT_MIN};
+pub use session::{
+    Caching, Closing, Locks, Mount, MountError, MountOptions, MountState, MountWatch,
+};

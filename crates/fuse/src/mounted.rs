@@ -17,11 +17,13 @@ use crate::limits::{
 };
 use crate::open::OpenTable;
 use crate::pages::Pages;
+use crate::requests::{Kind, LastWait, Requests, WAIT_MIN};
 use crate::session::{Caching, MountOptions};
 use crate::status::errno;
 use crate::takings::Takings;
 use follow::Following;
 use fuser::{Errno, FileAttr, Generation};
+use gannet_client::Waits;
 use gannet_client::write_behind::{FileWrites, Turns, WriteBehind};
 use gannet_runtime::{Arena, Handle, LocalFuture, timeout};
 use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Vfs};
@@ -67,6 +69,11 @@ pub(crate) struct Mounted<V> {
     lock_waits: Cell<usize>,
     /// An operation ran into its deadline, and none has ended in time since.
     is_away: Cell<bool>,
+    /// The requests so far.
+    pub(crate) requests: Arc<Requests>,
+    /// Requests under way, without those that wait for file locks.
+    pub(crate) waits: Waits,
+    last_wait: LastWait,
 }
 
 /// An object as a reply reports it to the kernel.
@@ -109,6 +116,9 @@ impl<V: Vfs> Mounted<V> {
             following: Following::default(),
             lock_waits: Cell::new(0),
             is_away: Cell::new(false),
+            requests: Arc::default(),
+            waits: Waits::default(),
+            last_wait: LastWait::default(),
             vfs,
             runtime,
             options,
@@ -135,6 +145,27 @@ impl<V: Vfs> Mounted<V> {
         // Holding all places at once means that no request is under way.
         let all = u32::try_from(REQUESTS_MAX).unwrap_or(u32::MAX);
         let _ = places.acquire_many(all).await;
+    }
+
+    /// Counts a request with its outcome and its time.
+    pub(crate) async fn counted<T>(
+        &self,
+        kind: Kind,
+        request: impl Future<Output = Result<T, Errno>>,
+    ) -> Result<T, Errno> {
+        let begun = self.runtime.now();
+        let wait = self.waits.begin(begun);
+        let outcome = request.await;
+        drop(wait);
+        let now = self.runtime.now();
+        let took = now.duration_since(begun);
+        if took >= WAIT_MIN {
+            self.last_wait.ended(&self.requests, begun, now);
+        }
+        // Before the reply: a program that asks for the numbers after its system call finds it counted.
+        let failure = outcome.as_ref().err().copied();
+        self.requests.note(kind, failure, took);
+        outcome
     }
 
     /// The credentials that an operation is sent with: the mount's own, or those of the asking process.

@@ -5,12 +5,13 @@ use crate::front::Front;
 use crate::limits::{KeptBounds, QUEUE_MAX, READAHEAD_KIB};
 use crate::mounted::{Mounted, write_arena};
 use crate::pages::Notified;
+use crate::requests::{Requests, WAIT_MIN};
 use gannet_runtime::{Handle, run_blocking, timeout};
-use gannet_vfs::{Credentials, FileHandle, Vfs};
+use gannet_vfs::{Credentials, FileHandle, Status, Vfs};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
@@ -179,6 +180,16 @@ impl<V: Vfs> Mount<V> {
         self.mounted.options.locks
     }
 
+    /// The requests that it has answered.
+    pub fn requests(&self) -> &Arc<Requests> {
+        &self.mounted.requests
+    }
+
+    /// A look at its state for as long as it is mounted.
+    pub fn watch(&self) -> MountWatch<V> {
+        MountWatch(Rc::downgrade(&self.mounted))
+    }
+
     /// Waits until the directory has been unmounted, and everything is answered and durable.
     ///
     /// # Errors
@@ -251,6 +262,44 @@ impl<V: Vfs> Mount<V> {
                 );
                 Ok(())
             }
+        }
+    }
+}
+
+/// Looks at a mount, on its core.
+pub struct MountWatch<V>(Weak<Mounted<V>>);
+
+/// The state of a mount at one time.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MountState {
+    /// Requests that have no reply.
+    pub under_way: usize,
+    /// How long the oldest of them waits, from [`WAIT_MIN`] on.
+    pub waiting: Option<Duration>,
+    /// Why, if the store knows it.
+    pub why: Option<String>,
+    /// Bytes that programs have written and the store has not answered.
+    pub dirty_bytes: u64,
+    /// Bytes that the store has answered and not made durable: the mount can send them again.
+    pub uncommitted_bytes: u64,
+}
+
+impl<V: Vfs> MountWatch<V> {
+    /// The present state; the default once the mount has ended.
+    pub fn state(&self) -> MountState {
+        let Some(mounted) = self.0.upgrade() else {
+            return MountState::default();
+        };
+        let now = mounted.runtime.now();
+        let oldest = mounted.waits.oldest();
+        let waiting = oldest.map(|since| now.duration_since(since));
+        let waiting = waiting.filter(|waiting| *waiting >= WAIT_MIN);
+        MountState {
+            under_way: mounted.waits.count(),
+            why: waiting.and_then(|_| mounted.vfs.cause(Status::Jukebox)),
+            waiting,
+            dirty_bytes: mounted.writes.waiting(),
+            uncommitted_bytes: mounted.writes.kept(),
         }
     }
 }

@@ -41,6 +41,7 @@ impl<V: Vfs> Mounted<V> {
                 }
                 self.learn_first(&known.handle, &known.fetched).await;
                 let mut entry = self.report(&known.handle, &known.fetched, process);
+                self.requests.names.note(true);
                 entry.age = left;
                 Some(entry)
             }

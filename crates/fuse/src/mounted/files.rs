@@ -246,6 +246,7 @@ impl<V: Vfs> Mounted<V> {
             return Err(Errno::ESTALE);
         }
         drop(inodes);
+        self.requests.pages.note(is_unchanged);
         Ok((self.describe(number, caller)?, is_unchanged))
     }
 

@@ -88,6 +88,7 @@ impl<V: Vfs> Mounted<V> {
         } else {
             None
         };
+        self.requests.names.note(false);
         let mut again = 0..LOOKED_UP_AGAIN_MAX;
         loop {
             let looking = self.look_up_once(caller, process, &directory, name);

@@ -1,0 +1,300 @@
+//! The requests of the kernel that a mount has answered, by kind, status and time.
+
+use fuser::Errno;
+use gannet_metrics::{Counter, Exposition, Family, Label, Latency, Source};
+use gannet_runtime::Instant;
+use std::array;
+use std::cell::Cell;
+use std::time::Duration;
+
+const OPERATIONS: Family = Family::counter(
+    "gannet_mount_operations",
+    "Requests of the kernel that a mount has answered.",
+);
+const OPERATION_SECONDS: Family = Family::latency(
+    "gannet_mount_operation_seconds",
+    "Time from the start of a request in a mount to its answer.",
+);
+const READ: Family = Family::counter(
+    "gannet_mount_read_bytes",
+    "Bytes in answers to READ: those that the kernel did not have.",
+);
+const WRITTEN: Family = Family::counter(
+    "gannet_mount_written_bytes",
+    "Bytes of WRITEs that were answered.",
+);
+const HITS: Family = Family::counter(
+    "gannet_mount_cache_hits",
+    "Names found in a listing of the mount; opens for which the kernel keeps its pages.",
+);
+const MISSES: Family = Family::counter(
+    "gannet_mount_cache_misses",
+    "Names asked of the server; opens whose file was new or had changed.",
+);
+const WAITS: Family = Family::counter(
+    "gannet_mount_waits",
+    "Times in which some request had no reply of a server for three seconds or longer.",
+);
+const WAIT_SECONDS: Family = Family::counter(
+    "gannet_mount_wait_seconds",
+    "Length of these times together, each counted at its end.",
+);
+
+/// How long a request is under way before it counts as one that waits for a server.
+pub const WAIT_MIN: Duration = Duration::from_secs(3);
+
+/// Kinds of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Lookup,
+    Getattr,
+    Setattr,
+    Readlink,
+    Mknod,
+    Mkdir,
+    Unlink,
+    Rmdir,
+    Symlink,
+    Rename,
+    Link,
+    Open,
+    Create,
+    Read,
+    Write,
+    Flush,
+    Fsync,
+    Release,
+    Opendir,
+    Readdir,
+    Readdirplus,
+    Statfs,
+    Getlk,
+    Setlk,
+    Setlkw,
+}
+
+/// The kinds' names, as FUSE has them, in their order.
+const NAMES: [&str; Kind::Setlkw as usize + 1] = [
+    "LOOKUP",
+    "GETATTR",
+    "SETATTR",
+    "READLINK",
+    "MKNOD",
+    "MKDIR",
+    "UNLINK",
+    "RMDIR",
+    "SYMLINK",
+    "RENAME",
+    "LINK",
+    "OPEN",
+    "CREATE",
+    "READ",
+    "WRITE",
+    "FLUSH",
+    "FSYNC",
+    "RELEASE",
+    "OPENDIR",
+    "READDIR",
+    "READDIRPLUS",
+    "STATFS",
+    "GETLK",
+    "SETLK",
+    "SETLKW",
+];
+
+/// The errors that are told apart; others count as OTHER.
+const ERRORS: [(Errno, &str); 25] = [
+    (Errno::EPERM, "EPERM"),
+    (Errno::ENOENT, "ENOENT"),
+    (Errno::EINTR, "EINTR"),
+    (Errno::EIO, "EIO"),
+    (Errno::ENXIO, "ENXIO"),
+    (Errno::EBADF, "EBADF"),
+    (Errno::EAGAIN, "EAGAIN"),
+    (Errno::EACCES, "EACCES"),
+    (Errno::EEXIST, "EEXIST"),
+    (Errno::EXDEV, "EXDEV"),
+    (Errno::ENODEV, "ENODEV"),
+    (Errno::ENOTDIR, "ENOTDIR"),
+    (Errno::EISDIR, "EISDIR"),
+    (Errno::EINVAL, "EINVAL"),
+    (Errno::EFBIG, "EFBIG"),
+    (Errno::ENOSPC, "ENOSPC"),
+    (Errno::EROFS, "EROFS"),
+    (Errno::EMLINK, "EMLINK"),
+    (Errno::ENAMETOOLONG, "ENAMETOOLONG"),
+    (Errno::ENOLCK, "ENOLCK"),
+    (Errno::ENOTEMPTY, "ENOTEMPTY"),
+    (Errno::EDQUOT, "EDQUOT"),
+    (Errno::ESTALE, "ESTALE"),
+    (Errno::EREMOTE, "EREMOTE"),
+    (Errno::EOPNOTSUPP, "EOPNOTSUPP"),
+];
+/// Success, the errors, and others.
+const STATUSES: usize = ERRORS.len() + 2;
+
+/// The requests that a mount has answered, and the use of its caches.
+pub struct Requests {
+    kinds: [Answered; NAMES.len()],
+    pub(crate) read_bytes: Counter,
+    pub(crate) written_bytes: Counter,
+    pub(crate) names: Cache,
+    pub(crate) pages: Cache,
+    waits: Counter,
+    wait_ns: Counter,
+}
+
+/// Requests of one kind.
+struct Answered {
+    latency: Latency,
+    statuses: [Counter; STATUSES],
+}
+
+/// The use of a cache.
+#[derive(Default)]
+pub(crate) struct Cache {
+    hits: Counter,
+    misses: Counter,
+}
+
+impl Cache {
+    pub(crate) fn note(&self, is_hit: bool) {
+        let counter = if is_hit { &self.hits } else { &self.misses };
+        counter.add(1);
+    }
+}
+
+impl Default for Requests {
+    fn default() -> Requests {
+        Requests {
+            kinds: array::from_fn(|_| Answered {
+                latency: Latency::default(),
+                statuses: array::from_fn(|_| Counter::default()),
+            }),
+            read_bytes: Counter::default(),
+            written_bytes: Counter::default(),
+            names: Cache::default(),
+            pages: Cache::default(),
+            waits: Counter::default(),
+            wait_ns: Counter::default(),
+        }
+    }
+}
+
+impl Requests {
+    /// Counts a request that is answered now.
+    pub(crate) fn note(&self, kind: Kind, failure: Option<Errno>, took: Duration) {
+        let place = failure.map_or(0, |errno| {
+            let found = ERRORS.iter().position(|(known, _)| *known == errno);
+            found.unwrap_or(ERRORS.len()) + 1
+        });
+        let Some(answered) = self.kinds.get(kind as usize) else {
+            return;
+        };
+        answered.latency.add(took);
+        if let Some(counter) = answered.statuses.get(place) {
+            counter.add(1);
+        }
+    }
+}
+
+/// The name of the status at a place.
+fn status(place: usize) -> &'static str {
+    match place {
+        0 => "OK",
+        place => ERRORS.get(place - 1).map_or("OTHER", |(_, name)| name),
+    }
+}
+
+impl Source for Requests {
+    fn collect(&self, into: &mut Exposition) {
+        let protocol = Label::word("protocol", "fuse");
+        for (answered, name) in self.kinds.iter().zip(NAMES) {
+            let procedure = Label::word("procedure", name);
+            into.latency(
+                &OPERATION_SECONDS,
+                &[protocol, procedure],
+                &answered.latency,
+            );
+            for (place, counter) in answered.statuses.iter().enumerate() {
+                // What never happened needs no series.
+                if counter.total() > 0 {
+                    let status = Label::word("status", status(place));
+                    into.counter(&OPERATIONS, &[protocol, procedure, status], counter);
+                }
+            }
+        }
+        into.counter(&READ, &[], &self.read_bytes);
+        into.counter(&WRITTEN, &[], &self.written_bytes);
+        for (name, cache) in [("names", &self.names), ("pages", &self.pages)] {
+            let label = [Label::word("cache", name)];
+            into.counter(&HITS, &label, &cache.hits);
+            into.counter(&MISSES, &label, &cache.misses);
+        }
+        into.counter(&WAITS, &[], &self.waits);
+        #[allow(clippy::cast_precision_loss)]
+        // beyond 2^53 ns, 104 days, the last digits do not count
+        into.real(&WAIT_SECONDS, &[], self.wait_ns.total() as f64 / 1e9);
+    }
+}
+
+/// The last time in which requests waited for servers; requests that overlap are one time.
+#[derive(Default)]
+pub(crate) struct LastWait(Cell<Option<(Instant, Instant)>>);
+
+impl LastWait {
+    /// Counts a request that waited, and has ended now.
+    pub(crate) fn ended(&self, requests: &Requests, start: Instant, end: Instant) {
+        let (is_new, start, more) = match self.0.get() {
+            Some((first, last)) if start <= last => {
+                let before = first.duration_since(start);
+                (false, start.min(first), before + end.duration_since(last))
+            }
+            _ => (true, start, end.duration_since(start)),
+        };
+        self.0.set(Some((start, end)));
+        requests.waits.add(u64::from(is_new));
+        let nanoseconds = u64::try_from(more.as_nanos()).unwrap_or(u64::MAX);
+        requests.wait_ns.add(nanoseconds);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlapping_waits_are_one_time() {
+        let (requests, last) = (Requests::default(), LastWait::default());
+        let at = |seconds| Instant::START + Duration::from_secs(seconds);
+        let totals = || {
+            (
+                requests.waits.total(),
+                requests.wait_ns.total() / 1_000_000_000,
+            )
+        };
+        last.ended(&requests, at(10), at(14));
+        assert_eq!(totals(), (1, 4));
+        // One that began before the first one, and one within.
+        last.ended(&requests, at(8), at(15));
+        last.ended(&requests, at(11), at(15));
+        assert_eq!(totals(), (1, 7));
+        last.ended(&requests, at(20), at(23));
+        assert_eq!(totals(), (2, 10));
+    }
+
+    #[test]
+    fn failures_are_counted_by_their_names() {
+        let requests = Requests::default();
+        requests.note(Kind::Lookup, None, Duration::ZERO);
+        requests.note(Kind::Lookup, Some(Errno::ENOENT), Duration::from_millis(2));
+        requests.note(Kind::Setlkw, Some(Errno::ENOSYS), Duration::ZERO);
+        let mut read = Exposition::default();
+        requests.collect(&mut read);
+        let text = read.into_text();
+        for (procedure, status) in [("LOOKUP", "OK"), ("LOOKUP", "ENOENT"), ("SETLKW", "OTHER")] {
+            let sample = format!("procedure=\"{procedure}\",status=\"{status}\"}} 1");
+            assert!(text.contains(&sample), "{sample}: {text}");
+        }
+    }
+}
