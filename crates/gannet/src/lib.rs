@@ -42,6 +42,8 @@ pub mod local;
 #[cfg(feature = "mount")]
 mod mount;
 mod provider;
+#[cfg(feature = "server")]
+mod questions;
 #[cfg(feature = "rdma")]
 pub mod rdma;
 #[cfg(feature = "server")]

@@ -172,7 +172,7 @@ impl Reloader {
     /// # Errors
     /// The cores that have not changed their exports within a second; they do when they work again.
     pub async fn change(&self, content: Content) -> Result<(), Vec<usize>> {
-        let late = numbers::publish(&self.0.cores, Some(&Arc::new(content))).await;
+        let late = numbers::publish(&self.0.cores, Some(Arc::new(content))).await;
         if late.is_empty() { Ok(()) } else { Err(late) }
     }
 }

@@ -1,37 +1,23 @@
 //! What the cores of a server count, and how a reader gets it while they serve.
-//!
-//! Most numbers are atomics that a reader reads. Others are in cells of their core, which publishes them when it is
-//! asked: a core that does not answer within [`ANSWER_MAX`] is stuck.
 
 use super::Content;
+use crate::questions::{Questions, ask_all};
 use gannet_fabric::{RegionStats, registration};
 use gannet_metrics::{ClientList, Exposition, Family, Source};
 use gannet_nfs::server::Operations;
 use gannet_rpc::{Counters, MemoryInUse};
 use std::ops::Add;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
 
-/// How long a core may take to publish its numbers.
-const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// Readers that may wait for a core at a time.
-const READERS_MAX: usize = 16;
-
-/// A question to a core; answered by the end of the channel.
-struct Question {
-    /// Exports to serve from now on, in place of those before.
-    exports: Option<Arc<Content>>,
-    answer: oneshot::Sender<()>,
-}
+/// Exports that a core shall serve from now on, in place of those before.
+type NewExports = Option<Arc<Content>>;
 
 /// The numbers of one core.
 pub(super) struct CoreNumbers {
     pub(super) rpc: Arc<Counters>,
     pub(super) operations: Arc<Operations>,
     published: Mutex<Published>,
-    questions: mpsc::Sender<Question>,
-    inbox: Mutex<Option<mpsc::Receiver<Question>>>,
+    questions: Questions<NewExports>,
 }
 
 /// Numbers that a core keeps in cells.
@@ -46,13 +32,11 @@ pub(super) struct Published {
 
 impl CoreNumbers {
     pub(super) fn new() -> Arc<CoreNumbers> {
-        let (questions, inbox) = mpsc::channel(READERS_MAX);
         Arc::new(CoreNumbers {
             rpc: Arc::default(),
             operations: Arc::default(),
             published: Mutex::default(),
-            questions,
-            inbox: Mutex::new(Some(inbox)),
+            questions: Questions::new(),
         })
     }
 
@@ -77,61 +61,20 @@ impl CoreNumbers {
         read: impl Fn() -> Published,
         change: impl Fn(&Content),
     ) {
-        let inbox = self
-            .inbox
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let Some(mut inbox) = inbox else { return };
-        while let Some(Question { exports, answer }) = inbox.recv().await {
+        let publish = |exports: NewExports| {
             if let Some(exports) = exports {
                 change(&exports);
             }
             self.publish(read());
-            // The reader may have gone.
-            let _ = answer.send(());
-        }
-    }
-
-    /// Asks the core to publish its numbers, and perhaps to change its exports before. The answer has no value: its
-    /// end, too, tells that they are published, because a core does so for the last time when it ends. `None` while
-    /// many readers wait for it.
-    fn ask(&self, exports: Option<Arc<Content>>) -> Option<oneshot::Receiver<()>> {
-        let (sender, answer) = oneshot::channel();
-        let question = Question {
-            exports,
-            answer: sender,
         };
-        match self.questions.try_send(question) {
-            // Where the core has ended, this drops the question.
-            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Some(answer),
-            Err(mpsc::error::TrySendError::Full(_)) => None,
-        }
+        self.questions.answer(publish).await;
     }
 }
 
-/// Has all cores publish their numbers, after a change of their exports if there is one; those that do not within
-/// [`ANSWER_MAX`].
-pub(super) async fn publish(
-    cores: &[Arc<CoreNumbers>],
-    exports: Option<&Arc<Content>>,
-) -> Vec<usize> {
-    let until = tokio::time::Instant::now() + ANSWER_MAX;
-    let asked: Vec<_> = cores
-        .iter()
-        .map(|core| core.ask(exports.cloned()))
-        .collect();
-    let mut stuck = Vec::new();
-    for (index, answer) in asked.into_iter().enumerate() {
-        let answered = match answer {
-            Some(answer) => tokio::time::timeout_at(until, answer).await.is_ok(),
-            None => false,
-        };
-        if !answered {
-            stuck.push(index);
-        }
-    }
-    stuck
+/// Has all cores publish their numbers, after a change of their exports if there is one; those that do not in time.
+pub(super) async fn publish(cores: &[Arc<CoreNumbers>], exports: NewExports) -> Vec<usize> {
+    let cores: Vec<_> = cores.iter().map(|core| &core.questions).collect();
+    ask_all(&cores, &exports).await
 }
 
 /// The sum over the cores of a part of what they published.
