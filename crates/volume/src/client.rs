@@ -1,6 +1,7 @@
 //! The client's side of a volume.
 
 mod change_locks;
+mod counters;
 pub mod data;
 mod error;
 mod fences;
@@ -20,6 +21,7 @@ mod unstable;
 mod verifier;
 mod written;
 
+pub use counters::{ClientCounters, ClientWatch};
 pub use file::{File, FileError, ParentPiece};
 pub use file_system::{
     AttributeCounters, IoServerAnswer, IoServerSpace, IoServerState, ServerStates, Striping,

@@ -91,7 +91,7 @@ pub struct Mover {
     /// Where references to exported objects are noted.
     references: Option<Rc<References>>,
     /// Bytes that went through messages and buffers that both ends keep registered.
-    copied: Cell<u64>,
+    copied: Rc<Cell<u64>>,
 }
 
 /// A server's part of a request, and the way that it goes.
@@ -137,13 +137,18 @@ impl Mover {
             policy,
             cache: PinDownCache::new(domain),
             references: None,
-            copied: Cell::default(),
+            copied: Rc::default(),
         }
     }
 
     /// Memory whose transfers need no registration; see [`PinDownCache::memory`].
     pub fn cache(&self) -> &PinDownCache {
         &self.cache
+    }
+
+    /// As [`Mover::copied_bytes`], for a reader on this core.
+    pub(super) fn shared_copied_bytes(&self) -> Rc<Cell<u64>> {
+        Rc::clone(&self.copied)
     }
 
     /// Bytes that were copied so far, to and from messages and buffers that both ends keep registered, where

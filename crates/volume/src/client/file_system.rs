@@ -17,6 +17,7 @@ pub use attribute_references::AttributeCounters;
 pub use server_states::{IoServerAnswer, IoServerState, ServerStates};
 pub use stripes::{IoServerSpace, Striping};
 
+use super::counters::ClientWatch;
 use super::data::{Mover, States, Target};
 use super::error::{LastError, OperationError};
 use super::fences::Epoch;
@@ -120,6 +121,17 @@ impl VolumeFs {
             full_since: Cell::new(None),
             siblings,
             runtime,
+        }
+    }
+
+    /// A look at the counters of this client, which must not be changed by an option afterwards.
+    pub fn watch(&self) -> ClientWatch {
+        ClientWatch {
+            references: Rc::clone(&self.references),
+            attributes: Rc::clone(&self.referenced.counters),
+            memory: self.mover.cache().shared_counters(),
+            copied: self.mover.shared_copied_bytes(),
+            servers: Rc::clone(&self.servers),
         }
     }
 

@@ -23,6 +23,7 @@ use gannet_runtime::{Buffer, Slabs, SlotId};
 use gannet_wire::volume::{Memory, Shape};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::ops::Add;
 use std::rc::Rc;
 
 /// Allocations that are at least so many times as long as the part that a transfer moves are not registered for it.
@@ -38,7 +39,7 @@ pub struct PinDownCache {
     stand_ins: Slabs,
     /// All memory that was given out, by its slot; with its registration while the memory is with its user.
     kept: RefCell<HashMap<SlotId, Option<Kept>>>,
-    counters: Cell<PinDownCounters>,
+    counters: Rc<Cell<PinDownCounters>>,
 }
 
 /// A registration that memory left to its user.
@@ -59,6 +60,18 @@ pub struct PinDownCounters {
     pub hits: u64,
 }
 
+impl Add for PinDownCounters {
+    type Output = PinDownCounters;
+
+    fn add(self, other: PinDownCounters) -> PinDownCounters {
+        PinDownCounters {
+            registrations: self.registrations + other.registrations,
+            registered_bytes: self.registered_bytes + other.registered_bytes,
+            hits: self.hits + other.hits,
+        }
+    }
+}
+
 impl PinDownCache {
     /// An empty cache, of memory that peers of `domain` may reach.
     pub fn new(domain: Rc<dyn Domain>) -> PinDownCache {
@@ -75,7 +88,7 @@ impl PinDownCache {
                 STAND_IN_MEMORY_MAX,
             ),
             kept: RefCell::default(),
-            counters: Cell::default(),
+            counters: Rc::default(),
         }
     }
 
@@ -181,6 +194,11 @@ impl PinDownCache {
     /// The counters.
     pub fn counters(&self) -> PinDownCounters {
         self.counters.get()
+    }
+
+    /// The counters, for a reader on this core.
+    pub(super) fn shared_counters(&self) -> Rc<Cell<PinDownCounters>> {
+        Rc::clone(&self.counters)
     }
 
     fn count(&self, change: impl FnOnce(&mut PinDownCounters)) {

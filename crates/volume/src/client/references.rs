@@ -67,6 +67,8 @@ pub struct OptimisticCounters {
     pub refused: u64,
     /// Refused reads whose key was not valid any more.
     pub refused_keys: u64,
+    /// Refused reads beyond the end of their object.
+    pub refused_bounds: u64,
     /// Objects whose references are known.
     pub objects: u64,
 }
@@ -81,6 +83,7 @@ impl Add for OptimisticCounters {
             reads: self.reads + other.reads,
             refused: self.refused + other.refused,
             refused_keys: self.refused_keys + other.refused_keys,
+            refused_bounds: self.refused_bounds + other.refused_bounds,
             objects: self.objects + other.objects,
         }
     }
@@ -196,6 +199,7 @@ pub(super) struct References {
     reads: Cell<u64>,
     refused: Cell<u64>,
     refused_keys: Cell<u64>,
+    refused_bounds: Cell<u64>,
 }
 
 /// The part of a read that lies in one object.
@@ -245,6 +249,7 @@ impl References {
             reads: Cell::default(),
             refused: Cell::default(),
             refused_keys: Cell::default(),
+            refused_bounds: Cell::default(),
         })
     }
 
@@ -268,6 +273,7 @@ impl References {
             reads: self.reads.get(),
             refused: self.refused.get(),
             refused_keys: self.refused_keys.get(),
+            refused_bounds: self.refused_bounds.get(),
             objects: self.objects.borrow().len() as u64,
         }
     }
@@ -448,7 +454,7 @@ impl References {
                 }
             }
             // The object is shorter than the client believes the file to be: the call finds the size.
-            AccessError::Bounds => {}
+            AccessError::Bounds => add(&self.refused_bounds),
             _ => {
                 add(&self.refused_keys);
                 self.objects.borrow_mut().remove(&(file, extent.index));

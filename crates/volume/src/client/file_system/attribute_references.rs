@@ -24,6 +24,7 @@ use gannet_wire::volume::{
 use gannet_wire::xdr::from_bytes;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::rc::Rc;
 
 /// Counters of attribute references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -55,7 +56,7 @@ impl std::ops::Add for AttributeCounters {
 pub(super) struct ReferencedAttributes {
     is_on: bool,
     table: RefCell<Option<Table>>,
-    counters: Cell<AttributeCounters>,
+    pub(super) counters: Rc<Cell<AttributeCounters>>,
 }
 
 /// The manager's table of records as one connection reaches it.
@@ -159,7 +160,7 @@ impl ReferencedAttributes {
         ReferencedAttributes {
             is_on,
             table: RefCell::default(),
-            counters: Cell::default(),
+            counters: Rc::default(),
         }
     }
 
