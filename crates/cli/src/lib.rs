@@ -8,6 +8,7 @@
 //!
 //! First thing to read: [`run`].
 
+mod admin_address;
 pub mod bench;
 pub mod cli;
 pub mod config;

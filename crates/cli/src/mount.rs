@@ -3,12 +3,14 @@
 mod background;
 pub mod helper;
 
+use crate::admin_address;
 use crate::cli::{CloseMode, Locks, MountOptions};
 use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::process::Signals;
 use crate::session::{Session, caller, run as run_session};
-use gannet::local::mount;
+use gannet::admin::{Admin, AdminListener};
+use gannet::local::{MountTally, Mounted, mount};
 use gannet::{Caching, FrontEndError, MountError};
 use gannet_runtime::Handle;
 use std::io;
@@ -33,7 +35,8 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
     }
     check_directory(&options.directory)?;
     check_fuse()?;
-    let held = run_session(async |runtime| hold(&runtime, options).await);
+    let admin = admin_address::listen(options.admin.as_ref(), &options.admin_allow)?;
+    let held = run_session(async |runtime| hold(&runtime, options, admin).await);
     match held {
         // The process in the background has no standard error once the directory is mounted.
         Err(failure) if options.detached => {
@@ -44,11 +47,15 @@ pub fn run(options: &MountOptions) -> Result<(), Failure> {
     }
 }
 
-async fn hold(runtime: &Handle, options: &MountOptions) -> Result<(), Failure> {
+async fn hold(
+    runtime: &Handle,
+    options: &MountOptions,
+    admin: Option<AdminListener>,
+) -> Result<(), Failure> {
     let (url, client) = (&options.url, &options.client);
     let deadline = client.call.timeout.unwrap_or(SILENCE_MAX);
     let session = Session::connect_for_mount(runtime, url, client, deadline).await?;
-    let held = hold_mount(runtime, &session, deadline, options).await;
+    let held = hold_mount(runtime, &session, deadline, options, admin).await;
     session.connection().farewell().await;
     held
 }
@@ -59,33 +66,11 @@ async fn hold_mount(
     session: &Session,
     deadline: Duration,
     options: &MountOptions,
+    admin: Option<AdminListener>,
 ) -> Result<(), Failure> {
     let mut signals =
         Signals::install_for_service().explain(|| String::from("cannot wait for signals"))?;
-    let call = &options.client.call;
-    let is_someone = call.uid.is_some() || call.gid.is_some();
-    let settings = gannet::MountOptions::default()
-        .caching(if options.direct {
-            Caching::Direct
-        } else {
-            Caching::Cached
-        })
-        .read_only(options.read_only)
-        .no_exec(options.noexec)
-        .allow_other(options.allow_other)
-        .caller(is_someone.then(|| caller(&options.client)))
-        .cache_age(options.cache_age)
-        .locks(options.locks.map(|locks| match locks {
-            Locks::Shared => gannet::Locks::Shared,
-            Locks::Local => gannet::Locks::Local,
-            Locks::None => gannet::Locks::None,
-        }))
-        .closing(match options.close {
-            CloseMode::Sync => gannet::Closing::Sync,
-            CloseMode::Async => gannet::Closing::Async,
-        })
-        .deadline(deadline)
-        .source(options.source.clone());
+    let settings = settings(deadline, options);
     let (url, directory) = (&options.url, &options.directory);
     let mounted = mount(runtime, session.connection(), url, directory, &settings).await;
     let mut mount = mounted.map_err(|error| explain(options, error))?;
@@ -95,7 +80,9 @@ async fn hold_mount(
             "file locks hold among the programs of this machine alone (`--locks none` refuses them)"
         );
     }
-    let line = format!("mounted {url} at {}", mount.directory().display());
+    let mut line = format!("mounted {url} at {}", mount.directory().display());
+    // Answers until this function ends, so that a reader sees the end of the mount.
+    let _admin = answer_administrators(session, &mount, options, admin, &mut line)?;
     if let Some(path) = &options.ready_file {
         output::ready_file(path, &line)?;
     }
@@ -120,6 +107,57 @@ async fn hold_mount(
             std::process::exit(0);
         }
     }
+}
+
+/// Answers administrators from now on, and adds their address to the ready line.
+///
+/// # Errors
+/// There is no thread for it.
+fn answer_administrators(
+    session: &Session,
+    mount: &Mounted,
+    options: &MountOptions,
+    listener: Option<AdminListener>,
+    line: &mut String,
+) -> Result<Option<Admin>, Failure> {
+    let Some(listener) = listener else {
+        return Ok(None);
+    };
+    line.push_str(&format!(" admin={}", listener.address()));
+    let tally = MountTally::new(session.connection(), mount, options.url.scheme.name());
+    let parts = vec![tally.part()];
+    let admin = Admin::start(listener, tally, parts, None);
+    admin
+        .explain(|| String::from("cannot answer administrators"))
+        .map(Some)
+}
+
+/// The options of the front end.
+fn settings(deadline: Duration, options: &MountOptions) -> gannet::MountOptions {
+    let call = &options.client.call;
+    let is_someone = call.uid.is_some() || call.gid.is_some();
+    gannet::MountOptions::default()
+        .caching(if options.direct {
+            Caching::Direct
+        } else {
+            Caching::Cached
+        })
+        .read_only(options.read_only)
+        .no_exec(options.noexec)
+        .allow_other(options.allow_other)
+        .caller(is_someone.then(|| caller(&options.client)))
+        .cache_age(options.cache_age)
+        .locks(options.locks.map(|locks| match locks {
+            Locks::Shared => gannet::Locks::Shared,
+            Locks::Local => gannet::Locks::Local,
+            Locks::None => gannet::Locks::None,
+        }))
+        .closing(match options.close {
+            CloseMode::Sync => gannet::Closing::Sync,
+            CloseMode::Async => gannet::Closing::Async,
+        })
+        .deadline(deadline)
+        .source(options.source.clone())
 }
 
 /// Says what reading without asking has come to, of a volume.

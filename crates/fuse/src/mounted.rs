@@ -104,6 +104,7 @@ impl<V: Vfs> Mounted<V> {
         let writes = WriteBehind::new(clock, store, Rc::clone(&pages), files, turns, bounds);
         Mounted {
             inodes: Rc::clone(&pages.inodes),
+            requests: Arc::clone(&pages.requests),
             pages,
             writes: Rc::new(writes),
             open: OpenTable::default(),
@@ -116,7 +117,6 @@ impl<V: Vfs> Mounted<V> {
             following: Following::default(),
             lock_waits: Cell::new(0),
             is_away: Cell::new(false),
-            requests: Arc::default(),
             waits: Waits::default(),
             last_wait: LastWait::default(),
             vfs,

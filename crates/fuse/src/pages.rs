@@ -1,6 +1,7 @@
 //! The kernel's pages of files, and the files whose short writes are answered before the core has them.
 
 use crate::inodes::Inodes;
+use crate::requests::Requests;
 use crate::session::Caching;
 use crate::window::Windows;
 use fuser::INodeNo;
@@ -63,6 +64,7 @@ pub(crate) struct Pages {
     pub(crate) windows: Arc<Windows>,
     /// The kernel; `None` until it is there, and where it caches nothing.
     pub(crate) kernel: Rc<RefCell<Option<Rc<dyn Kernel>>>>,
+    pub(crate) requests: Arc<Requests>,
 }
 
 impl Pages {
@@ -73,6 +75,7 @@ impl Pages {
             inodes: Rc::new(RefCell::new(inodes)),
             windows: Arc::default(),
             kernel: Rc::default(),
+            requests: Arc::default(),
         }
     }
 
@@ -101,6 +104,9 @@ impl Pages {
         let Some(kernel) = self.kernel.borrow().clone() else {
             return;
         };
+        if start.is_some() {
+            self.requests.dropped_pages.add(1);
+        }
         // An error is harmless if the kernel has forgotten the file: it caches nothing of it then.
         if let Err(error) = kernel.drop_cached(number, start).await {
             tracing::debug!(%error, "the kernel did not drop its pages of a file");

@@ -25,11 +25,15 @@ const WRITTEN: Family = Family::counter(
 );
 const HITS: Family = Family::counter(
     "gannet_mount_cache_hits",
-    "Names found in a listing of the mount; opens for which the kernel keeps its pages.",
+    "Lookups that a cache of the mount has answered.",
 );
 const MISSES: Family = Family::counter(
     "gannet_mount_cache_misses",
-    "Names asked of the server; opens whose file was new or had changed.",
+    "Lookups that it could not answer.",
+);
+const DROPPED: Family = Family::counter(
+    "gannet_mount_dropped_pages",
+    "Times at which the kernel dropped its pages of a file because another host may have changed it.",
 );
 const WAITS: Family = Family::counter(
     "gannet_mount_waits",
@@ -139,7 +143,7 @@ pub struct Requests {
     pub(crate) read_bytes: Counter,
     pub(crate) written_bytes: Counter,
     pub(crate) names: Cache,
-    pub(crate) pages: Cache,
+    pub(crate) dropped_pages: Counter,
     waits: Counter,
     wait_ns: Counter,
 }
@@ -174,7 +178,7 @@ impl Default for Requests {
             read_bytes: Counter::default(),
             written_bytes: Counter::default(),
             names: Cache::default(),
-            pages: Cache::default(),
+            dropped_pages: Counter::default(),
             waits: Counter::default(),
             wait_ns: Counter::default(),
         }
@@ -226,11 +230,10 @@ impl Source for Requests {
         }
         into.counter(&READ, &[], &self.read_bytes);
         into.counter(&WRITTEN, &[], &self.written_bytes);
-        for (name, cache) in [("names", &self.names), ("pages", &self.pages)] {
-            let label = [Label::word("cache", name)];
-            into.counter(&HITS, &label, &cache.hits);
-            into.counter(&MISSES, &label, &cache.misses);
-        }
+        let names = [Label::word("cache", "names")];
+        into.counter(&HITS, &names, &self.names.hits);
+        into.counter(&MISSES, &names, &self.names.misses);
+        into.counter(&DROPPED, &[], &self.dropped_pages);
         into.counter(&WAITS, &[], &self.waits);
         #[allow(clippy::cast_precision_loss)]
         // beyond 2^53 ns, 104 days, the last digits do not count

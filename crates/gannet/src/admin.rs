@@ -1,4 +1,4 @@
-//! What an administrator asks a server, over HTTP: `/metrics`, `/health`, `/status.json`, `/clients.json`,
+//! Answers to administrators of a server or a mount, over HTTP: `/metrics`, `/health`, `/status.json`, `/clients.json`,
 //! `/slow.json`, a page.
 //!
 //! It runs on a thread of its own, so that a reader costs the cores no more than the publication of their numbers. A
@@ -11,11 +11,12 @@ mod listener;
 mod pages;
 mod part;
 mod slow;
+mod subject;
 
 pub use listener::{AdminAddress, AdminError, AdminListener};
 pub use part::{Finding, NotReady, Part, PartState};
+pub use subject::Subject;
 
-use crate::server::Tally;
 use clients::{LOOK_EVERY, Minute};
 use gannet_runtime::tokio_plug::accept_failed;
 use http_body_util::Full;
@@ -54,7 +55,7 @@ pub struct Admin {
 
 /// The facts that are told.
 struct Facts {
-    tally: Tally,
+    subject: Arc<dyn Subject>,
     parts: Vec<Arc<dyn Part>>,
     since: Instant,
     minute: RefCell<Minute>,
@@ -65,14 +66,14 @@ struct Facts {
 }
 
 impl Admin {
-    /// Answers what `listener` takes with what `tally` counts, and with the state of the `parts` of this process. The
+    /// Answers what `listener` takes with what `subject` counts, and with the state of the `parts` of this process. The
     /// Unix socket hands requests to read the configuration again to `reloads`.
     ///
     /// # Errors
     /// The operating system refuses a thread or an event queue.
     pub fn start(
         listener: AdminListener,
-        tally: Tally,
+        subject: impl Subject + 'static,
         parts: Vec<Arc<dyn Part>>,
         reloads: Option<mpsc::Sender<ReloadRequest>>,
     ) -> io::Result<Admin> {
@@ -82,7 +83,7 @@ impl Admin {
             .build()?;
         let (stop, stopped) = oneshot::channel();
         let facts = Facts {
-            tally,
+            subject: Arc::new(subject),
             parts,
             since: Instant::now(),
             minute: RefCell::new(Minute::new(Instant::now())),
@@ -129,9 +130,9 @@ impl Drop for Admin {
 async fn look_at_clients(facts: &Facts) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        let list = facts.tally.registry().clients();
+        let list = facts.subject.registry().clients();
         facts.minute.borrow_mut().look(&list, Instant::now());
-        facts.watch.look(facts.tally.slow(), Instant::now());
+        facts.watch.look(facts.subject.slow(), Instant::now());
     }
 }
 
@@ -238,14 +239,14 @@ async fn respond(
     match request.uri().path() {
         "/metrics" => {
             let text = pages::metrics(
-                facts.tally.read().await,
+                facts.subject.read().await,
                 &facts.parts,
                 facts.since.elapsed(),
             );
             page(StatusCode::OK, gannet_metrics::Exposition::MEDIA_TYPE, text)
         }
         "/health" => {
-            let (is_ready, text) = pages::health(&facts.tally.read().await.health, &facts.parts);
+            let (is_ready, text) = pages::health(&facts.subject.read().await.health, &facts.parts);
             let status = if is_ready {
                 StatusCode::OK
             } else {
@@ -254,19 +255,24 @@ async fn respond(
             page(status, "application/json", text)
         }
         "/status.json" => {
-            let reading = facts.tally.read().await;
-            let text = pages::status(&facts.tally, &reading, &facts.parts, facts.since.elapsed());
+            let reading = facts.subject.read().await;
+            let text = pages::status(
+                &*facts.subject,
+                &reading,
+                &facts.parts,
+                facts.since.elapsed(),
+            );
             page(StatusCode::OK, "application/json", text)
         }
         "/clients.json" => {
-            let list = facts.tally.registry().clients();
+            let list = facts.subject.registry().clients();
             let mut minute = facts.minute.borrow_mut();
             let text = minute.answer(&list, Instant::now(), rights != Rights::Numbers);
             page(StatusCode::OK, "application/json", text)
         }
         "/slow.json" => {
             let query = request.uri().query().unwrap_or_default();
-            let text = facts.watch.answer(facts.tally.slow(), query, rights);
+            let text = facts.watch.answer(facts.subject.slow(), query, rights);
             page(StatusCode::OK, "application/json", text)
         }
         "/" => page(

@@ -47,6 +47,8 @@ mod questions;
 #[cfg(feature = "rdma")]
 pub mod rdma;
 #[cfg(feature = "server")]
+mod registrations;
+#[cfg(feature = "server")]
 pub mod server;
 mod transfer_memory;
 pub mod url;

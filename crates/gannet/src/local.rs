@@ -8,5 +8,7 @@ pub use crate::client::connect::volume;
 pub use crate::client::connect::{Connection, connect};
 pub use crate::client::options::own_credentials;
 pub use crate::client::remote::Remote;
+#[cfg(all(feature = "server", feature = "mount"))]
+pub use crate::mount::MountTally;
 #[cfg(feature = "mount")]
-pub use crate::mount::mount;
+pub use crate::mount::{Mounted, mount};

@@ -1,5 +1,11 @@
 //! A server's directory in the tree of this machine, through FUSE.
 
+#[cfg(feature = "server")]
+mod numbers;
+
+#[cfg(feature = "server")]
+pub use numbers::MountTally;
+
 use crate::client::connect::{Connection, connect};
 use crate::client::remote::Remote;
 use crate::url::Url;
@@ -146,6 +152,9 @@ pub enum MountError {
     Start(io::Error),
 }
 
+/// A mount that lives on a core of its user.
+pub type Mounted = gannet_fuse::Mount<Remote>;
+
 /// Mounts the directory that `url` names, and that `connection` reaches, on `directory`, which exists. Requests are
 /// done on the core of `runtime`. The mount outlives `connection`, but [`Connection::farewell`] should come after its
 /// end.
@@ -158,7 +167,7 @@ pub fn mount<'a>(
     url: &'a Url,
     directory: &'a Path,
     options: &'a MountOptions,
-) -> ErasedFuture<'a, Result<gannet_fuse::Mount<Remote>, MountError>> {
+) -> ErasedFuture<'a, Result<Mounted, MountError>> {
     Box::pin(async move {
         let below = url.path.get(connection.export_len..).unwrap_or_default();
         let path = below.join(&b'/');
@@ -287,7 +296,7 @@ impl Mount {
     }
 }
 
-type Opened = (Connection, gannet_fuse::Mount<Remote>);
+type Opened = (Connection, Mounted);
 
 async fn open(
     runtime: &Handle,

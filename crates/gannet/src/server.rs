@@ -259,16 +259,16 @@ const BUDGET_TAKEN: Family = Family::gauge(
     "The part of it that is taken now.",
 );
 
-/// Everything that a server counts, at one time.
+/// Everything that a process counts, at one time.
 #[derive(Debug)]
 pub struct Reading {
-    /// Whether it serves.
+    /// Whether it does its work.
     pub health: Health,
     /// The numbers.
     pub counted: Exposition,
 }
 
-/// Whether a server serves.
+/// Whether a process does its work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
     /// It does.

@@ -2,7 +2,9 @@
 
 use super::{ClientOptions, VERSION, parse_seconds, url_parser};
 use clap::{ArgAction, Args, Parser, ValueEnum};
+use gannet::admin::AdminAddress;
 use gannet::url::Url;
+use gannet_nfs::server::Network;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -66,6 +68,16 @@ pub struct MountOptions {
     /// Write the line `mounted URL at DIR` to this file too
     #[arg(long, value_name = "FILE")]
     pub ready_file: Option<PathBuf>,
+    /// Answer an administrator over HTTP at ADDRESS:PORT, or at the path of a Unix socket, which has a `/`
+    ///
+    /// There are /metrics for Prometheus, /health and /status.json. Only the user of the mount can open the Unix
+    /// socket. An address that other machines reach needs --admin-allow.
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<AdminAddress>,
+    /// Answer administrators at these addresses or networks too (repeat, or separate by commas) [default: this host
+    /// alone]
+    #[arg(long, value_name = "CIDR", value_delimiter = ',')]
+    pub admin_allow: Vec<Network>,
     /// The source that the table of mounts shows, in place of the URL.
     #[arg(long, value_name = "TEXT", hide = true)]
     pub source: Option<String>,

@@ -7,13 +7,14 @@ mod reload;
 mod settings;
 mod users;
 
+use crate::admin_address;
 use crate::bench::measure::rounded;
 use crate::cli::{Listen, ServeOptions};
 use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::process::Signals;
 use crate::volume::{self, explain};
-use gannet::admin::{Admin, AdminError, AdminListener, ReloadRequest};
+use gannet::admin::{Admin, AdminListener, ReloadRequest};
 use gannet::server::{Content, FabricError, FabricListener, Parts, Serving, Tally, VolumeClients};
 use gannet::volume::{Host, HostCounters, HostOptions, Listening, OpenHost, VolumeWatch};
 use gannet_metrics::{Counter, SlowOperations};
@@ -44,7 +45,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     let folder = settings.volume.as_ref().map(|(path, _)| path.clone());
     let folder = folder.unwrap_or_default();
     let (tcp, rdma) = listen(&settings)?;
-    let admin = listen_to_administrators(&settings)?;
+    let admin = admin_address::listen(settings.admin.as_ref(), &settings.admin_clients)?;
     privileges::sockets_are_open()?;
     let mut trees = OpenTrees::default();
     let clients = host.as_ref().and_then(volume_clients);
@@ -292,27 +293,6 @@ impl Watched {
             .explain(|| String::from("cannot answer administrators"))
             .map(Some)
     }
-}
-
-/// The listener for administrators.
-fn listen_to_administrators(settings: &Settings) -> Result<Option<AdminListener>, Failure> {
-    let Some(address) = &settings.admin else {
-        return Ok(None);
-    };
-    let bound = AdminListener::bind(address, settings.admin_clients.clone());
-    bound.map(Some).map_err(|error| {
-        let what = String::from("cannot answer administrators");
-        let hint = match &error {
-            AdminError::Listen { .. } => {
-                "choose another address with --admin, or a path in a folder that this user can write"
-            }
-            AdminError::InUse(_) => "stop that server, or choose another path with --admin",
-            AdminError::Exposed(_) => {
-                "name the networks with --admin-allow 192.0.2.0/24, or listen at 127.0.0.1"
-            }
-        };
-        Failure::new(what, error).hint(hint)
-    })
 }
 
 /// The listeners of NFS over TCP and over RDMA.

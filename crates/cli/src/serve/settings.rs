@@ -1,5 +1,6 @@
 //! The settings of a server, from the command line and the configuration file.
 
+use crate::admin_address;
 use crate::cli::{Listen, ServeOptions};
 use crate::config::{Config, ExportConfig, Root, RuleConfig, ServerConfig, SquashConfig};
 use crate::failure::{Explain, Failure};
@@ -147,11 +148,7 @@ impl Settings {
 
     /// Refuses to start when no transport listens, or when rules would apply to no client.
     fn check_silence(&self, options: &ServeOptions) -> Result<(), Failure> {
-        if self.admin.is_none() && !self.admin_clients.is_empty() {
-            let why = "no address for administrators is given";
-            return Err(Failure::usage("--admin-allow has no effect", why)
-                .hint("add --admin ADDRESS:PORT, or `listen` in [admin]"));
-        }
+        admin_address::check(self.admin.as_ref(), &self.admin_clients)?;
         if self.listens().next().is_some() {
             return Ok(());
         }

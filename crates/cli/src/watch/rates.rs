@@ -7,6 +7,13 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::time::Duration;
 
+/// The families of operations, of a server and of a mount; they have the same labels.
+const OPERATIONS: [&str; 2] = ["gannet_nfs_operations", "gannet_mount_operations"];
+const OPERATION_SECONDS: [&str; 2] = [
+    "gannet_nfs_operation_seconds",
+    "gannet_mount_operation_seconds",
+];
+
 /// A look at a server.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Look {
@@ -104,12 +111,21 @@ impl Rates {
             uptime_seconds: status.uptime_seconds,
             cores: status.cores,
             seconds,
-            operations_per_second: rate(&["gannet_rpc_calls", "gannet_volume_requests"]),
+            operations_per_second: rate(&[
+                "gannet_rpc_calls",
+                "gannet_volume_requests",
+                "gannet_mount_operations",
+            ]),
             received_bytes_per_second: rate(&[
                 "gannet_rpc_received_bytes",
                 "gannet_volume_received_bytes",
+                "gannet_mount_read_bytes",
             ]),
-            sent_bytes_per_second: rate(&["gannet_rpc_sent_bytes", "gannet_volume_sent_bytes"]),
+            sent_bytes_per_second: rate(&[
+                "gannet_rpc_sent_bytes",
+                "gannet_volume_sent_bytes",
+                "gannet_mount_written_bytes",
+            ]),
             connections: connections.sum(),
             budget_taken_bytes: status.total("gannet_budget_taken_bytes"),
             budget_bytes: status.total("gannet_budget_bytes"),
@@ -159,14 +175,14 @@ fn kind(sample: &Sample) -> (&str, &str) {
 
 /// The counts of operations, each by its kind and its status.
 fn counted(status: &Status) -> HashMap<((&str, &str), &str), f64> {
-    let samples = status.samples("gannet_nfs_operations").iter();
+    let samples = OPERATIONS.iter().flat_map(|it| status.samples(it));
     let counts = samples.map(|sample| ((kind(sample), sample.label("status")), sample.value));
     counts.collect()
 }
 
 /// The times of operations, by their kinds.
 fn times(status: &Status) -> HashMap<(&str, &str), LatencyReading> {
-    let samples = status.samples("gannet_nfs_operation_seconds").iter();
+    let samples = OPERATION_SECONDS.iter().flat_map(|it| status.samples(it));
     let times = samples.map(|sample| (kind(sample), sample.latency()));
     times.collect()
 }

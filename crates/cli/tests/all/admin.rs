@@ -37,12 +37,17 @@ pub(crate) fn ask(mut stream: impl Read + Write, request: &str) -> (String, Stri
 }
 
 pub(crate) fn get(server: &Server, path: &str) -> (String, String, String) {
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", server.admin);
-    ask(TcpStream::connect(&server.admin).unwrap(), &request)
+    get_at(&server.admin, path)
+}
+
+/// The answer of the server or the mount at an admin address.
+pub(crate) fn get_at(admin: &str, path: &str) -> (String, String, String) {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\n\r\n");
+    ask(TcpStream::connect(admin).unwrap(), &request)
 }
 
 /// The value of a line of `/metrics`, without which the count is 0.
-fn metric(text: &str, name: &str) -> f64 {
+pub(crate) fn metric(text: &str, name: &str) -> f64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     line.map_or(0.0, |value| value.trim().parse().unwrap())
 }

@@ -10,6 +10,7 @@ mod consistency;
 mod hosts;
 mod shared;
 mod sight;
+mod watched;
 use crate::support;
 
 use std::fs::{self, File, OpenOptions};

@@ -238,7 +238,11 @@ impl<V: Vfs> Mounted<V> {
         // The kernel drops its pages with the reply. A notification here could meet another program's request for
         // attributes, whose reply the kernel would ignore.
         let is_other = self.is_other_content(number, &newest);
-        let is_unchanged = !is_other && self.inodes.borrow().stale(number).is_none();
+        let is_stale = self.inodes.borrow().stale(number).is_some();
+        let is_unchanged = !is_other && !is_stale;
+        if is_other && !is_stale {
+            self.requests.dropped_pages.add(1);
+        }
         self.pages.drop_stale(number).await;
         // No await from here to the end: the open is counted before its `Opening` ends.
         let mut inodes = self.inodes.borrow_mut();
@@ -246,7 +250,6 @@ impl<V: Vfs> Mounted<V> {
             return Err(Errno::ESTALE);
         }
         drop(inodes);
-        self.requests.pages.note(is_unchanged);
         Ok((self.describe(number, caller)?, is_unchanged))
     }
 

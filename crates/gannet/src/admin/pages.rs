@@ -1,7 +1,8 @@
 //! The answers: text for Prometheus, JSON for scripts.
 
 use super::part::{Finding, Part, PartState};
-use crate::server::{Health, Reading, Tally};
+use super::subject::{Subject, state as state_of};
+use crate::server::{Health, Reading};
 use gannet_metrics::{Exposition, Family, Kind, Labels, LatencyReading, Value};
 use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
@@ -9,11 +10,11 @@ use std::time::Duration;
 
 const UPTIME: Family = Family::gauge(
     "gannet_uptime_seconds",
-    "Time since the server began to serve.",
+    "Time since the process began to serve.",
 );
 const READY: Family = Family::gauge(
     "gannet_ready",
-    "1 when the server takes calls, 0 when it is stopping or a core is stuck.",
+    "1 when the process does its work, 0 when it is stopping or stuck, or a mount waits for a server.",
 );
 
 /// `/metrics`.
@@ -50,7 +51,7 @@ fn state(health: &Health, parts: &[(&str, PartState)]) -> (bool, Json) {
             let answer = json!({ "state": part.state, "why": part.why });
             (false, answer)
         }
-        (health, _) => (*health == Health::Ready, of_cores(health)),
+        (health, _) => state_of(health),
     };
     if !parts.is_empty() {
         let findings: Vec<&Finding> = parts.iter().flat_map(|(_, it)| &it.findings).collect();
@@ -59,40 +60,24 @@ fn state(health: &Health, parts: &[(&str, PartState)]) -> (bool, Json) {
     (is_ready, answer)
 }
 
-fn of_cores(health: &Health) -> Json {
-    match health {
-        Health::Ready => json!({ "state": "ready" }),
-        Health::Stopping => json!({
-            "state": "stopping",
-            "why": "the server was told to stop, and answers the calls under way",
-        }),
-        Health::Stuck(cores) => json!({
-            "state": "stuck",
-            "why": format!("cores {cores:?} did not answer within a second: see the log for what they wait for"),
-            "cores": cores,
-        }),
-    }
-}
-
 /// `/status.json`.
 pub(super) fn status(
-    tally: &Tally,
+    subject: &dyn Subject,
     reading: &Reading,
     parts: &[Arc<dyn Part>],
     uptime: Duration,
 ) -> String {
     let parts = states(parts);
-    let address = |address: Option<std::net::SocketAddr>| address.map(|it| it.to_string());
     let mut status = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "health": state(&reading.health, &parts).1,
         "uptime_seconds": uptime.as_secs_f64(),
-        "cores": tally.cores(),
-        "slow_seconds": tally.slow().threshold().map(|over| over.as_secs_f64()),
-        "nfs_tcp": address(tally.tcp_address()),
-        "nfs_rdma": address(tally.rdma_address()),
+        "slow_seconds": subject.slow().threshold().map(|over| over.as_secs_f64()),
         "metrics": families(&reading.counted),
     });
+    for (name, value) in subject.status() {
+        status[name] = value;
+    }
     for (name, part) in parts {
         status[name] = part.status;
     }

@@ -84,8 +84,15 @@ impl Connection {
 
     /// How often the connection was lost and made anew since the export was mounted.
     pub fn reconnects(&self) -> u64 {
-        match &**self.files.objects().file_system() {
-            Remote::Nfs(_) => self.contact.streams() - self.streams_to_mount,
+        self.count_reconnects()()
+    }
+
+    /// As [`Connection::reconnects`], whenever the result is called.
+    pub(crate) fn count_reconnects(&self) -> impl Fn() -> u64 + use<> {
+        let remote = Rc::clone(self.files.objects().file_system());
+        let (contact, to_mount) = (Rc::clone(&self.contact), self.streams_to_mount);
+        move || match &*remote {
+            Remote::Nfs(_) => contact.streams() - to_mount,
             #[cfg(feature = "volumes")]
             Remote::Volume(volume) => volume.reconnects(),
         }

@@ -52,6 +52,7 @@ async fn serve_stores<V: Vfs>(
     let Some((rpc, service)) = rpc_server(runtime, shared, &numbers, &stores) else {
         return;
     };
+    let stores = Rc::new(stores);
     rpc.limit_connections(shared.parts.connections);
     let mut stop = shared.stop.clone();
     if index == 0 {
@@ -80,10 +81,10 @@ async fn serve_stores<V: Vfs>(
     let reclaiming = pressure::reclaim_when_short(pressure, stopping, reclaim);
     runtime.spawn("reclaim when memory is short", Box::pin(reclaiming));
     let read = {
-        let rpc = rpc.clone();
-        move || read(&rpc, &domains)
+        let (rpc, stores) = (rpc.clone(), Rc::clone(&stores));
+        move || read(&rpc, &domains, &*stores)
     };
-    let change = move |content: &Content| change_exports(&service, &stores, content);
+    let change = move |content: &Content| change_exports(&service, &*stores, content);
     let answering = Arc::clone(&numbers).answer(read.clone(), change);
     runtime.spawn("publish numbers", Box::pin(answering));
     // An error means that the sender was dropped, which ends the server as well.
@@ -109,7 +110,13 @@ fn change_exports<V: Vfs>(service: &NfsServer<V>, stores: &impl OpenStores<V>, c
 }
 
 /// The numbers that a core keeps in cells.
-fn read<V: Vfs>(rpc: &Rpc<V>, domains: &[Rc<dyn Domain>]) -> Published {
+fn read<V: Vfs>(
+    rpc: &Rpc<V>,
+    domains: &[Rc<dyn Domain>],
+    stores: &impl OpenStores<V>,
+) -> Published {
+    #[cfg(not(feature = "volumes"))]
+    let _ = stores;
     let registrations = rpc.registrations().into_iter();
     let regions = domains.iter().map(|domain| domain.stats());
     Published {
@@ -117,6 +124,8 @@ fn read<V: Vfs>(rpc: &Rpc<V>, domains: &[Rc<dyn Domain>]) -> Published {
         regions: regions.fold(RegionStats::default(), Add::add),
         memory: rpc.memory_in_use(),
         memory_kept: rpc.memory_kept(),
+        #[cfg(feature = "volumes")]
+        volume: stores.volume_counters(),
     }
 }
 

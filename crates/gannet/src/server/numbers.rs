@@ -2,6 +2,7 @@
 
 use super::Content;
 use crate::questions::{Questions, ask_all};
+use crate::registrations;
 use gannet_fabric::{RegionStats, registration};
 use gannet_metrics::{ClientList, Exposition, Family, Source};
 use gannet_nfs::server::Operations;
@@ -28,6 +29,9 @@ pub(super) struct Published {
     pub(super) memory: MemoryInUse,
     /// Bytes of payload memory that nothing uses.
     pub(super) memory_kept: usize,
+    /// The clients of the volume that this core exports, if it does.
+    #[cfg(feature = "volumes")]
+    pub(super) volume: Option<gannet_volume::client::ClientCounters>,
 }
 
 impl CoreNumbers {
@@ -86,40 +90,8 @@ pub(super) fn total<T: Default + Add<Output = T>>(
     each.fold(T::default(), Add::add)
 }
 
-/// The families of [`Published`], in the order of `Published::numbers`.
-const FAMILIES: [Family; 13] = [
-    Family::counter(
-        "gannet_registrations",
-        "Uses of memory that made a registration.",
-    ),
-    Family::counter(
-        "gannet_registration_hits",
-        "Uses of memory that found a registration.",
-    ),
-    Family::counter(
-        "gannet_registration_fallbacks",
-        "Registrations for one use, because the strategy could not serve its own way.",
-    ),
-    Family::counter(
-        "gannet_deregistrations",
-        "Registrations revoked by this end.",
-    ),
-    Family::counter(
-        "gannet_registrations_invalidated",
-        "Registrations revoked by the peer.",
-    ),
-    Family::counter(
-        "gannet_registrations_lost",
-        "Registrations that the provider failed to revoke.",
-    ),
-    Family::gauge(
-        "gannet_registered_bytes",
-        "Bytes of registrations in use or kept.",
-    ),
-    Family::counter(
-        "gannet_registration_copied_bytes",
-        "Bytes copied to and from memory that stays registered.",
-    ),
+/// The families of the other numbers of [`Published`], in the order of `Published::numbers`.
+const FAMILIES: [Family; 5] = [
     Family::counter(
         "gannet_file_ranges_registered",
         "Ranges of files whose pages were registered for one RDMA Write.",
@@ -138,27 +110,11 @@ const FAMILIES: [Family; 13] = [
         "Memory of payloads that is kept and unused.",
     ),
 ];
-const REGISTER: Family = Family::counter(
-    "gannet_registration_seconds",
-    "Time spent registering memory.",
-);
-const DEREGISTER: Family = Family::counter(
-    "gannet_deregistration_seconds",
-    "Time spent revoking registrations.",
-);
 
 impl Published {
     fn numbers(&self) -> [u64; FAMILIES.len()] {
-        let (made, regions, memory) = (self.registrations, self.regions, self.memory);
+        let (regions, memory) = (self.regions, self.memory);
         [
-            made.registrations,
-            made.hits,
-            made.fallbacks,
-            made.deregistrations,
-            made.invalidated_by_peer,
-            made.lost,
-            made.bytes,
-            made.copied_bytes,
             regions.file_ranges_registered,
             regions.file_ranges_copied,
             memory.payloads as u64,
@@ -176,9 +132,11 @@ impl Source for CoreNumbers {
         for (family, number) in FAMILIES.iter().zip(published.numbers()) {
             into.number(family, &[], number);
         }
-        let made = published.registrations;
-        into.real(&REGISTER, &[], made.register_time.as_secs_f64());
-        into.real(&DEREGISTER, &[], made.deregister_time.as_secs_f64());
+        registrations::collect(&published.registrations, into);
+        #[cfg(feature = "volumes")]
+        if let Some(volume) = &published.volume {
+            volume.collect(into);
+        }
     }
 
     fn list_clients(&self, into: &mut ClientList) {

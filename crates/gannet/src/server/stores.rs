@@ -7,11 +7,13 @@ use gannet_localfs::{LocalStore, LocalTree};
 use gannet_nfs::server::Export;
 use gannet_runtime::Handle;
 #[cfg(feature = "volumes")]
-use gannet_volume::client::VolumeFs;
+use gannet_volume::client::{ClientCounters, ClientWatch, VolumeFs};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 #[cfg(feature = "volumes")]
 use std::collections::BTreeSet;
+#[cfg(feature = "volumes")]
+use std::ops::Add;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -20,6 +22,12 @@ pub(super) trait OpenStores<V> {
     /// The exports of `content`, each with a new store, or without one where that of an earlier call serves the same.
     /// `None` for content of another kind, and where a store cannot be opened; the log has the reason.
     fn open(&self, content: &Content) -> Option<Vec<(Export, Option<V>)>>;
+
+    /// The counters of the clients of a volume among the stores, if they are such clients.
+    #[cfg(feature = "volumes")]
+    fn volume_counters(&self) -> Option<ClientCounters> {
+        None
+    }
 }
 
 /// Fronts of directories.
@@ -62,6 +70,8 @@ pub(super) struct VolumeStores {
     client: VolumeClients,
     /// The paths of the exports that are served.
     open: RefCell<BTreeSet<String>>,
+    /// All clients so far: sums never fall.
+    watches: RefCell<Vec<ClientWatch>>,
 }
 
 #[cfg(feature = "volumes")]
@@ -71,6 +81,7 @@ impl VolumeStores {
             runtime: Rc::clone(runtime),
             client: Arc::clone(client),
             open: RefCell::default(),
+            watches: RefCell::default(),
         }
     }
 }
@@ -88,7 +99,10 @@ impl OpenStores<VolumeFs> for VolumeStores {
                 continue;
             }
             match (self.client)(Rc::clone(&self.runtime)) {
-                Ok(client) => opened.push((export.clone(), Some(client))),
+                Ok(client) => {
+                    self.watches.borrow_mut().push(client.watch());
+                    opened.push((export.clone(), Some(client)));
+                }
                 Err(error) => {
                     tracing::error!(%error, "a core does not serve other exports of the volume");
                     return None;
@@ -98,5 +112,11 @@ impl OpenStores<VolumeFs> for VolumeStores {
         let paths = exports.iter().map(|export| export.path().to_owned());
         self.open.replace(paths.collect());
         Some(opened)
+    }
+
+    fn volume_counters(&self) -> Option<ClientCounters> {
+        let watches = self.watches.borrow();
+        let counters = watches.iter().map(ClientWatch::counters);
+        Some(counters.fold(ClientCounters::default(), Add::add))
     }
 }

@@ -16,6 +16,8 @@ pub(crate) fn is_left_out() -> bool {
 pub(crate) struct Mount {
     pub(crate) child: Child,
     pub(crate) directory: PathBuf,
+    /// Where administrators are answered; empty without.
+    pub(crate) admin: String,
 }
 
 impl Mount {
@@ -35,6 +37,9 @@ impl Mount {
         Mount {
             child,
             directory: directory.to_owned(),
+            admin: line
+                .split_once(" admin=")
+                .map_or_else(String::new, |(_, admin)| admin.trim().to_owned()),
         }
     }
 
