@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod counting;
 mod distrust;
 mod files;
 mod hostile;

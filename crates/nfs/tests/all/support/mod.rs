@@ -76,7 +76,11 @@ impl<V: Vfs> Running<Server<V>> {
 
 impl<S: Service> Running<S> {
     pub(crate) fn serve(runtime: &Handle, service: S, addresses: Addresses) -> Running<S> {
-        let service = Rc::new(service);
+        Running::share(runtime, Rc::new(service), addresses)
+    }
+
+    /// As [`Running::serve`], of a service that the test looks at.
+    pub(crate) fn share(runtime: &Handle, service: Rc<S>, addresses: Addresses) -> Running<S> {
         let cache = Arc::new(ReplyCache::new(CacheLimits::default()));
         let counters = Arc::<Counters>::default();
         let rpc = gannet_rpc::Server::new(runtime.clone(), service, cache, Arc::clone(&counters));
