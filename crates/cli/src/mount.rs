@@ -74,6 +74,7 @@ async fn hold_mount(
     let (url, directory) = (&options.url, &options.directory);
     let mounted = mount(runtime, session.connection(), url, directory, &settings).await;
     let mut mount = mounted.map_err(|error| explain(options, error))?;
+    mount.requests().slow.set(options.slow);
     if mount.locks() == gannet::Locks::Local {
         // Programs on several machines may rely on them.
         tracing::info!(

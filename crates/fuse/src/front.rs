@@ -83,7 +83,7 @@ impl<V: Vfs> Front<V> {
                     let done = operation(Rc::clone(&mounted), caller);
                     mounted.within_life(asker.process, done).await
                 };
-                reply(mounted.counted(kind, done).await);
+                reply(mounted.counted(kind, Some(asker.process), done).await);
             })
         }));
     }
@@ -526,7 +526,7 @@ impl<V: Vfs> Filesystem for Front<V> {
                     Ok(())
                 };
                 // It has no error.
-                let _ = mounted.counted(Kind::Release, closed).await;
+                let _ = mounted.counted(Kind::Release, None, closed).await;
                 reply.ok();
             })
         }));
@@ -555,7 +555,7 @@ impl<V: Vfs> Filesystem for Front<V> {
             Box::pin(async move {
                 let listed = mounted.list(key.0, position, &mut reply);
                 let listed = mounted.within_life(thread, listed);
-                match mounted.counted(Kind::Readdir, listed).await {
+                match mounted.counted(Kind::Readdir, Some(thread), listed).await {
                     Ok(()) => reply.ok(),
                     Err(errno) => reply.error(errno),
                 }
@@ -576,7 +576,10 @@ impl<V: Vfs> Filesystem for Front<V> {
             Box::pin(async move {
                 let listed = mounted.list_plus(key.0, position, &mut reply);
                 let listed = mounted.within_life(thread, listed);
-                match mounted.counted(Kind::Readdirplus, listed).await {
+                match mounted
+                    .counted(Kind::Readdirplus, Some(thread), listed)
+                    .await
+                {
                     Ok(()) => reply.ok(),
                     Err(errno) => reply.error(errno),
                 }

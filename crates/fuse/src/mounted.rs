@@ -25,6 +25,7 @@ use follow::Following;
 use fuser::{Errno, FileAttr, Generation};
 use gannet_client::Waits;
 use gannet_client::write_behind::{FileWrites, Turns, WriteBehind};
+use gannet_runtime::stages::{self, Stage, Stopwatch};
 use gannet_runtime::{Arena, Handle, LocalFuture, timeout};
 use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Vfs};
 use std::cell::{Cell, RefCell};
@@ -147,15 +148,21 @@ impl<V: Vfs> Mounted<V> {
         let _ = places.acquire_many(all).await;
     }
 
-    /// Counts a request with its outcome and its time.
+    /// Counts a request of a process with its outcome and its time.
     pub(crate) async fn counted<T>(
         &self,
         kind: Kind,
+        process: Option<u32>,
         request: impl Future<Output = Result<T, Errno>>,
     ) -> Result<T, Errno> {
         let begun = self.runtime.now();
         let wait = self.waits.begin(begun);
-        let outcome = request.await;
+        let watch = (self.requests.slow.is_on())
+            .then(|| Stopwatch::start(&self.runtime, Stage::Protocol, begun));
+        let outcome = match &watch {
+            Some(watch) => stages::watched(watch, request).await,
+            None => request.await,
+        };
         drop(wait);
         let now = self.runtime.now();
         let took = now.duration_since(begun);
@@ -165,6 +172,9 @@ impl<V: Vfs> Mounted<V> {
         // Before the reply: a program that asks for the numbers after its system call finds it counted.
         let failure = outcome.as_ref().err().copied();
         self.requests.note(kind, failure, took);
+        if let Some(watch) = watch {
+            self.requests.note_parts(kind, failure, process, &watch);
+        }
         outcome
     }
 

@@ -1,8 +1,12 @@
 //! The requests of the kernel that a mount has answered, by kind, status and time.
 
 use fuser::Errno;
-use gannet_metrics::{Counter, Exposition, Family, Label, Latency, Source};
+use gannet_metrics::{
+    Counter, Exposition, Family, Label, Latency, Noted, SlowOperation, SlowOperations, Source,
+    UNLOGGED,
+};
 use gannet_runtime::Instant;
+use gannet_runtime::stages::{Stage, Stopwatch};
 use std::array;
 use std::cell::Cell;
 use std::time::Duration;
@@ -42,6 +46,11 @@ const WAITS: Family = Family::counter(
 const WAIT_SECONDS: Family = Family::counter(
     "gannet_mount_wait_seconds",
     "Length of these times together, each counted at its end.",
+);
+
+const PART_SECONDS: Family = Family::counter(
+    "gannet_mount_operation_part_seconds",
+    "Time of requests, by what it went into. Counted while --slow is set, or `gannet trace` watches.",
 );
 
 /// How long a request is under way before it counts as one that waits for a server.
@@ -146,12 +155,16 @@ pub struct Requests {
     pub(crate) dropped_pages: Counter,
     waits: Counter,
     wait_ns: Counter,
+    /// Those that took long.
+    pub slow: SlowOperations,
 }
 
 /// Requests of one kind.
 struct Answered {
     latency: Latency,
     statuses: [Counter; STATUSES],
+    /// Nanoseconds of those that were taken apart, by stage.
+    parts_ns: [Counter; Stage::ALL.len()],
 }
 
 /// The use of a cache.
@@ -174,6 +187,7 @@ impl Default for Requests {
             kinds: array::from_fn(|_| Answered {
                 latency: Latency::default(),
                 statuses: array::from_fn(|_| Counter::default()),
+                parts_ns: array::from_fn(|_| Counter::default()),
             }),
             read_bytes: Counter::default(),
             written_bytes: Counter::default(),
@@ -181,6 +195,7 @@ impl Default for Requests {
             dropped_pages: Counter::default(),
             waits: Counter::default(),
             wait_ns: Counter::default(),
+            slow: SlowOperations::default(),
         }
     }
 }
@@ -188,10 +203,7 @@ impl Default for Requests {
 impl Requests {
     /// Counts a request that is answered now.
     pub(crate) fn note(&self, kind: Kind, failure: Option<Errno>, took: Duration) {
-        let place = failure.map_or(0, |errno| {
-            let found = ERRORS.iter().position(|(known, _)| *known == errno);
-            found.unwrap_or(ERRORS.len()) + 1
-        });
+        let place = place(failure);
         let Some(answered) = self.kinds.get(kind as usize) else {
             return;
         };
@@ -200,6 +212,62 @@ impl Requests {
             counter.add(1);
         }
     }
+}
+
+impl Requests {
+    /// Notes where the time of a request of a process went, and the request in the log if it was slow.
+    pub(crate) fn note_parts(
+        &self,
+        kind: Kind,
+        failure: Option<Errno>,
+        process: Option<u32>,
+        watch: &Stopwatch,
+    ) {
+        let parts = watch.parts();
+        let (Some(answered), Some(procedure)) =
+            (self.kinds.get(kind as usize), NAMES.get(kind as usize))
+        else {
+            return;
+        };
+        for (stage, time) in parts.each() {
+            if let Some(counter) = answered.parts_ns.get(stage as usize) {
+                counter.add(u64::try_from(time.as_nanos()).unwrap_or(0));
+            }
+        }
+        let status = status(place(failure));
+        let mut subject = String::from(*procedure);
+        let noted = self.slow.note(&parts, || {
+            if let Some(process) = process {
+                subject.push_str(&format!(" pid={process}"));
+            }
+            SlowOperation {
+                ended: watch.wall_clock(),
+                protocol: "fuse",
+                procedure,
+                status,
+                client: None,
+                transport: "fuse",
+                subject: subject.clone(),
+                parts,
+            }
+        });
+        match noted {
+            Noted::Logged => {
+                let took = parts.whole();
+                tracing::warn!(status, %subject, ?took, %parts, "slow operation");
+            }
+            Noted::FirstUnlogged => tracing::warn!("{UNLOGGED}"),
+            Noted::Fast | Noted::Unlogged => {}
+        }
+    }
+}
+
+/// The place of a status.
+fn place(failure: Option<Errno>) -> usize {
+    failure.map_or(0, |errno| {
+        let found = ERRORS.iter().position(|(known, _)| *known == errno);
+        found.unwrap_or(ERRORS.len()) + 1
+    })
 }
 
 /// The name of the status at a place.
@@ -220,6 +288,17 @@ impl Source for Requests {
                 &[protocol, procedure],
                 &answered.latency,
             );
+            for (stage, counter) in Stage::ALL.iter().zip(&answered.parts_ns) {
+                if counter.total() > 0 {
+                    let part = Label::word("part", stage.name());
+                    let time = Duration::from_nanos(counter.total());
+                    into.real(
+                        &PART_SECONDS,
+                        &[protocol, procedure, part],
+                        time.as_secs_f64(),
+                    );
+                }
+            }
             for (place, counter) in answered.statuses.iter().enumerate() {
                 // What never happened needs no series.
                 if counter.total() > 0 {

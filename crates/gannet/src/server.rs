@@ -166,6 +166,11 @@ impl Serving {
 }
 
 impl Reloader {
+    /// The calls that took long, and the bound from which on they do.
+    pub fn slow(&self) -> &SlowOperations {
+        &self.0.parts.slow
+    }
+
     /// Serves these exports from now on. An export of a directory that is served already keeps its open files, and
     /// connections stay. Content of another kind than at the start changes nothing.
     ///

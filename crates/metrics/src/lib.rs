@@ -18,4 +18,4 @@ pub use exposition::{
     Exposition, Family, Kind, Label, LabelValue, Labels, Registry, Source, Value,
 };
 pub use numbers::{Counter, Gauge, LATENCY_BOUNDS, Latency, LatencyReading};
-pub use slow::{Noted, SLOW_MAX, SlowOperation, SlowOperations};
+pub use slow::{Noted, SLOW_MAX, SlowOperation, SlowOperations, UNLOGGED};

@@ -12,6 +12,10 @@ pub const SLOW_MAX: usize = 1024;
 /// Slow operations of a second that get a line of the log each.
 const LOGGED_MAX: u32 = 100;
 
+/// The line of the log for [`Noted::FirstUnlogged`].
+pub const UNLOGGED: &str =
+    "more slow operations in this second are not logged: `gannet trace` shows them";
+
 /// No operation is slow, and none is taken apart.
 const OFF: u64 = u64::MAX;
 /// None is slow, but all are taken apart.
@@ -106,6 +110,14 @@ impl SlowOperations {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes `over` for the least time of a slow operation from now on, in the log too.
+    pub fn set(&self, over: Option<Duration>) {
+        let over_ns = over.map_or(OFF, nanoseconds);
+        let mut state = self.state();
+        (state.usual_ns, state.logged_ns) = (over_ns, over_ns);
+        self.over_ns.store(over_ns, Ordering::Relaxed);
     }
 
     /// Whether operations are to be taken apart.
@@ -253,6 +265,10 @@ mod tests {
         off.watch(Duration::ZERO);
         assert_eq!(note(&off, 2, 1), Noted::Unlogged);
         off.watch_ends();
+        assert!(!off.is_on());
+        off.set(Some(Duration::from_millis(5)));
+        assert_eq!(note(&off, 6, 1), Noted::Logged);
+        off.set(None);
         assert!(!off.is_on());
     }
 }

@@ -78,6 +78,11 @@ pub struct MountOptions {
     /// alone]
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     pub admin_allow: Vec<Network>,
+    /// Log each request of a program that takes TIME or longer, with where its time went; `gannet trace` shows them too
+    ///
+    /// TIME is a number with us, ms or s. The log gets 100 lines a second at most.
+    #[arg(long, value_name = "TIME", value_parser = super::parse_time)]
+    pub slow: Option<Duration>,
     /// The source that the table of mounts shows, in place of the URL.
     #[arg(long, value_name = "TEXT", hide = true)]
     pub source: Option<String>,

@@ -37,6 +37,7 @@ impl Reload<'_> {
             None => Content::Directories(new.open_exports(&mut self.trees)?),
         };
         let changes = self.settings.export_changes(&new);
+        reloader.slow().set(new.slow);
         self.settings = new;
         self.settings.warn_about_exposure();
         let mut said = format!(

@@ -289,7 +289,6 @@ impl Settings {
                 "admin",
                 self.admin != new.admin || self.admin_clients != new.admin_clients,
             ),
-            ("admin.slow", self.slow != new.slow),
             (
                 "server.state_dir, server.async_metadata",
                 self.local.state_dir != new.local.state_dir
@@ -307,6 +306,7 @@ impl Settings {
     pub(super) fn with_exports_of(&self, new: Settings) -> Result<Settings, Failure> {
         let changed = Settings {
             exports: new.exports,
+            slow: new.slow,
             ..self.clone()
         };
         changed.check_exposure()?;

@@ -3,6 +3,7 @@
 use super::file::KeptWrite;
 use super::{Description, FileWrites, FrontEnd, WriteBehind};
 use crate::limits::{RESENDS_MAX, SILENCE_PAUSE};
+use gannet_runtime::stages::{self, Stage};
 use gannet_runtime::{Buffer, sleep};
 use gannet_vfs::{Credentials, Stability, Status, Vfs};
 use std::rc::Rc;
@@ -20,6 +21,7 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
     /// # Errors
     /// `Jukebox`: the store waits for a silent server no longer. The writes stay too.
     pub async fn commit(self: &Rc<Self>, file: &Rc<FileWrites>) -> Result<(), Status> {
+        let _stage = stages::enter(Stage::Sync);
         self.drain(file).await?;
         self.commit_kept(file).await
     }

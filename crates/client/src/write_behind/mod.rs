@@ -25,6 +25,7 @@ pub use turns::{Turn, Turns};
 
 use crate::limits::{ANSWERED_EARLY_MAX, BEHIND_MAX, FILE_BEHIND_MAX, KeptBounds, SILENCE_PAUSE};
 use file::KeptWrite;
+use gannet_runtime::stages::{self, Stage};
 use gannet_runtime::{Buffer, Handle, sleep};
 use gannet_vfs::{Stability, Status, Vfs, Wcc};
 use runs::{Run, Runs};
@@ -156,6 +157,7 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
 
     /// Waits until a write of `len` bytes may be kept; true if it is the only one of its file, and has no room.
     async fn room(&self, file: &FileWrites, len: usize) -> Result<bool, Status> {
+        let _stage = stages::enter(Stage::Queue);
         let given_up = file.given_up.get();
         loop {
             // Registered before the look, so that no wake-up is missed.

@@ -8,8 +8,8 @@ use crate::questions::{Questions, ask_all};
 use crate::registrations;
 use crate::server::{Health, Reading};
 use gannet_fabric::registration;
-use gannet_fuse::{MountState, MountWatch};
-use gannet_metrics::{Exposition, Family, Registry, Source};
+use gannet_fuse::{MountState, MountWatch, Requests};
+use gannet_metrics::{Exposition, Family, Registry, SlowOperations, Source};
 #[cfg(feature = "volumes")]
 use gannet_volume::client::ClientCounters;
 use serde_json::{Map, Value, json};
@@ -51,6 +51,7 @@ struct Shared {
     registry: Registry,
     numbers: Arc<Numbers>,
     questions: Questions<()>,
+    requests: Arc<Requests>,
     /// The scheme of its URL.
     protocol: &'static str,
 }
@@ -84,6 +85,7 @@ impl MountTally {
             registry: Registry::default(),
             numbers: Arc::clone(&numbers),
             questions: Questions::new(),
+            requests: Arc::clone(mount.requests()),
             protocol,
         });
         shared.registry.add(Arc::clone(mount.requests()) as _);
@@ -167,6 +169,10 @@ impl Subject for MountTally {
             let counted = self.0.registry.read();
             Reading { health, counted }
         })
+    }
+
+    fn slow(&self) -> &SlowOperations {
+        &self.0.requests.slow
     }
 
     fn status(&self) -> Map<String, Value> {

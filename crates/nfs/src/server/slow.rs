@@ -2,7 +2,7 @@
 
 use super::Server;
 use super::operations::words;
-use gannet_metrics::{Noted, SlowOperation};
+use gannet_metrics::{Noted, SlowOperation, UNLOGGED};
 use gannet_rpc::{Call, TakenApart, Transport};
 use gannet_vfs::Vfs;
 
@@ -38,11 +38,7 @@ pub(super) fn note<V: Vfs>(server: &Server<V>, call: &Call, taken: &TakenApart) 
                 "slow operation"
             );
         }
-        Noted::FirstUnlogged => {
-            tracing::warn!(
-                "more slow operations in this second are not logged: `gannet trace` shows them"
-            );
-        }
+        Noted::FirstUnlogged => tracing::warn!("{UNLOGGED}"),
         Noted::Fast | Noted::Unlogged => {}
     }
 }
