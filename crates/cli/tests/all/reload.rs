@@ -184,3 +184,24 @@ fn only_the_socket_reloads() {
     let error = fail(&["reload", &server.admin], 1);
     assert!(error.contains("only the Unix socket"), "{error}");
 }
+
+#[test]
+fn a_reload_takes_another_bound_for_slow_calls() {
+    let own = export("/a", "share", "");
+    let story = Story::new(&own);
+    let slow = || {
+        succeed(&["trace", &story.server.admin, "--once", "--json"])
+            .lines()
+            .count()
+    };
+    succeed(&["ls", &story.url("/a")]);
+    assert_eq!(slow(), 0);
+    let said = story.reload(&format!("[admin]\nslow = \"1us\"\n{own}"));
+    assert_eq!(said, "exports: 0 new, 0 changed, 0 removed\n");
+    succeed(&["ls", &story.url("/a")]);
+    assert!(slow() > 0);
+    story.reload(&own);
+    let before = slow();
+    succeed(&["ls", &story.url("/a")]);
+    assert_eq!(slow(), before);
+}

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::Command;
-use support::{FREE_PORT, Place, Server, bytes, fail, gannet, succeed};
+use support::{FREE_PORT, Place, Server, bytes, fail, gannet, mount, succeed};
 
 /// A server whose calls of `slow` for a disk take 80 ms longer each, as strace(1) has them.
 fn with_slow_disk(place: &Place, options: &[&str]) -> Server {
@@ -33,6 +33,14 @@ fn with_slow_disk(place: &Place, options: &[&str]) -> Server {
         command,
         &[&listen[..], &[&share, "--no-root-squash"], options].concat(),
     )
+}
+
+fn strace_is_there() -> bool {
+    let is_there = Command::new("strace").arg("-V").output().is_ok();
+    if !is_there {
+        gannet_testing::left_out("strace is not installed (apt-get install strace)");
+    }
+    is_there
 }
 
 fn plain(place: &Place, options: &[&str]) -> Server {
@@ -120,8 +128,7 @@ fn the_parts_of_each_operation_add_up_to_it_on_both_transports() {
 
 #[test]
 fn a_slow_disk_is_seen_as_the_part_that_took_long() {
-    if Command::new("strace").arg("-V").output().is_err() {
-        gannet_testing::left_out("strace is not installed (apt-get install strace)");
+    if !strace_is_there() {
         return;
     }
     let place = Place::new();
@@ -207,4 +214,29 @@ fn a_trace_goes_on_until_it_is_ended_and_shows_what_comes() {
     }
     tracing.kill().unwrap();
     tracing.wait().unwrap();
+}
+
+#[test]
+fn a_mount_tells_that_its_program_waited_for_a_disk_elsewhere() {
+    if mount::is_left_out() || !strace_is_there() {
+        return;
+    }
+    let place = Place::new();
+    let server = with_slow_disk(&place, &[]);
+    let socket = place.text("mount-admin");
+    let options = ["--admin", &socket, "--slow", "50ms"];
+    let mounted = mount::Mount::of(&server.urls()[0], &place.path("mnt"), &options);
+    let file = File::create(mounted.path("file")).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &bytes(1, 100_000), 0).unwrap();
+    file.sync_all().unwrap();
+    let operations = traced(&socket, &[]);
+    let fsync = operations.iter().find(|it| it["procedure"] == "FSYNC");
+    let fsync = fsync.unwrap_or_else(|| panic!("{operations:?}"));
+    // The COMMIT's way there and back, with the server's disk.
+    assert!(part(fsync, "wire") >= 0.08, "{fsync}");
+    // FUSE names the thread.
+    let thread = rustix::thread::gettid().as_raw_nonzero();
+    assert_eq!(fsync["subject"], format!("FSYNC pid={thread}"), "{fsync}");
+    drop(file);
+    mounted.unmount();
 }
