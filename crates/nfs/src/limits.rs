@@ -25,6 +25,14 @@ pub const GROUPS_DEADLINE: Duration = Duration::from_secs(5);
 pub const GROUPS_LOOKUPS_MAX: usize = 8;
 /// Time between two log lines about mounts, and between two about refused mounts, per core.
 pub const MOUNT_LOG_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two log lines about calls that one check of a file system refused, per core: users run into them often.
+pub const DENIAL_LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Time for which a client's further WRITEs to a file are no events of the audit log.
+pub const WRITE_AUDIT_INTERVAL: Duration = Duration::from_secs(60);
+/// Files whose WRITEs one core remembers for that.
+pub const AUDITED_WRITES_MAX: usize = 1024;
+
 /// Bytes of a file's name that a line about a call shows: no file has a longer one.
 pub const NAME_SHOWN_MAX: usize = 255;
 /// Bytes of a path that a line about a call shows: all that MOUNT can carry.

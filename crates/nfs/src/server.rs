@@ -7,6 +7,7 @@
 //! Calls interleave at their awaits, and hold no borrow of the server's state across one.
 
 mod attributes;
+mod audit;
 mod create;
 mod directory;
 mod export;
@@ -19,15 +20,18 @@ mod names;
 mod network;
 mod operations;
 mod read;
+mod refusals;
 mod slow;
 mod subject;
 mod write;
 
+pub use audit::{Audit, Event, EventKind, User};
 pub use export::{Export, ExportError, Rules, Squash};
 pub use groups::UserGroups;
 pub use mounts::MountList;
 pub use network::{Network, NetworkError};
 pub use operations::Operations;
+pub use refusals::Check;
 pub use subject::{Field, Subject};
 
 use crate::convert::status_to_wire;
@@ -35,9 +39,10 @@ use crate::limits::{
     DIRECTORY_PAGE_MAX, EXPORTS_MAX, MOUNT_REPLY_MAX, SMALL_REPLY_MAX, SMALL_SLOTS_MAX,
     SMALL_WRITE_MAX, TRANSFER_MAX,
 };
+use audit::RecentWrites;
 use export::Served;
 use gannet_metrics::SlowOperations;
-use gannet_rpc::{Call, Credential, Program, Reply, Service, TakenApart};
+use gannet_rpc::{Call, Credential, Program, Refused, Reply, Service, TakenApart};
 use gannet_runtime::stages::{self, Entered, Stage};
 use gannet_runtime::{Arena, Buffer, Handle};
 use gannet_vfs::limits::SYMLINK_MAX;
@@ -48,8 +53,9 @@ use gannet_wire::xdr::{Decode, Encode, XdrError, from_bytes};
 use gannet_wire::{mount3, xdr};
 use groups::Groups;
 use mount::MountState;
+use refusals::RefusalLog;
 use std::cell::RefCell;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,6 +92,11 @@ pub struct Server<V> {
     groups: Option<Rc<Groups>>,
     operations: Arc<Operations>,
     slow: Arc<SlowOperations>,
+    /// Bounds lines about refused calls; without it each is logged.
+    refusal_log: Option<RefusalLog>,
+    /// Learns who does what.
+    audit: Option<Arc<dyn Audit>>,
+    recent_writes: Option<RecentWrites>,
 }
 
 impl<V: Vfs> Server<V> {
@@ -107,6 +118,9 @@ impl<V: Vfs> Server<V> {
             groups: None,
             operations: Arc::default(),
             slow: Arc::default(),
+            refusal_log: None,
+            audit: None,
+            recent_writes: None,
         })
     }
 
@@ -128,6 +142,7 @@ impl<V: Vfs> Server<V> {
     /// once in [`MOUNT_LOG_INTERVAL`](crate::limits::MOUNT_LOG_INTERVAL). A server alone has its own list and logs
     /// every mount.
     pub fn on_core(mut self, runtime: Handle, mounts: Arc<MountList>) -> Server<V> {
+        self.refusal_log = Some(RefusalLog::new(Rc::clone(&runtime)));
         self.mounts = MountState::new(mounts, runtime);
         self
     }
@@ -141,6 +156,13 @@ impl<V: Vfs> Server<V> {
     /// This server with its slow calls noted in `slow`, and in the log.
     pub fn noting_slow(mut self, slow: Arc<SlowOperations>) -> Server<V> {
         self.slow = slow;
+        self
+    }
+
+    /// This server with `audit` learning who mounts, who is refused and who changes something.
+    pub fn audited_by(mut self, audit: Arc<dyn Audit>, runtime: Handle) -> Server<V> {
+        self.audit = Some(audit);
+        self.recent_writes = Some(RecentWrites::new(runtime));
         self
     }
 
@@ -179,9 +201,10 @@ impl<V: Vfs> Server<V> {
         let served = {
             let exports = self.exports.borrow();
             let served = exports.iter().find(|served| served.identity == *identity);
-            Rc::clone(served.ok_or(Status::Stale)?)
+            Rc::clone(served.ok_or_else(|| Check::UnknownExport.refuse(call))?)
         };
-        let rules = served.export.rules_for(call.peer).ok_or(Status::Acces)?;
+        let rules = served.export.rules_for(call.peer);
+        let rules = rules.map_err(|check| check.refuse(call))?;
         // Only behind the check of the client's address: a call that any peer can make must not keep its place.
         call.vouch();
         let handle = FileHandle::new(inner).ok_or(Status::Badhandle)?;
@@ -204,7 +227,7 @@ impl<V: Vfs> Server<V> {
     ) -> Result<Target<V>, Status> {
         let target = self.target(call, handle).await?;
         if target.read_only {
-            return Err(Status::Rofs);
+            return Err(Check::ReadOnlyExport.refuse(call));
         }
         Ok(target)
     }
@@ -320,6 +343,15 @@ impl<V: Vfs> Service for Server<V> {
 
     fn observe(&self, call: &Call, reply: &Reply, took: Duration) {
         self.operations.note(call, reply, took);
+        let failure = refusals::failure_of(call, reply);
+        let check = failure.and_then(|status| self.note_failure(call, status));
+        if self.audit.is_some() {
+            self.audit(call, reply, check);
+        }
+    }
+
+    fn observe_refusal(&self, peer: SocketAddr, refused: Refused) {
+        self.note_refused(peer, refused);
     }
 
     fn takes_apart(&self) -> bool {

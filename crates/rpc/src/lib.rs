@@ -36,6 +36,6 @@ pub use gannet_wire::rpcrdma::Design;
 pub use reply_cache::{CacheLimits, ReplyCache};
 pub use server::{MemoryInUse, RdmaOptions, Server};
 pub use service::{
-    Call, Credential, OpaqueArgument, PLACEMENT_PREFIX_LEN, Payload, Placed, Program, Reply,
-    Service, TakenApart, Transport,
+    Call, Credential, CredentialFault, OpaqueArgument, PLACEMENT_PREFIX_LEN, Payload, Placed,
+    Program, Refused, Reply, Service, TakenApart, Transport,
 };

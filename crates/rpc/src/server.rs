@@ -13,7 +13,7 @@ use crate::limits::{
     JOB_BYTES_KEPT, STAGE_LEN,
 };
 use crate::reply_cache::ReplyCache;
-use crate::service::{Service, TakenApart};
+use crate::service::{CredentialFault, Refused, Service, TakenApart, Transport};
 use gannet_datapath::{Datapath, Engine};
 use gannet_fabric::registration::{self, Registration};
 use gannet_fabric::{Completion, Provider, RegisterError};
@@ -352,8 +352,17 @@ impl<S: Service> Core<S> {
         let admits = self.service.admits(peer.ip());
         if !admits {
             self.note_refused(peer, "nothing is exported to its address");
+            self.service.observe_refusal(peer, Refused::Address);
         }
         admits
+    }
+
+    /// Tells the service about a call that was answered because of its credential.
+    fn note_fault(&self, peer: SocketAddr, transport: Transport, fault: Option<CredentialFault>) {
+        if let Some(fault) = fault {
+            let refused = Refused::Credential { transport, fault };
+            self.service.observe_refusal(peer, refused);
+        }
     }
 
     /// A place for a connection from `peer`, for which another may be evicted; `None` without room. The connection

@@ -64,6 +64,9 @@ pub trait Service: 'static {
     /// [`TakenApart`]. A call that ends without a reply is not told.
     fn took_apart(&self, _call: &Call, _taken: &TakenApart) {}
 
+    /// Learns that the server refused `peer`, before this service executed a call.
+    fn observe_refusal(&self, _peer: SocketAddr, _refused: Refused) {}
+
     /// Executes `call` and fills `reply`.
     async fn call(&self, call: &Call, reply: &mut Reply);
 }
@@ -121,6 +124,36 @@ pub enum Credential {
     },
 }
 
+/// A fault of a call's credential.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CredentialFault {
+    /// Its bytes are no credential of its flavor.
+    Malformed,
+    /// AUTH_SYS with more groups than its 16 (RFC 5531 appendix A).
+    TooManyGroups {
+        /// The user that it states.
+        uid: u32,
+        /// The primary group that it states.
+        gid: u32,
+    },
+    /// Its flavor, by number, is neither AUTH_NONE nor AUTH_SYS.
+    Flavor(u32),
+}
+
+/// A connection or a call that came to no service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// A connection: [`Service::admits`] is false for its peer's address.
+    Address,
+    /// A call, because of its credential.
+    Credential {
+        /// The transport that brought it.
+        transport: Transport,
+        /// The reason.
+        fault: CredentialFault,
+    },
+}
+
 /// An opaque argument whose bytes did not come with the others.
 #[derive(Debug)]
 pub struct Placed {
@@ -173,6 +206,8 @@ pub struct Call {
     pub(crate) dropped: Cell<bool>,
     /// See [`Call::vouch`].
     vouched: Cell<bool>,
+    /// See [`Call::note`].
+    note: Cell<u8>,
     /// See [`Call::call_back`].
     pub(crate) back: Option<CallBack>,
 }
@@ -191,6 +226,7 @@ impl Call {
             placed: RefCell::new(None),
             dropped: Cell::new(false),
             vouched: Cell::new(false),
+            note: Cell::new(0),
             back: None,
         }
     }
@@ -211,11 +247,22 @@ impl Call {
         self.vouched.get()
     }
 
+    /// Notes a number about the call, for [`Service::observe`]: a service may execute many calls at a time.
+    pub fn note(&self, number: u8) {
+        self.note.set(number);
+    }
+
+    /// The number that [`Call::note`] noted last; 0 at the start.
+    pub fn noted(&self) -> u8 {
+        self.note.get()
+    }
+
     /// Makes room for another call.
     pub(crate) fn clear(&mut self) {
         self.placed.replace(None);
         self.dropped.set(false);
         self.vouched.set(false);
+        self.note.set(0);
         self.back = None;
     }
 

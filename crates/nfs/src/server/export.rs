@@ -1,6 +1,6 @@
 //! Exports: paths, client lists, squashing, and the mark of each export in its file handles.
 
-use super::Network;
+use super::{Check, Network};
 use crate::limits::{CLIENT_NETWORKS_MAX, EXPORT_PATH_MAX, EXPORTS_MAX, SECURE_PORTS_END};
 use gannet_rpc::Credential;
 use gannet_vfs::{Credentials, FileHandle};
@@ -166,15 +166,21 @@ impl Export {
         self.clients.is_empty() || clients.any(|client| client.network.contains(peer))
     }
 
-    /// The rules for a client that connects from `peer`; `None` if it may not use the export.
-    pub fn rules_for(&self, peer: SocketAddr) -> Option<Rules> {
+    /// The rules for a client that connects from `peer`.
+    ///
+    /// # Errors
+    /// The check by which the client may not use the export: [`Check::Clients`] or [`Check::Port`].
+    pub fn rules_for(&self, peer: SocketAddr) -> Result<Rules, Check> {
         let mut clients = self.clients.iter();
         let rules = match clients.find(|client| client.network.contains(peer.ip())) {
             Some(client) => client.rules.unwrap_or(self.rules),
             None if self.clients.is_empty() => self.rules,
-            None => return None,
+            None => return Err(Check::Clients),
         };
-        (!rules.secure || peer.port() < SECURE_PORTS_END).then_some(rules)
+        if rules.secure && peer.port() >= SECURE_PORTS_END {
+            return Err(Check::Port);
+        }
+        Ok(rules)
     }
 
     /// Whether each caller becomes the user and group of `anonymous`, from whatever network it calls.
@@ -452,8 +458,7 @@ mod tests {
 
     #[test]
     fn client_lists_admit_their_networks_alone() {
-        let admits =
-            |export: &Export, peer: &str| export.rules_for(peer.parse().unwrap()).is_some();
+        let admits = |export: &Export, peer: &str| export.rules_for(peer.parse().unwrap()).is_ok();
         let listed = networks(&["10.0.0.0/8", "::1"]);
         let export = Export::new("/").unwrap().with_clients(listed).unwrap();
         assert!(admits(&export, "10.9.8.7:5000"));
@@ -480,12 +485,12 @@ mod tests {
             .with_rules(networks(&["10.1.0.0/16"]), careful)
             .unwrap();
         let rules = |peer: &str| export.rules_for(peer.parse().unwrap());
-        assert_eq!(rules("10.2.0.1:5000"), Some(Rules::default()));
-        assert_eq!(rules("10.1.2.3:5000"), Some(trusted));
-        assert_eq!(rules("[::ffff:10.1.2.3]:5000"), Some(trusted));
-        assert_eq!(rules("10.1.2.4:1023"), Some(careful));
-        assert_eq!(rules("10.1.2.4:1024"), None, "the port is no secure one");
-        assert_eq!(rules("11.0.0.1:700"), None);
+        assert_eq!(rules("10.2.0.1:5000"), Ok(Rules::default()));
+        assert_eq!(rules("10.1.2.3:5000"), Ok(trusted));
+        assert_eq!(rules("[::ffff:10.1.2.3]:5000"), Ok(trusted));
+        assert_eq!(rules("10.1.2.4:1023"), Ok(careful));
+        assert_eq!(rules("10.1.2.4:1024"), Err(Check::Port));
+        assert_eq!(rules("11.0.0.1:700"), Err(Check::Clients));
         let twice = networks(&["10.1.255.255/16"]);
         let twice = export.with_clients(twice).unwrap_err();
         assert_eq!(

@@ -71,6 +71,14 @@ impl Groups {
         }
     }
 
+    /// The groups of a user that was looked up before, however old they are.
+    pub(super) fn known(&self, uid: u32) -> Option<Arc<[u32]>> {
+        match self.users.borrow().get(&uid)? {
+            User::Known(groups, _) => Some(Arc::clone(groups)),
+            User::Asked(_) => None,
+        }
+    }
+
     /// The groups, or the receiver for them. Begins a lookup unless one is under way.
     #[allow(clippy::type_complexity)] // known, or a receiver
     fn known_or_asked(

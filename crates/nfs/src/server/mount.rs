@@ -20,11 +20,11 @@ pub(super) struct MountState {
     log: Option<MountLog>,
 }
 
-/// Bounds of the log lines about mounts, and of those about refused ones.
+/// Bounds of the log lines about mounts, and of those about failed ones.
 struct MountLog {
     clock: Handle,
     mounted: LogLimit,
-    refused: LogLimit,
+    failed: LogLimit,
 }
 
 impl MountState {
@@ -33,7 +33,7 @@ impl MountState {
         let log = MountLog {
             clock,
             mounted: LogLimit::new(MOUNT_LOG_INTERVAL),
-            refused: LogLimit::new(MOUNT_LOG_INTERVAL),
+            failed: LogLimit::new(MOUNT_LOG_INTERVAL),
         };
         MountState {
             list,
@@ -41,11 +41,15 @@ impl MountState {
         }
     }
 
-    /// Logs the outcome of a MNT, at a bounded rate: clients may call it at any rate.
+    /// Logs the outcome of a MNT, at a bounded rate: clients may call it at any rate. Refused ones are logged with the
+    /// check, as other calls.
     fn log(&self, call: &Call, path: DirPath<'_>, outcome: Result<(), Status>) {
+        if matches!(outcome, Err(Status::Acces | Status::Perm)) {
+            return;
+        }
         let left_out = match (&self.log, outcome) {
             (Some(log), Ok(())) => log.mounted.admit(log.clock.now()),
-            (Some(log), Err(_)) => log.refused.admit(log.clock.now()),
+            (Some(log), Err(_)) => log.failed.admit(log.clock.now()),
             (None, _) => Some(0),
         };
         let (Some(left_out), peer) = (left_out, call.peer) else {
@@ -55,10 +59,6 @@ impl MountState {
         let path = format!("\"{}\"", path.0.escape_ascii());
         match outcome {
             Ok(()) => tracing::info!(%peer, %path, left_out, "mounted"),
-            Err(Status::Acces) => tracing::warn!(
-                %peer, %path, left_out,
-                "mount refused: the client is not in the export's list, or its port is not below 1024"
-            ),
             Err(status) => tracing::info!(%peer, %path, %status, left_out, "mount failed"),
         }
     }
@@ -143,7 +143,8 @@ async fn mount<V: Vfs>(
         let exports = server.exports.borrow();
         Rc::clone(leading(&exports, &wanted).ok_or(Status::Noent)?)
     };
-    let rules = served.export.rules_for(call.peer).ok_or(Status::Acces)?;
+    let rules = served.export.rules_for(call.peer);
+    let rules = rules.map_err(|check| check.refuse(call))?;
     call.vouch();
     let rest = wanted.get(depth(&served)..).unwrap_or_default();
     let handle = if rest.is_empty() {

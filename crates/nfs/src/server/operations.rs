@@ -1,5 +1,6 @@
 //! The calls that a core executed, by procedure, status and time.
 
+use super::Check;
 use gannet_metrics::{Counter, Exposition, Family, Label, Latency, Source};
 use gannet_rpc::{Call, Reply};
 use gannet_runtime::stages::{Parts, Stage};
@@ -21,11 +22,17 @@ const PART_SECONDS: Family = Family::counter(
     "Time of calls from their arrival until their replies have left, by what it went into. Counted while --slow is set, or `gannet trace` watches.",
 );
 
-/// Calls that a core has executed.
+const REFUSALS: Family = Family::counter(
+    "gannet_nfs_refusals",
+    "Calls and connections refused, by the check that refused them.",
+);
+
+/// Calls that a core has executed, and those that it has refused.
 #[derive(Default)]
 pub struct Operations {
     nfs: [Executed; NfsProcedure::ALL.len()],
     mount: [Executed; MountProcedure::ALL.len()],
+    refusals: [Counter; Check::ALL.len()],
 }
 
 /// Calls of one procedure.
@@ -84,6 +91,17 @@ fn name(place: usize) -> &'static str {
     }
 }
 
+/// The name of the status of an executed call.
+pub(super) fn status_of(call: &Call, reply: &Reply) -> &'static str {
+    let has_status =
+        call.program == nfs3::PROGRAM || call.procedure == MountProcedure::Mnt.number();
+    name(match (has_status, reply.is_success()) {
+        (true, _) => place(reply),
+        (false, true) => 0,
+        (false, false) => REFUSED,
+    })
+}
+
 impl Operations {
     /// Adds the parts of an NFS call's time.
     pub(super) fn note_parts(&self, call: &Call, parts: &Parts) {
@@ -108,6 +126,13 @@ impl Operations {
             }
         }
         parts
+    }
+
+    /// Counts a refusal.
+    pub(super) fn note_refusal(&self, check: Check) {
+        if let Some(counter) = self.refusals.get(check as usize) {
+            counter.add(1);
+        }
     }
 
     /// Counts a call.
@@ -155,6 +180,10 @@ pub(super) fn words(call: &Call, first_word: Option<u32>) -> Option<[&'static st
 
 impl Source for Operations {
     fn collect(&self, into: &mut Exposition) {
+        for (check, counter) in Check::ALL.iter().zip(&self.refusals) {
+            let check = Label::word("check", check.name());
+            into.counter(&REFUSALS, &[check], counter);
+        }
         let nfs = self
             .nfs
             .iter()

@@ -2,7 +2,8 @@
 //!
 //! The bytes are the client's: they are shown with escapes, and names that are longer than any file's are cut.
 
-use super::{Server, export, mount};
+use super::export::{self, Served};
+use super::{Server, mount};
 use crate::limits::{NAME_SHOWN_MAX, PATH_SHOWN_MAX};
 use gannet_rpc::Call;
 use gannet_vfs::Vfs;
@@ -11,6 +12,7 @@ use gannet_wire::nfs3::{self, DirectoryName, FileHandle, NfsProcedure, SetAttrib
 use gannet_wire::xdr::{Decode, Decoder, XdrError};
 use gannet_wire::{Escaped, Hex};
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The subject of a call, as far as its arguments can be read. It has borrowed parts alone: nothing is allocated.
@@ -215,19 +217,24 @@ impl<V: Vfs> Server<V> {
     /// The subject of a call, with the export to which it belongs now. It asks no file system.
     pub fn subject<'a>(&self, call: &'a Call) -> Option<Subject<'a>> {
         let mut subject = Subject::parse(call.program, call.procedure, call.arguments())?;
+        let served = self.served_for(&subject);
+        subject.export = served.map(|served| served.export.shared_path());
+        Some(subject)
+    }
+
+    /// The export that a call with this subject is about now.
+    pub(super) fn served_for(&self, subject: &Subject<'_>) -> Option<Rc<Served<V>>> {
         let exports = self.exports.borrow();
         let served = match (subject.handle, subject.path) {
             (Some(handle), _) => {
-                let identity = handle.first();
-                exports
-                    .iter()
-                    .find(|served| Some(&served.identity) == identity)
+                let mark = handle.first();
+                let mut exports = exports.iter();
+                exports.find(|served| Some(&served.identity) == mark)
             }
             (None, Some(path)) => mount::leading(&exports, &export::components(path)),
             (None, None) => None,
         };
-        subject.export = served.map(|served| served.export.shared_path());
-        Some(subject)
+        served.map(Rc::clone)
     }
 }
 

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod audit;
 mod counting;
 mod distrust;
 mod files;

@@ -1,11 +1,12 @@
 //! From message bytes to a call: the checks that every program needs, and the answers that need no program.
 
 use super::worker::Job;
-use crate::service::{Credential, Program, Service, Verdict};
+use crate::service::{Credential, CredentialFault, Program, Service, Verdict};
 use gannet_wire::rpc::{
-    AcceptStatus, AuthFlavor, AuthStat, AuthSys, CallHeader, CallHeaderError, OpaqueAuth, Rejection,
+    AcceptStatus, AuthFlavor, AuthStat, AuthSys, CallHeader, CallHeaderError, GROUPS_MAX,
+    MACHINE_NAME_MAX, OpaqueAuth, Rejection,
 };
-use gannet_wire::xdr::Decoder;
+use gannet_wire::xdr::{Decoder, XdrError};
 
 /// The result of [`admit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,8 +16,8 @@ pub(crate) enum Admission {
         /// Bytes of the header.
         arguments_at: usize,
     },
-    /// The job's reply is the answer already.
-    Answer,
+    /// The job's reply is the answer already. The fault of the call's credential, if that is the reason.
+    Answer(Option<CredentialFault>),
 }
 
 /// Takes a call's header apart into `job`. Arguments, peer and transport are left to the caller.
@@ -40,20 +41,13 @@ pub(crate) fn admit<S: Service>(
             ));
         }
         Err(CallHeaderError::BadAuth { xid, .. }) => {
-            return Ok(answer(
-                job,
-                xid,
-                Verdict::Denied(Rejection::AuthError(AuthStat::BADCRED)),
-            ));
+            return Ok(deny(job, xid, CredentialFault::Malformed));
         }
         Err(error) => return Err(error),
     };
     let credential = match parse_credential(&header.credential) {
         Ok(credential) => credential,
-        Err(status) => {
-            let verdict = Verdict::Denied(Rejection::AuthError(status));
-            return Ok(answer(job, header.xid, verdict));
-        }
+        Err(fault) => return Ok(deny(job, header.xid, fault)),
     };
     if let Err(status) = check_procedure(service.programs(), &header) {
         return Ok(answer(job, header.xid, Verdict::Accepted(status)));
@@ -73,21 +67,47 @@ fn answer(job: &mut Job, xid: u32, verdict: Verdict) -> Admission {
     job.call.xid = xid;
     job.reply.clear();
     job.reply.verdict = verdict;
-    Admission::Answer
+    Admission::Answer(None)
 }
 
-fn parse_credential(credential: &OpaqueAuth<'_>) -> Result<Credential, AuthStat> {
+fn deny(job: &mut Job, xid: u32, fault: CredentialFault) -> Admission {
+    let status = match fault {
+        CredentialFault::Malformed | CredentialFault::TooManyGroups { .. } => AuthStat::BADCRED,
+        CredentialFault::Flavor(_) => AuthStat::REJECTEDCRED,
+    };
+    answer(job, xid, Verdict::Denied(Rejection::AuthError(status)));
+    Admission::Answer(Some(fault))
+}
+
+fn parse_credential(credential: &OpaqueAuth<'_>) -> Result<Credential, CredentialFault> {
     match credential.flavor {
         AuthFlavor::NONE => Ok(Credential::None),
         AuthFlavor::SYS => {
-            let sys = AuthSys::parse(credential.body).map_err(|_| AuthStat::BADCRED)?;
+            let sys = AuthSys::parse(credential.body);
+            let sys = sys.map_err(|_| fault_of(credential.body))?;
             Ok(Credential::Sys {
                 uid: sys.uid,
                 gid: sys.gid,
                 groups: sys.groups,
             })
         }
-        _ => Err(AuthStat::REJECTEDCRED),
+        other => Err(CredentialFault::Flavor(other.0)),
+    }
+}
+
+/// The reason why the body of an AUTH_SYS credential cannot be used.
+fn fault_of(body: &[u8]) -> CredentialFault {
+    let mut decoder = Decoder::new(body);
+    let mut groups = || {
+        decoder.u32()?;
+        decoder.string(MACHINE_NAME_MAX)?;
+        Ok::<_, XdrError>((decoder.u32()?, decoder.u32()?, decoder.u32()?))
+    };
+    match groups() {
+        Ok((uid, gid, count)) if count as usize > GROUPS_MAX => {
+            CredentialFault::TooManyGroups { uid, gid }
+        }
+        _ => CredentialFault::Malformed,
     }
 }
 

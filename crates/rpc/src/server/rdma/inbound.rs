@@ -375,7 +375,8 @@ impl<S: Service> Connection<S> {
                 push_lean(&mut self.waiting, job);
                 self.start_waiting()
             }
-            Some(Ok(Admission::Answer)) => {
+            Some(Ok(Admission::Answer(fault))) => {
+                self.core.note_fault(self.peer, Transport::Rdma, fault);
                 self.core.counters.calls.add(1);
                 self.client.operations(1);
                 self.finish(job)

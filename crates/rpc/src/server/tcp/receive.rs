@@ -242,7 +242,7 @@ impl<S: Service> Connection<S> {
     fn begin_large(&mut self, length: usize, body: &[u8]) -> Result<Large, End> {
         let mut job = self.core.take_job();
         let admission = match admit(&*self.core.service, &mut job, body) {
-            Err(_) if self.back.answered_by(body).is_some() => Admission::Answer,
+            Err(_) if self.back.answered_by(body).is_some() => Admission::Answer(None),
             admission => admission?,
         };
         let Admission::Execute { arguments_at } = admission else {
@@ -306,7 +306,8 @@ impl<S: Service> Connection<S> {
                 *calls += 1;
                 self.start(job);
             }
-            Admission::Answer => {
+            Admission::Answer(fault) => {
+                self.core.note_fault(self.peer, Transport::Tcp, fault);
                 *calls += 1;
                 self.outgoing.push_reply(job.call.xid, &mut job.reply);
                 self.core.put_job(job);
