@@ -12,7 +12,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeSet;
 use std::fmt::Display;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU8, NonZeroU32};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -37,9 +37,27 @@ pub struct Config {
     /// Answers to administrators.
     #[serde(default)]
     pub admin: AdminConfig,
+    /// The audit log.
+    #[serde(default)]
+    pub audit: AuditConfig,
     /// The exports.
     #[serde(default)]
     pub export: Vec<ExportConfig>,
+}
+
+/// The audit log.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuditConfig {
+    /// The file; without one there is no audit log.
+    pub file: Option<PathBuf>,
+    /// Bytes of the file, after which it is rotated.
+    #[serde(default, deserialize_with = "size")]
+    pub max_size: Option<u64>,
+    /// Older files that are kept.
+    pub keep: Option<NonZeroU8>,
+    /// Most lines in a second.
+    pub lines_per_second: Option<NonZeroU32>,
 }
 
 /// Answers to administrators.

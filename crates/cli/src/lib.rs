@@ -9,6 +9,7 @@
 //! First thing to read: [`run`].
 
 mod admin_address;
+mod audit;
 pub mod bench;
 pub mod cli;
 pub mod config;

@@ -16,6 +16,8 @@ pub(crate) struct Signals {
 struct ServiceSignals {
     hang_up: Signal,
     user: Signal,
+    /// Opens another log than that of the program again.
+    reopen: Option<Box<dyn Fn()>>,
 }
 
 impl ServiceSignals {
@@ -24,7 +26,12 @@ impl ServiceSignals {
         loop {
             tokio::select! {
                 _ = self.hang_up.recv() => return,
-                _ = self.user.recv() => logs::reopen(),
+                _ = self.user.recv() => {
+                    logs::reopen();
+                    if let Some(reopen) = &self.reopen {
+                        reopen();
+                    }
+                }
             }
         }
     }
@@ -61,11 +68,19 @@ impl Signals {
         let service = ServiceSignals {
             hang_up: signal(SignalKind::hangup())?,
             user: signal(SignalKind::user_defined1())?,
+            reopen: None,
         };
         Ok(Signals {
             service: Some(service),
             ..Signals::install()?
         })
+    }
+
+    /// Calls `reopen` too when SIGUSR1 comes to a service.
+    pub(crate) fn on_reopen(&mut self, reopen: impl Fn() + 'static) {
+        if let Some(service) = &mut self.service {
+            service.reopen = Some(Box::new(reopen));
+        }
     }
 
     /// Waits for SIGTERM or SIGINT; its name. SIGHUP does nothing.

@@ -18,7 +18,7 @@ pub use fabric::{FabricError, FabricListener};
 use gannet_fabric::{RegionStats, registration};
 use gannet_localfs::LocalTree;
 use gannet_metrics::{Exposition, Family, Registry, SlowOperations, Source};
-use gannet_nfs::server::{Export, MountList, UserGroups};
+use gannet_nfs::server::{Audit, Export, MountList, UserGroups};
 use gannet_rpc::{CacheLimits, ConnectionLimits, Counters, RdmaOptions, ReplyCache};
 use gannet_runtime::tokio_plug::{Cores, SharedListener};
 use gannet_session::Budget;
@@ -73,6 +73,8 @@ pub struct Parts {
     pub user_groups: Option<Arc<dyn UserGroups>>,
     /// Notes calls that take long.
     pub slow: Arc<SlowOperations>,
+    /// Learns who mounts, who is refused and who changes something.
+    pub audit: Option<Arc<dyn Audit>>,
 }
 
 /// The default bound of the memory that peers may make a process hold: a fixed amount, or an eighth of a small host.

@@ -63,6 +63,12 @@ pub struct ServeOptions {
     /// 100 lines a second at most.
     #[arg(long, value_name = "TIME", value_parser = super::parse_time, help_heading = "Output")]
     pub slow: Option<Duration>,
+    /// Append who mounted, who was refused and who changed what to this file, as lines of JSON [default: none]
+    ///
+    /// The file is readable by the user of the server alone, and rotated at 64 MiB; SIGUSR1 opens it again. [audit] of
+    /// the configuration has its bounds.
+    #[arg(long, value_name = "FILE")]
+    pub audit_log: Option<PathBuf>,
     /// Refuse every change
     #[arg(long, help_heading = "Access")]
     pub read_only: bool,

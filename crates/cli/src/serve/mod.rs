@@ -8,6 +8,7 @@ mod settings;
 mod users;
 
 use crate::admin_address;
+use crate::audit::AuditLog;
 use crate::bench::measure::rounded;
 use crate::cli::{Listen, ServeOptions};
 use crate::failure::{Explain, Failure};
@@ -46,6 +47,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     let folder = folder.unwrap_or_default();
     let (tcp, rdma) = listen(&settings)?;
     let admin = admin_address::listen(settings.admin.as_ref(), &settings.admin_clients)?;
+    let audit = open_audit_log(&settings)?;
     privileges::sockets_are_open()?;
     let mut trees = OpenTrees::default();
     let clients = host.as_ref().and_then(volume_clients);
@@ -70,6 +72,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
                 .slow
                 .map_or_else(Default::default, SlowOperations::over),
         ),
+        audit: audit.as_ref().map(|audit| audit.shared() as _),
     };
     let volume = host.as_ref().map(OpenHost::listening);
     let counters = host.as_ref().map(OpenHost::counters);
@@ -85,7 +88,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
             None => std::future::pending().await,
         }
     };
-    let (rdma_options, has_rdma) = (settings.rdma, parts.rdma.is_some());
+    let rdma_options = parts.rdma.is_some().then_some(settings.rdma);
     let watched = Watched {
         admin,
         volume: watch,
@@ -96,6 +99,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         trees,
         volume: clients,
         has_exports,
+        audit: audit.as_ref().map(AuditLog::shared),
     };
     let served = |_| supervise(parts, volume, reload, watched, failing);
     let tally = tokio_plug::block_on(served).explain(what)??;
@@ -105,11 +109,21 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     if let Some((counters, volume)) = &of_volume {
         report_volume(counters, volume);
     }
-    report(&tally);
-    if has_rdma {
-        report_registrations(&tally, rdma_options);
-    }
+    report(&tally, rdma_options);
     Ok(())
+}
+
+/// The audit log, if the settings have one.
+fn open_audit_log(settings: &Settings) -> Result<Option<AuditLog>, Failure> {
+    let Some(options) = &settings.audit else {
+        return Ok(None);
+    };
+    let opened = AuditLog::open(options).map_err(|error| {
+        let what = format!("cannot write the audit log {}", options.path.display());
+        let hint = "name a file in a folder that this user can write, and no symbolic link";
+        Failure::new(what, error).hint(hint)
+    });
+    opened.map(Some)
 }
 
 /// The servers of the volume that this process runs, if it runs any.
@@ -157,8 +171,8 @@ fn total(tally: &Tally, of: impl Fn(&Counters) -> u64) -> u64 {
     tally.counters().into_iter().map(of).sum()
 }
 
-/// The last lines of the log.
-fn report(tally: &Tally) {
+/// The last lines of the log; one about registered memory where there was RDMA.
+fn report(tally: &Tally, rdma: Option<RdmaOptions>) {
     let total = |of: fn(&Counters) -> &Counter| total(tally, |core| of(core).total());
     tracing::info!(
         connections = total(|core| &core.connections),
@@ -173,6 +187,9 @@ fn report(tally: &Tally) {
         bytes_out = total(|core| &core.bytes_out),
         "stopped"
     );
+    if let Some(options) = rdma {
+        report_registrations(tally, options);
+    }
 }
 
 /// Says what registering memory came to.
@@ -214,6 +231,11 @@ async fn supervise(
     let serving = serving.explain(|| String::from("cannot start the serving threads"))?;
     let (tally, reloader) = (serving.tally(), serving.reloader());
     let (stop, join) = serving.split();
+    if let Some(audit) = &reload.audit {
+        tally.registry().add(Arc::clone(audit) as _);
+        let audit = Arc::clone(audit);
+        signals.on_reopen(move || audit.reopen());
+    }
     // The sockets listen already: a reader of the line can connect.
     let mut line = ready::line(tally.tcp_address(), tally.rdma_address(), volume.as_ref());
     let (asking, mut asked_to_reload) = mpsc::channel(1);

@@ -1,6 +1,7 @@
 //! A new configuration for a server at work: SIGHUP, and `gannet reload`.
 
 use super::settings::{OpenTrees, Settings};
+use crate::audit::Shared;
 use crate::cli::ServeOptions;
 use crate::failure::Failure;
 use crate::process::{Signalled, Signals};
@@ -19,6 +20,8 @@ pub(super) struct Reload<'a> {
     pub(super) volume: Option<gannet::server::VolumeClients>,
     /// The process has names to export: it serves directories, or runs the manager of a volume.
     pub(super) has_exports: bool,
+    /// Records each reload.
+    pub(super) audit: Option<Arc<Shared>>,
 }
 
 impl Reload<'_> {
@@ -71,7 +74,11 @@ impl Reload<'_> {
                 // Without administrators there is no sender, and only signals count.
                 Some(request) = requests.recv() => Some(request),
             };
+            let by = if request.is_some() { "admin" } else { "SIGHUP" };
             let outcome = self.run_and_log(reloader).await;
+            if let Some(audit) = &self.audit {
+                audit.record_reload(by, &outcome);
+            }
             if let Some(request) = request {
                 // Whoever asked may have gone.
                 let _ = request.send(outcome);

@@ -1,8 +1,11 @@
 //! The settings of a server, from the command line and the configuration file.
 
 use crate::admin_address;
+use crate::audit::{AuditOptions, SIZE_MIN};
 use crate::cli::{Listen, ServeOptions};
-use crate::config::{Config, ExportConfig, Root, RuleConfig, ServerConfig, SquashConfig};
+use crate::config::{
+    AuditConfig, Config, ExportConfig, Root, RuleConfig, ServerConfig, SquashConfig,
+};
 use crate::failure::{Explain, Failure};
 use crate::session::check_paging;
 use gannet::FabricOptions;
@@ -17,7 +20,7 @@ use gannet_runtime::tokio_plug::available_cores;
 use gannet_session::Budget;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU8, NonZeroU32};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,6 +64,8 @@ pub(super) struct Settings {
     pub(super) admin_clients: Vec<Network>,
     /// The least time of a call that is slow.
     pub(super) slow: Option<Duration>,
+    /// The audit log.
+    pub(super) audit: Option<AuditOptions>,
     /// Limits of the connections of each core.
     pub(super) connections: ConnectionLimits,
     /// The bound of the memory that peers may make this process hold.
@@ -117,6 +122,7 @@ impl Settings {
             admin: options.admin.clone().or(config.admin.listen),
             admin_clients: admin_clients(options, config.admin.clients),
             slow: options.slow.or(config.admin.slow),
+            audit: audit(options, config.audit)?,
             connections: connections(&config.server, &budget, cores)?,
             budget: budget.clone(),
             rdma: RdmaOptions {
@@ -289,6 +295,7 @@ impl Settings {
                 "admin",
                 self.admin != new.admin || self.admin_clients != new.admin_clients,
             ),
+            ("audit", self.audit != new.audit),
             (
                 "server.state_dir, server.async_metadata",
                 self.local.state_dir != new.local.state_dir
@@ -362,6 +369,36 @@ impl Settings {
             }
         }
     }
+}
+
+/// The audit log, if there is one.
+///
+/// # Errors
+/// The file would be too small, or its bounds have no file.
+fn audit(options: &ServeOptions, config: AuditConfig) -> Result<Option<AuditOptions>, Failure> {
+    let bounds = (config.max_size, config.keep, config.lines_per_second);
+    let Some(path) = options.audit_log.clone().or(config.file) else {
+        if bounds != (None, None, None) {
+            let why = "it has no `file`";
+            return Err(Failure::usage("[audit] has no effect", why)
+                .hint("add `file = \"/var/log/gannet/audit\"`, or --audit-log FILE"));
+        }
+        return Ok(None);
+    };
+    let defaults = AuditOptions::at(path);
+    let size_max = config.max_size.unwrap_or(defaults.size_max);
+    if size_max < SIZE_MIN {
+        let why = "a file must hold a line";
+        return Err(Failure::usage("`max_size` of [audit] is too small", why)
+            .hint(format!("set max_size = \"{}K\" or more", SIZE_MIN >> 10)));
+    }
+    let lines = config.lines_per_second.map(NonZeroU32::get);
+    Ok(Some(AuditOptions {
+        size_max,
+        keep: config.keep.map_or(defaults.keep, NonZeroU8::get),
+        lines_per_second: lines.unwrap_or(defaults.lines_per_second),
+        ..defaults
+    }))
 }
 
 /// The networks that may ask as an administrator; the command line replaces those of the file.

@@ -5,6 +5,7 @@
 
 mod admin;
 mod alerting;
+mod audit;
 mod commands;
 mod descriptors;
 mod dscp;

@@ -226,6 +226,7 @@ impl Builder {
             rdma_options: RdmaOptions::default(),
             user_groups: None,
             slow: Default::default(),
+            audit: None,
         };
         let serving = Serving::start(parts).map_err(ServerError::Start)?;
         let address = |listening: Option<SocketAddr>, asked| listening.unwrap_or(asked);

@@ -147,6 +147,10 @@ fn rpc_server<V: Vfs>(
         Some(source) => it.with_user_groups(Rc::clone(runtime), Arc::clone(source)),
         None => it,
     });
+    let service = service.map(|it| match &shared.parts.audit {
+        Some(audit) => it.audited_by(Arc::clone(audit), Rc::clone(runtime)),
+        None => it,
+    });
     match service {
         Ok(service) => {
             let service = Rc::new(service);
