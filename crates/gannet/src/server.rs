@@ -130,9 +130,11 @@ impl Serving {
         let registry = Registry::default();
         let sources = cores.iter().map(|core| Arc::clone(core) as Arc<dyn Source>);
         sources.for_each(|source| registry.add(source));
+        let cache = Arc::new(ReplyCache::new(CacheLimits::default()));
+        registry.add(Arc::clone(&cache) as _);
         let shared = Arc::new(Shared {
             parts,
-            cache: Arc::new(ReplyCache::new(CacheLimits::default())),
+            cache,
             mounts: Arc::default(),
             cores,
             registry,
@@ -251,8 +253,16 @@ impl Tally {
         };
         let mut counted = self.0.registry.read();
         let budget = &self.0.parts.budget;
-        counted.number(&BUDGET_TAKEN, &[], budget.taken() as u64);
-        counted.number(&BUDGET, &[], budget.bytes_max() as u64);
+        for (family, number) in [
+            (&BUDGET_TAKEN, budget.taken()),
+            (&BUDGET, budget.bytes_max()),
+            (&BUDGET_LARGEST, budget.largest_part()),
+            (&PLACES, budget.connections_max()),
+            (&PLACES_TAKEN, budget.connections()),
+            (&WAITING, budget.waiting()),
+        ] {
+            counted.number(family, &[], number as u64);
+        }
         Reading { health, counted }
     }
 }
@@ -264,6 +274,23 @@ const BUDGET: Family = Family::gauge(
 const BUDGET_TAKEN: Family = Family::gauge(
     "gannet_budget_taken_bytes",
     "The part of it that is taken now.",
+);
+
+const BUDGET_LARGEST: Family = Family::gauge(
+    "gannet_budget_largest_holder_bytes",
+    "The part of it that the client with the most has taken.",
+);
+const PLACES: Family = Family::gauge(
+    "gannet_budget_connections",
+    "The most connections that the budget has room for.",
+);
+const PLACES_TAKEN: Family = Family::gauge(
+    "gannet_budget_taken_connections",
+    "Connections now, of all servers in this process.",
+);
+const WAITING: Family = Family::gauge(
+    "gannet_budget_waiting_connections",
+    "Connections that wait for room in the budget.",
 );
 
 /// Everything that a process counts, at one time.

@@ -1,6 +1,10 @@
 //! Counters of a server.
 
-use gannet_metrics::{Clients, Counter, Exposition, Family, Gauge, Source};
+use gannet_datapath::Engine;
+use gannet_metrics::{Clients, Counter, Exposition, Family, Gauge, Label, Reach, Source};
+use gannet_session::Shortage;
+use std::cell::Cell;
+use std::sync::Arc;
 
 /// Counters of the connections of one core of a server.
 #[derive(Debug, Default)]
@@ -34,6 +38,182 @@ pub struct Counters {
     pub overdue: Counter,
     /// The work of each client.
     pub clients: Clients,
+    /// The reasons of `refused`.
+    refusals: [Counter; RefusedConnection::ALL.len()],
+    /// Connections now, over TCP and over RDMA.
+    open: [Gauge; 2],
+    /// Messages over RDMA.
+    pub(crate) rdma: RdmaCounters,
+    /// Bytes of files that sendfile(2) has sent over TCP.
+    pub(crate) sent_files: Counter,
+}
+
+/// Counters of messages of RPC-over-RDMA.
+#[derive(Debug, Default)]
+pub(crate) struct RdmaCounters {
+    calls: [Counter; CALL_FORMS.len()],
+    replies: [Counter; REPLY_FORMS.len()],
+    /// Bytes of files, by the engine that was chosen for them.
+    files: [Counter; ENGINES.len()],
+    /// Credits that clients have now.
+    granted: Gauge,
+    /// Replies that granted less than was asked for.
+    short_grants: Counter,
+}
+
+/// How a call came over RDMA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallForm {
+    /// The whole in the message.
+    Inline,
+    /// A part by RDMA Read.
+    ReadChunk,
+    /// The whole by RDMA Read.
+    Long,
+}
+
+const CALL_FORMS: [&str; CallForm::Long as usize + 1] = ["inline", "read-chunk", "long"];
+
+/// How a reply left over RDMA.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReplyForm {
+    /// The whole in the message.
+    Inline,
+    /// The payload by RDMA Write.
+    WriteChunk,
+    /// The message by RDMA Write, and the payload if there is a chunk for it.
+    ReplyChunk,
+    /// A part that the peer reads.
+    Exposed,
+}
+
+const REPLY_FORMS: [&str; ReplyForm::Exposed as usize + 1] =
+    ["inline", "write-chunk", "reply-chunk", "exposed"];
+
+const ENGINES: [&str; 4] = ["static", "dynamic", "pipelined", "sendfile"];
+
+impl RdmaCounters {
+    pub(crate) fn call(&self, form: CallForm) {
+        count(&self.calls, form as usize, 1);
+    }
+
+    pub(crate) fn reply(&self, form: ReplyForm) {
+        count(&self.replies, form as usize, 1);
+    }
+
+    /// Counts a range of a file that leaves for a peer's memory.
+    pub(crate) fn file(&self, engine: Engine, len: usize) {
+        let place = match engine {
+            Engine::Static => 0,
+            Engine::Dynamic => 1,
+            Engine::Pipelined => 2,
+            Engine::Sendfile => 3,
+        };
+        count(&self.files, place, len as u64);
+    }
+}
+
+fn count(counters: &[Counter], place: usize, count: u64) {
+    if let Some(counter) = counters.get(place) {
+        counter.add(count);
+    }
+}
+
+/// Why a connection was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RefusedConnection {
+    /// Nothing is exported to its address.
+    NotAdmitted,
+    /// There are no receives for it.
+    OutOfReceives,
+    /// There was no room, or another was evicted for it.
+    NoRoom(Shortage),
+}
+
+impl RefusedConnection {
+    const ALL: [&str; 6] = [
+        "not-admitted",
+        "receives",
+        "address",
+        "unauthenticated",
+        "connections",
+        "memory",
+    ];
+
+    fn place(self) -> usize {
+        match self {
+            RefusedConnection::NotAdmitted => 0,
+            RefusedConnection::OutOfReceives => 1,
+            RefusedConnection::NoRoom(Shortage::Origin) => 2,
+            RefusedConnection::NoRoom(Shortage::Unauthenticated) => 3,
+            RefusedConnection::NoRoom(Shortage::Total) => 4,
+            RefusedConnection::NoRoom(Shortage::Memory) => 5,
+        }
+    }
+
+    /// The reason as a text for logs.
+    pub(crate) fn why(self) -> &'static str {
+        match self {
+            RefusedConnection::NotAdmitted => "nothing is exported to its address",
+            RefusedConnection::OutOfReceives => "out of receives",
+            RefusedConnection::NoRoom(shortage) => shortage.why(),
+        }
+    }
+}
+
+impl Counters {
+    /// Counts a refused connection.
+    pub(crate) fn refuse(&self, why: RefusedConnection) {
+        self.refused.add(1);
+        count(&self.refusals, why.place(), 1);
+    }
+}
+
+/// A connection that is open until this is dropped.
+pub(crate) struct OpenConnection {
+    counters: Arc<Counters>,
+    reach: Reach,
+    granted: Cell<u32>,
+}
+
+impl OpenConnection {
+    pub(crate) fn new(counters: &Arc<Counters>, reach: Reach) -> OpenConnection {
+        counters.connections.add(1);
+        let open = OpenConnection {
+            counters: Arc::clone(counters),
+            reach,
+            granted: Cell::new(0),
+        };
+        open.gauge().raise(1);
+        open
+    }
+
+    fn gauge(&self) -> &Gauge {
+        let [tcp, rdma] = &self.counters.open;
+        if self.reach == Reach::Rdma { rdma } else { tcp }
+    }
+
+    /// Notes that the peer has so many credits from now on, of those that it `asked` for.
+    pub(crate) fn grants(&self, credits: u32, asked: u32) {
+        let rdma = &self.counters.rdma;
+        if credits < asked {
+            rdma.short_grants.add(1);
+        }
+        let before = self.granted.replace(credits);
+        // Most replies grant what the one before did.
+        if credits != before {
+            rdma.granted.raise(u64::from(credits));
+            rdma.granted.lower(u64::from(before));
+        }
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.gauge().lower(1);
+        let granted = u64::from(self.granted.get());
+        self.counters.rdma.granted.lower(granted);
+    }
 }
 
 const HELD_BACK: Family = Family::counter(
@@ -43,6 +223,32 @@ const HELD_BACK: Family = Family::counter(
 const EXPOSED: Family = Family::gauge(
     "gannet_rpc_exposed_bytes",
     "Bytes of replies that peers can read now.",
+);
+
+const REFUSALS: Family = Family::counter(
+    "gannet_rpc_refusals",
+    "Connections that were refused, or admitted in the place of another, by reason.",
+);
+const OPEN: Family = Family::gauge("gannet_rpc_open_connections", "Connections now.");
+const RDMA_CALLS: Family = Family::counter(
+    "gannet_rpc_rdma_calls",
+    "Calls over RDMA by their form: in the message, with a part in chunks, or all in chunks.",
+);
+const RDMA_REPLIES: Family = Family::counter(
+    "gannet_rpc_rdma_replies",
+    "Replies over RDMA by their form.",
+);
+const FILES: Family = Family::counter(
+    "gannet_rpc_file_bytes",
+    "Bytes of files that left for peers, by the way of the bytes. Short ranges over TCP are not counted.",
+);
+const GRANTED: Family = Family::gauge(
+    "gannet_rpc_granted_credits",
+    "Credits that clients over RDMA have now.",
+);
+const SHORT_GRANTS: Family = Family::counter(
+    "gannet_rpc_short_grants",
+    "Replies over RDMA that granted fewer credits than the client asked for.",
 );
 
 impl Source for Counters {
@@ -110,5 +316,27 @@ impl Source for Counters {
         // beyond 2^53 ns, 104 days, the last digits do not count
         into.real(&HELD_BACK, &[], self.starved_ns.total() as f64 / 1e9);
         into.gauge(&EXPOSED, &[], &self.exposed);
+        for (reason, counter) in RefusedConnection::ALL.iter().zip(&self.refusals) {
+            into.counter(&REFUSALS, &[Label::word("reason", reason)], counter);
+        }
+        for (transport, gauge) in ["tcp", "rdma"].iter().zip(&self.open) {
+            into.gauge(&OPEN, &[Label::word("transport", transport)], gauge);
+        }
+        for (form, counter) in CALL_FORMS.iter().zip(&self.rdma.calls) {
+            into.counter(&RDMA_CALLS, &[Label::word("form", form)], counter);
+        }
+        for (form, counter) in REPLY_FORMS.iter().zip(&self.rdma.replies) {
+            into.counter(&RDMA_REPLIES, &[Label::word("form", form)], counter);
+        }
+        let file = |transport, engine| {
+            let transport = Label::word("transport", transport);
+            [transport, Label::word("engine", engine)]
+        };
+        into.counter(&FILES, &file("tcp", "sendfile"), &self.sent_files);
+        for (engine, counter) in ENGINES.iter().zip(&self.rdma.files) {
+            into.counter(&FILES, &file("rdma", engine), counter);
+        }
+        into.gauge(&GRANTED, &[], &self.rdma.granted);
+        into.counter(&SHORT_GRANTS, &[], &self.rdma.short_grants);
     }
 }

@@ -107,6 +107,8 @@ pub(crate) struct Outgoing {
     memory: usize,
     spare: Vec<Vec<u8>>,
     path: StreamPath,
+    /// Bytes that sendfile(2) has sent, until they are counted.
+    sent_by_file: u64,
 }
 
 impl Outgoing {
@@ -151,6 +153,11 @@ impl Outgoing {
         let piece = self.pieces.pop_front()?;
         self.memory -= piece.memory();
         Some(piece)
+    }
+
+    /// Bytes that sendfile(2) has sent since the last call of this.
+    pub(crate) fn take_sent_by_file(&mut self) -> u64 {
+        std::mem::take(&mut self.sent_by_file)
     }
 
     /// Queues a reply as one record of one fragment; takes its payload and, if it is long, its head.
@@ -301,6 +308,7 @@ impl Outgoing {
             if let (true, Some(0), Some(range)) = (by_send_file, file_at, &range) {
                 match self.path.send_file(stream, range)? {
                     Sent::Some(count) => {
+                        self.sent_by_file += count as u64;
                         self.advance(count);
                         continue;
                     }

@@ -12,6 +12,7 @@
 use crate::limits::{DRC_AGE_MAX, DRC_BYTES_MAX, DRC_ENTRIES_MAX, DRC_WAITERS_MAX};
 use crate::poisoned::Poisoned;
 use crate::service::{Call, Credential, Reply, Verdict};
+use gannet_metrics::{Counter, Exposition, Family, Source};
 use gannet_runtime::Instant;
 use gannet_wire::rpc::AcceptStatus;
 use gannet_wire::xdr::pad_len;
@@ -153,7 +154,7 @@ struct Shard {
 impl Shard {
     /// Removes replies that are too old or beyond the bounds, oldest first. Pending entries are not in `done` and stay:
     /// without its entry a duplicate of a call under way would be executed.
-    fn evict(&mut self, now: Instant, limits: &CacheLimits) {
+    fn evict(&mut self, now: Instant, limits: &CacheLimits, evicted: &Counter) {
         while let Some(oldest) = self.done.front() {
             let age = match self.entries.get(oldest) {
                 Some(Entry::Done { at, .. }) => now.duration_since(*at),
@@ -168,6 +169,9 @@ impl Shard {
                 self.bytes -= reply.head.len() + ENTRY_OVERHEAD;
             }
             self.done.pop_front();
+            if full {
+                evicted.add(1);
+            }
         }
     }
 }
@@ -197,6 +201,8 @@ impl Default for CacheLimits {
 pub struct ReplyCache {
     shards: Vec<Mutex<Shard>>,
     limits: CacheLimits,
+    /// Replies that left before their time, because the cache was full.
+    evicted: Counter,
     /// Calls whose transfers failed; their duplicates are refused.
     pub(crate) poisoned: Poisoned,
 }
@@ -207,6 +213,21 @@ impl Default for ReplyCache {
     }
 }
 
+impl Source for ReplyCache {
+    fn collect(&self, into: &mut Exposition) {
+        const ENTRIES: Family = Family::gauge(
+            "gannet_rpc_cached_replies",
+            "Replies in the duplicate request cache.",
+        );
+        const EVICTED: Family = Family::counter(
+            "gannet_rpc_evicted_replies",
+            "Replies that left that cache before their time, because it was full.",
+        );
+        into.number(&ENTRIES, &[], self.len() as u64);
+        into.counter(&EVICTED, &[], &self.evicted);
+    }
+}
+
 impl ReplyCache {
     /// An empty cache.
     pub fn new(limits: CacheLimits) -> ReplyCache {
@@ -214,6 +235,7 @@ impl ReplyCache {
         ReplyCache {
             shards,
             limits,
+            evicted: Counter::default(),
             poisoned: Poisoned::default(),
         }
     }
@@ -236,7 +258,7 @@ impl ReplyCache {
             return Begin::Drop;
         };
         let mut shard = lock(shard);
-        shard.evict(now, &self.limits);
+        shard.evict(now, &self.limits, &self.evicted);
         match shard.entries.entry(key) {
             MapEntry::Vacant(entry) => {
                 entry.insert(Entry::Pending(Vec::new()));
@@ -321,7 +343,7 @@ impl Execution {
                     at: now,
                 },
             );
-            shard.evict(now, &self.cache.limits);
+            shard.evict(now, &self.cache.limits, &self.cache.evicted);
         }
     }
 }

@@ -7,7 +7,7 @@ mod rdma;
 mod tcp;
 pub(crate) mod worker;
 
-use crate::counters::Counters;
+use crate::counters::{Counters, RefusedConnection};
 use crate::limits::{
     BATCH_LEN, IDLE_BATCHES_MAX, IDLE_JOB_BYTES_MAX, IDLE_JOBS_MAX, IDLE_WORKERS_MAX,
     JOB_BYTES_KEPT, STAGE_LEN,
@@ -351,7 +351,7 @@ impl<S: Service> Core<S> {
     fn admits(&self, peer: SocketAddr) -> bool {
         let admits = self.service.admits(peer.ip());
         if !admits {
-            self.note_refused(peer, "nothing is exported to its address");
+            self.note_refused(peer, RefusedConnection::NotAdmitted);
             self.service.observe_refusal(peer, Refused::Address);
         }
         admits
@@ -371,16 +371,17 @@ impl<S: Service> Core<S> {
         let now = self.runtime.now();
         let (activity, shortage) = self.activities.connection(peer.ip(), idle, now);
         if let Some(shortage) = shortage {
-            self.note_refused(peer, shortage.why());
+            self.note_refused(peer, RefusedConnection::NoRoom(shortage));
         }
         activity
     }
 
     /// Counts a connection for which there is no room, and logs one at most every [`LOG_INTERVAL`].
-    fn note_refused(&self, peer: SocketAddr, why: &'static str) {
-        self.counters.refused.add(1);
+    fn note_refused(&self, peer: SocketAddr, refused: RefusedConnection) {
+        self.counters.refuse(refused);
         if let Some(left_out) = self.refused_log.admit(self.runtime.now()) {
             let connections = self.activities.connections();
+            let why = refused.why();
             tracing::warn!(%peer, why, connections, left_out, "no room for a connection");
         }
     }

@@ -93,6 +93,25 @@ impl Budget {
         self.bytes_max() / CONNECTIONS_PART / CONNECTION_BYTES
     }
 
+    /// Connections now, of all cores and servers that share the budget.
+    pub fn connections(&self) -> usize {
+        self.whole.accounts.load(Ordering::Relaxed)
+    }
+
+    /// Connections that wait for room now.
+    pub fn waiting(&self) -> usize {
+        self.whole.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that the origin with the most has taken.
+    pub fn largest_part(&self) -> usize {
+        let parts = self.whole.parts();
+        let taken = parts
+            .values()
+            .map(|part| part.taken.load(Ordering::Relaxed));
+        taken.max().unwrap_or_default()
+    }
+
     /// The account of a new connection from `address`, which costs `idle` bytes while it does nothing. `idle` is at
     /// most [`CONNECTION_BYTES`]. `None` when nothing is left, or with [`Budget::connections_max`] accounts.
     pub fn open(&self, address: IpAddr, idle: usize) -> Option<Account> {
@@ -353,6 +372,9 @@ mod tests {
         assert_eq!(of_first.len(), 15);
         assert!(!first.has_room_for(MIB));
         assert!(second.has_room_for(4 * MIB));
+        assert_eq!(budget.connections(), 2);
+        // Both are of one origin.
+        assert_eq!(budget.largest_part(), budget.taken());
         drop(of_first);
         assert_eq!(first.used(), 0);
         assert_eq!(budget.taken(), 2 * CONNECTION_BYTES);

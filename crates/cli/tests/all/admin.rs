@@ -65,7 +65,7 @@ fn is_near(figure: f64, counted: f64) -> bool {
 fn figures_agree_with_what_a_client_counts() {
     let place = Place::new();
     let server = watched(&place, &["--cores", "2"]);
-    for url in server.urls() {
+    for (url, transport) in server.urls().into_iter().zip(["tcp", "rdma"]) {
         let before = get(&server, "/metrics").2;
         let measured = [
             "bench",
@@ -94,10 +94,36 @@ fn figures_agree_with_what_a_client_counts() {
         let sent = |text| metric(text, "gannet_rpc_sent_bytes_total");
         let (sent, moved) = (sent(&after) - sent(&before), 65536.0 * reads);
         assert!(is_near(sent, moved), "{sent} bytes sent, for {moved} read");
+        // Whether they left by sendfile(2) depends on the transport alone.
+        let labels = format!("{{transport=\"{transport}\",engine=\"sendfile\"}}");
+        let by_file = |text| metric(text, &format!("gannet_rpc_file_bytes_total{labels}"));
+        let by_file = by_file(&after) - by_file(&before);
+        assert!(is_near(by_file, moved), "{by_file} of {moved}: {after}");
+        let placed = r#"gannet_rpc_rdma_replies_total{form="write-chunk"}"#;
+        let placed = metric(&after, placed) - metric(&before, placed);
+        let expected = if transport == "rdma" { reads } else { 0.0 };
+        assert_eq!(placed, expected, "{after}");
         let times = r#"gannet_nfs_operation_seconds_count{protocol="nfs3",procedure="READ"}"#;
         assert_eq!(metric(&after, times), operations(&after, "READ", "OK"));
     }
-    let text = get(&server, "/metrics").2;
+    // The server notices the ends of connections in its own time.
+    let closed = (0..10_000).find_map(|_| {
+        let text = get(&server, "/metrics").2;
+        let open = |transport| {
+            metric(
+                &text,
+                &format!("gannet_rpc_open_connections{{transport=\"{transport}\"}}"),
+            )
+        };
+        (open("tcp") + open("rdma") == 0.0).then_some(text)
+    });
+    let text = closed.unwrap();
+    assert_eq!(metric(&text, "gannet_rpc_granted_credits"), 0.0, "{text}");
+    assert_eq!(
+        metric(&text, "gannet_budget_taken_connections"),
+        0.0,
+        "{text}"
+    );
     assert_eq!(metric(&text, "gannet_ready"), 1.0);
     assert!(metric(&text, "gannet_registrations_total") > 0.0, "{text}");
 }
@@ -154,6 +180,8 @@ fn a_volume_counts_for_each_role() {
         &volume,
         "--native",
         FREE_PORT,
+        "--nfs-tcp",
+        FREE_PORT,
         "--state-dir",
         &state,
         "--admin",
@@ -175,6 +203,16 @@ fn a_volume_counts_for_each_role() {
         r#"gannet_volume_received_bytes_total{role="io-server"}"#,
     );
     assert!(received >= f64::from(1 << 20), "{received}");
+    // A core that exports the volume is a client of it.
+    let url = format!("nfs://{}/file", server.tcp);
+    succeed(&["cp", &url, &place.text("back")]);
+    let text = get(&server, "/metrics").2;
+    let bytes = [
+        "gannet_volume_client_registered_bytes_total",
+        "gannet_volume_client_copied_bytes_total",
+    ];
+    let bytes: f64 = bytes.iter().map(|name| metric(&text, name)).sum();
+    assert!(bytes >= f64::from(1 << 20), "{text}");
 }
 
 /// A page of somebody else, in a browser on this host, can have its own name point here. Its requests have that name.

@@ -91,7 +91,13 @@ pub(super) fn total<T: Default + Add<Output = T>>(
 }
 
 /// The families of the other numbers of [`Published`], in the order of `Published::numbers`.
-const FAMILIES: [Family; 5] = [
+const FAMILIES: [Family; 8] = [
+    Family::counter(
+        "gannet_regions_registered",
+        "Regions of memory registered at RDMA devices.",
+    ),
+    Family::counter("gannet_regions_revoked", "Regions revoked, by either end."),
+    Family::gauge("gannet_region_bytes", "Bytes of the regions now."),
     Family::counter(
         "gannet_file_ranges_registered",
         "Ranges of files whose pages were registered for one RDMA Write.",
@@ -115,6 +121,9 @@ impl Published {
     fn numbers(&self) -> [u64; FAMILIES.len()] {
         let (regions, memory) = (self.regions, self.memory);
         [
+            regions.registrations,
+            regions.deregistrations,
+            regions.bytes_registered,
             regions.file_ranges_registered,
             regions.file_ranges_copied,
             memory.payloads as u64,

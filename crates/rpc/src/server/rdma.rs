@@ -22,6 +22,7 @@ mod reply;
 use super::Core;
 use super::worker::{CallTable, Job};
 use crate::calls::CallsBack;
+use crate::counters::{OpenConnection, RefusedConnection};
 use crate::limits::{
     CREDITS, CREDITS_FIRST, CREDITS_IDLE, CREDITS_INITIAL, CREDITS_READ_READ, CREDITS_STEP,
     INLINE_THRESHOLD, MESSAGES_SPARE, RECEIVES_MAX, RECEIVES_RESERVED,
@@ -50,9 +51,6 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use thiserror::Error;
-
-/// The reason for refusing a peer when the pool has no receives left for it.
-const OUT_OF_MEMORY: &str = "out of receives";
 
 const POOL: PoolLimits = PoolLimits {
     receives_max: RECEIVES_MAX,
@@ -109,7 +107,7 @@ enum End {
     Credits(#[from] Exceeded),
     #[error(transparent)]
     Overdue(#[from] Overdue),
-    #[error("{OUT_OF_MEMORY}")]
+    #[error("out of receives")]
     Memory,
     #[error("the server stops")]
     Stopped,
@@ -208,7 +206,7 @@ pub(super) async fn serve<S: Service>(
         return incoming.reject(Vec::new()).await;
     };
     let Some(share) = memory.receives.join(peer.ip().into()) else {
-        core.note_refused(peer, OUT_OF_MEMORY);
+        core.note_refused(peer, RefusedConnection::OutOfReceives);
         return incoming.reject(Vec::new()).await;
     };
     let design = memory.agree(&*incoming);
@@ -241,7 +239,6 @@ fn answer<S: Service>(
     endpoint: Connected,
     share: Share,
 ) -> impl Future<Output = ()> {
-    core.counters.connections.add(1);
     let peer = endpoint.peer_address();
     let theirs = PrivateData::find(endpoint.private_data()).unwrap_or_default();
     tracing::debug!(%peer, %theirs, design = %memory.design, "rdma connection");
@@ -257,7 +254,7 @@ fn answer<S: Service>(
             ..
         } = connection;
         if matches!(end, End::Memory) {
-            core.note_refused(peer, OUT_OF_MEMORY);
+            core.note_refused(peer, RefusedConnection::OutOfReceives);
         }
         if matches!(end, End::Overdue(Overdue::Done)) {
             core.counters.overdue.add(1);
@@ -331,6 +328,7 @@ struct Connection<S: Service> {
     /// Finished calls that wait until the peer has released exposed replies.
     unexposed: VecDeque<(Box<Job>, Part)>,
     credits: Credits,
+    open: OpenConnection,
     /// Calls that this server makes to the client.
     back: CallsBack,
     /// The number of them that may be under way.
@@ -370,6 +368,7 @@ impl<S: Service> Connection<S> {
         let peer = endpoint.peer_address();
         Connection {
             peer,
+            open: OpenConnection::new(&core.counters, Reach::Rdma),
             client: core.counters.clients.connected(peer.ip(), Reach::Rdma),
             send_max: own.threshold_to(&theirs) as usize,
             invalidates: own.remote_invalidation && theirs.remote_invalidation,
@@ -536,7 +535,9 @@ impl<S: Service> Connection<S> {
     fn grant(&mut self, asked: u32) -> Result<Grant, End> {
         let owed = self.owed();
         let grant = self.credits.answer(&*self.endpoint, asked, owed);
-        grant.map_err(End::of_receives)
+        let grant = grant.map_err(End::of_receives)?;
+        self.open.grants(grant.window, asked);
+        Ok(grant)
     }
 
     /// Messages that may come without a credit: an RDMA_DONE for each exposed reply, and a reply to each call of this

@@ -11,6 +11,7 @@ use super::departing::Departing;
 use super::worker::{CallTable, Job};
 use crate::calls::CallsBack;
 use crate::client::CallerCredential;
+use crate::counters::OpenConnection;
 use crate::limits::{CALL_BYTES_MAX, CALLBACKS_MAX, OUTGOING_BYTES_MAX};
 use crate::outgoing::{Failed, Outgoing, Progress};
 use crate::rounds;
@@ -68,7 +69,7 @@ pub(super) async fn serve<S: Service>(core: Rc<Core<S>>, stream: Stream) {
     let Some(activity) = core.admit(peer, STREAM_BYTES) else {
         return stream.abort();
     };
-    core.counters.connections.add(1);
+    let _open = OpenConnection::new(&core.counters, Reach::Tcp);
     tracing::debug!(%peer, "tcp connection");
     let mut connection = Connection::new(&core, activity, Rc::clone(&stream));
     let end = rounds::run(|context| connection.round(context)).await;
@@ -343,6 +344,8 @@ impl<S: Service> Connection<S> {
         let mut stage = self.core.take_stage();
         let progress = self.outgoing.flush(&*self.stream, &mut stage);
         self.core.stage.set(stage);
+        let by_send_file = self.outgoing.take_sent_by_file();
+        self.core.counters.sent_files.add(by_send_file);
         let progress = progress?;
         self.blocked = progress == Progress::Blocked;
         if progress == Progress::Cold

@@ -8,6 +8,7 @@ use common::raw::{Raw, call_bytes, call_bytes_as, linux};
 use common::stream::{receive_record, record};
 use common::*;
 use gannet_fabric::Provider;
+use gannet_metrics::{Exposition, Source};
 use gannet_rpc::{CacheLimits, ReplyCache, Server};
 use gannet_runtime::{Handle, Stream};
 use gannet_sim::World;
@@ -253,6 +254,11 @@ fn the_cache_is_bounded_in_entries_and_bytes() {
             }
             let kept = lab.bench.cache.len();
             assert!((32..=80).contains(&kept), "{kept}");
+            let mut read = Exposition::default();
+            lab.bench.cache.collect(&mut read);
+            let evicted = format!("gannet_rpc_evicted_replies_total {}.0", 1000 - kept);
+            let text = read.into_text();
+            assert!(text.contains(&evicted), "{evicted}: {text}");
             // The newest is still there, the oldest is not.
             assert_eq!(count_tcp(&stream, 999).await, 1000);
             assert_eq!(count_tcp(&stream, 0).await, 1001);

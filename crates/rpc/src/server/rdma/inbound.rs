@@ -3,6 +3,7 @@
 use super::{Connection, End, Work};
 use crate::chunks::{ReadChunk, read_chunks, unreduce};
 use crate::client::CallError;
+use crate::counters::CallForm;
 use crate::limits::{CALLBACKS_MAX, PAYLOAD_SHARE_MAX, RECORD_MAX, SEGMENTS_MAX, WRITE_CHUNKS_MAX};
 use crate::server::admit::{Admission, admit};
 use crate::server::worker::Job;
@@ -126,6 +127,11 @@ impl<S: Service> Connection<S> {
             }
         }
         let pulls = !call.chunks.is_empty();
+        self.core.counters.rdma.call(match (long, pulls) {
+            (true, _) => CallForm::Long,
+            (false, true) => CallForm::ReadChunk,
+            (false, false) => CallForm::Inline,
+        });
         let place = self.admit_context(call);
         if !pulls {
             return self.assemble(place);

@@ -3,6 +3,7 @@
 use super::exposed::{Part, part_of};
 use super::{Connection, End, Work};
 use crate::client::{CallError, CallerCredential};
+use crate::counters::ReplyForm;
 use crate::limits::{CALLBACKS_MAX, INLINE_THRESHOLD, OUTGOING_BYTES_MAX};
 use crate::server::worker::Job;
 use crate::service::{Payload, Reply, Service};
@@ -76,6 +77,15 @@ impl Plan {
         self.reply_chunk.is_some() || self.exposed == Some(Part::Whole)
     }
 
+    fn form(&self) -> ReplyForm {
+        match (self.exposed, self.reply_chunk, self.placed) {
+            (Some(_), ..) => ReplyForm::Exposed,
+            (None, Some(_), _) => ReplyForm::ReplyChunk,
+            (None, None, 1..) => ReplyForm::WriteChunk,
+            (None, None, 0) => ReplyForm::Inline,
+        }
+    }
+
     /// The payload does not travel with the RPC message.
     fn is_reduced(&self) -> bool {
         self.placed > 0 || self.exposed == Some(Part::Payload)
@@ -104,7 +114,9 @@ impl<S: Service> Connection<S> {
         let Some((Payload::File(range), _)) = &job.reply.payload else {
             return self.leave(job, to_chunk);
         };
-        if to_chunk && self.memory.path.engine(range.len) == Engine::Sendfile {
+        let engine = self.memory.path.engine(range.len);
+        if to_chunk && engine == Engine::Sendfile {
+            self.core.counters.rdma.file(engine, range.len);
             return self.leave(job, to_chunk);
         }
         if !self.reserve(place, range.len) {
@@ -112,6 +124,8 @@ impl<S: Service> Connection<S> {
             push_lean(&mut self.unread, job);
             return Ok(());
         }
+        let engine = if to_chunk { engine } else { Engine::Static };
+        self.core.counters.rdma.file(engine, range.len);
         let (runtime, memory) = (&self.core.runtime, |len| self.core.payloads.take(len));
         let ready = if to_chunk {
             self.memory.path.ready(range, runtime, memory)
@@ -266,6 +280,7 @@ impl<S: Service> Connection<S> {
             }
             return Ok(None);
         }
+        self.core.counters.rdma.reply(plan.form());
         // Before the grant, which asks the pool for receives: this one is free now.
         drop(call.receive.take());
         let grant = self.grant(call.asked)?;
