@@ -155,7 +155,7 @@ pub struct Requests {
     pub(crate) dropped_pages: Counter,
     waits: Counter,
     wait_ns: Counter,
-    /// Those that took long.
+    /// The requests that took long.
     pub slow: SlowOperations,
 }
 
@@ -253,8 +253,8 @@ impl Requests {
         });
         match noted {
             Noted::Logged => {
-                let took = parts.whole();
-                tracing::warn!(status, %subject, ?took, %parts, "slow operation");
+                let took_ms = parts.whole_ms();
+                tracing::warn!(status, %subject, took_ms, %parts, "slow operation");
             }
             Noted::FirstUnlogged => tracing::warn!("{UNLOGGED}"),
             Noted::Fast | Noted::Unlogged => {}

@@ -238,11 +238,8 @@ async fn respond(
     }
     match request.uri().path() {
         "/metrics" => {
-            let text = pages::metrics(
-                facts.subject.read().await,
-                &facts.parts,
-                facts.since.elapsed(),
-            );
+            let reading = facts.subject.read().await;
+            let text = pages::metrics(reading, &facts.parts, facts.since.elapsed());
             page(StatusCode::OK, gannet_metrics::Exposition::MEDIA_TYPE, text)
         }
         "/health" => {
@@ -256,12 +253,8 @@ async fn respond(
         }
         "/status.json" => {
             let reading = facts.subject.read().await;
-            let text = pages::status(
-                &*facts.subject,
-                &reading,
-                &facts.parts,
-                facts.since.elapsed(),
-            );
+            let (subject, uptime) = (&*facts.subject, facts.since.elapsed());
+            let text = pages::status(subject, &reading, &facts.parts, uptime);
             page(StatusCode::OK, "application/json", text)
         }
         "/clients.json" => {

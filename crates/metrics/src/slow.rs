@@ -32,17 +32,17 @@ pub struct SlowOperation {
     pub procedure: &'static str,
     /// The status, as in the label of metrics.
     pub status: &'static str,
-    /// Who asked.
+    /// The address that asked.
     pub client: Option<IpAddr>,
     /// The transport.
     pub transport: &'static str,
-    /// What it was about: export, handle, names. It tells paths.
+    /// Export, handle, names: it tells paths.
     pub subject: String,
     /// Where its time went.
     pub parts: Parts,
 }
 
-/// What became of an operation.
+/// The fate of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Noted {
     /// It was not slow.
@@ -79,17 +79,18 @@ struct State {
 
 impl Default for SlowOperations {
     fn default() -> SlowOperations {
-        SlowOperations::from_ns(OFF)
+        SlowOperations::new(None)
     }
 }
 
 impl SlowOperations {
-    /// Those that take `over` or longer. Each gets a line of the log, up to 100 a second.
-    pub fn over(over: Duration) -> SlowOperations {
-        SlowOperations::from_ns(nanoseconds(over))
+    /// An operation is slow that takes `over` or longer; with `None` no one is. Each gets a line of the log, up to 100
+    /// a second.
+    pub fn new(over: Option<Duration>) -> SlowOperations {
+        SlowOperations::from_ns(over.map_or(OFF, nanoseconds))
     }
 
-    /// None, but the parts of all operations are wanted.
+    /// No operation is slow, but the parts of all are wanted.
     pub fn parts_alone() -> SlowOperations {
         SlowOperations::from_ns(PARTS_ALONE)
     }
@@ -221,7 +222,7 @@ mod tests {
 
     #[test]
     fn an_operation_is_slow_from_the_bound_on() {
-        let slow = SlowOperations::over(Duration::from_millis(50));
+        let slow = SlowOperations::new(Some(Duration::from_millis(50)));
         assert!(slow.is_on());
         assert_eq!(note(&slow, 49, 1), Noted::Fast);
         assert_eq!(note(&slow, 50, 1), Noted::Logged);
@@ -241,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_second_has_a_hundred_lines_and_memory_is_bounded() {
-        let slow = SlowOperations::over(Duration::ZERO);
+        let slow = SlowOperations::new(Some(Duration::ZERO));
         let noted: Vec<Noted> = (0..2000).map(|_| note(&slow, 1, 7)).collect();
         let count = |which| noted.iter().filter(|noted| **noted == which).count();
         assert_eq!(count(Noted::Logged), 100);
@@ -255,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_watch_lowers_the_bound_for_itself_alone() {
-        let slow = SlowOperations::over(Duration::from_millis(50));
+        let slow = SlowOperations::new(Some(Duration::from_millis(50)));
         slow.watch(Duration::from_millis(1));
         assert_eq!(note(&slow, 2, 1), Noted::Unlogged);
         assert_eq!(note(&slow, 60, 1), Noted::Logged);

@@ -78,6 +78,11 @@ impl Parts {
         self.0.iter().sum()
     }
 
+    /// The time in all stages in milliseconds, to a microsecond, for lines of the log.
+    pub fn whole_ms(&self) -> f64 {
+        (self.whole().as_secs_f64() * 1e6).round() / 1e3
+    }
+
     /// The stages that took any time.
     pub fn each(&self) -> impl Iterator<Item = (Stage, Duration)> {
         let each = Stage::ALL.map(|stage| (stage, self.of(stage)));

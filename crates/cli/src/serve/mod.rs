@@ -67,17 +67,13 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         connections: settings.connections,
         rdma_options: settings.rdma,
         user_groups: settings.manage_gids.then(|| Arc::new(SystemUsers) as _),
-        slow: Arc::new(
-            settings
-                .slow
-                .map_or_else(Default::default, SlowOperations::over),
-        ),
+        slow: Arc::new(SlowOperations::new(settings.slow)),
         audit: audit.as_ref().map(|audit| audit.shared() as _),
     };
     let volume = host.as_ref().map(OpenHost::listening);
     let counters = host.as_ref().map(OpenHost::counters);
     let of_volume = counters.zip(volume.clone());
-    let watch = host.as_ref().map(OpenHost::watch);
+    let volume_watch = host.as_ref().map(OpenHost::watch);
     let host = host.map(OpenHost::start).transpose();
     let mut host = host.map_err(|error| explain(&folder, error))?;
     settings.warn_about_exposure();
@@ -91,7 +87,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     let rdma_options = parts.rdma.is_some().then_some(settings.rdma);
     let watched = Watched {
         admin,
-        volume: watch,
+        volume_watch,
     };
     let reload = Reload {
         options,
@@ -287,7 +283,7 @@ async fn supervise(
 struct Watched {
     admin: Option<AdminListener>,
     /// The state of the volume's servers.
-    volume: Option<VolumeWatch>,
+    volume_watch: Option<VolumeWatch>,
 }
 
 impl Watched {
@@ -301,7 +297,7 @@ impl Watched {
         reloads: mpsc::Sender<ReloadRequest>,
         line: &mut String,
     ) -> Result<Option<Admin>, Failure> {
-        let volume = self.volume.map(Arc::new);
+        let volume = self.volume_watch.map(Arc::new);
         if let Some(volume) = &volume {
             tally.registry().add(Arc::clone(volume) as _);
         }

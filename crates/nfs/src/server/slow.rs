@@ -32,9 +32,9 @@ pub(super) fn note<V: Vfs>(server: &Server<V>, call: &Call, taken: &TakenApart) 
     });
     match noted {
         Noted::Logged => {
-            let took = taken.parts.whole();
+            let took_ms = taken.parts.whole_ms();
             tracing::warn!(
-                client = %call.peer, status, %subject, ?took, parts = %taken.parts,
+                client = %call.peer, status, %subject, took_ms, parts = %taken.parts,
                 "slow operation"
             );
         }

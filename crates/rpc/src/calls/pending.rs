@@ -35,7 +35,7 @@ pub(crate) struct Entry {
     transmissions: u32,
     /// Set while a transmission waits for its reply.
     deadline: Option<Instant>,
-    /// That of the caller's operation.
+    /// The stopwatch of the caller's operation.
     pub(crate) watch: Option<Rc<Stopwatch>>,
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct Worker {
     future: LocalFuture<()>,
     alarm: Arc<Alarm>,
     waker: Waker,
-    /// That of the call.
+    /// The stopwatch of the call.
     watch: Option<Rc<Stopwatch>>,
     /// The call table and slot that the alarm points to. A worker that goes back to the same slot needs no new target.
     attached: (u64, usize),

@@ -99,8 +99,6 @@ impl<S: Service> Connection<S> {
         self.credits.request_came(self.deadlines.now())?;
         let message = (decoder.position(), bytes.len());
         let chunks = read_chunks(lists.reads(), RECORD_MAX);
-        let starts_at_zero =
-            |chunks: &[ReadChunk]| chunks.first().is_some_and(|it| it.position == 0);
         let mut call = Context {
             xid: header.xid,
             lists,
@@ -116,11 +114,11 @@ impl<S: Service> Connection<S> {
             reply_bytes: 0,
             watch: (self.core).stopwatch(Stage::Protocol, self.deadlines.now()),
         };
-        let (ip, now) = (self.peer.ip(), self.deadlines.now());
-        let poisoned = self.core.cache.poisoned.contains(ip, header.xid, now);
+        let poisoned =
+            (self.core.cache.poisoned).contains(self.peer.ip(), header.xid, self.deadlines.now());
         match chunks {
             // A whole message in chunks begins at position zero, and only such a message does.
-            Some(chunks) if starts_at_zero(&chunks) == long && !poisoned => call.chunks = chunks,
+            Some(chunks) if start_at_zero(&chunks) == long && !poisoned => call.chunks = chunks,
             _ => {
                 let place = self.admit_context(call);
                 return self.refuse(place, TransportError::Chunk);
@@ -454,6 +452,10 @@ impl<S: Service> Connection<S> {
         self.free.push(place);
         self.core.put_lists(call.lists);
     }
+}
+
+fn start_at_zero(chunks: &[ReadChunk]) -> bool {
+    chunks.first().is_some_and(|chunk| chunk.position == 0)
 }
 
 impl Context {
