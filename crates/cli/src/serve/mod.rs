@@ -77,7 +77,6 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     let host = host.map(OpenHost::start).transpose();
     let mut host = host.map_err(|error| explain(&folder, error))?;
     settings.warn_about_exposure();
-    let what = || String::from("cannot serve");
     let failing = async {
         match &mut host {
             Some(host) => explain(&folder, host.failed().await),
@@ -98,7 +97,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         audit: audit.as_ref().map(AuditLog::shared),
     };
     let served = |_| supervise(parts, volume, reload, watched, failing);
-    let tally = tokio_plug::block_on(served).explain(what)??;
+    let tally = tokio_plug::block_on(served).explain(|| String::from("cannot serve"))??;
     // All calls in progress have their replies: the volume's servers are not needed any more.
     let ended = host.map_or(Ok(()), Host::stop);
     ended.map_err(|error| explain(&folder, error))?;

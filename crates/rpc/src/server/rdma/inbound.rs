@@ -97,14 +97,13 @@ impl<S: Service> Connection<S> {
         };
         // Counted before anything can fail: a call without a credit ends the connection, however it is malformed.
         self.credits.request_came(self.deadlines.now())?;
-        let message = (decoder.position(), bytes.len());
         let chunks = read_chunks(lists.reads(), RECORD_MAX);
         let mut call = Context {
             xid: header.xid,
             lists,
+            message: (decoder.position(), bytes.len()),
             receive: Some(buffer),
             asked: header.credits,
-            message,
             long,
             chunks: Vec::new(),
             pulled: Pulled::Nothing,
