@@ -28,7 +28,7 @@ use gannet_volume::host::{
 use gannet_volume::io_server::ServerPolicy;
 use gannet_volume::link::{self, Identity, Link, Pool, ServerPlace, Session};
 use gannet_volume::manager::TermError;
-use gannet_volume::secret::{Secret, ServerKeys};
+use gannet_volume::secret::{CurrentKeys, Secret, ServerKeys};
 use gannet_wire::volume::{Address, Role, Stripes, Token};
 use std::cell::{Cell, Ref, RefCell};
 use std::io;
@@ -134,7 +134,7 @@ pub fn identity(role: Role) -> Identity {
     Identity {
         role,
         volume: VOLUME,
-        key: keys().between(role),
+        key: keys().between(role).into(),
         classes: Default::default(),
     }
 }
@@ -158,7 +158,7 @@ fn host(node: &Node) -> host::Host {
     host::Host {
         runtime: node.runtime(),
         volume: VOLUME,
-        keys: keys(),
+        keys: CurrentKeys::new(keys()),
         classes: Default::default(),
         budget: Budget::default(),
         counters: HostCounters::default(),

@@ -90,7 +90,7 @@ impl ClientKey {
         Identity {
             role: Role::Client,
             volume: self.identity,
-            key: Secret::new(self.key),
+            key: Secret::new(self.key).into(),
             classes,
         }
     }

@@ -16,7 +16,7 @@ use crate::io_server::{DiskCounters, IoServer, ServerPolicy};
 use crate::limits::START_PATIENCE;
 use crate::link::{Handler, Identity, TrafficClasses};
 use crate::manager::{Manager, Registration, Registry, TermError, VolumeState};
-use crate::secret::ServerKeys;
+use crate::secret::{CurrentKeys, RoleKey};
 use crate::serve::{Server, ServerCounters};
 use gannet_fabric::{Listener, Provider};
 use gannet_meta::namespace::Outcome;
@@ -40,7 +40,7 @@ pub struct Host {
     /// The volume's identity.
     pub volume: Token,
     /// The volume's keys.
-    pub keys: ServerKeys,
+    pub keys: CurrentKeys,
     /// The marking of the servers' packets by class of traffic.
     pub classes: TrafficClasses,
     /// The bound of what peers may make the servers hold.
@@ -128,7 +128,7 @@ impl Host {
         Identity {
             role,
             volume: self.volume,
-            key: self.keys.between(role),
+            key: RoleKey::Current(self.keys.clone(), role),
             classes: self.classes,
         }
     }
@@ -170,7 +170,7 @@ impl Host {
             role.resolver,
         );
         let clock = Handle::clone(&self.runtime);
-        let manager = Manager::open(clock, role.metadata, self.keys, servers, role.stripes)?;
+        let manager = Manager::open(clock, role.metadata, self.keys.now(), servers, role.stripes)?;
         registry.report_in(manager.state());
         // A process starts one manager; the simulator keeps the state of the first one of a machine.
         let _ = self.counters.volume.set(manager.state());
@@ -208,7 +208,8 @@ impl Host {
         // The number is bounded by WIDTH_MAX.
         let name = Hello::io_server(claim.number);
         let serve = move |lost_below| {
-            let handler = IoServer::with_policy(host.runtime.clone(), store, host.keys, policy);
+            let handler =
+                IoServer::with_policy(host.runtime.clone(), store, host.keys.now(), policy);
             let handler = handler.counting(Arc::clone(&host.counters.disks));
             host.serve(port, name, handler.having_lost(lost_below));
         };
@@ -237,7 +238,8 @@ impl Host {
     fn serve(&self, port: Port, name: u16, handler: Rc<dyn Handler>) {
         let Port { provider, listen } = port;
         let runtime = Handle::clone(&self.runtime);
-        let server = Server::new(runtime, self.volume, self.keys, handler);
+        let server = Server::new(runtime, self.volume, self.keys.now(), handler);
+        let server = server.following(self.keys.clone());
         let server = server.named(name).marking(self.classes);
         let counters = match name {
             Hello::MANAGER => &self.counters.manager,

@@ -8,7 +8,10 @@ use gannet_wire::volume::{Accepted, Capability, Hello, Role, Token};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::fmt;
 use std::hash::Hasher;
+use std::sync::Arc;
 use std::time::Duration;
+use thiserror::Error;
+use tokio::sync::watch;
 
 /// Sixteen secret bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -110,6 +113,74 @@ impl ServerKeys {
 
     fn proof_of(&self, capability: &Capability) -> Token {
         self.secret.prove("capability", &[&capability.claim()])
+    }
+}
+
+/// The keys of the servers of one process, which may change while these serve. Clones share them.
+#[derive(Debug, Clone)]
+pub struct CurrentKeys(Arc<watch::Sender<ServerKeys>>);
+
+impl CurrentKeys {
+    /// These, until they change.
+    pub fn new(keys: ServerKeys) -> CurrentKeys {
+        CurrentKeys(Arc::new(watch::Sender::new(keys)))
+    }
+
+    /// The keys now.
+    pub fn now(&self) -> ServerKeys {
+        *self.0.borrow()
+    }
+
+    /// Takes another key of the clients; true if it is another. Servers refuse the key before from then on, and end
+    /// the connections that were made with it.
+    ///
+    /// # Errors
+    /// [`OtherSecret`]: the secret of the servers is another one too, and nothing has changed.
+    pub fn change(&self, keys: ServerKeys) -> Result<bool, OtherSecret> {
+        let before = self.now();
+        if before.secret != keys.secret {
+            return Err(OtherSecret);
+        }
+        if before == keys {
+            return Ok(false);
+        }
+        self.0.send_replace(keys);
+        Ok(true)
+    }
+
+    /// Tells each change from now on.
+    pub(crate) fn changes(&self) -> watch::Receiver<ServerKeys> {
+        self.0.subscribe()
+    }
+}
+
+/// The secret of a volume's servers cannot change while they serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the secret of the volume's servers is another one: they must be restarted")]
+pub struct OtherSecret;
+
+/// The key by which one side proves its role.
+#[derive(Debug, Clone)]
+pub enum RoleKey {
+    /// Always the same.
+    Fixed(Secret),
+    /// The one for a role among keys that may change.
+    Current(CurrentKeys, Role),
+}
+
+impl RoleKey {
+    /// The key now.
+    pub fn now(&self) -> Secret {
+        match self {
+            RoleKey::Fixed(key) => *key,
+            RoleKey::Current(keys, role) => keys.now().between(*role),
+        }
+    }
+}
+
+impl From<Secret> for RoleKey {
+    fn from(key: Secret) -> RoleKey {
+        RoleKey::Fixed(key)
     }
 }
 

@@ -5,18 +5,19 @@ use crate::limits::{
     UNAUTHENTICATED_MAX,
 };
 use crate::link::{self, AcceptOptions, EndReason, Handler, Link, Pool, TrafficClasses};
-use crate::secret::ServerKeys;
-use gannet_fabric::{Listener, Provider};
+use crate::secret::{CurrentKeys, ServerKeys};
+use gannet_fabric::{Incoming, Listener, Provider};
 use gannet_metrics::{Clients, Counter, Exposition, Family, Label};
 use gannet_runtime::{Handle, LogLimit, timeout};
 use gannet_session::limits::{BUDGET_BYTES, CONNECTION_BYTES, LOG_INTERVAL};
 use gannet_session::{Activities, Activity, Budget, ConnectionLimits, Shortage};
-use gannet_wire::volume::{Abilities, Hello, Refusal, Token};
+use gannet_wire::volume::{Abilities, Hello, Refusal, Role, Token};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use tokio::sync::watch;
 
 /// The connections of a core by the memory that peers may make the process hold.
 fn connection_limits(budget: &Budget) -> ConnectionLimits {
@@ -116,6 +117,8 @@ pub struct Server {
     runtime: Handle,
     volume: Token,
     keys: ServerKeys,
+    /// Keys that change, in place of these.
+    current: RefCell<Option<CurrentKeys>>,
     handler: Rc<dyn Handler>,
     /// Its name in [`Hello::server`]; `None` accepts peers that name any server.
     named: Cell<Option<u16>>,
@@ -139,6 +142,7 @@ impl Server {
             runtime,
             volume,
             keys,
+            current: RefCell::default(),
             handler,
             named: Cell::new(None),
             classes: Cell::default(),
@@ -155,6 +159,46 @@ impl Server {
     pub fn drawing_on(self: Rc<Self>, budget: Budget) -> Rc<Server> {
         self.places.replace(Places::new(budget));
         self
+    }
+
+    /// Takes its keys from `keys` at each connection. When that of the clients changes, their connections end.
+    #[must_use]
+    pub fn following(self: Rc<Self>, keys: CurrentKeys) -> Rc<Server> {
+        self.current.replace(Some(keys));
+        self
+    }
+
+    fn keys(&self) -> ServerKeys {
+        let current = self.current.borrow();
+        current.as_ref().map_or(self.keys, CurrentKeys::now)
+    }
+
+    /// The next connection; meanwhile ends those of clients when their key changes.
+    async fn accept(
+        &self,
+        listener: &mut dyn Listener,
+        changes: &mut Option<watch::Receiver<ServerKeys>>,
+    ) -> io::Result<Box<dyn Incoming>> {
+        let mut accepting = listener.accept();
+        let Some(changes) = changes else {
+            return accepting.await;
+        };
+        loop {
+            tokio::select! {
+                biased;
+                // The keys of this server outlive it.
+                Ok(()) = changes.changed() => self.end_clients(),
+                incoming = &mut accepting => return incoming,
+            }
+        }
+    }
+
+    fn end_clients(&self) {
+        for link in self.pool.accepted.links() {
+            if link.peer() == Role::Client {
+                link.abort(EndReason::KeyChanged);
+            }
+        }
     }
 
     /// Refuses peers that name another server than `name` in [`Hello::server`]: after a restart, another server may
@@ -253,8 +297,9 @@ impl Server {
         self.pool.serve(&*provider, &self.runtime);
         let connections_max = self.places.borrow().limits.total_max;
         self.pool.accepted.serve(&*provider, connections_max)?;
+        let mut changes = self.current.borrow().as_ref().map(CurrentKeys::changes);
         loop {
-            let incoming = listener.accept().await?;
+            let incoming = self.accept(&mut *listener, &mut changes).await?;
             self.pool.accepted.forget_gone();
             let peer = incoming.peer_address();
             if !self.is_meant(incoming.private_data()) {
@@ -273,17 +318,24 @@ impl Server {
                 }
             };
             let server = Rc::clone(&self);
+            let keys = self.keys();
             let task = async move {
                 let options = AcceptOptions {
                     volume: server.volume,
-                    keys: server.keys,
+                    keys,
                     classes: server.classes.get(),
                     read_depth,
                     abilities,
                 };
                 let handler = Rc::clone(&server.handler);
                 let (runtime, pool) = (&server.runtime, &server.pool);
-                let admit = async |link: &Link| server.admit(link).await;
+                let admit = async |link: &Link| {
+                    // After this, a change finds the connection among the accepted ones.
+                    if link.peer() == Role::Client && server.keys() != keys {
+                        return Err(EndReason::KeyChanged);
+                    }
+                    server.admit(link).await
+                };
                 let accepting =
                     link::accept(runtime, pool, options, incoming, activity, handler, admit);
                 let Err(error) = accepting.await else {

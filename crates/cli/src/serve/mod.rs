@@ -74,6 +74,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     let counters = host.as_ref().map(OpenHost::counters);
     let of_volume = counters.zip(volume.clone());
     let volume_watch = host.as_ref().map(OpenHost::watch);
+    let keys = host.as_ref().map(OpenHost::keys);
     let host = host.map(OpenHost::start).transpose();
     let mut host = host.map_err(|error| explain(&folder, error))?;
     settings.warn_about_exposure();
@@ -94,6 +95,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         trees,
         volume: clients,
         has_exports,
+        keys,
         audit: audit.as_ref().map(AuditLog::shared),
     };
     let served = |_| supervise(parts, volume, reload, watched, failing);

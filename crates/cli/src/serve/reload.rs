@@ -3,10 +3,12 @@
 use super::settings::{OpenTrees, Settings};
 use crate::audit::Shared;
 use crate::cli::ServeOptions;
-use crate::failure::Failure;
+use crate::failure::{Explain, Failure};
 use crate::process::{Signalled, Signals};
+use crate::volume;
 use gannet::admin::ReloadRequest;
 use gannet::server::{Content, Reloader};
+use gannet_volume::secret::CurrentKeys;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -20,6 +22,8 @@ pub(super) struct Reload<'a> {
     pub(super) volume: Option<gannet::server::VolumeClients>,
     /// The process has names to export: it serves directories, or runs the manager of a volume.
     pub(super) has_exports: bool,
+    /// The keys of the volume's servers, if this process runs any.
+    pub(super) keys: Option<CurrentKeys>,
     /// Records each reload.
     pub(super) audit: Option<Arc<Shared>>,
 }
@@ -29,7 +33,7 @@ impl Reload<'_> {
     /// Connections stay, and calls of clients that an export does not admit any more are refused.
     ///
     /// # Errors
-    /// The configuration, or one of its exports, cannot be used: nothing has changed.
+    /// The configuration, one of its exports, or the volume's keys cannot be used: nothing has changed.
     async fn run(&mut self, reloader: &Reloader) -> Result<String, Failure> {
         let new = Settings::resolve(self.options)?;
         let fixed = self.settings.fixed_unlike(&new);
@@ -39,6 +43,7 @@ impl Reload<'_> {
             Some(clients) => Content::Volume(new.exports()?, Arc::clone(clients)),
             None => Content::Directories(new.open_exports(&mut self.trees)?),
         };
+        let is_new_key = self.take_keys()?;
         let changes = self.settings.export_changes(&new);
         reloader.slow().set(new.slow);
         self.settings = new;
@@ -50,11 +55,25 @@ impl Reload<'_> {
         if let Err(late) = reloader.change(content).await {
             said.push_str(&format!("; cores {late:?} follow when they work again"));
         }
+        if is_new_key {
+            said.push_str("; clients of the volume need the new key");
+        }
         if !fixed.is_empty() {
             said.push_str("; these need a restart: ");
             said.push_str(&fixed.join(", "));
         }
         Ok(said)
+    }
+
+    /// Reads the volume's keys again; true if that of the clients is another one.
+    fn take_keys(&self) -> Result<bool, Failure> {
+        let (Some(keys), Some((path, _))) = (&self.keys, &self.settings.volume) else {
+            return Ok(false);
+        };
+        let new = volume::open(path)?.keys();
+        let new = new.map_err(|error| volume::explain(path, error))?;
+        keys.change(new)
+            .explain(|| format!("cannot use the keys of {}", path.display()))
     }
 
     /// Reads the configuration again each time that SIGHUP or a request asks for it, until a signal ends the server;

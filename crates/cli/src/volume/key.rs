@@ -43,11 +43,11 @@ pub(super) fn run(options: &NewKeyOptions) -> Result<(), Failure> {
     })?;
     output::line(&format!("made a new client key: {}", file.display()))?;
     output::line(
-        "restart the servers of the volume: from then on they refuse the old key, and every client needs the new one",
+        "reload the servers of the volume, by SIGHUP or `gannet reload`: from then on they refuse the old key, and every client needs the new one",
     )?;
     let apart = volume.description.manager.address.is_some();
     if apart {
-        output::line("copy `secret` to the hosts of I/O servers before the restart")
+        output::line("copy `secret` to the hosts of I/O servers before that")
     } else {
         Ok(())
     }

@@ -23,7 +23,7 @@ use gannet_verbs::VerbsError;
 use gannet_volume::client::{Addresses, Siblings, VolumeFs};
 use gannet_volume::host::{self, Claimed, HostCounters};
 use gannet_volume::link::{Identity, TrafficClasses};
-use gannet_volume::secret::{Secret, ServerKeys};
+use gannet_volume::secret::{CurrentKeys, RoleKey, Secret};
 use gannet_wire::volume::{Address, Chosen, Role, Stripes, Token};
 use std::fmt;
 use std::fs::File;
@@ -190,7 +190,7 @@ pub struct Front {
 /// The servers that the threads run, and their settings.
 struct Roles {
     identity: Token,
-    keys: ServerKeys,
+    keys: CurrentKeys,
     manager: Option<ManagerSeat>,
     io_servers: Vec<IoServerSeat>,
     threads: usize,
@@ -279,7 +279,7 @@ impl OpenHost {
         let ((stop, stopped), (failed, failures)) = (watch::channel(false), channel(1));
         let mut roles = Roles {
             identity: volume.description.identity,
-            keys,
+            keys: CurrentKeys::new(keys),
             manager,
             threads: options.threads.clamp(1, io_servers.len().max(1)),
             io_servers,
@@ -322,6 +322,11 @@ impl OpenHost {
     /// Where the servers listen.
     pub fn listening(&self) -> Listening {
         self.roles.listening()
+    }
+
+    /// The servers' keys, of which that of the clients may change.
+    pub fn keys(&self) -> CurrentKeys {
+        self.roles.keys.clone()
     }
 
     /// The servers' counters, which outlive them.
@@ -398,10 +403,10 @@ impl Roles {
             identity: Identity {
                 role: Role::Client,
                 volume: self.identity,
-                key: self.keys.between(Role::Client),
+                key: RoleKey::Current(self.keys.clone(), Role::Client),
                 classes: self.classes,
             },
-            handles: self.keys.for_handles(),
+            handles: self.keys.now().for_handles(),
             manager: SocketAddr::new(host::local_address(manager.ip()), manager.port()),
             fabric: self.fabric,
             siblings: Siblings::new(random()?),
@@ -438,7 +443,13 @@ impl Front {
             io_servers: Vec::new(),
         };
         let (find, siblings) = (resolver(&runtime), Arc::clone(&self.siblings));
-        let client = VolumeFs::new(runtime, provider, self.identity, addresses, siblings);
+        let client = VolumeFs::new(
+            runtime,
+            provider,
+            self.identity.clone(),
+            addresses,
+            siblings,
+        );
         Ok(client.signing_handles_with(self.handles).resolving(find))
     }
 }

@@ -99,6 +99,7 @@ impl VolumeFs {
         let references = References::new(Handle::clone(&runtime), ReadOptions::default());
         let mover = Mover::new(provider.domain(), TransferPolicy::default())
             .with_references(Rc::clone(&references));
+        let key = identity.key.now();
         let servers = Servers::new(Handle::clone(&runtime), provider, identity, addresses);
         let client = u128::from(runtime.random()) << 64 | u128::from(runtime.random());
         VolumeFs {
@@ -110,7 +111,7 @@ impl VolumeFs {
             locks: ClientLocks::new(Handle::clone(&runtime), Rc::clone(&servers)),
             servers,
             fsid: u64::from_be_bytes(fsid),
-            key: identity.key,
+            key,
             seen: RefCell::default(),
             referenced: ReferencedAttributes::new(true),
             object_states: ObjectStates::new(Handle::clone(&runtime)),

@@ -438,7 +438,7 @@ impl Servers {
 
     async fn connect(&self, address: SocketAddr, server: u16) -> Result<Link, LinkError> {
         let (runtime, pool) = (&self.runtime, &self.pool);
-        let (identity, session) = (self.identity, self.session);
+        let (identity, session) = (self.identity.clone(), self.session);
         let place = ServerPlace { address, server };
         let connecting = link::connect(runtime, &self.provider, pool, place, identity, session);
         let connected = timeout(runtime, HELLO_DEADLINE, connecting).await;

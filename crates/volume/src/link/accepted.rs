@@ -91,11 +91,16 @@ impl AcceptedLinks {
 
     /// Notes a connection; gives the earlier ones that last, or have requests under way.
     pub(crate) fn add(&self, link: &Link) -> Vec<Link> {
-        let mut links = self.links.borrow_mut();
-        let before = links.iter().filter_map(Weak::upgrade);
-        let before = before.map(|shared| Link { shared }).collect();
-        links.push(Rc::downgrade(&link.shared));
+        let before = self.links();
+        self.links.borrow_mut().push(Rc::downgrade(&link.shared));
         before
+    }
+
+    /// The connections that have not ended, and some that have.
+    pub(crate) fn links(&self) -> Vec<Link> {
+        let links = self.links.borrow();
+        let links = links.iter().filter_map(Weak::upgrade);
+        links.map(|shared| Link { shared }).collect()
     }
 
     /// Forgets connections that have ended.

@@ -6,7 +6,9 @@ use super::holding::Holding;
 use super::queue::{Outgoing, State};
 use super::{Handler, Link, Message, Pool, Shared, TrafficClasses, compose};
 use crate::limits::{CREDITS, CREDITS_MIN, HELLO_DEADLINE, MESSAGES_SPARE};
-use crate::secret::{Secret, ServerKeys, capability_key, client_proof, same, server_proof};
+use crate::secret::{
+    RoleKey, Secret, ServerKeys, capability_key, client_proof, same, server_proof,
+};
 use gannet_fabric::{
     ConnectOptions, Connected, Done, Incoming, Provider, Receives, next_completions,
 };
@@ -23,14 +25,14 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 /// The identity of the connecting side: its role, volume and key, and the traffic classes of its connections.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Identity {
     /// The role.
     pub role: Role,
     /// The volume.
     pub volume: Token,
     /// The key of this role; see [`ServerKeys::between`].
-    pub key: Secret,
+    pub key: RoleKey,
     /// The traffic classes of the connections.
     pub classes: TrafficClasses,
 }
@@ -128,6 +130,7 @@ pub async fn connect(
         key,
         classes,
     } = identity;
+    let key = key.now();
     let hello = Hello {
         role,
         server,

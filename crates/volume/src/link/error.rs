@@ -99,6 +99,9 @@ pub enum EndReason {
     /// The connection was idle, and its place was given to another peer.
     #[error("idle, and others need the room")]
     Evicted,
+    /// The clients' key has changed.
+    #[error("the volume has a new key for clients")]
+    KeyChanged,
     /// The same session has connected again.
     #[error("the peer has connected again")]
     Replaced,

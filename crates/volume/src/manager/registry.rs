@@ -236,7 +236,7 @@ impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
                 let manager = (self.find)().await;
                 let manager = manager.map_err(|error| Unreachable::NoAddress(error.into()))?;
                 let (provider, place) = (&self.provider, ServerPlace::manager(manager));
-                let (runtime, identity) = (&self.runtime, self.identity);
+                let (runtime, identity) = (&self.runtime, self.identity.clone());
                 let connecting = link::connect(runtime, provider, &pool, place, identity, session);
                 let link = timeout(&self.runtime, HELLO_DEADLINE, connecting).await;
                 let link = link.unwrap_or(Err(HandshakeError::TimedOut));

@@ -114,7 +114,7 @@ pub(crate) fn identity(keys: ServerKeys) -> Identity {
     Identity {
         role: Role::Client,
         volume: VOLUME,
-        key: keys.for_clients(),
+        key: keys.for_clients().into(),
         classes: Default::default(),
     }
 }

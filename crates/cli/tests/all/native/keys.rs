@@ -1,6 +1,7 @@
 //! Access to a volume by its key, and the effect of a new key.
 
 use super::*;
+use crate::support::Load;
 use gannet::url::Url;
 use gannet_cli::session::Session;
 use gannet_client::Follow;
@@ -91,6 +92,47 @@ fn a_new_client_key_locks_out_the_old_one_and_no_nfs_client() {
     }
     let error = fail(&["volume", "key", apart.to_str().unwrap()], 1);
     assert!(error.contains("host of the manager"), "{error}");
+}
+
+#[test]
+fn servers_take_a_new_key_at_a_reload_and_end_connections_of_the_old_one() {
+    let mut bed = Bed::made("1");
+    bed.native = String::from(support::FREE_PORT);
+    bed.start_manager_with(&["--no-root-squash"]);
+    bed.io_servers.push(None);
+    bed.start_io_server(0);
+    let (file, old) = (bed.place.path("file"), bed.place.text("old-key"));
+    fs::write(&file, bytes(3, 300_000)).unwrap();
+    bed.succeed(&["cp", file.to_str().unwrap(), &bed.url("/file")]);
+    fs::copy(&bed.key, &old).unwrap();
+    let manager = bed.manager.as_ref().unwrap();
+    let nfs = format!("nfs://{}", manager.tcp);
+    let mut over_nfs = Load::of(&nfs);
+    let shape = ["--size", "4M", "--record", "64K", "--seconds", "1000"];
+    let rest = ["--op", "randread", "--timeout", "5", "--volume-key", &old];
+    let mut native = gannet();
+    native.args(["bench", &bed.url("/")]).args(shape).args(rest);
+    let native = native.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut native = native.spawn().unwrap();
+    let url = bed.url("/file");
+    let reads = |key: &str| run(&["cat", &url, "--volume-key", key]).status.success();
+    assert!(reads(&old) && native.try_wait().unwrap().is_none());
+
+    let said = succeed(&["volume", "key", &bed.volume]);
+    assert!(said.contains("reload"), "{said}");
+    manager.signal("HUP");
+    bed.io_servers[0].as_ref().unwrap().signal("HUP");
+    let is_taken = |_| (reads(&bed.key) && !reads(&old)).then_some(());
+    (0..1000).find_map(is_taken).unwrap();
+    // Its connection has ended, and it gets no other one.
+    let ended = (0..1000).find_map(|_| {
+        assert!(reads(&bed.key));
+        native.try_wait().unwrap()
+    });
+    assert!(!ended.unwrap().success());
+    assert!(over_nfs.runs());
+    let output = run(&["cat", &format!("{nfs}/file")]);
+    assert!(output.stdout == fs::read(&file).unwrap());
 }
 
 /// Has an NFS client do something at `url`'s server.

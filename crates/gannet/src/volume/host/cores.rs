@@ -108,7 +108,7 @@ impl Roles {
         host::Host {
             runtime: Handle::clone(runtime),
             volume: self.identity,
-            keys: self.keys,
+            keys: self.keys.clone(),
             classes: self.classes,
             budget: self.budget.clone(),
             counters: self.counters.clone(),
