@@ -143,11 +143,15 @@ impl Exposition {
 
     /// Adds a latency to the sample with these labels; nothing where nothing was counted, which spares series.
     pub fn latency(&mut self, family: &Family, labels: &[Label], latency: &Latency) {
+        if latency.read().count() > 0 {
+            self.whole_latency(family, labels, latency);
+        }
+    }
+
+    /// As [`Exposition::latency`], also where nothing was counted.
+    pub fn whole_latency(&mut self, family: &Family, labels: &[Label], latency: &Latency) {
         debug_assert_eq!(family.kind, Kind::Latency, "{}", family.name);
         let reading = latency.read();
-        if reading.count() == 0 {
-            return;
-        }
         let none = Value::Latency(Box::default());
         if let Value::Latency(sum) = self.value(family, labels, none) {
             sum.add(&reading);

@@ -8,8 +8,10 @@
 //! machines (`gannet_dst::volume`). Both run the code of this module.
 
 mod claim;
+mod references;
 
 pub use claim::{Claim, ClaimFailure, Claimed, Found, ObjectDisk};
+pub use references::ReferenceCounters;
 
 use crate::client::{Resolver, registered_io_servers};
 use crate::io_server::{DiskCounters, IoServer, ServerPolicy};
@@ -60,6 +62,8 @@ pub struct HostCounters {
     pub disks: Arc<DiskCounters>,
     /// The state of the volume, once its manager has opened the metadata.
     pub volume: Arc<OnceLock<Arc<VolumeState>>>,
+    /// Reads by references; `None` where nobody watches, so that servers publish nothing.
+    pub references: Option<Arc<ReferenceCounters>>,
 }
 
 impl Source for HostCounters {
@@ -69,6 +73,9 @@ impl Source for HostCounters {
         self.disks.collect(into);
         if let Some(volume) = self.volume.get() {
             volume.collect(into);
+        }
+        if let Some(references) = &self.references {
+            references.collect(into);
         }
     }
 
@@ -182,6 +189,12 @@ impl Host {
         self.runtime.spawn("manager's term", Box::pin(ruling));
         let handler = registry.before(Rc::clone(&manager) as Rc<dyn Handler>);
         self.serve(role.port, Hello::MANAGER, handler);
+        if let Some(references) = self.counters.references.clone() {
+            let (clock, manager) = (Handle::clone(&self.runtime), Rc::clone(&manager));
+            let publishing = async move { references.publish_manager(&clock, manager).await };
+            self.runtime
+                .spawn("publish references", Box::pin(publishing));
+        }
         Ok(manager)
     }
 
@@ -206,12 +219,22 @@ impl Host {
         } = role;
         let host = self.clone();
         // The number is bounded by WIDTH_MAX.
-        let name = Hello::io_server(claim.number);
+        let (number, name) = (claim.number, Hello::io_server(claim.number));
         let serve = move |lost_below| {
             let handler =
                 IoServer::with_policy(host.runtime.clone(), store, host.keys.now(), policy);
             let handler = handler.counting(Arc::clone(&host.counters.disks));
-            host.serve(port, name, handler.having_lost(lost_below));
+            let handler = handler.having_lost(lost_below);
+            if let Some(references) = host.counters.references.clone() {
+                let (clock, server) = (Handle::clone(&host.runtime), Rc::clone(&handler));
+                let publishing = async move {
+                    let publishing = references.publish_io_server(&clock, number, server);
+                    publishing.await;
+                };
+                host.runtime
+                    .spawn("publish references", Box::pin(publishing));
+            }
+            host.serve(port, name, handler);
         };
         let Some(registration) = registration else {
             match claimed {

@@ -26,7 +26,7 @@ use crate::link::{Answer, Handler, Link, Message};
 use crate::secret::ServerKeys;
 use exports::Exports;
 use fetches::Fetches;
-use gannet_metrics::{Counter, Exposition, Family, Source};
+use gannet_metrics::{Counter, Exposition, Family, Latency, Source};
 use gannet_runtime::{Handle, LocalFuture, Slabs, all};
 use gannet_vfs::{
     Attributes, CreateMode, Credentials, FileHandle, FileKind, SetAttributes, SetTime, Status, Vfs,
@@ -41,6 +41,8 @@ use revocations::Revocations;
 use scheduler::{FlowKey, Scheduler};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use term::Terms;
@@ -82,13 +84,19 @@ pub struct IoServer<V: Vfs> {
     walks: Rc<Walks>,
 }
 
-/// The failures of the disks of I/O servers.
+/// The failures and the times of the disks of I/O servers.
 #[derive(Debug, Default)]
 pub struct DiskCounters {
     /// Requests that failed because the disk did.
     pub errors: Counter,
     /// Requests that failed for want of room.
     pub full: Counter,
+    /// Reads of bytes that were not in memory.
+    pub reads: Latency,
+    /// Writes, of which most end in memory.
+    pub writes: Latency,
+    /// Syncs of objects (fdatasync), for COMMITs and other changes that must be durable.
+    pub syncs: Latency,
 }
 
 impl DiskCounters {
@@ -112,7 +120,22 @@ impl Source for DiskCounters {
             "Requests that I/O servers of this process failed for want of room.",
         );
         into.counter(&ERRORS, &[], &self.errors);
+        const READS: Family = Family::latency(
+            "gannet_disk_read_seconds",
+            "Time of reads of I/O servers whose bytes were not in memory.",
+        );
+        const WRITES: Family = Family::latency(
+            "gannet_disk_write_seconds",
+            "Time of writes of I/O servers, of which most end in memory.",
+        );
+        const SYNCS: Family = Family::latency(
+            "gannet_disk_sync_seconds",
+            "Time of syncs of I/O servers' objects.",
+        );
         into.counter(&FULL, &[], &self.full);
+        into.whole_latency(&READS, &[], &self.reads);
+        into.whole_latency(&WRITES, &[], &self.writes);
+        into.whole_latency(&SYNCS, &[], &self.syncs);
     }
 }
 
@@ -212,6 +235,32 @@ impl<V: Vfs> IoServer<V> {
     pub fn counting(self: Rc<Self>, counters: Arc<DiskCounters>) -> Rc<IoServer<V>> {
         self.disk.replace(counters);
         self
+    }
+
+    /// Makes an object durable.
+    async fn sync(&self, object: &FileHandle) -> Result<(), Status> {
+        let begun = self.runtime.now();
+        let synced = self.store.commit(&own(), object, 0, 0).await;
+        let took = self.runtime.now().duration_since(begun);
+        self.disk.borrow().syncs.add(took);
+        synced.result.map(|_| ())
+    }
+
+    /// Awaits a read of an object, and counts its time if it had to wait for the disk.
+    async fn timing_disk<T>(&self, read: impl Future<Output = T>) -> T {
+        let begun = self.runtime.now();
+        let (mut read, mut waited) = (pin!(read), false);
+        let done = poll_fn(|context| {
+            let polled = read.as_mut().poll(context);
+            waited |= polled.is_pending();
+            polled
+        });
+        let done = done.await;
+        if waited {
+            let took = self.runtime.now().duration_since(begun);
+            self.disk.borrow().reads.add(took);
+        }
+        done
     }
 
     /// `Nxio` if the missing object of a file may have been lost.
@@ -397,7 +446,7 @@ impl<V: Vfs> IoServer<V> {
         self.check_genuine(&capability, 0)?;
         let object = self.find(capability.file).await?;
         if let Some(handle) = &object {
-            self.store.commit(&own(), handle, 0, 0).await.result?;
+            self.sync(handle).await?;
         }
         Ok(to_bytes(&self.state_of(object.as_ref()).await?))
     }
@@ -429,7 +478,7 @@ impl<V: Vfs> IoServer<V> {
                 .await;
             changed.result?;
             drop(guard);
-            self.store.commit(&own(), handle, 0, 0).await.result?;
+            self.sync(handle).await?;
         }
         Ok(to_bytes(&self.state_of(object.as_ref()).await?))
     }

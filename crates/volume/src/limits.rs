@@ -175,6 +175,8 @@ pub const TERM_LEASE_OVER: Duration = Duration::from_millis(2100);
 const _: () = assert!(TERM_LEASE.as_millis() >= 4 * TERM_HEARTBEAT.as_millis());
 /// How often a manager that is watched asks each I/O server for its space.
 pub const SPACE_EVERY: Duration = Duration::from_secs(5);
+/// Time between two publications of a server's counters of reads by references.
+pub(crate) const REFERENCES_EVERY: Duration = Duration::from_secs(1);
 /// How long callers of a manager wait for its term to begin before they are told to try again.
 pub const TERM_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a manager that need not wait for a majority waits for one.

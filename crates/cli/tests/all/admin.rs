@@ -203,6 +203,11 @@ fn a_volume_counts_for_each_role() {
         r#"gannet_volume_received_bytes_total{role="io-server"}"#,
     );
     assert!(received >= f64::from(1 << 20), "{received}");
+    let writes = metric(&text, "gannet_disk_write_seconds_count");
+    assert!(writes >= 1.0, "{text}");
+    // A file that is complete is durable.
+    let syncs = metric(&text, "gannet_disk_sync_seconds_count");
+    assert!(syncs >= 2.0, "{text}");
     // A core that exports the volume is a client of it.
     let url = format!("nfs://{}/file", server.tcp);
     succeed(&["cp", &url, &place.text("back")]);
@@ -213,6 +218,12 @@ fn a_volume_counts_for_each_role() {
     ];
     let bytes: f64 = bytes.iter().map(|name| metric(&text, name)).sum();
     assert!(bytes >= f64::from(1 << 20), "{text}");
+    // The servers publish these each second. The READs have asked for references to the objects.
+    let entries = r#"gannet_volume_exported_entries{role="io-server"}"#;
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while metric(&get(&server, "/metrics").2, entries) < 1.0 {
+        assert!(Instant::now() < deadline, "no object is exported");
+    }
 }
 
 /// A page of somebody else, in a browser on this host, can have its own name point here. Its requests have that name.

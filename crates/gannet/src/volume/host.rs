@@ -288,7 +288,10 @@ impl OpenHost {
             watched: options.watched,
             budget: options.budget.clone(),
             classes: (options.dscp.or(volume.description.dscp)).unwrap_or_default(),
-            counters: HostCounters::default(),
+            counters: HostCounters {
+                references: options.watched.then(Arc::default),
+                ..HostCounters::default()
+            },
             stop: stopped,
             failed,
         };

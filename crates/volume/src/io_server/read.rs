@@ -170,7 +170,7 @@ impl<V: Vfs> IoServer<V> {
                 state.get_or_insert_with(|| self.state(&opened.attributes));
                 let (file, len) = (opened.file, opened.count as usize);
                 let range = FileRange { file, offset, len };
-                let appended = gather.append(range, &self.runtime).await;
+                let appended = self.timing_disk(gather.append(range, &self.runtime)).await;
                 appended.map_err(unreadable)?;
                 zeros -= len;
             }
@@ -279,7 +279,8 @@ impl<V: Vfs> IoServer<V> {
                 offset,
                 len: usize::try_from(len).map_err(|_| Status::Serverfault)?,
             };
-            range.warm(&self.runtime).await.map_err(unreadable)?;
+            let warmed = self.timing_disk(range.warm(&self.runtime)).await;
+            warmed.map_err(unreadable)?;
         }
         Ok(())
     }

@@ -339,7 +339,7 @@ impl<V: Vfs> IoServer<V> {
             }
             if stability != Stability::Unstable {
                 // Later writes have stored the other bytes, perhaps less durably than this one asks for.
-                self.store.commit(&own(), handle, 0, 0).await.result?;
+                self.sync(handle).await?;
             }
         }
         guard.stored();
@@ -356,9 +356,12 @@ impl<V: Vfs> IoServer<V> {
         let (mut offset, mut buffer, mut data) = (offset, buffer, data);
         loop {
             let (handle, stability, range) = (target.handle, target.stability, data.clone());
+            let begun = self.runtime.now();
             let (written, memory) = (self.store)
                 .write_and_return(&own(), handle, offset, buffer, range, stability)
                 .await;
+            let took = self.runtime.now().duration_since(begun);
+            self.disk.borrow().writes.add(took);
             let count = written.result?.count;
             data.start += count as usize;
             if data.is_empty() {
