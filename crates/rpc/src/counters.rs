@@ -72,6 +72,17 @@ pub(crate) enum CallForm {
     Long,
 }
 
+impl CallForm {
+    /// The form of a call whose whole message is in chunks (`long`), or that has chunks at all.
+    pub(crate) fn of(long: bool, has_chunks: bool) -> CallForm {
+        match (long, has_chunks) {
+            (true, _) => CallForm::Long,
+            (false, true) => CallForm::ReadChunk,
+            (false, false) => CallForm::Inline,
+        }
+    }
+}
+
 const CALL_FORMS: [&str; CallForm::Long as usize + 1] = ["inline", "read-chunk", "long"];
 
 /// How a reply left over RDMA.
@@ -93,6 +104,20 @@ const REPLY_FORMS: [&str; ReplyForm::Exposed as usize + 1] =
 const ENGINES: [&str; 4] = ["static", "dynamic", "pipelined", "sendfile"];
 
 impl RdmaCounters {
+    fn collect(&self, into: &mut Exposition) {
+        for (form, counter) in CALL_FORMS.iter().zip(&self.calls) {
+            into.counter(&RDMA_CALLS, &[Label::word("form", form)], counter);
+        }
+        for (form, counter) in REPLY_FORMS.iter().zip(&self.replies) {
+            into.counter(&RDMA_REPLIES, &[Label::word("form", form)], counter);
+        }
+        for (engine, counter) in ENGINES.iter().zip(&self.files) {
+            into.counter(&FILES, &file_labels("rdma", engine), counter);
+        }
+        into.gauge(&GRANTED, &[], &self.granted);
+        into.counter(&SHORT_GRANTS, &[], &self.short_grants);
+    }
+
     pub(crate) fn call(&self, form: CallForm) {
         count(&self.calls, form as usize, 1);
     }
@@ -111,6 +136,12 @@ impl RdmaCounters {
         };
         count(&self.files, place, len as u64);
     }
+}
+
+/// The labels of [`FILES`].
+fn file_labels(transport: &'static str, engine: &'static str) -> [Label; 2] {
+    let transport = Label::word("transport", transport);
+    [transport, Label::word("engine", engine)]
 }
 
 fn count(counters: &[Counter], place: usize, count: u64) {
@@ -162,6 +193,17 @@ impl RefusedConnection {
 }
 
 impl Counters {
+    fn collect_connections(&self, into: &mut Exposition) {
+        for (reason, counter) in RefusedConnection::ALL.iter().zip(&self.refusals) {
+            into.counter(&REFUSALS, &[Label::word("reason", reason)], counter);
+        }
+        for (transport, gauge) in ["tcp", "rdma"].iter().zip(&self.open) {
+            into.gauge(&OPEN, &[Label::word("transport", transport)], gauge);
+        }
+        let labels = file_labels("tcp", "sendfile");
+        into.counter(&FILES, &labels, &self.sent_files);
+    }
+
     /// Counts a refused connection.
     pub(crate) fn refuse(&self, why: RefusedConnection) {
         self.refused.add(1);
@@ -316,27 +358,7 @@ impl Source for Counters {
         // beyond 2^53 ns, 104 days, the last digits do not count
         into.real(&HELD_BACK, &[], self.starved_ns.total() as f64 / 1e9);
         into.gauge(&EXPOSED, &[], &self.exposed);
-        for (reason, counter) in RefusedConnection::ALL.iter().zip(&self.refusals) {
-            into.counter(&REFUSALS, &[Label::word("reason", reason)], counter);
-        }
-        for (transport, gauge) in ["tcp", "rdma"].iter().zip(&self.open) {
-            into.gauge(&OPEN, &[Label::word("transport", transport)], gauge);
-        }
-        for (form, counter) in CALL_FORMS.iter().zip(&self.rdma.calls) {
-            into.counter(&RDMA_CALLS, &[Label::word("form", form)], counter);
-        }
-        for (form, counter) in REPLY_FORMS.iter().zip(&self.rdma.replies) {
-            into.counter(&RDMA_REPLIES, &[Label::word("form", form)], counter);
-        }
-        let file = |transport, engine| {
-            let transport = Label::word("transport", transport);
-            [transport, Label::word("engine", engine)]
-        };
-        into.counter(&FILES, &file("tcp", "sendfile"), &self.sent_files);
-        for (engine, counter) in ENGINES.iter().zip(&self.rdma.files) {
-            into.counter(&FILES, &file("rdma", engine), counter);
-        }
-        into.gauge(&GRANTED, &[], &self.rdma.granted);
-        into.counter(&SHORT_GRANTS, &[], &self.rdma.short_grants);
+        self.collect_connections(into);
+        self.rdma.collect(into);
     }
 }

@@ -124,11 +124,7 @@ impl<S: Service> Connection<S> {
             }
         }
         let pulls = !call.chunks.is_empty();
-        self.core.counters.rdma.call(match (long, pulls) {
-            (true, _) => CallForm::Long,
-            (false, true) => CallForm::ReadChunk,
-            (false, false) => CallForm::Inline,
-        });
+        self.core.counters.rdma.call(CallForm::of(long, pulls));
         let place = self.admit_context(call);
         if !pulls {
             return self.assemble(place);
