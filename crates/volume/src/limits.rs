@@ -279,6 +279,8 @@ pub const LOCKS_OF_FILE_MAX: usize = 1 << 12;
 pub const LOCKS_OF_SESSION_MAX: usize = 1 << 14;
 /// Locks of a volume.
 pub const LOCKS_MAX: usize = 1 << 17;
+/// Most locks and grants in the list for administrators.
+pub const LOCKS_LISTED_MAX: usize = 1000;
 const _: () = assert!(LOCK_RENEW.as_millis() * 4 < LOCK_LEASE.as_millis());
 /// Files whose appended bytes the manager gives places to at a time.
 pub const APPENDED_FILES_MAX: usize = 1 << 16;

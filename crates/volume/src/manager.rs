@@ -13,6 +13,7 @@ mod holders;
 mod intents;
 mod inventory;
 mod lease;
+mod listing;
 mod locks;
 mod records;
 mod registry;
@@ -54,6 +55,7 @@ use std::sync::Arc;
 use term::Office;
 
 pub use intents::IoServers;
+pub use listing::{LeaseKind, LeaseList, LeaseRow};
 pub use records::RecordStats;
 pub use registry::{ClaimError, Registration, Registry};
 pub use state::{
@@ -191,6 +193,10 @@ impl Manager {
         self.state.granted_files.set(granted as u64);
         let capabilities = self.holders.borrow_mut().count(now);
         self.state.capability_files.set(capabilities as u64);
+        let (mut list, since) = (LeaseList::default(), self.runtime.wall_clock());
+        self.locks.list(&mut list, since);
+        self.sizes.list(&mut list, since);
+        self.state.has_leases(list);
     }
 
     fn look<T>(&self, see: impl FnMut(&dyn View) -> Outcome<T>) -> Result<T, Status> {

@@ -15,6 +15,7 @@
 //! | recovering | one lease after the start | forgotten; a later Reclaim is answered Lost |
 
 use super::Manager;
+use super::listing::{LeaseKind, LeaseList, LeaseRow};
 use crate::limits::{
     LOCK_LEASE, LOCK_RETRY, LOCK_SWEEP, LOCK_WAIT, LOCKS_MAX, LOCKS_OF_FILE_MAX,
     LOCKS_OF_SESSION_MAX, LOCKS_WAITING_MAX,
@@ -25,13 +26,15 @@ use gannet_meta::namespace::{KeptFiles, Outcome};
 use gannet_meta::{View, lock_sessions, namespace};
 use gannet_runtime::{Handle, Instant, sleep, timeout};
 use gannet_wire::volume::{
-    AccessMask, Caller, FileId, FileKind, LockAction, LockOutcome, LockRecord, LockReply,
+    AccessMask, Caller, FileId, FileKind, LockAction, LockKind, LockOutcome, LockRecord, LockReply,
     LockRequest, Operation, RenewLocksReply, RenewLocksRequest, Role, Status, Token,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::sync::Notify;
 
 /// The file locks of a volume.
@@ -58,8 +61,16 @@ struct LockSession {
     lease_until: Instant,
     /// How many it has, and files that it keeps.
     held: usize,
-    /// Its requests that wait for others' locks.
-    waiting: usize,
+    /// Its client's address, for administrators.
+    address: Option<IpAddr>,
+}
+
+/// A request that waits for others' locks.
+struct Waiter {
+    file: FileId,
+    lock: HeldLock<LockOwner>,
+    /// The address of the client, whose session has perhaps no lock yet.
+    address: IpAddr,
 }
 
 /// Sessions from before the start that have not reclaimed all their locks yet.
@@ -94,6 +105,11 @@ struct LockTable {
     kept: BTreeMap<FileId, BTreeSet<Token>>,
     /// Locks in all, and keepers of files.
     held: usize,
+    /// Requests that wait, by a number of this table.
+    waiters: BTreeMap<u64, Waiter>,
+    waiters_before: u64,
+    /// The number of them by session. A client that waits for its first lock has no [`LockSession`] yet.
+    waiting: BTreeMap<Token, usize>,
 }
 
 impl LockTable {
@@ -112,7 +128,7 @@ impl LockTable {
         self.sessions.entry(session).or_insert(LockSession {
             lease_until: now + LOCK_LEASE,
             held: 0,
-            waiting: 0,
+            address: None,
         });
     }
 
@@ -229,6 +245,27 @@ impl LockTable {
         }
     }
 
+    fn address_of(&self, session: &Token) -> Option<IpAddr> {
+        self.sessions.get(session)?.address
+    }
+
+    fn row(&self, file: FileId, lock: &HeldLock<LockOwner>, now: Duration) -> LeaseRow {
+        LeaseRow {
+            file,
+            kind: match lock.kind {
+                LockKind::Shared => LeaseKind::Shared,
+                LockKind::Exclusive => LeaseKind::Exclusive,
+            },
+            range: Some(lock.range.clone()),
+            client: self.address_of(&lock.owner.session),
+            process: Some(lock.process),
+            owner: Some(lock.owner.number),
+            uid: None,
+            waits: false,
+            since: now,
+        }
+    }
+
     /// Notes that a session has reclaimed all its locks.
     fn reclaimed(&mut self, session: &Token) {
         if let Some(recovery) = &mut self.recovery {
@@ -237,6 +274,11 @@ impl LockTable {
         self.recovery
             .take_if(|recovery| recovery.sessions.is_empty());
     }
+}
+
+/// The address of a client.
+fn address_of(link: &Link) -> IpAddr {
+    link.endpoint().peer_address().ip().to_canonical()
 }
 
 fn record(lock: &HeldLock<LockOwner>) -> LockRecord {
@@ -354,20 +396,71 @@ impl Locks {
         table.kept.contains_key(&file) || table.is_recovering(self.runtime.now())
     }
 
-    /// Lets one more request of a session wait, if it has not too many.
-    fn begin_waiting(&self, session: &Token) -> bool {
+    /// Lets one more request wait, if its session has not too many: the number of the waiter.
+    fn begin_waiting(&self, waiter: Waiter) -> Option<u64> {
         let mut table = self.table.borrow_mut();
-        let known = table.sessions.get_mut(session);
-        let Some(known) = known.filter(|it| it.waiting < LOCKS_WAITING_MAX) else {
-            return false;
-        };
-        known.waiting += 1;
-        true
+        let waiting = table.waiting.entry(waiter.lock.owner.session);
+        let waiting = waiting.or_default();
+        if *waiting >= LOCKS_WAITING_MAX {
+            return None;
+        }
+        *waiting += 1;
+        table.waiters_before += 1;
+        let number = table.waiters_before;
+        table.waiters.insert(number, waiter);
+        Some(number)
     }
 
-    fn end_waiting(&self, session: &Token) {
-        if let Some(known) = self.table.borrow_mut().sessions.get_mut(session) {
-            known.waiting = known.waiting.saturating_sub(1);
+    fn end_waiting(&self, number: u64) {
+        let mut table = self.table.borrow_mut();
+        let Some(waiter) = table.waiters.remove(&number) else {
+            return;
+        };
+        let session = waiter.lock.owner.session;
+        if let Some(waiting) = table.waiting.get_mut(&session) {
+            *waiting = waiting.saturating_sub(1);
+            if *waiting == 0 {
+                table.waiting.remove(&session);
+            }
+        }
+    }
+
+    /// Notes where a session's client is, for administrators.
+    fn note_address(&self, link: &Link) {
+        if let Some(known) = (self.table.borrow_mut().sessions).get_mut(&link.session()) {
+            known.address = Some(address_of(link));
+        }
+    }
+
+    /// Lists the requests that wait, the locks, and the clients that keep files.
+    pub(super) fn list(&self, list: &mut LeaseList, now: Duration) {
+        let table = self.table.borrow();
+        for waiter in table.waiters.values() {
+            list.add(|| LeaseRow {
+                client: Some(waiter.address),
+                waits: true,
+                ..table.row(waiter.file, &waiter.lock, now)
+            });
+        }
+        for (file, locks) in &table.files {
+            for lock in locks.iter() {
+                list.add(|| table.row(*file, lock, now));
+            }
+        }
+        for (file, keepers) in &table.kept {
+            for session in keepers {
+                list.add(|| LeaseRow {
+                    file: *file,
+                    kind: LeaseKind::Open,
+                    range: None,
+                    client: table.address_of(session),
+                    process: None,
+                    owner: None,
+                    uid: None,
+                    waits: false,
+                    since: now,
+                });
+            }
         }
     }
 }
@@ -453,15 +546,24 @@ impl Manager {
                 again.ok_or(Status::Jukebox)?
             }
         };
+        locks.note_address(link);
         if action == LockAction::LetGo {
             self.forget_if_unkept(file).await;
         }
         let is_in_the_way = matches!(outcome, LockOutcome::Denied(_));
-        if action != LockAction::Wait || !is_in_the_way || !locks.begin_waiting(&session) {
+        if action != LockAction::Wait || !is_in_the_way {
             return Ok(outcome);
         }
+        let waiter = Waiter {
+            file,
+            lock: lock.clone(),
+            address: address_of(link),
+        };
+        let Some(waiter) = locks.begin_waiting(waiter) else {
+            return Ok(outcome);
+        };
         let waited = self.wait_for(link, file, &lock, outcome).await;
-        locks.end_waiting(&session);
+        locks.end_waiting(waiter);
         Ok(waited)
     }
 

@@ -7,6 +7,7 @@
 //! A size without grants is settled after a while: it goes into the inode ([`super::settling`]), and nobody is asked.
 
 use super::intents::{Intents, IoServers};
+use super::listing::{LeaseKind, LeaseList, LeaseRow};
 use super::records::Records;
 use super::settling::Settling;
 use crate::layout::{file_state, placements, size_with_lost};
@@ -24,6 +25,7 @@ use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// The sizes and the grants of a manager.
@@ -229,6 +231,26 @@ impl Sizes {
         let grants = self.grants.borrow();
         let lasts = |list: &&Vec<Grant>| list.iter().any(|grant| now < grant.until);
         grants.files.values().filter(lasts).count()
+    }
+
+    /// Lists the grants to write.
+    pub(super) fn list(&self, list: &mut LeaseList, since: Duration) {
+        let now = self.runtime.now();
+        for (file, grants) in &self.grants.borrow().files {
+            for grant in grants.iter().filter(|grant| now < grant.until) {
+                list.add(|| LeaseRow {
+                    file: *file,
+                    kind: LeaseKind::Write,
+                    range: None,
+                    client: None,
+                    process: None,
+                    owner: Some(grant.number),
+                    uid: Some(grant.uid),
+                    waits: false,
+                    since,
+                });
+            }
+        }
     }
 
     /// Whether there is a grant to write a file.

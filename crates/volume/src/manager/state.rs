@@ -4,6 +4,7 @@
 //! makes no call for it, so a reader costs the manager's core nothing. Times are those of the wall clock, because a
 //! runtime's own clock means nothing to other threads.
 
+use super::listing::LeaseList;
 use crate::link::{LinkError, Unreachable};
 use gannet_meta::MetaStore;
 use gannet_meta::claims::Loss;
@@ -128,6 +129,8 @@ pub struct VolumeReport {
 #[derive(Debug, Default)]
 pub struct VolumeState {
     report: Mutex<VolumeReport>,
+    /// The locks and grants of clients, as of the manager's last sweep over its leases.
+    leases: Mutex<LeaseList>,
     /// The metadata, which readers keep from no end.
     store: OnceLock<Weak<dyn MetaStore>>,
     /// Transactions that changes shared.
@@ -181,6 +184,19 @@ impl VolumeState {
     pub fn report(&self) -> Option<VolumeReport> {
         let report = self.lock();
         (report.manager != ManagerCondition::Absent).then(|| report.clone())
+    }
+
+    /// The locks and grants of clients, within three seconds; `None` where no manager runs.
+    pub fn leases(&self) -> Option<LeaseList> {
+        self.report()?;
+        let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(leases.clone())
+    }
+
+    /// Clients have these locks and grants.
+    pub(super) fn has_leases(&self, list: LeaseList) {
+        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        *leases = list.aged_by(&leases);
     }
 
     /// The state of a manager that begins with so many I/O servers at a time, some of which have lost a disk.

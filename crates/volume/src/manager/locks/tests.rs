@@ -110,3 +110,69 @@ fn one_client_cannot_fill_the_table() {
     }
     assert!((LOCKS_OF_FILE_MAX - 3..=LOCKS_OF_FILE_MAX).contains(&of_file));
 }
+
+/// Before, a client without a lock was answered at once, and asked again in a loop.
+#[test]
+fn a_client_may_wait_for_its_first_lock() {
+    let world = gannet_sim::World::new(1);
+    let runtime = world.add_node("manager").runtime();
+    let locks = Locks::new(runtime, BTreeSet::new());
+    let waiter = |session| Waiter {
+        file: FILE,
+        lock: exclusive(session),
+        address: IpAddr::from([10, 0, 0, 2]),
+    };
+    let numbers: Vec<_> = (0..LOCKS_WAITING_MAX)
+        .map(|_| locks.begin_waiting(waiter(ONE)).unwrap())
+        .collect();
+    assert_eq!(locks.begin_waiting(waiter(ONE)), None);
+    let other = locks.begin_waiting(waiter(OTHER)).unwrap();
+    let mut list = LeaseList::default();
+    locks.list(&mut list, Duration::from_secs(1));
+    assert_eq!(list.rows.len(), LOCKS_WAITING_MAX + 1);
+    assert!(
+        list.rows
+            .iter()
+            .all(|row| row.waits && row.client.is_some())
+    );
+    numbers
+        .into_iter()
+        .for_each(|number| locks.end_waiting(number));
+    locks.end_waiting(other);
+    let table = locks.table.borrow();
+    assert!(table.waiting.is_empty() && table.waiters.is_empty());
+}
+
+#[test]
+fn the_list_has_locks_and_files_that_are_kept() {
+    let world = gannet_sim::World::new(1);
+    let runtime = world.add_node("manager").runtime();
+    let locks = Locks::new(runtime, BTreeSet::new());
+    {
+        let mut table = locks.table.borrow_mut();
+        table.enter(ONE, Instant::START);
+        table.hold(FILE, exclusive(ONE));
+        table.keep(FileId(9), ONE);
+        if let Some(known) = table.sessions.get_mut(&ONE) {
+            known.address = Some(IpAddr::from([10, 0, 0, 1]));
+        }
+    }
+    let mut list = LeaseList::default();
+    locks.list(&mut list, Duration::from_secs(5));
+    let rows = list.rows.iter();
+    let rows: Vec<_> = rows
+        .map(|row| (row.file.0, row.kind, row.process))
+        .collect();
+    assert_eq!(
+        rows,
+        [
+            (7, LeaseKind::Exclusive, Some(4)),
+            (9, LeaseKind::Open, None)
+        ]
+    );
+    assert!(
+        list.rows
+            .iter()
+            .all(|row| row.client.is_some() && !row.waits)
+    );
+}
