@@ -24,7 +24,9 @@ pub use volume::{
     CheckOptions, CreateOptions, ExtendOptions, ListOptions, NewKeyOptions, ShowOptions,
     StatusOptions, StripesOptions, VolumeOptions, VolumeWhat,
 };
-pub use watch::{AdminPlace, ClientsOptions, ReloadOptions, TopOptions, TraceOptions};
+pub use watch::{
+    AdminPlace, ClientsOptions, LocksOptions, ReloadOptions, TopOptions, TraceOptions,
+};
 
 use crate::failure::{Failure, one_line};
 use clap::builder::{PathBufValueParser, TypedValueParser};
@@ -229,6 +231,11 @@ pub enum Command {
     /// Asks the address that `gannet serve --admin ADDR` answers. The server notes operations that take the time of
     /// its `--slow` or longer. Clients and paths are shown as far as the address may tell them.
     Trace(TraceOptions),
+    /// List the locks and grants that clients of a volume have, and those that wait
+    ///
+    /// Asks the address that `gannet serve --admin ADDR` answers where the manager runs. The list may be three seconds
+    /// old.
+    Locks(LocksOptions),
     /// Have a server read its configuration again, as SIGHUP does
     ///
     /// Exports, their networks and their rules change at once; connections and open files stay. The command prints what

@@ -76,6 +76,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Reload(options) => watch::reload(&options),
         Command::Clients(options) => watch::clients(&options),
         Command::Trace(options) => watch::trace(&options),
+        Command::Locks(options) => watch::locks(&options),
         Command::Dump(options) => dump::run(&options),
         Command::Version => output::line(concat!("gannet ", env!("CARGO_PKG_VERSION"))),
         Command::Generate(options) => generate::run(&options.what),

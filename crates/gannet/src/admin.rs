@@ -1,5 +1,5 @@
 //! Answers to administrators of a server or a mount, over HTTP: `/metrics`, `/health`, `/status.json`, `/clients.json`,
-//! `/slow.json`, a page.
+//! `/slow.json`, `/locks.json`, a page.
 //!
 //! It runs on a thread of its own, so that a reader costs the cores no more than the publication of their numbers. A
 //! Unix socket is for the user who runs the server alone, and also changes exports. TCP answers this machine and the
@@ -8,13 +8,14 @@
 mod browser;
 mod clients;
 mod listener;
+mod locks;
 mod pages;
 mod part;
 mod slow;
 mod subject;
 
 pub use listener::{AdminAddress, AdminError, AdminListener};
-pub use part::{Finding, NotReady, Part, PartState};
+pub use part::{Finding, LockList, LockRow, NotReady, Part, PartState};
 pub use subject::Subject;
 
 use clients::{LOOK_EVERY, Minute};
@@ -43,6 +44,9 @@ const CONNECTIONS_MAX: usize = 64;
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(10);
 /// Bytes of a request's head, and of an answer that the kernel has not taken.
 const REQUEST_MAX: usize = 16 * 1024;
+
+/// The paths that are answered to programs.
+const PATHS: &str = "/metrics\n/health\n/status.json\n/clients.json\n/slow.json\n/locks.json\n";
 
 /// Asks for the configuration to be read again; answered with what has changed, or why nothing has.
 pub type ReloadRequest = oneshot::Sender<Result<String, String>>;
@@ -268,15 +272,14 @@ async fn respond(
             let text = facts.watch.answer(facts.subject.slow(), query, rights);
             page(StatusCode::OK, "application/json", text)
         }
-        "/" => page(
-            StatusCode::OK,
-            "text/plain; charset=utf-8",
-            "/metrics\n/health\n/status.json\n/clients.json\n/slow.json\n",
-        ),
-        _ => refuse(
-            StatusCode::NOT_FOUND,
-            "there are /metrics, /health, /status.json, /clients.json and /slow.json\n",
-        ),
+        "/locks.json" => {
+            let list = facts.subject.registry().clients();
+            let shows = rights != Rights::Numbers;
+            let text = locks::answer(&facts.parts, &list, &mut facts.minute.borrow_mut(), shows);
+            page(StatusCode::OK, "application/json", text)
+        }
+        "/" => page(StatusCode::OK, "text/plain; charset=utf-8", PATHS),
+        _ => refuse(StatusCode::NOT_FOUND, PATHS),
     }
 }
 

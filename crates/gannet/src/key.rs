@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     fn secret_of(key: &ClientKey) -> Secret {
-        key.client(TrafficClasses::default()).key
+        key.client(TrafficClasses::default()).key.now()
     }
 
     #[test]

@@ -17,6 +17,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use tokio::sync::watch;
 
 /// The connections of a core by the memory that peers may make the process hold.
@@ -184,11 +185,17 @@ impl Server {
             return accepting.await;
         };
         loop {
-            tokio::select! {
-                biased;
-                // The keys of this server outlive it.
-                Ok(()) = changes.changed() => self.end_clients(),
-                incoming = &mut accepting => return incoming,
+            let mut changed = std::pin::pin!(changes.changed());
+            let next = std::future::poll_fn(|context| {
+                // Never an error: this server has the keys.
+                if let Poll::Ready(Ok(())) = changed.as_mut().poll(context) {
+                    return Poll::Ready(None);
+                }
+                accepting.as_mut().poll(context).map(Some)
+            });
+            match next.await {
+                None => self.end_clients(),
+                Some(incoming) => return incoming,
             }
         }
     }

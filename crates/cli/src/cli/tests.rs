@@ -39,7 +39,8 @@ fn the_definition_is_consistent_and_explains_itself() {
         .collect();
     let expected = [
         "demo", "serve", "mount", "volume", "ls", "cat", "stat", "cp", "mkdir", "rm", "mv", "df",
-        "bench", "doctor", "top", "clients", "trace", "reload", "dump", "version", "generate",
+        "bench", "doctor", "top", "clients", "trace", "locks", "reload", "dump", "version",
+        "generate",
     ];
     assert_eq!(names, expected);
 }

@@ -94,3 +94,14 @@ pub struct ClientsOptions {
     #[arg(long, help_heading = "Output")]
     pub json: bool,
 }
+
+/// `gannet locks`.
+#[derive(Debug, Args)]
+pub struct LocksOptions {
+    /// The admin address of the volume's manager: HOST:PORT, http://HOST:PORT/, or the path of its Unix socket
+    #[arg(value_name = "ADDR")]
+    pub admin: AdminPlace,
+    /// Print one JSON object per lock or grant
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+}

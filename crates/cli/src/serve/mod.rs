@@ -43,8 +43,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     privileges::confine()?;
     let settings = Settings::resolve(options)?;
     let host = open_host(&settings)?;
-    let folder = settings.volume.as_ref().map(|(path, _)| path.clone());
-    let folder = folder.unwrap_or_default();
+    let folder = settings.folder();
     let (tcp, rdma) = listen(&settings)?;
     let admin = admin_address::listen(settings.admin.as_ref(), &settings.admin_clients)?;
     let audit = open_audit_log(&settings)?;
@@ -70,9 +69,8 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         slow: Arc::new(SlowOperations::new(settings.slow)),
         audit: audit.as_ref().map(|audit| audit.shared() as _),
     };
-    let volume = host.as_ref().map(OpenHost::listening);
-    let counters = host.as_ref().map(OpenHost::counters);
-    let of_volume = counters.zip(volume.clone());
+    let of_volume = host.as_ref().map(|it| (it.counters(), it.listening()));
+    let volume = of_volume.as_ref().map(|(_, listening)| listening.clone());
     let volume_watch = host.as_ref().map(OpenHost::watch);
     let keys = host.as_ref().map(OpenHost::keys);
     let host = host.map(OpenHost::start).transpose();

@@ -320,6 +320,12 @@ impl Settings {
         Ok(changed)
     }
 
+    /// The folder of the volume; empty without one.
+    pub(super) fn folder(&self) -> PathBuf {
+        let folder = self.volume.as_ref().map(|(path, _)| path.clone());
+        folder.unwrap_or_default()
+    }
+
     /// How many exports `new` has otherwise.
     pub(super) fn export_changes(&self, new: &Settings) -> ExportChanges {
         let before = |export: &ExportConfig| named(&self.exports, &export.name);

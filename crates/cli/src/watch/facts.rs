@@ -1,4 +1,4 @@
-//! What a server tells: `/status.json` and `/clients.json`, as far as commands use it.
+//! What a server tells: `/status.json`, `/clients.json` and `/locks.json`, as far as commands use it.
 
 use gannet_metrics::LatencyReading;
 use serde::{Deserialize, Serialize};
@@ -124,6 +124,38 @@ pub(super) struct Minute {
     pub(super) operations: u64,
     pub(super) received_bytes: u64,
     pub(super) sent_bytes: u64,
+}
+
+/// `/locks.json`.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct Locks {
+    pub(super) locks: Vec<Lock>,
+    /// How many more there are.
+    pub(super) more: u64,
+    /// The manager of a volume runs there.
+    pub(super) keeps_locks: bool,
+}
+
+/// A lock or grant of a client.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+pub(super) struct Lock {
+    /// The client's number in `/clients.json`.
+    pub(super) client: Option<u64>,
+    /// `None` where the reader may not see it.
+    pub(super) address: Option<String>,
+    pub(super) uid: Option<u64>,
+    pub(super) process: Option<u64>,
+    /// The number of the file in its volume.
+    pub(super) file: u64,
+    /// `shared`, `exclusive`, `open` or `write`.
+    pub(super) kind: String,
+    /// The first byte of a lock.
+    pub(super) start: Option<u64>,
+    /// Its last byte; `None` for all behind.
+    pub(super) end: Option<u64>,
+    /// The client waits for it.
+    pub(super) waits: bool,
+    pub(super) since_seconds: f64,
 }
 
 impl Client {

@@ -1,9 +1,10 @@
-//! Commands for administrators: `gannet top` and `gannet clients` show what a server tells at its admin
-//! address, `gannet trace` which operations took long; `gannet reload` has it read its configuration again.
+//! Commands for administrators: `gannet top`, `gannet clients`, `gannet locks` and `gannet trace` show what a server
+//! tells at its admin address; `gannet reload` has it read its configuration again.
 
 mod ask;
 mod clients;
 mod facts;
+mod locks;
 mod rates;
 mod reload;
 mod screen;
@@ -13,6 +14,7 @@ mod trace;
 pub use ask::AskError;
 pub use clients::clients;
 pub(crate) use facts::IoServer as ToldIoServer;
+pub use locks::locks;
 pub use reload::reload;
 pub(crate) use screen::time;
 pub use top::top;

@@ -14,6 +14,7 @@ mod examples;
 mod full_disk;
 mod generated;
 mod libnfs;
+mod locks;
 mod monitoring;
 mod mount;
 mod mount_user;

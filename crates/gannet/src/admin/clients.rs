@@ -84,6 +84,12 @@ impl Minute {
         }
     }
 
+    /// The number that stands for the client at an address; `None` for one that is not listed.
+    pub(super) fn id_of(&mut self, list: &ClientList, address: IpAddr) -> Option<u64> {
+        self.notice(list);
+        self.seen.get(&address).map(|seen| seen.id)
+    }
+
     /// `/clients.json`: those with a connection, or with work in the last minute, the busiest first.
     pub(super) fn answer(
         &mut self,

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use serde_json::Value;
+use std::net::IpAddr;
 
 /// A part of a process, such as the manager of a volume.
 pub trait Part: Send + Sync {
@@ -10,6 +11,29 @@ pub trait Part: Send + Sync {
 
     /// Its state now; `None` while it has none.
     fn state(&self) -> Option<PartState>;
+
+    /// The locks and grants of its clients; `None` for a part that keeps none.
+    fn locks(&self) -> Option<LockList> {
+        None
+    }
+}
+
+/// Locks and grants of clients.
+#[derive(Debug, Clone, Default)]
+pub struct LockList {
+    /// The rows; the part bounds them.
+    pub rows: Vec<LockRow>,
+    /// The number of those that are left out.
+    pub more: usize,
+}
+
+/// A lock or a grant.
+#[derive(Debug, Clone)]
+pub struct LockRow {
+    /// The client, if it is known.
+    pub client: Option<IpAddr>,
+    /// An object with the other facts, which every reader may see.
+    pub row: Value,
 }
 
 /// The state of a part.

@@ -1,10 +1,10 @@
 //! The state of the servers of a volume in this process, for administrators.
 
 use super::finding::{IoServerFacts, manager_finding, not_ready};
-use crate::admin::{Finding, Part, PartState};
+use crate::admin::{Finding, LockList, LockRow, Part, PartState};
 use gannet_metrics::{ClientList, Exposition, Family, Label, Source};
 use gannet_volume::host::HostCounters;
-use gannet_volume::manager::{IoServerReport, VolumeReport};
+use gannet_volume::manager::{IoServerReport, LeaseRow, VolumeReport};
 use rustix::fs::statvfs;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -69,6 +69,16 @@ impl Part for VolumeWatch {
 
     fn state(&self) -> Option<PartState> {
         Some(self.state_of(&self.report()?, now()))
+    }
+
+    fn locks(&self) -> Option<LockList> {
+        let list = self.counters.volume.get()?.leases()?;
+        let now = now();
+        let rows = list.rows.iter().map(|lease| lock_row(lease, now));
+        Some(LockList {
+            rows: rows.collect(),
+            more: list.more,
+        })
     }
 }
 
@@ -139,6 +149,27 @@ impl VolumeWatch {
             said["next"] = json!(finding.next);
         }
         said
+    }
+}
+
+/// A lock or grant for administrators. A range without an end has none.
+fn lock_row(lease: &LeaseRow, now: Duration) -> LockRow {
+    let (start, end) = match &lease.range {
+        Some(range) => (Some(*range.start()), Some(*range.end())),
+        None => (None, None),
+    };
+    LockRow {
+        client: lease.client,
+        row: json!({
+            "uid": lease.uid,
+            "process": lease.process,
+            "file": lease.file.0,
+            "kind": lease.kind.word(),
+            "start": start,
+            "end": end.filter(|end| *end != u64::MAX),
+            "waits": lease.waits,
+            "since_seconds": now.saturating_sub(lease.since).as_secs_f64(),
+        }),
     }
 }
 

@@ -355,7 +355,7 @@ pub(super) mod tests {
             let identity = Identity {
                 role: Role::Client,
                 volume: VOLUME,
-                key: keys().for_clients(),
+                key: keys().for_clients().into(),
                 classes: Default::default(),
             };
             let (runtime, pool) = (client.runtime(), Pool::new());
