@@ -195,13 +195,17 @@ impl GroupCommit {
     async fn run(self: Rc<Self>, batch: Batch) {
         let (target, stability) = (batch.target.clone(), batch.stability);
         let key = target.key();
+        let begun = self.runtime.now();
         let synced = self
             .lanes
             .run_beside(move |tree| tree.sync_target(&target, stability))
             .await
             .and_then(|synced| synced);
+        let took = self.runtime.now().duration_since(begun);
+        let (requests, has_failed) = (batch.waiters.len(), synced.is_err());
+        self.lanes.counters().synced(took, requests, has_failed);
         // Before the answers: a client that gets one may ask for the next sync of the target at once.
-        let failed_too = self.state.borrow_mut().ended(key, synced.is_err());
+        let failed_too = self.state.borrow_mut().ended(key, has_failed);
         batch.answer(synced);
         if let Some(batch) = failed_too {
             batch.answer(synced);

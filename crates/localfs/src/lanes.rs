@@ -12,6 +12,7 @@
 //! that are overdue.
 
 use super::clock_map::lock;
+use super::counters::TreeCounters;
 use super::tree::LocalTree;
 use crate::limits::{CHANGE_LANES, LOOKUPS_MAX};
 use gannet_runtime::Handle;
@@ -259,8 +260,10 @@ impl Lanes {
         let (sender, answer) = oneshot::channel();
         let waited = Waited::start();
         let begun = waited.begin();
+        tree.counters.waiting.raise(1);
         let job = Box::new(Answered {
             job: Some(move || {
+                tree.counters.waiting.lower(1);
                 begun();
                 job(&tree)
             }),
@@ -286,6 +289,11 @@ impl Lanes {
         let answered = answer.await.map_err(|_| Status::Jukebox);
         waited.tell();
         answered
+    }
+
+    /// The counters of the tree.
+    pub(crate) fn counters(&self) -> &TreeCounters {
+        &self.tree.counters
     }
 
     /// Runs `job` on the pool beside all others.

@@ -36,6 +36,7 @@ mod access;
 mod attributes;
 mod change;
 mod clock_map;
+mod counters;
 mod descriptors;
 mod durable;
 mod group_commit;
@@ -58,6 +59,7 @@ mod sync;
 mod sys;
 mod tree;
 
+pub use counters::TreeCounters;
 pub use descriptors::descriptors_each;
 pub use identity::own_credentials;
 pub use object::file_source;

@@ -1,8 +1,10 @@
 //! How a tree is opened, and why that may fail.
 
+use super::counters::TreeCounters;
 use crate::sys;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// Ignores SIGXFSZ, by which the kernel would end the process when a client writes beyond a limit for the size of files
@@ -43,6 +45,8 @@ pub struct LocalOptions {
     /// Entries of one directory that a listing in memory holds at most; larger directories take several. By default
     /// 65,536, some 15 MB when their objects were listed too.
     pub listing_entries_max: Option<usize>,
+    /// Counts its syncs and its waiting operations, perhaps with those of other trees.
+    pub counters: Arc<TreeCounters>,
 }
 
 /// Why a directory cannot be served.

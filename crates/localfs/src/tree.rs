@@ -2,6 +2,7 @@
 
 use super::attributes::{Facts, Volume, from_statx, status};
 use super::clock_map::{ClockMap, PARTS, lock};
+use super::counters::TreeCounters;
 use super::descriptors::{self, descriptors_each};
 use super::durable::MetadataSync;
 use super::handle::{MacHasher, Minter, Name};
@@ -97,6 +98,7 @@ pub struct LocalTree {
     pub(crate) listing_entries_max: usize,
     changes: Vec<AtomicU32>,
     pub(crate) durability: Arc<Durability>,
+    pub(crate) counters: Arc<TreeCounters>,
     retired: Mutex<Vec<Arc<Object>>>,
     retired_count: AtomicUsize,
     turn: AtomicUsize,
@@ -150,6 +152,7 @@ impl LocalTree {
         );
         Ok(Arc::new(LocalTree {
             file_size_max: file_size_max(&root),
+            counters: Arc::clone(&options.counters),
             metadata_sync: MetadataSync::of(&root, options.async_metadata),
             root,
             root_object,

@@ -26,7 +26,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("vfs", &["runtime"]),
-    ("localfs", &["runtime", "vfs"]),
+    ("localfs", &["metrics", "runtime", "vfs"]),
     (
         "nfs",
         &[

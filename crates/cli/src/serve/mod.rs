@@ -226,6 +226,9 @@ async fn supervise(
     let serving = serving.explain(|| String::from("cannot start the serving threads"))?;
     let (tally, reloader) = (serving.tally(), serving.reloader());
     let (stop, join) = serving.split();
+    if reload.settings.volume.is_none() {
+        tally.registry().add(reload.settings.tree_counters());
+    }
     if let Some(audit) = &reload.audit {
         tally.registry().add(Arc::clone(audit) as _);
         let audit = Arc::clone(audit);

@@ -13,7 +13,7 @@ use gannet::admin::AdminAddress;
 use gannet::server::default_budget;
 use gannet::url::{NFS_RDMA_PORT, NFS_TCP_PORT};
 use gannet::volume::HostOptions;
-use gannet_localfs::{LocalOptions, LocalTree, descriptors_each, own_credentials};
+use gannet_localfs::{LocalOptions, LocalTree, TreeCounters, descriptors_each, own_credentials};
 use gannet_nfs::server::{Export, Network, Rules, Squash};
 use gannet_rpc::{ConnectionLimits, Engine, EngineError, RdmaOptions};
 use gannet_runtime::tokio_plug::available_cores;
@@ -318,6 +318,11 @@ impl Settings {
         };
         changed.check_exposure()?;
         Ok(changed)
+    }
+
+    /// What the exported directories count together.
+    pub(super) fn tree_counters(&self) -> Arc<TreeCounters> {
+        Arc::clone(&self.local.counters)
     }
 
     /// The folder of the volume; empty without one.

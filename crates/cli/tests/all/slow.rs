@@ -153,6 +153,10 @@ fn a_slow_disk_is_seen_as_the_part_that_took_long() {
         line.contains("127.0.0.1") && line.contains(" OK: sync="),
         "{line}"
     );
+    let metrics = super::admin::get_at(&socket, "/metrics").2;
+    let syncs = super::admin::metric(&metrics, "gannet_directory_sync_seconds_count");
+    let seconds = super::admin::metric(&metrics, "gannet_directory_sync_seconds_sum");
+    assert!(syncs >= 2.0 && seconds >= 0.08 * syncs, "{metrics}");
     let logged = log(&place);
     let line = logged.lines().find(|line| line.contains("COMMIT")).unwrap();
     assert!(
