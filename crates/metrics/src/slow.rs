@@ -132,10 +132,11 @@ impl SlowOperations {
         (over < PARTS_ALONE).then(|| Duration::from_nanos(over))
     }
 
-    /// Takes `over` for the least time of a slow operation until [`SlowOperations::watch_ends`], for somebody who
-    /// watches; the log stays as it is.
+    /// Takes `over` for the least time of a slow operation until [`SlowOperations::watch_ends`], if it is less than the
+    /// usual one, for somebody who watches; the log stays as it is.
     pub fn watch(&self, over: Duration) {
-        self.over_ns.store(nanoseconds(over), Ordering::Relaxed);
+        let over = nanoseconds(over).min(self.state().usual_ns);
+        self.over_ns.store(over, Ordering::Relaxed);
     }
 
     /// Goes back to the bound of before.
@@ -259,6 +260,8 @@ mod tests {
         let slow = SlowOperations::new(Some(Duration::from_millis(50)));
         slow.watch(Duration::from_millis(1));
         assert_eq!(note(&slow, 2, 1), Noted::Unlogged);
+        assert_eq!(note(&slow, 60, 1), Noted::Logged);
+        slow.watch(Duration::from_secs(1));
         assert_eq!(note(&slow, 60, 1), Noted::Logged);
         slow.watch_ends();
         assert_eq!(note(&slow, 2, 1), Noted::Fast);

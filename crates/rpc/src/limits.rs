@@ -18,6 +18,11 @@ pub const CALL_BYTES_MAX: usize = 16 << 20;
 /// Bytes of replies per TCP connection that wait for the peer, beyond which nothing is read from it.
 pub const OUTGOING_BYTES_MAX: usize = 4 << 20;
 
+/// Bytes of the arguments that a call keeps until its reply has left, where its time is taken apart: handles and names.
+pub const DEPARTING_ARGUMENTS: usize = 1024;
+/// Bytes of memory that such a call takes, charged to its peer.
+pub const DEPARTING_LEN: usize = 4096;
+
 /// Bytes of the memory that all TCP connections of a core receive through.
 pub const STAGE_LEN: usize = 256 << 10;
 /// The same for one connection of a client.

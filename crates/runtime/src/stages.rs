@@ -5,8 +5,8 @@
 //! core polls just now, which [`within`] and [`watched`] tell: no seam between them has to hand a stopwatch on. Without
 //! one they do nothing and read no clock.
 //!
-//! The parts of an operation add up to its whole time exactly, also where several of its steps run side by side: then
-//! a moment belongs to the step that changed last.
+//! The parts of an operation add up to its whole time exactly, also where several of its steps run side by side. Then a
+//! moment belongs to the step that changed last, which may be one that has ended.
 
 use crate::{Handle, Instant};
 use std::cell::{Cell, RefCell};

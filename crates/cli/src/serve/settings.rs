@@ -320,7 +320,7 @@ impl Settings {
         Ok(changed)
     }
 
-    /// What the exported directories count together.
+    /// The counters of all exported directories.
     pub(super) fn tree_counters(&self) -> Arc<TreeCounters> {
         Arc::clone(&self.local.counters)
     }

@@ -63,7 +63,9 @@ pub fn trace(options: &TraceOptions) -> Result<(), Failure> {
                     "no operation is slow to this server: start it with --slow TIME, or give --over TIME at its Unix socket",
                 );
             }
-            for operation in &answer.operations {
+            let least = options.over.map_or(0.0, |over| over.as_secs_f64());
+            let slow = answer.operations.iter().filter(|it| it.seconds >= least);
+            for operation in slow {
                 if options.json {
                     output::json(operation)?;
                 } else {

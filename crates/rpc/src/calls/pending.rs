@@ -36,7 +36,7 @@ pub(crate) struct Entry {
     /// Set while a transmission waits for its reply.
     deadline: Option<Instant>,
     /// The stopwatch of the caller's operation.
-    pub(crate) watch: Option<Rc<Stopwatch>>,
+    watch: Option<Rc<Stopwatch>>,
 }
 
 /// An opaque argument kept apart.
@@ -48,9 +48,14 @@ pub(crate) struct SharedPayload {
 }
 
 impl Entry {
+    /// The stopwatch of the caller's operation, while the caller waits.
+    pub(crate) fn watch(&self) -> Option<&Rc<Stopwatch>> {
+        self.watch.as_ref().filter(|_| self.answer.is_some())
+    }
+
     /// The caller's operation is in `stage` now.
     pub(crate) fn enter(&self, stage: Stage) {
-        if let Some(watch) = self.watch.as_ref().filter(|_| self.answer.is_some()) {
+        if let Some(watch) = self.watch() {
             watch.enter(stage);
         }
     }

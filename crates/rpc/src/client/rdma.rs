@@ -312,7 +312,7 @@ impl Link {
             && let Some((xid, entry)) = pending.next_unsent(now, shared.config.reply_timeout)
         {
             let mut sent = Sent::default();
-            let watch = entry.watch.clone();
+            let watch = entry.watch().cloned();
             match stages::within(watch.as_ref(), || self.send(xid, entry, &mut sent)) {
                 Ok(()) => {
                     self.sent.insert(xid, sent);
@@ -615,7 +615,7 @@ impl Link {
     /// The stopwatch of the operation that a call belongs to.
     fn watch_of(&self, xid: u32) -> Option<Rc<Stopwatch>> {
         let mut pending = self.shared.calls.pending.borrow_mut();
-        pending.get_mut(xid)?.watch.clone()
+        pending.get_mut(xid)?.watch().cloned()
     }
 
     /// Answers a call whose memory is deregistered, or begins the RDMA Reads of a reply that is exposed.
@@ -656,10 +656,12 @@ impl Link {
             Some(TransportProcedure::Msg) if lists.reply().is_some_and(|it| total(it) > 0) => Err(
                 CallError::Malformed("reply chunk used with an inline reply"),
             ),
-            Some(TransportProcedure::Msg) => stages::within(entry.watch.clone().as_ref(), || {
-                let _stage = stages::enter(Stage::Copy);
-                take_results(entry, message, placed)
-            }),
+            Some(TransportProcedure::Msg) => {
+                stages::within(entry.watch().cloned().as_ref(), || {
+                    let _stage = stages::enter(Stage::Copy);
+                    take_results(entry, message, placed)
+                })
+            }
         };
         match outcome {
             Ok((results, sink)) => pending.answer(xid, results, sink),

@@ -2,7 +2,7 @@
 
 use super::Core;
 use super::worker::Job;
-use crate::limits::CALLS_MAX;
+use crate::limits::{CALLS_MAX, DEPARTING_LEN};
 use crate::service::Service;
 use gannet_runtime::stages::Stage;
 use std::collections::VecDeque;
@@ -20,13 +20,15 @@ impl Departing {
     /// Adds a call whose reply ends `waiting` bytes behind those that have left. Without a stopwatch, and beyond
     /// [`CALLS_MAX`], its way ends here.
     pub(super) fn push<S: Service>(&mut self, core: &Core<S>, waiting: usize, mut job: Box<Job>) {
+        if job.call.dropped.get() {
+            // No bytes of it will leave.
+            return core.put_job(job);
+        }
         if job.watch.is_none() || self.calls.len() >= CALLS_MAX {
             return core.left(job);
         }
         job.enter(Stage::Wire);
-        // Memory that the service left: nothing accounts for it any more.
-        job.call.placed.get_mut().take();
-        job.reply.clear();
+        job.depart();
         self.calls.push_back((self.taken + waiting as u64, job));
     }
 
@@ -37,6 +39,18 @@ impl Departing {
         while let Some((_, job)) = self.calls.pop_front_if(|(end, _)| *end <= taken) {
             core.left(job);
         }
+    }
+
+    /// The reply that leaves next has become shorter by so many bytes.
+    pub(super) fn shortened(&mut self, bytes: usize) {
+        for (end, _) in &mut self.calls {
+            *end = end.saturating_sub(bytes as u64).max(self.taken);
+        }
+    }
+
+    /// Bytes of memory of the calls.
+    pub(super) fn memory(&self) -> usize {
+        self.calls.len() * DEPARTING_LEN
     }
 
     /// The call whose reply leaves next is in `stage` now.

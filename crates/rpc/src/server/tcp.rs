@@ -215,7 +215,7 @@ impl<S: Service> Connection<S> {
     /// records, uses up its own share of the budget and not that of others.
     fn count_held(&mut self) {
         let calls = self.call_bytes + self.reserved + self.cold_bytes;
-        let messages = self.inbound.memory() + self.outgoing.memory();
+        let messages = self.inbound.memory() + self.outgoing.memory() + self.departing.memory();
         self.held.set(calls + messages);
     }
 
@@ -377,9 +377,13 @@ impl<S: Service> Connection<S> {
     /// Answers the call whose file cannot be read with an error. If the beginning of its reply has left, the connection
     /// ends instead; the client asks again on another one and gets SYSTEM_ERR there, because the call is poisoned.
     fn answer_unreadable(&mut self, error: io::ErrorKind) -> Result<(), End> {
+        let before = self.outgoing.len();
         let Some(failed) = self.outgoing.fail_cold() else {
             return Ok(());
         };
+        // An error in place of a file. A longer one would be noted as departed a little early.
+        let shorter = before.saturating_sub(self.outgoing.len());
+        self.departing.shortened(shorter);
         let (Failed::Answered(xid) | Failed::Begun(xid)) = failed;
         self.core.note_unreadable(self.peer, xid, error);
         if let Failed::Begun(_) = failed {

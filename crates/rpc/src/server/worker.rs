@@ -5,7 +5,7 @@
 //! worker stays in the connection's [`CallTable`] until its wake-up sets the call's bit and wakes the connection.
 
 use super::Core;
-use crate::limits::CALLS_MAX;
+use crate::limits::{CALLS_MAX, DEPARTING_ARGUMENTS};
 use crate::reply_cache::Begin;
 use crate::service::{Call, Reply, Service};
 use gannet_runtime::stages::{self, Stage, Stopwatch};
@@ -48,6 +48,20 @@ impl Job {
     pub(crate) fn enter(&self, stage: Stage) {
         if let Some(watch) = &self.watch {
             watch.enter(stage);
+        }
+    }
+
+    /// Frees what its way out does not need. [`DEPARTING_LEN`](crate::limits::DEPARTING_LEN) is charged for the rest.
+    pub(crate) fn depart(&mut self) {
+        self.call.placed.get_mut().take();
+        self.reply.clear();
+        let arguments = &mut self.call.arguments;
+        if arguments.capacity() > DEPARTING_ARGUMENTS {
+            arguments.truncate(DEPARTING_ARGUMENTS);
+            arguments.shrink_to_fit();
+        }
+        if self.reply.head.capacity() > DEPARTING_ARGUMENTS {
+            self.reply.head = Vec::new();
         }
     }
 

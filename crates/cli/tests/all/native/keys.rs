@@ -116,6 +116,10 @@ fn servers_take_a_new_key_at_a_reload_and_end_connections_of_the_old_one() {
     let mut native = native.spawn().unwrap();
     let url = bed.url("/file");
     let reads = |key: &str| run(&["cat", &url, "--volume-key", key]).status.success();
+    // It has connected once its folder is there.
+    let root = bed.url("/");
+    let has_begun = |_| bed.succeed(&["ls", &root]).contains("bench").then_some(());
+    (0..1000).find_map(has_begun).unwrap();
     assert!(reads(&old) && native.try_wait().unwrap().is_none());
 
     let said = succeed(&["volume", "key", &bed.volume]);

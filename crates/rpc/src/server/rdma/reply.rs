@@ -4,7 +4,7 @@ use super::exposed::{Part, part_of};
 use super::{Connection, End, Work};
 use crate::client::{CallError, CallerCredential};
 use crate::counters::ReplyForm;
-use crate::limits::{CALLBACKS_MAX, INLINE_THRESHOLD, OUTGOING_BYTES_MAX};
+use crate::limits::{CALLBACKS_MAX, DEPARTING_LEN, INLINE_THRESHOLD, OUTGOING_BYTES_MAX};
 use crate::server::worker::Job;
 use crate::service::{Payload, Reply, Service};
 use gannet_datapath::{Datapath, Engine, Part as SourcePart, Ready, Writes};
@@ -196,7 +196,13 @@ impl<S: Service> Connection<S> {
         };
         match departure {
             Some(mut departure) => {
-                departure.call = call.inspect(|job| job.enter(Stage::Queue));
+                if let Some(mut job) = call {
+                    job.depart();
+                    job.enter(Stage::Queue);
+                    departure.call = Some(job);
+                    departure.held += DEPARTING_LEN;
+                    self.reply_bytes += DEPARTING_LEN;
+                }
                 push_lean(&mut self.departures, departure);
                 self.depart()
             }

@@ -270,7 +270,9 @@ impl<S: Service> Connection<S> {
             self.core.put_job(job);
             return Ok(Large::NoMemory);
         }
-        job.watch = (self.core).stopwatch(Stage::Wire, self.deadlines.now());
+        let since = self.inbound.backlog_since.unwrap_or(self.deadlines.now());
+        job.watch = self.core.stopwatch(Stage::Queue, since);
+        job.enter(Stage::Wire);
         let buffer = self.core.payloads.take(len);
         let mut around = std::mem::take(&mut job.call.arguments);
         around.clear();
