@@ -66,7 +66,7 @@ impl Minute {
     }
 
     /// Learns which clients are new, gone, or were forgotten by the cores and came again.
-    fn notice(&mut self, list: &ClientList) {
+    pub(super) fn notice(&mut self, list: &ClientList) {
         self.seen
             .retain(|address, _| list.clients.contains_key(address));
         for (address, client) in &list.clients {
@@ -84,9 +84,9 @@ impl Minute {
         }
     }
 
-    /// The number that stands for the client at an address; `None` for one that is not listed.
-    pub(super) fn id_of(&mut self, list: &ClientList, address: IpAddr) -> Option<u64> {
-        self.notice(list);
+    /// The number that stands for the client at an address; `None` for one that the last [`Minute::notice`] did not
+    /// list.
+    pub(super) fn id_of(&self, address: IpAddr) -> Option<u64> {
         self.seen.get(&address).map(|seen| seen.id)
     }
 

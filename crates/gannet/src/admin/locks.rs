@@ -13,12 +13,14 @@ pub(super) fn answer(
     minute: &mut Minute,
     shows_addresses: bool,
 ) -> String {
+    // Once, not for each row: it goes through all clients.
+    minute.notice(clients);
     let lists: Vec<LockList> = parts.iter().filter_map(|part| part.locks()).collect();
     let rows = lists.iter().flat_map(|list| &list.rows);
     let rows: Vec<Value> = rows
         .map(|lock| {
             let mut row = lock.row.clone();
-            let id = lock.client.and_then(|client| minute.id_of(clients, client));
+            let id = lock.client.and_then(|client| minute.id_of(client));
             row["client"] = json!(id);
             let address = lock.client.filter(|_| shows_addresses);
             row["address"] = json!(address.map(|address| address.to_string()));
