@@ -101,6 +101,8 @@ pub struct Manager {
     unnamed: RefCell<BTreeSet<FileId>>,
     replies: Replies,
     holders: RefCell<Holders>,
+    /// The state has the locks and grants of clients, not only their numbers.
+    lists_leases: Cell<bool>,
 }
 
 impl Manager {
@@ -141,6 +143,7 @@ impl Manager {
         let state = VolumeState::begin(&store, servers.count(), &losses, runtime.wall_clock());
         let office = Office::new(&runtime, &servers, change, &state);
         let records = Records::new(Handle::clone(&runtime), ATTRIBUTE_RECORDS_MAX);
+        let (clock, peers) = (Handle::clone(&runtime), Rc::clone(&servers));
         Ok(Rc::new(Manager {
             sizes: Sizes::new(
                 Handle::clone(&runtime),
@@ -149,12 +152,7 @@ impl Manager {
                 FileId(next),
             ),
             records,
-            objects: Objects::new(
-                Handle::clone(&runtime),
-                keys,
-                Rc::clone(&servers),
-                Rc::clone(&office),
-            ),
+            objects: Objects::new(clock, keys, peers, Rc::clone(&office)),
             servers,
             office,
             state,
@@ -176,6 +174,7 @@ impl Manager {
             unnamed: RefCell::new(unnamed),
             replies: Replies::new(replies),
             holders: RefCell::default(),
+            lists_leases: Cell::default(),
         }))
     }
 
@@ -184,18 +183,27 @@ impl Manager {
         Arc::clone(&self.state)
     }
 
+    /// From now on [`VolumeState::leases`] has the locks and grants of clients. Only a manager that somebody may watch
+    /// lists them: it takes time of its core, and serves nobody else.
+    pub fn list_leases(&self) {
+        self.lists_leases.set(true);
+    }
+
     /// Notes the leases that clients have now.
     fn count_leases(&self) {
         let held = self.locks.count();
         self.state.lock_clients.set(held.clients as u64);
         self.state.locks.set(held.locks as u64);
-        let (granted, now) = (self.sizes.granted_files(), self.runtime.now());
-        self.state.granted_files.set(granted as u64);
-        let capabilities = self.holders.borrow_mut().count(now);
+        let granted = self.sizes.count_grants();
+        self.state.granted_files.set(granted.files as u64);
+        let capabilities = self.holders.borrow_mut().count(self.runtime.now());
         self.state.capability_files.set(capabilities as u64);
+        if !self.lists_leases.get() {
+            return;
+        }
         let (mut list, since) = (LeaseList::default(), self.runtime.wall_clock());
         self.locks.list(&mut list, since);
-        self.sizes.list(&mut list, since);
+        self.sizes.list(&mut list, granted, since);
         self.state.has_leases(list);
     }
 

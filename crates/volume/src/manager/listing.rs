@@ -1,7 +1,7 @@
 //! The file locks and grants that clients have, as a list for administrators on other threads.
 //!
-//! The manager writes the list at each sweep over its leases. It adds no call and no note to the way of a request, so
-//! the list is up to three seconds old, and so is the begin of each row.
+//! A manager that somebody may watch writes the list at each sweep over its leases. It adds no call and no note to the
+//! way of a request, so the list is up to three seconds old, and so is the begin of each row.
 
 use crate::limits::LOCKS_LISTED_MAX;
 use gannet_wire::volume::FileId;
@@ -58,14 +58,32 @@ pub struct LeaseRow {
     pub since: Duration,
 }
 
+/// The place of a row in the list. Rows of one key are one lock at two times.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    is_granted: bool,
+    file: FileId,
+    kind: u8,
+    first_and_last: Option<[u64; 2]>,
+    client: Option<IpAddr>,
+    process: Option<u32>,
+    owner: Option<u64>,
+    uid: Option<u32>,
+}
+
 impl LeaseRow {
-    /// Whether both are one lock at two times.
-    fn is_same(&self, other: &LeaseRow) -> bool {
-        let other = LeaseRow {
-            since: self.since,
-            ..other.clone()
-        };
-        *self == other
+    /// All of the row but its age: a thousand shared locks of one file have a thousand keys.
+    fn key(&self) -> Key {
+        Key {
+            is_granted: !self.waits,
+            file: self.file,
+            kind: self.kind as u8,
+            first_and_last: self.range.as_ref().map(|it| [*it.start(), *it.end()]),
+            client: self.client,
+            process: self.process,
+            owner: self.owner,
+            uid: self.uid,
+        }
     }
 }
 
@@ -79,27 +97,21 @@ pub struct LeaseList {
 }
 
 impl LeaseList {
-    /// Adds a row, if there is room. Without room it is not even made: there may be many more.
-    pub(super) fn add(&mut self, row: impl FnOnce() -> LeaseRow) {
-        if self.rows.len() < LOCKS_LISTED_MAX {
-            self.rows.push(row());
-        } else {
-            self.more += 1;
-        }
+    /// Adds the first of `count` rows, as far as there is room, and counts the others. Without room a row is not even
+    /// looked for: there may be 100 times more.
+    pub(super) fn add(&mut self, count: usize, rows: impl Iterator<Item = LeaseRow>) {
+        let before = self.rows.len();
+        self.rows.extend(rows.take(LOCKS_LISTED_MAX - before));
+        self.more += count.saturating_sub(self.rows.len() - before);
     }
 
-    /// Rows that were there `before` are as old as there. Both lists are in one order, so a row is near its old place.
+    /// Rows that were there `before` are as old as there. `before` is such a list itself, so it is in order.
     pub(super) fn aged_by(mut self, before: &LeaseList) -> LeaseList {
-        let key = |row: &LeaseRow| {
-            let start = row.range.as_ref().map(|range| *range.start());
-            (!row.waits, row.file, row.kind as u8, start)
-        };
-        self.rows.sort_by_key(key);
+        self.rows.sort_by_cached_key(LeaseRow::key);
         for row in &mut self.rows {
-            let from = before.rows.partition_point(|old| key(old) < key(row));
-            let alike = before.rows.iter().skip(from);
-            let mut alike = alike.take_while(|old| key(old) == key(row));
-            if let Some(old) = alike.find(|old| old.is_same(row)) {
+            let key = row.key();
+            let found = before.rows.binary_search_by(|old| old.key().cmp(&key));
+            if let Some(old) = found.ok().and_then(|place| before.rows.get(place)) {
                 row.since = old.since;
             }
         }
@@ -110,6 +122,7 @@ impl LeaseList {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
 
     fn row(file: u64, process: u32, since: u64) -> LeaseRow {
         LeaseRow {
@@ -127,7 +140,7 @@ mod tests {
 
     fn list(rows: &[LeaseRow]) -> LeaseList {
         let mut list = LeaseList::default();
-        rows.iter().for_each(|row| list.add(|| row.clone()));
+        list.add(rows.len(), rows.iter().cloned());
         list
     }
 
@@ -148,16 +161,36 @@ mod tests {
             [
                 (9, Some(7), 20),
                 (1, Some(7), 10),
-                (2, Some(8), 20),
-                (2, Some(7), 10)
+                (2, Some(7), 10),
+                (2, Some(8), 20)
             ]
         );
+    }
+
+    /// Before, each of them was compared with all others.
+    #[test]
+    fn locks_of_one_range_are_told_apart_by_their_keys() {
+        let locks = |since| (0..LOCKS_LISTED_MAX as u32).map(move |process| row(1, process, since));
+        let rows: Vec<_> = locks(1).collect();
+        let first = list(&rows).aged_by(&LeaseList::default());
+        let keys = first.rows.windows(2);
+        assert!(
+            keys.map(|two| (two[0].key(), two[1].key()))
+                .all(|(one, next)| one < next)
+        );
+        let rows: Vec<_> = locks(2).rev().collect();
+        assert_eq!(list(&rows).aged_by(&first), first);
     }
 
     #[test]
     fn the_list_has_a_bound_and_counts_the_others() {
         let mut list = LeaseList::default();
-        (0..LOCKS_LISTED_MAX as u64 + 5).for_each(|file| list.add(|| row(file, 1, 1)));
-        assert_eq!((list.rows.len(), list.more), (LOCKS_LISTED_MAX, 5));
+        let seen = Cell::new(0);
+        let rows = |count| (0..count).map(|file| row(file, 1, seen.replace(seen.get() + 1)));
+        list.add(5, rows(5));
+        list.add(LOCKS_LISTED_MAX + 5, rows(LOCKS_LISTED_MAX as u64 + 5));
+        list.add(7, rows(7));
+        assert_eq!((list.rows.len(), list.more), (LOCKS_LISTED_MAX, 17));
+        assert_eq!(seen.get(), LOCKS_LISTED_MAX as u64);
     }
 }

@@ -266,6 +266,20 @@ impl LockTable {
         }
     }
 
+    fn open_row(&self, file: FileId, session: &Token, now: Duration) -> LeaseRow {
+        LeaseRow {
+            file,
+            kind: LeaseKind::Open,
+            range: None,
+            client: self.address_of(session),
+            process: None,
+            owner: None,
+            uid: None,
+            waits: false,
+            since: now,
+        }
+    }
+
     /// Notes that a session has reclaimed all its locks.
     fn reclaimed(&mut self, session: &Token) {
         if let Some(recovery) = &mut self.recovery {
@@ -435,33 +449,19 @@ impl Locks {
     /// Lists the requests that wait, the locks, and the clients that keep files.
     pub(super) fn list(&self, list: &mut LeaseList, now: Duration) {
         let table = self.table.borrow();
-        for waiter in table.waiters.values() {
-            list.add(|| LeaseRow {
-                client: Some(waiter.address),
-                waits: true,
-                ..table.row(waiter.file, &waiter.lock, now)
-            });
-        }
-        for (file, locks) in &table.files {
-            for lock in locks.iter() {
-                list.add(|| table.row(*file, lock, now));
-            }
-        }
-        for (file, keepers) in &table.kept {
-            for session in keepers {
-                list.add(|| LeaseRow {
-                    file: *file,
-                    kind: LeaseKind::Open,
-                    range: None,
-                    client: table.address_of(session),
-                    process: None,
-                    owner: None,
-                    uid: None,
-                    waits: false,
-                    since: now,
-                });
-            }
-        }
+        let waiting = table.waiters.values().map(|waiter| LeaseRow {
+            client: Some(waiter.address),
+            waits: true,
+            ..table.row(waiter.file, &waiter.lock, now)
+        });
+        let locks = table.files.iter();
+        let held =
+            locks.flat_map(|(file, locks)| locks.iter().map(|lock| table.row(*file, lock, now)));
+        let kept = table.kept.iter();
+        let kept = kept
+            .flat_map(|(file, keepers)| keepers.iter().map(|it| table.open_row(*file, it, now)));
+        let count = table.waiters.len() + table.held;
+        list.add(count, waiting.chain(held).chain(kept));
     }
 }
 

@@ -78,6 +78,14 @@ struct Grants {
     ran_out: BTreeSet<FileId>,
 }
 
+/// Numbers of grants to write.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct GrantsCount {
+    /// Files with a grant.
+    pub(super) files: usize,
+    grants: usize,
+}
+
 impl Grants {
     /// Removes the files whose grants have all run out; gives them.
     fn sweep(&mut self, now: Instant) -> Vec<FileId> {
@@ -225,32 +233,37 @@ impl Sizes {
         self.grants.borrow_mut().ran_out.remove(&file);
     }
 
-    /// The number of files that some grant lets clients write now.
-    pub(super) fn granted_files(&self) -> usize {
+    /// The grants to write that last now.
+    pub(super) fn count_grants(&self) -> GrantsCount {
         let now = self.runtime.now();
-        let grants = self.grants.borrow();
-        let lasts = |list: &&Vec<Grant>| list.iter().any(|grant| now < grant.until);
-        grants.files.values().filter(lasts).count()
+        let mut count = GrantsCount::default();
+        for list in self.grants.borrow().files.values() {
+            let lasting = list.iter().filter(|grant| now < grant.until).count();
+            count.files += usize::from(lasting > 0);
+            count.grants += lasting;
+        }
+        count
     }
 
-    /// Lists the grants to write.
-    pub(super) fn list(&self, list: &mut LeaseList, since: Duration) {
+    /// Lists the grants to write, of which there are `count`.
+    pub(super) fn list(&self, list: &mut LeaseList, count: GrantsCount, since: Duration) {
         let now = self.runtime.now();
-        for (file, grants) in &self.grants.borrow().files {
-            for grant in grants.iter().filter(|grant| now < grant.until) {
-                list.add(|| LeaseRow {
-                    file: *file,
-                    kind: LeaseKind::Write,
-                    range: None,
-                    client: None,
-                    process: None,
-                    owner: Some(grant.number),
-                    uid: Some(grant.uid),
-                    waits: false,
-                    since,
-                });
-            }
-        }
+        let grants = self.grants.borrow();
+        let files = grants.files.iter();
+        let all = files.flat_map(|(file, grants)| grants.iter().map(|grant| (*file, grant)));
+        let lasting = all.filter(|(_, grant)| now < grant.until);
+        let rows = lasting.map(|(file, grant)| LeaseRow {
+            file,
+            kind: LeaseKind::Write,
+            range: None,
+            client: None,
+            process: None,
+            owner: Some(grant.number),
+            uid: Some(grant.uid),
+            waits: false,
+            since,
+        });
+        list.add(count.grants, rows);
     }
 
     /// Whether there is a grant to write a file.

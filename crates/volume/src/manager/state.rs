@@ -186,7 +186,8 @@ impl VolumeState {
         (report.manager != ManagerCondition::Absent).then(|| report.clone())
     }
 
-    /// The locks and grants of clients, within three seconds; `None` where no manager runs.
+    /// The locks and grants of clients, within three seconds; `None` where no manager runs. The list is empty until
+    /// [`super::Manager::list_leases`].
     pub fn leases(&self) -> Option<LeaseList> {
         self.report()?;
         let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);

@@ -198,6 +198,7 @@ fn start_manager(
     });
     let manager = manager.map_err(ManagerError::Metadata)?;
     if roles.watched {
+        manager.list_leases();
         let watching = Rc::clone(&manager).watch_space();
         runtime.spawn("space of I/O servers", Box::pin(watching));
     }
