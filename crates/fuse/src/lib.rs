@@ -35,6 +35,7 @@ mod requests;
 mod session;
 mod status;
 mod takings;
+mod waiting;
 mod window;
 
 pub use requests::{Requests, WAIT_MIN};

@@ -17,13 +17,13 @@ use crate::limits::{
 };
 use crate::open::OpenTable;
 use crate::pages::Pages;
-use crate::requests::{Kind, LastWait, Requests, WAIT_MIN};
+use crate::requests::{Kind, Requests};
 use crate::session::{Caching, MountOptions};
 use crate::status::errno;
 use crate::takings::Takings;
+use crate::waiting::Waiting;
 use follow::Following;
 use fuser::{Errno, FileAttr, Generation};
-use gannet_client::Waits;
 use gannet_client::write_behind::{FileWrites, Turns, WriteBehind};
 use gannet_runtime::stages::{self, Stage, Stopwatch};
 use gannet_runtime::{Arena, Handle, LocalFuture, timeout};
@@ -73,8 +73,7 @@ pub(crate) struct Mounted<V> {
     /// The requests so far.
     pub(crate) requests: Arc<Requests>,
     /// Requests under way, without those that wait for file locks.
-    pub(crate) waits: Waits,
-    last_wait: LastWait,
+    pub(crate) waiting: Waiting,
 }
 
 /// An object as a reply reports it to the kernel.
@@ -118,8 +117,7 @@ impl<V: Vfs> Mounted<V> {
             following: Following::default(),
             lock_waits: Cell::new(0),
             is_away: Cell::new(false),
-            waits: Waits::default(),
-            last_wait: LastWait::default(),
+            waiting: Waiting::default(),
             vfs,
             runtime,
             options,
@@ -156,7 +154,7 @@ impl<V: Vfs> Mounted<V> {
         request: impl Future<Output = Result<T, Errno>>,
     ) -> Result<T, Errno> {
         let begun = self.runtime.now();
-        let wait = self.waits.begin(begun);
+        let wait = self.waiting.begin(kind, begun);
         let watch = (self.requests.slow.is_on())
             .then(|| Stopwatch::start(&self.runtime, Stage::Protocol, begun));
         let outcome = match &watch {
@@ -166,9 +164,8 @@ impl<V: Vfs> Mounted<V> {
         drop(wait);
         let now = self.runtime.now();
         let took = now.duration_since(begun);
-        if took >= WAIT_MIN {
-            self.last_wait.ended(&self.requests, begun, now);
-        }
+        let last_reply = self.writes.last_reply();
+        (self.waiting).ended(&self.requests, kind, begun, now, last_reply);
         // Before the reply: a program that asks for the numbers after its system call finds it counted.
         let failure = outcome.as_ref().err().copied();
         self.requests.note(kind, failure, took);

@@ -5,10 +5,8 @@ use gannet_metrics::{
     Counter, Exposition, Family, Label, Latency, Noted, SlowOperation, SlowOperations, Source,
     UNLOGGED,
 };
-use gannet_runtime::Instant;
 use gannet_runtime::stages::{Stage, Stopwatch};
 use std::array;
-use std::cell::Cell;
 use std::time::Duration;
 
 const OPERATIONS: Family = Family::counter(
@@ -41,7 +39,8 @@ const DROPPED: Family = Family::counter(
 );
 const WAITS: Family = Family::counter(
     "gannet_mount_waits",
-    "Times in which some request had no reply of a server for three seconds or longer.",
+    "Times in which some request had no reply of a server for three seconds or longer. FLUSH, FSYNC and RELEASE wait \
+     since the last reply to a WRITE or COMMIT.",
 );
 const WAIT_SECONDS: Family = Family::counter(
     "gannet_mount_wait_seconds",
@@ -215,6 +214,19 @@ impl Requests {
 }
 
 impl Requests {
+    /// Counts time for which requests waited for servers: of a new wait, or of the last one.
+    pub(crate) fn note_wait(&self, is_new: bool, more: Duration) {
+        self.waits.add(u64::from(is_new));
+        let nanoseconds = u64::try_from(more.as_nanos()).unwrap_or(u64::MAX);
+        self.wait_ns.add(nanoseconds);
+    }
+
+    /// The number of waits, and their seconds.
+    #[cfg(test)]
+    pub(crate) fn waited(&self) -> (u64, u64) {
+        (self.waits.total(), self.wait_ns.total() / 1_000_000_000)
+    }
+
     /// Notes where the time of a request of a process went, and the request in the log if it was slow.
     pub(crate) fn note_parts(
         &self,
@@ -320,50 +332,9 @@ impl Source for Requests {
     }
 }
 
-/// The last time in which requests waited for servers; requests that overlap are one time.
-#[derive(Default)]
-pub(crate) struct LastWait(Cell<Option<(Instant, Instant)>>);
-
-impl LastWait {
-    /// Counts a request that waited, and has ended now.
-    pub(crate) fn ended(&self, requests: &Requests, start: Instant, end: Instant) {
-        let (is_new, start, more) = match self.0.get() {
-            Some((first, last)) if start <= last => {
-                let before = first.duration_since(start);
-                (false, start.min(first), before + end.duration_since(last))
-            }
-            _ => (true, start, end.duration_since(start)),
-        };
-        self.0.set(Some((start, end)));
-        requests.waits.add(u64::from(is_new));
-        let nanoseconds = u64::try_from(more.as_nanos()).unwrap_or(u64::MAX);
-        requests.wait_ns.add(nanoseconds);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn overlapping_waits_are_one_time() {
-        let (requests, last) = (Requests::default(), LastWait::default());
-        let at = |seconds| Instant::START + Duration::from_secs(seconds);
-        let totals = || {
-            (
-                requests.waits.total(),
-                requests.wait_ns.total() / 1_000_000_000,
-            )
-        };
-        last.ended(&requests, at(10), at(14));
-        assert_eq!(totals(), (1, 4));
-        // One that began before the first one, and one within.
-        last.ended(&requests, at(8), at(15));
-        last.ended(&requests, at(11), at(15));
-        assert_eq!(totals(), (1, 7));
-        last.ended(&requests, at(20), at(23));
-        assert_eq!(totals(), (2, 10));
-    }
 
     #[test]
     fn failures_are_counted_by_their_names() {

@@ -274,7 +274,8 @@ pub struct MountWatch<V>(Weak<Mounted<V>>);
 pub struct MountState {
     /// Requests that have no reply.
     pub under_way: usize,
-    /// How long the oldest of them waits, from [`WAIT_MIN`] on.
+    /// How long the oldest of them waits, from [`WAIT_MIN`] on. FLUSH, FSYNC and RELEASE wait since the last reply to a
+    /// WRITE or COMMIT.
     pub waiting: Option<Duration>,
     /// Why, if the store knows it.
     pub why: Option<String>,
@@ -291,11 +292,11 @@ impl<V: Vfs> MountWatch<V> {
             return MountState::default();
         };
         let now = mounted.runtime.now();
-        let oldest = mounted.waits.oldest();
+        let oldest = mounted.waiting.since(mounted.writes.last_reply());
         let waiting = oldest.map(|since| now.duration_since(since));
         let waiting = waiting.filter(|waiting| *waiting >= WAIT_MIN);
         MountState {
-            under_way: mounted.waits.count(),
+            under_way: mounted.waiting.count(),
             why: waiting.and_then(|_| mounted.vfs.cause(Status::Jukebox)),
             waiting,
             dirty_bytes: mounted.writes.waiting(),

@@ -164,6 +164,7 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
         // Read before the request is sent: the COMMIT may not cover writes that end while it is under way.
         let asked = file.kept_ever();
         let done = self.vfs.commit(writer, file.handle(), 0, 0).await;
+        self.replied(&done.result);
         // A file system reports a lost page once (fsync(2)), and the next COMMIT may succeed without it.
         let verifier = (done.result)
             .inspect_err(|_| file.commit_failed(asked))?

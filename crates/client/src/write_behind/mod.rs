@@ -26,7 +26,7 @@ pub use turns::{Turn, Turns};
 use crate::limits::{ANSWERED_EARLY_MAX, BEHIND_MAX, FILE_BEHIND_MAX, KeptBounds, SILENCE_PAUSE};
 use file::KeptWrite;
 use gannet_runtime::stages::{self, Stage};
-use gannet_runtime::{Buffer, Handle, sleep};
+use gannet_runtime::{Buffer, Handle, Instant, sleep};
 use gannet_vfs::{Stability, Status, Vfs, Wcc};
 use runs::{Run, Runs};
 use std::cell::{Cell, RefCell};
@@ -66,6 +66,7 @@ pub struct WriteBehind<V, F> {
     silent: Cell<u64>,
     /// Wakes writers that wait for room among them.
     room: Notify,
+    last_reply: Cell<Instant>,
 }
 
 impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
@@ -80,6 +81,7 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
     ) -> WriteBehind<V, F> {
         WriteBehind {
             vfs,
+            last_reply: Cell::new(runtime.now()),
             runtime,
             front,
             files,
@@ -106,6 +108,19 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
     /// Bytes of all files that the store has not answered.
     pub fn waiting(&self) -> u64 {
         self.waiting.get() + self.silent.get()
+    }
+
+    /// When the store replied to a WRITE or COMMIT for the last time; at first, the begin. A request that lasts for
+    /// many of them learns by it whether a server is silent.
+    pub fn last_reply(&self) -> Instant {
+        self.last_reply.get()
+    }
+
+    /// Notes a reply. `Jukebox` is none: the store waits for a silent server no longer.
+    fn replied<T>(&self, result: &Result<T, Status>) {
+        if !matches!(result, Err(Status::Jukebox)) {
+            self.last_reply.set(self.runtime.now());
+        }
     }
 
     /// The sum that the bytes of a file count in.

@@ -94,6 +94,7 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
         let (vfs, handle) = (&self.vfs, open.file.handle());
         let appended = vfs.append(&open.caller, handle, end, data, len, stability);
         let (done, buffer) = appended.await;
+        self.replied(&done);
         let (offset, done) = done?;
         self.front.changed(&open.file, &Wcc::default());
         let write = KeptWrite {
@@ -168,6 +169,7 @@ impl<V: Vfs, F: FrontEnd> WriteBehind<V, F> {
         file: &FileWrites,
         written: &Changed<WriteDone>,
     ) -> Result<WriteDone, Status> {
+        self.replied(&written.result);
         let outcome = written.result?;
         self.front.changed(file, &written.wcc);
         match outcome.count {

@@ -8,6 +8,7 @@ use gannet_sim::World;
 use gannet_vfs::{Credentials, FileHandle, Status};
 use server::Server;
 use std::future::Future;
+use std::time::Duration;
 
 /// A front end that notes what it hears.
 #[derive(Default)]
@@ -396,6 +397,30 @@ fn bytes_that_a_store_has_given_up_take_no_room_from_others() {
             (stage.writes.waiting.get(), stage.writes.silent.get()),
             (0, 0)
         );
+    });
+}
+
+#[test]
+fn the_last_reply_is_that_to_any_write_or_commit() {
+    story(async |stage| {
+        let (key, open) = stage.open("file", 1);
+        let wait = async || sleep(&stage.writes.runtime, Duration::from_secs(5)).await;
+        let is_now = || stage.writes.last_reply() == stage.writes.runtime.now();
+        wait().await;
+        assert!(!is_now());
+        stage.write(&open, 0, b"bytes").await;
+        assert_eq!(stage.writes.drain(&open.file).await, Ok(()));
+        assert!(is_now(), "a WRITE");
+        wait().await;
+        assert_eq!(stage.sync(key, &open).await, Ok(()));
+        assert!(is_now(), "a COMMIT");
+        wait().await;
+        // The store has given up a silent server.
+        stage.server.refuse(1, Some(Status::Jukebox));
+        stage.write(&open, 0, b"bytes").await;
+        let given_up = stage.writes.drain(&open.file).await;
+        assert_eq!((given_up, is_now()), (Err(Status::Jukebox), false));
+        stage.server.refuse(1, None);
     });
 }
 
