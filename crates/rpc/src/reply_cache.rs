@@ -169,7 +169,7 @@ impl Shard {
                 self.bytes -= reply.head.len() + ENTRY_OVERHEAD;
             }
             self.done.pop_front();
-            if full {
+            if full && age < DRC_AGE_MAX {
                 evicted.add(1);
             }
         }
@@ -355,5 +355,45 @@ impl Drop for Execution {
         {
             lock(shard).entries.remove(&self.key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_reply_of_the_full_age_has_not_left_before_its_time() {
+        let at = |seconds| Instant::START + Duration::from_secs(seconds);
+        let mut shard = Shard::default();
+        for (xid, begun) in [(1, 0), (2, 10), (3, 20)] {
+            let key = Key {
+                client: IpAddr::from([10, 0, 0, 1]),
+                xid,
+                program: 100_003,
+                version: 3,
+                procedure: 8,
+                arguments_len: 0,
+                checksum: 0,
+            };
+            let reply = Arc::new(CachedReply {
+                verdict: Verdict::Accepted(AcceptStatus::Success),
+                head: Vec::new(),
+            });
+            let at = at(begun);
+            shard.bytes += ENTRY_OVERHEAD;
+            shard.done.push_back(key);
+            shard.entries.insert(key, Entry::Done { reply, at });
+        }
+        let limits = CacheLimits {
+            entries_max: SHARDS,
+            bytes_max: usize::MAX,
+        };
+        let evicted = Counter::default();
+        // The first of them has its age, the second one makes room.
+        shard.evict(at(0) + DRC_AGE_MAX, &limits, &evicted);
+        assert_eq!((shard.done.len(), shard.bytes), (1, ENTRY_OVERHEAD));
+        assert_eq!(evicted.total(), 1);
     }
 }
