@@ -126,7 +126,7 @@ impl RdmaCounters {
         count(&self.replies, form as usize, 1);
     }
 
-    /// Counts a range of a file that leaves for a peer's memory.
+    /// Counts a range of a file when its way to a peer is chosen. The reply may fail later, and the count stays.
     pub(crate) fn file(&self, engine: Engine, len: usize) {
         let place = match engine {
             Engine::Static => 0,
@@ -282,7 +282,8 @@ const RDMA_REPLIES: Family = Family::counter(
 );
 const FILES: Family = Family::counter(
     "gannet_rpc_file_bytes",
-    "Bytes of files that left for peers, by the way of the bytes. Short ranges over TCP are not counted.",
+    "Bytes of files for peers, by the way that was chosen for them; a reply that fails later counts too. Short ranges \
+     over TCP are not counted.",
 );
 const GRANTED: Family = Family::gauge(
     "gannet_rpc_granted_credits",
