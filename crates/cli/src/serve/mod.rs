@@ -46,8 +46,8 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     let folder = settings.folder();
     let (tcp, rdma) = listen(&settings)?;
     let admin = admin_address::listen(settings.admin.as_ref(), &settings.admin_clients)?;
-    let audit = open_audit_log(&settings)?;
     privileges::sockets_are_open()?;
+    let audit = open_audit_log(&settings)?;
     let mut trees = OpenTrees::default();
     let clients = host.as_ref().and_then(volume_clients);
     let content = match (&host, &clients) {
@@ -108,7 +108,7 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The audit log, if the settings have one.
+/// The audit log, if the settings have one. It starts a thread, which has the capabilities of this one.
 fn open_audit_log(settings: &Settings) -> Result<Option<AuditLog>, Failure> {
     let Some(options) = &settings.audit else {
         return Ok(None);

@@ -358,7 +358,10 @@ fn a_server_of_root_drops_capabilities_that_serving_does_not_need() {
     let (share, volume) = (place.path("share"), place.text("volume"));
     fs::set_permissions(&share, fs::Permissions::from_mode(0o777)).unwrap();
     succeed(&["volume", "create", &volume, "--io-servers", "2"]);
-    let directory = Server::of(&share, &place.path("state"));
+    // With a thread for the audit log.
+    let (exported, audit) = (place.text("share"), place.text("audit"));
+    let audited = [&*exported, "--no-root-squash", "--audit-log", &*audit];
+    let directory = Server::start(&place.path("state"), &audited);
     let ports = ["--nfs-tcp", "127.0.0.1:0", "--nfs-rdma", "off"];
     let native = [
         "--volume",
