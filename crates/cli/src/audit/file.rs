@@ -4,7 +4,7 @@ use super::AuditOptions;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The file, which one thread writes.
 pub(super) struct LogFile {
@@ -27,18 +27,29 @@ pub(super) struct Done {
     pub(super) lost: u64,
 }
 
-/// Opens a file to append to it. A symbolic link may be somebody's trap; a FIFO without a reader would block.
-fn open(options: &AuditOptions) -> io::Result<(File, Option<u64>)> {
+/// Opens a file to append to it, which `is_new`. A symbolic link may be somebody's trap; a FIFO without a reader would
+/// block.
+fn open_at(path: &Path, is_new: bool) -> io::Result<(File, Option<u64>)> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let file = OpenOptions::new()
         .append(true)
         .create(true)
+        .create_new(is_new)
         .mode(0o600)
         .custom_flags(flags.bits().cast_signed())
-        .open(&options.path)?;
+        .open(path)?;
     let metadata = file.metadata()?;
     let length = metadata.is_file().then_some(metadata.len());
     Ok((file, length))
+}
+
+/// Whether something has this path, and be it a symbolic link.
+fn exists(path: &Path) -> io::Result<bool> {
+    match fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 fn count(bytes: &[u8]) -> u64 {
@@ -51,7 +62,7 @@ impl LogFile {
     /// # Errors
     /// As open(2).
     pub(super) fn open(options: &AuditOptions) -> io::Result<LogFile> {
-        let (file, length) = open(options)?;
+        let (file, length) = open_at(&options.path, false)?;
         Ok(LogFile {
             options: options.clone(),
             file,
@@ -65,7 +76,7 @@ impl LogFile {
     /// Opens the path again; the old file stays in use where that fails.
     pub(super) fn reopen(&mut self) {
         let path = self.options.path.display().to_string();
-        match open(&self.options) {
+        match open_at(&self.options.path, false) {
             Ok((file, length)) => {
                 (self.file, self.length, self.is_torn) = (file, length, false);
                 tracing::info!(path, "opened the audit log again");
@@ -152,25 +163,48 @@ impl LogFile {
         }
     }
 
-    /// `PATH` becomes `PATH.1`, that becomes `PATH.2`, and so on; the oldest goes.
+    /// `PATH` becomes `PATH.1`, that becomes `PATH.2`, and so on; the oldest goes. The new file is there before: a
+    /// process that may open no more files would move the older ones at each attempt, until none is left.
     fn rotate(&mut self) -> io::Result<()> {
-        let move_to = |from: PathBuf, to: PathBuf| match fs::rename(from, to) {
-            // Somebody else moved it away, or there are not so many yet.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other,
-        };
-        for number in (1..self.options.keep).rev() {
-            move_to(self.numbered(number), self.numbered(number + 1))?;
+        let path = self.options.path.clone();
+        let new = self.with_suffix("new");
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            // An earlier attempt came no further.
+            _ => {}
         }
-        move_to(self.options.path.clone(), self.numbered(1))?;
-        let (file, length) = open(&self.options)?;
-        (self.file, self.length, self.is_torn) = (file, length, false);
+        let opened = open_at(&new, true)?;
+        // Somebody else may have moved it away.
+        if exists(&path)? {
+            self.make_room()?;
+            fs::rename(&path, self.numbered(1))?;
+        }
+        fs::rename(&new, &path)?;
+        (self.file, self.length) = opened;
+        self.is_torn = false;
+        Ok(())
+    }
+
+    /// Moves `PATH.1` and those behind it up to the first free number, or over the oldest.
+    fn make_room(&self) -> io::Result<()> {
+        let mut free = 1;
+        while free < self.options.keep && exists(&self.numbered(free))? {
+            free += 1;
+        }
+        for number in (1..free).rev() {
+            fs::rename(self.numbered(number), self.numbered(number + 1))?;
+        }
         Ok(())
     }
 
     fn numbered(&self, number: u8) -> PathBuf {
+        self.with_suffix(&number.to_string())
+    }
+
+    fn with_suffix(&self, suffix: &str) -> PathBuf {
         let mut path = self.options.path.clone().into_os_string();
-        path.push(format!(".{number}"));
+        path.push(".");
+        path.push(suffix);
         PathBuf::from(path)
     }
 
@@ -203,7 +237,6 @@ fn whole_lines(lines: &[u8], max: usize) -> usize {
 mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
-    use std::path::Path;
 
     fn options(path: &Path, size_max: u64) -> AuditOptions {
         AuditOptions {
@@ -243,6 +276,42 @@ mod tests {
         file.write(b"a long line\nx\n", 0);
         assert_eq!(read(place.path(), "audit.1"), "a long line\n");
         assert_eq!(read(place.path(), "audit"), "x\n");
+    }
+
+    #[test]
+    fn older_files_survive_rotations_that_fail() {
+        let place = tempfile::tempdir().unwrap();
+        let mut file = LogFile::open(&options(place.path(), 3)).unwrap();
+        assert_eq!(file.write(b"11\n22\n33\n", 0).written, 3);
+        // First there can be no new file, then an older one cannot be moved.
+        for obstacle in ["audit.new", "audit.2"] {
+            let obstacle = place.path().join(obstacle);
+            let is_kept = obstacle.exists();
+            let aside = place.path().join("aside");
+            if is_kept {
+                fs::rename(&obstacle, &aside).unwrap();
+            }
+            fs::create_dir(&obstacle).unwrap();
+            for _ in 0..3 {
+                assert_eq!(file.write(b"44\n", 0).written, 0);
+            }
+            assert_eq!(read(place.path(), "audit"), "33\n");
+            assert_eq!(read(place.path(), "audit.1"), "22\n");
+            fs::remove_dir(&obstacle).unwrap();
+            if is_kept {
+                fs::rename(&aside, &obstacle).unwrap();
+            }
+        }
+        assert_eq!(read(place.path(), "audit.2"), "11\n");
+        assert_eq!(file.write(b"44\n", 0).written, 1);
+        assert_eq!(read(place.path(), "audit"), "44\n");
+        assert_eq!(read(place.path(), "audit.1"), "33\n");
+        assert_eq!(read(place.path(), "audit.2"), "22\n");
+        // A number that is free is used, and the older files stay.
+        fs::remove_file(place.path().join("audit.1")).unwrap();
+        assert_eq!(file.write(b"55\n", 0).written, 1);
+        assert_eq!(read(place.path(), "audit.1"), "44\n");
+        assert_eq!(read(place.path(), "audit.2"), "22\n");
     }
 
     #[test]

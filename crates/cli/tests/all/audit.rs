@@ -178,6 +178,59 @@ fn the_file_is_rotated_and_opened_again() {
 }
 
 #[test]
+fn older_files_survive_a_server_that_can_open_no_file() {
+    let place = Place::new();
+    let audit = place.path("audit");
+    let config = format!(
+        "[audit]\nfile = \"{}\"\nmax_size = \"16K\"\nkeep = 2\n",
+        audit.display()
+    );
+    fs::write(place.path("config"), config).unwrap();
+    for name in ["audit.1", "audit.2"] {
+        fs::write(place.path(name), name).unwrap();
+    }
+    let (share, config) = (place.text("share"), place.text("config"));
+    let options = [&*share, "--config", &*config];
+    let server = Server::start(&place.path("state"), &options);
+    let mut stream = TcpStream::connect(&server.tcp).unwrap();
+    refused_call(&mut stream, 6, b"");
+    // The connection is there already; nothing new can be opened.
+    let pid = rustix::process::Pid::from_raw(server.pid().cast_signed());
+    let limit_to = |files: Option<u64>| {
+        let before = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        let limit = rustix::process::Rlimit {
+            current: files.or(before.current),
+            maximum: before.maximum,
+        };
+        rustix::process::prlimit(pid, rustix::process::Resource::Nofile, limit).unwrap();
+    };
+    limit_to(Some(3));
+    let size = || fs::metadata(&audit).map_or(0, |it| it.len());
+    // Until the file is full, and then several batches more.
+    wait_for(|| {
+        refused_call(&mut stream, 6, b"");
+        (size() > 15 << 10).then_some(())
+    });
+    for _ in 0..100 {
+        refused_call(&mut stream, 6, b"");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(size() > 15 << 10);
+    for name in ["audit.1", "audit.2"] {
+        assert_eq!(fs::read_to_string(place.path(name)).unwrap(), name);
+    }
+    limit_to(None);
+    wait_for(|| {
+        refused_call(&mut stream, 6, b"");
+        (size() < 8 << 10).then_some(())
+    });
+    line_with(&audit, &[("event", "dropped")]);
+    let moved = fs::read_to_string(place.path("audit.2")).unwrap();
+    assert_eq!(moved, "audit.1");
+    assert_eq!(lines(&place.path("audit.1"))[0]["event"], "start");
+}
+
+#[test]
 fn a_full_disk_stops_no_call_and_is_counted() {
     let place = Place::new();
     let log = place.path("log");
@@ -212,20 +265,28 @@ fn an_audit_log_that_cannot_be_written_is_an_error_at_the_start() {
     assert!(error.contains("[audit] has no effect"), "{error}");
 }
 
-/// The reply to a call with this flavor and body of a credential, over a connection of its own.
-fn call(address: &str, flavor: u32, credential: &[u8]) -> Vec<u8> {
+/// The reply to a call with this flavor and body of a credential.
+fn refused_call(stream: &mut TcpStream, flavor: u32, credential: &[u8]) -> Vec<u8> {
     let words =
         |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_be_bytes()).collect() };
     let mut message = words(&[7, 0, 2, 100_003, 3, 0, flavor, credential.len() as u32]);
     message.extend_from_slice(credential);
     message.extend(words(&[0, 0]));
     let mark = 1 << 31 | message.len() as u32;
-    let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(&words(&[mark])).unwrap();
     stream.write_all(&message).unwrap();
     let mut reply = [0; 24];
     stream.read_exact(&mut reply).unwrap();
     reply.to_vec()
+}
+
+/// The same, over a connection of its own.
+fn call(address: &str, flavor: u32, credential: &[u8]) -> Vec<u8> {
+    refused_call(
+        &mut TcpStream::connect(address).unwrap(),
+        flavor,
+        credential,
+    )
 }
 
 #[test]
