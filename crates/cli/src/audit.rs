@@ -203,14 +203,17 @@ impl Shared {
         false
     }
 
-    fn push(&self, line: &[u8]) {
+    /// Adds a line to the queue; whether there was room.
+    fn push(&self, line: &[u8]) -> bool {
         let mut queue = self.queue();
         if queue.bytes.len() + line.len() > QUEUE_MAX {
             self.over_queue.add(1);
-            return self.note_dropped(&mut queue);
+            self.note_dropped(&mut queue);
+            return false;
         }
         queue.bytes.extend_from_slice(line);
         self.changed.notify_all();
+        true
     }
 
     fn note_dropped(&self, queue: &mut Queue) {
@@ -288,10 +291,8 @@ impl Shared {
 }
 
 impl Audit for Shared {
-    fn record(&self, event: &Event<'_>) {
-        if self.admit() {
-            self.push(&line::of_event(event));
-        }
+    fn record(&self, event: &Event<'_>) -> bool {
+        self.admit() && self.push(&line::of_event(event))
     }
 }
 

@@ -14,8 +14,9 @@ use std::net::SocketAddr;
 
 /// Learns who does what. All cores share one.
 pub trait Audit: Send + Sync {
-    /// Takes an event. It runs on the core that executed the call, so it must not wait for anything.
-    fn record(&self, event: &Event<'_>);
+    /// Takes an event; whether it will be recorded. It runs on the core that executed the call, so it must not wait for
+    /// anything.
+    fn record(&self, event: &Event<'_>) -> bool;
 }
 
 /// The kind of an event.
@@ -27,7 +28,7 @@ pub enum EventKind {
     Unmount,
     /// A procedure that changes names or attributes, whether it succeeded or not.
     Change,
-    /// The first WRITE of a client and user to a file in some time.
+    /// The first WRITE of a client and user to a file in some time that succeeds, and the first that fails.
     Write,
     /// A call or a connection that a check refused.
     Refusal,
@@ -127,22 +128,36 @@ impl RecentWrites {
         }
     }
 
-    /// Whether this is the first WRITE of its client and user to its file in [`WRITE_AUDIT_INTERVAL`].
-    fn is_first(&self, call: &Call, handle: &[u8]) -> bool {
+    /// The place of WRITEs like this one: by the client, the user and the file, and by whether they succeed. A failed
+    /// one would hide others else.
+    fn find(&self, call: &Call, handle: &[u8], is_ok: bool) -> Option<WritePlace<'_>> {
         let mut hasher = DefaultHasher::new();
         let uid = User::stated(call).map(|user| user.uid);
-        (call.peer.ip(), uid, handle).hash(&mut hasher);
+        (call.peer.ip(), uid, handle, is_ok).hash(&mut hasher);
         let (hash, now) = (hasher.finish(), self.clock.now());
-        let index = usize::try_from(hash % AUDITED_WRITES_MAX as u64).unwrap_or_default();
-        let Some(place) = self.places.get(index) else {
-            return true;
-        };
-        let (known, until) = place.get();
-        if known == hash && now < until {
-            return false;
-        }
-        place.set((hash, now + WRITE_AUDIT_INTERVAL));
-        true
+        let index = usize::try_from(hash % AUDITED_WRITES_MAX as u64).ok()?;
+        let place = self.places.get(index)?;
+        Some(WritePlace { place, hash, now })
+    }
+}
+
+/// A place for a WRITE.
+struct WritePlace<'a> {
+    place: &'a Cell<(u64, Instant)>,
+    hash: u64,
+    now: Instant,
+}
+
+impl WritePlace<'_> {
+    /// Whether a WRITE like this one was recorded within [`WRITE_AUDIT_INTERVAL`].
+    fn is_known(&self) -> bool {
+        let (known, until) = self.place.get();
+        known == self.hash && self.now < until
+    }
+
+    /// Notes that it is recorded.
+    fn note(&self) {
+        self.place.set((self.hash, self.now + WRITE_AUDIT_INTERVAL));
     }
 }
 
@@ -156,22 +171,27 @@ impl<V: Vfs> Server<V> {
         };
         let Some(kind) = kind else { return };
         let subject = self.subject(call);
-        if kind == EventKind::Write {
-            let handle = subject.as_ref().and_then(|subject| subject.handle);
-            let recent = self.recent_writes.as_ref().zip(handle);
-            if recent.is_some_and(|(recent, handle)| !recent.is_first(call, handle)) {
-                return;
-            }
+        let status = super::operations::status_of(call, reply);
+        let handle = subject.as_ref().and_then(|subject| subject.handle);
+        let handle = handle.filter(|_| kind == EventKind::Write);
+        let recent = self.recent_writes.as_ref().zip(handle);
+        let place = recent.and_then(|(recent, handle)| recent.find(call, handle, status == "OK"));
+        if place.as_ref().is_some_and(WritePlace::is_known) {
+            return;
         }
-        audit.record(&Event {
+        let is_recorded = audit.record(&Event {
             kind,
             peer: call.peer,
             transport: Some(call.transport),
             stated: User::stated(call),
             effective: self.effective_user(call),
             subject,
-            status: super::operations::status_of(call, reply),
+            status,
             check,
         });
+        // One that was left out hides no others.
+        if let Some(place) = place.filter(|_| is_recorded) {
+            place.note();
+        }
     }
 }

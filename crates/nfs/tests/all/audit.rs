@@ -10,15 +10,23 @@ use gannet_runtime::{Buffer, Handle};
 use gannet_sim::store::SimStore;
 use gannet_vfs::{CreateMode, EntryName, FileHandle, SetAttributes, Stability, Status};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use support::{Addresses, Running, disk, export, run, status, store, user};
 
 /// Keeps the events as text.
 #[derive(Default)]
-struct Recorder(Mutex<Vec<String>>);
+struct Recorder {
+    events: Mutex<Vec<String>>,
+    /// The next event is left out.
+    leaves_out: AtomicBool,
+}
 
 impl Audit for Recorder {
-    fn record(&self, event: &Event<'_>) {
+    fn record(&self, event: &Event<'_>) -> bool {
+        if self.leaves_out.swap(false, Ordering::Relaxed) {
+            return false;
+        }
         let user = |user: Option<gannet_nfs::server::User>| match user {
             Some(user) => format!("{}:{}", user.uid, user.gid),
             None => String::from("-"),
@@ -33,13 +41,15 @@ impl Audit for Recorder {
         ];
         // Handles differ from run to run.
         let Some(subject) = subject else {
-            return self.0.lock().unwrap().push(parts.join(" "));
+            self.events.lock().unwrap().push(parts.join(" "));
+            return true;
         };
         subject.each_field(|name, field| match name {
             "handle" | "to_handle" => parts.push(name.to_owned()),
             _ => parts.push(field.to_string()),
         });
-        self.0.lock().unwrap().push(parts.join(" "));
+        self.events.lock().unwrap().push(parts.join(" "));
+        true
     }
 }
 
@@ -67,7 +77,7 @@ impl Watched {
 
     /// The events since the last look.
     fn events(&self) -> Vec<String> {
-        std::mem::take(&mut *self.recorder.0.lock().unwrap())
+        std::mem::take(&mut *self.recorder.events.lock().unwrap())
     }
 
     /// The refusals, by check.
@@ -130,6 +140,37 @@ fn mounts_and_changes_are_events_and_reads_are_not() {
             ]
         );
         assert!(watched.refusals().is_empty());
+    });
+}
+
+#[test]
+fn a_write_that_is_left_out_or_fails_hides_no_others() {
+    run(|runtime| async move {
+        let watched = Watched::start(&runtime, vec![(export("/"), store(&runtime))]);
+        let client = watched.running.client(&runtime, user(0, &[0]));
+        let root = client.mount(b"/").await.unwrap();
+        let plain = CreateMode::Guarded(SetAttributes::default());
+        let made = client.create(&root, b"f", &plain);
+        let file = made.await.unwrap().handle;
+        watched.events();
+        let write = async |offset| {
+            let bytes = Buffer::zeroed(1);
+            let written = client.write(&file, offset, bytes, 1, Stability::Unstable);
+            let _ = written.await;
+            watched.events()
+        };
+        watched.recorder.leaves_out.store(true, Ordering::Relaxed);
+        assert_eq!(write(1).await, [""; 0]);
+        let failed = write(u64::MAX).await;
+        assert!(
+            failed[0].starts_with("write 0:0 65534:65534 FBIG"),
+            "{failed:?}"
+        );
+        let recorded = write(2).await;
+        assert_eq!(recorded, ["write 0:0 65534:65534 OK - WRITE / handle 2 1"]);
+        for offset in [3, u64::MAX] {
+            assert_eq!(write(offset).await, [""; 0]);
+        }
     });
 }
 
