@@ -1,9 +1,10 @@
 //! The file of an audit log: it is appended to, rotated at a size, and opened again on request.
 
 use super::AuditOptions;
+use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The file, which one thread writes.
@@ -27,20 +28,45 @@ pub(super) struct Done {
     pub(super) lost: u64,
 }
 
-/// Opens a file to append to it, which `is_new`. A symbolic link may be somebody's trap; a FIFO without a reader would
-/// block.
-fn open_at(path: &Path, is_new: bool) -> io::Result<(File, Option<u64>)> {
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let file = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .create_new(is_new)
-        .mode(0o600)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)?;
-    let metadata = file.metadata()?;
-    let length = metadata.is_file().then_some(metadata.len());
-    Ok((file, length))
+/// A file that is open to append to it.
+struct Opened {
+    file: File,
+    length: Option<u64>,
+    is_torn: bool,
+}
+
+impl Opened {
+    /// Opens a file, which `is_new`. A symbolic link may be somebody's trap; a FIFO without a reader would block.
+    fn at(path: &Path, is_new: bool) -> io::Result<Opened> {
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .create_new(is_new)
+            .mode(0o600)
+            .custom_flags(flags)
+            .open(path)?;
+        let metadata = file.metadata()?;
+        let length = metadata.is_file().then_some(metadata.len());
+        Ok(Opened {
+            file,
+            length,
+            is_torn: length.is_some_and(|length| is_torn(path, length)),
+        })
+    }
+}
+
+/// Whether a file of this length ends within a line, after a crash. One that cannot be read may: then an empty line is
+/// better than a line that nobody can read.
+fn is_torn(path: &Path, length: u64) -> bool {
+    let Some(last) = length.checked_sub(1) else {
+        return false;
+    };
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let mut byte = [0];
+    let read = opened.and_then(|file| file.read_exact_at(&mut byte, last));
+    read.is_err() || byte != *b"\n"
 }
 
 /// Whether something has this path, and be it a symbolic link.
@@ -62,12 +88,12 @@ impl LogFile {
     /// # Errors
     /// As open(2).
     pub(super) fn open(options: &AuditOptions) -> io::Result<LogFile> {
-        let (file, length) = open_at(&options.path, false)?;
+        let opened = Opened::at(&options.path, false)?;
         Ok(LogFile {
             options: options.clone(),
-            file,
-            length,
-            is_torn: false,
+            file: opened.file,
+            length: opened.length,
+            is_torn: opened.is_torn,
             fails: false,
             lost: 0,
         })
@@ -76,13 +102,20 @@ impl LogFile {
     /// Opens the path again; the old file stays in use where that fails.
     pub(super) fn reopen(&mut self) {
         let path = self.options.path.display().to_string();
-        match open_at(&self.options.path, false) {
-            Ok((file, length)) => {
-                (self.file, self.length, self.is_torn) = (file, length, false);
+        match Opened::at(&self.options.path, false) {
+            Ok(opened) => {
+                self.take(opened);
                 tracing::info!(path, "opened the audit log again");
             }
             Err(error) => tracing::error!(path, %error, "cannot open the audit log again"),
         }
+    }
+
+    /// Writes to another file from now on.
+    fn take(&mut self, opened: Opened) {
+        self.file = opened.file;
+        self.length = opened.length;
+        self.is_torn = opened.is_torn;
     }
 
     /// The lines that were not written, and of which no line tells yet.
@@ -173,15 +206,14 @@ impl LogFile {
             // An earlier attempt came no further.
             _ => {}
         }
-        let opened = open_at(&new, true)?;
+        let opened = Opened::at(&new, true)?;
         // Somebody else may have moved it away.
         if exists(&path)? {
             self.make_room()?;
             fs::rename(&path, self.numbered(1))?;
         }
         fs::rename(&new, &path)?;
-        (self.file, self.length) = opened;
-        self.is_torn = false;
+        self.take(opened);
         Ok(())
     }
 
@@ -276,6 +308,21 @@ mod tests {
         file.write(b"a long line\nx\n", 0);
         assert_eq!(read(place.path(), "audit.1"), "a long line\n");
         assert_eq!(read(place.path(), "audit"), "x\n");
+    }
+
+    #[test]
+    fn a_line_that_a_crash_cut_stands_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let options = options(place.path(), 1000);
+        fs::write(&options.path, "1\n{\"ti").unwrap();
+        let mut file = LogFile::open(&options).unwrap();
+        file.write(b"2\n", 0);
+        assert_eq!(read(place.path(), "audit"), "1\n{\"ti\n2\n");
+        fs::rename(&options.path, place.path().join("moved")).unwrap();
+        fs::write(&options.path, "3").unwrap();
+        file.reopen();
+        file.write(b"4\n5\n", 0);
+        assert_eq!(read(place.path(), "audit"), "3\n4\n5\n");
     }
 
     #[test]
