@@ -143,6 +143,7 @@ pub(super) struct Lock {
     pub(super) client: Option<u64>,
     /// `None` where the reader may not see it.
     pub(super) address: Option<String>,
+    /// As the address.
     pub(super) uid: Option<u64>,
     pub(super) process: Option<u64>,
     /// The number of the file in its volume.

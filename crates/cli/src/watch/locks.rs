@@ -39,7 +39,7 @@ pub fn locks(options: &LocksOptions) -> Result<(), Failure> {
     let is_hidden = |lock: &Lock| lock.address.is_none() && lock.client.is_some();
     if answer.locks.iter().any(is_hidden) {
         output::report(
-            "addresses are shown at the Unix socket, and to networks that --admin-allow names",
+            "addresses, users and processes are shown at the Unix socket, and to networks that --admin-allow names",
         );
     }
     Ok(())

@@ -6,7 +6,8 @@ use gannet_metrics::ClientList;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The answer. A client has the number of `/clients.json`; its address is for those who may see it.
+/// The answer. A client has the number of `/clients.json`; its address, users and processes are for those who may see
+/// its address.
 pub(super) fn answer(
     parts: &[Arc<dyn Part>],
     clients: &ClientList,
@@ -24,6 +25,8 @@ pub(super) fn answer(
             row["client"] = json!(id);
             let address = lock.client.filter(|_| shows_addresses);
             row["address"] = json!(address.map(|address| address.to_string()));
+            row["uid"] = json!(lock.uid.filter(|_| shows_addresses));
+            row["process"] = json!(lock.process.filter(|_| shows_addresses));
             row
         })
         .collect();
@@ -57,6 +60,8 @@ mod tests {
         fn locks(&self) -> Option<LockList> {
             let row = |client: &str| LockRow {
                 client: client.parse().ok(),
+                uid: Some(1000),
+                process: Some(4711),
                 row: json!({"kind": "exclusive"}),
             };
             Some(LockList {
@@ -83,7 +88,11 @@ mod tests {
             (&json!(7), &json!(true))
         );
         for index in 0..3 {
-            assert_eq!(hidden["locks"][index]["address"], Value::Null);
+            for name in ["address", "uid", "process"] {
+                assert_eq!(hidden["locks"][index].get(name), Some(&Value::Null));
+            }
+            assert_eq!(shown["locks"][index]["uid"], 1000);
+            assert_eq!(shown["locks"][index]["process"], 4711);
             assert_eq!(
                 hidden["locks"][index]["client"],
                 shown["locks"][index]["client"]

@@ -32,6 +32,10 @@ pub struct LockList {
 pub struct LockRow {
     /// The client, if it is known.
     pub client: Option<IpAddr>,
+    /// The client's user, if it is known.
+    pub uid: Option<u32>,
+    /// The client's process, if it is known.
+    pub process: Option<u32>,
     /// An object with the other facts, which every reader may see.
     pub row: Value,
 }

@@ -160,9 +160,9 @@ fn lock_row(lease: &LeaseRow, now: Duration) -> LockRow {
     };
     LockRow {
         client: lease.client,
+        uid: lease.uid,
+        process: lease.process,
         row: json!({
-            "uid": lease.uid,
-            "process": lease.process,
             "file": lease.file.0,
             "kind": lease.kind.word(),
             "start": start,
