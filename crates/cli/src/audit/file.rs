@@ -1,10 +1,11 @@
 //! The file of an audit log: it is appended to, rotated at a size, and opened again on request.
 
 use super::AuditOptions;
-use rustix::fs::OFlags;
+use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The file, which one thread writes.
@@ -54,6 +55,18 @@ impl Opened {
             is_torn: length.is_some_and(|length| is_torn(path, length)),
         })
     }
+
+    /// Claims the file for this process, until it closes it. Some file systems know no locks.
+    fn claim(self) -> io::Result<Opened> {
+        let operation = FlockOperation::NonBlockingLockExclusive;
+        match self.length.map(|_| flock(&self.file, operation)) {
+            Some(Err(Errno::WOULDBLOCK)) => {
+                let why = "another server writes this file";
+                Err(io::Error::new(io::ErrorKind::ResourceBusy, why))
+            }
+            _ => Ok(self),
+        }
+    }
 }
 
 /// Whether a file of this length ends within a line, after a crash. One that cannot be read may: then an empty line is
@@ -67,6 +80,12 @@ fn is_torn(path: &Path, length: u64) -> bool {
     let mut byte = [0];
     let read = opened.and_then(|file| file.read_exact_at(&mut byte, last));
     read.is_err() || byte != *b"\n"
+}
+
+/// Whether two open files are the same.
+fn is_same(one: &File, other: &File) -> io::Result<bool> {
+    let (one, other) = (one.metadata()?, other.metadata()?);
+    Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
 }
 
 /// Whether something has this path, and be it a symbolic link.
@@ -88,7 +107,7 @@ impl LogFile {
     /// # Errors
     /// As open(2).
     pub(super) fn open(options: &AuditOptions) -> io::Result<LogFile> {
-        let opened = Opened::at(&options.path, false)?;
+        let opened = Opened::at(&options.path, false)?.claim()?;
         Ok(LogFile {
             options: options.clone(),
             file: opened.file,
@@ -102,13 +121,19 @@ impl LogFile {
     /// Opens the path again; the old file stays in use where that fails.
     pub(super) fn reopen(&mut self) {
         let path = self.options.path.display().to_string();
-        match Opened::at(&self.options.path, false) {
-            Ok(opened) => {
-                self.take(opened);
-                tracing::info!(path, "opened the audit log again");
-            }
+        match self.try_to_reopen() {
+            Ok(()) => tracing::info!(path, "opened the audit log again"),
             Err(error) => tracing::error!(path, %error, "cannot open the audit log again"),
         }
+    }
+
+    fn try_to_reopen(&mut self) -> io::Result<()> {
+        let opened = Opened::at(&self.options.path, false)?;
+        // It was not moved: this process has claimed it already.
+        if !is_same(&self.file, &opened.file)? {
+            self.take(opened.claim()?);
+        }
+        Ok(())
     }
 
     /// Writes to another file from now on.
@@ -206,7 +231,7 @@ impl LogFile {
             // An earlier attempt came no further.
             _ => {}
         }
-        let opened = Opened::at(&new, true)?;
+        let opened = Opened::at(&new, true)?.claim()?;
         // Somebody else may have moved it away.
         if exists(&path)? {
             self.make_room()?;
@@ -323,6 +348,22 @@ mod tests {
         file.reopen();
         file.write(b"4\n5\n", 0);
         assert_eq!(read(place.path(), "audit"), "3\n4\n5\n");
+    }
+
+    #[test]
+    fn two_servers_cannot_share_a_file() {
+        let place = tempfile::tempdir().unwrap();
+        let options = options(place.path(), 3);
+        let mut file = LogFile::open(&options).unwrap();
+        // The second file after the first rotation is claimed too, and a request to open it again changes nothing.
+        for _ in 0..2 {
+            file.reopen();
+            assert_eq!(file.write(b"11\n", 0).written, 1);
+            let error = LogFile::open(&options).err().unwrap();
+            assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
+        }
+        drop(file);
+        LogFile::open(&options).unwrap();
     }
 
     #[test]

@@ -115,7 +115,10 @@ fn open_audit_log(settings: &Settings) -> Result<Option<AuditLog>, Failure> {
     };
     let opened = AuditLog::open(options).map_err(|error| {
         let what = format!("cannot write the audit log {}", options.path.display());
-        let hint = "name a file in a folder that this user can write, and no symbolic link";
+        let hint = match error.kind() {
+            io::ErrorKind::ResourceBusy => "give each server an audit log of its own",
+            _ => "name a file in a folder that this user can write, and no symbolic link",
+        };
         Failure::new(what, error).hint(hint)
     });
     opened.map(Some)
