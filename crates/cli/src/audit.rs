@@ -9,7 +9,7 @@ mod line;
 
 use file::LogFile;
 use gannet_metrics::{Counter, Exposition, Family, Label, Source};
-use gannet_nfs::server::{Audit, Event};
+use gannet_nfs::server::{Audit, Event, EventKind};
 use line::Line;
 use std::io;
 use std::path::PathBuf;
@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 
 /// Bytes of lines that wait for the file.
 const QUEUE_MAX: usize = 1 << 20;
+/// One part of so many of the rate and of the queue is for refusals, and the others for all other events. Peers that no
+/// export admits make refusals, and must not hide what others do.
+const REFUSALS_SHARE: u32 = 4;
 /// The default of [`AuditOptions::lines_per_second`].
 const LINES_PER_SECOND: u32 = 1000;
 /// The default of [`AuditOptions::size_max`].
@@ -70,21 +73,65 @@ pub(crate) struct Shared {
     queue: Mutex<Queue>,
     /// The thread waits here for lines, and the end of the server for the thread.
     changed: Condvar,
-    lines_per_second: u32,
+    /// The bounds of the events, by class.
+    bounds: [Share; 2],
     written: Counter,
     over_rate: Counter,
     over_queue: Counter,
     unwritten: Counter,
 }
 
+/// Events with bounds of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Refusal,
+    Other,
+}
+
+impl Class {
+    fn of(event: &Event<'_>) -> Class {
+        match event.kind {
+            EventKind::Refusal => Class::Refusal,
+            _ => Class::Other,
+        }
+    }
+}
+
+/// A class's part of the rate and of the queue: the bound, or what is used of it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Share {
+    /// Lines in a second.
+    lines: u32,
+    /// Bytes that wait for the file.
+    bytes: usize,
+}
+
+impl Share {
+    /// The bounds of the classes, in their order. Each has a line in a second at least.
+    fn bounds(lines_per_second: u32) -> [Share; 2] {
+        let lines = lines_per_second / REFUSALS_SHARE;
+        let bytes = QUEUE_MAX / REFUSALS_SHARE as usize;
+        let refusals = Share {
+            lines: lines.max(1),
+            bytes,
+        };
+        let others = Share {
+            lines: lines_per_second.saturating_sub(refusals.lines).max(1),
+            bytes: QUEUE_MAX - bytes,
+        };
+        [refusals, others]
+    }
+}
+
 /// Lines on their way to the file.
 struct Queue {
     bytes: Vec<u8>,
+    /// The used parts of the bounds.
+    used: [Share; 2],
     /// Lines left out that no line has told of yet.
     dropped: u64,
-    /// The second that `in_second` counts.
+    /// The second that the lines of `used` count.
     second: Instant,
-    in_second: u32,
     reopen: bool,
     /// The server ends: the thread ends when the queue is empty.
     ends: bool,
@@ -108,9 +155,9 @@ impl AuditLog {
         let file = LogFile::open(options)?;
         let queue = Queue {
             bytes: Vec::new(),
+            used: [Share::default(); 2],
             dropped: 0,
             second: Instant::now(),
-            in_second: 0,
             reopen: false,
             ends: false,
             has_ended: false,
@@ -118,7 +165,7 @@ impl AuditLog {
         let shared = Arc::new(Shared {
             queue: Mutex::new(queue),
             changed: Condvar::new(),
-            lines_per_second: options.lines_per_second,
+            bounds: Share::bounds(options.lines_per_second),
             written: Counter::default(),
             over_rate: Counter::default(),
             over_queue: Counter::default(),
@@ -174,7 +221,7 @@ impl Shared {
     fn record_state(&self, event: &'static str) {
         let mut line = Line::new(event);
         line.word("version", env!("CARGO_PKG_VERSION"));
-        self.push(&line.finish());
+        self.push(Class::Other, &line.finish());
     }
 
     /// Records that the configuration was read again, by whose wish, and what came of it.
@@ -187,19 +234,22 @@ impl Shared {
         };
         line.word("status", status);
         line.text("outcome", said);
-        self.push(&line.finish());
+        self.push(Class::Other, &line.finish());
     }
 
     /// Whether one more line is within the rate. A client's storm of events costs no more than this then.
-    fn admit(&self) -> bool {
+    fn admit(&self, class: Class) -> bool {
         let mut queue = self.queue();
         let now = Instant::now();
         if now.duration_since(queue.second) >= Duration::from_secs(1) {
             queue.second = now;
-            queue.in_second = 0;
+            for used in &mut queue.used {
+                used.lines = 0;
+            }
         }
-        if queue.in_second < self.lines_per_second {
-            queue.in_second += 1;
+        let (used, bound) = (&mut queue.used[class as usize], self.bounds[class as usize]);
+        if used.lines < bound.lines {
+            used.lines += 1;
             return true;
         }
         self.over_rate.add(1);
@@ -208,13 +258,15 @@ impl Shared {
     }
 
     /// Adds a line to the queue; whether there was room.
-    fn push(&self, line: &[u8]) -> bool {
+    fn push(&self, class: Class, line: &[u8]) -> bool {
         let mut queue = self.queue();
-        if queue.bytes.len() + line.len() > QUEUE_MAX {
+        let (used, bound) = (&mut queue.used[class as usize], self.bounds[class as usize]);
+        if used.bytes + line.len() > bound.bytes {
             self.over_queue.add(1);
             self.note_dropped(&mut queue);
             return false;
         }
+        used.bytes += line.len();
         queue.bytes.extend_from_slice(line);
         self.changed.notify_all();
         true
@@ -237,6 +289,9 @@ impl Shared {
             if !queue.bytes.is_empty() || tells || queue.reopen || queue.ends {
                 // The thread's buffer becomes the queue's.
                 std::mem::swap(&mut bytes, &mut queue.bytes);
+                for used in &mut queue.used {
+                    used.bytes = 0;
+                }
                 return Work {
                     bytes,
                     dropped: if tells {
@@ -296,7 +351,8 @@ impl Shared {
 
 impl Audit for Shared {
     fn record(&self, event: &Event<'_>) -> bool {
-        self.admit() && self.push(&line::of_event(event))
+        let class = Class::of(event);
+        self.admit(class) && self.push(class, &line::of_event(event))
     }
 }
 
@@ -334,6 +390,12 @@ mod tests {
             .collect()
     }
 
+    /// The lines that the log says were left out.
+    fn dropped(lines: &[Value]) -> u64 {
+        let counts = lines.iter().filter_map(|line| line["dropped"].as_u64());
+        counts.sum()
+    }
+
     #[test]
     fn lines_over_the_rate_are_counted_in_a_later_line() {
         let place = tempfile::tempdir().unwrap();
@@ -344,7 +406,7 @@ mod tests {
         let log = AuditLog::open(&options).unwrap();
         let (mut admitted, mut refused) = (0, 0);
         while refused < 100 {
-            if log.shared.admit() {
+            if log.shared.admit(Class::Other) {
                 admitted += 1;
                 log.shared.record_state("test");
             } else {
@@ -353,8 +415,7 @@ mod tests {
         }
         drop(log);
         let lines = lines(&options.path);
-        let dropped = lines.iter().filter_map(|line| line["dropped"].as_u64());
-        assert_eq!(dropped.sum::<u64>(), 100);
+        assert_eq!(dropped(&lines), 100);
         let written = lines.iter().filter(|line| line["event"] == "test");
         assert_eq!(written.count(), admitted);
     }
@@ -365,13 +426,64 @@ mod tests {
         let options = AuditOptions::at(place.path().join("audit"));
         let log = AuditLog::open(&options).unwrap();
         // Longer than the queue, so that it does not matter how fast the thread is.
-        log.shared.push(&vec![b'1'; QUEUE_MAX + 1]);
-        log.shared.push(b"2\n");
+        assert!(!log.shared.push(Class::Other, &vec![b'1'; QUEUE_MAX + 1]));
+        assert!(log.shared.push(Class::Other, b"2\n"));
         assert_eq!(log.shared.over_queue.total(), 1);
         drop(log);
         let lines = lines(&options.path);
-        let dropped = lines.iter().filter_map(|line| line["dropped"].as_u64());
         // With the start and the stop.
-        assert_eq!((lines.len(), dropped.sum::<u64>()), (4, 1), "{lines:?}");
+        assert_eq!((lines.len(), dropped(&lines)), (4, 1), "{lines:?}");
+    }
+
+    /// An event of a client.
+    fn event(kind: EventKind) -> Event<'static> {
+        Event {
+            kind,
+            peer: "192.0.2.7:823".parse().unwrap(),
+            transport: None,
+            stated: None,
+            effective: None,
+            subject: None,
+            status: "OK",
+            check: None,
+        }
+    }
+
+    #[test]
+    fn a_flood_of_refusals_hides_no_change() {
+        let place = tempfile::tempdir().unwrap();
+        let options = AuditOptions {
+            lines_per_second: 100,
+            ..AuditOptions::at(place.path().join("audit"))
+        };
+        let log = AuditLog::open(&options).unwrap();
+        let began = Instant::now();
+        let record = |kind| log.shared.record(&event(kind));
+        let refusals = (0..10_000).filter(|_| record(EventKind::Refusal)).count();
+        assert!((0..75).all(|_| record(EventKind::Change)));
+        let seconds = usize::try_from(began.elapsed().as_secs()).unwrap() + 2;
+        assert!(
+            (25..=25 * seconds).contains(&refusals),
+            "{refusals} in {seconds} s"
+        );
+        drop(log);
+        let lines = lines(&options.path);
+        let count = |event: &str| lines.iter().filter(|line| line["event"] == event).count();
+        assert_eq!((count("change"), count("refusal")), (75, refusals));
+        assert_eq!(dropped(&lines), 10_000 - refusals as u64);
+    }
+
+    #[test]
+    fn refusals_fill_their_part_of_the_queue() {
+        let part = Share::bounds(1000);
+        assert_eq!(part.map(|it| it.lines), [250, 750]);
+        assert_eq!(part.map(|it| it.bytes), [QUEUE_MAX / 4, QUEUE_MAX / 4 * 3]);
+        // A small rate leaves each class a line.
+        assert_eq!(Share::bounds(1).map(|it| it.lines), [1, 1]);
+        let place = tempfile::tempdir().unwrap();
+        let log = AuditLog::open(&AuditOptions::at(place.path().join("audit"))).unwrap();
+        let long = vec![b'1'; QUEUE_MAX / 4 + 1];
+        assert!(!log.shared.push(Class::Refusal, &long));
+        assert!(log.shared.push(Class::Other, &long));
     }
 }
