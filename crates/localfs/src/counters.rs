@@ -40,7 +40,7 @@ impl TreeCounters {
 
 impl Source for TreeCounters {
     fn collect(&self, into: &mut Exposition) {
-        into.latency(&SYNC_SECONDS, &[], &self.syncs);
+        into.whole_latency(&SYNC_SECONDS, &[], &self.syncs);
         into.counter(&SYNC_REQUESTS, &[], &self.requests);
         into.counter(&FAILED_SYNCS, &[], &self.failed);
         into.gauge(&WAITING, &[], &self.waiting);

@@ -41,7 +41,11 @@ fn names(text: &str) -> Vec<&str> {
 /// Families of a server of a directory, of a server of a volume, and of a mount where there may be one.
 fn all_families(place: &Place) -> BTreeMap<String, String> {
     let share = place.text("share");
-    let directory = Server::start(&place.path("state"), &[&share, "--admin", FREE_PORT]);
+    // Calls are taken apart, which some numbers are for.
+    let audit = place.text("audit");
+    let watched = ["--admin", FREE_PORT, "--slow", "3600s"];
+    let options = [&[&*share, "--audit-log", &audit], &watched[..]].concat();
+    let directory = Server::start(&place.path("state"), &options);
     succeed(&["ls", &directory.urls()[0]]);
     let volume = place.text("volume");
     succeed(&["volume", "create", &volume, "--io-servers", "2"]);
