@@ -2,10 +2,10 @@
 
 use fuser::Errno;
 use gannet_metrics::{
-    Counter, Exposition, Family, Label, Latency, Noted, SlowOperation, SlowOperations, Source,
-    UNLOGGED,
+    Counter, Exposition, Family, Label, Latency, Noted, PartCounters, SlowOperation,
+    SlowOperations, Source, UNLOGGED,
 };
-use gannet_runtime::stages::{Stage, Stopwatch};
+use gannet_runtime::stages::Stopwatch;
 use std::array;
 use std::time::Duration;
 
@@ -162,8 +162,7 @@ pub struct Requests {
 struct Answered {
     latency: Latency,
     statuses: [Counter; STATUSES],
-    /// Nanoseconds of those that were taken apart, by stage.
-    parts_ns: [Counter; Stage::ALL.len()],
+    parts: PartCounters,
 }
 
 /// The use of a cache.
@@ -186,7 +185,7 @@ impl Default for Requests {
             kinds: array::from_fn(|_| Answered {
                 latency: Latency::default(),
                 statuses: array::from_fn(|_| Counter::default()),
-                parts_ns: array::from_fn(|_| Counter::default()),
+                parts: PartCounters::default(),
             }),
             read_bytes: Counter::default(),
             written_bytes: Counter::default(),
@@ -241,11 +240,7 @@ impl Requests {
         else {
             return;
         };
-        for (stage, time) in parts.each() {
-            if let Some(counter) = answered.parts_ns.get(stage as usize) {
-                counter.add(u64::try_from(time.as_nanos()).unwrap_or(0));
-            }
-        }
+        answered.parts.add(&parts);
         let status = status(place(failure));
         let mut subject = String::from(*procedure);
         let noted = self.slow.note(&parts, || {
@@ -300,17 +295,8 @@ impl Source for Requests {
                 &[protocol, procedure],
                 &answered.latency,
             );
-            for (stage, counter) in Stage::ALL.iter().zip(&answered.parts_ns) {
-                if counter.total() > 0 {
-                    let part = Label::word("part", stage.name());
-                    let time = Duration::from_nanos(counter.total());
-                    into.real(
-                        &PART_SECONDS,
-                        &[protocol, procedure, part],
-                        time.as_secs_f64(),
-                    );
-                }
-            }
+            let labels = [protocol, procedure];
+            answered.parts.collect(&PART_SECONDS, labels, into);
             for (place, counter) in answered.statuses.iter().enumerate() {
                 // What never happened needs no series.
                 if counter.total() > 0 {

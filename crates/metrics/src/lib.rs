@@ -10,6 +10,7 @@
 mod clients;
 mod exposition;
 mod numbers;
+mod parts;
 mod slow;
 mod text;
 
@@ -18,4 +19,5 @@ pub use exposition::{
     Exposition, Family, Kind, Label, LabelValue, Labels, Registry, Source, Value,
 };
 pub use numbers::{Counter, Gauge, LATENCY_BOUNDS, Latency, LatencyReading};
+pub use parts::PartCounters;
 pub use slow::{Noted, SLOW_MAX, SlowOperation, SlowOperations, UNLOGGED};

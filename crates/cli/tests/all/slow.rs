@@ -21,6 +21,11 @@ fn with_slow_disk(place: &Place, options: &[&str]) -> Server {
     command.args(["-e", "inject=fsync,fdatasync,syncfs:delay_enter=200000"]);
     command.arg(support::binary());
     command.env_remove("GANNET_LOG");
+    serve(command, place, options)
+}
+
+/// Serves the share by a command that begins with these words, with the log in a file.
+fn serve(mut command: Command, place: &Place, options: &[&str]) -> Server {
     command.stderr(File::create(place.path("log")).unwrap());
     let (share, state) = (place.text("share"), place.text("state"));
     let listen = [
@@ -46,21 +51,7 @@ fn strace_is_there() -> bool {
 }
 
 fn plain(place: &Place, options: &[&str]) -> Server {
-    let mut command = gannet();
-    command.stderr(File::create(place.path("log")).unwrap());
-    let (share, state) = (place.text("share"), place.text("state"));
-    let listen = [
-        "--nfs-tcp",
-        FREE_PORT,
-        "--nfs-rdma",
-        FREE_PORT,
-        "--state-dir",
-        &state,
-    ];
-    Server::of_command(
-        command,
-        &[&listen[..], &[&share, "--no-root-squash"], options].concat(),
-    )
+    serve(gannet(), place, options)
 }
 
 fn log(place: &Place) -> String {

@@ -1,9 +1,9 @@
 //! The calls that a core executed, by procedure, status and time.
 
 use super::Check;
-use gannet_metrics::{Counter, Exposition, Family, Label, Latency, Source};
+use gannet_metrics::{Counter, Exposition, Family, Label, Latency, PartCounters, Source};
 use gannet_rpc::{Call, Reply};
-use gannet_runtime::stages::{Parts, Stage};
+use gannet_runtime::stages::Parts;
 use gannet_wire::mount3::{self, MountProcedure};
 use gannet_wire::nfs3::{self, NfsProcedure, Nfsstat};
 use std::array;
@@ -39,8 +39,7 @@ pub struct Operations {
 struct Executed {
     latency: Latency,
     statuses: [Counter; STATUSES],
-    /// Nanoseconds of those that were taken apart, by stage.
-    parts_ns: [Counter; Stage::ALL.len()],
+    parts: PartCounters,
 }
 
 /// Success, the statuses of RFC 1813, those of no RFC, and calls refused.
@@ -53,7 +52,7 @@ impl Default for Executed {
         Executed {
             latency: Latency::default(),
             statuses: array::from_fn(|_| Counter::default()),
-            parts_ns: array::from_fn(|_| Counter::default()),
+            parts: PartCounters::default(),
         }
     }
 }
@@ -110,22 +109,13 @@ impl Operations {
         let Some(executed) = executed.filter(|_| call.program == nfs3::PROGRAM) else {
             return;
         };
-        for (stage, time) in parts.each() {
-            if let Some(counter) = executed.parts_ns.get(stage as usize) {
-                counter.add(u64::try_from(time.as_nanos()).unwrap_or(0));
-            }
-        }
+        executed.parts.add(parts);
     }
 
     /// The times of the calls of a procedure that were taken apart.
     pub fn parts(&self, procedure: NfsProcedure) -> Parts {
-        let mut parts = Parts::default();
-        if let Some(executed) = self.nfs.get(procedure.number() as usize) {
-            for (stage, counter) in Stage::ALL.iter().zip(&executed.parts_ns) {
-                parts.add(*stage, Duration::from_nanos(counter.total()));
-            }
-        }
-        parts
+        let executed = self.nfs.get(procedure.number() as usize);
+        executed.map_or_else(Parts::default, |executed| executed.parts.read())
     }
 
     /// Counts a refusal.
@@ -197,13 +187,7 @@ impl Source for Operations {
                 Label::word("procedure", procedure),
             ];
             into.latency(&OPERATION_SECONDS, &labels, &executed.latency);
-            for (stage, counter) in Stage::ALL.iter().zip(&executed.parts_ns) {
-                if counter.total() > 0 {
-                    let labels = [labels[0], labels[1], Label::word("part", stage.name())];
-                    let time = Duration::from_nanos(counter.total());
-                    into.real(&PART_SECONDS, &labels, time.as_secs_f64());
-                }
-            }
+            executed.parts.collect(&PART_SECONDS, labels, into);
             let [protocol, procedure] = labels;
             for (place, counter) in executed.statuses.iter().enumerate() {
                 // What never happened needs no series.
