@@ -238,6 +238,13 @@ impl Object {
         self.base.as_fd()
     }
 
+    /// The object's path from the root of this process.
+    pub(crate) fn path(&self) -> Option<Vec<u8>> {
+        let link = ProcPath::new(self.descriptor());
+        let path = rustix::fs::readlink(link.as_c_str(), Vec::new()).ok()?;
+        Some(path.into_bytes())
+    }
+
     /// Reads the object's present attributes.
     ///
     /// # Errors

@@ -229,6 +229,10 @@ impl Vfs for LocalStore {
         self.tree.root_object.handle
     }
 
+    fn label(&self, file: &FileHandle) -> Option<Vec<u8>> {
+        self.tree.path_of(file)
+    }
+
     async fn resolve(&self, cred: &Credentials, path: &[&[u8]]) -> Result<FileHandle, Status> {
         let mut handle = self.root();
         let mut kind = FileKind::Directory;

@@ -233,6 +233,20 @@ impl LocalTree {
         self.objects.get(handle)
     }
 
+    /// The path of an open object below the root: as the kernel has it now, by one of its names. That of an object
+    /// without a name ends with ` (deleted)`.
+    pub(crate) fn path_of(&self, handle: &FileHandle) -> Option<Vec<u8>> {
+        let path = self.known(handle)?.path()?;
+        let root = self.root_object.path()?;
+        let root = root.strip_suffix(b"/").unwrap_or(&root);
+        match path.strip_prefix(root) {
+            Some(b"") => Some(b"/".to_vec()),
+            Some(below) if below.starts_with(b"/") => Some(below.to_vec()),
+            // Moved out of the tree, which no client can follow.
+            _ => Some(path),
+        }
+    }
+
     /// Takes over an open descriptor; returns its object, which keeps the descriptor if it had none, and the
     /// attributes.
     ///

@@ -1,6 +1,6 @@
 //! What a reader gets: families of samples, added up over the sources.
 
-use crate::{ClientList, Counter, Gauge, Latency, LatencyReading};
+use crate::{Busy, BusyList, ClientList, Counter, Gauge, Latency, LatencyReading};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -184,6 +184,11 @@ pub trait Source: Send + Sync {
     fn list_clients(&self, into: &mut ClientList) {
         let _ = into;
     }
+
+    /// The exports and files with the most work, if it serves any.
+    fn busy(&self) -> Option<&Busy> {
+        None
+    }
 }
 
 /// The sources of a process. What ends stays registered: its counters are part of the sums, which never fall.
@@ -216,6 +221,26 @@ impl Registry {
             .iter()
             .for_each(|source| source.list_clients(&mut list));
         list
+    }
+
+    /// The exports and files of all sources with the most work.
+    pub fn busy(&self) -> BusyList {
+        let mut list = BusyList::default();
+        self.each_busy(|busy| busy.read(&mut list));
+        list
+    }
+
+    /// Begins a new window of time for [`Registry::busy`].
+    pub fn turn_busy(&self) {
+        self.each_busy(Busy::turn);
+    }
+
+    fn each_busy(&self, each: impl FnMut(&Busy)) {
+        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources
+            .iter()
+            .filter_map(|source| source.busy())
+            .for_each(each);
     }
 
     /// Everything that the sources have counted.

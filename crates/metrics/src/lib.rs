@@ -7,6 +7,7 @@
 //! Names and units follow Prometheus: `gannet_` first, base units (seconds, bytes), the unit last. Label values are
 //! fixed words or small numbers, never addresses or paths: the number of series has a bound that no peer can raise.
 
+mod busy;
 mod clients;
 mod exposition;
 mod numbers;
@@ -14,6 +15,7 @@ mod parts;
 mod slow;
 mod text;
 
+pub use busy::{Busy, BusyFile, BusyList, FILES_MAX, Operation};
 pub use clients::{CLIENTS_MAX, ClientConnection, ClientList, ClientReading, Clients, Reach, Work};
 pub use exposition::{
     Exposition, Family, Kind, Label, LabelValue, Labels, Registry, Source, Value,

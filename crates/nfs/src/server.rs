@@ -8,6 +8,7 @@
 
 mod attributes;
 mod audit;
+mod busy;
 mod create;
 mod directory;
 mod export;
@@ -343,6 +344,7 @@ impl<V: Vfs> Service for Server<V> {
 
     fn observe(&self, call: &Call, reply: &Reply, took: Duration) {
         self.operations.note(call, reply, took);
+        busy::note(self, call, reply);
         let failure = refusals::failure_of(call, reply);
         let check = failure.and_then(|status| self.note_failure(call, status));
         if self.audit.is_some() {

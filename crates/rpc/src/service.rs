@@ -467,7 +467,7 @@ impl Reply {
     }
 
     /// Bytes of the results with payload and pad.
-    pub(crate) fn stream_len(&self) -> usize {
+    pub fn stream_len(&self) -> usize {
         let payload = self
             .payload
             .as_ref()

@@ -39,6 +39,12 @@ pub trait Vfs: 'static {
     /// The directory that is served.
     fn root(&self) -> FileHandle;
 
+    /// Bytes by which administrators of the store find an object: its path below the root, or its number. It waits for
+    /// nothing, so it is `None` for an object that is not open now.
+    fn label(&self, _file: &FileHandle) -> Option<Vec<u8>> {
+        None
+    }
+
     /// The handle of the directory at `path` (components below the root, already split; symbolic links are not
     /// followed), for MOUNT of a subdirectory.
     ///

@@ -4,7 +4,7 @@ use super::Content;
 use crate::questions::{Questions, ask_all};
 use crate::registrations;
 use gannet_fabric::{RegionStats, registration};
-use gannet_metrics::{ClientList, Exposition, Family, Source};
+use gannet_metrics::{Busy, ClientList, Exposition, Family, Source};
 use gannet_nfs::server::Operations;
 use gannet_rpc::{Counters, MemoryInUse};
 use std::ops::Add;
@@ -150,5 +150,9 @@ impl Source for CoreNumbers {
 
     fn list_clients(&self, into: &mut ClientList) {
         self.rpc.clients.read(into);
+    }
+
+    fn busy(&self) -> Option<&Busy> {
+        self.operations.busy()
     }
 }

@@ -1,7 +1,7 @@
 //! The calls that a core executed, by procedure, status and time.
 
 use super::Check;
-use gannet_metrics::{Counter, Exposition, Family, Label, Latency, PartCounters, Source};
+use gannet_metrics::{Busy, Counter, Exposition, Family, Label, Latency, PartCounters, Source};
 use gannet_rpc::{Call, Reply};
 use gannet_runtime::stages::Parts;
 use gannet_wire::mount3::{self, MountProcedure};
@@ -33,6 +33,8 @@ pub struct Operations {
     nfs: [Executed; NfsProcedure::ALL.len()],
     mount: [Executed; MountProcedure::ALL.len()],
     refusals: [Counter; Check::ALL.len()],
+    /// The exports and files with the most calls.
+    pub(super) busy: Busy,
 }
 
 /// Calls of one procedure.
@@ -197,6 +199,10 @@ impl Source for Operations {
                 }
             }
         }
+    }
+
+    fn busy(&self) -> Option<&Busy> {
+        Some(&self.busy)
     }
 }
 

@@ -3,9 +3,9 @@
 use crate::support;
 
 use gannet_localfs::{LocalOptions, LocalStore, LocalTree};
-use gannet_metrics::{ClientConnection, Clients, Reach};
+use gannet_metrics::{ClientConnection, Clients, Reach, Source};
 use gannet_nfs::client::Client;
-use gannet_nfs::server::Server;
+use gannet_nfs::server::{Operations, Server};
 use gannet_rpc::{Call, ClientConfig, Counters, Program, Reply, Service, Target};
 use gannet_runtime::{Buffer, Handle, tokio_plug};
 use gannet_wire::nfs3;
@@ -16,7 +16,7 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use support::{Addresses, Running, export, user};
 
@@ -131,8 +131,12 @@ fn measure(share: &Path) -> (Duration, Duration) {
         let served = tokio_plug::block_on(|runtime| async move {
             let tree = LocalTree::open(&share, &LocalOptions::default()).unwrap();
             let store = LocalStore::new(tree, runtime.clone());
+            let operations = Arc::new(Operations::default());
+            // As with a reader: busy files are counted too.
+            operations.busy().unwrap().turn();
+            let server = Server::new(vec![(export("/"), store)]).unwrap();
             let service = Measured {
-                inner: Server::new(vec![(export("/"), store)]).unwrap(),
+                inner: server.counting_in(operations),
                 runtime: runtime.clone(),
                 counters: Counters::default(),
                 client: Clients::default().connected(Ipv4Addr::LOCALHOST.into(), Reach::Tcp),

@@ -234,6 +234,10 @@ impl Vfs for VolumeFs {
         self.handle(ROOT)
     }
 
+    fn label(&self, file: &FileHandle) -> Option<Vec<u8>> {
+        Some(format!("file {}", self.id(file).ok()?.0).into_bytes())
+    }
+
     async fn resolve(&self, cred: &Credentials, path: &[&[u8]]) -> Result<FileHandle, Status> {
         match self.locate(cred, path).await? {
             (handle, FileKind::Directory) => Ok(handle),
