@@ -25,7 +25,7 @@ pub use volume::{
     StatusOptions, StripesOptions, VolumeOptions, VolumeWhat,
 };
 pub use watch::{
-    AdminPlace, ClientsOptions, LocksOptions, ReloadOptions, TopOptions, TraceOptions,
+    AdminPlace, ClientsOptions, LocksOptions, ReloadOptions, TopOptions, TopTable, TraceOptions,
 };
 
 use crate::failure::{Failure, one_line};

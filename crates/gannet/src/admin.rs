@@ -1,11 +1,12 @@
 //! Answers to administrators of a server or a mount, over HTTP: `/metrics`, `/health`, `/status.json`, `/clients.json`,
-//! `/slow.json`, `/locks.json`, a page.
+//! `/busy.json`, `/slow.json`, `/locks.json`, a page.
 //!
 //! It runs on a thread of its own, so that a reader costs the cores no more than the publication of their numbers. A
 //! Unix socket is for the user who runs the server alone, and also changes exports. TCP answers this machine and the
 //! networks that were named, and shows no paths; addresses of clients are for these networks.
 
 mod browser;
+mod busy;
 mod clients;
 mod listener;
 mod locks;
@@ -46,7 +47,8 @@ const CONNECTION_TIME_MAX: Duration = Duration::from_secs(10);
 const REQUEST_MAX: usize = 16 * 1024;
 
 /// The paths that are answered to programs.
-const PATHS: &str = "/metrics\n/health\n/status.json\n/clients.json\n/slow.json\n/locks.json\n";
+const PATHS: &str =
+    "/metrics\n/health\n/status.json\n/clients.json\n/busy.json\n/slow.json\n/locks.json\n";
 
 /// Asks for the configuration to be read again; answered with what has changed, or why nothing has.
 pub type ReloadRequest = oneshot::Sender<Result<String, String>>;
@@ -63,6 +65,7 @@ struct Facts {
     parts: Vec<Arc<dyn Part>>,
     since: Instant,
     minute: RefCell<Minute>,
+    windows: busy::Windows,
     watch: slow::Watch,
     reloads: Option<mpsc::Sender<ReloadRequest>>,
     /// The name of this machine, by which readers may call it.
@@ -86,11 +89,13 @@ impl Admin {
             .enable_time()
             .build()?;
         let (stop, stopped) = oneshot::channel();
+        let windows = busy::Windows::start(subject.registry(), Instant::now());
         let facts = Facts {
             subject: Arc::new(subject),
             parts,
             since: Instant::now(),
             minute: RefCell::new(Minute::new(Instant::now())),
+            windows,
             watch: slow::Watch::default(),
             reloads,
             host: rustix::system::uname()
@@ -134,9 +139,10 @@ impl Drop for Admin {
 async fn look_at_clients(facts: &Facts) {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;
-        let list = facts.subject.registry().clients();
-        facts.minute.borrow_mut().look(&list, Instant::now());
-        facts.watch.look(facts.subject.slow(), Instant::now());
+        let (registry, now) = (facts.subject.registry(), Instant::now());
+        facts.minute.borrow_mut().look(&registry.clients(), now);
+        facts.windows.turn(registry, now);
+        facts.watch.look(facts.subject.slow(), now);
     }
 }
 
@@ -265,6 +271,11 @@ async fn respond(
             let list = facts.subject.registry().clients();
             let mut minute = facts.minute.borrow_mut();
             let text = minute.answer(&list, Instant::now(), rights != Rights::Numbers);
+            page(StatusCode::OK, "application/json", text)
+        }
+        "/busy.json" => {
+            let list = facts.subject.registry().busy();
+            let text = facts.windows.answer(&list, Instant::now(), rights);
             page(StatusCode::OK, "application/json", text)
         }
         "/slow.json" => {

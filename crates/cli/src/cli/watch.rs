@@ -1,6 +1,6 @@
 //! Options of the commands for administrators.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
@@ -40,6 +40,17 @@ impl fmt::Display for AdminPlace {
     }
 }
 
+/// A table of `gannet top`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TopTable {
+    /// The busiest clients.
+    Clients,
+    /// The busiest exports.
+    Exports,
+    /// The busiest files and directories.
+    Files,
+}
+
 /// `gannet top`.
 #[derive(Debug, Args)]
 pub struct TopOptions {
@@ -49,6 +60,11 @@ pub struct TopOptions {
     /// Look at the server every SECONDS
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = super::parse_seconds)]
     pub every: Duration,
+    /// The lower table
+    ///
+    /// The work of exports and files is that of the last 10 to 20 seconds. Only the Unix socket tells their paths.
+    #[arg(long, value_name = "TABLE", default_value = "clients")]
+    pub show: TopTable,
     /// Print one screen, after that time, and end
     #[arg(long, help_heading = "Output")]
     pub once: bool,

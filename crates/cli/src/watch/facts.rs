@@ -94,6 +94,69 @@ pub(crate) struct IoServer {
     pub(crate) why: Option<String>,
 }
 
+/// `/busy.json`. A server of a release before it has none.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct Busy {
+    /// The time in which the work was done.
+    pub(super) seconds: f64,
+    pub(super) exports: Vec<BusyExport>,
+    pub(super) files: Vec<BusyFile>,
+}
+
+/// An export with its work.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct BusyExport {
+    pub(super) id: u64,
+    /// `None` where the reader may not see it.
+    pub(super) export: Option<String>,
+    #[serde(flatten)]
+    pub(super) work: BusyWork,
+}
+
+/// A file with its work.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct BusyFile {
+    /// `None` where the reader may not see it.
+    pub(super) export: Option<String>,
+    /// As `export`, and where the server does not know.
+    pub(super) file: Option<String>,
+    /// As `export`.
+    pub(super) handle: Option<String>,
+    #[serde(flatten)]
+    pub(super) work: BusyWork,
+}
+
+impl BusyExport {
+    /// Its path, or what stands for it.
+    pub(super) fn name(&self) -> String {
+        let unknown = || format!("export {}", self.id);
+        self.export.clone().unwrap_or_else(unknown)
+    }
+}
+
+impl BusyFile {
+    /// Its path from the root of the exports, or what stands for it; `place` is its place in the list, from 1 on.
+    pub(super) fn name(&self, place: usize) -> String {
+        let export = self.export.as_deref().unwrap_or_default();
+        match (&self.file, &self.handle) {
+            (Some(path), _) if path.starts_with('/') => {
+                format!("{}{path}", export.trim_end_matches('/'))
+            }
+            (Some(label), _) => format!("{export} {label}"),
+            (None, Some(handle)) => format!("{export} handle {handle}"),
+            (None, None) => format!("file {place}"),
+        }
+    }
+}
+
+/// The work of an export or a file.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+pub(super) struct BusyWork {
+    pub(super) operations: u64,
+    pub(super) received_bytes: u64,
+    pub(super) sent_bytes: u64,
+}
+
 /// `/clients.json`.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Clients {

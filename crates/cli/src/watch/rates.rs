@@ -1,6 +1,6 @@
 //! What a server did between two looks at it.
 
-use super::facts::{Client, Clients, IoServer, Sample, Status};
+use super::facts::{Busy, BusyWork, Client, Clients, IoServer, Sample, Status};
 use gannet_metrics::LatencyReading;
 use serde::Serialize;
 use std::cmp::Ordering;
@@ -21,6 +21,7 @@ pub(super) struct Look {
     pub(super) at: Duration,
     pub(super) status: Status,
     pub(super) clients: Clients,
+    pub(super) busy: Busy,
 }
 
 /// The work of a server between two looks.
@@ -42,6 +43,8 @@ pub(super) struct Rates {
     pub(super) operations: Vec<OperationRate>,
     pub(super) clients: Vec<ClientRate>,
     pub(super) more_clients: u64,
+    pub(super) exports: Vec<BusyRate>,
+    pub(super) files: Vec<BusyRate>,
     pub(super) io_servers: Vec<IoServer>,
 }
 
@@ -65,6 +68,15 @@ pub(super) struct OperationRate {
 pub(super) struct ClientRate {
     pub(super) name: String,
     pub(super) connections: u64,
+    pub(super) operations_per_second: f64,
+    pub(super) received_bytes_per_second: f64,
+    pub(super) sent_bytes_per_second: f64,
+}
+
+/// An export or a file with much work, over the last 10 to 20 seconds.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct BusyRate {
+    pub(super) name: String,
     pub(super) operations_per_second: f64,
     pub(super) received_bytes_per_second: f64,
     pub(super) sent_bytes_per_second: f64,
@@ -132,6 +144,8 @@ impl Rates {
             operations: operations(&before.status, status, seconds),
             clients: clients(&before.clients, &after.clients, seconds),
             more_clients: after.clients.more,
+            exports: busy_exports(&after.busy),
+            files: busy_files(&after.busy),
             io_servers: status.volume.clone().unwrap_or_default().io_servers,
         };
         rates.sort(sort);
@@ -161,6 +175,18 @@ impl Rates {
                 Sort::Name => by_name,
             }
         });
+        let bytes = |it: &BusyRate| it.received_bytes_per_second + it.sent_bytes_per_second;
+        for table in [&mut self.exports, &mut self.files] {
+            table.sort_by(|a, b| {
+                let by_name = a.name.cmp(&b.name);
+                let by_rate = down(a.operations_per_second, b.operations_per_second).then(by_name);
+                match sort {
+                    Sort::Operations | Sort::Latency => by_rate,
+                    Sort::Bytes => down(bytes(a), bytes(b)).then(by_rate),
+                    Sort::Name => by_name,
+                }
+            });
+        }
     }
 }
 
@@ -240,4 +266,29 @@ fn clients(before: &Clients, after: &Clients, seconds: f64) -> Vec<ClientRate> {
         }
     };
     after.clients.iter().map(rate).collect()
+}
+
+fn busy_exports(busy: &Busy) -> Vec<BusyRate> {
+    let exports = busy.exports.iter();
+    exports
+        .map(|it| busy_rate(it.name(), it.work, busy.seconds))
+        .collect()
+}
+
+fn busy_files(busy: &Busy) -> Vec<BusyRate> {
+    let files = (1..).zip(&busy.files);
+    files
+        .map(|(place, it)| busy_rate(it.name(place), it.work, busy.seconds))
+        .collect()
+}
+
+#[allow(clippy::cast_precision_loss)] // rates are shown with few digits
+fn busy_rate(name: String, work: BusyWork, seconds: f64) -> BusyRate {
+    let rate = |count: u64| count as f64 / seconds.max(1e-3);
+    BusyRate {
+        name,
+        operations_per_second: rate(work.operations),
+        received_bytes_per_second: rate(work.received_bytes),
+        sent_bytes_per_second: rate(work.sent_bytes),
+    }
 }

@@ -1,6 +1,7 @@
 //! The screen of `gannet top`: 80 columns, and as many lines as there are.
 
-use super::rates::{ClientRate, OperationRate, Rates};
+use super::rates::{BusyRate, ClientRate, OperationRate, Rates};
+use crate::cli::TopTable;
 use crate::size;
 use crate::table::short;
 use ratatui::Frame;
@@ -13,15 +14,28 @@ use ratatui::widgets::{Cell, Row, Table};
 pub(super) const LINES: u16 = 24;
 
 /// The keys, which the last line shows.
-const KEYS: &str = "sort by: o operations  b bytes  l latency  n name      q quit";
+const KEYS: &str =
+    "sort: o ops b bytes l latency n name  show: c clients e exports f files  q quit";
+/// Columns of the name of an export or a file.
+const NAME: u16 = 39;
 
-/// Draws what `rates` says of the server at `place`; `failure` is why the last look failed, if it did.
-pub(super) fn draw(frame: &mut Frame<'_>, place: &str, rates: &Rates, failure: Option<&str>) {
+/// The parts of a screen besides rates.
+pub(super) struct View<'a> {
+    /// The server's address.
+    pub(super) place: &'a str,
+    /// Why the last look failed, if it did.
+    pub(super) failure: Option<&'a str>,
+    /// The lower table.
+    pub(super) table: TopTable,
+}
+
+/// Draws what `rates` says of a server.
+pub(super) fn draw(frame: &mut Frame<'_>, rates: &Rates, view: &View<'_>) {
     let servers = match rates.io_servers.len() {
         0 => 0,
         some => u16::try_from(some).unwrap_or(u16::MAX).min(6) + 2,
     };
-    let [head, operations, clients, volume, keys] = Layout::vertical([
+    let [head, operations, busiest, volume, keys] = Layout::vertical([
         Constraint::Length(4),
         Constraint::Fill(3),
         Constraint::Fill(2),
@@ -29,9 +43,13 @@ pub(super) fn draw(frame: &mut Frame<'_>, place: &str, rates: &Rates, failure: O
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    frame.render_widget(head_text(place, rates, failure), head);
+    frame.render_widget(head_text(rates, view), head);
     draw_operations(frame, operations, &rates.operations);
-    draw_clients(frame, clients, rates);
+    match view.table {
+        TopTable::Clients => draw_clients(frame, busiest, rates),
+        TopTable::Exports => draw_busy(frame, busiest, "export", &rates.exports),
+        TopTable::Files => draw_busy(frame, busiest, "file", &rates.files),
+    }
     if servers > 0 {
         draw_servers(frame, volume, rates);
     }
@@ -46,15 +64,16 @@ fn bold() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
 }
 
-fn head_text<'a>(place: &'a str, rates: &'a Rates, failure: Option<&'a str>) -> Text<'a> {
-    let state = match (failure, &rates.why) {
+fn head_text<'a>(rates: &'a Rates, view: &View<'a>) -> Text<'a> {
+    let state = match (view.failure, &rates.why) {
         (Some(failure), _) => Line::styled(format!("no answer: {failure}"), bold()),
         (None, Some(why)) => Line::styled(format!("{}: {why}", rates.state), bold()),
         (None, None) => Line::from(rates.state.as_str()),
     };
     let first = format!(
-        "gannet {} at {place}, up {}, {} cores",
+        "gannet {} at {}, up {}, {} cores",
         rates.version,
+        view.place,
         time(rates.uptime_seconds),
         rates.cores
     );
@@ -164,6 +183,29 @@ fn draw_clients(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
     let rows = rates.clients.iter().take(shown).map(row).chain(rest);
     let header = ["client", "connections", "ops/s", "in", "out"];
     frame.render_widget(table(header, [24, 11, 9, 12, 12], rows), area);
+}
+
+fn draw_busy(frame: &mut Frame<'_>, area: Rect, kind: &'static str, busy: &[BusyRate]) {
+    let rows = busy.iter().map(|it| {
+        [
+            end_of(&it.name, NAME.into()),
+            short(it.operations_per_second),
+            speed(it.received_bytes_per_second),
+            speed(it.sent_bytes_per_second),
+        ]
+    });
+    let header = [kind, "ops/s", "in", "out"];
+    frame.render_widget(table(header, [NAME, 9, 12, 12], rows), area);
+}
+
+/// The end of a name that is too long: paths differ there.
+fn end_of(name: &str, width: usize) -> String {
+    let len = name.chars().count();
+    if len <= width {
+        return name.to_owned();
+    }
+    let kept = name.chars().skip(len - width.saturating_sub(3));
+    "...".chars().chain(kept).collect()
 }
 
 fn draw_servers(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {

@@ -1,11 +1,14 @@
 //! `gannet top`: the work of a server as it happens.
 
 use super::ask::{AskError, ask};
+use super::facts::Busy;
 use super::rates::{Look, Rates, Sort};
-use super::{run, screen};
-use crate::cli::TopOptions;
+use super::run;
+use super::screen::{self, View};
+use crate::cli::{TopOptions, TopTable};
 use crate::failure::{Explain, Failure};
 use crate::output;
+use hyper::StatusCode;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
@@ -50,8 +53,12 @@ fn once(options: &TopOptions) -> Result<(), Failure> {
         return output::json(&rates);
     }
     let Ok(mut terminal) = Terminal::new(TestBackend::new(80, screen::LINES));
-    let place = options.admin.to_string();
-    let Ok(drawn) = terminal.draw(|frame| screen::draw(frame, &place, &rates, None));
+    let view = View {
+        place: &options.admin.to_string(),
+        failure: None,
+        table: options.show,
+    };
+    let Ok(drawn) = terminal.draw(|frame| screen::draw(frame, &rates, &view));
     output::line(&text(drawn.buffer))
 }
 
@@ -72,6 +79,7 @@ struct Watch<'a> {
     before: Look,
     now: Look,
     sort: Sort,
+    table: TopTable,
     failure: Option<String>,
 }
 
@@ -79,6 +87,7 @@ struct Watch<'a> {
 enum Wish {
     Quit,
     Sort(Sort),
+    Show(TopTable),
 }
 
 impl<'a> Watch<'a> {
@@ -89,6 +98,7 @@ impl<'a> Watch<'a> {
             before: Look::default(),
             now: Look::default(),
             sort: Sort::default(),
+            table: options.show,
             failure: None,
         };
         let looked = watch.look().await;
@@ -105,6 +115,13 @@ impl<'a> Watch<'a> {
             at,
             status: ask(place, "/status.json").await?,
             clients: ask(place, "/clients.json").await?,
+            busy: match ask(place, "/busy.json").await {
+                // Of a release that does not count it.
+                Err(AskError::Status { status, .. }) if status == StatusCode::NOT_FOUND => {
+                    Busy::default()
+                }
+                answer => answer?,
+            },
         };
         self.before = std::mem::replace(&mut self.now, look);
         Ok(())
@@ -119,11 +136,17 @@ impl<'a> Watch<'a> {
         let place = self.options.admin.to_string();
         let mut next = Instant::now() + self.options.every;
         loop {
-            let (rates, failure) = (self.rates(), self.failure.as_deref());
-            terminal.draw(|frame| screen::draw(frame, &place, &rates, failure))?;
+            let rates = self.rates();
+            let view = View {
+                place: &place,
+                failure: self.failure.as_deref(),
+                table: self.table,
+            };
+            terminal.draw(|frame| screen::draw(frame, &rates, &view))?;
             match wish(next.saturating_duration_since(Instant::now()))? {
                 Some(Wish::Quit) => return Ok(()),
                 Some(Wish::Sort(sort)) => self.sort = sort,
+                Some(Wish::Show(table)) => self.table = table,
                 None => {}
             }
             if Instant::now() >= next {
@@ -153,6 +176,9 @@ fn wish(time: Duration) -> io::Result<Option<Wish>> {
         KeyCode::Char('b') => Some(Wish::Sort(Sort::Bytes)),
         KeyCode::Char('l') => Some(Wish::Sort(Sort::Latency)),
         KeyCode::Char('n') => Some(Wish::Sort(Sort::Name)),
+        KeyCode::Char('c') => Some(Wish::Show(TopTable::Clients)),
+        KeyCode::Char('e') => Some(Wish::Show(TopTable::Exports)),
+        KeyCode::Char('f') => Some(Wish::Show(TopTable::Files)),
         _ => None,
     })
 }

@@ -168,6 +168,52 @@ fn clients_are_listed_with_their_work() {
     );
 }
 
+/// The names in a table of `top --once --json`.
+fn names(rates: &Value, table: &str) -> Vec<String> {
+    let rows = rates[table].as_array().unwrap().iter();
+    rows.map(|row| row["name"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn the_busiest_exports_and_files_have_names_at_the_unix_socket_alone() {
+    let place = Place::new();
+    let socket = place.text("admin.sock");
+    fs::create_dir(place.path("share/dir")).unwrap();
+    fs::write(place.path("share/dir/often \x1b[2J"), vec![7; 1 << 20]).unwrap();
+    let server = watched(&place, &["--admin", &socket]);
+    let often = format!("{}/dir/often%20%1b[2J", server.urls()[0]);
+    for copy in 0..20 {
+        succeed(&["cp", &often, &place.text(&format!("out/{copy}"))]);
+    }
+    let rates = look_until(&server, |_| true);
+    assert_eq!(names(&rates, "exports"), ["/"]);
+    let files = names(&rates, "files");
+    let expected = "/dir/often \\u{1b}[2J";
+    assert!(files.iter().any(|name| name == expected), "{files:?}");
+    assert!(files.iter().any(|name| name == "/dir"), "{files:?}");
+    let rows = rates["files"].as_array().unwrap();
+    let often = rows.iter().find(|row| row["name"] == expected).unwrap();
+    let (sent, operations) = (
+        &often["sent_bytes_per_second"],
+        &often["operations_per_second"],
+    );
+    // A READ of 1 MiB for each copy, and few other calls about the file.
+    let bytes_of_each = sent.as_f64().unwrap() / operations.as_f64().unwrap();
+    assert!((100e3..1.1e6).contains(&bytes_of_each), "{often}");
+    for (table, name) in [("exports", "\n/    "), ("files", expected)] {
+        let text = succeed(&["top", &socket, "--once", "--every", "0.1", "--show", table]);
+        assert!(text.contains(name), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80));
+    }
+
+    let server = watched(&place, &["--admin", FREE_PORT]);
+    succeed(&["ls", &server.urls()[0]]);
+    let rates = look_until(&server, |_| true);
+    assert_eq!(names(&rates, "exports"), ["export 0"]);
+    assert_eq!(names(&rates, "files"), ["file 1"]);
+}
+
 #[test]
 fn the_address_of_no_server_is_explained() {
     let place = Place::new();
