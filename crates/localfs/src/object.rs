@@ -100,20 +100,29 @@ impl FileSource for OpenFile {
     }
 
     fn is_resident(&self, offset: u64, len: u64) -> bool {
-        let Ok(stat) = rustix::fs::fstat(&self.descriptor) else {
-            return false;
-        };
-        let end = offset
-            .saturating_add(len)
-            .min(u64::try_from(stat.st_size).unwrap_or(0));
-        if offset >= end {
+        if len == 0 {
             return true;
         }
         let page = rustix::param::page_size() as u64;
-        let pages = (end - 1) / page - offset / page + 1;
-        match sys::pages_cached(self.descriptor.as_fd(), offset, end - offset) {
-            Ok(cached) => cached >= pages,
-            Err(_) => self.samples_are_resident(offset, end),
+        let has_all = |end: u64| {
+            let pages = (end - 1) / page - offset / page + 1;
+            let cached = sys::pages_cached(self.descriptor.as_fd(), offset, end - offset);
+            cached.map(|cached| cached >= pages)
+        };
+        // The usual case needs no size: all pages of the range are there.
+        let end = offset.saturating_add(len);
+        let whole = has_all(end);
+        if matches!(whole, Ok(true)) {
+            return true;
+        }
+        let Ok(stat) = rustix::fs::fstat(&self.descriptor) else {
+            return false;
+        };
+        let size = u64::try_from(stat.st_size).unwrap_or(0);
+        match (whole, end.min(size)) {
+            (_, short) if offset >= short => true,
+            (Ok(_), short) => short < end && has_all(short).unwrap_or(false),
+            (Err(_), short) => self.samples_are_resident(offset, short),
         }
     }
 
