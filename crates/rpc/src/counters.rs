@@ -59,6 +59,8 @@ pub(crate) struct RdmaCounters {
     granted: Gauge,
     /// Replies that granted less than was asked for.
     short_grants: Counter,
+    /// Calls behind which the client had no credit.
+    pub(crate) exhausted: Counter,
 }
 
 /// How a call came over RDMA.
@@ -116,6 +118,7 @@ impl RdmaCounters {
         }
         into.gauge(&GRANTED, &[], &self.granted);
         into.counter(&SHORT_GRANTS, &[], &self.short_grants);
+        into.counter(&EXHAUSTED, &[], &self.exhausted);
     }
 
     pub(crate) fn call(&self, form: CallForm) {
@@ -292,6 +295,10 @@ const GRANTED: Family = Family::gauge(
 const SHORT_GRANTS: Family = Family::counter(
     "gannet_rpc_short_grants",
     "Replies over RDMA that granted fewer credits than the client asked for.",
+);
+const EXHAUSTED: Family = Family::counter(
+    "gannet_rpc_exhausted_credits",
+    "Calls over RDMA that took the last credit of their client, which can send no other before a reply.",
 );
 
 impl Source for Counters {

@@ -102,6 +102,11 @@ impl Credits {
         Ok(())
     }
 
+    /// Whether the peer has used all of its credits: it can send no request before it has another answer.
+    pub fn are_exhausted(&self) -> bool {
+        self.received >= self.left
+    }
+
     /// The credits for the answer to a request, of which the peer `asked` for so many. `owed` is the number of messages
     /// that the peer may send apart from requests once it has this answer.
     ///

@@ -531,6 +531,15 @@ impl<S: Service> Connection<S> {
         }
     }
 
+    /// Counts a call against the credits of the peer.
+    fn request_came(&mut self) -> Result<(), Exceeded> {
+        self.credits.request_came(self.deadlines.now())?;
+        if self.credits.are_exhausted() {
+            self.core.counters.rdma.exhausted.add(1);
+        }
+        Ok(())
+    }
+
     /// The credits that a reply grants to a peer that asks for `asked`.
     fn grant(&mut self, asked: u32) -> Result<Grant, End> {
         let owed = self.owed();

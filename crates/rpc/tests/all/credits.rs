@@ -11,6 +11,7 @@ use common::by_hand::by_hand;
 use common::raw::{Raw, call_bytes, linux};
 use common::*;
 use gannet_fabric::Provider;
+use gannet_metrics::{Exposition, Source, Value};
 use gannet_rpc::Client;
 use gannet_rpc::limits::{CREDITS, CREDITS_FIRST, CREDITS_INITIAL, CREDITS_STEP, INLINE_THRESHOLD};
 use gannet_runtime::{Handle, both, sleep, timeout};
@@ -162,6 +163,19 @@ impl Lab {
         eventually(&self.runtime, || self.messages() == 0).await;
     }
 
+    /// Calls that took the last credit, as readers of the metrics see them.
+    fn exhausted(&self) -> f64 {
+        let mut read = Exposition::default();
+        self.bench.counters.collect(&mut read);
+        let mut families = read.families();
+        let name = "gannet_rpc_exhausted_credits";
+        let (_, samples) = families.find(|(family, _)| family.name == name).unwrap();
+        match samples.values().next().unwrap() {
+            Value::Number(number) => *number,
+            Value::Latency(_) => unreachable!("no family of times"),
+        }
+    }
+
     /// So many calls at once, which take ten milliseconds: what each answer grants.
     async fn burst(&self, raw: &Raw, count: u32) -> Vec<u32> {
         for xid in 0..count {
@@ -200,6 +214,41 @@ fn a_server_opens_the_window_by_its_step_with_each_answer() {
             lab.is_idle().await;
         }
         assert_eq!(lab.bench.counters.calls.total(), u64::from(answers));
+    });
+}
+
+#[test]
+fn a_call_that_takes_the_last_credit_is_counted() {
+    lab(|lab| async move {
+        let raw = lab.connect().await;
+        let mut expected = 0.0;
+        // The first reply grants eight, the reply before the second burst more than it uses.
+        for (count, takes_last) in [
+            (1, false),
+            (7, false),
+            (36, true),
+            (10, false),
+            (CREDITS, true),
+        ] {
+            lab.burst(&raw, count).await;
+            lab.is_idle().await;
+            expected += f64::from(u8::from(takes_last));
+            assert_eq!(lab.exhausted(), expected, "after {count} calls");
+        }
+        // Of a client that calls as soon as it has a credit, each call takes the last one.
+        let send = |xid| {
+            let call = call_bytes(xid, SLOW, |encoder| encoder.u32(1 + xid));
+            raw.send(xid, TransportProcedure::Msg, &ChunkLists::new(), &call);
+        };
+        (0..CREDITS).for_each(send);
+        for xid in CREDITS..CREDITS + 20 {
+            assert_eq!(grants(&raw, 1).await, [CREDITS]);
+            send(xid);
+        }
+        grants(&raw, CREDITS).await;
+        lab.is_idle().await;
+        assert_eq!(lab.exhausted(), expected + 21.0);
+        assert_eq!(lab.bench.counters.drops.total(), 0);
     });
 }
 

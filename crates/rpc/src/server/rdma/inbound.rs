@@ -96,7 +96,7 @@ impl<S: Service> Connection<S> {
             }
         };
         // Counted before anything can fail: a call without a credit ends the connection, however it is malformed.
-        self.credits.request_came(self.deadlines.now())?;
+        self.request_came()?;
         let chunks = read_chunks(lists.reads(), RECORD_MAX);
         let mut call = Context {
             xid: header.xid,
@@ -185,7 +185,7 @@ impl<S: Service> Connection<S> {
             | TransportHeaderError::Chunk { xid, .. } => (xid, RDMA_VERSION, TransportError::Chunk),
         };
         drop(buffer);
-        self.credits.request_came(self.deadlines.now())?;
+        self.request_came()?;
         self.send_error(xid, version, error, u32::MAX)
     }
 
