@@ -17,7 +17,7 @@ pub use fabric::{FabricError, FabricListener};
 
 use gannet_fabric::{RegionStats, registration};
 use gannet_localfs::LocalTree;
-use gannet_metrics::{Exposition, Family, Registry, SlowOperations, Source};
+use gannet_metrics::{Exposition, Family, Pools, Registry, SlowOperations, Source};
 use gannet_nfs::server::{Audit, Export, MountList, UserGroups};
 use gannet_rpc::{CacheLimits, ConnectionLimits, Counters, RdmaOptions, ReplyCache};
 use gannet_runtime::tokio_plug::{Cores, SharedListener};
@@ -94,6 +94,8 @@ struct Shared {
     cores: Vec<Arc<CoreNumbers>>,
     /// All that readers see: the cores, and what the program adds.
     registry: Registry,
+    /// The blocking pools of the cores.
+    pools: Arc<Pools>,
     /// Counts the times at which memory was short.
     pressure: watch::Receiver<u64>,
     /// Becomes true when the server shall end.
@@ -132,12 +134,15 @@ impl Serving {
         sources.for_each(|source| registry.add(source));
         let cache = Arc::new(ReplyCache::new(CacheLimits::default()));
         registry.add(Arc::clone(&cache) as _);
+        let pools = Arc::new(Pools::default());
+        registry.add(Arc::clone(&pools) as _);
         let shared = Arc::new(Shared {
             parts,
             cache,
             mounts: Arc::default(),
             cores,
             registry,
+            pools,
             pressure: pressure::watch_memory(),
             stop: stopped,
         });

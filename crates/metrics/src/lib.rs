@@ -12,6 +12,7 @@ mod clients;
 mod exposition;
 mod numbers;
 mod parts;
+mod pools;
 mod slow;
 mod text;
 
@@ -22,4 +23,5 @@ pub use exposition::{
 };
 pub use numbers::{Counter, Gauge, LATENCY_BOUNDS, Latency, LatencyReading};
 pub use parts::PartCounters;
+pub use pools::Pools;
 pub use slow::{Noted, SLOW_MAX, SlowOperation, SlowOperations, UNLOGGED};

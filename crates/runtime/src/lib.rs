@@ -17,6 +17,7 @@ mod fair_queue;
 pub mod file;
 mod lean;
 mod log_limit;
+mod pool;
 mod slabs;
 pub mod stages;
 pub mod stream;
@@ -32,6 +33,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -41,6 +43,7 @@ pub use fair_queue::FairQueue;
 pub use file::{FileRef, FileSource, FileStatus, FileTime};
 pub use lean::push_lean;
 pub use log_limit::LogLimit;
+pub use pool::{PoolCounters, PoolReading};
 pub use slabs::Slabs;
 pub use stream::{ByteStream, Dscp, Listener, Stream};
 pub use time::Instant;
@@ -79,6 +82,11 @@ pub trait Runtime {
 
     /// Runs `job` on the bounded blocking pool. Prefer [`run_blocking`].
     fn submit_blocking(&self, job: BlockingJob);
+
+    /// The counters of the blocking pool; `None`, the default, for a runtime whose jobs have no threads.
+    fn pool(&self) -> Option<Arc<PoolCounters>> {
+        None
+    }
 
     /// Opens a byte stream to `address`. The caller bounds the wait with [`timeout`].
     fn connect(&self, address: SocketAddr) -> LocalFuture<io::Result<Stream>>;

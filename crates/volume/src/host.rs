@@ -23,7 +23,7 @@ use crate::serve::{Server, ServerCounters};
 use gannet_fabric::{Listener, Provider};
 use gannet_meta::namespace::Outcome;
 use gannet_meta::{MetaStore, StoreError, claims};
-use gannet_metrics::{ClientList, Exposition, Source};
+use gannet_metrics::{ClientList, Exposition, Pools, Source};
 use gannet_runtime::{Handle, timeout};
 use gannet_session::Budget;
 use gannet_vfs::Vfs;
@@ -64,6 +64,8 @@ pub struct HostCounters {
     pub volume: Arc<OnceLock<Arc<VolumeState>>>,
     /// Reads by references; `None` where nobody watches, so that servers publish nothing.
     pub references: Option<Arc<ReferenceCounters>>,
+    /// The blocking pools of the servers' cores.
+    pub pools: Arc<Pools>,
 }
 
 impl Source for HostCounters {
@@ -77,6 +79,7 @@ impl Source for HostCounters {
         if let Some(references) = &self.references {
             references.collect(into);
         }
+        self.pools.collect(into);
     }
 
     fn list_clients(&self, into: &mut ClientList) {

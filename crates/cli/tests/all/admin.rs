@@ -129,6 +129,13 @@ fn figures_agree_with_what_a_client_counts() {
     );
     assert_eq!(metric(&text, "gannet_ready"), 1.0);
     assert!(metric(&text, "gannet_registrations_total") > 0.0, "{text}");
+    assert!(metric(&text, "gannet_pool_jobs_total") > 0.0, "{text}");
+    // Nothing is left to do. Jobs whose answers have left may still close descriptors.
+    for name in ["gannet_pool_jobs_queued", "gannet_pool_jobs_running"] {
+        while metric(&get(&server, "/metrics").2, name) != 0.0 {
+            assert!(Instant::now() < deadline, "{name}: {text}");
+        }
+    }
 }
 
 #[test]
@@ -208,6 +215,8 @@ fn a_volume_counts_for_each_role() {
     assert!(received >= f64::from(1 << 20), "{received}");
     let writes = metric(&text, "gannet_disk_write_seconds_count");
     assert!(writes >= 1.0, "{text}");
+    // Each write and each sync is a job, or a part of one that a thread has run.
+    assert!(metric(&text, "gannet_pool_jobs_total") > 0.0, "{text}");
     // A file that is complete is durable.
     let syncs = metric(&text, "gannet_disk_sync_seconds_count");
     assert!(syncs >= 2.0, "{text}");

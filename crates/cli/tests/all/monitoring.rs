@@ -26,7 +26,10 @@ fn families(admin: &str) -> BTreeMap<String, String> {
         assert!(text.contains(&format!("# HELP {name} ")), "{name}: {text}");
         (name.to_owned(), kind.to_owned())
     });
-    families.collect()
+    let families: BTreeMap<_, _> = families.collect();
+    // Every process with cores has pools.
+    assert!(families.contains_key("gannet_pool_jobs"), "{text}");
+    families
 }
 
 /// The words of a text that are names of metrics.

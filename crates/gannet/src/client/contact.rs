@@ -4,13 +4,14 @@
 use gannet_runtime::stream::Follow;
 use gannet_runtime::{
     BlockingJob, ByteStream, DescriptorWatch, Dscp, EventSource, FileSource, Handle, Instant,
-    Listener, LocalFuture, Runtime, Stream,
+    Listener, LocalFuture, PoolCounters, Runtime, Stream,
 };
 use std::cell::Cell;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -75,6 +76,10 @@ impl Runtime for Contact {
 
     fn submit_blocking(&self, job: BlockingJob) {
         self.runtime.submit_blocking(job);
+    }
+
+    fn pool(&self) -> Option<Arc<PoolCounters>> {
+        self.runtime.pool()
     }
 
     fn connect(&self, address: SocketAddr) -> LocalFuture<io::Result<Stream>> {

@@ -9,7 +9,7 @@ use crate::registrations;
 use crate::server::{Health, Reading};
 use gannet_fabric::registration;
 use gannet_fuse::{MountState, MountWatch, Requests};
-use gannet_metrics::{Exposition, Family, Registry, SlowOperations, Source};
+use gannet_metrics::{Exposition, Family, Pools, Registry, SlowOperations, Source};
 #[cfg(feature = "volumes")]
 use gannet_volume::client::ClientCounters;
 use serde_json::{Map, Value, json};
@@ -90,6 +90,9 @@ impl MountTally {
         });
         shared.registry.add(Arc::clone(mount.requests()) as _);
         shared.registry.add(numbers as _);
+        let pools = Pools::default();
+        pools.add(&connection.runtime());
+        shared.registry.add(Arc::new(pools));
         let read = reader(connection, mount.watch());
         let answering = Arc::clone(&shared);
         let answer = async move {

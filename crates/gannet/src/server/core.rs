@@ -23,6 +23,7 @@ pub(super) async fn serve(index: usize, runtime: Handle, shared: Arc<Shared>) {
     let Some(numbers) = shared.cores.get(index).map(Arc::clone) else {
         return;
     };
+    shared.pools.add(&runtime);
     match &shared.parts.content {
         Content::Directories(_) => {
             let stores = Stores::new(&runtime);

@@ -9,7 +9,7 @@ mod stream;
 
 use crate::{
     BlockingJob, DescriptorWatch, ErasedFuture, EventSource, Handle, Instant, Listener,
-    LocalFuture, Runtime, Stream,
+    LocalFuture, PoolCounters, Runtime, Stream,
 };
 use random::Random;
 use std::future::Future;
@@ -17,6 +17,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use busy_poll::set_busy_poll;
@@ -30,6 +31,7 @@ const BLOCKING_THREADS_MAX: usize = 16;
 pub struct TokioRuntime {
     started: std::time::Instant,
     random: Random,
+    pool: Arc<PoolCounters>,
 }
 
 impl TokioRuntime {
@@ -37,6 +39,7 @@ impl TokioRuntime {
         Ok(TokioRuntime {
             started: std::time::Instant::now(),
             random: Random::new()?,
+            pool: Arc::default(),
         })
     }
 }
@@ -105,7 +108,11 @@ impl Runtime for TokioRuntime {
     }
 
     fn submit_blocking(&self, job: BlockingJob) {
-        tokio::task::spawn_blocking(job);
+        tokio::task::spawn_blocking(self.pool.counted(job));
+    }
+
+    fn pool(&self) -> Option<Arc<PoolCounters>> {
+        Some(Arc::clone(&self.pool))
     }
 
     fn connect(&self, address: SocketAddr) -> LocalFuture<io::Result<Stream>> {

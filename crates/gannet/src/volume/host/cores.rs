@@ -41,6 +41,7 @@ async fn serve(
     roles: Arc<Roles>,
     started: mpsc::Sender<Result<(), ManagerError>>,
 ) {
+    roles.counters.pools.add(&runtime);
     for at in (index..roles.io_servers.len()).step_by(roles.threads) {
         start_io_server(&runtime, &roles, at);
     }
