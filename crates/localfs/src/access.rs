@@ -1,8 +1,19 @@
 //! The rights of a caller to an open object: the kernel's answer, remembered.
 //!
-//! The answer depends on the inode (mode, owner, access control list) and on the caller. Whatever changes the former
-//! changes the inode's change time, so an answer stays good while that is the same, provided that it was old enough
-//! when asked that no later change could carry the same stamp.
+//! The answer depends on the inode (mode, owner, access control list, immutable flag, security label) and on the
+//! caller. Whatever changes the former changes the inode's change time, so an answer stays good while that is the same,
+//! provided that it was old enough when asked that no later change could carry the same stamp.
+//!
+//! A write of data changes the change time too, and its stamp replaces that of a change of rights just before it. Mode,
+//! owner and group do not show such a change: an entry of the list, the flag and the label change with all three as
+//! they were. So no answer from before a write is good behind it (test
+//! `rights_that_leave_the_mode_as_it_was_end_at_once`). To read list, flag and label again would cost no fewer system
+//! calls than to ask again. It would miss lists of other kinds and checks of the file system's own. The kernel is asked
+//! again then, but only for the right that the operation needs. Owners may read and write their data whatever the
+//! answer, so it is not asked for them.
+//!
+//! A new policy of a security module changes no stamp. Remembered answers are those of the old policy, until the object
+//! changes or is closed. A file system that becomes read-only refuses the operations themselves.
 
 use super::attributes::status;
 use super::clock_map::lock;
@@ -13,18 +24,52 @@ use crate::sys;
 use gannet_vfs::{AccessMask, Attributes, Credentials, FileKind, Status, Time};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Rights that the kernel grants, as bits: 4 read, 2 write, 1 execute or search.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Rights(u8);
+/// Rights that the kernel was asked for, and those that it grants, as bits: 4 read, 2 write, 1 execute or search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Rights {
+    asked: u8,
+    granted: u8,
+}
 
 impl Rights {
     pub(crate) const READ: u8 = 4;
     pub(crate) const WRITE: u8 = 2;
     pub(crate) const EXECUTE: u8 = 1;
 
-    /// Whether all of `bits` are granted.
+    /// Each right, with its name in access(2).
+    const EACH: [(u8, libc::c_int); 3] = [
+        (Rights::READ, libc::R_OK),
+        (Rights::WRITE, libc::W_OK),
+        (Rights::EXECUTE, libc::X_OK),
+    ];
+
+    /// Whether all of `bits` are granted; no right is that was not asked for.
     pub(crate) fn has(self, bits: u8) -> bool {
-        self.0 & bits == bits
+        self.granted & bits == bits
+    }
+
+    /// The rights on which [`Rights::mask`] depends.
+    pub(crate) fn for_mask(kind: FileKind, wanted: AccessMask) -> u8 {
+        let directory = kind == FileKind::Directory;
+        let execute = if directory {
+            AccessMask::LOOKUP | AccessMask::DELETE
+        } else {
+            AccessMask::EXECUTE
+        };
+        let write = AccessMask::MODIFY | AccessMask::EXTEND;
+        let write = if directory {
+            write | AccessMask::DELETE
+        } else {
+            write
+        };
+        [
+            (AccessMask::READ, Rights::READ),
+            (write, Rights::WRITE),
+            (execute, Rights::EXECUTE),
+        ]
+        .into_iter()
+        .filter(|(mask, _)| wanted.0 & mask != 0)
+        .fold(0, |bits, (_, bit)| bits | bit)
     }
 
     /// The subset of `wanted` that these rights mean for an object of this kind (RFC 1813 section 3.3.4).
@@ -60,19 +105,27 @@ pub(crate) struct Decisions {
 }
 
 impl Decisions {
-    fn find(&self, change_time: Time, caller: Option<&Credentials>) -> Option<Rights> {
+    /// The answers that are known; none is the default.
+    fn find(&self, change_time: Time, caller: Option<&Credentials>) -> Rights {
         if self.change_time != change_time {
-            return None;
+            return Rights::default();
         }
         (self.answers.iter())
             .find(|(known, _)| known.as_ref() == caller)
             .map(|(_, rights)| *rights)
+            .unwrap_or_default()
     }
 
     fn remember(&mut self, change_time: Time, caller: Option<&Credentials>, rights: Rights) {
         if self.change_time != change_time {
             self.answers.clear();
             self.change_time = change_time;
+        }
+        let mut answers = self.answers.iter_mut();
+        if let Some((_, known)) = answers.find(|(known, _)| known.as_ref() == caller) {
+            // Some rights of this caller were asked for before.
+            *known = rights;
+            return;
         }
         let answer = (caller.cloned(), rights);
         if self.answers.len() < DECISIONS_MAX {
@@ -95,7 +148,7 @@ pub(crate) fn is_settled(stamp: Time) -> bool {
 }
 
 impl Object {
-    /// The rights of `caller` to it; `attributes` are those just taken.
+    /// The rights of `caller` to it, of which those in `bits` are known; `attributes` are those just taken.
     ///
     /// # Errors
     /// The caller's identity cannot be assumed, or the kernel fails to answer.
@@ -104,33 +157,31 @@ impl Object {
         tree: &LocalTree,
         caller: &Credentials,
         attributes: &Attributes,
+        bits: u8,
     ) -> Result<Rights, Status> {
         let deciding = tree.identities.deciding(caller);
         let change_time = attributes.change_time;
-        if let Some(rights) = lock(&self.decisions).find(change_time, deciding) {
+        let mut rights = lock(&self.decisions).find(change_time, deciding);
+        let missing = bits & !rights.asked;
+        if missing == 0 {
             return Ok(rights);
         }
         let settled = is_settled(change_time);
         tree.identities.assume(caller)?;
-        let mut bits = 0;
-        for (bit, mode) in [
-            (Rights::READ, libc::R_OK),
-            (Rights::WRITE, libc::W_OK),
-            (Rights::EXECUTE, libc::X_OK),
-        ] {
-            if sys::may_access(self.descriptor(), mode).map_err(status)? {
-                bits |= bit;
+        for (bit, mode) in Rights::EACH {
+            if missing & bit != 0 && sys::may_access(self.descriptor(), mode).map_err(status)? {
+                rights.granted |= bit;
             }
         }
-        let rights = Rights(bits);
+        rights.asked |= missing;
         if settled {
             lock(&self.decisions).remember(change_time, deciding, rights);
         }
         Ok(rights)
     }
 
-    /// Checks that `caller` may read its data: by right, as owner (it may have opened the file before it changed the
-    /// mode), or by the right to execute it (RFC 1813 section 4.4).
+    /// Checks that `caller` may read its data: as owner (it may have opened the file before it changed the mode), by
+    /// right, or by the right to execute it (RFC 1813 section 4.4).
     ///
     /// # Errors
     /// `Acces` otherwise.
@@ -140,14 +191,18 @@ impl Object {
         caller: &Credentials,
         attributes: &Attributes,
     ) -> Result<(), Status> {
-        let rights = self.rights(tree, caller, attributes)?;
-        let granted = rights.has(Rights::READ)
-            || rights.has(Rights::EXECUTE)
-            || tree.is_owner(caller, attributes);
-        granted.then_some(()).ok_or(Status::Acces)
+        if tree.is_owner(caller, attributes) {
+            return Ok(());
+        }
+        for bits in [Rights::READ, Rights::EXECUTE] {
+            if self.rights(tree, caller, attributes, bits)?.has(bits) {
+                return Ok(());
+            }
+        }
+        Err(Status::Acces)
     }
 
-    /// Checks that `caller` may write its data: by right, or as owner.
+    /// Checks that `caller` may write its data: as owner, or by right.
     ///
     /// # Errors
     /// `Acces` otherwise.
@@ -157,8 +212,11 @@ impl Object {
         caller: &Credentials,
         attributes: &Attributes,
     ) -> Result<(), Status> {
-        let rights = self.rights(tree, caller, attributes)?;
-        let granted = rights.has(Rights::WRITE) || tree.is_owner(caller, attributes);
+        if tree.is_owner(caller, attributes) {
+            return Ok(());
+        }
+        let rights = self.rights(tree, caller, attributes, Rights::WRITE)?;
+        let granted = rights.has(Rights::WRITE);
         granted.then_some(()).ok_or(Status::Acces)
     }
 }

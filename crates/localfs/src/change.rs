@@ -28,6 +28,10 @@ pub(crate) fn failed<T>(reason: Status) -> Changed<T> {
 impl LocalTree {
     /// Runs `operation` as `caller` between two looks at the object's attributes, with no other change of the object
     /// through this server in between.
+    ///
+    /// It needs both looks. A local program may have changed the object since the last change through this server.
+    /// The attributes behind that one, taken for those before this one, would pass the program's change off as this
+    /// caller's, and clients would keep what they have cached.
     pub(crate) fn change<T>(
         &self,
         object: &Object,

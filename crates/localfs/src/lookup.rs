@@ -96,7 +96,8 @@ impl LocalTree {
         let Some(child) = child.upgrade() else {
             return Ok(None);
         };
-        if !directory.rights(self, caller, now)?.has(Rights::EXECUTE) {
+        let rights = directory.rights(self, caller, now, Rights::EXECUTE)?;
+        if !rights.has(Rights::EXECUTE) {
             return Err(Status::Acces);
         }
         Ok((child.attributes(self).ok()).map(|attributes| (child.handle, attributes)))

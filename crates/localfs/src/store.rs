@@ -295,7 +295,8 @@ impl Vfs for LocalStore {
     ) -> Result<(AccessMask, Attributes), Status> {
         let object = self.object(file).await?;
         let attributes = object.attributes(&self.tree)?;
-        let rights = object.rights(&self.tree, cred, &attributes)?;
+        let bits = Rights::for_mask(object.kind, wanted);
+        let rights = object.rights(&self.tree, cred, &attributes, bits)?;
         Ok((rights.mask(object.kind, wanted), attributes))
     }
 
@@ -578,11 +579,14 @@ impl Vfs for LocalStore {
         let directory = self.object(directory).await?;
         directory.require_directory()?;
         let attributes = directory.attributes(&self.tree)?;
-        let rights = directory.rights(&self.tree, cred, &attributes)?;
-        if !rights.has(Rights::READ) {
+        let may = |bits| {
+            let rights = directory.rights(&self.tree, cred, &attributes, bits)?;
+            Ok(rights.has(bits))
+        };
+        if !may(Rights::READ)? {
             return Err(Status::Acces);
         }
-        let objects = entries.wants_objects() && rights.has(Rights::EXECUTE);
+        let objects = entries.wants_objects() && may(Rights::EXECUTE)?;
         let asked = Instant::now();
         let mut after = cookie;
         let eof = 'windows: loop {

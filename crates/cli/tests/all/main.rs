@@ -25,6 +25,7 @@ mod serving;
 mod slow;
 mod standard;
 mod support;
+mod system_calls;
 mod systemd;
 mod volume;
 #[path = "../../examples/volume_io.rs"]

@@ -42,7 +42,7 @@ fn serve(mut command: Command, place: &Place, options: &[&str]) -> Server {
     )
 }
 
-fn strace_is_there() -> bool {
+pub(crate) fn strace_is_there() -> bool {
     let is_there = Command::new("strace").arg("-V").output().is_ok();
     if !is_there {
         gannet_testing::left_out("strace is not installed (apt-get install strace)");

@@ -7,15 +7,21 @@ use crate::support;
 use gannet_localfs::{HandleScheme, LocalOptions, LocalStore, LocalTree, OpenError};
 use gannet_runtime::Buffer;
 use gannet_vfs::{
-    AccessMask, CreateMode, Credentials, EntryName, FileHandle, NodeKind, SetAttributes, SetTime,
-    Stability, Status, Vfs,
+    AccessMask, Attributes, CreateMode, Credentials, EntryName, FileHandle, NodeKind,
+    SetAttributes, SetTime, Stability, Status, Vfs,
 };
+use rustix::fs::{IFlags, XattrFlags};
+use rustix::io::Errno;
 use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySet, capabilities, set_capabilities,
     set_capabilities_secure_bits,
 };
+use std::fs::Permissions;
 use std::future::Future;
 use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::time::Duration;
 use support::{Page, World, is_root};
 
 const ALICE: u32 = 54_321;
@@ -39,14 +45,56 @@ fn mode(mode: u32) -> SetAttributes {
 
 /// Runs a story in a directory that any user may write to, once with each kind of handle. It runs for root alone.
 fn with_users<F: Future<Output = ()>>(story: impl Fn(LocalStore) -> F) {
+    with_local_program(|store, _| story(store));
+}
+
+/// A program of root beside the server: a thread of its own, since that of the server has the identity of a caller.
+struct LocalProgram {
+    /// The served directory.
+    path: PathBuf,
+    jobs: mpsc::Sender<Box<dyn FnOnce() + Send>>,
+}
+
+impl LocalProgram {
+    /// Starts the thread, before this one serves callers: it inherits the identity.
+    fn start() -> LocalProgram {
+        let (jobs, begun) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        std::thread::spawn(move || begun.iter().for_each(|job| job()));
+        let path = PathBuf::new();
+        LocalProgram { path, jobs }
+    }
+
+    fn at(&self, path: PathBuf) -> LocalProgram {
+        let jobs = self.jobs.clone();
+        LocalProgram { path, jobs }
+    }
+
+    /// Runs `job` with the file of this name to its end.
+    fn run<T: Send + 'static>(
+        &self,
+        name: &str,
+        job: impl FnOnce(&Path) -> T + Send + 'static,
+    ) -> T {
+        let path = self.path.join(name);
+        let (done, result) = mpsc::channel();
+        self.jobs
+            .send(Box::new(move || done.send(job(&path)).unwrap()))
+            .unwrap();
+        result.recv().unwrap()
+    }
+}
+
+/// As [`with_users`], beside a local program.
+fn with_local_program<F: Future<Output = ()>>(story: impl Fn(LocalStore, LocalProgram) -> F) {
     if !is_root() {
         return;
     }
+    let program = LocalProgram::start();
     for scheme in [HandleScheme::Automatic, HandleScheme::Inode] {
         let world = World::new(scheme);
-        let open = std::fs::Permissions::from_mode(0o777);
-        std::fs::set_permissions(world.path(), open).unwrap();
-        world.serve(&story);
+        let local = program.at(world.path());
+        std::fs::set_permissions(&local.path, Permissions::from_mode(0o777)).unwrap();
+        world.serve(|store| story(store, local));
     }
 }
 
@@ -171,6 +219,212 @@ fn a_changed_mode_counts_at_once() {
                 .set_attributes(&alice(), &file, &mode(0o644), None)
                 .await;
             set.result.unwrap();
+        }
+    });
+}
+
+/// Gives a file of mode 0660 an access control list in which Bob has these rights: 6 or 4. The mode stays as it is.
+fn set_list(file: &Path, bob: u16) {
+    // As in the extended attribute: version 2, and entries of tag, rights and id.
+    let (nobody, list) = (u32::MAX, "system.posix_acl_access");
+    let mut bytes = 2u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in [
+        (0x01u16, 6u16, nobody),
+        (0x02, bob, BOB),
+        (0x04, 0, nobody),
+        (0x10, 6, nobody),
+        (0x20, 0, nobody),
+    ] {
+        bytes.extend([tag.to_le_bytes(), rights.to_le_bytes()].concat());
+        bytes.extend(id.to_le_bytes());
+    }
+    rustix::fs::setxattr(file, list, &bytes, XattrFlags::empty()).unwrap();
+}
+
+/// Makes a file immutable, or lets it change again.
+fn set_immutable(file: &Path, immutable: bool) {
+    let opened = std::fs::File::open(file).unwrap();
+    let mut flags = rustix::fs::ioctl_getflags(&opened).unwrap();
+    flags.set(IFlags::IMMUTABLE, immutable);
+    rustix::fs::ioctl_setflags(&opened, flags).unwrap();
+}
+
+fn set_mode(file: &Path, mode: u32) {
+    std::fs::set_permissions(file, Permissions::from_mode(mode)).unwrap();
+}
+
+/// Gives Bob the right to write a file of Alice, or takes it away, as a local program.
+type Right = fn(&Path, bool);
+
+/// Each way in which a local program may change it.
+const RIGHTS: [(&str, Right); 5] = [
+    ("mode", |file, bob| {
+        set_mode(file, if bob { 0o606 } else { 0o600 })
+    }),
+    ("group", |file, bob| {
+        set_mode(file, 0o660);
+        chown(file, None, Some(if bob { TEAM } else { ALICE })).unwrap();
+    }),
+    ("owner", |file, bob| {
+        set_mode(file, 0o600);
+        chown(file, Some(if bob { BOB } else { ALICE }), None).unwrap();
+    }),
+    ("list", |file, bob| set_list(file, if bob { 6 } else { 4 })),
+    ("flag", |file, bob| {
+        set_immutable(file, !bob);
+        if bob {
+            set_mode(file, 0o606);
+        }
+    }),
+];
+
+/// Whether the file system of the tests has the means of this right.
+fn is_there(name: &str, probe: &Path) -> bool {
+    std::fs::write(probe, "").unwrap();
+    let opened = std::fs::File::open(probe).unwrap();
+    let works = match name {
+        "list" => {
+            // Reading no list is an answer too.
+            let mut none = [0u8; 0];
+            let asked = rustix::fs::fgetxattr(&opened, "system.posix_acl_access", &mut none);
+            asked != Err(Errno::OPNOTSUPP)
+        }
+        "flag" => {
+            let flags = rustix::fs::ioctl_getflags(&opened);
+            flags.is_ok_and(|flags| {
+                let set = rustix::fs::ioctl_setflags(&opened, flags | IFlags::IMMUTABLE);
+                set.and_then(|()| rustix::fs::ioctl_setflags(&opened, flags))
+                    .is_ok()
+            })
+        }
+        _ => true,
+    };
+    std::fs::remove_file(probe).unwrap();
+    works
+}
+
+/// Whether tests with this right can run.
+fn can_test(name: &'static str, local: &LocalProgram) -> bool {
+    let works = local.run("probe", move |probe| is_there(name, probe));
+    if !works {
+        gannet_testing::left_out(&format!("no {name} for files in {}", local.path.display()));
+    }
+    works
+}
+
+/// Bob asks for the right to write without a change of the file.
+async fn may_write(store: &LocalStore, file: &FileHandle) -> bool {
+    let modify = AccessMask(AccessMask::MODIFY);
+    store.access(&bob(), file, modify).await.unwrap().0 == modify
+}
+
+#[test]
+fn a_right_that_a_local_program_takes_away_is_gone_at_the_next_write() {
+    with_local_program(|store, local| async move {
+        for (name, give) in RIGHTS {
+            if !can_test(name, &local) {
+                continue;
+            }
+            let file = create(&store, &alice(), &store.root(), name.as_bytes(), 0o600).await;
+            let give = |bob| local.run(name, move |file| give(file, bob));
+            for round in 0..20 {
+                give(true);
+                write(&store, &bob(), &file).await.unwrap();
+                write(&store, &bob(), &file).await.unwrap();
+                if round % 10 == 0 {
+                    // By now an answer is remembered.
+                    std::thread::sleep(Duration::from_millis(40));
+                    assert!(may_write(&store, &file).await, "{name}");
+                    assert!(may_write(&store, &file).await, "{name}");
+                }
+                give(false);
+                assert_eq!(
+                    write(&store, &bob(), &file).await,
+                    Err(Status::Acces),
+                    "{name}"
+                );
+                assert!(!may_write(&store, &file).await, "{name}");
+            }
+            give(true);
+            write(&store, &bob(), &file).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn rights_that_leave_the_mode_as_it_was_end_at_once() {
+    with_local_program(|store, local| async move {
+        if !can_test("list", &local) {
+            return;
+        }
+        let file = create(&store, &alice(), &store.root(), b"f", 0o660).await;
+        for _ in 0..5 {
+            local.run("f", |file| set_list(file, 6));
+            std::thread::sleep(Duration::from_millis(40));
+            for _ in 0..2 {
+                assert!(may_write(&store, &file).await);
+                read(&store, &bob(), &file).await.unwrap();
+            }
+            let before = store.attributes(&file).await.unwrap();
+            local.run("f", |file| set_list(file, 4));
+            // The stamp of the owner's write takes the place of that of the list.
+            write(&store, &alice(), &file).await.unwrap();
+            let after = store.attributes(&file).await.unwrap();
+            let known = |it: &Attributes| (it.mode, it.uid, it.gid);
+            assert_eq!(known(&before), known(&after));
+            assert_eq!(after.modify_time, after.change_time);
+            assert_eq!(write(&store, &bob(), &file).await, Err(Status::Acces));
+            read(&store, &bob(), &file).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn rights_that_are_asked_for_one_by_one_are_told_apart() {
+    with_users(|store| async move {
+        let root = store.root();
+        for bits in 0..8 {
+            let name = format!("{bits}");
+            let file = create(&store, &alice(), &root, name.as_bytes(), 0o700 | bits).await;
+            // Settled, so that each answer is remembered beside those before it.
+            std::thread::sleep(Duration::from_millis(40));
+            for _ in 0..2 {
+                let reads = read(&store, &bob(), &file).await.is_ok();
+                assert_eq!(reads, bits & 0o5 != 0, "{name}");
+                assert_eq!(may_write(&store, &file).await, bits & 0o2 != 0, "{name}");
+                for (wanted, right) in [
+                    (AccessMask::READ, 0o4),
+                    (AccessMask::MODIFY, 0o2),
+                    (AccessMask::EXTEND, 0o2),
+                    (AccessMask::EXECUTE, 0o1),
+                ] {
+                    let granted = store.access(&bob(), &file, AccessMask(wanted)).await;
+                    let expected = if bits & right != 0 { wanted } else { 0 };
+                    assert_eq!(granted.unwrap().0.0, expected, "{name}: {wanted}");
+                }
+                let none = AccessMask::LOOKUP | AccessMask::DELETE;
+                let granted = store.access(&bob(), &file, AccessMask(none)).await;
+                assert_eq!(granted.unwrap().0.0, 0, "rights of directories");
+            }
+            let name = format!("d{bits}");
+            let (me, bits_of_all) = (alice(), mode(0o700 | bits));
+            let made = store.make_directory(&me, &root, name.as_bytes(), &bits_of_all);
+            let directory = made.await.result.unwrap().handle;
+            for wanted in 0..64 {
+                let granted = store.access(&bob(), &directory, AccessMask(wanted)).await;
+                let mut expected = 0;
+                for (mask, right) in [
+                    (AccessMask::READ, 0o4),
+                    (AccessMask::LOOKUP, 0o1),
+                    (AccessMask::MODIFY | AccessMask::EXTEND, 0o2),
+                    (AccessMask::DELETE, 0o3),
+                ] {
+                    if bits & right == right {
+                        expected |= wanted & mask;
+                    }
+                }
+                assert_eq!(granted.unwrap().0.0, expected, "{name}: {wanted}");
+            }
         }
     });
 }
