@@ -1,6 +1,6 @@
 //! The settings of a software RNIC.
 
-use crate::limits::READ_DEPTH_MAX;
+use crate::limits::{NUDGE_GROWTH, NUDGES_MAX, READ_DEPTH_MAX};
 use gannet_wire::mpa::{MULPDU_MIN, Revision, ULPDU_MAX};
 use std::time::Duration;
 
@@ -39,22 +39,30 @@ pub struct IwarpConfig {
     pub accept_race: Option<AcceptRace>,
 }
 
-/// Linux siw as responder may miss an FPDU that arrives right behind its reply: it then sees it
-/// only when more bytes arrive.
+/// Linux siw as responder sends its reply before it installs its receiver. It does not see an FPDU that arrives in
+/// between until more bytes arrive. The message that opens a peer-to-peer connection (RFC 6581) is lost in the same
+/// way, so no set-up of the standard prevents this.
+///
+/// The initiator sends at once, and wakes the responder with zero-length RDMA Writes until a byte comes back. It
+/// does not where exceptions are agreed: Linux offers none, so such a peer is no siw.
 #[derive(Debug, Clone, Copy)]
 pub struct AcceptRace {
-    /// How long the initiator waits before its first FPDU.
-    pub delay: Duration,
-    /// When nothing came back for so long after the first FPDU, a zero-length RDMA Write wakes the
-    /// responder.
+    /// How long nothing has come back after the first FPDU when the first RDMA Write leaves. Each later one waits
+    /// [`NUDGE_GROWTH`](crate::limits::NUDGE_GROWTH) times as long as the one before.
     pub nudge_after: Duration,
+}
+
+impl AcceptRace {
+    /// The wait before the next RDMA Write, behind `nudges` of them.
+    pub(crate) fn wait_after(self, nudges: u32) -> Duration {
+        self.nudge_after * NUDGE_GROWTH.pow(nudges.min(NUDGES_MAX))
+    }
 }
 
 impl Default for AcceptRace {
     fn default() -> AcceptRace {
         AcceptRace {
-            delay: Duration::from_millis(5),
-            nudge_after: Duration::from_millis(200),
+            nudge_after: Duration::from_millis(5),
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::startup::{self, Refusal, Role};
 use crate::{crc, endpoint};
 use gannet_fabric::{ConnectError, ConnectOptions, Connected};
 use gannet_runtime::stream::{Follow, readable, writable};
-use gannet_runtime::{ByteStream, Dscp, Stream, sleep, timeout};
+use gannet_runtime::{ByteStream, Dscp, Stream, timeout};
 use gannet_wire::ddp::{DdpHeader, MessageOffset, Msn, QueueNumber, UNTAGGED_HEADER_LEN, Untagged};
 use gannet_wire::mpa::{FrameKind, StartupError, StartupFrame};
 use gannet_wire::rdmap::{
@@ -91,10 +91,6 @@ pub(crate) async fn connect(
         }
     };
     tracing::debug!(peer = %address, %agreement, "connected");
-    // Before the first FPDU: Linux siw may miss one that comes right behind its reply.
-    if let Some(race) = core.config.accept_race {
-        sleep(&core.runtime, race.delay).await;
-    }
     // A peer that got no offer cannot answer one: all of its private data is the upper layer's.
     let private_data = if agreement.exceptions {
         split_exceptions_offer(reply.private_data).1

@@ -12,7 +12,6 @@ use crate::engine::{Engine, FileFetch, Outgoing};
 use crate::limits::{NUDGES_MAX, RECEIVE_TURN_MAX, REST_AFTER, TRANSMIT_TURN_MAX};
 use crate::provider::Core;
 use crate::staging::Staging;
-use crate::startup::Role;
 use gannet_fabric::{Completion, Disconnected, Domain};
 use gannet_runtime::stream::{ByteStream, Follow, is_memory_gone};
 use gannet_runtime::{Instant, LocalFuture, Notify, Stream};
@@ -129,8 +128,13 @@ impl Timer {
 }
 
 impl Connection {
-    pub(crate) fn new(core: Rc<Core>, stream: Stream, role: Role, engine: Engine) -> Connection {
-        let may_nudge = role == Role::Initiator && core.config.accept_race.is_some();
+    /// A connection in full operation. `may_race` says whether the peer may have missed the first FPDU.
+    pub(crate) fn new(
+        core: Rc<Core>,
+        stream: Stream,
+        may_race: bool,
+        engine: Engine,
+    ) -> Connection {
         let state = State {
             engine,
             stream: Some(stream),
@@ -138,7 +142,7 @@ impl Connection {
             blocked: false,
             has_more: false,
             deadlines: Deadlines::default(),
-            nudges_left: if may_nudge { NUDGES_MAX } else { 0 },
+            nudges_left: if may_race { NUDGES_MAX } else { 0 },
             moved: false,
             is_draining: false,
         };
@@ -423,7 +427,8 @@ impl Connection {
             && state.nudges_left > 0
             && let Some(race) = config.accept_race
         {
-            let due = self.core.runtime.now() + race.nudge_after;
+            let wait = race.wait_after(NUDGES_MAX - state.nudges_left);
+            let due = self.core.runtime.now() + wait;
             state.deadlines.nudge.get_or_insert(due);
         }
     }

@@ -34,6 +34,7 @@ pub(crate) fn start(
     receives: Receives,
 ) -> Result<Connected, ConnectError> {
     let config = &core.config;
+    let may_race = agreement.may_race(role);
     let (id, peer) = (core.next_endpoint(), stream.peer_address());
     let attributes = EndpointAttributes {
         ord: agreement.ord,
@@ -61,7 +62,7 @@ pub(crate) fn start(
     }
     let engine = Engine::new(options, Rc::clone(&core.table), receives);
     let runtime = Rc::clone(&core.runtime);
-    let connection = Rc::new(Connection::new(core, stream, role, engine));
+    let connection = Rc::new(Connection::new(core, stream, may_race, engine));
     // An initiator's opening message leaves now, before the task first runs.
     connection.flush();
     runtime.spawn("iwarp-connection", Box::pin(drive(Rc::clone(&connection))));

@@ -46,6 +46,14 @@ pub(crate) struct Agreement {
     pub(crate) exceptions: bool,
 }
 
+impl Agreement {
+    /// Whether the peer of this end may miss its first FPDU ([`crate::AcceptRace`]). A peer that claims exceptions
+    /// and races all the same harms its own connection alone.
+    pub(crate) fn may_race(&self, role: Role) -> bool {
+        role == Role::Initiator && !self.exceptions
+    }
+}
+
 impl fmt::Display for ReadyToReceive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -8,7 +8,7 @@ use gannet_fabric::{
     RemoteKey, SendOptions, Signal, Source, WorkId, next_completions,
 };
 use gannet_iwarp::limits::SETUPS_MAX;
-use gannet_iwarp::{AcceptRace, IwarpConfig, IwarpProvider};
+use gannet_iwarp::{IwarpConfig, IwarpProvider};
 use gannet_runtime::stream::{ByteStream, Follow, readable, writable};
 use gannet_runtime::tokio_plug::block_on;
 use gannet_runtime::{Buffer, FileSource, Handle, LocalFuture, Stream};
@@ -23,7 +23,7 @@ use std::time::Duration;
 
 const SOON: Duration = Duration::from_millis(50);
 
-fn config() -> IwarpConfig {
+pub(crate) fn config() -> IwarpConfig {
     IwarpConfig {
         crc: false,
         request_deadline: SOON,
@@ -35,7 +35,7 @@ fn config() -> IwarpConfig {
     }
 }
 
-fn address() -> SocketAddr {
+pub(crate) fn address() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 0))
 }
 
@@ -51,7 +51,7 @@ fn story<F: Future<Output = ()>>(
     .unwrap();
 }
 
-async fn write(stream: &Stream, bytes: &[u8]) {
+pub(crate) async fn write(stream: &Stream, bytes: &[u8]) {
     let mut rest = bytes;
     while !rest.is_empty() {
         writable(&**stream).await.unwrap();
@@ -63,7 +63,7 @@ async fn write(stream: &Stream, bytes: &[u8]) {
 }
 
 /// Everything until the other side ends the stream, by whatever means.
-async fn read_to_end(stream: &Stream) -> Vec<u8> {
+pub(crate) async fn read_to_end(stream: &Stream) -> Vec<u8> {
     let (mut all, mut space) = (Vec::new(), vec![0; 65_536]);
     loop {
         readable(&**stream).await.unwrap();
@@ -76,7 +76,7 @@ async fn read_to_end(stream: &Stream) -> Vec<u8> {
     }
 }
 
-async fn read_exactly(stream: &Stream, len: usize) -> Vec<u8> {
+pub(crate) async fn read_exactly(stream: &Stream, len: usize) -> Vec<u8> {
     let mut all = Vec::new();
     while all.len() < len {
         readable(&**stream).await.unwrap();
@@ -90,7 +90,7 @@ async fn read_exactly(stream: &Stream, len: usize) -> Vec<u8> {
     all
 }
 
-fn frame(kind: FrameKind) -> StartupFrame<'static> {
+pub(crate) fn frame(kind: FrameKind) -> StartupFrame<'static> {
     StartupFrame {
         kind,
         markers: false,
@@ -103,13 +103,13 @@ fn frame(kind: FrameKind) -> StartupFrame<'static> {
     }
 }
 
-fn bytes_of(frame: &StartupFrame<'_>) -> Vec<u8> {
+pub(crate) fn bytes_of(frame: &StartupFrame<'_>) -> Vec<u8> {
     let mut bytes = vec![0; frame.encoded_len()];
     frame.emit(&mut bytes).unwrap();
     bytes
 }
 
-fn zero_length_write() -> Vec<u8> {
+pub(crate) fn zero_length_write() -> Vec<u8> {
     let mut bytes = vec![0, 14, 0xc1, 0x40, 0, 0, 0, 1];
     bytes.resize(20, 0);
     bytes
@@ -525,40 +525,5 @@ fn a_violation_is_answered_although_the_stream_ends() {
             reason_of(&endpoint).await,
             Disconnected::PeerMisbehaved(_)
         ));
-    });
-}
-
-#[test]
-fn a_responder_that_missed_the_first_message_is_nudged() {
-    let race = AcceptRace {
-        delay: Duration::ZERO,
-        nudge_after: Duration::from_millis(10),
-    };
-    let considerate = IwarpConfig {
-        accept_race: Some(race),
-        ..config()
-    };
-    story(considerate, |runtime, provider| async move {
-        let reply = bytes_of(&frame(FrameKind::Reply));
-        let (endpoint, stream) = connect_to(&runtime, &provider, reply).await;
-        let endpoint = endpoint.unwrap();
-        let source = Source::Buffer {
-            buffer: Buffer::from_vec(b"hello".to_vec()),
-            len: 5,
-        };
-        endpoint
-            .post_send(WorkId(1), source, SendOptions::default())
-            .unwrap();
-        endpoint.flush();
-        let message_len = 2 + 18 + 5 + 3 + 4;
-        read_exactly(&stream, message_len).await;
-        for _ in 0..2 {
-            assert_eq!(read_exactly(&stream, 20).await, zero_length_write());
-        }
-        // A message of the responder ends the nudges.
-        write(&stream, &zero_length_write()).await;
-        endpoint.close();
-        let rest = read_to_end(&stream).await;
-        assert!(rest.len() <= 20, "nudged again: {rest:?}");
     });
 }

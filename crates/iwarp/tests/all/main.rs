@@ -7,3 +7,4 @@ mod changing_files;
 mod conformance;
 mod hostile;
 mod looking;
+mod setting_up;

@@ -4,5 +4,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod conformance;
+mod setting_up;
 mod store;
 mod world;
