@@ -412,12 +412,21 @@ impl VolumeFs {
         is_needed: impl Fn(u32, Placement) -> bool,
     ) -> Result<Vec<Target>, OperationError> {
         let mut targets = Vec::with_capacity(layout.servers.len());
-        for (number, placement) in placements(layout) {
-            if !is_needed(number, placement) {
-                continue;
-            }
-            let link = self.servers.io_server(number).await;
-            let link = link.map_err(|error| OperationError::IoServer { number, error })?;
+        let needed = || placements(layout).filter(|(number, at)| is_needed(*number, *at));
+        let mut has_begun = false;
+        for (number, placement) in needed() {
+            let link = match self.servers.connected(Peer::IoServer(number)) {
+                Some(link) => link,
+                None => {
+                    if !has_begun {
+                        self.servers
+                            .begin_io_servers(needed().map(|(number, _)| number));
+                        has_begun = true;
+                    }
+                    let link = self.servers.io_server(number).await;
+                    link.map_err(|error| OperationError::IoServer { number, error })?
+                }
+            };
             targets.push(Target {
                 server: number,
                 link,

@@ -166,14 +166,23 @@ impl Servers {
 
     /// Whether any I/O server counts as dead. Those without a connection are tried meanwhile.
     pub(super) fn is_any_io_server_dead(self: &Rc<Self>) -> bool {
-        let peers = (0..IoServers::count(&**self)).map(Peer::IoServer);
-        peers.fold(false, |is_any, peer| {
+        let count = IoServers::count(&**self);
+        self.begin_io_servers(0..count);
+        (0..count)
+            .map(Peer::IoServer)
+            .any(|peer| self.is_dead(peer))
+    }
+
+    /// Begins to connect to those of these I/O servers that have no connection, all at once: a caller that then waits
+    /// for one after the other waits for the slowest alone, and a dead one delays no other. There are at most
+    /// [`WIDTH_MAX`](gannet_wire::volume::WIDTH_MAX) of them.
+    pub(crate) fn begin_io_servers(self: &Rc<Self>, numbers: impl IntoIterator<Item = u32>) {
+        for peer in numbers.into_iter().map(Peer::IoServer) {
             let seat = self.seat(peer);
             if self.known(&seat).is_none() {
                 self.try_again(peer, &seat);
             }
-            is_any || self.is_dead(peer)
-        })
+        }
     }
 
     fn seat(&self, peer: Peer) -> Rc<Seat> {

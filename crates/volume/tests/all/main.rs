@@ -8,6 +8,7 @@
 mod attributes;
 mod client_driven;
 mod common;
+mod connecting;
 mod credits;
 mod cuts;
 mod faults;

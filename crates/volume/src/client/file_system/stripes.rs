@@ -42,12 +42,14 @@ impl VolumeFs {
             .collect())
     }
 
-    /// The address of each I/O server, by its number, or the error of the connection to it.
+    /// The address of each I/O server, by its number, or the error of the connection to it. All connections are made
+    /// at once.
     ///
     /// # Errors
     /// The error of the connection to the manager, which knows how many there are.
     pub async fn io_servers(&self) -> Result<Vec<Result<SocketAddr, LinkError>>, LinkError> {
         let count = self.servers.io_servers_count().await?;
+        self.servers.begin_io_servers(0..count);
         let mut reached = Vec::new();
         for number in 0..count {
             let link = self.servers.io_server(number).await;
