@@ -84,11 +84,20 @@ impl Route {
     }
 }
 
+/// How long a client waits for replies, and repeats calls.
+#[derive(Clone, Copy)]
+struct Patience {
+    reply_timeout: Duration,
+    persistence: Persistence,
+}
+
 /// The state that callers and the driver share.
 struct Shared {
     calls: Calls,
     route: Route,
     config: ClientConfig,
+    /// How long the client waits and repeats now; the configuration says with what it begins.
+    patience: Cell<Patience>,
     /// Answers the calls that the server makes over our connection.
     service: Rc<dyn AnyService>,
     /// The driver runs; the first call starts it.
@@ -120,6 +129,10 @@ impl Client {
         let shared = Rc::new(Shared {
             calls: Calls::new(&runtime, first_xid, CLIENT_CALLS_MAX),
             route,
+            patience: Cell::new(Patience {
+                reply_timeout: config.reply_timeout,
+                persistence: config.persistence,
+            }),
             config,
             service,
             started: Cell::new(false),
@@ -146,6 +159,16 @@ impl Client {
             }
         };
         shared.calls.call(request, driven).await
+    }
+
+    /// Waits for replies and repeats calls as `config` says, from now on, over the connection that there is. Nothing
+    /// else of the configuration changes. So a client that had little patience with an unknown server becomes one of
+    /// a server that has answered.
+    pub fn be_patient(&self, config: &ClientConfig) {
+        self.owner.shared.patience.set(Patience {
+            reply_timeout: config.reply_timeout,
+            persistence: config.persistence,
+        });
     }
 
     /// How long calls have waited, in all, because the server had granted no more credits (RPC/RDMA only: a TCP
@@ -246,7 +269,7 @@ async fn drive(shared: Rc<Shared>) {
                     .calls
                     .pending
                     .borrow_mut()
-                    .connection_lost(shared.config.persistence);
+                    .connection_lost(shared.patience.get().persistence);
             }
             Err(why) => {
                 tracing::info!(%address, %why, "no rpc connection");
@@ -254,7 +277,7 @@ async fn drive(shared: Rc<Shared>) {
                     .calls
                     .pending
                     .borrow_mut()
-                    .connect_failed(shared.config.persistence, &why);
+                    .connect_failed(shared.patience.get().persistence, &why);
             }
         }
         // No pause after a connection that answered a call; otherwise twice the last one. A server that accepts and

@@ -147,17 +147,17 @@ async fn connect_to_export(
         design: options.design,
         ..ClientConfig::default()
     };
-    let found = probe(&contact, url, target.clone(), &config).await;
-    let (target, found) = match (found, other) {
+    let found = probe(&contact, url, target, &config).await;
+    let found = match (found, other) {
         (Err(ConnectError::Unanswered(why)), Some(other)) => {
             tracing::info!(%why, "no answer by the RDMA device: the software RNIC is used");
-            let found = probe(&contact, url, other.clone(), &config).await?;
-            (other, found)
+            probe(&contact, url, other, &config).await?
         }
-        (found, _) => (target, found?),
+        (found, _) => found?,
     };
-    let rpc = gannet_rpc::Client::new(Rc::clone(runtime), target, config);
-    let client = Client::new(Rc::clone(runtime), rpc).forgiving_echoes();
+    // A connection of its own would cost another set-up.
+    found.rpc.be_patient(&config);
+    let client = Client::new(Rc::clone(runtime), found.rpc).forgiving_echoes();
     let export = NfsFs::open(client, found.root, machine_name()).await;
     let export = Remote::Nfs(export.map_err(ConnectError::Mount)?);
     let files = Files::new(Rc::clone(runtime), export, options.caller.clone());
@@ -275,5 +275,30 @@ fn credential(caller: &Credentials) -> CallerCredential {
         uid: caller.uid,
         gid: caller.gid,
         groups: Groups::new(caller.groups()),
+    }
+}
+
+#[cfg(all(test, feature = "server"))]
+mod tests {
+    use super::*;
+    use gannet_runtime::tokio_plug;
+
+    /// The connection that finds the export is the one that uses it: a second one would cost another set-up.
+    #[test]
+    fn an_export_is_mounted_by_one_connection() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("file"), "bytes").unwrap();
+        let builder = crate::Server::builder().directory(place.path());
+        let server = builder.state_directory(place.path()).start().unwrap();
+        for url in [server.tcp_url(), server.rdma_url()] {
+            let done = tokio_plug::block_on(async |runtime| {
+                let (url, options) = (Url::parse(&url).unwrap(), ConnectOptions::default());
+                let connection = connect(&runtime, &url, &options).await.unwrap();
+                connection.files.stat(b"file").await.unwrap();
+                assert_eq!(connection.contact.streams(), 1, "{url:?}");
+                assert_eq!(connection.reconnects(), 0);
+            });
+            done.unwrap();
+        }
     }
 }

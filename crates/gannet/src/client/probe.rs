@@ -24,6 +24,8 @@ pub(super) struct Probed {
     /// How many components of the path name it.
     pub(super) export_len: usize,
     pub(super) root: FileHandle,
+    /// The connection on which the server has answered.
+    pub(super) rpc: gannet_rpc::Client,
 }
 
 /// The reason why no export is mounted.
@@ -85,7 +87,8 @@ async fn ask(
     let ip = target.address().ip();
     let at = |port| Target::Tcp(SocketAddr::new(ip, port));
     let connect = |target| gannet_rpc::Client::new(Rc::clone(runtime), target, config.clone());
-    let nfs = Client::new(Rc::clone(runtime), connect(target));
+    let rpc = connect(target);
+    let nfs = Client::new(Rc::clone(runtime), rpc.clone());
     nfs.null()
         .await
         .map_err(|error| Unmounted::of(error, ConnectError::Unanswered))?;
@@ -112,6 +115,7 @@ async fn ask(
         root: root.map_err(failed)?,
         export,
         export_len,
+        rpc,
     })
 }
 

@@ -309,7 +309,8 @@ impl Link {
         };
         let now = shared.calls.runtime.now();
         while self.sent.len() < self.credits.min(calls_max)
-            && let Some((xid, entry)) = pending.next_unsent(now, shared.config.reply_timeout)
+            && let Some((xid, entry)) =
+                pending.next_unsent(now, shared.patience.get().reply_timeout)
         {
             let mut sent = Sent::default();
             let watch = entry.watch().cloned();

@@ -106,7 +106,10 @@ impl Link {
         let shared = &self.shared;
         let mut pending = shared.calls.pending.borrow_mut();
         if pending.has_unsent() {
-            let (credential, patience) = (&shared.config.credential, shared.config.reply_timeout);
+            let (credential, patience) = (
+                &shared.config.credential,
+                shared.patience.get().reply_timeout,
+            );
             let now = shared.calls.runtime.now();
             pending.queue(&mut self.outgoing, credential, now, patience, usize::MAX);
         }

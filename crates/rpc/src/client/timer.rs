@@ -12,7 +12,7 @@ pub(super) struct ReplyTimer {
 
 impl ReplyTimer {
     pub(super) fn new(shared: &Shared) -> ReplyTimer {
-        let at = shared.calls.runtime.now() + shared.config.reply_timeout;
+        let at = shared.calls.runtime.now() + shared.patience.get().reply_timeout;
         ReplyTimer {
             timer: shared.calls.runtime.sleep_until(at),
             at,
@@ -37,7 +37,10 @@ impl ReplyTimer {
             if self.timer.as_mut().poll(context).is_pending() {
                 return Ok(());
             }
-            self.set(shared, due.unwrap_or(now + shared.config.reply_timeout));
+            self.set(
+                shared,
+                due.unwrap_or(now + shared.patience.get().reply_timeout),
+            );
         }
     }
 
