@@ -85,8 +85,8 @@ pub const STARTUP_FRAME_MAX: usize = STARTUP_HEADER_LEN + PRIVATE_DATA_MAX;
 /// Wake-up messages sent to a responder that does not answer.
 pub const NUDGES_MAX: u32 = 5;
 
-/// How many times as long as before each wake-up message after the first one is waited for. The first comes early, since
-/// a lost message stands still until then; the last after 1.7 seconds, for a responder on a slow machine.
+/// How many times as long as before each wake-up message after the first one is waited for. The first comes early: a
+/// lost message stands still until then. The last comes after 1.7 seconds, for a responder on a slow machine.
 pub const NUDGE_GROWTH: u32 = 4;
 
 /// A connection that moved no byte for this long shrinks its queues.
