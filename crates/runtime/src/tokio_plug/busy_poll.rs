@@ -9,6 +9,7 @@
 //! of adapters too, whose events need no system call.
 
 use crate::EventSource;
+use rustix::time::{ClockId, clock_gettime};
 use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
@@ -44,13 +45,21 @@ pub(super) fn before_park() {
         return;
     }
     CORE.with(|core| {
-        let looks_on = core.patience.borrow_mut().idle(Instant::now(), longest);
-        if looks_on && let Some(waker) = &*core.looker.borrow() {
+        let mut patience = core.patience.borrow_mut();
+        if !patience.idle(Instant::now(), longest) {
+            return patience.price.sleep_begins();
+        }
+        if let Some(waker) = &*core.looker.borrow() {
             waker.wake_by_ref();
             // Other threads of the processor go first: the peer may be one of them.
             std::thread::yield_now();
         }
     });
+}
+
+/// The runtime calls this when the thread has slept.
+pub(super) fn after_park() {
+    CORE.with(|core| core.patience.borrow_mut().price.sleep_ended());
 }
 
 /// A task of a core. Its poll means that the core had work, which ends the wait that [`Patience`] measures.
@@ -126,6 +135,17 @@ const SHORT: Duration = Duration::from_micros(50);
 /// The time by which a wait is longer while both ends sleep.
 const WAKING: Duration = Duration::from_micros(50);
 
+/// The price of a sleep before one was measured.
+const SLEEP_PRICE: Duration = Duration::from_micros(10);
+/// The highest price that is believed: the processor does other things beside a sleep too.
+const SLEEP_PRICE_MAX: Duration = Duration::from_micros(50);
+/// One of so many sleeps is measured.
+const SLEEPS_MEASURED: u32 = 16;
+/// The longest work between two waits that counts: other threads may have had the processor meanwhile.
+const WORK_MAX: Duration = Duration::from_millis(1);
+/// The most processor time that is saved for later waits.
+const CREDIT_MAX: Duration = Duration::from_millis(1);
+
 /// Decides whether polling pays, and for how long, by the times at which events came.
 #[derive(Default)]
 struct Patience {
@@ -135,6 +155,11 @@ struct Patience {
     short: u32,
     /// Points of long looks, for answers that take longer, such as a disk's.
     long: u32,
+    /// The end of the last wait.
+    busy_since: Option<Instant>,
+    /// The processor time that waits may take, in nanoseconds; below 0 where they took more.
+    credit: i64,
+    price: SleepPrice,
 }
 
 struct Idle {
@@ -169,11 +194,18 @@ impl Look {
 impl Patience {
     /// Notes that there is no work at `now`; returns whether to poll and not sleep yet.
     fn idle(&mut self, now: Instant, longest: Duration) -> bool {
+        if self.idle.is_none() {
+            self.earn(now);
+        }
         let until = match (self.short, self.long) {
+            _ if self.credit < 0 => Wait::Sleeping,
             (_, POINTS_TO_LOOK..) => Wait::Looking(Look::Long),
             (POINTS_TO_LOOK.., _) => Wait::Looking(Look::Short),
             _ => Wait::Sleeping,
         };
+        if self.idle.is_none() && until == Wait::Sleeping {
+            self.credit -= nanoseconds(self.price.now());
+        }
         let idle = self.idle.get_or_insert(Idle { since: now, until });
         let Wait::Looking(look) = idle.until else {
             return false;
@@ -182,6 +214,7 @@ impl Patience {
             return true;
         }
         idle.until = Wait::SleepingAfter(look);
+        self.credit -= nanoseconds(now.duration_since(idle.since) + self.price.now());
         let points = match look {
             Look::Short => &mut self.short,
             Look::Long => &mut self.long,
@@ -195,7 +228,12 @@ impl Patience {
         let Some(idle) = self.idle.take() else {
             return;
         };
-        let waited = now().duration_since(idle.since);
+        let now = now();
+        let waited = now.duration_since(idle.since);
+        self.busy_since = Some(now);
+        if matches!(idle.until, Wait::Looking(_)) {
+            self.credit -= nanoseconds(waited);
+        }
         let (waking, in_vain) = match idle.until {
             Wait::Looking(_) => (Duration::ZERO, None),
             Wait::Sleeping => (WAKING, None),
@@ -210,6 +248,62 @@ impl Patience {
             self.long = judged(self.long, waited <= longest + waking);
         }
     }
+}
+
+impl Patience {
+    /// Earns the processor time that this wait may take, by a look or by a sleep: with it, work and waits take at most
+    /// one and a half times as much as if the thread slept each time.
+    fn earn(&mut self, now: Instant) {
+        let worked = self.busy_since.map_or(Duration::ZERO, |since| {
+            now.duration_since(since).min(WORK_MAX)
+        });
+        let earned = worked / 2 + self.price.now() * 3 / 2;
+        let most = nanoseconds(CREDIT_MAX);
+        self.credit = (self.credit + nanoseconds(earned)).min(most);
+    }
+}
+
+fn nanoseconds(time: Duration) -> i64 {
+    i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// The processor time that it takes this thread to sleep and to wake, measured at some of its sleeps.
+#[derive(Default)]
+struct SleepPrice {
+    sleeps: u32,
+    began: Option<Duration>,
+    average: Option<Duration>,
+}
+
+impl SleepPrice {
+    fn now(&self) -> Duration {
+        self.average.unwrap_or(SLEEP_PRICE)
+    }
+
+    fn sleep_begins(&mut self) {
+        self.sleeps = self.sleeps.wrapping_add(1);
+        if self.sleeps.is_multiple_of(SLEEPS_MEASURED) {
+            self.began = Some(processor_time());
+        }
+    }
+
+    fn sleep_ended(&mut self) {
+        if let Some(began) = self.began.take() {
+            self.took(processor_time().saturating_sub(began));
+        }
+    }
+
+    fn took(&mut self, price: Duration) {
+        let before = self.now();
+        self.average = Some((before * 7 + price.min(SLEEP_PRICE_MAX)) / 8);
+    }
+}
+
+/// The processor time of this thread.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let (seconds, nanoseconds) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+    Duration::new(seconds.unwrap_or(0), nanoseconds.unwrap_or(0))
 }
 
 /// The points after a wait for which a look would have paid or not.
@@ -229,6 +323,75 @@ mod tests {
     const LONGEST: Duration = Duration::from_micros(300);
     const SOON: Duration = Duration::from_micros(20);
 
+    /// One whose sleeps are so dear that any look pays.
+    fn patient() -> Patience {
+        let mut patience = Patience::default();
+        patience.price.average = Some(LONGEST);
+        patience
+    }
+
+    /// The processor time of `times` waits that end after `gap`, each behind `work`, against that of sleeping each
+    /// time; and how often it looked.
+    fn price(work: Duration, gap: Duration, sleep: Duration, times: u32) -> (f64, u32) {
+        let mut patience = Patience::default();
+        patience.price.average = Some(sleep);
+        let (mut now, mut taken, mut looks) = (Instant::now(), Duration::ZERO, 0);
+        for _ in 0..times {
+            now += work;
+            taken += work;
+            let has_looked = patience.idle(now, LONGEST);
+            let looks_on = has_looked && patience.idle(now + gap.min(LONGEST), LONGEST);
+            looks += u32::from(has_looked);
+            if has_looked {
+                taken += gap.min(LONGEST);
+            }
+            if !looks_on {
+                taken += sleep;
+            }
+            now += gap;
+            patience.busy(|| now, LONGEST);
+        }
+        let sleeping = (work + sleep) * times;
+        (taken.as_secs_f64() / sleeping.as_secs_f64(), looks)
+    }
+
+    #[test]
+    fn looks_cost_at_most_half_as_much_again_as_sleeping() {
+        let micros = Duration::from_micros;
+        for work in [1, 10, 50, 200] {
+            for gap in [5, 20, 45, 100, 250, 299, 1000] {
+                for sleep in [2, 10, 30] {
+                    let (price, _) = price(micros(work), micros(gap), micros(sleep), 10_000);
+                    assert!(price <= 1.51, "{work} {gap} {sleep}: {price}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_lone_short_operation_is_always_looked_for() {
+        let micros = Duration::from_micros;
+        let (_, looks) = price(micros(12), micros(20), micros(10), 1000);
+        assert!(looks >= 990, "{looks}");
+        // A client that pauses: a look for each would cost a core.
+        let (_, looks) = price(micros(15), micros(250), micros(10), 1000);
+        assert!((20..200).contains(&looks), "{looks}");
+    }
+
+    #[test]
+    fn the_price_of_a_sleep_follows_what_sleeps_took() {
+        let mut price = SleepPrice::default();
+        (0..100).for_each(|_| price.took(Duration::from_micros(4)));
+        assert!(price.now() < Duration::from_micros(5));
+        price.took(Duration::from_secs(1));
+        assert!(price.now() <= Duration::from_micros(10));
+        for _ in 0..2 * SLEEPS_MEASURED {
+            price.sleep_begins();
+            price.sleep_ended();
+        }
+        assert!(price.began.is_none());
+    }
+
     /// A core to which an event comes `gap` after it runs out of work, `times` times; returns how often it looked, and
     /// how often without an event.
     fn wait(patience: &mut Patience, gap: Duration, times: usize) -> (usize, usize) {
@@ -246,14 +409,14 @@ mod tests {
 
     #[test]
     fn a_core_whose_events_come_soon_polls() {
-        let patience = &mut Patience::default();
+        let patience = &mut patient();
         assert_eq!(wait(patience, SOON, POINTS_TO_LOOK as usize), (0, 0));
         assert_eq!(wait(patience, SOON, 100), (100, 0));
     }
 
     #[test]
     fn a_core_whose_events_are_rare_sleeps() {
-        let patience = &mut Patience::default();
+        let patience = &mut patient();
         wait(patience, SOON, 100);
         wait(patience, LONGEST / 2, 100);
         let (looked, in_vain) = wait(patience, LONGEST * 100, 1000);
@@ -262,7 +425,7 @@ mod tests {
 
     #[test]
     fn answers_of_a_disk_are_looked_for_between_short_ones() {
-        let patience = &mut Patience::default();
+        let patience = &mut patient();
         for _ in 0..POINTS_TO_LOOK {
             wait(patience, LONGEST / 2, 1);
             wait(patience, SOON, 1);
@@ -273,7 +436,7 @@ mod tests {
 
     #[test]
     fn short_waits_teach_no_long_looks() {
-        let patience = &mut Patience::default();
+        let patience = &mut patient();
         wait(patience, SOON, 1000);
         assert!(patience.idle(Instant::now(), LONGEST));
         assert!(!patience.idle(Instant::now() + SHORT, LONGEST));
@@ -282,7 +445,7 @@ mod tests {
     #[test]
     fn events_that_a_short_look_misses_are_found_by_a_long_one() {
         for gap in [60, 80, 100, 150, 290] {
-            let patience = &mut Patience::default();
+            let patience = &mut patient();
             wait(patience, SOON, 100);
             wait(patience, Duration::from_micros(gap), 100);
             let (looked, in_vain) = wait(patience, Duration::from_micros(gap), 100);
@@ -292,7 +455,7 @@ mod tests {
 
     #[test]
     fn a_short_limit_has_one_look() {
-        let (patience, longest) = (&mut Patience::default(), SHORT);
+        let (patience, longest) = (&mut patient(), SHORT);
         let start = Instant::now();
         for gap in [99, 99, 99, 99, 99, 99, 99, 99, 20] {
             patience.idle(start, longest);
@@ -304,7 +467,7 @@ mod tests {
 
     #[test]
     fn events_that_come_a_little_too_late_cost_a_look_one_time_in_five() {
-        let patience = &mut Patience::default();
+        let patience = &mut patient();
         let (looked, in_vain) = wait(patience, LONGEST + SOON, 1000);
         assert!((100..=250).contains(&looked), "{looked}");
         assert_eq!(looked, in_vain);
@@ -338,7 +501,7 @@ mod tests {
 
     #[test]
     fn work_that_takes_long_is_no_wait() {
-        let patience = &mut Patience::default();
+        let patience = &mut patient();
         wait(patience, SOON, 100);
         let start = Instant::now();
         patience.busy(|| start, LONGEST);

@@ -67,6 +67,7 @@ fn run(main: Main<'_>) -> io::Result<()> {
         .max_blocking_threads(BLOCKING_THREADS_MAX)
         .event_interval(31)
         .on_thread_park(busy_poll::before_park)
+        .on_thread_unpark(busy_poll::after_park)
         .build()?;
     let handle: Handle = Rc::new(TokioRuntime::new()?);
     let local = tokio::task::LocalSet::new();
