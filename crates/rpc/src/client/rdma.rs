@@ -40,7 +40,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use withdrawal::{Late, LateReply, Withdrawal};
+use withdrawal::{Late, LateReply, Returned, Withdrawal};
 
 const LIMITS: ChunkLimits = ChunkLimits {
     segments_max: SEGMENTS_MAX,
@@ -170,7 +170,7 @@ struct Link {
     starved_since: Option<Instant>,
     /// The calls under way, by XID. An entry stays until the reply comes, also when the caller gives the call up: its
     /// credit is used and its memory exposed until then.
-    sent: BTreeMap<u32, Sent>,
+    sent: BTreeMap<u32, MemoryOfCall>,
     /// Replies that wait until their calls' memory is deregistered.
     late: Vec<Late>,
     design: Design,
@@ -178,9 +178,14 @@ struct Link {
     backward: Backward,
     lists: ChunkLists,
     scratch: Vec<u8>,
+    /// The RPC message of the call that is being sent.
+    call: Vec<u8>,
     completions: Vec<Completion>,
     timer: ReplyTimer,
 }
+
+/// `None` for the usual call, which has exposed none. A map of larger values moves a KiB with each call.
+type MemoryOfCall = Option<Box<Sent>>;
 
 /// The memory that a call under way has exposed.
 #[derive(Default)]
@@ -203,6 +208,11 @@ struct ExposedSink {
 }
 
 impl Sent {
+    fn boxed(self) -> MemoryOfCall {
+        let has_some = self.exposed().next().is_some() || self.pull.is_some();
+        has_some.then(|| Box::new(self))
+    }
+
     fn exposed(&self) -> impl Iterator<Item = &Registered> {
         let sink = self.sink.as_ref().map(|sink| &sink.memory);
         [self.source.as_ref(), sink, self.reply.as_ref()]
@@ -239,6 +249,7 @@ impl Link {
             pulls: Pulls::default(),
             lists: ChunkLists::new(),
             scratch: Vec::new(),
+            call: Vec::new(),
             completions: Vec::new(),
         }
     }
@@ -316,13 +327,13 @@ impl Link {
             let watch = entry.watch().cloned();
             match stages::within(watch.as_ref(), || self.send(xid, entry, &mut sent)) {
                 Ok(()) => {
-                    self.sent.insert(xid, sent);
+                    self.sent.insert(xid, sent.boxed());
                 }
                 Err(Unsent::TooLarge) => pending.finish(xid, Err(CallError::TooLarge)),
                 Err(Unsent::Memory) => pending.finish(xid, Err(CallError::Memory)),
                 Err(Unsent::Lost(lost)) => {
                     // The call is sent again on the next connection: its memory must come back with that of the others.
-                    self.sent.insert(xid, sent);
+                    self.sent.insert(xid, sent.boxed());
                     return Err(lost);
                 }
             }
@@ -342,12 +353,25 @@ impl Link {
     fn send(&mut self, xid: u32, entry: &mut Entry, sent: &mut Sent) -> Result<(), Unsent> {
         let mut lists = std::mem::take(&mut self.lists);
         let mut message = std::mem::take(&mut self.scratch);
+        let mut call = std::mem::take(&mut self.call);
         lists.clear();
         message.clear();
+        call.clear();
         let outcome = self
             .offer_result_memory(entry, sent, &mut lists)
-            .and_then(|()| self.build_message(xid, entry, sent, &mut lists, &mut message));
+            .and_then(|()| self.build_call(xid, entry, sent, &mut lists, &mut call));
+        let outcome = outcome.map(|procedure| {
+            let header = TransportHeader {
+                xid,
+                version: RDMA_VERSION,
+                credits: CREDITS,
+                procedure,
+            };
+            header.emit(&mut Encoder::new(&mut message), &lists);
+            message.extend_from_slice(&call);
+        });
         self.lists = lists;
+        self.call = call;
         let outcome = outcome.and_then(|()| Ok(self.post(&message)?));
         self.scratch = message;
         outcome
@@ -406,30 +430,24 @@ impl Link {
         Ok(())
     }
 
-    /// The Send's bytes: inline, with a Read chunk for the opaque argument, or with the call in a chunk.
-    fn build_message(
+    /// The RPC message of a Send: inline, with a Read chunk for the opaque argument, or with the call in a chunk.
+    fn build_call(
         &self,
         xid: u32,
         entry: &mut Entry,
         sent: &mut Sent,
         lists: &mut ChunkLists,
-        message: &mut Vec<u8>,
-    ) -> Result<(), Unsent> {
-        let mut call = Vec::new();
-        entry.emit_header(
-            xid,
-            &self.shared.config.credential,
-            &mut Encoder::new(&mut call),
-        );
+        call: &mut Vec<u8>,
+    ) -> Result<TransportProcedure, Unsent> {
+        entry.emit_header(xid, &self.shared.config.credential, &mut Encoder::new(call));
         let header_len = call.len();
         let payload_len = entry.payload.as_ref().map_or(0, |payload| payload.len);
         let padded = payload_len + pad_len(payload_len);
         let transport = HEADER_LEN - 12 + lists.encoded_len();
         let reduced = header_len + entry.arguments.len();
-        let procedure;
         if transport + reduced + padded <= self.call_max {
-            entry.emit_arguments(&mut Encoder::new(&mut call));
-            procedure = TransportProcedure::Msg;
+            entry.emit_arguments(&mut Encoder::new(call));
+            Ok(TransportProcedure::Msg)
         } else if payload_len > 0
             && transport + self.read_list_len(payload_len) + reduced <= self.call_max
         {
@@ -449,31 +467,20 @@ impl Link {
             }
             sent.source = Some(memory);
             sent.payload = Some((position, payload_len));
-            procedure = TransportProcedure::Msg;
+            Ok(TransportProcedure::Msg)
         } else {
-            entry.emit_arguments(&mut Encoder::new(&mut call));
+            entry.emit_arguments(&mut Encoder::new(call));
             if transport + self.read_list_len(call.len()) > self.call_max {
                 return Err(Unsent::TooLarge);
             }
-            let memory = self.register(
-                Buffer::from_vec(std::mem::take(&mut call)),
-                Access::RemoteRead,
-            )?;
+            let memory =
+                self.register(Buffer::from_vec(std::mem::take(call)), Access::RemoteRead)?;
             for segment in segments(&memory, memory.len()) {
                 lists.push_read(0, segment);
             }
             sent.source = Some(memory);
-            procedure = TransportProcedure::Nomsg;
+            Ok(TransportProcedure::Nomsg)
         }
-        let header = TransportHeader {
-            xid,
-            version: RDMA_VERSION,
-            credits: CREDITS,
-            procedure,
-        };
-        header.emit(&mut Encoder::new(message), lists);
-        message.extend_from_slice(&call);
-        Ok(())
     }
 
     /// Bytes of a Read chunk for memory of `len` bytes.
@@ -567,15 +574,18 @@ impl Link {
                 | TransportHeaderError::Chunk { xid, .. },
             ) => (xid, None),
         };
-        let answered = self.sent.get(&xid).is_some_and(|sent| sent.pull.is_some());
+        let answered = self.pull_of(xid).is_some();
         let Some(sent) = (!answered).then(|| self.sent.remove(&xid)).flatten() else {
             tracing::debug!(xid, "reply to no call");
             return Ok(());
         };
         // The key that the reply revoked must be one of this call. A server that revoked another call's key would make
         // that memory come back while its own RDMA Write is still on the way.
-        let ours = |key| sent.exposed().any(|memory| memory.address().key == key);
-        if invalidated.is_some_and(|key| !ours(key)) {
+        let exposes = |key| {
+            let mut exposed = sent.iter().flat_map(|sent| sent.exposed());
+            exposed.any(|memory| memory.address().key == key)
+        };
+        if invalidated.is_some_and(|key| !exposes(key)) {
             self.sent.insert(xid, sent);
             return Err(Lost::Protocol("revoked a key of another call".to_string()));
         }
@@ -583,9 +593,19 @@ impl Link {
         if let Some(header) = &header {
             self.credits = header.credits.clamp(1, CREDITS) as usize;
         }
-        let placed = match &sent.sink {
-            Some(_) => lists.writes().next().map_or(0, total),
-            None => 0,
+        let has_sink = sent.as_ref().is_some_and(|sent| sent.sink.is_some());
+        let placed = match has_sink {
+            true => lists.writes().next().map_or(0, total),
+            false => 0,
+        };
+        let Some(sent) = sent else {
+            let reply = Reply {
+                header,
+                lists,
+                message,
+                placed,
+            };
+            return self.conclude(xid, None, reply);
         };
         let watch = self.watch_of(xid);
         let written = lists.reply().map_or(0, total);
@@ -610,7 +630,7 @@ impl Link {
             message,
             placed,
         };
-        self.conclude(xid, withdrawal, reply)
+        self.conclude(xid, Some(withdrawal), reply)
     }
 
     /// The stopwatch of the operation that a call belongs to.
@@ -620,7 +640,12 @@ impl Link {
     }
 
     /// Answers a call whose memory is deregistered, or begins the RDMA Reads of a reply that is exposed.
-    fn conclude(&mut self, xid: u32, withdrawal: Withdrawal, reply: Reply<'_>) -> Result<(), Lost> {
+    fn conclude(
+        &mut self,
+        xid: u32,
+        withdrawal: Option<Withdrawal>,
+        reply: Reply<'_>,
+    ) -> Result<(), Lost> {
         let Reply {
             header,
             lists,
@@ -631,7 +656,7 @@ impl Link {
         let Some(entry) = pending.get_mut(xid) else {
             return Ok(());
         };
-        let returned = withdrawal.give_back(entry);
+        let returned = withdrawal.map_or_else(Returned::default, |it| it.give_back(entry));
         let is_long = header.is_some_and(|header| header.procedure == TransportProcedure::Nomsg);
         if returned.lost_sink || (returned.lost_reply && is_long) {
             pending.finish(xid, Err(CallError::Memory));

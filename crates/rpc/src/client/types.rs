@@ -178,6 +178,9 @@ pub struct Request {
     pub credential: Option<Rc<CallerCredential>>,
 }
 
+/// Bytes of the arguments of most calls: a handle, a name, some numbers. More make the memory grow.
+const ARGUMENTS_USUAL: usize = 128;
+
 impl Request {
     /// A call with small arguments and small results.
     pub fn new(program: u32, version: u32, procedure: u32, results_max: usize) -> Request {
@@ -185,7 +188,7 @@ impl Request {
             program,
             version,
             procedure,
-            arguments: Vec::new(),
+            arguments: Vec::with_capacity(ARGUMENTS_USUAL),
             payload: None,
             results_max,
             sink: None,

@@ -70,6 +70,11 @@ impl Pull {
 }
 
 impl Link {
+    /// The Reads of the reply to the call `xid`, once it is here.
+    pub(super) fn pull_of(&self, xid: u32) -> Option<&Pull> {
+        self.sent.get(&xid)?.as_ref()?.pull.as_ref()
+    }
+
     /// Begins to read the exposed reply to the call `xid`.
     pub(super) fn pull(
         &mut self,
@@ -94,7 +99,7 @@ impl Link {
             pull: Some(pull),
             ..Sent::default()
         };
-        self.sent.insert(xid, sent);
+        self.sent.insert(xid, sent.boxed());
         self.pulls.waiting.push_back(xid);
         self.post_pulls()
     }
@@ -158,7 +163,8 @@ impl Link {
     pub(super) fn post_pulls(&mut self) -> Result<(), Lost> {
         let reads_max = (self.endpoint.attributes().send_queue_max as usize / 2).max(1);
         while let Some(xid) = self.pulls.waiting.front().copied() {
-            let Some(pull) = self.sent.get_mut(&xid).and_then(|sent| sent.pull.as_mut()) else {
+            let sent = self.sent.get_mut(&xid).and_then(|sent| sent.as_mut());
+            let Some(pull) = sent.and_then(|sent| sent.pull.as_mut()) else {
                 self.pulls.waiting.pop_front();
                 continue;
             };
@@ -186,7 +192,8 @@ impl Link {
     pub(super) fn pulled(&mut self, id: WorkId) -> Result<(), Lost> {
         let xid = (id.0 & u64::from(u32::MAX)) as u32;
         self.pulls.posted = self.pulls.posted.saturating_sub(1);
-        let Some(pull) = self.sent.get_mut(&xid).and_then(|sent| sent.pull.as_mut()) else {
+        let sent = self.sent.get_mut(&xid).and_then(|sent| sent.as_mut());
+        let Some(pull) = sent.and_then(|sent| sent.pull.as_mut()) else {
             return Ok(());
         };
         pull.left = pull.left.saturating_sub(1);
@@ -198,7 +205,8 @@ impl Link {
 
     /// Deregisters the memory of a reply that is read.
     fn finish_pull(&mut self, xid: u32) -> Result<(), Lost> {
-        let Some(pull) = self.sent.remove(&xid).and_then(|sent| sent.pull) else {
+        let sent = self.sent.remove(&xid).flatten();
+        let Some(pull) = sent.and_then(|sent| sent.pull) else {
             return Ok(());
         };
         let Pull { memory, pulled, .. } = pull;

@@ -183,7 +183,7 @@ impl Link {
                         message: &message,
                         placed,
                     };
-                    self.conclude(xid, withdrawal, reply)?;
+                    self.conclude(xid, Some(withdrawal), reply)?;
                 }
                 Late::Pulled { xid, pulled, .. } => self.conclude_pull(xid, memory, pulled)?,
             }
@@ -205,6 +205,7 @@ impl Link {
         })
         .await;
         for (xid, sent) in std::mem::take(&mut self.sent) {
+            let Some(sent) = sent else { continue };
             let mut withdrawal = sent.withdraw(0, 0);
             std::future::poll_fn(|context| withdrawal.poll(context)).await;
             let mut pending = self.shared.calls.pending.borrow_mut();
