@@ -4,7 +4,10 @@
 
 use crate::support;
 
-use gannet_vfs::{CreateMode, EntryName, NodeKind, SetAttributes, SetTime, Status, Time, Vfs};
+use gannet_vfs::{
+    CreateMode, EntryName, FileHandle, NodeKind, SetAttributes, SetTime, Status, Time, Vfs,
+};
+use std::os::unix::ffi::OsStrExt;
 use support::{create, lookup, me, mkdir, read, with_each_scheme, write};
 
 fn size(size: u64) -> SetAttributes {
@@ -147,6 +150,31 @@ fn names_are_bytes() {
                 assert!(support::names(&listed).contains(&name.to_vec()));
                 store.remove(&me(), &root, name).await.result.unwrap();
             }
+        });
+    });
+}
+
+#[test]
+fn a_label_is_the_path_of_now() {
+    with_each_scheme(|world| {
+        let (path, outside) = (world.path(), world.outside().to_owned());
+        world.serve(|store| async move {
+            let root = store.root();
+            let file = create(&store, &root, b"f\xff").await;
+            let label = |file: &FileHandle| store.label(file);
+            assert_eq!(label(&root).unwrap(), b"/");
+            assert_eq!(label(&file).unwrap(), b"/f\xff");
+            std::fs::create_dir(path.join("d")).unwrap();
+            let old = path.join(std::ffi::OsStr::from_bytes(b"f\xff"));
+            std::fs::rename(&old, path.join("d/g")).unwrap();
+            assert_eq!(label(&file).unwrap(), b"/d/g");
+            let away = outside.join("export-of-another");
+            std::fs::rename(path.join("d/g"), &away).unwrap();
+            assert_eq!(label(&file).unwrap(), away.as_os_str().as_bytes());
+            std::fs::remove_file(&away).unwrap();
+            assert!(label(&file).unwrap().ends_with(b" (deleted)"));
+            // Of an object that is not open nothing is known without a wait.
+            assert_eq!(label(&FileHandle::new(&[7; 20]).unwrap()), None);
         });
     });
 }
