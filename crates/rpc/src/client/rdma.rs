@@ -593,44 +593,43 @@ impl Link {
         if let Some(header) = &header {
             self.credits = header.credits.clamp(1, CREDITS) as usize;
         }
-        let has_sink = sent.as_ref().is_some_and(|sent| sent.sink.is_some());
-        let placed = match has_sink {
-            true => lists.writes().next().map_or(0, total),
-            false => 0,
-        };
-        let Some(sent) = sent else {
-            let reply = Reply {
-                header,
-                lists,
-                message,
-                placed,
-            };
-            return self.conclude(xid, None, reply);
-        };
-        let watch = self.watch_of(xid);
-        let written = lists.reply().map_or(0, total);
-        let mut withdrawal = stages::within(watch.as_ref(), || sent.withdraw(placed, written));
-        if !withdrawal.is_done() {
-            if let Some(watch) = watch {
-                watch.enter(Stage::Registration);
-            }
-            self.late.push(Late::Reply(Box::new(LateReply {
-                xid,
-                withdrawal,
-                header,
-                lists: lists.clone(),
-                message: message.to_vec(),
-                placed,
-            })));
-            return Ok(());
-        }
         let reply = Reply {
             header,
             lists,
             message,
-            placed,
+            placed: 0,
         };
-        self.conclude(xid, Some(withdrawal), reply)
+        match sent {
+            Some(sent) => self.withdraw(xid, *sent, reply),
+            None => self.conclude(xid, None, reply),
+        }
+    }
+
+    /// Revokes the keys of a call before it is answered.
+    fn withdraw(&mut self, xid: u32, sent: Sent, mut reply: Reply<'_>) -> Result<(), Lost> {
+        let lists = reply.lists;
+        if sent.sink.is_some() {
+            reply.placed = lists.writes().next().map_or(0, total);
+        }
+        let placed = reply.placed;
+        let watch = self.watch_of(xid);
+        let written = lists.reply().map_or(0, total);
+        let mut withdrawal = stages::within(watch.as_ref(), || sent.withdraw(placed, written));
+        if withdrawal.is_done() {
+            return self.conclude(xid, Some(withdrawal), reply);
+        }
+        if let Some(watch) = watch {
+            watch.enter(Stage::Registration);
+        }
+        self.late.push(Late::Reply(Box::new(LateReply {
+            xid,
+            withdrawal,
+            header: reply.header,
+            lists: lists.clone(),
+            message: reply.message.to_vec(),
+            placed,
+        })));
+        Ok(())
     }
 
     /// The stopwatch of the operation that a call belongs to.
