@@ -80,7 +80,7 @@ pub struct PollOptions {
     ///
     /// Short operations in sequence become faster, since waking a thread takes longer than they do. Polling takes
     /// processor time that would be idle, and yields to other threads that can run. A thread polls only while that has
-    /// found events lately, and while work and waits take at most 1.5 times the processor time of sleeping.
+    /// found events lately, and while work and waits take less than about 1.5 times the processor time of sleeping.
     #[arg(
         long,
         global = true,
