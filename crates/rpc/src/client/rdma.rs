@@ -371,7 +371,10 @@ impl Link {
             message.extend_from_slice(&call);
         });
         self.lists = lists;
-        self.call = call;
+        // A call that was too large must not keep its memory.
+        if call.capacity() <= INLINE_THRESHOLD as usize {
+            self.call = call;
+        }
         let outcome = outcome.and_then(|()| Ok(self.post(&message)?));
         self.scratch = message;
         outcome
