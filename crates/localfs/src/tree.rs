@@ -234,7 +234,7 @@ impl LocalTree {
     }
 
     /// The path of an open object below the root: as the kernel has it now, by one of its names. That of an object
-    /// without a name ends with ` (deleted)`.
+    /// without a name ends with ` (deleted)`, and that of one elsewhere begins with `outside: `.
     pub(crate) fn path_of(&self, handle: &FileHandle) -> Option<Vec<u8>> {
         let path = self.known(handle)?.path()?;
         let root = self.root_object.path()?;
@@ -242,8 +242,8 @@ impl LocalTree {
         match path.strip_prefix(root) {
             Some(b"") => Some(b"/".to_vec()),
             Some(below) if below.starts_with(b"/") => Some(below.to_vec()),
-            // Moved out of the tree, which no client can follow.
-            _ => Some(path),
+            // A local program has moved it out of the tree.
+            _ => Some([b"outside: ", &*path].concat()),
         }
     }
 

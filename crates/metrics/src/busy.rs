@@ -22,8 +22,8 @@ const NAMED_AFTER: u32 = 4;
 pub struct Operation<'a> {
     /// The path of its export.
     pub export: Arc<str>,
-    /// Its object: the bytes by which clients know it.
-    pub file: &'a [u8],
+    /// Its object: the bytes by which clients know it; `None` where there is none with these bytes.
+    pub file: Option<&'a [u8]>,
     /// Bytes that came with it.
     pub received_bytes: u64,
     /// Bytes that it was answered with.
@@ -72,9 +72,10 @@ struct File {
 pub struct BusyFile {
     /// The path of its export.
     pub export: Arc<str>,
-    /// The place of the file, for people; `None` where the store does not know.
+    /// The place that the file had when it was first looked at in a window, for people; `None` where the store does not
+    /// know.
     pub label: Option<String>,
-    /// At least its work in both windows.
+    /// About its work in both windows; without that before it got its place.
     pub work: Work,
 }
 
@@ -121,8 +122,12 @@ impl Busy {
         let weight = table.weight;
         table.weight = table.next_gap();
         self.left.store(table.weight, Ordering::Relaxed);
+        let is_exact = table.now.looks < EXACT;
+        table.now.looks = table.now.looks.saturating_add(1);
         if let Some(operation) = look() {
-            table.now.add(&operation, u64::from(weight), label);
+            table
+                .now
+                .add(&operation, u64::from(weight), is_exact, label);
         }
     }
 
@@ -171,6 +176,7 @@ impl Window {
         &mut self,
         operation: &Operation<'_>,
         weight: u64,
+        is_exact: bool,
         label: impl FnOnce() -> Option<String>,
     ) {
         let work = Work {
@@ -178,13 +184,12 @@ impl Window {
             received_bytes: weight.saturating_mul(operation.received_bytes),
             sent_bytes: weight.saturating_mul(operation.sent_bytes),
         };
-        let is_exact = self.looks < EXACT;
-        self.looks = self.looks.saturating_add(1);
         match self.exports.get_mut(&operation.export) {
             Some(sum) => *sum = sum.plus(work),
             None => drop(self.exports.insert(Arc::clone(&operation.export), work)),
         }
-        let file = match self.files.get_mut(operation.file) {
+        let Some(handle) = operation.file else { return };
+        let file = match self.files.get_mut(handle) {
             Some(file) => file,
             None => {
                 let inherited = self.make_room();
@@ -195,7 +200,7 @@ impl Window {
                     looks: 0,
                     inherited,
                 };
-                self.files.entry(operation.file.into()).or_insert(file)
+                self.files.entry(handle.into()).or_insert(file)
             }
         };
         file.work = file.work.plus(work);
@@ -230,7 +235,7 @@ mod tests {
         let handle = file.to_be_bytes();
         let operation = || Operation {
             export: "/data".into(),
-            file: &handle,
+            file: Some(&handle),
             received_bytes: bytes,
             sent_bytes: 2 * bytes,
         };
@@ -302,6 +307,22 @@ mod tests {
         let exact = 800_000 + u64::from(EXACT / 2);
         assert!((exact - 16..=exact).contains(&all.operations), "{all:?}");
         assert_eq!(all.sent_bytes, 2 * all.operations);
+    }
+
+    #[test]
+    fn operations_about_no_file_are_sampled_too() {
+        let busy = Busy::default();
+        busy.turn();
+        let looks = std::cell::Cell::new(0);
+        for _ in 0..100_000 {
+            let look = || {
+                looks.set(looks.get() + 1);
+                None
+            };
+            busy.note(look, || None);
+        }
+        assert!(looks.get() < EXACT + 100_000 / 6, "{}", looks.get());
+        assert_eq!(read(&busy), BusyList::default());
     }
 
     #[test]

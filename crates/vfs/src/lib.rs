@@ -39,8 +39,8 @@ pub trait Vfs: 'static {
     /// The directory that is served.
     fn root(&self) -> FileHandle;
 
-    /// Bytes by which administrators of the store find an object: its path below the root, or its number. It waits for
-    /// nothing, so it is `None` for an object that is not open now.
+    /// Bytes by which administrators of the store find an object: its path below the root, its number, or a word on
+    /// where else it is. It waits for nothing, so it is `None` for an object that is not open now.
     fn label(&self, _file: &FileHandle) -> Option<Vec<u8>> {
         None
     }

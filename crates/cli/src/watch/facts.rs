@@ -234,3 +234,28 @@ impl Client {
         self.tcp_connections + self.rdma_connections + self.native_connections
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_the_name_by_which_clients_find_it() {
+        let file = |export: &str, file: Option<&str>, handle: Option<&str>| BusyFile {
+            export: Some(export.to_owned()),
+            file: file.map(str::to_owned),
+            handle: handle.map(str::to_owned),
+            work: BusyWork::default(),
+        };
+        for (export, label, name) in [
+            ("/", "/a", "/a"),
+            ("/data", "/a/b", "/data/a/b"),
+            ("/data", "outside: /srv/x", "/data outside: /srv/x"),
+            ("/vol", "file 12", "/vol file 12"),
+        ] {
+            assert_eq!(file(export, Some(label), Some("00")).name(1), name);
+        }
+        assert_eq!(file("/d", None, Some("0aff")).name(1), "/d handle 0aff");
+        assert_eq!(BusyFile::default().name(3), "file 3");
+    }
+}

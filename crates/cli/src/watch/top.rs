@@ -115,16 +115,24 @@ impl<'a> Watch<'a> {
             at,
             status: ask(place, "/status.json").await?,
             clients: ask(place, "/clients.json").await?,
-            busy: match ask(place, "/busy.json").await {
-                // Of a release that does not count it.
-                Err(AskError::Status { status, .. }) if status == StatusCode::NOT_FOUND => {
-                    Busy::default()
-                }
-                answer => answer?,
-            },
+            busy: self.busy().await?,
         };
         self.before = std::mem::replace(&mut self.now, look);
         Ok(())
+    }
+
+    /// The busiest exports and files, if they are shown.
+    async fn busy(&self) -> Result<Busy, AskError> {
+        if self.table == TopTable::Clients && !self.options.json {
+            return Ok(Busy::default());
+        }
+        match ask(&self.options.admin, "/busy.json").await {
+            // Of a release that does not count it.
+            Err(AskError::Status { status, .. }) if status == StatusCode::NOT_FOUND => {
+                Ok(Busy::default())
+            }
+            answer => answer,
+        }
     }
 
     fn rates(&self) -> Rates {
@@ -146,7 +154,11 @@ impl<'a> Watch<'a> {
             match wish(next.saturating_duration_since(Instant::now()))? {
                 Some(Wish::Quit) => return Ok(()),
                 Some(Wish::Sort(sort)) => self.sort = sort,
-                Some(Wish::Show(table)) => self.table = table,
+                Some(Wish::Show(table)) => {
+                    self.table = table;
+                    // Where it fails, the next look says why.
+                    self.now.busy = self.busy().await.unwrap_or_default();
+                }
                 None => {}
             }
             if Instant::now() >= next {

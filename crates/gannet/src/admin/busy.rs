@@ -4,8 +4,10 @@ use super::listener::Rights;
 use gannet_metrics::{BusyList, Registry, Work};
 use gannet_wire::Hex;
 use serde_json::{Map, Value, json};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Most files in an answer.
@@ -16,6 +18,8 @@ pub(super) struct Windows {
     /// The start of the window before this one.
     since: Cell<Instant>,
     turned: Cell<Instant>,
+    /// The numbers of exports, which stand for their paths where these are not shown.
+    ids: RefCell<HashMap<Arc<str>, usize>>,
 }
 
 impl Windows {
@@ -25,6 +29,7 @@ impl Windows {
         Windows {
             since: Cell::new(now),
             turned: Cell::new(now),
+            ids: RefCell::default(),
         }
     }
 
@@ -38,7 +43,12 @@ impl Windows {
     pub(super) fn answer(&self, list: &BusyList, now: Instant, rights: Rights) -> String {
         let seconds = now.saturating_duration_since(self.since.get());
         let shows = rights == Rights::All;
-        let id_of = |export: &str| list.exports.keys().position(|path| **path == *export);
+        let mut ids = self.ids.borrow_mut();
+        for path in list.exports.keys() {
+            let next = ids.len();
+            ids.entry(Arc::clone(path)).or_insert(next);
+        }
+        let id_of = |export: &str| ids.get(export).copied();
         let mut exports: Vec<_> = list.exports.iter().collect();
         exports.sort_by_key(|(_, work)| Reverse(work.operations));
         let exports = exports.into_iter().map(|(path, work)| {
@@ -86,7 +96,6 @@ fn row(work: &Work) -> Map<String, Value> {
 mod tests {
     use super::*;
     use gannet_metrics::{Busy, Exposition, Operation, Source};
-    use std::sync::Arc;
     use std::time::Duration;
 
     #[derive(Default)]
@@ -104,7 +113,7 @@ mod tests {
         fn note(&self, export: &str, file: u8) {
             let operation = Operation {
                 export: export.into(),
-                file: &[file],
+                file: Some(&[file]),
                 received_bytes: 100,
                 sent_bytes: 1000,
             };
@@ -153,5 +162,8 @@ mod tests {
             read(22, Rights::All),
             json!({"seconds": 12.0, "exports": [], "files": []})
         );
+        // The number of an export stays.
+        cores[0].note("/b", 1);
+        assert_eq!(read(23, Rights::Numbers)["exports"][0]["id"], 1);
     }
 }

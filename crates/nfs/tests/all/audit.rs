@@ -4,7 +4,7 @@
 
 use crate::support;
 
-use gannet_metrics::{Exposition, LabelValue, Source, Value};
+use gannet_metrics::{BusyList, Exposition, LabelValue, Source, Value};
 use gannet_nfs::server::{Audit, Check, Event, Export, Operations, Server};
 use gannet_runtime::{Buffer, Handle};
 use gannet_sim::store::SimStore;
@@ -66,6 +66,7 @@ impl Watched {
         let server = Server::new(exports)
             .unwrap()
             .on_core(runtime.clone(), Arc::default());
+        operations.busy().unwrap().turn();
         let server = server.counting_in(Arc::clone(&operations));
         let server = server.audited_by(Arc::clone(&recorder) as _, runtime.clone());
         Watched {
@@ -216,6 +217,17 @@ fn refused_calls_name_the_check_of_the_export() {
         assert_eq!(status(client.getattr(&unknown).await), Status::Stale);
         let short = FileHandle::new(&root.as_bytes()[..1]).unwrap();
         assert_eq!(status(client.getattr(&short).await), Status::Badhandle);
+        let mut forged = root.as_bytes().to_vec();
+        *forged.last_mut().unwrap() ^= 0x55;
+        let forged = FileHandle::new(&forged).unwrap();
+        assert!(client.getattr(&forged).await.is_err());
+        // Handles of nothing, and exports that are none, take no place among the busy files.
+        let mut busy = BusyList::default();
+        watched.operations.busy().unwrap().read(&mut busy);
+        let files: Vec<_> = busy.files.keys().map(|handle| &**handle).collect();
+        assert_eq!(files, [root.as_bytes()]);
+        let exports: Vec<_> = busy.exports.keys().map(|path| &**path).collect();
+        assert_eq!(exports, ["/careful"]);
         assert_eq!(
             watched.events(),
             [
