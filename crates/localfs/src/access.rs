@@ -7,10 +7,11 @@
 //! A write of data changes the change time too, and its stamp replaces that of a change of rights just before it. Mode,
 //! owner and group do not show such a change: an entry of the list, the flag and the label change with all three as
 //! they were. So no answer from before a write is good behind it (test
-//! `rights_that_leave_the_mode_as_it_was_end_at_once`). To read list, flag and label again would cost no fewer system
-//! calls than to ask again. It would miss lists of other kinds and checks of the file system's own. The kernel is asked
-//! again then, but only for the right that the operation needs. Owners may read and write their data whatever the
-//! answer, so it is not asked for them.
+//! `rights_that_leave_the_mode_as_it_was_end_at_once`). To read list and label again would cost no fewer system calls
+//! than to ask again. It would miss lists of other kinds and checks of the file system's own. The kernel is asked again
+//! then, but only for the right that the operation needs. Owners may read and write their data whatever the answer, so
+//! it is not asked for them. Not even they write to a file with the flag, which each change of data looks at itself
+//! (`Facts::require_unprotected`).
 //!
 //! A new policy of a security module changes no stamp. Remembered answers are those of the old policy, until the object
 //! changes or is closed. A file system that becomes read-only refuses the operations themselves.

@@ -2,7 +2,7 @@
 
 use super::descriptors;
 use gannet_vfs::{Attributes, FileKind, Status, Time};
-use rustix::fs::{FileType, Stat, Statx};
+use rustix::fs::{FileType, Stat, Statx, StatxAttributes};
 use rustix::io::Errno;
 
 /// The file system of an object.
@@ -22,6 +22,21 @@ pub(crate) struct Facts {
     pub(crate) volume: Volume,
     /// The inode's time of birth in nanoseconds since 1970; 0 where the file system does not keep one.
     pub(crate) birth: u64,
+    /// Whether the inode is immutable or append-only (chattr(1)). The kernel opens neither to write at any offset.
+    pub(crate) is_write_protected: bool,
+}
+
+impl Facts {
+    /// Checks that data may be written and cut at all, whoever asks.
+    ///
+    /// The kernel checks the flags when it opens a file. Through a descriptor from before, ext4 writes to a file that
+    /// is append-only now, and tmpfs writes to and cuts one that is immutable now.
+    ///
+    /// # Errors
+    /// `Perm`, as open(2).
+    pub(crate) fn require_unprotected(&self) -> Result<(), Status> {
+        (!self.is_write_protected).then_some(()).ok_or(Status::Perm)
+    }
 }
 
 /// Attributes from fstat(2); `fsid` is the export's.
@@ -81,6 +96,9 @@ pub(crate) fn from_statx(statx: &Statx, fsid: u64) -> Facts {
             mount: statx.stx_mnt_id,
         },
         birth,
+        is_write_protected: statx
+            .stx_attributes
+            .intersects(StatxAttributes::IMMUTABLE | StatxAttributes::APPEND),
     }
 }
 

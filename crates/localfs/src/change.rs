@@ -1,6 +1,6 @@
 //! Changes of one object: data and attributes. All of it blocks and belongs on the pool.
 
-use super::attributes::status;
+use super::attributes::{Facts, status};
 use super::clock_map::lock;
 use super::object::{Object, OpenFile, ProcPath};
 use super::sync::WriteFile;
@@ -36,10 +36,10 @@ impl LocalTree {
         &self,
         object: &Object,
         caller: &Credentials,
-        operation: impl FnOnce(&Attributes) -> Result<T, Status>,
+        operation: impl FnOnce(&Facts) -> Result<T, Status>,
     ) -> Changed<T> {
         let _changing = lock(&object.changing);
-        let before = match object.attributes(self) {
+        let before = match object.facts(self) {
             Ok(before) => before,
             Err(reason) => return failed(reason),
         };
@@ -49,7 +49,7 @@ impl LocalTree {
         Changed {
             result,
             wcc: Wcc {
-                before: Some(before.wcc()),
+                before: Some(before.attributes.wcc()),
                 after: object.attributes(self).ok(),
             },
         }
@@ -69,7 +69,8 @@ impl LocalTree {
             if end.is_none_or(|end| end > FILE_SIZE_MAX) {
                 return Err(Status::Fbig);
             }
-            object.require_write(self, caller, before)?;
+            before.require_unprotected()?;
+            object.require_write(self, caller, &before.attributes)?;
             let file = self.writable(object)?;
             // Taken before the data is: if a sync fails from here on, this write may be among what is lost.
             let verifier = self.write_verifier();
@@ -90,12 +91,12 @@ impl LocalTree {
         guard: Option<Time>,
     ) -> Changed<()> {
         self.change(object, caller, |before| {
-            if guard.is_some_and(|guard| guard != before.change_time) {
+            if guard.is_some_and(|guard| guard != before.attributes.change_time) {
                 return Err(Status::NotSync);
             }
             match change.size {
                 Some(size) => self.resize(object, caller, before, size, change),
-                None => self.apply(object, caller, before, change),
+                None => self.apply(object, caller, &before.attributes, change),
             }
         })
     }
@@ -173,7 +174,7 @@ impl LocalTree {
         &self,
         object: &Object,
         caller: &Credentials,
-        before: &Attributes,
+        before: &Facts,
         size: u64,
         change: &SetAttributes,
     ) -> Result<(), Status> {
@@ -181,6 +182,8 @@ impl LocalTree {
         if size > FILE_SIZE_MAX {
             return Err(Status::Fbig);
         }
+        before.require_unprotected()?;
+        let before = &before.attributes;
         object.require_write(self, caller, before)?;
         let file = self.writable(object)?;
         let others = SetAttributes {

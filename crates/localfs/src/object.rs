@@ -1,11 +1,11 @@
 //! Objects that are open: descriptors, and what is remembered with them.
 
 use super::access::Decisions;
-use super::attributes::{from_stat, status};
+use super::attributes::{Facts, from_stat, from_statx, status};
 use super::clock_map::lock;
 use super::listing::Listing;
 use super::sync::WriteFile;
-use super::tree::LocalTree;
+use super::tree::{LocalTree, statx};
 use crate::sys;
 use gannet_runtime::{FileRef, FileSource, FileStatus};
 use gannet_vfs::{Attributes, FileHandle, FileKind, Status};
@@ -265,6 +265,19 @@ impl Object {
             return Err(Status::Stale);
         }
         Ok(from_stat(&stat, self.fsid))
+    }
+
+    /// Reads the object's present attributes, and what fstat(2) does not tell, by one system call too.
+    ///
+    /// # Errors
+    /// As [`Object::attributes`].
+    pub(crate) fn facts(&self, tree: &LocalTree) -> Result<Facts, Status> {
+        let statx = statx(self.descriptor(), c"").map_err(status)?;
+        if statx.stx_nlink == 0 {
+            tree.forget(&self.handle);
+            return Err(Status::Stale);
+        }
+        Ok(from_statx(&statx, self.fsid))
     }
 
     /// A descriptor to read from, opened with this thread's rights if there is none yet.

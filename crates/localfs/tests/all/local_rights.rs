@@ -241,11 +241,11 @@ fn set_list(file: &Path, bob: u16) {
     rustix::fs::setxattr(file, list, &bytes, XattrFlags::empty()).unwrap();
 }
 
-/// Makes a file immutable, or lets it change again.
-fn set_immutable(file: &Path, immutable: bool) {
+/// Gives a file this flag, or takes it away.
+fn set_flag(file: &Path, flag: IFlags, given: bool) {
     let opened = std::fs::File::open(file).unwrap();
     let mut flags = rustix::fs::ioctl_getflags(&opened).unwrap();
-    flags.set(IFlags::IMMUTABLE, immutable);
+    flags.set(flag, given);
     rustix::fs::ioctl_setflags(&opened, flags).unwrap();
 }
 
@@ -271,7 +271,7 @@ const RIGHTS: [(&str, Right); 5] = [
     }),
     ("list", |file, bob| set_list(file, if bob { 6 } else { 4 })),
     ("flag", |file, bob| {
-        set_immutable(file, !bob);
+        set_flag(file, IFlags::IMMUTABLE, !bob);
         if bob {
             set_mode(file, 0o606);
         }
@@ -338,15 +338,54 @@ fn a_right_that_a_local_program_takes_away_is_gone_at_the_next_write() {
                     assert!(may_write(&store, &file).await, "{name}");
                 }
                 give(false);
-                assert_eq!(
-                    write(&store, &bob(), &file).await,
-                    Err(Status::Acces),
-                    "{name}"
-                );
+                // The flag is no matter of who asks.
+                let reason = if name == "flag" {
+                    Status::Perm
+                } else {
+                    Status::Acces
+                };
+                assert_eq!(write(&store, &bob(), &file).await, Err(reason), "{name}");
                 assert!(!may_write(&store, &file).await, "{name}");
             }
             give(true);
             write(&store, &bob(), &file).await.unwrap();
+        }
+    });
+}
+
+async fn cut(store: &LocalStore, who: &Credentials, file: &FileHandle) -> Result<(), Status> {
+    let size = SetAttributes {
+        size: Some(1),
+        ..SetAttributes::default()
+    };
+    store.set_attributes(who, file, &size, None).await.result
+}
+
+#[test]
+fn a_flag_that_a_local_program_sets_counts_though_the_file_is_open() {
+    with_local_program(|store, local| async move {
+        if !can_test("flag", &local) {
+            return;
+        }
+        let file = create(&store, &alice(), &store.root(), b"f", 0o606).await;
+        for flag in [IFlags::IMMUTABLE, IFlags::APPEND] {
+            // The owner's right is not asked for, and that of the other is remembered.
+            for who in [alice(), bob()] {
+                std::thread::sleep(Duration::from_millis(40));
+                write(&store, &who, &file).await.unwrap();
+                local.run("f", move |file| set_flag(file, flag, true));
+                let written = write(&store, &who, &file).await;
+                let resized = cut(&store, &who, &file).await;
+                let seen = read(&store, &who, &file).await;
+                // Without the flag, so that the directory can be removed.
+                local.run("f", move |file| set_flag(file, flag, false));
+                let refused = Err(Status::Perm);
+                let uid = who.uid;
+                assert_eq!((written, resized), (refused, refused), "{flag:?} {uid}");
+                assert_eq!(seen, Ok(()), "{flag:?} {uid}");
+                write(&store, &who, &file).await.unwrap();
+                cut(&store, &who, &file).await.unwrap();
+            }
         }
     });
 }
