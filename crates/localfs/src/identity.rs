@@ -154,6 +154,24 @@ pub fn own_credentials() -> Credentials {
     Credentials::new(uid.as_raw(), gid.as_raw(), &[])
 }
 
+/// The user as whom fstat(2) reports all owners without an id in this process's user namespace; `None` where each user
+/// has one. Blocks.
+pub(crate) fn unmapped_user() -> Option<u32> {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    // A file that cannot be read is empty here: not the map of all users.
+    let map = read("/proc/self/uid_map");
+    unmapped_user_of(&map, || read("/proc/sys/kernel/overflowuid"))
+}
+
+fn unmapped_user_of(map: &str, overflow: impl FnOnce() -> String) -> Option<u32> {
+    /// The number in Linux's source, should /proc not tell.
+    const DEFAULT_OVERFLOW: u32 = 65_534;
+    if map.split_whitespace().eq(["0", "0", "4294967295"]) {
+        return None;
+    }
+    Some(overflow().trim().parse().unwrap_or(DEFAULT_OVERFLOW))
+}
+
 fn assume(wanted: &Credentials) -> Result<(), Status> {
     CURRENT.with_borrow_mut(|current| {
         if current.as_ref() == Some(wanted) {
@@ -211,4 +229,26 @@ pub(crate) fn has_empty_umask() -> bool {
             cleared.is_ok()
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_map_of_all_users_leaves_none_out() {
+        let overflow = || "65000\n".to_owned();
+        let all = "         0          0 4294967295\n";
+        assert_eq!(unmapped_user_of(all, overflow), None);
+        for some in [
+            "",
+            "0 0 65536\n",
+            "0 1000 1\n",
+            "0 1000 1\n1 100000 65536\n",
+            "1 1 4294967294\n",
+        ] {
+            assert_eq!(unmapped_user_of(some, overflow), Some(65_000), "{some}");
+            assert_eq!(unmapped_user_of(some, String::new), Some(65_534), "{some}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use super::counters::TreeCounters;
 use super::descriptors::{self, descriptors_each};
 use super::durable::MetadataSync;
 use super::handle::{MacHasher, Minter, Name};
-use super::identity::{Identities, own_credentials};
+use super::identity::{Identities, own_credentials, unmapped_user};
 use super::key;
 use super::largest_file::file_size_max;
 use super::listing::Listings;
@@ -83,6 +83,8 @@ pub struct LocalTree {
     /// Whether the log has named a file system that is mounted in the tree.
     has_named_mount: AtomicBool,
     pub(crate) identities: Identities,
+    /// The user as whom files of unknown owners appear, if there can be any.
+    unmapped_user: Option<u32>,
     pub(crate) minter: Minter,
     /// Where [`LocalTree::clock`] begins.
     pub(crate) opened: Instant,
@@ -161,6 +163,7 @@ impl LocalTree {
             devices,
             has_named_mount: AtomicBool::new(false),
             identities,
+            unmapped_user: unmapped_user(),
             minter,
             opened: Instant::now(),
             open,
@@ -220,7 +223,13 @@ impl LocalTree {
     }
 
     /// Whether `caller` owns an object. The server's user stands for all callers where it acts for them.
+    ///
+    /// In a user namespace that lacks ids, files of different owners appear as those of one user, which is also the
+    /// default anonymous user. Nobody is known to own them: the kernel, which tells them apart, is asked.
     pub(crate) fn is_owner(&self, caller: &Credentials, attributes: &Attributes) -> bool {
+        if self.unmapped_user == Some(attributes.uid) {
+            return false;
+        }
         let acting = self.identities.deciding(caller).map(|caller| caller.uid);
         acting.unwrap_or_else(|| rustix::process::geteuid().as_raw()) == attributes.uid
     }
@@ -613,6 +622,27 @@ mod tests {
             .collect();
         let expected = [true, false, false, true, false, false, true, false];
         assert_eq!(swept, expected);
+    }
+
+    #[test]
+    fn a_user_who_stands_for_unknown_owners_owns_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let options = LocalOptions {
+            state_dir: Some(directory.path().join("state")),
+            ..LocalOptions::default()
+        };
+        let mut tree = LocalTree::open(directory.path(), &options).unwrap();
+        let attributes = tree.root_object.attributes(&tree).unwrap();
+        let me = own_credentials();
+        assert_eq!(attributes.uid, me.uid);
+        for (unmapped_user, owns) in [
+            (None, true),
+            (Some(me.uid + 1), true),
+            (Some(me.uid), false),
+        ] {
+            Arc::get_mut(&mut tree).unwrap().unmapped_user = unmapped_user;
+            assert_eq!(tree.is_owner(&me, &attributes), owns, "{unmapped_user:?}");
+        }
     }
 
     /// /proc is another file system of every machine.
