@@ -20,7 +20,7 @@ use super::attributes::status;
 use super::clock_map::lock;
 use super::object::Object;
 use super::tree::LocalTree;
-use crate::limits::{DECISIONS_MAX, STAMP_GRANULARITY};
+use crate::limits::{DECISIONS_MAX, STAMP_GRANULARITY, STAMP_GRANULARITY_OF_SECONDS};
 use crate::sys;
 use gannet_vfs::{AccessMask, Attributes, Credentials, FileKind, Status, Time};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -143,8 +143,18 @@ pub(crate) fn is_settled(stamp: Time) -> bool {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
+    is_settled_at(stamp, now)
+}
+
+fn is_settled_at(stamp: Time, now: Duration) -> bool {
+    // A stamp does not tell its file system, and whole seconds may be all that this one keeps.
+    let granularity = if stamp.nanoseconds == 0 {
+        STAMP_GRANULARITY_OF_SECONDS
+    } else {
+        STAMP_GRANULARITY
+    };
     let seconds = u64::try_from(stamp.seconds).unwrap_or(0);
-    let settled = Duration::new(seconds, stamp.nanoseconds).checked_add(STAMP_GRANULARITY);
+    let settled = Duration::new(seconds, stamp.nanoseconds).checked_add(granularity);
     settled.is_some_and(|settled| settled < now)
 }
 
@@ -219,5 +229,28 @@ impl Object {
         let rights = self.rights(tree, caller, attributes, Rights::WRITE)?;
         let granted = rights.has(Rights::WRITE);
         granted.then_some(()).ok_or(Status::Acces)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_of_whole_seconds_is_settled_later() {
+        let settled = |nanoseconds, age| {
+            let stamp = Time {
+                seconds: 1_000,
+                nanoseconds,
+            };
+            let at = Duration::new(1_000, nanoseconds) + Duration::from_millis(age);
+            is_settled_at(stamp, at)
+        };
+        for nanoseconds in [1, 500_000_000, 999_999_999] {
+            assert!(!settled(nanoseconds, 25) && settled(nanoseconds, 26));
+        }
+        // A change within the same second has the same stamp.
+        assert!(!settled(0, 26) && !settled(0, 999) && !settled(0, 2_000));
+        assert!(settled(0, 2_001));
     }
 }
