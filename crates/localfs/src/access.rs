@@ -14,7 +14,8 @@
 //! (`Facts::require_unprotected`).
 //!
 //! A new policy of a security module changes no stamp. Remembered answers are those of the old policy, until the object
-//! changes or is closed. A file system that becomes read-only refuses the operations themselves.
+//! changes or is closed. A file system that becomes read-only refuses the operations themselves; no refusal for that
+//! reason is remembered.
 
 use super::attributes::status;
 use super::clock_map::lock;
@@ -23,6 +24,7 @@ use super::tree::LocalTree;
 use crate::limits::{DECISIONS_MAX, STAMP_GRANULARITY, STAMP_GRANULARITY_OF_SECONDS};
 use crate::sys;
 use gannet_vfs::{AccessMask, Attributes, Credentials, FileKind, Status, Time};
+use rustix::io::Errno;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Rights that the kernel was asked for, and those that it grants, as bits: 4 read, 2 write, 1 execute or search.
@@ -173,15 +175,22 @@ impl Object {
         let deciding = tree.identities.deciding(caller);
         let change_time = attributes.change_time;
         let mut rights = lock(&self.decisions).find(change_time, deciding);
-        let missing = bits & !rights.asked;
+        let mut missing = bits & !rights.asked;
         if missing == 0 {
             return Ok(rights);
         }
         let settled = is_settled(change_time);
         tree.identities.assume(caller)?;
         for (bit, mode) in Rights::EACH {
-            if missing & bit != 0 && sys::may_access(self.descriptor(), mode).map_err(status)? {
-                rights.granted |= bit;
+            if missing & bit == 0 {
+                continue;
+            }
+            match sys::may_access(self.descriptor(), mode) {
+                Ok(true) => rights.granted |= bit,
+                Ok(false) => {}
+                // No right, and nothing to remember: the next mount for writing changes no stamp.
+                Err(Errno::ROFS) => missing &= !bit,
+                Err(errno) => return Err(status(errno)),
             }
         }
         rights.asked |= missing;

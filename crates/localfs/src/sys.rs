@@ -110,7 +110,7 @@ pub(crate) fn open_by_handle(
 /// Whether this thread's file system identity may use the open object in this way (`R_OK`, `W_OK`, `X_OK`).
 ///
 /// # Errors
-/// Other than a plain refusal.
+/// Other than a plain refusal. `ROFS` for the right to write to a file system that is read-only now.
 pub(crate) fn may_access(object: BorrowedFd<'_>, mode: libc::c_int) -> Result<bool> {
     // SAFETY: the path is a constant, empty C string.
     let result = unsafe {
@@ -124,7 +124,7 @@ pub(crate) fn may_access(object: BorrowedFd<'_>, mode: libc::c_int) -> Result<bo
     };
     match checked(result) {
         Ok(_) => Ok(true),
-        Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY) => Ok(false),
+        Err(Errno::ACCESS | Errno::PERM | Errno::TXTBSY) => Ok(false),
         Err(errno) => Err(errno),
     }
 }

@@ -32,7 +32,7 @@ fn alice() -> Credentials {
     Credentials::new(ALICE, ALICE, &[])
 }
 
-fn bob() -> Credentials {
+pub(crate) fn bob() -> Credentials {
     Credentials::new(BOB, BOB, &[TEAM])
 }
 
@@ -49,7 +49,7 @@ fn with_users<F: Future<Output = ()>>(story: impl Fn(LocalStore) -> F) {
 }
 
 /// A program of root beside the server: a thread of its own, since that of the server has the identity of a caller.
-struct LocalProgram {
+pub(crate) struct LocalProgram {
     /// The served directory.
     path: PathBuf,
     jobs: mpsc::Sender<Box<dyn FnOnce() + Send>>,
@@ -57,20 +57,20 @@ struct LocalProgram {
 
 impl LocalProgram {
     /// Starts the thread, before this one serves callers: it inherits the identity.
-    fn start() -> LocalProgram {
+    pub(crate) fn start() -> LocalProgram {
         let (jobs, begun) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         std::thread::spawn(move || begun.iter().for_each(|job| job()));
         let path = PathBuf::new();
         LocalProgram { path, jobs }
     }
 
-    fn at(&self, path: PathBuf) -> LocalProgram {
+    pub(crate) fn at(&self, path: PathBuf) -> LocalProgram {
         let jobs = self.jobs.clone();
         LocalProgram { path, jobs }
     }
 
     /// Runs `job` with the file of this name to its end.
-    fn run<T: Send + 'static>(
+    pub(crate) fn run<T: Send + 'static>(
         &self,
         name: &str,
         job: impl FnOnce(&Path) -> T + Send + 'static,
@@ -111,7 +111,11 @@ async fn create(
     made.result.unwrap().handle
 }
 
-async fn write(store: &LocalStore, who: &Credentials, file: &FileHandle) -> Result<(), Status> {
+pub(crate) async fn write(
+    store: &LocalStore,
+    who: &Credentials,
+    file: &FileHandle,
+) -> Result<(), Status> {
     let data = Buffer::from_vec(vec![1; 4]);
     let written = store
         .write(who, file, 0, data, 0..4, Stability::Unstable)
@@ -119,7 +123,11 @@ async fn write(store: &LocalStore, who: &Credentials, file: &FileHandle) -> Resu
     written.result.map(|_| ())
 }
 
-async fn read(store: &LocalStore, who: &Credentials, file: &FileHandle) -> Result<(), Status> {
+pub(crate) async fn read(
+    store: &LocalStore,
+    who: &Credentials,
+    file: &FileHandle,
+) -> Result<(), Status> {
     store.read(who, file, 0, 4).await.map(|_| ())
 }
 
@@ -249,7 +257,7 @@ fn set_flag(file: &Path, flag: IFlags, given: bool) {
     rustix::fs::ioctl_setflags(&opened, flags).unwrap();
 }
 
-fn set_mode(file: &Path, mode: u32) {
+pub(crate) fn set_mode(file: &Path, mode: u32) {
     std::fs::set_permissions(file, Permissions::from_mode(mode)).unwrap();
 }
 
@@ -313,7 +321,7 @@ fn can_test(name: &'static str, local: &LocalProgram) -> bool {
 }
 
 /// Bob asks for the right to write without a change of the file.
-async fn may_write(store: &LocalStore, file: &FileHandle) -> bool {
+pub(crate) async fn may_write(store: &LocalStore, file: &FileHandle) -> bool {
     let modify = AccessMask(AccessMask::MODIFY);
     store.access(&bob(), file, modify).await.unwrap().0 == modify
 }

@@ -8,6 +8,7 @@ mod local_data;
 mod local_handles;
 mod local_listing;
 mod local_names;
+mod local_remount;
 mod local_rights;
 mod local_subvolumes;
 mod support;
