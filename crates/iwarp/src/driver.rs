@@ -421,9 +421,7 @@ impl Connection {
         } else if sent > 0 || state.deadlines.transmit.is_none() {
             state.deadlines.transmit = Some(self.core.runtime.now() + config.stall_deadline);
         }
-        if state.engine.has_received() {
-            state.deadlines.nudge = None;
-        } else if sent > 0
+        if sent > 0
             && state.nudges_left > 0
             && let Some(race) = config.accept_race
         {
@@ -561,6 +559,11 @@ impl State {
         };
         self.engine.placed(placed);
         self.staging.filled(count - placed);
+        if count > 0 {
+            // The responder receives, and so is awake: part of an FPDU shows it as well as a whole one.
+            self.nudges_left = 0;
+            self.deadlines.nudge = None;
+        }
         Ok(count)
     }
 

@@ -196,11 +196,6 @@ impl Engine {
         &mut self.completions
     }
 
-    /// True once the peer has proved that it is in full operation.
-    pub(crate) fn has_received(&self) -> bool {
-        self.rx.has_received
-    }
-
     /// See [`gannet_fabric::Endpoint::post_receive`].
     pub(crate) fn post_receive(&mut self, id: WorkId, buffer: Buffer) -> Result<(), PostError> {
         self.check_open()?;

@@ -115,20 +115,27 @@ async fn read(stream: &Stream, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Accepts a connection as Linux's siw does if it loses the race, and never replies to what comes. Returns when
-/// FPDUs came, counted from the first one.
-async fn deaf_responder(runtime: Handle, address: SocketAddr) -> Vec<Duration> {
+async fn write(stream: &Stream, bytes: &[u8]) {
+    writable(&**stream).await.unwrap();
+    let sent = stream.try_write(&[IoSlice::new(bytes)], Follow::Nothing);
+    assert_eq!(sent.unwrap(), bytes.len());
+}
+
+/// Accepts a connection as Linux's siw does if it loses the race, and replies to what comes with `answer` alone.
+/// Returns when FPDUs came, counted from the first one.
+async fn deaf_responder(runtime: Handle, address: SocketAddr, answer: &[u8]) -> Vec<Duration> {
     let mut listener = runtime.listen(address).unwrap();
     let stream = listener.accept().await.unwrap();
     let mut reply = read(&stream, 24).await;
     // The key is `MPA ID Rep Frame`.
     reply[9] = b'p';
-    writable(&*stream).await.unwrap();
-    let sent = stream.try_write(&[IoSlice::new(&reply)], Follow::Nothing);
-    assert_eq!(sent.unwrap(), reply.len());
+    write(&stream, &reply).await;
     let message_len = 2 + 18 + 8 + 4;
     read(&stream, message_len).await;
     let first = runtime.now();
+    if !answer.is_empty() {
+        write(&stream, answer).await;
+    }
     let mut times = Vec::new();
     let write_len = 2 + 14 + 4;
     let patience = Duration::from_secs(30);
@@ -141,13 +148,13 @@ async fn deaf_responder(runtime: Handle, address: SocketAddr) -> Vec<Duration> {
     times
 }
 
-#[test]
-fn a_responder_that_lost_the_race_is_woken_soon_and_again() {
+/// How long after the first message FPDUs come to a responder that replies with `answer`, in milliseconds.
+fn nudges_after(answer: &'static [u8]) -> Vec<u128> {
     let world = World::new(2);
     let (near, far, address) = nodes(&world);
     let outcome = world.run(async move {
         let (sender, times) = tokio::sync::oneshot::channel();
-        let responder = deaf_responder(far.runtime(), address);
+        let responder = deaf_responder(far.runtime(), address, answer);
         let responding = Box::pin(async move { sender.send(responder.await).unwrap() });
         far.runtime().spawn("responder", responding);
         let connecting = provider(&near).connect(address, options(false));
@@ -155,6 +162,16 @@ fn a_responder_that_lost_the_race_is_woken_soon_and_again() {
         post(&endpoint);
         times.await.unwrap()
     });
-    let milliseconds: Vec<u128> = outcome.unwrap().iter().map(Duration::as_millis).collect();
-    assert_eq!(milliseconds, [5, 25, 105, 425, 1705]);
+    outcome.unwrap().iter().map(Duration::as_millis).collect()
+}
+
+#[test]
+fn a_responder_that_lost_the_race_is_woken_soon_and_again() {
+    assert_eq!(nudges_after(b""), [5, 25, 105, 425, 1705]);
+}
+
+/// A byte shows that the responder is awake, long before the FPDU of which it is the first one is whole.
+#[test]
+fn a_responder_that_answers_in_pieces_is_not_woken() {
+    assert_eq!(nudges_after(&[0]), [0; 0]);
 }
