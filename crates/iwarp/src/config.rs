@@ -55,7 +55,8 @@ pub struct AcceptRace {
 impl AcceptRace {
     /// The wait before the next RDMA Write, behind `nudges` of them.
     pub(crate) fn wait_after(self, nudges: u32) -> Duration {
-        self.nudge_after * NUDGE_GROWTH.pow(nudges.min(NUDGES_MAX))
+        let growth = NUDGE_GROWTH.pow(nudges.min(NUDGES_MAX));
+        self.nudge_after.saturating_mul(growth)
     }
 }
 
@@ -94,5 +95,23 @@ impl IwarpConfig {
         self.read_depth_max = self.read_depth_max.min(READ_DEPTH_MAX);
         self.revision = self.revision.clamp(Revision::ONE, Revision::TWO);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_and_do_not_overflow() {
+        let race = AcceptRace::default();
+        let waits: Vec<u128> = (0..3)
+            .map(|nudges| race.wait_after(nudges).as_millis())
+            .collect();
+        assert_eq!(waits, [5, 20, 80]);
+        let never = AcceptRace {
+            nudge_after: Duration::MAX,
+        };
+        assert_eq!(never.wait_after(NUDGES_MAX), Duration::MAX);
     }
 }
