@@ -21,15 +21,16 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Longer than any deadline of these tests.
-const NEVER: Duration = Duration::from_secs(1000);
+/// Longer than these tests take, and shorter than every other wait of a connection: its timer waits for the earliest
+/// deadline alone.
+const NUDGE_AFTER: Duration = Duration::from_secs(3);
 
 /// A runtime that watches its timers.
 struct Timers {
     runtime: Handle,
     /// Timers that came due.
     fired: Rc<Cell<u32>>,
-    /// A timer was set that waits for [`NEVER`].
+    /// A timer was set that waits for [`NUDGE_AFTER`].
     is_nudge_set: Cell<bool>,
 }
 
@@ -43,7 +44,8 @@ impl Runtime for Timers {
     }
 
     fn sleep_until(&self, deadline: Instant) -> LocalFuture<()> {
-        if deadline > self.now() + NEVER / 2 {
+        let wait = deadline - self.now();
+        if wait > NUDGE_AFTER / 2 && wait <= NUDGE_AFTER {
             self.is_nudge_set.set(true);
         }
         let (sleeping, fired) = (self.runtime.sleep_until(deadline), Rc::clone(&self.fired));
@@ -130,7 +132,9 @@ fn exchange(config: IwarpConfig, exceptions: bool) -> (u32, bool) {
 
 #[test]
 fn our_own_ends_connect_without_waiting_for_a_timer() {
-    let race = AcceptRace { nudge_after: NEVER };
+    let race = AcceptRace {
+        nudge_after: NUDGE_AFTER,
+    };
     let patient = IwarpConfig {
         accept_race: Some(race),
         crc: false,
@@ -145,7 +149,7 @@ fn our_own_ends_connect_without_waiting_for_a_timer() {
         ..patient.clone()
     };
     for config in [&patient, &old, &peer_to_peer] {
-        assert_eq!(exchange(config.clone(), false).0, 0);
+        assert_eq!(exchange(config.clone(), false), (0, true));
         // A peer that agrees to exceptions is no siw: no timer is even set.
         assert_eq!(exchange(config.clone(), true), (0, false));
     }
