@@ -413,17 +413,17 @@ impl VolumeFs {
     ) -> Result<Vec<Target>, OperationError> {
         let mut targets = Vec::with_capacity(layout.servers.len());
         let needed = || placements(layout).filter(|(number, at)| is_needed(*number, *at));
-        let mut has_begun = false;
+        let (asked, mut has_begun) = (self.now(), false);
         for (number, placement) in needed() {
             let link = match self.servers.connected(Peer::IoServer(number)) {
                 Some(link) => link,
                 None => {
                     if !has_begun {
                         self.servers
-                            .begin_io_servers(needed().map(|(number, _)| number));
+                            .begin_io_servers(needed().map(|(number, _)| number), asked);
                         has_begun = true;
                     }
-                    let link = self.servers.io_server(number).await;
+                    let link = self.servers.io_server_since(number, asked).await;
                     link.map_err(|error| OperationError::IoServer { number, error })?
                 }
             };

@@ -167,7 +167,7 @@ impl Servers {
     /// Whether any I/O server counts as dead. Those without a connection are tried meanwhile.
     pub(super) fn is_any_io_server_dead(self: &Rc<Self>) -> bool {
         let count = IoServers::count(&**self);
-        self.begin_io_servers(0..count);
+        self.begin_io_servers(0..count, self.runtime.now());
         (0..count)
             .map(Peer::IoServer)
             .any(|peer| self.is_dead(peer))
@@ -175,11 +175,16 @@ impl Servers {
 
     /// Begins to connect to those of these I/O servers that have no connection, all at once: a caller that then waits
     /// for one after the other waits for the slowest alone, and a dead one delays no other. There are at most
-    /// [`WIDTH_MAX`](gannet_wire::volume::WIDTH_MAX) of them.
-    pub(crate) fn begin_io_servers(self: &Rc<Self>, numbers: impl IntoIterator<Item = u32>) {
+    /// [`WIDTH_MAX`](gannet_wire::volume::WIDTH_MAX) of them. The caller wants them since `asked`, which is now or a
+    /// little earlier, and waits for them with [`Servers::io_server_since`].
+    pub(crate) fn begin_io_servers(
+        self: &Rc<Self>,
+        numbers: impl IntoIterator<Item = u32>,
+        asked: Instant,
+    ) {
         for peer in numbers.into_iter().map(Peer::IoServer) {
             let seat = self.seat(peer);
-            if self.known(&seat).is_none() {
+            if self.known(&seat, asked).is_none() {
                 self.try_again(peer, &seat);
             }
         }
@@ -196,12 +201,22 @@ impl Servers {
 
     /// A connection to the manager.
     pub(crate) async fn manager(self: &Rc<Self>) -> Result<Link, LinkError> {
-        self.reach(Peer::Manager).await
+        self.reach(Peer::Manager, self.runtime.now()).await
     }
 
     /// A connection to an I/O server.
     pub(crate) async fn io_server(self: &Rc<Self>, number: u32) -> Result<Link, LinkError> {
-        self.reach(Peer::IoServer(number)).await
+        self.io_server_since(number, self.runtime.now()).await
+    }
+
+    /// As [`Servers::io_server`], for a caller that has wanted the connection since `asked`. An attempt that has failed
+    /// since then is its answer: after other servers were waited for, none is tried a second time.
+    pub(crate) async fn io_server_since(
+        self: &Rc<Self>,
+        number: u32,
+        asked: Instant,
+    ) -> Result<Link, LinkError> {
+        self.reach(Peer::IoServer(number), asked).await
     }
 
     /// Connects to a server at the address that it has.
@@ -360,12 +375,12 @@ impl Servers {
         })
     }
 
-    /// The connection to a server, which is made if there is none and no attempt has failed just now. An attempt goes
-    /// on when nobody waits for it any more. A dead server is waited for during [`AWAY_PATIENCE`] only.
-    async fn reach(self: &Rc<Self>, peer: Peer) -> Result<Link, LinkError> {
+    /// The connection to a server, which is made if there is none and no attempt has failed just now or since `asked`.
+    /// An attempt goes on when nobody waits for it any more. A dead server is waited for during [`AWAY_PATIENCE`] only.
+    async fn reach(self: &Rc<Self>, peer: Peer, asked: Instant) -> Result<Link, LinkError> {
         let seat = self.seat(peer);
         loop {
-            if let Some(known) = self.known(&seat) {
+            if let Some(known) = self.known(&seat, asked) {
                 return known;
             }
             self.try_again(peer, &seat);
@@ -436,11 +451,14 @@ impl Servers {
         }
     }
 
-    /// The connection to a server or the reason why there is none; `None` when it is time to connect.
-    fn known(&self, seat: &Seat) -> Option<Result<Link, LinkError>> {
+    /// The connection to a server or the reason why there is none, for a caller that has wanted it since `asked`;
+    /// `None` when it is time to connect.
+    fn known(&self, seat: &Seat, asked: Instant) -> Option<Result<Link, LinkError>> {
         match &*seat.known.borrow() {
             Known::Connected(link) if !link.is_over() => Some(Ok(link.clone())),
-            Known::Away { since, error } if self.is_recent(*since) => Some(Err(error.clone())),
+            Known::Away { since, error } if *since >= asked || self.is_recent(*since) => {
+                Some(Err(error.clone()))
+            }
             _ => None,
         }
     }

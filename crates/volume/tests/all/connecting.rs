@@ -6,7 +6,7 @@ use crate::common;
 use common::{noise, read, root, write};
 use gannet_dst::volume::{Bed, Carrier};
 use gannet_runtime::sleep;
-use gannet_sim::{LinkProfile, World};
+use gannet_sim::{Crash, LinkProfile, World};
 use gannet_vfs::{CreateMode, SetAttributes, Vfs};
 use gannet_volume::limits::HELLO_DEADLINE;
 use std::time::Duration;
@@ -100,6 +100,41 @@ fn dead_servers_delay_no_others_and_are_named() {
                 }
             }
         }
+    });
+    outcome.unwrap();
+}
+
+/// One server is silent. The others accept connections, fail a few seconds later, and would be silent to a second
+/// attempt: none is made when their turn comes, after the first one.
+#[test]
+fn servers_that_fail_while_another_is_waited_for_are_not_tried_again() {
+    let (world, bed) = started(4);
+    let client = world.add_node("client");
+    let outcome = world.run(async move {
+        let (fs, runtime) = (bed.mount(&client), client.runtime());
+        let faults = bed.faults();
+        // By then all of them have registered.
+        sleep(&runtime, Duration::from_secs(1)).await;
+        fs.volume().await.unwrap();
+        let servers: Vec<_> = bed.io_servers.iter().map(|it| it.node.id()).collect();
+        faults.partition(client.id(), servers[0]);
+        servers[1..].iter().for_each(|it| faults.freeze(*it));
+        let (late, at) = (runtime.clone(), client.id());
+        let failing = Box::pin(async move {
+            sleep(&late, Duration::from_secs(3)).await;
+            servers[1..]
+                .iter()
+                .for_each(|it| faults.crash(*it, Crash::Process));
+            // The ends of the connections have come by then.
+            sleep(&late, ROUND_TRIP).await;
+            servers[1..].iter().for_each(|it| faults.partition(at, *it));
+        });
+        runtime.spawn("faults", failing);
+        let began = runtime.now();
+        let reached = fs.io_servers().await.unwrap();
+        let took = runtime.now() - began;
+        assert!(took <= HELLO_DEADLINE + 2 * ROUND_TRIP, "{took:?}");
+        assert!(reached.len() == 4 && reached.iter().all(Result::is_err));
     });
     outcome.unwrap();
 }

@@ -49,10 +49,11 @@ impl VolumeFs {
     /// The error of the connection to the manager, which knows how many there are.
     pub async fn io_servers(&self) -> Result<Vec<Result<SocketAddr, LinkError>>, LinkError> {
         let count = self.servers.io_servers_count().await?;
-        self.servers.begin_io_servers(0..count);
+        let asked = self.runtime.now();
+        self.servers.begin_io_servers(0..count, asked);
         let mut reached = Vec::new();
         for number in 0..count {
-            let link = self.servers.io_server(number).await;
+            let link = self.servers.io_server_since(number, asked).await;
             reached.push(link.map(|link| link.endpoint().peer_address()));
         }
         Ok(reached)
