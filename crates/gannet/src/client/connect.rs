@@ -1,6 +1,6 @@
 //! From a URL to files, on the core of a runtime.
 
-use super::contact::{CONNECTS, Contact};
+use super::contact::Contact;
 use super::options::{ConnectOptions, machine_name};
 use super::probe::probe;
 use super::remote::Remote;
@@ -112,7 +112,7 @@ pub fn connect<'a>(
     options: &'a ConnectOptions,
 ) -> ErasedFuture<'a, Result<Connection, ConnectError>> {
     Box::pin(async move {
-        let contact = Contact::new(runtime, &CONNECTS);
+        let contact = Contact::new(runtime, url.scheme);
         let runtime = &(Rc::clone(&contact) as Handle);
         match url.scheme {
             Scheme::Native => connect_to_volume(runtime, url, options, contact).await,

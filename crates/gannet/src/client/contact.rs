@@ -1,11 +1,13 @@
 //! Counts the connections that servers have accepted, and bounds those that are being made. The count distinguishes a
 //! server that went away from one that was never there.
 
+use crate::url::Scheme;
 use gannet_runtime::stream::Follow;
 use gannet_runtime::{
     BlockingJob, ByteStream, DescriptorWatch, Dscp, EventSource, FileSource, Handle, Instant,
     Listener, LocalFuture, PoolCounters, Runtime, Stream,
 };
+use gannet_wire::volume::WIDTH_MAX;
 use std::cell::Cell;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
@@ -16,13 +18,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Connections of this process that may be under way at a time, first ones and those made anew.
+/// Connections of this process to NFS servers that may be under way at a time, first ones and those made anew.
 ///
 /// Linux knfsd forgets what comes over RDMA when ten others wait to be accepted (its backlog), and with siw never
 /// answers again after it has.
-pub(super) const CONNECTS_MAX: usize = 8;
-/// Bounds the connects that all sessions of this process have under way together.
-pub(super) static CONNECTS: Semaphore = Semaphore::const_new(CONNECTS_MAX);
+const NFS_CONNECTS_MAX: usize = 8;
+/// Bounds the connects that all sessions of this process with NFS servers have under way together.
+static NFS_CONNECTS: Semaphore = Semaphore::const_new(NFS_CONNECTS_MAX);
+/// The same with the servers of volumes: as many as a volume has. The wait for a permit is part of the deadline of an
+/// attempt, so with fewer permits servers that are silent would make those that live miss theirs.
+static VOLUME_CONNECTS: Semaphore = Semaphore::const_new(WIDTH_MAX);
 
 /// A runtime that counts the byte streams it opened, and opens a bounded number at a time.
 ///
@@ -35,7 +40,16 @@ pub(super) struct Contact {
 }
 
 impl Contact {
-    pub(super) fn new(runtime: &Handle, connects: &'static Semaphore) -> Rc<Contact> {
+    /// For a session with the server of a URL of this scheme.
+    pub(super) fn new(runtime: &Handle, scheme: Scheme) -> Rc<Contact> {
+        let connects = match scheme {
+            Scheme::Native => &VOLUME_CONNECTS,
+            Scheme::Tcp | Scheme::Rdma => &NFS_CONNECTS,
+        };
+        Contact::bounded(runtime, connects)
+    }
+
+    fn bounded(runtime: &Handle, connects: &'static Semaphore) -> Rc<Contact> {
         Rc::new(Contact {
             runtime: Rc::clone(runtime),
             streams: Rc::default(),
@@ -179,7 +193,7 @@ impl ByteStream for Opened {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gannet_runtime::{stream::readable, tokio_plug};
+    use gannet_runtime::{stream::readable, timeout, tokio_plug};
     use std::io::Write;
     use std::net::TcpListener;
     use std::task::Waker;
@@ -193,20 +207,20 @@ mod tests {
 
     #[test]
     fn connects_wait_until_servers_have_answered_others() {
-        static CONNECTS: Semaphore = Semaphore::const_new(CONNECTS_MAX);
+        static CONNECTS: Semaphore = Semaphore::const_new(NFS_CONNECTS_MAX);
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = server.local_addr().unwrap();
         let done = tokio_plug::block_on(async |runtime| {
-            let contact = Contact::new(&runtime, &CONNECTS);
+            let contact = Contact::bounded(&runtime, &CONNECTS);
             let mut open = Vec::new();
-            for _ in 0..CONNECTS_MAX {
+            for _ in 0..NFS_CONNECTS_MAX {
                 open.push(contact.connect(address).await.unwrap());
             }
             let (mut first, _) = server.accept().unwrap();
             let mut late = contact.connect(address);
             assert!(poll(&mut late).is_pending());
             assert_eq!(CONNECTS.available_permits(), 0);
-            assert_eq!(contact.streams(), CONNECTS_MAX as u64);
+            assert_eq!(contact.streams(), NFS_CONNECTS_MAX as u64);
 
             // One is answered.
             let would_block = open[0].try_read(&mut [0; 8]).unwrap_err().kind();
@@ -236,13 +250,33 @@ mod tests {
     }
 
     #[test]
+    fn silent_servers_of_a_volume_leave_room_to_others() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = silent.local_addr().unwrap();
+        let done = tokio_plug::block_on(async |runtime| {
+            let contact = Contact::new(&runtime, Scheme::Native);
+            let mut open = Vec::new();
+            for _ in 0..2 * NFS_CONNECTS_MAX {
+                let connected =
+                    timeout(&runtime, Duration::from_secs(10), contact.connect(address));
+                open.push(connected.await.unwrap().unwrap());
+            }
+            // Nor do they hold up other sessions with NFS servers.
+            let nfs = Contact::new(&runtime, Scheme::Rdma);
+            assert!(std::ptr::eq(nfs.connects, &NFS_CONNECTS));
+            assert!(!std::ptr::eq(nfs.connects, contact.connects));
+        });
+        done.unwrap();
+    }
+
+    #[test]
     fn a_connect_that_fails_is_not_under_way() {
         static CONNECTS: Semaphore = Semaphore::const_new(1);
         // The listener is closed.
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr();
         let address = address.unwrap();
         let done = tokio_plug::block_on(async |runtime| {
-            let contact = Contact::new(&runtime, &CONNECTS);
+            let contact = Contact::bounded(&runtime, &CONNECTS);
             for _ in 0..2 {
                 assert!(contact.connect(address).await.is_err());
             }
