@@ -259,7 +259,7 @@ mod tests {
             assert!(!settled(nanoseconds, 25) && settled(nanoseconds, 26));
         }
         // A change within the same second has the same stamp.
-        assert!(!settled(0, 26) && !settled(0, 999) && !settled(0, 2_000));
-        assert!(settled(0, 2_001));
+        assert!(!settled(0, 26) && !settled(0, 999) && !settled(0, 2_025));
+        assert!(settled(0, 2_026));
     }
 }

@@ -155,7 +155,7 @@ pub fn own_credentials() -> Credentials {
 }
 
 /// The user as whom fstat(2) reports all owners without an id in this process's user namespace; `None` where each user
-/// has one. Blocks.
+/// has one, and where that user is one of the namespace too, whose files must stay its own. Blocks.
 pub(crate) fn unmapped_user() -> Option<u32> {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     // A file that cannot be read is empty here: not the map of all users.
@@ -169,7 +169,18 @@ fn unmapped_user_of(map: &str, overflow: impl FnOnce() -> String) -> Option<u32>
     if map.split_whitespace().eq(["0", "0", "4294967295"]) {
         return None;
     }
-    Some(overflow().trim().parse().unwrap_or(DEFAULT_OVERFLOW))
+    let overflow: u32 = overflow().trim().parse().unwrap_or(DEFAULT_OVERFLOW);
+    // A line is the first id here, the first id outside, and how many there are.
+    let is_of_map = map.lines().any(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u64>);
+        match (numbers.next(), numbers.nth(1)) {
+            (Some(Ok(first)), Some(Ok(count))) => {
+                (first..first.saturating_add(count)).contains(&overflow.into())
+            }
+            _ => false,
+        }
+    });
+    (!is_of_map).then_some(overflow)
 }
 
 fn assume(wanted: &Credentials) -> Result<(), Status> {
@@ -236,19 +247,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_map_of_all_users_leaves_none_out() {
+    fn the_overflow_user_is_nobody_where_the_map_lacks_it() {
         let overflow = || "65000\n".to_owned();
         let all = "         0          0 4294967295\n";
         assert_eq!(unmapped_user_of(all, overflow), None);
-        for some in [
-            "",
-            "0 0 65536\n",
-            "0 1000 1\n",
-            "0 1000 1\n1 100000 65536\n",
-            "1 1 4294967294\n",
-        ] {
+        for some in ["", "0 1000 1\n", "0 1000 1\n1 100000 64999\n", "x y z\n"] {
             assert_eq!(unmapped_user_of(some, overflow), Some(65_000), "{some}");
             assert_eq!(unmapped_user_of(some, String::new), Some(65_534), "{some}");
+        }
+        // Anonymous callers own what they make, as in the usual container of an unprivileged user.
+        for with_it in ["0 0 65536\n", "0 1000 1\n1 100000 65536\n"] {
+            assert_eq!(unmapped_user_of(with_it, overflow), None, "{with_it}");
+            assert_eq!(unmapped_user_of(with_it, String::new), None, "{with_it}");
         }
     }
 }

@@ -43,7 +43,7 @@ pub(crate) const LISTING_CONTINUED_AGE: Duration = Duration::from_secs(5);
 pub(crate) const STAMP_GRANULARITY: Duration = Duration::from_millis(25);
 /// As [`STAMP_GRANULARITY`], for a stamp of whole seconds. Some file systems keep no part of a second (ext3, ext4 with
 /// inodes of 128 bytes), and FAT every other second alone. With others, one stamp in millions is of a whole second.
-pub(crate) const STAMP_GRANULARITY_OF_SECONDS: Duration = Duration::from_secs(2);
+pub(crate) const STAMP_GRANULARITY_OF_SECONDS: Duration = Duration::from_millis(2025);
 /// Queues of one core in which changes wait for the blocking pool. With [`LOOKUPS_MAX`] and a search below the pool's
 /// 16 threads, which leaves some for reading, listing and syncing.
 pub(crate) const CHANGE_LANES: usize = 6;

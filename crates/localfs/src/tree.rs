@@ -225,7 +225,7 @@ impl LocalTree {
     /// Whether `caller` owns an object. The server's user stands for all callers where it acts for them.
     ///
     /// In a user namespace that lacks ids, files of different owners appear as those of one user, which is also the
-    /// default anonymous user. Nobody is known to own them: the kernel, which tells them apart, is asked.
+    /// default anonymous user. Where the namespace has no such user, nobody is known to own them: the kernel is asked.
     pub(crate) fn is_owner(&self, caller: &Credentials, attributes: &Attributes) -> bool {
         if self.unmapped_user == Some(attributes.uid) {
             return false;
