@@ -99,8 +99,10 @@ enum Known {
     Connected(Link),
     /// The last attempt to connect failed.
     Away {
-        /// The time of the attempt.
+        /// The end of the attempt.
         since: Instant,
+        /// It took long: the server was silent.
+        was_long: bool,
         error: LinkError,
     },
 }
@@ -434,7 +436,11 @@ impl Servers {
             }
             Err(error) => {
                 let since = self.runtime.now();
-                Known::Away { since, error }
+                Known::Away {
+                    since,
+                    was_long: began + CONNECT_AGAIN_AFTER <= since,
+                    error,
+                }
             }
         };
         let is_away = matches!(last, Known::Away { .. });
@@ -456,8 +462,14 @@ impl Servers {
     fn known(&self, seat: &Seat, asked: Instant) -> Option<Result<Link, LinkError>> {
         match &*seat.known.borrow() {
             Known::Connected(link) if !link.is_over() => Some(Ok(link.clone())),
-            Known::Away { since, error } if *since >= asked || self.is_recent(*since) => {
-                Some(Err(error.clone()))
+            Known::Away {
+                since,
+                was_long,
+                error,
+            } => {
+                // A server that refuses may be back soon. To try a silent one again costs a deadline.
+                let answers = self.is_recent(*since) || (*was_long && *since >= asked);
+                answers.then(|| Err(error.clone()))
             }
             _ => None,
         }
