@@ -257,8 +257,8 @@ impl Patience {
 }
 
 impl Patience {
-    /// Earns the processor time that this wait may take, by a look or by a sleep: with it, work and waits take at most
-    /// one and a half times as much as if the thread slept each time.
+    /// Earns the processor time that this wait may take, by a look or by a sleep: with it, work and waits take about
+    /// one and a half times as much at most as if the thread slept each time.
     fn earn(&mut self, now: Instant) {
         let worked = self.busy_since.map_or(Duration::ZERO, |since| {
             now.duration_since(since).min(WORK_MAX)
