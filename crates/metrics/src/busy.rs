@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub const FILES_MAX: usize = 128;
 /// Operations of a window that are all looked at.
 const EXACT: u32 = 4096;
-/// One of so many is looked at from then on, on average; a power of two.
+/// One of so many is looked at from then on, on average.
 const SAMPLED: u32 = 8;
 /// Looks at a file after which its name is asked for, where they are many.
 const NAMED_AFTER: u32 = 4;

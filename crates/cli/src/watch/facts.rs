@@ -1,6 +1,6 @@
 //! What a server tells: `/status.json`, `/clients.json` and `/locks.json`, as far as commands use it.
 
-use gannet_metrics::LatencyReading;
+use gannet_metrics::{LatencyReading, Work};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -157,6 +157,16 @@ pub(super) struct BusyWork {
     pub(super) sent_bytes: u64,
 }
 
+impl From<BusyWork> for Work {
+    fn from(work: BusyWork) -> Work {
+        Work {
+            operations: work.operations,
+            received_bytes: work.received_bytes,
+            sent_bytes: work.sent_bytes,
+        }
+    }
+}
+
 /// `/clients.json`.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(super) struct Clients {
@@ -227,6 +237,15 @@ impl Client {
     pub(super) fn name(&self) -> String {
         let unknown = || format!("client {}", self.id);
         self.address.clone().unwrap_or_else(unknown)
+    }
+
+    /// Its work, since it is listed.
+    pub(super) fn work(&self) -> Work {
+        Work {
+            operations: self.operations,
+            received_bytes: self.received_bytes,
+            sent_bytes: self.sent_bytes,
+        }
     }
 
     /// Its connections, over all ways.

@@ -1,7 +1,7 @@
 //! What a server did between two looks at it.
 
-use super::facts::{Busy, BusyWork, Client, Clients, IoServer, Sample, Status};
-use gannet_metrics::LatencyReading;
+use super::facts::{Busy, Client, Clients, IoServer, Sample, Status};
+use gannet_metrics::{LatencyReading, Work};
 use serde::Serialize;
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -43,8 +43,8 @@ pub(super) struct Rates {
     pub(super) operations: Vec<OperationRate>,
     pub(super) clients: Vec<ClientRate>,
     pub(super) more_clients: u64,
-    pub(super) exports: Vec<BusyRate>,
-    pub(super) files: Vec<BusyRate>,
+    pub(super) exports: Vec<WorkRate>,
+    pub(super) files: Vec<WorkRate>,
     pub(super) io_servers: Vec<IoServer>,
 }
 
@@ -66,16 +66,14 @@ pub(super) struct OperationRate {
 /// One client.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct ClientRate {
-    pub(super) name: String,
     pub(super) connections: u64,
-    pub(super) operations_per_second: f64,
-    pub(super) received_bytes_per_second: f64,
-    pub(super) sent_bytes_per_second: f64,
+    #[serde(flatten)]
+    pub(super) work: WorkRate,
 }
 
-/// An export or a file with much work, over the last 10 to 20 seconds.
+/// The work of a client between two looks, or of an export or a file over the last 10 to 20 seconds.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct BusyRate {
+pub(super) struct WorkRate {
     pub(super) name: String,
     pub(super) operations_per_second: f64,
     pub(super) received_bytes_per_second: f64,
@@ -154,7 +152,6 @@ impl Rates {
 
     /// Puts the rows of tables in this order.
     pub(super) fn sort(&mut self, sort: Sort) {
-        let down = |a: f64, b: f64| b.partial_cmp(&a).unwrap_or(Ordering::Equal);
         self.operations.sort_by(|a, b| {
             let by_name = a.procedure.cmp(&b.procedure);
             let by_rate = down(a.per_second, b.per_second).then(by_name);
@@ -165,29 +162,42 @@ impl Rates {
                 Sort::Name => by_name,
             }
         });
-        let bytes = |it: &ClientRate| it.received_bytes_per_second + it.sent_bytes_per_second;
-        self.clients.sort_by(|a, b| {
-            let by_name = a.name.cmp(&b.name);
-            let by_rate = down(a.operations_per_second, b.operations_per_second).then(by_name);
-            match sort {
-                Sort::Operations | Sort::Latency => by_rate,
-                Sort::Bytes => down(bytes(a), bytes(b)).then(by_rate),
-                Sort::Name => by_name,
-            }
-        });
-        let bytes = |it: &BusyRate| it.received_bytes_per_second + it.sent_bytes_per_second;
+        self.clients.sort_by(|a, b| a.work.order(&b.work, sort));
         for table in [&mut self.exports, &mut self.files] {
-            table.sort_by(|a, b| {
-                let by_name = a.name.cmp(&b.name);
-                let by_rate = down(a.operations_per_second, b.operations_per_second).then(by_name);
-                match sort {
-                    Sort::Operations | Sort::Latency => by_rate,
-                    Sort::Bytes => down(bytes(a), bytes(b)).then(by_rate),
-                    Sort::Name => by_name,
-                }
-            });
+            table.sort_by(|a, b| a.order(b, sort));
         }
     }
+}
+
+impl WorkRate {
+    /// The rates of work that was done in so many seconds.
+    #[allow(clippy::cast_precision_loss)] // rates are shown with few digits
+    fn new(name: String, work: Work, seconds: f64) -> WorkRate {
+        let rate = |count: u64| count as f64 / seconds.max(1e-3);
+        WorkRate {
+            name,
+            operations_per_second: rate(work.operations),
+            received_bytes_per_second: rate(work.received_bytes),
+            sent_bytes_per_second: rate(work.sent_bytes),
+        }
+    }
+
+    /// The order of two rows of a table.
+    fn order(&self, other: &WorkRate, sort: Sort) -> Ordering {
+        let bytes = |it: &WorkRate| it.received_bytes_per_second + it.sent_bytes_per_second;
+        let by_name = self.name.cmp(&other.name);
+        let by_rate = down(self.operations_per_second, other.operations_per_second).then(by_name);
+        match sort {
+            Sort::Operations | Sort::Latency => by_rate,
+            Sort::Bytes => down(bytes(self), bytes(other)).then(by_rate),
+            Sort::Name => by_name,
+        }
+    }
+}
+
+/// The order of two numbers, the larger first.
+fn down(a: f64, b: f64) -> Ordering {
+    b.partial_cmp(&a).unwrap_or(Ordering::Equal)
 }
 
 fn seconds_of(seconds: f64) -> Duration {
@@ -248,47 +258,30 @@ fn operations(before: &Status, after: &Status, seconds: f64) -> Vec<OperationRat
     rates.into_values().collect()
 }
 
-#[allow(clippy::cast_precision_loss)] // rates are shown with few digits
 fn clients(before: &Clients, after: &Clients, seconds: f64) -> Vec<ClientRate> {
     let earlier: HashMap<u64, &Client> = before.clients.iter().map(|it| (it.id, it)).collect();
     let rate = |client: &Client| {
         // How much of the work of one that was not listed is new cannot be told.
         let before = earlier.get(&client.id).copied().unwrap_or(client);
-        let grown = |count: fn(&Client) -> u64| {
-            count(client).saturating_sub(count(before)) as f64 / seconds
-        };
+        let work = client.work().since(before.work());
         ClientRate {
-            name: client.name(),
             connections: client.connections(),
-            operations_per_second: grown(|client| client.operations),
-            received_bytes_per_second: grown(|client| client.received_bytes),
-            sent_bytes_per_second: grown(|client| client.sent_bytes),
+            work: WorkRate::new(client.name(), work, seconds),
         }
     };
     after.clients.iter().map(rate).collect()
 }
 
-fn busy_exports(busy: &Busy) -> Vec<BusyRate> {
+fn busy_exports(busy: &Busy) -> Vec<WorkRate> {
     let exports = busy.exports.iter();
     exports
-        .map(|it| busy_rate(it.name(), it.work, busy.seconds))
+        .map(|it| WorkRate::new(it.name(), it.work.into(), busy.seconds))
         .collect()
 }
 
-fn busy_files(busy: &Busy) -> Vec<BusyRate> {
+fn busy_files(busy: &Busy) -> Vec<WorkRate> {
     let files = (1..).zip(&busy.files);
     files
-        .map(|(place, it)| busy_rate(it.name(place), it.work, busy.seconds))
+        .map(|(place, it)| WorkRate::new(it.name(place), it.work.into(), busy.seconds))
         .collect()
-}
-
-#[allow(clippy::cast_precision_loss)] // rates are shown with few digits
-fn busy_rate(name: String, work: BusyWork, seconds: f64) -> BusyRate {
-    let rate = |count: u64| count as f64 / seconds.max(1e-3);
-    BusyRate {
-        name,
-        operations_per_second: rate(work.operations),
-        received_bytes_per_second: rate(work.received_bytes),
-        sent_bytes_per_second: rate(work.sent_bytes),
-    }
 }

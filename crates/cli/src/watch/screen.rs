@@ -1,6 +1,6 @@
 //! The screen of `gannet top`: 80 columns, and as many lines as there are.
 
-use super::rates::{BusyRate, ClientRate, OperationRate, Rates};
+use super::rates::{ClientRate, OperationRate, Rates, WorkRate};
 use crate::cli::TopTable;
 use crate::size;
 use crate::table::short;
@@ -165,11 +165,11 @@ fn draw_operations(frame: &mut Frame<'_>, area: Rect, operations: &[OperationRat
 fn draw_clients(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
     let row = |it: &ClientRate| {
         [
-            it.name.clone(),
+            it.work.name.clone(),
             it.connections.to_string(),
-            short(it.operations_per_second),
-            speed(it.received_bytes_per_second),
-            speed(it.sent_bytes_per_second),
+            short(it.work.operations_per_second),
+            speed(it.work.received_bytes_per_second),
+            speed(it.work.sent_bytes_per_second),
         ]
     };
     let room = usize::from(area.height.saturating_sub(2));
@@ -185,7 +185,7 @@ fn draw_clients(frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
     frame.render_widget(table(header, [24, 11, 9, 12, 12], rows), area);
 }
 
-fn draw_busy(frame: &mut Frame<'_>, area: Rect, kind: &'static str, busy: &[BusyRate]) {
+fn draw_busy(frame: &mut Frame<'_>, area: Rect, kind: &'static str, busy: &[WorkRate]) {
     let rows = busy.iter().map(|it| {
         [
             end_of(&it.name, NAME.into()),
