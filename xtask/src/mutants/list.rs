@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 /// Where it is, below the root of the workspace.
-const LIST: &str = "xtask/mutants.toml";
+pub(crate) const LIST: &str = "xtask/mutants.toml";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -10,11 +10,31 @@ mod trial;
 
 use anyhow::{Context, Result, bail};
 use copy::Copy;
+pub(crate) use list::LIST;
 use list::Mutant;
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::Instant;
 use trial::Verdict;
+
+/// Misfits between the tree and the list of mutants, one line for each.
+///
+/// # Errors
+/// The list, or a file that it names, cannot be read.
+pub(crate) fn misfits(root: &Path) -> Result<Vec<String>> {
+    let mut misfits = Vec::new();
+    for mutant in list::read(root, &[])? {
+        let text = std::fs::read_to_string(root.join(&mutant.file));
+        let text = text.with_context(|| format!("mutant {}: {}", mutant.name, mutant.file))?;
+        misfits.extend(
+            mutant
+                .applied_to(&text)
+                .err()
+                .map(|error| error.to_string()),
+        );
+    }
+    Ok(misfits)
+}
 
 /// Applies the mutants with these names, or all of them, and runs their tests.
 ///
@@ -24,10 +44,6 @@ pub(crate) fn run(root: &Path, names: &[String]) -> Result<()> {
     let mutants = list::read(root, names)?;
     let started = Instant::now();
     let copy = Copy::of(root)?;
-    // Before anything is built: a list that does not fit the tree is the more frequent mistake.
-    for mutant in &mutants {
-        mutant.applied_to(&copy.read(&mutant.file)?)?;
-    }
     let mut limits = HashMap::new();
     for tests in trial::groups(&mutants) {
         let began = Instant::now();

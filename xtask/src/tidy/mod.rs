@@ -15,6 +15,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+use crate::mutants;
 use anyhow::{Context, Result, bail};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -92,6 +93,10 @@ fn check(root: &Path) -> Result<Vec<Finding>> {
     commits::check(root, &mut findings)?;
     manifests::check(root, &files, &mut findings)?;
     packaging::check(root, &files, &mut findings)?;
+    // Here too, since the mutants are tried late in the gate.
+    for misfit in mutants::misfits(root)? {
+        findings.push(Finding::new(Path::new(mutants::LIST), 1, misfit));
+    }
     findings.sort();
     Ok(findings)
 }
