@@ -54,6 +54,7 @@ mod object;
 mod open;
 mod places;
 mod resolve;
+mod snapshots;
 mod store;
 mod sync;
 mod sys;

@@ -66,3 +66,5 @@ pub(crate) const UNSYNCED_MAX: usize = 1 << 10;
 pub(crate) const SYMLINK_INLINE_MAX: u64 = 60;
 /// Callers whose rights are remembered for each object.
 pub(crate) const DECISIONS_MAX: usize = 4;
+/// Objects whose attributes the operations of one core can share at a time.
+pub(crate) const SNAPSHOTS_MAX: usize = 32;

@@ -10,7 +10,7 @@ use super::attributes::status;
 use super::object::{Base, Object};
 use super::tree::{BENEATH, LocalTree};
 use gannet_vfs::limits::NAME_MAX;
-use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Time};
+use gannet_vfs::{Attributes, Credentials, Status, Time};
 use rustix::fd::AsFd;
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -69,7 +69,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<(), Status> {
 }
 
 impl LocalTree {
-    /// Answers from memory, if the name is known and still means the same in a directory whose attributes are `now`.
+    /// The object from memory, if the name is known and still means the same in a directory whose attributes are `now`.
     ///
     /// # Errors
     /// `Acces` when the caller may not search the directory.
@@ -79,7 +79,7 @@ impl LocalTree {
         now: &Attributes,
         caller: &Credentials,
         name: &[u8],
-    ) -> Result<Option<(FileHandle, Attributes)>, Status> {
+    ) -> Result<Option<Arc<Object>>, Status> {
         let Some(key) = NameKey::new(directory, name) else {
             return Err(Status::Nametoolong);
         };
@@ -100,7 +100,7 @@ impl LocalTree {
         if !rights.has(Rights::EXECUTE) {
             return Err(Status::Acces);
         }
-        Ok((child.attributes(self).ok()).map(|attributes| (child.handle, attributes)))
+        Ok(Some(child))
     }
 
     /// Asks the kernel; `None` when it would have to wait and may not. `valid_at` is the change time that the directory

@@ -10,6 +10,7 @@ use super::listing::{Served, current, validity};
 use super::lookup::Wait;
 use super::namespace::{Made, Make};
 use super::object::Object;
+use super::snapshots::Snapshots;
 use super::tree::LocalTree;
 use crate::limits::{SYMLINK_INLINE_MAX, WRITE_DESCRIPTOR_IDLE};
 use gannet_runtime::{Buffer, FileSource, Handle};
@@ -31,6 +32,7 @@ pub struct LocalStore {
     tree: Arc<LocalTree>,
     lanes: Rc<Lanes>,
     pub(super) syncs: Rc<GroupCommit>,
+    snapshots: Snapshots,
 }
 
 impl LocalStore {
@@ -45,6 +47,7 @@ impl LocalStore {
             syncs: GroupCommit::new(runtime, Rc::clone(&lanes)),
             lanes,
             tree,
+            snapshots: Snapshots::default(),
         }
     }
 
@@ -165,8 +168,10 @@ impl LocalStore {
             }
             name => super::lookup::check_name(name)?,
         }
-        if let Some(found) = self.tree.lookup_known(directory, now, caller, name)? {
-            return Ok(found);
+        if let Some(child) = self.tree.lookup_known(directory, now, caller, name)?
+            && let Ok(attributes) = self.snapshots.of(&child, &self.tree)
+        {
+            return Ok((child.handle, attributes));
         }
         let valid_at = validity(now);
         let found = match (self.tree).lookup(directory, caller, name, valid_at, Wait::No)? {
@@ -233,12 +238,16 @@ impl Vfs for LocalStore {
         self.tree.path_of(file)
     }
 
+    fn requested_before(&self, moment: u64) {
+        self.snapshots.requested_before(moment);
+    }
+
     async fn resolve(&self, cred: &Credentials, path: &[&[u8]]) -> Result<FileHandle, Status> {
         let mut handle = self.root();
         let mut kind = FileKind::Directory;
         for name in path {
             let directory = self.object(&handle).await?;
-            let now = directory.attributes(&self.tree)?;
+            let now = self.snapshots.of(&directory, &self.tree)?;
             let found = self.lookup_object(cred, &directory, &now, name).await;
             let (found, attributes) = found?;
             (handle, kind) = (found, attributes.kind);
@@ -250,7 +259,7 @@ impl Vfs for LocalStore {
     }
 
     async fn attributes(&self, file: &FileHandle) -> Result<Attributes, Status> {
-        self.object(file).await?.attributes(&self.tree)
+        self.snapshots.of(&self.object(file).await?, &self.tree)
     }
 
     async fn set_attributes(
@@ -278,7 +287,7 @@ impl Vfs for LocalStore {
             Ok(directory) => directory,
             Err(reason) => return (Err(reason), None),
         };
-        match directory.attributes(&self.tree) {
+        match self.snapshots.of(&directory, &self.tree) {
             Ok(now) => {
                 let found = self.lookup_object(cred, &directory, &now, name).await;
                 (found, Some(now))
@@ -294,7 +303,7 @@ impl Vfs for LocalStore {
         wanted: AccessMask,
     ) -> Result<(AccessMask, Attributes), Status> {
         let object = self.object(file).await?;
-        let attributes = object.attributes(&self.tree)?;
+        let attributes = self.snapshots.of(&object, &self.tree)?;
         let bits = Rights::for_mask(object.kind, wanted);
         let rights = object.rights(&self.tree, cred, &attributes, bits)?;
         Ok((rights.mask(object.kind, wanted), attributes))
@@ -309,7 +318,7 @@ impl Vfs for LocalStore {
         if object.kind != FileKind::Symlink {
             return Err(Status::Inval);
         }
-        let attributes = object.attributes(&self.tree)?;
+        let attributes = self.snapshots.of(&object, &self.tree)?;
         let read = |object: &Object| {
             let text = rustix::fs::readlinkat(object.descriptor(), "", Vec::new());
             text.map(std::ffi::CString::into_bytes).map_err(status)
@@ -331,7 +340,7 @@ impl Vfs for LocalStore {
     ) -> Result<ReadReply, Status> {
         let object = self.object(file).await?;
         object.require_regular()?;
-        let attributes = object.attributes(&self.tree)?;
+        let attributes = self.snapshots.of(&object, &self.tree)?;
         object.require_read(&self.tree, cred, &attributes)?;
         let file = match object.open_for_reading() {
             Some(file) => file,

@@ -55,7 +55,7 @@ use gannet_wire::{mount3, xdr};
 use groups::Groups;
 use mount::MountState;
 use refusals::RefusalLog;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -98,6 +98,8 @@ pub struct Server<V> {
     /// Learns who does what.
     audit: Option<Arc<dyn Audit>>,
     recent_writes: Option<RecentWrites>,
+    /// How often bytes came from the network; `None` while nobody tells, as for a service that hides this one.
+    moment: Cell<Option<u64>>,
 }
 
 impl<V: Vfs> Server<V> {
@@ -122,6 +124,7 @@ impl<V: Vfs> Server<V> {
             refusal_log: None,
             audit: None,
             recent_writes: None,
+            moment: Cell::default(),
         })
     }
 
@@ -192,6 +195,13 @@ impl<V: Vfs> Server<V> {
         Ok(export.credentials(squash, &call.credential, looked_up.as_deref()))
     }
 
+    /// Tells a store, before a call is executed there, that the call has come. Nothing may be awaited in between.
+    fn tell_moment(&self, served: &Served<V>) {
+        if let Some(moment) = self.moment.get() {
+            served.store.requested_before(moment);
+        }
+    }
+
     /// The object that a handle names, with the caller's credentials there.
     ///
     /// # Errors
@@ -211,6 +221,7 @@ impl<V: Vfs> Server<V> {
         let handle = FileHandle::new(inner).ok_or(Status::Badhandle)?;
         let credentials = self.credentials(&served.export, rules.squash, call);
         let credentials = credentials.await?.at(call.peer.ip());
+        self.tell_moment(&served);
         Ok(Target {
             served,
             handle,
@@ -350,6 +361,11 @@ impl<V: Vfs> Service for Server<V> {
         if self.audit.is_some() {
             self.audit(call, reply, check);
         }
+    }
+
+    fn bytes_came(&self) {
+        self.moment
+            .set(Some(self.moment.get().map_or(0, |last| last + 1)));
     }
 
     fn observe_refusal(&self, peer: SocketAddr, refused: Refused) {

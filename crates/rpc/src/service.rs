@@ -64,6 +64,10 @@ pub trait Service: 'static {
     /// [`TakenApart`]. A call that ends without a reply is not told.
     fn took_apart(&self, _call: &Call, _taken: &TakenApart) {}
 
+    /// Learns that bytes came from the network, before any call in them is executed. Whatever is read behind it is not
+    /// older than the calls that are under way then: several of them may share it, until the next time.
+    fn bytes_came(&self) {}
+
     /// Learns that the server refused `peer`, before this service executed a call.
     fn observe_refusal(&self, _peer: SocketAddr, _refused: Refused) {}
 

@@ -45,6 +45,12 @@ pub trait Vfs: 'static {
         None
     }
 
+    /// Tells that the operation that begins next, and all that began before it, were requested before the moment with
+    /// this number; numbers never fall. Until the next number the store may answer several operations from one look at
+    /// an object: that look lies between request and answer of each of them. A store that is told nothing looks anew
+    /// for each.
+    fn requested_before(&self, _moment: u64) {}
+
     /// The handle of the directory at `path` (components below the root, already split; symbolic links are not
     /// followed), for MOUNT of a subdirectory.
     ///

@@ -4,12 +4,14 @@
 
 use crate::support;
 
+use gannet_localfs::HandleScheme;
 use gannet_runtime::{Buffer, FileRef};
 use gannet_vfs::{
     AccessMask, CreateMode, EntryName, FileKind, NodeKind, SetAttributes, SetTime, Stability,
     Status, Time, Vfs,
 };
-use support::{create, is_root, lookup, me, mkdir, read, with_each_scheme, write};
+use std::fs;
+use support::{World, create, is_root, lookup, me, mkdir, read, with_each_scheme, write};
 
 const fn nothing() -> SetAttributes {
     SetAttributes {
@@ -473,5 +475,43 @@ fn the_largest_file_is_that_of_the_file_system() {
             }
             assert_eq!(sized(max + 1).await, Err(Status::Fbig), "{max}");
         });
+    });
+}
+
+#[test]
+fn operations_of_one_moment_share_a_look_and_those_of_the_next_do_not() {
+    let world = World::new(HandleScheme::Automatic);
+    let path = world.path().join("file");
+    world.serve(|store| async move {
+        let file = create(&store, &store.root(), b"file").await;
+        let size = async || {
+            let attributes = store.attributes(&file).await.unwrap();
+            let read = store.read(&me(), &file, 0, 1).await.unwrap();
+            let (_, asked) = store
+                .access(&me(), &file, AccessMask(AccessMask::READ))
+                .await
+                .unwrap();
+            assert_eq!([read.attributes.size, asked.size], [attributes.size; 2]);
+            assert_eq!(u64::from(read.count), attributes.size.min(1));
+            attributes.size
+        };
+        let grow = |size| fs::write(&path, vec![1; size]).unwrap();
+        // Nobody tells when operations were requested.
+        grow(1);
+        assert_eq!(size().await, 1);
+        grow(2);
+        assert_eq!(size().await, 2);
+        store.requested_before(0);
+        assert_eq!(size().await, 2);
+        grow(3);
+        assert_eq!(size().await, 2, "a look is shared");
+        store.requested_before(0);
+        assert_eq!(size().await, 2, "a look is shared");
+        store.requested_before(1);
+        assert_eq!(size().await, 3);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(store.attributes(&file).await.unwrap().size, 3);
+        store.requested_before(2);
+        assert_eq!(store.attributes(&file).await, Err(Status::Stale));
     });
 }

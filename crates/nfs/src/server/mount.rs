@@ -153,6 +153,7 @@ async fn mount<V: Vfs>(
         let credentials = server
             .credentials(&served.export, rules.squash, call)
             .await?;
+        server.tell_moment(&served);
         served.store.resolve(&credentials, rest).await?
     };
     served.outer(&handle).ok_or(Status::Serverfault)

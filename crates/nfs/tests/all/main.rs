@@ -13,4 +13,5 @@ mod policy;
 mod procedures;
 mod resent;
 mod restart;
+mod shared_looks;
 mod support;

@@ -476,6 +476,9 @@ impl<S: Service> Connection<S> {
     fn poll_endpoint(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
         let mut completions = self.core.completions.take();
         let polled = self.endpoint.poll_completions(context, &mut completions);
+        if !completions.is_empty() {
+            self.core.service.bytes_came();
+        }
         let outcome = completions
             .drain(..)
             .try_for_each(|completion| self.complete(completion));

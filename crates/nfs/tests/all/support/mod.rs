@@ -36,7 +36,8 @@ pub(crate) fn run<F: Future<Output = ()>>(test: impl Fn(Handle) -> F) {
     }
 }
 
-fn run_once<F: Future<Output = ()>>(test: impl FnOnce(Handle) -> F) {
+/// Runs a test on a runtime of its own, for a minute at most.
+pub(crate) fn run_once<F: Future<Output = ()>>(test: impl FnOnce(Handle) -> F) {
     gannet_runtime::tokio_plug::block_on(|runtime| async move {
         let limited =
             gannet_runtime::timeout(&runtime, Duration::from_secs(60), test(runtime.clone()));
@@ -112,7 +113,11 @@ impl<S: Service> Running<S> {
 
     /// Where the running test's clients connect to.
     pub(crate) fn target(&self) -> Target {
-        match TRANSPORT.get() {
+        self.target_over(TRANSPORT.get())
+    }
+
+    fn target_over(&self, transport: Transport) -> Target {
+        match transport {
             Transport::Tcp => Target::Tcp(self.addresses.tcp),
             Transport::Rdma => Target::Rdma(Rc::clone(&self.provider), self.addresses.rdma),
         }
@@ -125,13 +130,23 @@ impl<S: Service> Running<S> {
     }
 
     pub(crate) fn client(&self, runtime: &Handle, credential: CallerCredential) -> Client {
+        self.client_over(TRANSPORT.get(), runtime, credential)
+    }
+
+    /// A client that connects over this transport.
+    pub(crate) fn client_over(
+        &self,
+        transport: Transport,
+        runtime: &Handle,
+        credential: CallerCredential,
+    ) -> Client {
         let config = ClientConfig {
             credential,
             persistence: Persistence::Soft { attempts: 10 },
             backoff_min: Duration::from_millis(10),
             ..ClientConfig::default()
         };
-        let rpc = gannet_rpc::Client::new(runtime.clone(), self.target(), config);
+        let rpc = gannet_rpc::Client::new(runtime.clone(), self.target_over(transport), config);
         Client::new(runtime.clone(), rpc)
     }
 
