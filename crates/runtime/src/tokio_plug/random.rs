@@ -3,8 +3,8 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 
-/// Numbers of one system call, which returns up to 256 bytes at once without interruption.
-const FETCHED: usize = 32;
+/// Numbers of one system call: a page of them. An RDMA client takes two for each short operation.
+const FETCHED: usize = 512;
 
 /// Numbers of the system's generator, fetched several at a time: a key and a base for every registration would
 /// otherwise be two system calls. A number that was returned is erased, so that a memory dump shows no key.
