@@ -6,15 +6,15 @@
 
 use super::file_system::bytes::ByteRange;
 use super::optimistic::{
-    AdaptivePolicies, Balance, BlockLookup, CallWay, ClientMemory, ClientMemoryCounters,
-    ClientMemoryOptions, PolicyCounters, ReadPath, ReadStart,
+    AdaptivePolicies, AdaptivePolicy, Balance, BlockLookup, CallWay, ClientMemory,
+    ClientMemoryCounters, ClientMemoryOptions, PolicyCounters, ReadPath, ReadStart,
 };
 use crate::limits::{DIRECTORY_LEN, OPTIMISTIC_LEN_MAX, REFERENCES_MAX, SINKS_MAX};
 use crate::link::Link;
 use gannet_fabric::{Access, AccessError, Backing, EndpointId, Reference, Region, Scope};
 use gannet_runtime::{Buffer, Handle, Instant};
 use gannet_wire::volume::{FileId, LayoutRecord, ObjectReference, ResidentRun};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::collections::HashMap;
 use std::ops::Add;
 use std::rc::Rc;
@@ -193,6 +193,8 @@ pub(super) struct References {
     objects: RefCell<HashMap<ObjectName, Known>>,
     memory: RefCell<ClientMemory<Box<[u8]>>>,
     policies: RefCell<AdaptivePolicies>,
+    /// Reads of this client that are under way.
+    reading: Cell<u32>,
     /// Registered memory that no read uses at present, [`OPTIMISTIC_LEN_MAX`] bytes each.
     sinks: RefCell<Vec<Region>>,
     has_said: Cell<bool>,
@@ -213,6 +215,15 @@ pub(super) struct Extent {
     /// The position in the file.
     pub(super) file_offset: u64,
     pub(super) len: u32,
+}
+
+/// A read that is under way.
+pub(super) struct Reading(Rc<References>);
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.reading.set(self.0.reading.get().saturating_sub(1));
+    }
 }
 
 fn add(counter: &Cell<u64>) {
@@ -244,6 +255,7 @@ impl References {
             objects: RefCell::default(),
             memory: RefCell::new(ClientMemory::new(memory)),
             policies: RefCell::default(),
+            reading: Cell::default(),
             sinks: RefCell::default(),
             has_said: Cell::default(),
             reads: Cell::default(),
@@ -251,6 +263,20 @@ impl References {
             refused_keys: Cell::default(),
             refused_bounds: Cell::default(),
         })
+    }
+
+    /// Counts a read as under way until the result is dropped.
+    pub(super) fn begin_read(self: &Rc<Self>) -> Reading {
+        self.reading.set(self.reading.get() + 1);
+        Reading(Rc::clone(self))
+    }
+
+    /// The policy for an extent, under the load of now.
+    fn policy_of(&self, extent: &Extent, way: CallWay) -> RefMut<'_, AdaptivePolicy> {
+        let server = short(extent.server);
+        let mut policy = RefMut::map(self.policies.borrow_mut(), |all| all.of(server, way));
+        policy.set_load(self.reading.get());
+        policy
     }
 
     pub(super) fn is_on(&self) -> bool {
@@ -403,8 +429,7 @@ impl References {
                 return None;
             }
         }
-        let mut policies = self.policies.borrow_mut();
-        let path = policies.of(short(extent.server), way).decide(now);
+        let path = self.policy_of(extent, way).decide(now);
         let is_on = self.options.optimistic == Optimistic::On || path == ReadPath::Optimistic;
         is_on.then(|| known.reference.at(extent.offset))
     }
@@ -419,8 +444,7 @@ impl References {
         outcome: Result<(), AccessError>,
     ) {
         let now = self.runtime.now();
-        let mut policies = self.policies.borrow_mut();
-        let policy = policies.of(short(extent.server), way);
+        let mut policy = self.policy_of(extent, way);
         match outcome {
             Ok(()) => {
                 policy.optimistic_took(now - since, now);
@@ -435,7 +459,7 @@ impl References {
             Err(error) => {
                 policy.stale_took(now - since, now);
                 add(&self.refused);
-                drop(policies);
+                drop(policy);
                 self.refused(file, extent, error);
             }
         }
@@ -464,8 +488,8 @@ impl References {
 
     /// Notes that a call has read an extent, which is now in the server's memory.
     pub(super) fn note_call(&self, file: FileId, extent: &Extent, way: CallWay, took: Duration) {
-        let mut policies = self.policies.borrow_mut();
-        policies.of(short(extent.server), way).call_took(took);
+        let now = self.runtime.now();
+        (self.policy_of(extent, way)).call_took(took, now);
         let mut memory = self.memory.borrow_mut();
         let blocks = whole_blocks(memory.block_len(), extent.file_offset, extent.len);
         memory.note_reference(file.0, blocks, short(extent.server), false);

@@ -198,6 +198,7 @@ impl VolumeFs {
             return Ok(0);
         }
         let lease = self.lease(caller, id, Capability::READ).await?;
+        let _reading = self.references.begin_read();
         if (self.read_optimistically(&lease, id, range, buffer)).await? {
             return Ok(range.end());
         }

@@ -1,12 +1,13 @@
 use super::*;
 use proptest::prelude::*;
+use std::collections::VecDeque;
 
 const CALL: Duration = Duration::from_micros(33);
 const OPTIMISTIC: Duration = Duration::from_micros(12);
 const STALE: Duration = Duration::from_micros(15);
 
 /// The durations of an access.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 struct AccessCosts {
     call: Duration,
     /// An optimistic read that finds the block.
@@ -66,7 +67,7 @@ impl Run {
             self.policy.stale_took(stale, self.now);
         }
         self.spend(call);
-        self.policy.call_took(call);
+        self.policy.call_took(call, self.now);
     }
 
     fn accesses(&mut self, count: u64, is_stale: bool) {
@@ -88,7 +89,7 @@ fn it_is_optimistic_before_it_knows_anything() {
         policy.optimistic_took(OPTIMISTIC, Instant::START);
     }
     assert_eq!(policy.benefit_over_cost(), None);
-    policy.call_took(CALL);
+    policy.call_took(CALL, Instant::START);
     assert_eq!(policy.benefit_over_cost(), Some(f64::INFINITY));
 }
 
@@ -96,7 +97,7 @@ fn it_is_optimistic_before_it_knows_anything() {
 fn the_ratio_is_the_papers() {
     let mut policy = AdaptivePolicy::default();
     let (call, own, stale) = (70, 30, 20);
-    policy.call_took(Duration::from_micros(call));
+    policy.call_took(Duration::from_micros(call), Instant::START);
     for number in 0..50 {
         match number % 5 {
             0 => policy.stale_took(Duration::from_micros(stale), Instant::START),
@@ -173,7 +174,7 @@ fn the_time_of_calls_doubles_up_to_its_bound() {
         while policy.decide(now) == ReadPath::Optimistic {
             policy.stale_took(STALE, now);
         }
-        policy.call_took(Duration::from_secs(1));
+        policy.call_took(Duration::from_secs(1), Instant::START);
         let off_at = now;
         while policy.clone().decide(now) == ReadPath::Call {
             now += Duration::from_millis(1);
@@ -217,7 +218,7 @@ fn lost_probes_are_made_again() {
     run.accesses(20_000, true);
     while run.policy.decide(run.now) == ReadPath::Call {
         run.now += Duration::from_millis(100);
-        run.policy.call_took(CALL);
+        run.policy.call_took(CALL, Instant::START);
     }
     // Its outcomes never come.
     for _ in 1..PolicyOptions::default().probes {
@@ -231,7 +232,7 @@ fn lost_probes_are_made_again() {
 #[test]
 fn an_optimistic_read_that_takes_longer_than_a_call_is_given_up() {
     let mut run = Run::new();
-    run.policy.call_took(CALL);
+    run.policy.call_took(CALL, Instant::START);
     let costs = AccessCosts {
         optimistic: Duration::from_micros(80),
         ..COSTS
@@ -257,7 +258,7 @@ proptest! {
             stale: Duration::from_micros(stale),
         };
         let mut run = Run::new();
-        run.policy.call_took(CALL);
+        run.policy.call_took(CALL, Instant::START);
         let mut number = 0_u64;
         for (len, stale_tenths) in spans {
             for _ in 0..len {
@@ -270,5 +271,94 @@ proptest! {
         let allowed = run.calls + run.calls / 32
             + (costs.stale + costs.optimistic.saturating_sub(CALL)) * most;
         prop_assert!(run.spent <= allowed, "{:?} of {:?}", run.spent, run.calls);
+    }
+}
+
+/// A client with several accesses under way at a server that does one after the other.
+struct Pipeline {
+    policy: AdaptivePolicy,
+    now: Instant,
+    /// When the last of them ends, and the ends, begins and ways of all.
+    busy_until: Instant,
+    under_way: VecDeque<(Instant, Instant, ReadPath)>,
+}
+
+impl Pipeline {
+    fn new() -> Pipeline {
+        Pipeline {
+            policy: AdaptivePolicy::default(),
+            now: Instant::START,
+            busy_until: Instant::START,
+            under_way: VecDeque::new(),
+        }
+    }
+
+    /// Runs for a time with `load` accesses under way, which have these costs at the server; gives how many there were.
+    /// Every 40 ms the server loses its processor for a time slice.
+    fn run(&mut self, time: Duration, load: u32, costs: AccessCosts) -> u64 {
+        const SLICE: Duration = Duration::from_millis(4);
+        let (end, mut begun, mut held_up) = (self.now + time, 0, self.now);
+        while self.now < end {
+            while self.under_way.len() >= load as usize {
+                self.end_one(load);
+            }
+            self.policy.set_load(load);
+            let way = self.policy.decide(self.now);
+            begun += 1;
+            self.busy_until = self.busy_until.max(self.now);
+            if self.busy_until - held_up > 10 * SLICE {
+                self.busy_until += SLICE;
+                held_up = self.busy_until;
+            }
+            self.busy_until += match way {
+                ReadPath::Call => costs.call,
+                ReadPath::Optimistic => costs.optimistic,
+            };
+            self.under_way.push_back((self.busy_until, self.now, way));
+        }
+        while !self.under_way.is_empty() {
+            self.end_one(load);
+        }
+        begun
+    }
+
+    fn end_one(&mut self, load: u32) {
+        let Some((end, since, way)) = self.under_way.pop_front() else {
+            return;
+        };
+        self.now = self.now.max(end);
+        self.policy.set_load(load);
+        match way {
+            ReadPath::Call => self.policy.call_took(end - since, end),
+            ReadPath::Optimistic => self.policy.optimistic_took(end - since, end),
+        }
+    }
+}
+
+#[test]
+fn it_takes_the_better_way_under_the_load_of_now() {
+    let micros = Duration::from_micros;
+    let costs = |call, optimistic| AccessCosts {
+        call: micros(call),
+        optimistic: micros(optimistic),
+        stale: STALE,
+    };
+    // Whichever is better alone may be the worse one among many, and the other way round.
+    for (alone, among_many) in [
+        (costs(33, 12), costs(9, 6)),
+        (costs(33, 12), costs(6, 9)),
+        (costs(12, 33), costs(9, 6)),
+        (costs(12, 33), costs(6, 9)),
+    ] {
+        let mut pipeline = Pipeline::new();
+        for (load, costs) in [(1, alone), (32, among_many), (1, alone), (32, among_many)] {
+            let time = Duration::from_secs(10);
+            let made = pipeline.run(time, load, costs);
+            // A tenth of the time is lost by either way.
+            let better = costs.call.min(costs.optimistic);
+            let best = time.mul_f64(10.0 / 11.0).as_secs_f64() / better.as_secs_f64();
+            let share = factor(made) / best;
+            assert!(share > 0.95, "{load} under way, {costs:?}: {share}");
+        }
     }
 }
