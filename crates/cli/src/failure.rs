@@ -57,6 +57,13 @@ impl Failure {
         self
     }
 
+    /// Says in which of several places it failed.
+    #[must_use]
+    pub fn within(mut self, place: &str) -> Failure {
+        self.what = format!("{place}: {}", self.what);
+        self
+    }
+
     /// Whether the caller lacks permission.
     pub fn is_denied(&self) -> bool {
         let denied = [Status::Acces, Status::Perm].map(|status| status.to_string());

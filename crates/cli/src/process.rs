@@ -1,6 +1,8 @@
 //! This process's signals, and other processes of this machine.
 
 use crate::logs;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -129,6 +131,48 @@ pub fn cpu(pid: u32) -> io::Result<Duration> {
     Ok(Duration::from_secs_f64(ticks as f64 / per_second))
 }
 
+/// Processor time of a process at a moment, by thread.
+///
+/// `/proc/PID/stat` counts in hundredths of a second, which is too coarse for short measurements. The threads count
+/// nanoseconds, but those that end take theirs with them.
+#[derive(Debug, Clone)]
+pub struct Usage {
+    whole: Duration,
+    /// Nanoseconds of each thread, from its `schedstat`; empty where the kernel has none.
+    threads: BTreeMap<OsString, u64>,
+}
+
+impl Usage {
+    /// The processor time of `pid` so far.
+    ///
+    /// # Errors
+    /// There is no such process, or it may not be looked at.
+    pub fn of(pid: u32) -> io::Result<Usage> {
+        let whole = cpu(pid)?;
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task"))?;
+        let time_of = |entry: std::fs::DirEntry| {
+            let text = std::fs::read_to_string(entry.path().join("schedstat")).ok()?;
+            let time = text.split_whitespace().next()?.parse().ok()?;
+            Some((entry.file_name(), time))
+        };
+        let threads = threads.flatten().filter_map(time_of).collect();
+        Ok(Usage { whole, threads })
+    }
+
+    /// The processor time since an earlier moment.
+    pub fn since(&self, earlier: &Usage) -> Duration {
+        let has_lost = |thread: &OsString| !self.threads.contains_key(thread);
+        if self.threads.is_empty() || earlier.threads.keys().any(has_lost) {
+            return self.whole.saturating_sub(earlier.whole);
+        }
+        let added = self.threads.iter().map(|(thread, time)| {
+            let before = earlier.threads.get(thread).copied().unwrap_or_default();
+            time.saturating_sub(before)
+        });
+        Duration::from_nanos(added.sum())
+    }
+}
+
 /// User and system time out of a line of `/proc/PID/stat`, in clock ticks. The name in it may hold blanks.
 fn ticks(stat: &str) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(')')?;
@@ -144,6 +188,22 @@ mod tests {
     fn ticks_are_found_behind_any_name() {
         let stat = "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 100 20 0 0 20";
         assert_eq!(super::ticks(stat), Some(120));
+    }
+
+    #[test]
+    fn work_of_threads_counts_also_when_they_end() {
+        let before = super::Usage::of(std::process::id()).unwrap();
+        let work = || {
+            let began = std::time::Instant::now();
+            while began.elapsed() < std::time::Duration::from_millis(30) {}
+        };
+        std::thread::spawn(work).join().unwrap();
+        work();
+        let now = super::Usage::of(std::process::id()).unwrap();
+        assert!(now.since(&before) >= std::time::Duration::from_millis(10));
+        let mut ended = before;
+        ended.threads.insert("ended".into(), 1);
+        assert_eq!(now.since(&ended), now.whole.saturating_sub(ended.whole));
     }
 
     #[test]

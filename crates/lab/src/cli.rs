@@ -1,5 +1,7 @@
 //! The command line: one definition gives the parser and the help.
 
+mod peers;
+
 use crate::papers::Paper;
 use crate::profiles;
 use clap::builder::TypedValueParser;
@@ -14,6 +16,7 @@ use gannet_datapath::Engine;
 use gannet_fabric::registration::StrategyKind;
 use gannet_rpc::Design;
 use gannet_sim::nic::Profile;
+pub use peers::{PeerDirectory, PeerPid, PeerServer, PeersOptions};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -42,7 +45,8 @@ pub struct Arguments {
 /// The commands of `gannet-lab`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Measure the fabric itself, strategies of registration, or servers and simulated testbeds as IOzone does
+    /// Measure the fabric itself, strategies of registration, servers beside each other, or servers and simulated
+    /// testbeds as IOzone does
     Bench(BenchOptions),
     /// Run a paper's experiments on its simulated testbeds and compare with what it published
     ///
@@ -87,6 +91,20 @@ pub enum BenchWhat {
     /// With --json, `breakdown_us` splits the time of an operation into its parts, for the client and the server. A
     /// server of another process tells its own at --server-admin.
     Iozone(Box<IozoneOptions>),
+    /// Measure NFS servers and volumes of any make beside each other, by the same client
+    ///
+    /// Each server gets a name: `gannet-lab bench peers gannet=nfs://127.0.0.1:2049/ other=nfs://127.0.0.1:2050/export`.
+    /// nfs+rdma:// and gannet:// are measured the same way. In each round, all servers take turns forwards and then
+    /// backwards (A B B A). Files are read once before they are measured, and each sample of creates has a directory of
+    /// its own. The connections share one thread of this process.
+    ///
+    /// A row has the median of the rounds, the latencies of all operations, and the processor time of an operation of
+    /// this process, and of the server with --pid. The ratio is that to the first server: the median of the rounds'
+    /// ratios, and the interval that holds it with 95 % (the range of all rounds, if they are fewer than nine). A cell
+    /// that a server cannot do is a row that says why.
+    ///
+    /// Give the same server twice to see what the machine's noise alone does.
+    Peers(Box<PeersOptions>),
     /// Measure what registering memory costs: each strategy on the software RNIC or an RDMA device, and the kernel's
     /// mlock beside it
     ///

@@ -1,8 +1,9 @@
-//! Load on a server: streams with a connection and a thread each, one operation at a time on each stream.
+//! Load on a server: streams with a connection each, which threads share.
 
 use super::measure::{Interrupt, check_moved, histogram, own_cpu, scatter};
 use crate::cli::{BenchOp, ClientOptions};
 use crate::failure::{Explain, Failure};
+use crate::process::Usage;
 use crate::session::{Patience, Session};
 use gannet::url::Url;
 use gannet_client::{Error, Follow};
@@ -15,59 +16,84 @@ use gannet_volume::client::{AttributeCounters, OptimisticCounters};
 use hdrhistogram::Histogram;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::Barrier;
 
 /// The file that is read and written.
-pub(super) const FILE: &[u8] = b"data";
+pub const FILE: &[u8] = b"data";
+
 /// Name of the `number`th small file.
-pub(super) fn small_file(number: u64) -> String {
+pub fn small_file(number: u64) -> String {
     format!("file-{number}")
 }
 
-/// One measurement: the operation, the number of streams, and the time.
-pub(super) struct Load {
-    pub(super) folder: Url,
-    pub(super) op: BenchOp,
+/// One measurement: the operation, the number of streams, and its end.
+pub struct Load {
+    /// The directory that [`super::prepare`] filled.
+    pub folder: Url,
+    /// The operation.
+    pub op: BenchOp,
     /// Bytes per READ or WRITE.
-    pub(super) record: u32,
-    pub(super) threads: u16,
+    pub record: u32,
+    /// Streams, with a connection each.
+    pub streams: u16,
+    /// Threads that the streams share.
+    pub threads: u16,
     /// Bytes of the file.
-    pub(super) size: u64,
-    /// Files of a `stat` row.
-    pub(super) files: u64,
-    pub(super) time: Duration,
-    pub(super) client: ClientOptions,
+    pub size: u64,
+    /// Files that `stat` and `lookup` take in turns.
+    pub files: u64,
+    /// The time, or the number of operations.
+    pub end: LoadEnd,
+    /// Options of the connections.
+    pub client: ClientOptions,
     /// Operations in flight on each stream.
-    pub(super) in_flight: u16,
+    pub in_flight: u16,
+    /// The server's process on this machine, whose processor time is measured too.
+    pub server: Option<u32>,
     /// Ends it early.
-    pub(super) interrupt: Interrupt,
+    pub interrupt: Interrupt,
+}
+
+/// The end of a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoadEnd {
+    /// After this time.
+    Time(Duration),
+    /// After so many operations of all streams together.
+    Operations(u64),
 }
 
 /// The result of a measurement.
-pub(super) struct Measured {
-    pub(super) latency_ns: Histogram<u64>,
-    pub(super) seconds: f64,
+pub struct Measured {
+    /// Latencies of all operations.
+    pub latency_ns: Histogram<u64>,
+    /// From the first operation's start to the last one's end.
+    pub seconds: f64,
     /// CPU time of this process meanwhile.
-    pub(super) cpu: Duration,
+    pub cpu: Duration,
+    /// Processor time of the server's process meanwhile, if it was asked for and could be read.
+    pub server_cpu: Option<Duration>,
     /// How long calls of all streams together waited for credits.
-    pub(super) credit_starved: Duration,
+    pub credit_starved: Duration,
     /// Connections that were lost and made anew.
-    pub(super) reconnects: u64,
+    pub reconnects: u64,
     /// The counters of the streams' registration strategies; `None` on TCP.
-    pub(super) registration: Option<Counters>,
+    pub registration: Option<Counters>,
     /// The design that the servers agreed to.
-    pub(super) design: Design,
+    pub design: Design,
     /// The counters of optimistic reads, for volumes.
-    pub(super) reads: Option<ReadCounters>,
+    pub reads: Option<ReadCounters>,
 }
 
 /// The counters of a volume's client for optimistic reads of data and of attributes.
 #[derive(Clone, Copy)]
-pub(super) struct ReadCounters {
-    pub(super) data: OptimisticCounters,
-    pub(super) attributes: AttributeCounters,
+pub struct ReadCounters {
+    /// Counters of data.
+    pub data: OptimisticCounters,
+    /// Counters of attributes.
+    pub attributes: AttributeCounters,
 }
 
 /// The state that the streams share.
@@ -77,6 +103,8 @@ struct Shared {
     /// Numbers operations over all streams.
     next: AtomicU64,
     outcomes: Mutex<Vec<Result<Stream, Failure>>>,
+    /// The server's processor time when all streams were connected.
+    server_at_start: Mutex<Option<Usage>>,
 }
 
 /// One stream's part.
@@ -102,38 +130,54 @@ impl Load {
     ///
     /// # Errors
     /// The first stream's failure.
-    pub(super) fn run(self) -> Result<Measured, Failure> {
-        let threads = usize::from(self.threads);
+    pub fn run(self) -> Result<Measured, Failure> {
+        let (streams, threads) = (usize::from(self.streams), usize::from(self.threads));
+        let threads = threads.clamp(1, streams.max(1));
         let shared = Arc::new(Shared {
-            start: Barrier::new(threads),
+            start: Barrier::new(streams),
             next: AtomicU64::new(0),
-            outcomes: Mutex::new(Vec::with_capacity(threads)),
+            outcomes: Mutex::new(Vec::with_capacity(streams)),
+            server_at_start: Mutex::new(None),
             load: self,
         });
         let of_threads = Arc::clone(&shared);
         let what = || String::from("cannot run the streams");
-        Cores::start(threads, move |_, runtime| {
+        Cores::start(threads, move |thread, runtime| {
             let shared = Arc::clone(&of_threads);
             async move {
-                let outcome = Arc::clone(&shared).stream(&runtime).await;
-                shared
-                    .outcomes
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(outcome);
+                let own = (thread..streams).step_by(threads);
+                let spawn = |_| {
+                    let (shared, runtime) = (Arc::clone(&shared), runtime.clone());
+                    tokio::task::spawn_local(async move {
+                        let outcome = Arc::clone(&shared).stream(&runtime).await;
+                        locked(&shared.outcomes).push(outcome);
+                    })
+                };
+                // A task each: in one task, each wake-up would poll all streams. The first one runs when all are made.
+                let tasks: Vec<_> = own.map(spawn).collect();
+                for task in tasks {
+                    if let Err(error) = task.await {
+                        let failure = Failure::new("a stream failed", error);
+                        locked(&shared.outcomes).push(Err(failure));
+                    }
+                }
             }
         })
         .and_then(Cores::join)
         .explain(what)?;
         let cpu_at_end = own_cpu();
-        let outcomes = std::mem::take(
-            &mut *shared
-                .outcomes
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
-        merge(outcomes, cpu_at_end)
+        let server_cpu = shared.server_cpu();
+        let outcomes = std::mem::take(&mut *locked(&shared.outcomes));
+        let measured = merge(outcomes, cpu_at_end)?;
+        Ok(Measured {
+            server_cpu,
+            ..measured
+        })
     }
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn merge(
@@ -163,6 +207,7 @@ fn merge(
         latency_ns,
         seconds,
         cpu: cpu_at_end.saturating_sub(cpu_at_start),
+        server_cpu: None,
         credit_starved: streams.iter().map(|stream| stream.credit_starved).sum(),
         reconnects: streams.iter().map(|stream| stream.reconnects).sum(),
         registration: streams
@@ -188,35 +233,52 @@ impl Shared {
         let load = &self.load;
         let connected = load.interrupt.until(self.connect(runtime)).await;
         // Every stream arrives here, connected or not; otherwise the barrier would never open.
-        self.start.wait().await;
-        let (session, target) = connected?;
+        if self.start.wait().await.is_leader() {
+            *locked(&self.server_at_start) = load.server.and_then(|pid| Usage::of(pid).ok());
+        }
+        let (session, target, handles) = connected?;
         let session = Rc::new(session);
-        let work = Arc::clone(&self).work(Rc::clone(&session), target);
+        let work = Arc::clone(&self).work(Rc::clone(&session), target, handles);
         let (folder, client) = (&load.folder, &load.client);
         let watched = session.watch(runtime, folder, client, Patience::Bounded, work);
         load.interrupt.until(watched).await
     }
 
-    /// A session, and the file or directory that is worked on.
-    async fn connect(&self, runtime: &Handle) -> Result<(Session, FileHandle), Failure> {
+    /// The server's processor time since all streams were connected.
+    fn server_cpu(&self) -> Option<Duration> {
+        let at_start = locked(&self.server_at_start).take()?;
+        let now = Usage::of(self.load.server?).ok()?;
+        Some(now.since(&at_start))
+    }
+
+    /// A session, the file or directory that is worked on, and the handles that `stat` takes in turns.
+    async fn connect(
+        &self,
+        runtime: &Handle,
+    ) -> Result<(Session, FileHandle, Vec<FileHandle>), Failure> {
         let load = &self.load;
         let session = Session::connect(runtime, &load.folder, &load.client).await?;
         let url = match load.op {
             BenchOp::Read | BenchOp::Write | BenchOp::Randread => load.folder.child(FILE),
-            BenchOp::Stat | BenchOp::Create => load.folder.clone(),
+            BenchOp::Null | BenchOp::Stat | BenchOp::Lookup | BenchOp::List | BenchOp::Create => {
+                load.folder.clone()
+            }
         };
-        let node = session.node(&url, Follow::No).await?;
-        Ok((session, node.handle))
+        let target = session.node(&url, Follow::No).await?.handle;
+        // Before the start: streams that look names up would delay each other's first operations.
+        let handles = self.stat_handles(&session, target).await;
+        let handles = handles.explain(|| load.what())?;
+        Ok((session, target, handles))
     }
 
     async fn work(
         self: Arc<Self>,
         session: Rc<Session>,
         target: FileHandle,
+        handles: Vec<FileHandle>,
     ) -> Result<Stream, Failure> {
         let load = &self.load;
         let what = || load.what();
-        let handles = self.stat_handles(&session, target).await.explain(what)?;
         let mut stream = Stream {
             latency_ns: histogram()?,
             began: Instant::now(),
@@ -232,10 +294,10 @@ impl Shared {
         let starved = || rpc.map_or(Duration::ZERO, gannet_rpc::Client::credit_starved);
         let (starved_at_start, reconnects_at_start) = (starved(), session.reconnects());
         let handles: Rc<[FileHandle]> = handles.into();
-        let until = stream.began + load.time;
+        let began = stream.began;
         let lane = || {
             let (session, handles) = (Rc::clone(&session), Rc::clone(&handles));
-            Arc::clone(&self).lane(session, target, handles, until)
+            Arc::clone(&self).lane(session, target, handles, began)
         };
         if load.in_flight == 1 {
             stream.latency_ns = lane().await?;
@@ -263,19 +325,25 @@ impl Shared {
         Ok(stream)
     }
 
-    /// Does one operation after the other until the time is over. Returns their latencies.
+    /// Does one operation after the other until the load's end. Returns their latencies.
     async fn lane(
         self: Arc<Self>,
         session: Rc<Session>,
         target: FileHandle,
         handles: Rc<[FileHandle]>,
-        until: Instant,
+        began: Instant,
     ) -> Result<Histogram<u64>, Failure> {
         let mut latency_ns = histogram()?;
         let mut memory = Buffer::zeroed(self.load.record as usize);
-        while Instant::now() < until {
-            let number = self.next.fetch_add(1, Ordering::Relaxed);
+        loop {
             let started = Instant::now();
+            if matches!(self.load.end, LoadEnd::Time(time) if started - began >= time) {
+                break;
+            }
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            if matches!(self.load.end, LoadEnd::Operations(count) if number >= count) {
+                break;
+            }
             memory = self
                 .operate(&session, target, &handles, number, memory)
                 .await?;
@@ -326,6 +394,20 @@ impl Shared {
                 let (written, memory) = written.await.explain(what)?;
                 (offset, memory, written.count)
             }
+            BenchOp::Null => {
+                session.ping().await?;
+                return Ok(memory);
+            }
+            BenchOp::Lookup => {
+                let name = small_file(number % self.load.files.max(1));
+                let found = objects.lookup(&target, name.as_bytes()).await;
+                found.explain(what)?;
+                return Ok(memory);
+            }
+            BenchOp::List => {
+                objects.list(&target).await.explain(what)?;
+                return Ok(memory);
+            }
             BenchOp::Stat => {
                 let turn = usize::try_from(number).unwrap_or(0) % handles.len().max(1);
                 let handle = handles.get(turn).unwrap_or(&target);
@@ -334,7 +416,7 @@ impl Shared {
             }
             BenchOp::Create => {
                 // Of this row alone: rows share the directory.
-                let name = format!("new-{}-{number}", self.load.threads);
+                let name = format!("new-{}-{number}", self.load.streams);
                 let how = CreateMode::Unchecked(SetAttributes::default());
                 let created = objects.create(&target, name.as_bytes(), &how).await;
                 created.explain(what)?;

@@ -13,8 +13,11 @@ use gannet_runtime::{all, sleep};
 use gannet_vfs::{FileHandle, Status};
 use hdrhistogram::Histogram;
 use rustix::time::{ClockId, clock_gettime};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+/// Folders that this process has made.
+static FOLDERS: AtomicU64 = AtomicU64::new(0);
 /// How long an interrupted benchmark still removes its files.
 const REMOVE_TIME: Duration = Duration::from_secs(10);
 /// Files that are removed at a time.
@@ -76,7 +79,11 @@ pub fn in_folder<T>(
     // Two machines may measure a server at the same time.
     let machine = rustix::system::uname();
     let machine = machine.nodename().to_string_lossy();
-    let name = format!("gannet-bench-{machine}-{}", std::process::id());
+    let name = match FOLDERS.fetch_add(1, Ordering::Relaxed) {
+        0 => format!("gannet-bench-{machine}-{}", std::process::id()),
+        // A benchmark of several servers, or of one server under several names.
+        more => format!("gannet-bench-{machine}-{}-{more}", std::process::id()),
+    };
     let folder = url.child(name.as_bytes());
     let made = with_session(url, client, interrupt, async |session| {
         let path = session.path_of(&folder);

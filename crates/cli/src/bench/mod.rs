@@ -1,19 +1,19 @@
 //! `gannet bench`: a server under load.
 
 mod interrupt;
-mod load;
+pub mod load;
 pub mod measure;
+pub mod prepare;
 mod tile;
 
 use crate::cli::{BenchOp, BenchOptions, BenchWhat, ClientOptions, OptimisticSwitch};
-use crate::failure::{Explain, Failure};
-use crate::session::Session;
+use crate::failure::Failure;
 use crate::table::{self, short};
 use crate::{output, size};
 use gannet::url::{Scheme, Url};
-use gannet_client::{Existing, Transfer, Zeros};
-use load::{Load, Measured, ReadCounters};
-use measure::{Interrupt, check_records, in_folder, rounded, with_session};
+use load::{Load, LoadEnd, Measured, ReadCounters};
+use measure::{Interrupt, check_records, in_folder, rounded};
+use prepare::Prepared;
 use serde::Serialize;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ struct Row {
     /// Whether volumes are read without asking.
     #[serde(skip_serializing_if = "Option::is_none")]
     optimistic: Option<&'static str>,
-    /// Bytes per operation; none for `stat` and `create`.
+    /// Bytes per operation; none for operations that move no data.
     record: u64,
     ops: u64,
     seconds: f64,
@@ -139,8 +139,7 @@ pub fn run(options: &BenchOptions) -> Result<(), Failure> {
 }
 
 fn run_server(url: &Url, options: &BenchOptions) -> Result<(), Failure> {
-    let moves = |op: &BenchOp| matches!(op, BenchOp::Read | BenchOp::Write | BenchOp::Randread);
-    if options.op.iter().any(moves) {
+    if options.op.iter().any(|op| op.has_records()) {
         check_records(&options.record, options.size, url.scheme == Scheme::Native)?;
     }
     let interrupt = Interrupt::install()?;
@@ -162,10 +161,16 @@ fn measure_all(
 ) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for op in &options.op {
-        prepare(folder, *op, options, interrupt)?;
-        let has_records = !matches!(op, BenchOp::Stat | BenchOp::Create);
+        let (files, client) = (stat_files(options), plain(&options.client));
+        let prepared = Prepared {
+            folder,
+            size: options.size,
+            files,
+            client: &client,
+        };
+        prepared.make(*op, interrupt)?;
         // A record means nothing to an operation without data: one row is enough.
-        let records = if has_records {
+        let records = if op.has_records() {
             &options.record[..]
         } else {
             &[0]
@@ -213,63 +218,8 @@ fn switches(folder: &Url, options: &BenchOptions) -> Vec<Option<OptimisticSwitch
     }
 }
 
-/// Makes what `op` reads: one file of the given size, or many empty ones.
-fn prepare(
-    folder: &Url,
-    op: BenchOp,
-    options: &BenchOptions,
-    interrupt: &Interrupt,
-) -> Result<(), Failure> {
-    let client = plain(&options.client);
-    with_session(folder, &client, interrupt, async |session| {
-        let what = || format!("cannot prepare {folder}");
-        match op {
-            BenchOp::Read | BenchOp::Randread | BenchOp::Write => {
-                fill(&session, &folder.child(load::FILE), options.size).await
-            }
-            BenchOp::Stat => {
-                for number in 0..stat_files(options) {
-                    let path = session.path_of(&folder.child(load::small_file(number).as_bytes()));
-                    session
-                        .files()
-                        .create(&path, 0o600, Existing::Keep)
-                        .await
-                        .explain(what)?;
-                }
-                Ok(())
-            }
-            BenchOp::Create => Ok(()),
-        }
-    })
-}
-
 fn stat_files(options: &BenchOptions) -> u64 {
     (options.size / BYTES_PER_FILE).clamp(1, FILES_MAX)
-}
-
-/// Writes a file of `len` bytes that are not zeros.
-async fn fill(session: &Session, url: &Url, len: u64) -> Result<(), Failure> {
-    let what = || format!("cannot write {url}");
-    let files = session.files();
-    let made = files
-        .create(&session.path_of(url), 0o600, Existing::Keep)
-        .await
-        .explain(what)?;
-    if made.attributes.size == len {
-        return Ok(());
-    }
-    let mut writer = files.write_file(&made.handle, Zeros::Write, Transfer::default());
-    let mut offset = 0;
-    while offset < len {
-        let mut buffer = writer.buffer();
-        buffer.fill(0xa5);
-        let count = usize::try_from(len - offset)
-            .unwrap_or(usize::MAX)
-            .min(buffer.len());
-        writer.write(offset, buffer, count).await.explain(what)?;
-        offset += count as u64;
-    }
-    writer.finish().await.map(|_| ()).explain(what)
 }
 
 fn measure(
@@ -293,11 +243,13 @@ fn measure(
         folder: folder.clone(),
         op,
         record: u32::try_from(record).unwrap_or(u32::MAX),
+        streams: threads,
         threads,
         size: options.size,
         files: stat_files(options),
-        time: options.seconds,
+        end: (options.operations).map_or(LoadEnd::Time(options.seconds), LoadEnd::Operations),
         client,
+        server: None,
         in_flight: options.in_flight,
         interrupt: interrupt.clone(),
     };

@@ -41,7 +41,7 @@ pub struct BenchOptions {
     )]
     #[arg(value_parser = parse_record)]
     pub record: Vec<u64>,
-    /// Read or write a file of SIZE bytes; stat uses a file for each 64 KiB of it
+    /// Read or write a file of SIZE bytes; stat, lookup and list use a file for each 64 KiB of it
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size::parse_nonzero)]
     pub size: u64,
     /// Measure this operation; each value makes a row
@@ -55,6 +55,10 @@ pub struct BenchOptions {
     /// Measure each row for this long
     #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_seconds)]
     pub seconds: Duration,
+    /// Measure N operations of each row, in place of a time
+    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub operations: Option<u64>,
     /// Print one JSON object per row
     #[arg(long, help_heading = "Output")]
     pub json: bool,
@@ -242,10 +246,28 @@ pub enum BenchOp {
     Write,
     /// READ at random offsets
     Randread,
+    /// NULL; on a volume, a question to the manager
+    Null,
     /// GETATTR
     Stat,
+    /// LOOKUP
+    Lookup,
+    /// READDIRPLUS of a directory with the files of stat, from its start to its end
+    List,
     /// CREATE of empty files
     Create,
+}
+
+impl BenchOp {
+    /// Whether it moves bytes of a file.
+    pub fn has_records(self) -> bool {
+        matches!(self, BenchOp::Read | BenchOp::Write | BenchOp::Randread)
+    }
+
+    /// Whether it uses the small files of a directory.
+    pub fn has_files(self) -> bool {
+        matches!(self, BenchOp::Stat | BenchOp::Lookup | BenchOp::List)
+    }
 }
 
 /// Parses bytes of one operation, with a unit.

@@ -1,11 +1,12 @@
-//! `gannet-lab bench`: the fabric alone, registration alone, the public interface, files sent by one call, and servers
-//! and simulated testbeds as IOzone does.
+//! `gannet-lab bench`: the fabric alone, registration alone, the public interface, files sent by one call, servers of
+//! any kind beside each other, and servers and simulated testbeds as IOzone does.
 
 mod end;
 mod fabric;
 mod interface;
 mod iozone;
 mod median;
+mod peers;
 mod provider;
 mod raw;
 mod registration;
@@ -14,6 +15,7 @@ mod transfer;
 
 use crate::cli::BenchWhat;
 use gannet_cli::failure::Failure;
+pub(crate) use peers::CELLS;
 
 /// Runs the benchmark that the arguments name.
 ///
@@ -24,6 +26,7 @@ pub(crate) fn run(what: &BenchWhat) -> Result<(), Failure> {
         BenchWhat::Fabric(options) => fabric::run(options),
         BenchWhat::Interface(options) => interface::run(options),
         BenchWhat::Iozone(options) => iozone::run(options),
+        BenchWhat::Peers(options) => peers::run(options),
         BenchWhat::Registration(options) => registration::run(options),
         BenchWhat::Serving(options) => serving::run(options),
     }

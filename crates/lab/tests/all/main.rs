@@ -11,5 +11,6 @@ mod nic_pvfs;
 mod pair;
 mod papers_odafs;
 mod papers_pvfs;
+mod peers;
 mod serving;
 mod support;
