@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod counted;
+
 use super::slow::strace_is_there;
 use crate::support;
 

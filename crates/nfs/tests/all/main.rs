@@ -8,6 +8,7 @@ mod counting;
 mod distrust;
 mod files;
 mod hostile;
+mod instructions;
 mod local;
 mod policy;
 mod procedures;

@@ -238,7 +238,12 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new() -> Place {
-        let directory = tempfile::tempdir().unwrap();
+        Place::inside(&std::env::temp_dir())
+    }
+
+    /// The same inside of another directory.
+    pub(crate) fn inside(parent: &Path) -> Place {
+        let directory = tempfile::tempdir_in(parent).unwrap();
         for name in ["share", "out", "state"] {
             fs::create_dir(directory.path().join(name)).unwrap();
         }

@@ -17,7 +17,7 @@ use gannet_vfs::{Credentials, Status, Vfs};
 use gannet_wire::rpc::Groups;
 use std::cell::Cell;
 use std::fmt::Debug;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +34,11 @@ pub(crate) fn run<F: Future<Output = ()>>(test: impl Fn(Handle) -> F) {
         TRANSPORT.set(transport);
         run_once(&test);
     }
+}
+
+/// Has clients of this thread use a transport.
+pub(crate) fn use_transport(transport: Transport) {
+    TRANSPORT.set(transport);
 }
 
 /// Runs a test on a runtime of its own, for a minute at most.
@@ -82,6 +87,16 @@ impl<S: Service> Running<S> {
 
     /// As [`Running::serve`], of a service that the test looks at.
     pub(crate) fn share(runtime: &Handle, service: Rc<S>, addresses: Addresses) -> Running<S> {
+        Running::share_by(runtime, service, addresses, IwarpConfig::default())
+    }
+
+    /// The same, with a software RNIC of these settings.
+    pub(crate) fn share_by(
+        runtime: &Handle,
+        service: Rc<S>,
+        addresses: Addresses,
+        iwarp: IwarpConfig,
+    ) -> Running<S> {
         let cache = Arc::new(ReplyCache::new(CacheLimits::default()));
         let counters = Arc::<Counters>::default();
         let rpc = gannet_rpc::Server::new(runtime.clone(), service, cache, Arc::clone(&counters));
@@ -91,8 +106,7 @@ impl<S: Service> Running<S> {
         let task = async move { serving.serve_tcp(listener).await.unwrap() };
         runtime.spawn("tcp server", Box::pin(task));
 
-        let provider: Rc<dyn Provider> =
-            IwarpProvider::new(runtime.clone(), IwarpConfig::default());
+        let provider: Rc<dyn Provider> = IwarpProvider::new(runtime.clone(), iwarp);
         let listener = provider.listen(addresses.rdma).unwrap();
         let rdma = listener.local_address();
         let (serving, served_by) = (rpc.clone(), Rc::clone(&provider));
@@ -221,6 +235,14 @@ pub(crate) fn export(path: &str) -> Export {
 }
 
 impl Addresses {
+    /// The well-known ports of a machine.
+    pub(crate) fn of(ip: IpAddr) -> Addresses {
+        Addresses {
+            tcp: SocketAddr::new(ip, 2049),
+            rdma: SocketAddr::new(ip, 20049),
+        }
+    }
+
     /// Free ports.
     pub(crate) fn any() -> Addresses {
         let any = "127.0.0.1:0".parse().unwrap();
