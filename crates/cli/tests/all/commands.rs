@@ -489,9 +489,9 @@ fn bench_measures_every_operation() {
             "--seconds",
             "0.05",
             "--op",
-            "write,read,randread,stat,create",
+            "write,read,randread,null,stat,lookup,list,create",
         ]);
-        assert_eq!(rows.lines().count(), 3 * 4 + 2 * 2, "{rows}");
+        assert_eq!(rows.lines().count(), 3 * 4 + 5 * 2, "{rows}");
         for row in rows.lines() {
             for key in [
                 "op",
@@ -513,6 +513,28 @@ fn bench_measures_every_operation() {
             0,
             "the bench cleans up"
         );
+    }
+}
+
+#[test]
+fn bench_ends_after_a_number_of_operations() {
+    let place = Place::new();
+    let server = Server::of(&place.path("share"), &place.path("state"));
+    let [url, _] = server.urls();
+    let words = [
+        "bench",
+        &url,
+        "--json",
+        "--op",
+        "create,lookup",
+        "--size",
+        "1M",
+    ];
+    let count = ["--operations", "30", "--threads", "1,4"];
+    let rows = succeed(&[&words[..], &count, &["--in-flight", "8"]].concat());
+    assert_eq!(rows.lines().count(), 4, "{rows}");
+    for row in rows.lines() {
+        assert!(row.contains("\"ops\":30,"), "{row}");
     }
 }
 
