@@ -3,7 +3,7 @@
 //! A connection holds one while the bytes in it have not left, so memory grows with the bytes being sent. The next
 //! user gets the buffer that is still in the cache.
 
-use crate::limits::{CHUNK_LEN, CHUNK_SHORT_LEN, CHUNKS_LONG_MAX, CHUNKS_SPARE_MAX};
+use crate::limits::{CHUNK_LEN, CHUNK_SHORT_LEN, CHUNKS_LONG_MAX, CHUNKS_SPARE_MAX, RARE_USES_MAX};
 use gannet_runtime::Buffer;
 use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut};
@@ -21,6 +21,8 @@ struct Shared {
     long: RefCell<Vec<Buffer>>,
     /// Long ones that connections hold.
     long_held: Cell<usize>,
+    /// Chunks taken since the last [`ChunkPool::trim_unused`].
+    uses: Cell<u32>,
 }
 
 /// A buffer that goes back to its pool when it is dropped.
@@ -34,6 +36,7 @@ impl ChunkPool {
     /// `wanted` and connections hold fewer than [`CHUNKS_LONG_MAX`], else of [`CHUNK_SHORT_LEN`].
     pub(crate) fn take(&self, wanted: usize) -> Chunk {
         let shared = &self.shared;
+        shared.uses.set(shared.uses.get().saturating_add(1));
         let is_long = wanted > CHUNK_SHORT_LEN / 2 && shared.long_held.get() < CHUNKS_LONG_MAX;
         let (spare, len) = if is_long {
             shared.long_held.set(shared.long_held.get() + 1);
@@ -46,6 +49,17 @@ impl ChunkPool {
             bytes: bytes.unwrap_or_else(|| Buffer::zeroed(len)),
             shared: Rc::clone(shared),
         }
+    }
+
+    /// Gives spare ones back if hardly any was taken since the last call of this; returns whether there were some.
+    pub(crate) fn trim_unused(&self) -> bool {
+        self.shared.uses.replace(0) <= RARE_USES_MAX && self.trim()
+    }
+
+    /// Gives spare ones back to the allocator; returns whether there were some.
+    pub(crate) fn trim(&self) -> bool {
+        let (short, long) = (self.shared.short.take(), self.shared.long.take());
+        !short.is_empty() || !long.is_empty()
     }
 
     #[cfg(test)]
@@ -109,5 +123,23 @@ mod tests {
         assert_eq!(pool.spare(), 2 * CHUNKS_SPARE_MAX);
         assert_eq!(pool.take(CHUNK_LEN).len(), CHUNK_LEN);
         assert_eq!(pool.shared.long_held.get(), 0);
+    }
+
+    #[test]
+    fn spare_ones_go_back_when_hardly_any_was_used() {
+        let pool = ChunkPool::default();
+        for _ in 0..=RARE_USES_MAX {
+            pool.take(CHUNK_LEN);
+        }
+        assert!(!pool.trim_unused(), "many uses since the start");
+        assert_eq!(pool.spare(), 1);
+        pool.take(CHUNK_LEN);
+        assert!(pool.trim_unused());
+        assert_eq!(pool.spare(), 0);
+        let held = pool.take(CHUNK_LEN);
+        assert!(!pool.trim(), "it is in use");
+        drop(held);
+        assert!(pool.trim());
+        assert!(!pool.trim());
     }
 }

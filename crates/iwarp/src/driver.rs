@@ -11,6 +11,7 @@
 use crate::engine::{Engine, FileFetch, Outgoing};
 use crate::limits::{NUDGES_MAX, RECEIVE_TURN_MAX, REST_AFTER, TRANSMIT_TURN_MAX};
 use crate::provider::Core;
+use crate::rest::Moving;
 use crate::staging::Staging;
 use gannet_fabric::{Completion, Disconnected, Domain};
 use gannet_runtime::stream::{ByteStream, Follow, is_memory_gone};
@@ -43,6 +44,8 @@ struct State {
     nudges_left: u32,
     /// Bytes came or went since the deadline for rest was set.
     moved: bool,
+    /// While there is a deadline for rest, and until the end if there is one then.
+    moving: Option<Moving>,
     /// Our side is shut. Bytes that still come are read and ignored until the peer closes too: closing a socket with
     /// unread bytes resets the connection, and the peer would lose our Terminate.
     is_draining: bool,
@@ -84,8 +87,8 @@ impl Deadlines {
 pub(crate) async fn drive(connection: Rc<Connection>) {
     let mut timer = Timer::default();
     std::future::poll_fn(|context| connection.poll(context, &mut timer)).await;
-    // The connection may have held the last opening of a file.
-    connection.core.batches.sweep();
+    connection.state.borrow_mut().moving = None;
+    connection.core.give_back(true);
 }
 
 /// A timer that is set anew only when the deadline moves to an earlier time; a later deadline is noticed when the
@@ -144,6 +147,7 @@ impl Connection {
             deadlines: Deadlines::default(),
             nudges_left: if may_race { NUDGES_MAX } else { 0 },
             moved: false,
+            moving: None,
             is_draining: false,
         };
         Connection {
@@ -267,6 +271,7 @@ impl Connection {
             if state.deadlines.rest.is_none() && state.engine.is_grown() {
                 state.deadlines.rest = Some(self.core.runtime.now() + REST_AFTER);
                 state.moved = false;
+                (state.moving).get_or_insert_with(|| self.core.movement.begin());
             }
             // Until the timer is pending: work for one expired deadline may set another, earlier one.
             while state.stream.is_some()
@@ -534,8 +539,9 @@ impl State {
             self.deadlines.rest = again.then(|| now + REST_AFTER);
             if !again {
                 self.engine.rest();
-                core.batches.sweep();
+                self.moving = None;
             }
+            core.give_back(false);
         }
     }
 

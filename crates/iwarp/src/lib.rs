@@ -29,6 +29,7 @@ mod endpoint;
 mod engine;
 mod listener;
 mod provider;
+mod rest;
 mod staging;
 mod startup;
 

@@ -92,6 +92,10 @@ pub const NUDGE_GROWTH: u32 = 4;
 /// A connection that moved no byte for this long shrinks its queues.
 pub const REST_AFTER: Duration = Duration::from_secs(5);
 
+/// A buffer of a core that was taken no more often than this in [`REST_AFTER`] was hardly used: its memory goes back.
+/// A peer that says each second that it is there takes it five times.
+pub const RARE_USES_MAX: u32 = 64;
+
 // Any segment lies in one window.
 const _: () = assert!(ULPDU_MAX <= WINDOW_RANGE_MAX);
 

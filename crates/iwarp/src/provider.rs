@@ -5,6 +5,7 @@ use crate::connect;
 use crate::engine::BatchPool;
 use crate::limits::LOG_INTERVAL;
 use crate::listener::IwarpListener;
+use crate::rest::{Idle, Movement};
 use crate::staging::StagingPool;
 use gannet_fabric::{
     Capabilities, ConnectOptions, Domain, EndpointId, Listener, NoReceive, Outgoing,
@@ -30,6 +31,7 @@ pub(crate) struct Core {
     pub(crate) table: Rc<ProtectionTable>,
     pub(crate) staging: Rc<StagingPool>,
     pub(crate) batches: BatchPool,
+    pub(crate) movement: Movement,
     refused_log: LogLimit,
     endpoints: Cell<u64>,
 }
@@ -40,6 +42,25 @@ impl Core {
         let id = self.endpoints.get() + 1;
         self.endpoints.set(id);
         EndpointId(id)
+    }
+
+    /// Gives memory that no connection uses back, for one that has come to rest or has `ended`.
+    pub(crate) fn give_back(&self, ended: bool) {
+        let freed = match self.movement.look(self.runtime.now()) {
+            Idle::Nothing => false,
+            Idle::Unused => self.staging.trim_unused() | self.batches.trim_unused(),
+            Idle::All => {
+                self.staging.trim();
+                self.batches.trim();
+                true
+            }
+        };
+        // The connection may have held the last opening of a file.
+        self.batches.sweep();
+        // The allocator is not asked at each end: programs that connect for each operation would pay for it.
+        if freed && !ended {
+            self.runtime.release_memory();
+        }
     }
 
     /// Logs a peer that failed in set-up, at most once in [`LOG_INTERVAL`]: any peer can cause it at will.
@@ -59,6 +80,7 @@ impl IwarpProvider {
             config: config.bounded(),
             staging: Rc::default(),
             batches: BatchPool::default(),
+            movement: Movement::default(),
             refused_log: LogLimit::new(LOG_INTERVAL),
             endpoints: Cell::new(0),
         };

@@ -4,7 +4,7 @@
 //! unless part of an FPDU is left over. So memory grows with the bytes being received and not with the number of
 //! connections, and the next user gets the buffer that is still in the cache.
 
-use crate::limits::{STAGING_HELD_MAX, STAGING_LEN, STAGING_SPARE_MAX};
+use crate::limits::{RARE_USES_MAX, STAGING_HELD_MAX, STAGING_LEN, STAGING_SPARE_MAX};
 use gannet_runtime::Buffer;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,6 +15,8 @@ pub(crate) struct StagingPool {
     spare: RefCell<Vec<Buffer>>,
     /// Buffers of [`STAGING_LEN`] that connections hold.
     held: Cell<usize>,
+    /// Buffers taken since the last [`StagingPool::trim_unused`].
+    uses: Cell<u32>,
 }
 
 /// The bytes that one connection has received and not yet used.
@@ -102,6 +104,7 @@ impl Drop for Staging {
 impl StagingPool {
     fn take(&self) -> Buffer {
         self.held.set(self.held.get() + 1);
+        self.uses.set(self.uses.get().saturating_add(1));
         let spare = self.spare.borrow_mut().pop();
         spare.unwrap_or_else(|| Buffer::zeroed(STAGING_LEN))
     }
@@ -112,6 +115,16 @@ impl StagingPool {
         if spare.len() < STAGING_SPARE_MAX {
             spare.push(bytes);
         }
+    }
+
+    /// Gives spare buffers back if hardly any was taken since the last call of this; returns whether there were some.
+    pub(crate) fn trim_unused(&self) -> bool {
+        self.uses.replace(0) <= RARE_USES_MAX && self.trim()
+    }
+
+    /// Gives spare buffers back to the allocator; returns whether there were some.
+    pub(crate) fn trim(&self) -> bool {
+        !self.spare.take().is_empty()
     }
 }
 
@@ -140,6 +153,8 @@ mod tests {
         assert_eq!((pool.held.get(), staging.received().len()), (0, 0));
         drop(staging);
         assert_eq!(pool.held.get(), 0);
+        assert!(pool.trim_unused(), "three uses are few");
+        assert!(!pool.trim(), "it had one spare buffer");
     }
 
     #[test]

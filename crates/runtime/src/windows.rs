@@ -55,6 +55,8 @@ struct Kept {
     /// [`FileWindows::window`] compares, and be sent with this file's pages.
     file: Weak<dyn FileSource>,
     start: u64,
+    /// Used since the last [`FileWindows::trim_unused`].
+    is_used: bool,
     /// `None` for a file that cannot be mapped.
     window: Option<Rc<FileWindow>>,
 }
@@ -74,7 +76,9 @@ impl FileWindows {
             {
                 kept.push_back(used);
             }
-            return kept.back()?.window.clone();
+            let found = kept.back_mut()?;
+            found.is_used = true;
+            return found.window.clone();
         }
         // The sweep borrows the windows itself.
         drop(kept);
@@ -87,6 +91,7 @@ impl FileWindows {
         kept.push_back(Kept {
             file: Arc::downgrade(file),
             start,
+            is_used: true,
             window: window.clone(),
         });
         window
@@ -96,6 +101,18 @@ impl FileWindows {
     pub fn sweep(&self) {
         let mut kept = self.kept.borrow_mut();
         kept.retain(|kept| kept.file.strong_count() > 0);
+    }
+
+    /// Drops the windows that were not used since the last call of this: their pages count as this process's memory.
+    pub fn trim_unused(&self) {
+        let mut kept = self.kept.borrow_mut();
+        kept.retain_mut(|kept| std::mem::take(&mut kept.is_used));
+    }
+
+    /// Drops all windows.
+    pub fn clear(&self) {
+        // Shrinks the list, too: a core that idles keeps nothing.
+        self.kept.take();
     }
 }
 
@@ -145,6 +162,25 @@ mod tests {
         drop(file);
         windows.sweep();
         assert!(windows.kept.borrow().is_empty());
+    }
+
+    #[test]
+    fn a_window_goes_when_it_was_not_used_between_two_trims() {
+        let windows = FileWindows::default();
+        let (used, unused) = (plain(), plain());
+        let first = windows.window(&used, 0).unwrap();
+        windows.window(&unused, 0).unwrap();
+        windows.trim_unused();
+        assert_eq!(windows.kept.borrow().len(), 2, "both were used before it");
+        windows.window(&used, 0).unwrap();
+        windows.trim_unused();
+        let kept = windows.window(&used, 0).unwrap();
+        assert!(Rc::ptr_eq(&first, &kept));
+        assert_eq!(windows.kept.borrow().len(), 1);
+        windows.clear();
+        assert!(windows.kept.borrow().is_empty());
+        // One that bytes still leave from lives as long as they do.
+        assert!(first.range(0, 1).is_some());
     }
 
     #[test]

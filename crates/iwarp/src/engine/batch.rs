@@ -27,6 +27,19 @@ impl BatchPool {
         self.windows.sweep();
     }
 
+    /// Gives back what hardly anything used since the last call; returns whether that was memory of the allocator.
+    pub(crate) fn trim_unused(&self) -> bool {
+        self.windows.trim_unused();
+        self.chunks.trim_unused()
+    }
+
+    /// Gives back all that is not in use.
+    pub(crate) fn trim(&self) {
+        self.windows.clear();
+        self.spare.take();
+        self.chunks.trim();
+    }
+
     /// An empty batch.
     pub(super) fn take(&self) -> Batch {
         self.spare.borrow_mut().pop().unwrap_or_default()
