@@ -129,6 +129,7 @@ impl<V: Vfs> Front<V> {
     fn answer_at_once(&self, key: u64, offset: u64, data: &[u8], reply: ReplyWrite) {
         let (len, copy) = (data.len(), self.copy(data));
         let queued = self.jobs.blocking_send(Box::new(move |mounted| {
+            mounted.look_after_copies();
             mounted.keep_answered(key, offset, copy, len);
             // Its program has not waited for the mount.
             mounted.requests.note(Kind::Write, None, Duration::ZERO);
@@ -454,6 +455,7 @@ impl<V: Vfs> Filesystem for Front<V> {
         };
         self.submit(Kind::Write, request, answer, async move |it, _| {
             let data = copy.await.map_err(|_| Errno::EIO)?;
+            it.look_after_copies();
             let written = if appends {
                 it.append(key.0, offset, data, len, stability).await?
             } else {

@@ -26,9 +26,9 @@ use follow::Following;
 use fuser::{Errno, FileAttr, Generation};
 use gannet_client::write_behind::{FileWrites, Turns, WriteBehind};
 use gannet_runtime::stages::{self, Stage, Stopwatch};
-use gannet_runtime::{Arena, Handle, LocalFuture, timeout};
+use gannet_runtime::{Arena, Handle, IdleWatch, LocalFuture, timeout};
 use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Vfs};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -74,6 +74,9 @@ pub(crate) struct Mounted<V> {
     pub(crate) requests: Arc<Requests>,
     /// Requests under way, without those that wait for file locks.
     pub(crate) waiting: Waiting,
+    /// The memory that WRITEs come in, if the kernel sends them.
+    pub(crate) copies: OnceCell<Rc<Arena>>,
+    copies_idle: IdleWatch,
 }
 
 /// An object as a reply reports it to the kernel.
@@ -118,6 +121,8 @@ impl<V: Vfs> Mounted<V> {
             lock_waits: Cell::new(0),
             is_away: Cell::new(false),
             waiting: Waiting::default(),
+            copies: OnceCell::new(),
+            copies_idle: IdleWatch::default(),
             vfs,
             runtime,
             options,
@@ -257,6 +262,13 @@ impl<V: Vfs> Mounted<V> {
         inodes.forget(number, lookups);
         if inodes.shrink() {
             self.runtime.release_memory();
+        }
+    }
+
+    /// A WRITE has come: has its memory given back once no more of them come.
+    pub(crate) fn look_after_copies(&self) {
+        if let Some(copies) = self.copies.get() {
+            self.copies_idle.look_after(&self.runtime, copies);
         }
     }
 

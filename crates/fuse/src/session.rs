@@ -128,6 +128,8 @@ impl<V: Vfs> Mount<V> {
             KeptBounds::default(),
         ));
         let windows = Arc::clone(&mounted.pages.windows);
+        // The only time.
+        let _ = mounted.copies.set(Rc::new(arena.clone()));
         let front = Front::new(jobs, arena, windows, &settings);
         let target = directory.to_path_buf();
         let starting = run_blocking(runtime, move || {

@@ -84,6 +84,8 @@ enum Home {
     Arena(Arc<ArenaShared>),
     /// The slot that this is a part of, and the index of the part.
     Part(Arc<Split>, usize),
+    /// None any more: the memory has left its arena, and only the slot's name stays.
+    Left,
     Program(Arc<ProgramShared>),
 }
 
@@ -198,7 +200,7 @@ impl Drop for Buffer {
                     split.part_is_back(part, bytes);
                 }
             }
-            None => {}
+            Some((Home::Left, _)) | None => {}
         }
     }
 }
@@ -422,10 +424,20 @@ impl Arena {
     /// Gives the memory of slots that were not used since the last call of this back to the system. Revoke
     /// registrations of them before, as for [`Arena::trim`].
     pub fn trim_unused(&self) {
+        drop(self.take_unused());
+    }
+
+    /// As [`Arena::trim_unused`], but their memory and their names go to the caller, who revokes their registrations
+    /// and drops them.
+    pub fn take_unused(&self) -> Vec<Buffer> {
         let mut state = self.shared.state();
         // Slots are used last in, first out, so those at the front of the list were not used.
         let count = state.unused.min(state.free.len());
-        let unused: Vec<_> = state.free.drain(..count).collect();
+        let unused = state.free.drain(..count).map(|(bytes, slot)| Buffer {
+            bytes,
+            home: Some((Home::Left, slot)),
+        });
+        let unused: Vec<Buffer> = unused.collect();
         state.made -= count;
         state.unused = state.free.len();
         if count > 0 {
@@ -433,7 +445,7 @@ impl Arena {
         }
         drop(state);
         self.shared.budget.give_back(count * self.shared.slot_len);
-        drop(unused);
+        unused
     }
 }
 

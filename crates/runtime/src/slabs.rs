@@ -99,6 +99,11 @@ impl Slabs {
     pub fn trim(&self) {
         self.classes.iter().for_each(Arena::trim);
     }
+
+    /// Takes the slots out that were not used since the last call of this; see [`Arena::take_unused`].
+    pub fn take_unused(&self) -> Vec<Buffer> {
+        self.classes.iter().flat_map(Arena::take_unused).collect()
+    }
 }
 
 #[cfg(test)]
@@ -180,6 +185,24 @@ mod tests {
             (slot, address, 1 << 20)
         );
         assert!(slabs.take_or_split(64 << 10).is_none());
+    }
+
+    #[test]
+    fn slots_that_were_not_used_leave_with_their_names() {
+        let slabs = Slabs::new(4096, 8192, 8192);
+        let name = slabs.take(8192).unwrap().slot();
+        assert!(
+            slabs.take_unused().is_empty(),
+            "it was used since the start"
+        );
+        let unused = slabs.take_unused();
+        assert_eq!(unused.iter().map(Buffer::slot).collect::<Vec<_>>(), [name]);
+        assert_eq!((slabs.idle(), slabs.in_use()), (0, 0));
+        let next = slabs.take(8192).unwrap();
+        assert_ne!(next.slot(), name);
+        // They do not come back.
+        drop((unused, next));
+        assert_eq!(slabs.idle(), 8192);
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::secret::ServerKeys;
 use exports::Exports;
 use fetches::Fetches;
 use gannet_metrics::{Counter, Exposition, Family, Latency, Source};
-use gannet_runtime::{Handle, LocalFuture, Slabs, all};
+use gannet_runtime::{Handle, IdleWatch, LocalFuture, Slabs, all};
 use gannet_vfs::{
     Attributes, CreateMode, Credentials, FileHandle, FileKind, SetAttributes, SetTime, Status, Vfs,
 };
@@ -72,7 +72,9 @@ pub struct IoServer<V: Vfs> {
     /// The failures of the disk, for other threads.
     disk: RefCell<Arc<DiskCounters>>,
     /// Memory for bytes on their way to the disk.
-    slabs: Slabs,
+    slabs: Rc<Slabs>,
+    /// Gives that memory back when it is idle.
+    slabs_idle: IdleWatch,
     fetches: Fetches,
     /// The scheduler of long READs.
     reads: Rc<Scheduler>,
@@ -202,7 +204,8 @@ impl<V: Vfs> IoServer<V> {
         };
         Rc::new(IoServer {
             policy,
-            slabs: Slabs::new(SLAB_LEN_MIN, SLAB_LEN_MAX, SLABS_MAX),
+            slabs: Rc::new(Slabs::new(SLAB_LEN_MIN, SLAB_LEN_MAX, SLABS_MAX)),
+            slabs_idle: IdleWatch::default(),
             fetches: Fetches::new(Handle::clone(&runtime)),
             reads: scheduler(u64::from(policy.read_piece), READS_UNDER_WAY_MAX),
             writes: scheduler(u64::from(policy.write_piece), WRITES_UNDER_WAY_MAX),

@@ -87,7 +87,7 @@ pub type States = Vec<(u32, ObjectState)>;
 /// Wu, Wyckoff and Panda.
 pub struct Mover {
     policy: TransferPolicy,
-    cache: PinDownCache,
+    cache: Rc<PinDownCache>,
     /// Where references to exported objects are noted.
     references: Option<Rc<References>>,
     /// Bytes that went through messages and buffers that both ends keep registered.
@@ -135,14 +135,14 @@ impl Mover {
     pub fn new(domain: Rc<dyn Domain>, policy: TransferPolicy) -> Mover {
         Mover {
             policy,
-            cache: PinDownCache::new(domain),
+            cache: Rc::new(PinDownCache::new(domain)),
             references: None,
             copied: Rc::default(),
         }
     }
 
     /// Memory whose transfers need no registration; see [`PinDownCache::memory`].
-    pub fn cache(&self) -> &PinDownCache {
+    pub fn cache(&self) -> &Rc<PinDownCache> {
         &self.cache
     }
 

@@ -19,7 +19,7 @@ use crate::limits::{
 use gannet_fabric::{
     Access, Backing, DeregisterError, Domain, Region, RegisterError, Revocation, Scope, Span,
 };
-use gannet_runtime::{Buffer, Slabs, SlotId};
+use gannet_runtime::{Buffer, Handle, IdleWatch, Idles, Slabs, SlotId};
 use gannet_wire::volume::{Memory, Shape};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -40,6 +40,8 @@ pub struct PinDownCache {
     /// All memory that was given out, by its slot; with its registration while the memory is with its user.
     kept: RefCell<HashMap<SlotId, Option<Kept>>>,
     counters: Rc<Cell<PinDownCounters>>,
+    /// Gives memory back that is idle, with its registrations.
+    idle: IdleWatch,
 }
 
 /// A registration that memory left to its user.
@@ -89,6 +91,7 @@ impl PinDownCache {
             ),
             kept: RefCell::default(),
             counters: Rc::default(),
+            idle: IdleWatch::default(),
         }
     }
 
@@ -103,6 +106,11 @@ impl PinDownCache {
             }
             None => Buffer::zeroed(len),
         }
+    }
+
+    /// Memory is about to be used: from now on, what is idle goes back to the system, until all of it has.
+    pub(super) fn look_after(self: &Rc<Self>, runtime: &Handle) {
+        self.idle.look_after(runtime, self);
     }
 
     /// Has the memory of a slot stay registered from its first transfer on.
@@ -375,6 +383,22 @@ impl PinDownCache {
     }
 }
 
+impl Idles for PinDownCache {
+    async fn give_back(&self) {
+        drop(self.stand_ins.take_unused());
+        for unused in self.slabs.take_unused() {
+            // Its registration ends before the memory does. An adapter that cannot revoke it keeps the memory.
+            if let Err(error) = self.take_out(unused).await {
+                tracing::debug!(%error, "idle memory stays with its adapter");
+            }
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.slabs.is_gone() && self.stand_ins.is_gone()
+    }
+}
+
 /// Whether a device keeps memory registered with these rights while it is with its user.
 fn stays_registered(access: Access) -> bool {
     matches!(access, Access::Local | Access::RemoteRead)
@@ -438,5 +462,43 @@ impl Exposed {
             offset,
             len,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gannet_runtime::{MEMORY_IDLE_MAX, sleep};
+    use gannet_sim::World;
+    use gannet_sim::fabric::{FabricProfile, SimFabric};
+
+    #[test]
+    fn memory_that_idles_goes_back_with_its_registration() {
+        let world = World::new(1);
+        let node = world.add_node("client");
+        let provider = SimFabric::new(&world, FabricProfile::default()).provider(&node);
+        let runtime = node.runtime();
+        let story = async move {
+            let cache = Rc::new(PinDownCache::new(provider.domain()));
+            cache.look_after(&runtime);
+            let memory = cache.memory(1 << 20);
+            let exposed = cache.expose(memory, Access::RemoteWrite, Scope::Domain);
+            let memory = cache.take_back(exposed.await.unwrap()).await.unwrap();
+            let slot = memory.slot();
+            sleep(&runtime, 5 * MEMORY_IDLE_MAX).await;
+            assert!(cache.is_registered(&memory), "its user has it");
+            drop(memory);
+            sleep(&runtime, MEMORY_IDLE_MAX / 2).await;
+            assert_eq!(cache.memory(1 << 20).slot(), slot, "it was used lately");
+            sleep(&runtime, 3 * MEMORY_IDLE_MAX).await;
+            assert!(cache.is_gone() && cache.kept.borrow().is_empty());
+            // The next user has it looked after again.
+            cache.look_after(&runtime);
+            assert_ne!(cache.memory(1 << 20).slot(), slot);
+            assert!(!cache.is_gone());
+            sleep(&runtime, 3 * MEMORY_IDLE_MAX).await;
+            assert!(cache.is_gone());
+        };
+        world.run(story).unwrap();
     }
 }

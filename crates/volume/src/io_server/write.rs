@@ -238,6 +238,7 @@ impl<V: Vfs> IoServer<V> {
     /// # Errors
     /// `Jukebox`: fetches hold all memory, and none is old enough to be ended.
     pub(super) async fn slab_slot(&self, len: u64) -> Result<Buffer, Status> {
+        self.slabs_idle.look_after(&self.runtime, &self.slabs);
         loop {
             if let Some(slot) = self.free_slab_slot(len) {
                 return Ok(slot);

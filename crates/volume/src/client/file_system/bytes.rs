@@ -289,7 +289,9 @@ impl VolumeFs {
     /// Memory of at least `len` bytes whose transfers need no registration after the first; see
     /// [`crate::client::PinDownCache::memory`].
     pub fn memory(&self, len: usize) -> Buffer {
-        self.mover.cache().memory(len)
+        let cache = self.mover.cache();
+        cache.look_after(&self.runtime);
+        cache.memory(len)
     }
 
     /// Registers memory of the program for transfers, until it is taken back from the result. It may be a `Vec`
