@@ -161,7 +161,8 @@ fn is_settled_at(stamp: Time, now: Duration) -> bool {
 }
 
 impl Object {
-    /// The rights of `caller` to it, of which those in `bits` are known; `attributes` are those just taken.
+    /// The rights of `caller` to it, of which those in `bits` are known; `attributes` are those just taken, or
+    /// taken behind its request.
     ///
     /// # Errors
     /// The caller's identity cannot be assumed, or the kernel fails to answer.

@@ -1,9 +1,9 @@
 //! From a name to the object.
 //!
 //! A name found once is remembered with the change time its directory had. While that is the same, and was old enough
-//! that no later change could carry it too, the name still means the same object: two fstat(2) on open descriptors
-//! and the remembered rights of the caller answer a LOOKUP. Otherwise the kernel looks the name up: first in its
-//! own cache alone, which never waits, then on the blocking pool.
+//! that no later change could carry it too, the name still means the same object. Then looks at both, by fstat(2) on
+//! open descriptors, and the remembered rights of the caller answer a LOOKUP. Otherwise the kernel looks the name up:
+//! first in its own cache alone, which never waits, then on the blocking pool.
 
 use super::access::Rights;
 use super::attributes::status;

@@ -1,10 +1,14 @@
 //! Attributes that several operations of one core share.
 //!
 //! A core often executes many calls that came in one piece, and most of them are about few objects. All of them were
-//! requested before the first is executed, and none is answered yet. So a look at an object in between is a right
-//! answer for each: it lies between request and answer (linearizability). The server tells when the next piece came
-//! ([`gannet_vfs::Vfs::requested_before`]). Each snapshot from before is useless then, since somebody may have seen a
-//! change of the object before he made the next call.
+//! requested before the first is executed. So a look at an object in between is a right answer for each: it lies
+//! between request and answer (linearizability). The server tells when the next piece came, or another connection has
+//! its turn ([`gannet_vfs::Vfs::requested_before`]). Each snapshot from before is useless then: somebody may have seen
+//! a change of the object before he made the next call, and rights may have ended before data was written that they
+//! would give away.
+//!
+//! Where an answer has two looks, the second must not be older than the first. A name that is new in a directory may
+//! name a file that was empty when another call looked at it.
 //!
 //! Only answers and checks of rights use a snapshot. An answer of the kernel to a later question, which is remembered
 //! with the change time of a snapshot, is not older than that time. Changes, and data that later changes are compared
@@ -24,6 +28,15 @@ pub(crate) struct Snapshots {
     moment: Cell<Option<u64>>,
     /// Empty until the first one is taken.
     places: RefCell<Vec<Option<Snapshot>>>,
+    /// Looks so far.
+    looks: Cell<u64>,
+}
+
+/// An object's attributes, and the number of the look that took them. Later looks have greater numbers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Look {
+    pub(crate) attributes: Attributes,
+    pub(crate) number: u64,
 }
 
 struct Snapshot {
@@ -31,7 +44,7 @@ struct Snapshot {
     object: Weak<Object>,
     /// It was taken behind this moment, and before the next.
     moment: u64,
-    attributes: Attributes,
+    look: Look,
 }
 
 impl Snapshots {
@@ -46,8 +59,27 @@ impl Snapshots {
     /// # Errors
     /// As [`Object::attributes`].
     pub(crate) fn of(&self, object: &Arc<Object>, tree: &LocalTree) -> Result<Attributes, Status> {
+        Ok(self.look_behind(0, object, tree)?.attributes)
+    }
+
+    /// As [`Snapshots::of`], and not older than the look with this number.
+    ///
+    /// # Errors
+    /// As [`Object::attributes`].
+    pub(crate) fn look_behind(
+        &self,
+        earlier: u64,
+        object: &Arc<Object>,
+        tree: &LocalTree,
+    ) -> Result<Look, Status> {
+        let anew = || {
+            let number = self.looks.get() + 1;
+            self.looks.set(number);
+            let attributes = object.attributes(tree)?;
+            Ok(Look { attributes, number })
+        };
         let Some(moment) = self.moment.get() else {
-            return object.attributes(tree);
+            return anew();
         };
         let mut places = self.places.borrow_mut();
         if places.is_empty() {
@@ -55,20 +87,21 @@ impl Snapshots {
         }
         let index = object.number % SNAPSHOTS_MAX as u64;
         let Some(place) = places.get_mut(index as usize) else {
-            return object.attributes(tree);
+            return anew();
         };
         if let Some(known) = place
             && known.moment == moment
+            && known.look.number >= earlier
             && known.object.as_ptr() == Arc::as_ptr(object)
         {
-            return Ok(known.attributes);
+            return Ok(known.look);
         }
-        let attributes = object.attributes(tree)?;
+        let look = anew()?;
         *place = Some(Snapshot {
             object: Arc::downgrade(object),
             moment,
-            attributes,
+            look,
         });
-        Ok(attributes)
+        Ok(look)
     }
 }

@@ -10,7 +10,7 @@ use super::listing::{Served, current, validity};
 use super::lookup::Wait;
 use super::namespace::{Made, Make};
 use super::object::Object;
-use super::snapshots::Snapshots;
+use super::snapshots::{Look, Snapshots};
 use super::tree::LocalTree;
 use crate::limits::{SYMLINK_INLINE_MAX, WRITE_DESCRIPTOR_IDLE};
 use gannet_runtime::{Buffer, FileSource, Handle};
@@ -147,15 +147,16 @@ impl LocalStore {
         object.require_write(&self.tree, caller, &attributes)
     }
 
-    /// LOOKUP in a directory whose attributes are `now`.
+    /// LOOKUP in a directory that was looked at.
     async fn lookup_object(
         &self,
         caller: &Credentials,
         directory: &Arc<Object>,
-        now: &Attributes,
+        looked: &Look,
         name: &[u8],
     ) -> Result<(FileHandle, Attributes), Status> {
         directory.require_directory()?;
+        let now = &looked.attributes;
         match name {
             b"." => return Ok((directory.handle, *now)),
             b".." => {
@@ -169,9 +170,9 @@ impl LocalStore {
             name => super::lookup::check_name(name)?,
         }
         if let Some(child) = self.tree.lookup_known(directory, now, caller, name)?
-            && let Ok(attributes) = self.snapshots.of(&child, &self.tree)
+            && let Ok(look) = (self.snapshots).look_behind(looked.number, &child, &self.tree)
         {
-            return Ok((child.handle, attributes));
+            return Ok((child.handle, look.attributes));
         }
         let valid_at = validity(now);
         let found = match (self.tree).lookup(directory, caller, name, valid_at, Wait::No)? {
@@ -247,8 +248,8 @@ impl Vfs for LocalStore {
         let mut kind = FileKind::Directory;
         for name in path {
             let directory = self.object(&handle).await?;
-            let now = self.snapshots.of(&directory, &self.tree)?;
-            let found = self.lookup_object(cred, &directory, &now, name).await;
+            let looked = self.snapshots.look_behind(0, &directory, &self.tree)?;
+            let found = self.lookup_object(cred, &directory, &looked, name).await;
             let (found, attributes) = found?;
             (handle, kind) = (found, attributes.kind);
         }
@@ -287,10 +288,10 @@ impl Vfs for LocalStore {
             Ok(directory) => directory,
             Err(reason) => return (Err(reason), None),
         };
-        match self.snapshots.of(&directory, &self.tree) {
-            Ok(now) => {
-                let found = self.lookup_object(cred, &directory, &now, name).await;
-                (found, Some(now))
+        match self.snapshots.look_behind(0, &directory, &self.tree) {
+            Ok(looked) => {
+                let found = self.lookup_object(cred, &directory, &looked, name).await;
+                (found, Some(looked.attributes))
             }
             Err(reason) => (Err(reason), None),
         }

@@ -98,7 +98,8 @@ pub struct Server<V> {
     /// Learns who does what.
     audit: Option<Arc<dyn Audit>>,
     recent_writes: Option<RecentWrites>,
-    /// How often bytes came from the network; `None` while nobody tells, as for a service that hides this one.
+    /// The number of the latest moment behind all calls under way; `None` while nobody tells, as for a service that
+    /// hides this one.
     moment: Cell<Option<u64>>,
 }
 
@@ -363,7 +364,7 @@ impl<V: Vfs> Service for Server<V> {
         }
     }
 
-    fn bytes_came(&self) {
+    fn moment(&self) {
         self.moment
             .set(Some(self.moment.get().map_or(0, |last| last + 1)));
     }

@@ -64,9 +64,10 @@ pub trait Service: 'static {
     /// [`TakenApart`]. A call that ends without a reply is not told.
     fn took_apart(&self, _call: &Call, _taken: &TakenApart) {}
 
-    /// Learns that bytes came from the network, before any call in them is executed. Whatever is read behind it is not
-    /// older than the calls that are under way then: several of them may share it, until the next time.
-    fn bytes_came(&self) {}
+    /// Learns that calls are about to be executed, or to go on, which came before this moment: bytes came from the
+    /// network, or a connection has its turn. Whatever is read behind it is not older than any of them, and several may
+    /// share it until the next time. A service that wraps another one must tell it.
+    fn moment(&self) {}
 
     /// Learns that the server refused `peer`, before this service executed a call.
     fn observe_refusal(&self, _peer: SocketAddr, _refused: Refused) {}

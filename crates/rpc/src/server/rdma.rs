@@ -413,6 +413,7 @@ impl<S: Service> Connection<S> {
         if self.posted == 0 {
             self.deadlines.nothing_to_send();
         }
+        self.core.service.moment();
         self.calls.register(context);
         let mut done = Vec::new();
         self.calls.poll_woken(&self.core, |job| done.push(job));
@@ -477,7 +478,7 @@ impl<S: Service> Connection<S> {
         let mut completions = self.core.completions.take();
         let polled = self.endpoint.poll_completions(context, &mut completions);
         if !completions.is_empty() {
-            self.core.service.bytes_came();
+            self.core.service.moment();
         }
         let outcome = completions
             .drain(..)

@@ -170,6 +170,7 @@ impl<S: Service> Connection<S> {
         if self.inbound.at_boundary() {
             self.deadlines.no_record_under_way();
         }
+        self.core.service.moment();
         self.calls.register(context);
         self.collect();
         let received = self.receive(context)?;

@@ -161,7 +161,7 @@ impl<S: Service> Connection<S> {
             }
             Err(error) => return Err(error.into()),
         };
-        self.core.service.bytes_came();
+        self.core.service.moment();
         let available = kept + count.staged;
         let input = stage.get(..available).unwrap_or(stage);
         self.inbound.records.partial.clear();
