@@ -9,7 +9,9 @@ const FETCHED: usize = 512;
 /// Numbers of the system's generator, fetched several at a time: a key and a base for every registration would
 /// otherwise be two system calls. A number that was returned is erased, so that a memory dump shows no key.
 pub(super) struct Random {
-    fetched: RefCell<Vec<u64>>,
+    fetched: RefCell<Box<[[u8; size_of::<u64>()]]>>,
+    /// The number of them that no caller has had. They are at the front.
+    left: Cell<usize>,
     mixed: Cell<u64>,
 }
 
@@ -19,19 +21,24 @@ impl Random {
     pub(super) fn new() -> io::Result<Random> {
         let seed = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
         Ok(Random {
-            fetched: RefCell::new(Vec::with_capacity(FETCHED)),
+            fetched: RefCell::new(vec![[0; size_of::<u64>()]; FETCHED].into()),
+            left: Cell::new(0),
             mixed: Cell::new(seed),
         })
     }
 
     pub(super) fn next(&self) -> u64 {
         let mut fetched = self.fetched.borrow_mut();
-        if fetched.is_empty() {
-            fetch(&mut fetched);
+        if self.left.get() == 0 && getrandom::fill(fetched.as_flattened_mut()).is_ok() {
+            self.left.set(FETCHED);
         }
-        let taken = fetched.last_mut().map(std::mem::take);
-        fetched.pop();
-        if let Some(value) = taken {
+        let last = self.left.get().checked_sub(1);
+        let taken = last.and_then(|last| {
+            self.left.set(last);
+            fetched.get_mut(last).map(std::mem::take)
+        });
+        if let Some(bytes) = taken {
+            let value = u64::from_ne_bytes(bytes);
             self.mixed.set(self.mixed.get() ^ value.rotate_left(32));
             return value;
         }
@@ -39,15 +46,6 @@ impl Random {
         let next = split_mix(self.mixed.get());
         self.mixed.set(next);
         next
-    }
-}
-
-/// Fills `numbers` unless the system has none.
-fn fetch(numbers: &mut Vec<u64>) {
-    let mut bytes = [0; FETCHED * size_of::<u64>()];
-    if getrandom::fill(&mut bytes).is_ok() {
-        let (words, _) = bytes.as_chunks();
-        numbers.extend(words.iter().map(|word| u64::from_ne_bytes(*word)));
     }
 }
 
@@ -69,9 +67,12 @@ mod tests {
         let random = Random::new().unwrap();
         let found: HashSet<u64> = (0..3 * FETCHED).map(|_| random.next()).collect();
         assert_eq!(found.len(), 3 * FETCHED);
-        assert!(!found.contains(&0) && random.fetched.borrow().is_empty());
+        assert!(!found.contains(&0) && random.left.get() == 0);
+        let is_erased = |bytes: &[u8; 8]| *bytes == [0; 8];
+        assert!(random.fetched.borrow().iter().all(is_erased));
         random.next();
+        assert_eq!(random.left.get(), FETCHED - 1);
         let left = random.fetched.borrow();
-        assert_eq!((left.len(), left.capacity()), (FETCHED - 1, FETCHED));
+        assert_eq!(left.iter().filter(|bytes| is_erased(bytes)).count(), 1);
     }
 }
