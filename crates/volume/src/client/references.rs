@@ -429,8 +429,9 @@ impl References {
                 return None;
             }
         }
-        let path = self.policy_of(extent, way).decide(now);
-        let is_on = self.options.optimistic == Optimistic::On || path == ReadPath::Optimistic;
+        // A policy that is not followed decides nothing: its calls for timing would never come.
+        let is_on = self.options.optimistic == Optimistic::On
+            || self.policy_of(extent, way).decide(now) == ReadPath::Optimistic;
         is_on.then(|| known.reference.at(extent.offset))
     }
 
@@ -488,8 +489,7 @@ impl References {
 
     /// Notes that a call has read an extent, which is now in the server's memory.
     pub(super) fn note_call(&self, file: FileId, extent: &Extent, way: CallWay, took: Duration) {
-        let now = self.runtime.now();
-        (self.policy_of(extent, way)).call_took(took, now);
+        self.policy_of(extent, way).call_took(took);
         let mut memory = self.memory.borrow_mut();
         let blocks = whole_blocks(memory.block_len(), extent.file_offset, extent.len);
         memory.note_reference(file.0, blocks, short(extent.server), false);

@@ -150,7 +150,7 @@ fn policy_row(bench: &Bench, table: &mut Table) {
             policy.stale_took(stale, now);
         }
         (now, spent) = (now + call, spent + call);
-        policy.call_took(call, now);
+        policy.call_took(call);
     }
     let alone = micros(call) * number(ACCESSES);
     let over = 100.0 * (micros(spent) / alone.max(1e-9) - 1.0);

@@ -10,13 +10,14 @@
 //! that doubles up to a bound. It probes earlier if the server reports that its cache serves nearly all reads. It
 //! probes with a few accesses, and stays on if they were worth it.
 //!
-//! **Durations under a load.** With many accesses under way each waits for the others, so a duration says something
-//! only beside another of the same load:
+//! **Durations under a load.** With many accesses under way each waits for the others. So the duration of an access is
+//! its share: the time divided by the accesses under way (Little's law). It says something only beside another of about
+//! the same load:
 //!
-//! - Durations of other loads are not compared. While too few are known, the policy stays on.
-//! - While it is on it makes some calls now and then, and after each change of the load, to time them.
-//! - Calls are timed among calls alone. Behind each change of the way, those accesses are not timed that the other
-//!   way still delays.
+//! - Durations of other loads are not compared. While too few are known, the policy stays on unless most are stale.
+//! - While it is on, it makes one call of [`TIMING_EVERY`] accesses to time it, many in a row.
+//! - Calls are timed among calls alone. Behind each change of the way, those accesses are not timed that the other way
+//!   still delays.
 //! - The median of the last durations counts, and of those that were under way together one. A process that loses its
 //!   processor makes some a hundred times longer, whatever the way.
 //!
@@ -26,8 +27,6 @@
 //!
 //! - 1/32 of the time of the calls;
 //! - the loss since the last switch: a window of stale accesses and those that were under way.
-//!
-//! While it is on, calls for timing come at most each [`PolicyOptions::interval_min`], and less often as time goes by.
 
 use gannet_runtime::Instant;
 use std::ops::Add;
@@ -41,6 +40,10 @@ const REPAY: u64 = 32;
 const TIMED: usize = 15;
 /// Accesses that are timed behind a change of the way, at least.
 const TIMED_MIN: u32 = 8;
+/// Accesses for one call that is made to time it.
+const TIMING_EVERY: u32 = 128;
+/// The parts of one access in a mean load.
+const PARTS: u32 = 256;
 /// An access that took so many times the usual duration counts as one that took this.
 const OUTLIER: u64 = 4;
 /// The whole of a hit rate in thousandths.
@@ -120,7 +123,7 @@ struct Durations {
 }
 
 impl Durations {
-    fn add(&mut self, duration: Duration, class: u32) {
+    fn add(&mut self, nanos: u64, class: u32) {
         if !self.is_of(class) {
             *self = Durations {
                 class,
@@ -128,7 +131,7 @@ impl Durations {
             };
         }
         if let Some(place) = self.nanos.get_mut(self.next) {
-            *place = nanos(duration);
+            *place = nanos;
         }
         self.next = (self.next + 1) % TIMED;
         self.len = (self.len + 1).min(TIMED);
@@ -209,15 +212,16 @@ pub struct AdaptivePolicy {
     call: Durations,
     optimistic: Durations,
     stale: Durations,
-    /// Accesses under way at the client.
+    /// Accesses under way at the client lately, in [`PARTS`].
     load: u32,
-    /// Accesses to come that are not timed.
+    /// Accesses to come that the way before delays.
+    delayed: u32,
+    /// Accesses to come that were under way with one that was timed.
+    together: u32,
+    /// Accesses since calls were timed in a row.
     untimed: u32,
-    /// The next time at which calls may be timed while the policy is on, and the time from there to the one behind it.
-    timing_at: Option<Instant>,
-    timing_interval: Duration,
-    /// The last time at which a call was timed.
-    timed_at: Option<Instant>,
+    /// Calls that were timed meanwhile.
+    timed: u32,
     /// Nanoseconds lost, and neither won back nor paid for. While off, in nanoseconds of calls.
     debt: u64,
     /// The load for which it went off.
@@ -250,11 +254,11 @@ impl AdaptivePolicy {
             call: Durations::default(),
             optimistic: Durations::default(),
             stale: Durations::default(),
-            load: 1,
+            load: PARTS,
+            delayed: 0,
+            together: 0,
             untimed: 0,
-            timing_at: None,
-            timing_interval: options.interval_min,
-            timed_at: None,
+            timed: 0,
             debt: 0,
             off_class: 0,
             hit_permille: None,
@@ -262,17 +266,49 @@ impl AdaptivePolicy {
         }
     }
 
-    /// Sets how many accesses the client has under way, for what follows.
+    /// Sets how many accesses the client has under way, for what follows. A greater number counts at once. A smaller
+    /// one counts little by little: a program that waits for all of its accesses has ever fewer under way.
     pub fn set_load(&mut self, load: u32) {
-        self.load = load.max(1);
-        self.untimed = self.untimed.min(self.delayed());
+        let wanted = load.max(1).saturating_mul(PARTS);
+        if wanted >= self.load {
+            self.load = wanted;
+            return;
+        }
+        let more = self.load - wanted;
+        let step = u64::from(more) * u64::from(PARTS / 2) / u64::from(self.load);
+        self.load -= u32::try_from(step).unwrap_or(more).clamp(1, more);
+        let (delay, row) = (self.delay(), self.row());
+        self.delayed = self.delayed.min(delay);
+        self.together = self.together.min(self.load());
+        match &mut self.state {
+            State::Timing { left } => *left = (*left).min(row),
+            State::Probing { left, open, .. } if *left > row => {
+                *open = open.saturating_sub(*left - row);
+                *left = row;
+            }
+            _ => {}
+        }
+    }
+
+    /// Accesses under way lately.
+    fn load(&self) -> u32 {
+        ((self.load + PARTS / 2) / PARTS).max(1)
+    }
+
+    fn class(&self) -> u32 {
+        class_of(self.load())
+    }
+
+    /// The share of an access in the time that it took, in nanoseconds.
+    fn share(&self, duration: Duration) -> u64 {
+        nanos(duration) / u64::from(self.load())
     }
 
     /// The way of the next access. While the policy probes, the caller must follow [`ReadPath::Optimistic`], because
     /// the policy counts those accesses.
     pub fn decide(&mut self, now: Instant) -> ReadPath {
-        if matches!(self.state, State::On) && self.must_time_calls(now) {
-            self.state = State::Timing { left: self.timed() };
+        if matches!(self.state, State::On) && self.must_time_calls() {
+            self.state = State::Timing { left: self.row() };
             self.call = Durations::default();
             self.change_way();
         }
@@ -308,29 +344,20 @@ impl AdaptivePolicy {
         }
     }
 
-    /// Whether calls have to be timed again, now that none is made otherwise; notes that it is done.
-    fn must_time_calls(&mut self, now: Instant) -> bool {
-        let is_of_load = self.call.is_of(class_of(self.load));
-        if !is_of_load {
-            self.timing_interval = self.options.interval_min;
-        }
-        // The load may have changed since the last one was set.
-        let latest = now + self.timing_interval;
-        let due = self.timing_at.map_or(latest, |at| at.min(latest));
-        self.timing_at = Some(due);
-        if now < due {
+    /// Whether calls have to be timed in a row, now that none is made otherwise; counts an access.
+    fn must_time_calls(&mut self) -> bool {
+        self.untimed = self.untimed.saturating_add(1);
+        if self.untimed < self.row().saturating_mul(TIMING_EVERY) {
             return false;
         }
-        let interval = self.timing_interval;
-        let is_recent = self.timed_at.is_some_and(|at| at + interval > now);
-        self.timing_interval = (interval * 2).min(self.options.interval_max);
-        self.timing_at = Some(now + self.timing_interval);
-        !(is_of_load && is_recent)
+        self.untimed = 0;
+        let timed = std::mem::take(&mut self.timed);
+        timed < TIMED_MIN || !self.call.is_of(self.class())
     }
 
     /// Ends a long time of calls early if they were made for another load.
     fn note_load_while_off(&mut self, now: Instant) {
-        let class = class_of(self.load);
+        let class = self.class();
         if let State::Off { until } = &mut self.state
             && self.off_class.abs_diff(class) > 1
         {
@@ -339,38 +366,43 @@ impl AdaptivePolicy {
         }
     }
 
-    /// Accesses of another way, so that some of them are timed.
-    fn timed(&self) -> u32 {
-        self.delayed() + self.load.saturating_mul(TIMED_MIN)
+    /// Accesses of another way in a row, so that [`TIMED_MIN`] of them are timed.
+    fn row(&self) -> u32 {
+        self.delay() + self.load().saturating_mul(TIMED_MIN)
     }
 
     /// Accesses that the way before delays: those that are under way, and those that begin beside them.
-    fn delayed(&self) -> u32 {
+    fn delay(&self) -> u32 {
         if self.is_lone() {
             0
         } else {
-            self.load.saturating_mul(2)
+            self.load().saturating_mul(2)
         }
     }
 
     /// Whether accesses come one by one, so that none is delayed by another.
     fn is_lone(&self) -> bool {
-        self.load <= 1
+        self.load() == 1
     }
 
     fn change_way(&mut self) {
-        self.untimed = self.delayed();
+        (self.delayed, self.together) = (self.delay(), 0);
+        (self.untimed, self.timed) = (0, 0);
     }
 
     /// Whether the duration of an access that ends now counts. Of those that were under way together one does: what
     /// held up one of them held up all.
     fn is_timed(&mut self) -> bool {
-        let is_timed = self.untimed == 0;
-        self.untimed = match is_timed {
-            true => self.load - 1,
-            false => self.untimed - 1,
-        };
-        is_timed
+        if self.delayed > 0 {
+            self.delayed -= 1;
+            return false;
+        }
+        if self.together > 0 {
+            self.together -= 1;
+            return false;
+        }
+        self.together = self.load() - 1;
+        true
     }
 
     /// Whether optimistic accesses are the rule.
@@ -380,25 +412,31 @@ impl AdaptivePolicy {
 
     /// Notes the duration of a call (T1). Calls that waited for a disk should be left out where the server reports
     /// that: a reference would not have avoided the wait.
-    pub fn call_took(&mut self, duration: Duration, now: Instant) {
+    pub fn call_took(&mut self, duration: Duration) {
+        let share = self.share(duration);
         let among_calls = matches!(self.state, State::Off { .. } | State::Timing { .. });
         if self.is_timed() && (among_calls || self.is_lone()) {
-            self.call.add(duration, class_of(self.load));
-            self.timed_at = Some(now);
+            self.call.add(share, self.class());
+            self.timed = self.timed.saturating_add(1);
         }
         if let State::Off { .. } = self.state {
-            self.debt = self.debt.saturating_sub(nanos(duration));
+            self.debt = self.debt.saturating_sub(share);
         }
     }
 
     /// Notes the duration of a successful optimistic read (T2).
     pub fn optimistic_took(&mut self, duration: Duration, now: Instant) {
-        if self.is_timed() {
-            self.optimistic.add(duration, class_of(self.load));
+        let (share, class) = (self.share(duration), self.class());
+        // The first one counts in any case: without any nothing can be decided.
+        if self.is_timed() || (self.delayed == 0 && self.optimistic.len == 0) {
+            self.optimistic.add(share, class);
         }
-        if let (Some(call), Some(usual)) = (self.call.usual(), self.optimistic.usual()) {
+        let is_of_load = self.call.is_of(class) && self.optimistic.is_of(class);
+        if let (true, Some(call), Some(usual)) =
+            (is_of_load, self.call.usual(), self.optimistic.usual())
+        {
             // A call would have been as long now and then.
-            let own = nanos(duration).min(nanos(usual).saturating_mul(OUTLIER));
+            let own = share.min(nanos(usual).saturating_mul(OUTLIER));
             let call = nanos(call);
             let lost = self.debt.saturating_add(own.saturating_sub(call));
             self.debt = lost.saturating_sub(call.saturating_sub(own));
@@ -408,9 +446,10 @@ impl AdaptivePolicy {
 
     /// Notes the duration of a refused optimistic read (T_Stale). The call that follows is reported as any other.
     pub fn stale_took(&mut self, duration: Duration, now: Instant) {
+        let share = self.share(duration);
         self.is_timed();
-        self.stale.add(duration, class_of(self.load));
-        self.debt = self.debt.saturating_add(nanos(duration));
+        self.stale.add(share, self.class());
+        self.debt = self.debt.saturating_add(share);
         self.outcome(true, now);
     }
 
@@ -422,16 +461,17 @@ impl AdaptivePolicy {
     /// The paper's ratio of benefit to cost for the accesses in the window. It is infinite if none was stale, and
     /// `None` while too little is known, which is no reason to stop.
     pub fn benefit_over_cost(&self) -> Option<f64> {
-        let Outcomes { len, .. } = self.outcomes;
-        if len == 0 || (self.outcomes.valid() > 0 && self.saved().is_none()) {
+        let (valid, stale) = (self.outcomes.valid(), self.outcomes.stale());
+        let is_unknown = valid > 0 && self.saved().is_none();
+        // Without durations, half of the accesses have to succeed: a success hardly saves more than a failure costs.
+        if self.outcomes.len == 0 || (is_unknown && valid >= stale) {
             return None;
         }
-        let benefit = factor(self.outcomes.valid()) * self.saved().unwrap_or(0.0);
+        let benefit = factor(valid) * self.saved().unwrap_or(0.0);
         if benefit <= 0.0 {
             return Some(0.0);
         }
-        let stale = self.stale.usual().unwrap_or_default().as_secs_f64();
-        let cost = factor(self.outcomes.stale()) * stale;
+        let cost = factor(stale) * self.stale.usual().unwrap_or_default().as_secs_f64();
         Some(if cost > 0.0 {
             benefit / cost
         } else {
@@ -439,7 +479,8 @@ impl AdaptivePolicy {
         })
     }
 
-    /// The usual durations of calls, optimistic reads and refused ones (T1, T2, T_Stale), as far as they were measured.
+    /// The usual durations of calls, optimistic reads and refused ones (T1, T2, T_Stale), as far as they were measured:
+    /// their shares, where several were under way.
     pub fn durations(&self) -> [Option<Duration>; 3] {
         [&self.call, &self.optimistic, &self.stale].map(Durations::usual)
     }
@@ -466,7 +507,7 @@ impl AdaptivePolicy {
         let probes = if self.is_lone() {
             self.options.probes
         } else {
-            self.timed()
+            self.row()
         };
         self.state = State::Probing {
             left: probes - 1,
@@ -486,13 +527,21 @@ impl AdaptivePolicy {
             return;
         }
         self.outcomes.push(is_stale, self.options.window);
-        let are_all_stale = self.outcomes.valid() == 0 && self.outcomes.len >= self.options.probes;
+        let (valid, stale, len) = (
+            self.outcomes.valid(),
+            self.outcomes.stale(),
+            self.outcomes.len,
+        );
+        // A long probe ends before its end if it is clear that it fails.
+        let has_failed = (valid == 0 && len >= self.options.probes)
+            || (valid < stale && len >= self.options.window);
         if let State::Probing { open, .. } = &mut self.state {
             *open = open.saturating_sub(1);
         }
         match self.state {
-            State::Probing { open, .. } if open == 0 || are_all_stale => {
-                if self.is_worth_it() {
+            State::Probing { open, .. } if open == 0 || has_failed => {
+                let says_something = stale == 0 || self.saved().is_some();
+                if says_something && self.is_worth_it() {
                     self.counters.switches_on += 1;
                     self.interval = self.options.interval_min;
                     self.state = State::On;
@@ -519,9 +568,7 @@ impl AdaptivePolicy {
     fn go_off(&mut self, now: Instant) {
         self.debt = self.debt.saturating_mul(REPAY);
         self.hit_permille = None;
-        self.timing_interval = self.options.interval_min;
-        self.timing_at = None;
-        self.off_class = class_of(self.load);
+        self.off_class = self.class();
         self.change_way();
         self.state = State::Off {
             until: now + self.interval,
