@@ -51,15 +51,26 @@ impl ChunkPool {
         }
     }
 
-    /// Gives spare ones back if hardly any was taken since the last call of this; returns whether there were some.
-    pub(crate) fn trim_unused(&self) -> bool {
-        self.shared.uses.replace(0) <= RARE_USES_MAX && self.trim()
+    /// Gives all spare ones but a short one back if hardly any was taken since the last call of this; returns their
+    /// bytes.
+    pub(crate) fn trim_unused(&self) -> usize {
+        if self.shared.uses.replace(0) > RARE_USES_MAX {
+            return 0;
+        }
+        self.keep(1)
     }
 
-    /// Gives spare ones back to the allocator; returns whether there were some.
-    pub(crate) fn trim(&self) -> bool {
-        let (short, long) = (self.shared.short.take(), self.shared.long.take());
-        !short.is_empty() || !long.is_empty()
+    /// Gives spare ones back to the allocator; returns their bytes.
+    pub(crate) fn trim(&self) -> usize {
+        self.keep(0)
+    }
+
+    fn keep(&self, kept_short: usize) -> usize {
+        let long = self.shared.long.take();
+        let mut short = self.shared.short.borrow_mut();
+        let freed = short.len().saturating_sub(kept_short);
+        short.truncate(kept_short);
+        freed * CHUNK_SHORT_LEN + long.len() * CHUNK_LEN
     }
 
     #[cfg(test)]
@@ -131,15 +142,18 @@ mod tests {
         for _ in 0..=RARE_USES_MAX {
             pool.take(CHUNK_LEN);
         }
-        assert!(!pool.trim_unused(), "many uses since the start");
+        assert_eq!(pool.trim_unused(), 0, "many uses since the start");
         assert_eq!(pool.spare(), 1);
         pool.take(CHUNK_LEN);
-        assert!(pool.trim_unused());
+        assert_eq!(pool.trim_unused(), CHUNK_LEN);
         assert_eq!(pool.spare(), 0);
         let held = pool.take(CHUNK_LEN);
-        assert!(!pool.trim(), "it is in use");
+        assert_eq!(pool.trim(), 0, "it is in use");
         drop(held);
-        assert!(pool.trim());
-        assert!(!pool.trim());
+        assert_eq!(pool.trim(), CHUNK_LEN);
+        assert_eq!(pool.trim(), 0);
+        // A short one is for a peer that says now and then that it is there.
+        drop((pool.take(0), pool.take(CHUNK_LEN)));
+        assert_eq!((pool.trim_unused(), pool.spare()), (CHUNK_LEN, 1));
     }
 }

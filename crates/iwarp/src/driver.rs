@@ -88,7 +88,7 @@ pub(crate) async fn drive(connection: Rc<Connection>) {
     let mut timer = Timer::default();
     std::future::poll_fn(|context| connection.poll(context, &mut timer)).await;
     connection.state.borrow_mut().moving = None;
-    connection.core.give_back(true);
+    connection.core.connection_ended();
 }
 
 /// A timer that is set anew only when the deadline moves to an earlier time; a later deadline is noticed when the
@@ -541,7 +541,7 @@ impl State {
                 self.engine.rest();
                 self.moving = None;
             }
-            core.give_back(false);
+            core.give_back();
         }
     }
 

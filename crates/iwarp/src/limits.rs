@@ -93,8 +93,11 @@ pub const NUDGE_GROWTH: u32 = 4;
 pub const REST_AFTER: Duration = Duration::from_secs(5);
 
 /// A buffer of a core that was taken no more often than this in [`REST_AFTER`] was hardly used: its memory goes back.
-/// A peer that says each second that it is there takes it five times.
+/// A peer that says each second that it is there takes it five times, so a dozen of them count as none.
 pub const RARE_USES_MAX: u32 = 64;
+
+/// Bytes for which the allocator is asked to give memory back to the system.
+pub const RELEASE_MIN: usize = 1 << 20;
 
 // Any segment lies in one window.
 const _: () = assert!(ULPDU_MAX <= WINDOW_RANGE_MAX);

@@ -3,7 +3,7 @@
 use crate::config::IwarpConfig;
 use crate::connect;
 use crate::engine::BatchPool;
-use crate::limits::LOG_INTERVAL;
+use crate::limits::{LOG_INTERVAL, RELEASE_MIN, REST_AFTER};
 use crate::listener::IwarpListener;
 use crate::rest::{Idle, Movement};
 use crate::staging::StagingPool;
@@ -32,6 +32,8 @@ pub(crate) struct Core {
     pub(crate) staging: Rc<StagingPool>,
     pub(crate) batches: BatchPool,
     pub(crate) movement: Movement,
+    /// A task looks for idle memory soon.
+    looks_soon: Cell<bool>,
     refused_log: LogLimit,
     endpoints: Cell<u64>,
 }
@@ -44,23 +46,37 @@ impl Core {
         EndpointId(id)
     }
 
-    /// Gives memory that no connection uses back, for one that has come to rest or has `ended`.
-    pub(crate) fn give_back(&self, ended: bool) {
+    /// Gives memory that no connection uses back, when one has come to rest.
+    pub(crate) fn give_back(&self) {
         let freed = match self.movement.look(self.runtime.now()) {
-            Idle::Nothing => false,
-            Idle::Unused => self.staging.trim_unused() | self.batches.trim_unused(),
-            Idle::All => {
-                self.staging.trim();
-                self.batches.trim();
-                true
-            }
+            Idle::Nothing => 0,
+            Idle::Unused => self.staging.trim_unused() + self.batches.trim_unused(),
+            Idle::All => self.staging.trim() + self.batches.trim(),
         };
-        // The connection may have held the last opening of a file.
         self.batches.sweep();
-        // The allocator is not asked at each end: programs that connect for each operation would pay for it.
-        if freed && !ended {
+        // It stops the allocations of all threads.
+        if freed >= RELEASE_MIN {
             self.runtime.release_memory();
         }
+    }
+
+    /// A connection has ended. What it shared waits for the next one, and goes back if none comes: programs that
+    /// connect for each operation would map each file anew.
+    pub(crate) fn connection_ended(self: &Rc<Self>) {
+        // It may have held the last opening of a file.
+        self.batches.sweep();
+        if self.looks_soon.replace(true) {
+            return;
+        }
+        let (core, runtime) = (Rc::downgrade(self), Handle::clone(&self.runtime));
+        let look = async move {
+            gannet_runtime::sleep(&runtime, REST_AFTER).await;
+            if let Some(core) = core.upgrade() {
+                core.looks_soon.set(false);
+                core.give_back();
+            }
+        };
+        self.runtime.spawn("idle iwarp memory", Box::pin(look));
     }
 
     /// Logs a peer that failed in set-up, at most once in [`LOG_INTERVAL`]: any peer can cause it at will.
@@ -81,6 +97,7 @@ impl IwarpProvider {
             staging: Rc::default(),
             batches: BatchPool::default(),
             movement: Movement::default(),
+            looks_soon: Cell::new(false),
             refused_log: LogLimit::new(LOG_INTERVAL),
             endpoints: Cell::new(0),
         };

@@ -117,14 +117,26 @@ impl StagingPool {
         }
     }
 
-    /// Gives spare buffers back if hardly any was taken since the last call of this; returns whether there were some.
-    pub(crate) fn trim_unused(&self) -> bool {
-        self.uses.replace(0) <= RARE_USES_MAX && self.trim()
+    /// Gives all spare buffers but one back if hardly any was taken since the last call of this; returns their bytes.
+    pub(crate) fn trim_unused(&self) -> usize {
+        let kept = if self.uses.replace(0) <= RARE_USES_MAX {
+            1
+        } else {
+            STAGING_SPARE_MAX
+        };
+        self.keep(kept)
     }
 
-    /// Gives spare buffers back to the allocator; returns whether there were some.
-    pub(crate) fn trim(&self) -> bool {
-        !self.spare.take().is_empty()
+    /// Gives spare buffers back to the allocator; returns their bytes.
+    pub(crate) fn trim(&self) -> usize {
+        self.keep(0)
+    }
+
+    fn keep(&self, kept: usize) -> usize {
+        let mut spare = self.spare.borrow_mut();
+        let freed = spare.len().saturating_sub(kept);
+        spare.truncate(kept);
+        freed * STAGING_LEN
     }
 }
 
@@ -153,8 +165,9 @@ mod tests {
         assert_eq!((pool.held.get(), staging.received().len()), (0, 0));
         drop(staging);
         assert_eq!(pool.held.get(), 0);
-        assert!(pool.trim_unused(), "three uses are few");
-        assert!(!pool.trim(), "it had one spare buffer");
+        assert_eq!(pool.trim_unused(), 0, "one stays for those that are few");
+        assert_eq!(pool.trim(), STAGING_LEN);
+        assert_eq!(pool.trim(), 0, "it had one spare buffer");
     }
 
     #[test]

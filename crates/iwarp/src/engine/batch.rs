@@ -27,17 +27,17 @@ impl BatchPool {
         self.windows.sweep();
     }
 
-    /// Gives back what hardly anything used since the last call; returns whether that was memory of the allocator.
-    pub(crate) fn trim_unused(&self) -> bool {
+    /// Gives back what hardly anything used since the last call; returns the bytes that the allocator has now.
+    pub(crate) fn trim_unused(&self) -> usize {
         self.windows.trim_unused();
         self.chunks.trim_unused()
     }
 
-    /// Gives back all that is not in use.
-    pub(crate) fn trim(&self) {
+    /// Gives back all that is not in use; returns the bytes that the allocator has now.
+    pub(crate) fn trim(&self) -> usize {
         self.windows.clear();
         self.spare.take();
-        self.chunks.trim();
+        self.chunks.trim()
     }
 
     /// An empty batch.
