@@ -10,15 +10,21 @@ pub(super) fn median(sorted: &[f64]) -> f64 {
     }
 }
 
-/// The interval of order statistics that holds the median of what `sorted` are samples of with 95 %; of fewer than
-/// nine samples, all of them.
+/// The interval of order statistics that holds the median of what `sorted` are samples of with at least 95 %: all of
+/// them, if they are fewer than nine. That of fewer than six holds it with less.
 pub(super) fn median_interval(sorted: &[f64]) -> (f64, f64) {
-    let count = sorted.len() as f64;
-    let reach = 0.98 * count.sqrt();
-    let low = (count / 2.0 - reach).floor().max(0.0) as usize;
-    let high = ((count / 2.0 + reach).ceil() as usize).min(sorted.len().saturating_sub(1));
+    let count = sorted.len();
+    // The samples below the median are as many as heads of a coin.
+    let mut exactly = 0.5_f64.powf(count as f64);
+    let (mut fewer, mut low) = (exactly, 0);
+    while fewer <= 0.025 && low < count / 2 {
+        low += 1;
+        exactly *= (count - low + 1) as f64 / low as f64;
+        fewer += exactly;
+    }
+    let low = low.saturating_sub(1);
     let at = |index: usize| sorted.get(index).copied().unwrap_or_default();
-    (at(low), at(high))
+    (at(low), at(count.saturating_sub(low + 1)))
 }
 
 #[cfg(test)]
@@ -29,8 +35,12 @@ mod tests {
     fn a_median_lies_in_its_interval() {
         let values: Vec<f64> = (1..=15).map(f64::from).collect();
         assert_eq!(median(&values), 8.0);
-        // The fourth and the thirteenth hold it with 98 %.
-        assert_eq!(median_interval(&values), (4.0, 13.0));
+        // The fourth and the twelfth hold it with 96 %.
+        assert_eq!(median_interval(&values), (4.0, 12.0));
+        assert_eq!(median_interval(&values[..9]), (2.0, 8.0));
+        for few in 1..9 {
+            assert_eq!(median_interval(&values[..few]), (1.0, few as f64));
+        }
         assert_eq!(median(&[1.0, 2.0]), 1.5);
         assert_eq!(median(&[]), 0.0);
     }
