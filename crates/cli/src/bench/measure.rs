@@ -106,7 +106,7 @@ pub fn in_folder<T>(
         };
         tokio::select! {
             removed = removing => removed,
-            () = too_late => Err(Failure::new("cannot remove the benchmark's files", "interrupted")),
+            () = too_late => Err(Failure::new(format!("cannot remove {folder}"), "interrupted")),
         }
     });
     match (done, removed) {
@@ -187,15 +187,21 @@ async fn remove(session: &Session, folder: &Url) -> Result<(), Failure> {
     Err(Failure::new(what(), Status::Notempty))
 }
 
-/// Removes the files of a directory.
+/// Removes the files of a directory, and those of directories in it that a sample could not remove.
 async fn empty(objects: &Objects<Remote>, directory: &FileHandle) -> Result<(), Error> {
     for items in objects.list(directory).await?.chunks(REMOVED_AT_A_TIME) {
         let removing = items
             .iter()
             .map(|item| Box::pin(objects.remove(directory, &item.name)));
-        for removed in all(removing).await {
+        let removed = all(removing).await;
+        for (item, removed) in items.iter().zip(removed) {
             match removed {
                 Err(Error::Status(Status::Noent)) => {}
+                Err(Error::Status(Status::Isdir)) => {
+                    let inner = objects.lookup(directory, &item.name).await?;
+                    Box::pin(empty(objects, &inner.handle)).await?;
+                    objects.remove_directory(directory, &item.name).await?;
+                }
                 removed => removed?,
             }
         }

@@ -563,6 +563,12 @@ fn an_interrupted_bench_removes_its_folder() {
             assert!(bench.try_wait().unwrap().is_none(), "it ended too early");
             std::thread::yield_now();
         }
+        // A directory of one sample, which this one could not remove.
+        let folder = fs::read_dir(place.path("share")).unwrap().next();
+        let inner = folder.unwrap().unwrap().path().join("inner");
+        fs::create_dir(&inner).unwrap();
+        fs::set_permissions(&inner, fs::Permissions::from_mode(0o777)).unwrap();
+        fs::write(inner.join("file"), b"").unwrap();
         let sent = Command::new("kill")
             .args(["-s", signal, &bench.id().to_string()])
             .status();

@@ -113,8 +113,13 @@ impl Run<'_> {
                 Ok(())
             },
         );
+        let own = own.map_err(|failure| failure.within(&server.name));
+        if let (Err(_), Err(failure)) = (&done, &own) {
+            // This server has the folder still, whatever ended the measurement.
+            failure.report();
+        }
         done?;
-        own.map_err(|failure| failure.within(&server.name))
+        own
     }
 
     /// The file system of a server's directory, as far as that is known and matters.
