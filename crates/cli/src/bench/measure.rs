@@ -140,6 +140,11 @@ pub fn histogram() -> Result<Histogram<u64>, Failure> {
         .explain(|| String::from("cannot count latencies"))
 }
 
+/// The latency in microseconds below which this share of the operations stayed.
+pub fn micros_at(latency_ns: &Histogram<u64>, share: f64) -> f64 {
+    latency_ns.value_at_quantile(share) as f64 / 1e3
+}
+
 /// `value` with so many digits behind the point.
 pub fn rounded(value: f64, digits: i32) -> f64 {
     let scale = 10f64.powi(digits);

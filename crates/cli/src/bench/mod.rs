@@ -12,7 +12,7 @@ use crate::table::{self, short};
 use crate::{output, size};
 use gannet::url::{Scheme, Url};
 use load::{Load, LoadEnd, Measured, ReadCounters};
-use measure::{Interrupt, check_records, in_folder, rounded};
+use measure::{Interrupt, check_records, in_folder, micros_at, rounded};
 use prepare::Prepared;
 use serde::Serialize;
 use std::time::Duration;
@@ -257,7 +257,7 @@ fn measure(
     let seconds = measured.seconds.max(f64::MIN_POSITIVE);
     let ops = measured.latency_ns.len();
     let bytes = (ops * record) as f64;
-    let quantile = |share| measured.latency_ns.value_at_quantile(share) as f64 / 1e3;
+    let quantile = |share| rounded(micros_at(&measured.latency_ns, share), 1);
     let cpu = measured.cpu.as_secs_f64();
     let starved = rounded(measured.credit_starved.as_secs_f64() * 1e3, 3);
     Ok(Row {
@@ -271,8 +271,8 @@ fn measure(
         seconds: rounded(seconds, 3),
         mb_per_s: rounded(bytes / 1e6 / seconds, 1),
         ops_per_s: rounded(ops as f64 / seconds, 1),
-        p50_us: rounded(quantile(0.5), 1),
-        p99_us: rounded(quantile(0.99), 1),
+        p50_us: quantile(0.5),
+        p99_us: quantile(0.99),
         client_cpu_s_per_gb: (record > 0).then(|| rounded(cpu / (bytes / 1e9), 3)),
         client_cpu_us_per_op: rounded(cpu * 1e6 / ops.max(1) as f64, 2),
         credit_starved_ms: (folder.scheme == Scheme::Rdma).then_some(starved),

@@ -8,7 +8,7 @@
 mod rank;
 mod sieve;
 
-use super::measure::{Interrupt, histogram, in_folder, rounded};
+use super::measure::{Interrupt, histogram, in_folder, micros_at, rounded};
 use crate::cli::{TileHints, TileHow, TileOp, TileOptions};
 use crate::failure::{Explain, Failure};
 use crate::table::{self, short};
@@ -283,7 +283,7 @@ impl Shared {
                 let for_each = |count: u64| rounded(count as f64 / tiles.max(1) as f64, 3);
                 let ratios = own.iter().zip(&apart).map(|(own, apart)| own / apart);
                 let ratio = rounded(median(ratios.collect()), 3);
-                let quantile = |share| latency_ns.value_at_quantile(share) as f64 / 1e3;
+                let quantile = |share| rounded(micros_at(&latency_ns, share), 1);
                 rows.push(Row {
                     op: way.op,
                     how: way.how,
@@ -296,8 +296,8 @@ impl Shared {
                     registrations: for_each(registrations),
                     registration_hits: for_each(hits),
                     mb_per_s: rounded(median(own), 1),
-                    p50_us: rounded(quantile(0.5), 1),
-                    p99_us: rounded(quantile(0.99), 1),
+                    p50_us: quantile(0.5),
+                    p99_us: quantile(0.99),
                     of_apart: (layout == Layout::Interleaved).then_some(ratio),
                 });
             }

@@ -7,7 +7,7 @@
 use super::provider::Measured;
 use super::transfer::{Transfer, TransferRow, connect, move_often};
 use crate::cli::RegistrationOptions;
-use gannet_cli::bench::measure::{histogram, rounded};
+use gannet_cli::bench::measure::{histogram, micros_at, rounded};
 use gannet_cli::failure::{Explain, Failure};
 use gannet_cli::{output, session, size, table};
 use gannet_fabric::registration::{NotTrusted, Registration, Strategy, StrategyKind, Trust};
@@ -195,7 +195,7 @@ impl Times {
     }
 
     fn row(&self, what: &'static str, reach: Option<&'static str>, size: usize) -> Row {
-        let median = |times: &Histogram<u64>| rounded(times.value_at_quantile(0.5) as f64 / 1e3, 3);
+        let median = |times: &Histogram<u64>| rounded(micros_at(times, 0.5), 3);
         Row {
             what,
             reach,

@@ -3,7 +3,7 @@
 use super::super::median::{median, median_interval};
 use super::cell::Cell;
 use gannet_cli::bench::load::Measured;
-use gannet_cli::bench::measure::{histogram, rounded};
+use gannet_cli::bench::measure::{histogram, micros_at, rounded};
 use gannet_cli::failure::{Explain, Failure};
 use gannet_cli::{output, table};
 use hdrhistogram::Histogram;
@@ -120,15 +120,15 @@ impl Row {
         let mut sorted = rates.clone();
         sorted.sort_by(f64::total_cmp);
         let ops = samples.latency_ns.len();
-        let quantile = |share| samples.latency_ns.value_at_quantile(share) as f64 / 1e3;
+        let quantile = |share| rounded(micros_at(&samples.latency_ns, share), 1);
         let for_each = |time: Duration| rounded(time.as_secs_f64() * 1e6 / ops.max(1) as f64, 2);
         let figures = Figures {
             rounds: rates.len(),
             ops,
             rate: rounded(median(&sorted) * units, 1),
             unit,
-            p50_us: rounded(quantile(0.5), 1),
-            p99_us: rounded(quantile(0.99), 1),
+            p50_us: quantile(0.5),
+            p99_us: quantile(0.99),
             client_cpu_us_per_op: for_each(samples.client),
             server_cpu_us_per_op: samples.server.map(for_each),
             ratio: first.map(|first| Ratio::of(&rates, &first.rates())),
