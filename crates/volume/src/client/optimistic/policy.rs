@@ -23,10 +23,11 @@
 //!
 //! **The bound of its cost.** Stale accesses are a debt in time, which successful ones pay off, down to 0. While the
 //! policy makes calls, their durations must pay [`REPAY`] times the debt before it probes again. Over any run, the
-//! lost time is at most the sum of two parts:
+//! lost time is at most the sum of three parts:
 //!
 //! - 1/32 of the time of the calls;
-//! - the loss since the last switch: a window of stale accesses and those that were under way.
+//! - the loss since the last switch: a window of stale accesses and those that were under way;
+//! - what one call of [`TIMING_EVERY`] accesses takes longer.
 
 use gannet_runtime::Instant;
 use std::ops::Add;
@@ -149,11 +150,6 @@ impl Durations {
         nanos.sort_unstable();
         nanos.get(self.len / 2).copied().map(Duration::from_nanos)
     }
-}
-
-/// The class of a load: accesses under way, to a factor of two.
-fn class_of(load: u32) -> u32 {
-    load.max(1).ilog2()
 }
 
 /// The last outcomes, a bit for each: 1 is stale.
@@ -295,8 +291,9 @@ impl AdaptivePolicy {
         ((self.load + PARTS / 2) / PARTS).max(1)
     }
 
+    /// The load to a factor of two.
     fn class(&self) -> u32 {
-        class_of(self.load())
+        self.load().ilog2()
     }
 
     /// The share of an access in the time that it took, in nanoseconds.
