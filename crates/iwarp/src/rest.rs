@@ -1,8 +1,9 @@
 //! Memory that the connections of a core share, and when it goes back.
 //!
-//! It costs no timer and nothing on the way of a byte: connections have deadlines for their rest already
-//! ([`REST_AFTER`]), and look here when these pass. The last one that comes to rest has all of it given back. Where
-//! some connection never rests, because it says each second that it is there, memory that was hardly used goes back.
+//! It costs nothing on the way of a byte: connections have deadlines for their rest already ([`REST_AFTER`]), and look
+//! here when these pass. Behind the end of a connection, which leaves no deadline, a task looks once. The last one that
+//! comes to rest has all of it given back. Where some connection never rests, because it says each second that it is
+//! there, memory that was hardly used goes back.
 
 use crate::limits::REST_AFTER;
 use gannet_runtime::Instant;
@@ -38,7 +39,7 @@ impl Movement {
         Moving(Rc::clone(&self.moving))
     }
 
-    /// Says how much is idle, for a connection whose deadline for rest passed, or that has ended.
+    /// Says how much is idle, when a connection's deadline for rest passed, and [`REST_AFTER`] behind an end.
     pub(crate) fn look(&self, now: Instant) -> Idle {
         if self.moving.get() == 0 {
             self.looked.set(Some(now));
