@@ -2,9 +2,10 @@
 //! data: locks and directories.
 
 use crate::listing::Listing;
-use gannet_vfs::{Attributes, Credentials};
+use gannet_vfs::{Attributes, ByteLock, Credentials};
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 /// An open directory.
@@ -19,14 +20,52 @@ pub(crate) struct OpenDirectory {
 struct Locked {
     /// The number of the file.
     number: u64,
-    owners: BTreeSet<u64>,
+    /// The bytes that each has locked; no owner is without any.
+    owners: BTreeMap<u64, LockedBytes>,
+}
+
+/// The bytes that an owner has locked, in order. Neighbours are one range: the store bounds the number of its ranges,
+/// and these are as many.
+#[derive(Debug, Default)]
+struct LockedBytes(Vec<RangeInclusive<u64>>);
+
+impl LockedBytes {
+    fn lock(&mut self, lock: &ByteLock) {
+        let (mut start, mut end) = (lock.start, lock.end);
+        let LockedBytes(ranges) = self;
+        ranges.retain(|it| {
+            let touches =
+                *it.start() <= end.saturating_add(1) && start <= it.end().saturating_add(1);
+            if touches {
+                (start, end) = (start.min(*it.start()), end.max(*it.end()));
+            }
+            !touches
+        });
+        let place = ranges.partition_point(|it| *it.start() < start);
+        ranges.insert(place, start..=end);
+    }
+
+    fn unlock(&mut self, lock: &ByteLock) {
+        let LockedBytes(ranges) = self;
+        let rest = ranges.iter().flat_map(|it| {
+            let before = (lock.start.checked_sub(1)).map(|end| *it.start()..=end.min(*it.end()));
+            let behind = (lock.end.checked_add(1)).map(|start| start.max(*it.start())..=*it.end());
+            [before, behind].into_iter().flatten()
+        });
+        *ranges = rest.filter(|it| !it.is_empty()).collect();
+    }
+
+    fn is_empty(&self) -> bool {
+        let LockedBytes(ranges) = self;
+        ranges.is_empty()
+    }
 }
 
 /// The locks of open files, and the open directories. The keys of both share one sequence, and none is used twice.
 #[derive(Default)]
 pub(crate) struct Open {
     last: u64,
-    /// The locks that were granted by each open file, by key, and not released by a close yet.
+    /// The locks that were granted by each open file, by key, and not released yet.
     locked: HashMap<u64, Locked>,
     directories: HashMap<u64, Rc<OpenDirectory>>,
     /// The last attributes of directories that were removed while open, by number.
@@ -47,33 +86,40 @@ impl Open {
     }
 
     /// Records that a lock on the file with this number was granted through an open file.
-    pub(crate) fn note_lock(&mut self, key: u64, number: u64, owner: u64) {
+    pub(crate) fn note_lock(&mut self, key: u64, number: u64, lock: &ByteLock) {
         let unlocked = || Locked {
             number,
-            owners: BTreeSet::new(),
+            owners: BTreeMap::new(),
         };
         let locked = self.locked.entry(key).or_insert_with(unlocked);
-        locked.owners.insert(owner);
+        locked.owners.entry(lock.owner).or_default().lock(lock);
     }
 
-    /// Whether a lock on the file with this number was granted through a file that is still open.
+    /// Whether a lock on the file with this number was granted through a file that is still open, and not released.
     pub(crate) fn is_locked(&self, number: u64) -> bool {
         let has = |locked: &Locked| locked.number == number && !locked.owners.is_empty();
         self.locked.values().any(has)
     }
 
-    /// Strikes an owner whose locks on the file with this number are all released.
-    pub(crate) fn strike_lock(&mut self, number: u64, owner: u64) {
-        let of_file = |locked: &&mut Locked| locked.number == number;
-        self.locked.values_mut().filter(of_file).for_each(|locked| {
-            locked.owners.remove(&owner);
+    /// Records that an owner releases these bytes of the file with this number, through whatever open file.
+    pub(crate) fn note_unlock(&mut self, number: u64, lock: &ByteLock) {
+        let of_file = self.locked.values_mut().filter(|it| it.number == number);
+        of_file.for_each(|locked| {
+            locked.owners.retain(|owner, bytes| {
+                if *owner == lock.owner {
+                    bytes.unlock(lock);
+                }
+                !bytes.is_empty()
+            });
         });
     }
 
     /// The owners whose locks end with the last close of an open file: those of flock(2) and of F_OFD_SETLK.
     pub(crate) fn take_lock_owners(&mut self, key: u64) -> BTreeSet<u64> {
         let locked = self.locked.remove(&key);
-        locked.map(|locked| locked.owners).unwrap_or_default()
+        (locked.into_iter())
+            .flat_map(|locked| locked.owners.into_keys())
+            .collect()
     }
 
     /// Drops what a closed file had.
@@ -125,20 +171,69 @@ pub(crate) type OpenTable = RefCell<Open>;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gannet_vfs::LockKind;
+
+    const NUMBER: u64 = 7;
+
+    fn bytes(owner: u64, start: u64, end: u64) -> ByteLock {
+        ByteLock {
+            owner,
+            kind: LockKind::Exclusive,
+            start,
+            end,
+            process: 0,
+        }
+    }
 
     #[test]
     fn owners_of_locks_are_released_by_the_last_close_unless_a_close_before_did() {
         let mut open = Open::default();
-        let (first, second, number) = (open.next(), open.next(), 7);
-        open.note_lock(first, number, 100);
-        open.note_lock(first, number, 200);
-        open.note_lock(second, number, 100);
-        assert!(open.is_locked(number) && !open.is_locked(number + 1));
+        let (first, second) = (open.next(), open.next());
+        open.note_lock(first, NUMBER, &bytes(100, 0, 9));
+        open.note_lock(first, NUMBER, &bytes(200, 20, 29));
+        open.note_lock(second, NUMBER, &bytes(100, 40, u64::MAX));
+        assert!(open.is_locked(NUMBER) && !open.is_locked(NUMBER + 1));
         // A close of the process with all locks of owner 100, through any of its open files.
-        open.strike_lock(number, 100);
+        open.note_unlock(NUMBER, &bytes(100, 0, u64::MAX));
         assert_eq!(open.take_lock_owners(first), BTreeSet::from([200]));
-        assert!(!open.is_locked(number));
+        assert!(!open.is_locked(NUMBER));
         assert_eq!(open.take_lock_owners(first), BTreeSet::new());
         assert_eq!(open.take_lock_owners(second), BTreeSet::new());
+    }
+
+    #[test]
+    fn a_file_is_locked_until_the_last_byte_is_unlocked() {
+        let mut open = Open::default();
+        let key = open.next();
+        let is_locked_after = |open: &mut Open, start, end| {
+            open.note_unlock(NUMBER, &bytes(100, start, end));
+            open.is_locked(NUMBER)
+        };
+        // Neighbours, and bytes that are locked twice.
+        open.note_lock(key, NUMBER, &bytes(100, 10, 19));
+        open.note_lock(key, NUMBER, &bytes(100, 0, 9));
+        open.note_lock(key, NUMBER, &bytes(100, 5, u64::MAX));
+        // Another owner's bytes stay locked, and another file's.
+        open.note_unlock(NUMBER, &bytes(200, 0, u64::MAX));
+        open.note_unlock(NUMBER + 1, &bytes(100, 0, u64::MAX));
+        assert!(is_locked_after(&mut open, 1, 100));
+        assert!(is_locked_after(&mut open, 102, u64::MAX));
+        // Bytes that are not locked.
+        assert!(is_locked_after(&mut open, 50, 60));
+        assert!(is_locked_after(&mut open, 0, 0));
+        assert!(!is_locked_after(&mut open, 101, 101));
+        assert_eq!(open.take_lock_owners(key), BTreeSet::new());
+    }
+
+    #[test]
+    fn bytes_locked_one_by_one_are_one_range() {
+        let mut locked = LockedBytes::default();
+        for start in (0..100).rev().step_by(2).chain((0..100).step_by(2)) {
+            locked.lock(&bytes(100, start, start));
+        }
+        let LockedBytes(ranges) = &locked;
+        assert_eq!(ranges, &[0..=99]);
+        (0..100).for_each(|start| locked.unlock(&bytes(100, start, start)));
+        assert!(locked.is_empty());
     }
 }

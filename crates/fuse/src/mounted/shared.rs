@@ -26,6 +26,8 @@ impl<V: Vfs> Mounted<V> {
         if request == LockRequest::Unlock {
             // The next holder must find what this one wrote. An error is told at the next sync or close.
             let _ = self.within(self.drain(number)).await;
+            // From here on the file is followed again. The store retries an unlock that fails.
+            self.open.borrow_mut().note_unlock(number, &lock);
         }
         loop {
             // The store answers a wait after about a second. `within` bounds each attempt and not the whole wait, which
@@ -38,7 +40,7 @@ impl<V: Vfs> Mounted<V> {
                 (Locked::Denied(_), LockRequest::Try) => return Err(Errno::EAGAIN),
                 (Locked::TooMany, _) => return Err(Errno::ENOLCK),
                 (Locked::Done, LockRequest::Try | LockRequest::Wait) => {
-                    self.open.borrow_mut().note_lock(key, number, lock.owner);
+                    self.open.borrow_mut().note_lock(key, number, &lock);
                     self.renew_after_lock(number, handle).await;
                     return Ok(locked);
                 }
@@ -95,8 +97,6 @@ impl<V: Vfs> Mounted<V> {
 
     /// Releases all locks of an owner on a file, when it is closed.
     pub(crate) async fn unlock_all(self: &Rc<Self>, key: u64, owner: u64) -> Result<(), Errno> {
-        let number = self.open_file(key)?.file.number();
-        self.open.borrow_mut().strike_lock(number, owner);
         let all = ByteLock {
             owner,
             kind: gannet_vfs::LockKind::Exclusive,
