@@ -293,7 +293,10 @@ impl Servers {
                 Err(error) => failed = Some(error),
             }
         }
-        let record = match (self.ask_manager().await, failed.clone()) {
+        // A manager that is silent, too, must not make the attempt as long as a call.
+        let asked = timeout(&self.runtime, HELLO_DEADLINE, self.ask_manager()).await;
+        let asked = asked.unwrap_or(Err(LinkError::TimedOut));
+        let record = match (asked, failed.clone()) {
             (Ok(record), _) => record,
             (Err(_), Some(failed)) => return Err(failed),
             (Err(error), None) => {

@@ -12,7 +12,7 @@ use crate::convert::stability_of;
 use crate::link::Link;
 use gannet_fabric::{DeregisterError, RegisterError};
 use gannet_meta::limits::FILE_SIZE_MAX;
-use gannet_runtime::{Buffer, LocalFuture, SlotId, all, both};
+use gannet_runtime::{Buffer, Instant, LocalFuture, SlotId, all, both};
 use gannet_vfs::{
     Attributes, BytesRead, Credentials, FileHandle, Stability, Status, Verifier, WriteDone,
 };
@@ -197,6 +197,7 @@ impl VolumeFs {
         if count == 0 {
             return Ok(0);
         }
+        let began = self.now();
         let lease = self.lease(caller, id, Capability::READ).await?;
         let _reading = self.references.begin_read();
         if (self.read_optimistically(&lease, id, range, buffer)).await? {
@@ -209,7 +210,8 @@ impl VolumeFs {
             memory: shape(0, count)?,
         };
         let memory = ClientMemory::from(&mut *buffer);
-        let read = self.transfer(caller, id, shapes, Moving::Read, memory);
+        // A Read of a silent server's memory has used up the patience.
+        let read = self.transfer_since(began, caller, id, shapes, Moving::Read, memory);
         let proven = read.await?.proven_size;
         self.note_call_read(&lease, id, range, since);
         let len = usize::try_from(proven.saturating_sub(offset)).unwrap_or(usize::MAX);
@@ -381,13 +383,26 @@ impl VolumeFs {
         id: FileId,
         shapes: TransferShapes,
         how: Moving<'_>,
+        memory: ClientMemory<'_>,
+    ) -> Result<Transferred, Status> {
+        self.transfer_since(self.now(), caller, id, shapes, how, memory)
+            .await
+    }
+
+    /// As [`VolumeFs::transfer`], of an operation that began at `began`.
+    async fn transfer_since(
+        &self,
+        began: Instant,
+        caller: &Credentials,
+        id: FileId,
+        shapes: TransferShapes,
+        how: Moving<'_>,
         mut memory: ClientMemory<'_>,
     ) -> Result<Transferred, Status> {
         let rights = match how {
             Moving::Write(_) => Capability::WRITE,
             Moving::Read => Capability::READ,
         };
-        let began = self.now();
         loop {
             let lease = self.lease(caller, id, rights).await?;
             match self.move_once(&lease, id, &shapes, &how, &mut memory).await {
