@@ -326,6 +326,18 @@ impl<V: Vfs> Mounted<V> {
         let number = self.inodes.borrow().number(handle);
         if let Some(number) = number {
             self.inodes.borrow_mut().learn(number, fetched);
+            self.drop_readable(number).await;
+        }
+    }
+
+    /// Has the kernel drop the pages of an open file that are of another state than a reply is about to show.
+    ///
+    /// Nobody reads the pages of a file that is not open, and its next open drops them. A notification would have the
+    /// kernel ignore the attributes of that very reply: the program that opens the file next, and reads behind the
+    /// former end, would depend on one more request.
+    async fn drop_readable(&self, number: u64) {
+        let is_open = (self.inodes.borrow().inode(number)).is_some_and(Inode::is_open);
+        if is_open {
             self.pages.drop_stale(number).await;
         }
     }

@@ -1,39 +1,18 @@
 //! Mounts of a volume whose I/O servers' clocks differ.
 
+use crate::mounts::{CACHE_AGE, mount};
 use gannet_dst::volume::{Bed, Carrier};
 use gannet_fuse::headless::{Headless, ROOT};
-use gannet_fuse::limits::KeptBounds;
-use gannet_fuse::{Caching, Closing, Locks, MountOptions};
 use gannet_runtime::sleep;
+use gannet_sim::World;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
-use gannet_sim::{Node, World};
-use gannet_vfs::{Stability, Vfs};
+use gannet_vfs::Stability;
 use gannet_volume::client::VolumeFs;
-use std::time::Duration;
 
 /// Bytes of a stripe.
 const UNIT: u32 = 4096;
 /// How far the clock of one server is ahead.
 const SKEW_SECONDS: i64 = 5;
-const CACHE_AGE: Duration = Duration::from_secs(1);
-
-fn mount(bed: &Bed, node: &Node) -> Headless<VolumeFs> {
-    let fs = bed.mount(node);
-    let root = fs.root();
-    let options = MountOptions {
-        source: String::from("volume"),
-        caching: Caching::Cached,
-        read_only: false,
-        no_exec: false,
-        allow_other: false,
-        caller: None,
-        cache_age: CACHE_AGE,
-        locks: Locks::Shared,
-        closing: Closing::Sync,
-        deadline: Duration::from_secs(60),
-    };
-    Headless::new(&node.runtime(), fs, root, options, KeptBounds::default())
-}
 
 /// A program with a mounted file that every process of its machine looks up and opens.
 async fn write(mount: &Headless<VolumeFs>, number: u64, offset: u64, bytes: &[u8]) {

@@ -6,5 +6,7 @@
 mod clocks;
 mod devices;
 mod model;
+mod mounts;
+mod opens;
 mod scenario;
 mod starts;

@@ -106,7 +106,7 @@ impl<V: Vfs> Mounted<V> {
         let known = Some(Fetched { attributes, asked });
         let newest = self.newest(&handle, known).await?;
         self.inodes.borrow_mut().learn(number, &newest);
-        self.pages.drop_stale(number).await;
+        self.drop_readable(number).await;
         Ok(self.attr(number, &newest.attributes))
     }
 
