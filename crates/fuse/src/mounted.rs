@@ -29,6 +29,7 @@ use gannet_runtime::stages::{self, Stage, Stopwatch};
 use gannet_runtime::{Arena, Handle, IdleWatch, LocalFuture, timeout};
 use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Vfs};
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashSet;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -64,6 +65,8 @@ pub(crate) struct Mounted<V> {
     unhiding: RefCell<Vec<FileHandle>>,
     /// Wakes removals of directories that wait for hidden names to go.
     unhidden: tokio::sync::Notify,
+    /// Files of removals that a deadline dropped: they are let go when they are not in use.
+    letting_go: RefCell<HashSet<FileHandle>>,
     /// Open files that were followed, and whose pages the kernel drops now. A lock waits for that.
     following: Following,
     /// Programs that wait for file locks.
@@ -117,6 +120,7 @@ impl<V: Vfs> Mounted<V> {
             takings: Takings::default(),
             unhiding: RefCell::default(),
             unhidden: tokio::sync::Notify::new(),
+            letting_go: RefCell::default(),
             following: Following::default(),
             lock_waits: Cell::new(0),
             is_away: Cell::new(false),

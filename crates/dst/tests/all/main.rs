@@ -8,5 +8,6 @@ mod devices;
 mod model;
 mod mounts;
 mod opens;
+mod removals;
 mod scenario;
 mod starts;

@@ -37,6 +37,37 @@ enum Taken<'a> {
     Nothing,
 }
 
+/// A guard of the removal of a name whose file the store is asked to keep. If a deadline drops the removal, nobody knows
+/// whether the file has the name: it is let go once no program here has it open.
+struct Keeping<'a, V: Vfs> {
+    mounted: &'a Rc<Mounted<V>>,
+    file: FileHandle,
+    is_over: bool,
+}
+
+impl<'a, V: Vfs> Keeping<'a, V> {
+    fn begin(mounted: &'a Rc<Mounted<V>>, file: FileHandle) -> Keeping<'a, V> {
+        Keeping {
+            mounted,
+            file,
+            is_over: false,
+        }
+    }
+
+    /// Takes note of the end of the removal.
+    fn end(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl<V: Vfs> Drop for Keeping<'_, V> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.mounted.let_go_when_unused(self.file);
+        }
+    }
+}
+
 /// A guard of the removal of a hidden name. Its drop ends the removal also when a deadline drops the request.
 struct Unhiding<'a> {
     under_way: &'a RefCell<Vec<FileHandle>>,
@@ -324,10 +355,12 @@ impl<V: Vfs> Mounted<V> {
         handle: FileHandle,
         entry: EntryName<'_>,
     ) -> Result<(), Errno> {
+        let keeping = Keeping::begin(self, handle);
         if self.is_kept_by_store(&handle).await? {
             let removed = self.vfs.remove(caller, entry.directory, entry.name).await;
-            return self.end_removal(handle, removed.result).await;
+            return self.end_removal(keeping, removed.result).await;
         }
+        keeping.end();
         let name = self.hidden(entry.directory, caller);
         let to = EntryName::new(entry.directory, &name.name);
         let (moved, ..) = self.vfs.rename(caller, entry, to).await;
@@ -354,14 +387,39 @@ impl<V: Vfs> Mounted<V> {
     /// Ends a removal of a file that the store keeps.
     async fn end_removal(
         self: &Rc<Self>,
-        file: FileHandle,
+        keeping: Keeping<'_, V>,
         removed: Result<(), Status>,
     ) -> Result<(), Errno> {
+        let file = keeping.file;
+        keeping.end();
         match removed {
             Ok(()) => self.hide(Hidden { file, name: None }).await,
             Err(_) => self.vfs.let_go(&file).await,
         }
         removed.map_err(errno)
+    }
+
+    /// Lets a file go that the store may keep, once no program here has it open or is about to: not before, since it
+    /// may have lost its name. One task does it, however many removals were dropped.
+    fn let_go_when_unused(self: &Rc<Self>, file: FileHandle) {
+        if !self.letting_go.borrow_mut().insert(file) {
+            return;
+        }
+        let mounted = Rc::downgrade(self);
+        let letting_go = async move {
+            while let Some(it) = mounted.upgrade() {
+                let now = it.runtime.now();
+                let kept = it.inodes.borrow().is_kept(&file, now);
+                if kept == Kept::No {
+                    it.letting_go.borrow_mut().remove(&file);
+                    return it.remove_hidden(&Hidden { file, name: None }).await;
+                }
+                let pause = sleep(&it.runtime, KEPT_FOR_RETURN_AGE);
+                drop(it);
+                pause.await;
+            }
+        };
+        self.runtime.spawn("let go", Box::pin(letting_go));
     }
 
     /// The directory that a name stands for, if programs have directories open: one of them may ask for its attributes
@@ -465,10 +523,12 @@ impl<V: Vfs> Mounted<V> {
             }
             return renamed.map_err(errno);
         };
+        let keeping = Keeping::begin(self, handle);
         if self.is_kept_by_store(&handle).await? {
             let moved = self.vfs.rename(caller, from, to).await.0;
-            return self.end_removal(handle, moved).await;
+            return self.end_removal(keeping, moved).await;
         }
+        keeping.end();
         let name = self.hidden(&new_directory, caller);
         // A link and no move: with a move the target's name would be missing for other clients until the rename.
         let linked = self.vfs.link(caller, &handle, &new_directory, &name.name);

@@ -44,6 +44,28 @@ struct LockState {
     lease_until: Option<Instant>,
 }
 
+/// A guard of requests to keep a file. Without an answer, the manager may keep it: it hears that it need not.
+pub(super) struct Keeping<'a> {
+    locks: &'a Rc<ClientLocks>,
+    file: FileId,
+    is_kept: bool,
+}
+
+impl Keeping<'_> {
+    /// Takes note of the answer that the manager keeps the file.
+    pub(super) fn end(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for Keeping<'_> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.locks.owe_let_go(self.file);
+        }
+    }
+}
+
 /// The outcome of an attempt.
 pub(super) enum Attempt {
     /// An answer of the manager.
@@ -180,6 +202,26 @@ impl ClientLocks {
         drop(state);
         self.renew_from_now_on();
         Ok(())
+    }
+
+    /// A guard of calls of [`ClientLocks::keep`].
+    pub(super) fn keeping(self: &Rc<Self>, file: FileId) -> Keeping<'_> {
+        Keeping {
+            locks: self,
+            file,
+            is_kept: false,
+        }
+    }
+
+    /// Notes that the manager is to let a file go that it may keep, unless this client knows that it does.
+    fn owe_let_go(self: &Rc<Self>, file: FileId) {
+        let mut state = self.state.borrow_mut();
+        // More than a session may keep are not kept.
+        if !state.kept.contains(&file) && state.let_go.len() < LOCKS_OF_SESSION_MAX {
+            state.let_go.insert(file);
+            drop(state);
+            self.renew_from_now_on();
+        }
     }
 
     /// Lets a file go. A manager that is away hears of it with the next renewal.

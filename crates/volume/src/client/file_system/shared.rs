@@ -65,9 +65,13 @@ impl VolumeFs {
     pub(super) async fn keep_file(&self, file: &FileHandle) -> Result<(), Status> {
         let id = self.id(file)?;
         let began = self.now();
+        let keeping = self.locks.keeping(id);
         loop {
             let failed = match self.locks.keep(id).await {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    keeping.end();
+                    return Ok(());
+                }
                 Err(failure) => self.may_pass(failure)?,
             };
             self.pause(began, &failed).await?;
