@@ -1,10 +1,12 @@
 //! Operations of a worker through the core of a mount, as a program on a machine with the volume mounted does them.
 
 use super::{Mount, Step, UNIT, Worker, compare, name_of};
+use crate::scenario::nanoseconds;
 use gannet_fuse::headless::{Opened, ROOT};
 use gannet_runtime::{LocalFuture, all};
 use gannet_sim::Random;
 use gannet_vfs::{Stability, Status};
+use gannet_volume::limits::LOCK_LEASE;
 use std::io;
 use std::rc::Rc;
 use std::task::Poll;
@@ -397,10 +399,18 @@ impl Worker {
         file
     }
 
-    /// Checks that a file that was kept open has its content without a name, and closes it.
+    /// Checks that a file that was kept open has its content without a name, and closes it. The manager keeps it for
+    /// one lease after it has heard of the client for the last time: a longer fault may cost the file.
     async fn let_go(&self, mount: &Rc<Mount>, file: Opened, name: usize) -> Result<(), String> {
+        let began = self.stage.faults.now_ns();
         let seen = loop {
             match self.look_through(mount, file, name).await {
+                Ok(Err(error))
+                    if status(&error) == Status::Stale
+                        && self.stage.faults.now_ns() > began + nanoseconds(LOCK_LEASE) =>
+                {
+                    break Ok(());
+                }
                 Ok(Err(error)) => self.try_again("read", error).await?,
                 Ok(Ok(())) => break Ok(()),
                 Err(why) => break Err(format!("{why}, although open")),
