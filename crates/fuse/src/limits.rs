@@ -41,6 +41,8 @@ pub(crate) const FOLLOWED_MAX: usize = 256;
 pub(crate) const FOLLOWED_AT_A_TIME: usize = 64;
 /// Time for which the answers are waited for.
 pub(crate) const FOLLOW_DEADLINE: Duration = Duration::from_secs(2);
+/// Time for which their pages wait for requests for attributes that are under way.
+pub(crate) const FOLLOW_DELAY_MAX: Duration = Duration::from_millis(250);
 /// The shortest time between two such rounds.
 pub(crate) const FOLLOW_EVERY_MIN: Duration = Duration::from_millis(250);
 

@@ -94,6 +94,7 @@ impl<V: Vfs> Mounted<V> {
         number: u64,
         process: u32,
     ) -> Result<FileAttr, Errno> {
+        let _asking = self.following.ask(number);
         // The store's size and times count once it has all bytes.
         self.drain(number).await?;
         let (handle, asked) = (self.handle(number)?, self.epoch());

@@ -3,11 +3,13 @@
 
 use super::Mounted;
 use crate::inodes::Fetched;
-use crate::limits::{FOLLOW_DEADLINE, FOLLOW_EVERY_MIN, FOLLOWED_AT_A_TIME, FOLLOWED_MAX};
+use crate::limits::{
+    FOLLOW_DEADLINE, FOLLOW_DELAY_MAX, FOLLOW_EVERY_MIN, FOLLOWED_AT_A_TIME, FOLLOWED_MAX,
+};
 use gannet_runtime::{all, sleep, timeout};
 use gannet_vfs::Vfs;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::rc::Weak;
 use tokio::sync::Notify;
@@ -17,6 +19,15 @@ use tokio::sync::Notify;
 pub(super) struct Following {
     dropping: RefCell<BTreeSet<u64>>,
     ended: Notify,
+    /// Requests for attributes that are under way, by file.
+    asking: RefCell<BTreeMap<u64, usize>>,
+    answered: Notify,
+}
+
+/// A guard of a request for a file's attributes.
+pub(super) struct Asking<'a> {
+    following: &'a Following,
+    number: u64,
 }
 
 /// A guard of one of them.
@@ -31,6 +42,27 @@ impl Following {
         Dropping {
             following: self,
             number,
+        }
+    }
+
+    /// Begins a request for a file's attributes.
+    pub(super) fn ask(&self, number: u64) -> Asking<'_> {
+        *self.asking.borrow_mut().entry(number).or_default() += 1;
+        Asking {
+            following: self,
+            number,
+        }
+    }
+
+    /// Waits until no request for this file's attributes is under way.
+    async fn quiet(&self, number: u64) {
+        loop {
+            // Registered before the look, so that no end is missed.
+            let answered = self.answered.notified();
+            if !self.asking.borrow().contains_key(&number) {
+                return;
+            }
+            answered.await;
         }
     }
 
@@ -51,6 +83,19 @@ impl Drop for Dropping<'_> {
     fn drop(&mut self) {
         self.following.dropping.borrow_mut().remove(&self.number);
         self.following.ended.notify_waiters();
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let mut asking = self.following.asking.borrow_mut();
+        if let Some(count) = asking.get_mut(&self.number) {
+            *count -= 1;
+            if *count == 0 {
+                asking.remove(&self.number);
+                self.following.answered.notify_waiters();
+            }
+        }
     }
 }
 
@@ -109,6 +154,10 @@ impl<V: Vfs> Mounted<V> {
         let Ok(Ok(newest)) = timeout(&self.runtime, FOLLOW_DEADLINE, asking).await else {
             return;
         };
+        // The kernel ignores the attributes of a request during which pages are dropped, and a program that reads behind
+        // the former end would find nothing. One that asks all the time must not keep its pages, though.
+        let quiet = self.following.quiet(number);
+        let _ = timeout(&self.runtime, FOLLOW_DELAY_MAX, quiet).await;
         // Its pages are renewed at each grant. The kernel ignores attributes of a request during which pages are
         // dropped: a holder that reads behind the former end would find nothing, and write the file anew.
         if self.open.borrow().is_locked(number) {
