@@ -67,6 +67,7 @@ impl<S: Service> Server<S> {
     ) -> Server<S> {
         let core = Core {
             payloads: PayloadMemory::new(Handle::clone(&runtime), budget.kept()),
+            latest: Cell::new(runtime.now()),
             runtime,
             service,
             cache,
@@ -243,6 +244,9 @@ pub struct MemoryInUse {
 /// ran meanwhile would find it empty and allocate its own, and one of the two would be dropped.
 pub(crate) struct Core<S> {
     runtime: Handle,
+    /// The time that was read last in the turn of a connection. A call begins then: at the start of its turn, or at the
+    /// end of the call before it. One look at the clock a call is enough.
+    latest: Cell<Instant>,
     service: Rc<S>,
     cache: Arc<ReplyCache>,
     counters: Arc<Counters>,
@@ -271,6 +275,13 @@ pub(crate) struct Core<S> {
 }
 
 impl<S: Service> Core<S> {
+    /// Reads the clock.
+    fn now(&self) -> Instant {
+        let now = self.runtime.now();
+        self.latest.set(now);
+        now
+    }
+
     fn take_worker(self: &Rc<Self>) -> Worker {
         let idle = self.idle_workers.borrow_mut().pop();
         idle.unwrap_or_else(|| Worker::new(self))

@@ -162,7 +162,7 @@ impl<S: Service> Connection<S> {
     /// Does what it can; returns true if there may be more to do, false once a waker is registered for each wait. Calls
     /// are collected before the receive, because their replies free the bounds that hold it back.
     fn round(&mut self, context: &mut Context<'_>) -> Result<bool, End> {
-        self.deadlines.at(self.core.runtime.now());
+        self.deadlines.at(self.core.now());
         self.short_of_budget = false;
         if self.outgoing.is_empty() {
             self.deadlines.nothing_to_send();

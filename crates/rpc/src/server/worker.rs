@@ -133,7 +133,7 @@ async fn work<S: Service>(core: Weak<Core<S>>, mailbox: Rc<Mailbox>) {
 
 async fn execute<S: Service>(core: &Core<S>, job: &mut Job) {
     let Job { call, reply, .. } = job;
-    let start = core.runtime.now();
+    let start = core.latest.get();
     if !core.service.is_cached(call.program, call.procedure) {
         perform(core, call, reply, start).await;
         return;
@@ -168,7 +168,7 @@ async fn perform<S: Service>(
     start: Instant,
 ) -> Instant {
     core.service.call(call, reply).await;
-    let end = core.runtime.now();
+    let end = core.now();
     core.service.observe(call, reply, end.duration_since(start));
     end
 }
