@@ -209,7 +209,7 @@ impl Patience {
             _ => Wait::Sleeping,
         };
         if self.idle.is_none() && until == Wait::Sleeping {
-            self.pay(self.price.now());
+            self.pay(self.price.of_both());
         }
         let idle = self.idle.get_or_insert(Idle { since: now, until });
         let Wait::Looking(look) = idle.until else {
@@ -219,7 +219,7 @@ impl Patience {
             return true;
         }
         idle.until = Wait::SleepingAfter(look);
-        self.pay(look.limit(longest) + self.price.now());
+        self.pay(look.limit(longest) + self.price.of_both());
         let points = match look {
             Look::Short => &mut self.short,
             Look::Long => &mut self.long,
@@ -263,7 +263,7 @@ impl Patience {
         let worked = self.busy_since.map_or(Duration::ZERO, |since| {
             now.duration_since(since).min(WORK_MAX)
         });
-        let earned = worked / 2 + self.price.now() * 3 / 2;
+        let earned = worked / 2 + self.price.of_both() * 3 / 2;
         let most = nanoseconds(CREDIT_MAX);
         self.credit = (self.credit + nanoseconds(earned)).min(most);
     }
@@ -290,6 +290,12 @@ struct SleepPrice {
 impl SleepPrice {
     fn now(&self) -> Duration {
         self.average.unwrap_or(SLEEP_PRICE)
+    }
+
+    /// With what it takes the thread that wakes this one, about as much: it puts the sleeper into a queue and interrupts
+    /// its processor. Most often that is the other end, whose work is as dear.
+    fn of_both(&self) -> Duration {
+        self.now() * 2
     }
 
     fn sleep_begins(&mut self) {
@@ -343,7 +349,7 @@ mod tests {
     }
 
     /// The processor time of `times` waits that end after `gap`, each behind `work`, against that of sleeping each
-    /// time; and how often it looked.
+    /// time; and how often it looked. A sleep takes `sleep` of this thread, and as much of the one that wakes it.
     fn price(work: Duration, gap: Duration, sleep: Duration, times: u32) -> (f64, u32) {
         let mut patience = Patience::default();
         patience.price.average = Some(sleep);
@@ -358,12 +364,12 @@ mod tests {
                 taken += gap.min(LONGEST);
             }
             if !looks_on {
-                taken += sleep;
+                taken += 2 * sleep;
             }
             now += gap;
             patience.busy(|| now, LONGEST);
         }
-        let sleeping = (work + sleep) * times;
+        let sleeping = (work + 2 * sleep) * times;
         (taken.as_secs_f64() / sleeping.as_secs_f64(), looks)
     }
 
