@@ -37,8 +37,8 @@ enum Taken<'a> {
     Nothing,
 }
 
-/// A guard of the removal of a name whose file the store is asked to keep. If a deadline drops the removal, nobody knows
-/// whether the file has the name: it is let go once no program here has it open.
+/// A guard of the removal of a name whose file the store is asked to keep. If a deadline drops the removal, nobody
+/// knows whether the file has the name: it is let go once no program here has it open.
 struct Keeping<'a, V: Vfs> {
     mounted: &'a Rc<Mounted<V>>,
     file: FileHandle,

@@ -292,8 +292,8 @@ impl SleepPrice {
         self.average.unwrap_or(SLEEP_PRICE)
     }
 
-    /// With what it takes the thread that wakes this one, about as much: it puts the sleeper into a queue and interrupts
-    /// its processor. Most often that is the other end, whose work is as dear.
+    /// With what it takes the thread that wakes this one, about as much: it puts the sleeper into a queue and
+    /// interrupts its processor. Most often that is the other end, whose work is as dear.
     fn of_both(&self) -> Duration {
         self.now() * 2
     }
