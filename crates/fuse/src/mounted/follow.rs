@@ -154,8 +154,8 @@ impl<V: Vfs> Mounted<V> {
         let Ok(Ok(newest)) = timeout(&self.runtime, FOLLOW_DEADLINE, asking).await else {
             return;
         };
-        // The kernel ignores the attributes of a request during which pages are dropped: a program that reads behind the
-        // former end would find nothing. One that asks all the time must not keep its pages, though.
+        // The kernel ignores the attributes of a request during which pages are dropped: a program that reads behind
+        // the former end would find nothing. One that asks all the time must not keep its pages, though.
         let quiet = self.following.quiet(number);
         let _ = timeout(&self.runtime, FOLLOW_DELAY_MAX, quiet).await;
         // Its pages are renewed at each grant. The kernel ignores attributes of a request during which pages are
