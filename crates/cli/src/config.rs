@@ -109,6 +109,9 @@ pub struct ServerConfig {
     /// Replies to creates, removes, renames and attribute changes do not wait until these are durable.
     #[serde(default)]
     pub async_metadata: bool,
+    /// Long WRITEs leave the page cache behind the disk.
+    #[serde(default)]
+    pub uncached_writes: bool,
     /// The default now; refused with a word on that.
     #[serde(default, deserialize_with = "sync_metadata")]
     pub sync_metadata: (),

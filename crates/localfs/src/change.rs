@@ -5,14 +5,19 @@ use super::clock_map::lock;
 use super::object::{Object, OpenFile, ProcPath};
 use super::sync::WriteFile;
 use super::tree::LocalTree;
+use crate::limits::UNCACHED_WRITE_MIN;
 use gannet_vfs::{
     Attributes, Changed, Credentials, FileKind, SetAttributes, SetTime, Stability, Status, Time,
     Wcc, WriteDone,
 };
 use rustix::fd::AsFd;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
+use std::io::IoSlice;
 use std::sync::Arc;
+
+/// `RWF_DONTCACHE` of linux/fs.h. Kernels that do not know it answer EOPNOTSUPP.
+const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
 /// Files end at the largest offset the kernel knows.
 pub(crate) const FILE_SIZE_MAX: u64 = i64::MAX as u64;
@@ -74,8 +79,9 @@ impl LocalTree {
             let file = self.writable(object)?;
             // Taken before the data is: if a sync fails from here on, this write may be among what is lost.
             let verifier = self.write_verifier();
+            let is_uncached = self.uncached_writes && data.len() >= UNCACHED_WRITE_MIN;
             Ok(WriteDone {
-                count: write_all(&file, offset, data)?,
+                count: write_all(&file, offset, data, is_uncached)?,
                 committed: Stability::Unstable,
                 verifier,
             })
@@ -232,14 +238,22 @@ impl LocalTree {
     }
 }
 
-/// Writes all of `data`, or as much as goes; an error only when nothing went.
-fn write_all(file: &WriteFile, offset: u64, data: &[u8]) -> Result<u32, Status> {
+/// Writes all of `data`, or as much as goes; an error only when nothing went. The pages leave the page cache behind the
+/// disk if `is_uncached`, and the file system can do that.
+fn write_all(
+    file: &WriteFile,
+    offset: u64,
+    data: &[u8],
+    mut is_uncached: bool,
+) -> Result<u32, Status> {
     let mut written = 0;
     while let Some(rest) = data.get(written..).filter(|rest| !rest.is_empty()) {
-        match rustix::io::pwrite(file.as_fd(), rest, offset + written as u64) {
+        match write_some(file, offset + written as u64, rest, is_uncached) {
             Ok(0) => break,
             Ok(count) => written += count,
             Err(Errno::INTR) => {}
+            // Asked anew for each WRITE: directories of one tree may lie on several file systems.
+            Err(Errno::OPNOTSUPP) if is_uncached => is_uncached = false,
             Err(errno) if written == 0 => return Err(status(errno)),
             Err(_) => break,
         }
@@ -250,6 +264,20 @@ fn write_all(file: &WriteFile, offset: u64, data: &[u8]) -> Result<u32, Status> 
         _ => file.wrote(),
     }
     u32::try_from(written).map_err(|_| Status::Inval)
+}
+
+fn write_some(
+    file: &WriteFile,
+    offset: u64,
+    data: &[u8],
+    is_uncached: bool,
+) -> Result<usize, Errno> {
+    if is_uncached {
+        let data = [IoSlice::new(data)];
+        rustix::io::pwritev2(file.as_fd(), &data, offset, DONT_CACHE)
+    } else {
+        rustix::io::pwrite(file.as_fd(), data, offset)
+    }
 }
 
 fn time_to_set(time: SetTime) -> Result<Timespec, Status> {

@@ -68,3 +68,6 @@ pub(crate) const SYMLINK_INLINE_MAX: u64 = 60;
 pub(crate) const DECISIONS_MAX: usize = 4;
 /// Objects whose attributes the operations of one core can share at a time.
 pub(crate) const SNAPSHOTS_MAX: usize = 32;
+
+/// Bytes of a WRITE from which on it may bypass the page cache: a stream, and not a block that is read again soon.
+pub const UNCACHED_WRITE_MIN: usize = 256 << 10;

@@ -36,6 +36,11 @@ pub struct LocalOptions {
     /// 3.3. The file system writes them within seconds, and a crash of the machine loses the last of them. WRITE and
     /// COMMIT are not affected.
     pub async_metadata: bool,
+    /// Long WRITEs, of [`UNCACHED_WRITE_MIN`] and more, leave the page cache once they are on the disk, where the file
+    /// system can (`RWF_DONTCACHE`, Linux 6.14).
+    ///
+    /// [`UNCACHED_WRITE_MIN`]: super::limits::UNCACHED_WRITE_MIN
+    pub uncached_writes: bool,
     /// Every caller is the server's own user and group ([`own_credentials`](super::own_credentials)): exports squash
     /// all callers to it, or the server alone calls. Root needs no right to take on other identities then.
     pub callers_are_server: bool,

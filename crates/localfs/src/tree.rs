@@ -97,6 +97,8 @@ pub struct LocalTree {
     pub(crate) places: Option<Places>,
     pub(crate) listings: Listings,
     pub(crate) metadata_sync: MetadataSync,
+    /// As [`LocalOptions::uncached_writes`].
+    pub(crate) uncached_writes: bool,
     pub(crate) listing_entries_max: usize,
     changes: Vec<AtomicU32>,
     pub(crate) durability: Arc<Durability>,
@@ -136,13 +138,11 @@ impl LocalTree {
             Some(max) => max.max(DESCRIPTORS_MIN),
             None => descriptors_each(1)?,
         };
-        let base = OpenFile::new(
-            root.try_clone().map_err(|source| OpenError::Unusable {
-                path: path.to_path_buf(),
-                source,
-            })?,
-            &open,
-        );
+        let copy = root.try_clone().map_err(|source| OpenError::Unusable {
+            path: path.to_path_buf(),
+            source,
+        })?;
+        let base = OpenFile::new(copy, &open);
         let number = facts.attributes.fileid;
         let root_object = Arc::new(Object::new(handle, number, &facts.attributes, base, None));
         tracing::info!(
@@ -156,6 +156,7 @@ impl LocalTree {
             file_size_max: file_size_max(&root),
             counters: Arc::clone(&options.counters),
             metadata_sync: MetadataSync::of(&root, options.async_metadata),
+            uncached_writes: options.uncached_writes,
             root,
             root_object,
             fsid,

@@ -187,6 +187,12 @@ pub struct ServeOptions {
     /// Faster; a crash of the host loses the changes of the last seconds.
     #[arg(long, help_heading = "Performance")]
     pub async_metadata: bool,
+    /// Let the bytes of long WRITEs (256 KiB and more) leave the page cache once they are on the disk
+    ///
+    /// Streams then take no memory from other programs; who reads the bytes soon waits for the disk. It needs Linux
+    /// 6.14, and ext4 or XFS: other file systems write as before. For directories, not for volumes.
+    #[arg(long, help_heading = "Performance")]
+    pub uncached_writes: bool,
     /// A former option, which is refused with an explanation.
     #[arg(long, hide = true)]
     pub sync_metadata: bool,

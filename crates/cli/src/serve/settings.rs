@@ -143,6 +143,7 @@ impl Settings {
                     .or(config.server.state_dir)
                     .or_else(systemd_state),
                 async_metadata: options.async_metadata || config.server.async_metadata,
+                uncached_writes: options.uncached_writes || config.server.uncached_writes,
                 ..LocalOptions::default()
             },
         };
@@ -297,9 +298,10 @@ impl Settings {
             ),
             ("audit", self.audit != new.audit),
             (
-                "server.state_dir, server.async_metadata",
+                "server.state_dir, server.async_metadata, server.uncached_writes",
                 self.local.state_dir != new.local.state_dir
-                    || self.local.async_metadata != new.local.async_metadata,
+                    || self.local.async_metadata != new.local.async_metadata
+                    || self.local.uncached_writes != new.local.uncached_writes,
             ),
         ];
         let differ = differ.into_iter().filter(|(_, differs)| *differs);

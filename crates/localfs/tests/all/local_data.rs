@@ -10,7 +10,10 @@ use gannet_vfs::{
     AccessMask, CreateMode, EntryName, FileKind, NodeKind, SetAttributes, SetTime, Stability,
     Status, Time, Vfs,
 };
+use rustix::io::{Errno, ReadWriteFlags};
 use std::fs;
+use std::io::IoSlice;
+use std::path::Path;
 use support::{World, create, is_root, lookup, me, mkdir, read, with_each_scheme, write};
 
 const fn nothing() -> SetAttributes {
@@ -44,6 +47,48 @@ fn written_bytes_are_read_in_order_and_up_to_the_end() {
             }
         });
     });
+}
+
+/// Whether the file system of a directory writes past the page cache (Linux 6.14; ext4, XFS).
+fn can_write_uncached(directory: &Path) -> bool {
+    let file = fs::File::create(directory.join("probe")).unwrap();
+    let flag = ReadWriteFlags::from_bits_retain(0x80);
+    match rustix::io::pwritev2(&file, &[IoSlice::new(b"probe")], 0, flag) {
+        Ok(_) => true,
+        Err(errno) => {
+            assert_eq!(errno, Errno::OPNOTSUPP);
+            false
+        }
+    }
+}
+
+#[test]
+fn long_writes_leave_the_page_cache_behind_the_disk_where_that_is_wanted() {
+    const LEN: usize = 1 << 20;
+    let data: Vec<u8> = (0..LEN).map(|index| index as u8).collect();
+    for is_wanted in [false, true] {
+        let mut world = World::new(HandleScheme::Automatic);
+        world.options.uncached_writes = is_wanted;
+        let goes_past = is_wanted && can_write_uncached(&world.path());
+        let data = &data;
+        world.serve(|store| async move {
+            let root = store.root();
+            let long = create(&store, &root, b"long").await;
+            let short = create(&store, &root, b"short").await;
+            write(&store, &long, 0, data).await;
+            write(&store, &short, 0, &data[..100_000]).await;
+            for file in [&long, &short] {
+                store.commit(&me(), file, 0, 0).await.result.unwrap();
+            }
+            let cached = async |file, len: usize| {
+                let read = store.read(&me(), file, 0, len as u32).await.unwrap();
+                (0..10).any(|_| read.file.is_resident(0, len as u64))
+            };
+            assert_eq!(cached(&long, LEN).await, !goes_past, "{is_wanted}");
+            assert!(cached(&short, 100_000).await, "{is_wanted}");
+            assert_eq!(&read(&store, &long, 0, LEN as u32).await, data);
+        });
+    }
 }
 
 /// True if `holds` soon after the file was read. The kernel decides which pages are cached, and may evict one at any
