@@ -20,7 +20,8 @@ pub(crate) struct OpenDirectory {
 struct Locked {
     /// The number of the file.
     number: u64,
-    /// The bytes that each has locked; no owner is without any.
+    /// The bytes that each has locked. One that has unlocked all of its own stays: the last close unlocks them again,
+    /// in case that the store has not heard of it.
     owners: BTreeMap<u64, LockedBytes>,
 }
 
@@ -97,20 +98,23 @@ impl Open {
 
     /// Whether a lock on the file with this number was granted through a file that is still open, and not released.
     pub(crate) fn is_locked(&self, number: u64) -> bool {
-        let has = |locked: &Locked| locked.number == number && !locked.owners.is_empty();
-        self.locked.values().any(has)
+        let mut of_file = self.locked.values().filter(|it| it.number == number);
+        of_file.any(|it| it.owners.values().any(|bytes| !bytes.is_empty()))
     }
 
-    /// Records that an owner releases these bytes of the file with this number, through whatever open file.
+    /// Records that an owner unlocks these bytes of the file with this number, through whatever open file.
     pub(crate) fn note_unlock(&mut self, number: u64, lock: &ByteLock) {
         let of_file = self.locked.values_mut().filter(|it| it.number == number);
+        of_file
+            .filter_map(|it| it.owners.get_mut(&lock.owner))
+            .for_each(|bytes| bytes.unlock(lock));
+    }
+
+    /// Strikes an owner whose locks on the file with this number are all released by a close.
+    pub(crate) fn strike_lock(&mut self, number: u64, owner: u64) {
+        let of_file = self.locked.values_mut().filter(|it| it.number == number);
         of_file.for_each(|locked| {
-            locked.owners.retain(|owner, bytes| {
-                if *owner == lock.owner {
-                    bytes.unlock(lock);
-                }
-                !bytes.is_empty()
-            });
+            locked.owners.remove(&owner);
         });
     }
 
@@ -194,7 +198,7 @@ mod tests {
         open.note_lock(second, NUMBER, &bytes(100, 40, u64::MAX));
         assert!(open.is_locked(NUMBER) && !open.is_locked(NUMBER + 1));
         // A close of the process with all locks of owner 100, through any of its open files.
-        open.note_unlock(NUMBER, &bytes(100, 0, u64::MAX));
+        open.strike_lock(NUMBER, 100);
         assert_eq!(open.take_lock_owners(first), BTreeSet::from([200]));
         assert!(!open.is_locked(NUMBER));
         assert_eq!(open.take_lock_owners(first), BTreeSet::new());
@@ -222,7 +226,8 @@ mod tests {
         assert!(is_locked_after(&mut open, 50, 60));
         assert!(is_locked_after(&mut open, 0, 0));
         assert!(!is_locked_after(&mut open, 101, 101));
-        assert_eq!(open.take_lock_owners(key), BTreeSet::new());
+        // Did the store hear of it? The last close unlocks once more.
+        assert_eq!(open.take_lock_owners(key), BTreeSet::from([100]));
     }
 
     #[test]

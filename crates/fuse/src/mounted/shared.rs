@@ -26,7 +26,7 @@ impl<V: Vfs> Mounted<V> {
         if request == LockRequest::Unlock {
             // The next holder must find what this one wrote. An error is told at the next sync or close.
             let _ = self.within(self.drain(number)).await;
-            // From here on the file is followed again. The store retries an unlock that fails.
+            // From here on the file is followed again, even if the request is dropped: the last close unlocks once more.
             self.open.borrow_mut().note_unlock(number, &lock);
         }
         loop {
@@ -97,6 +97,8 @@ impl<V: Vfs> Mounted<V> {
 
     /// Releases all locks of an owner on a file, when it is closed.
     pub(crate) async fn unlock_all(self: &Rc<Self>, key: u64, owner: u64) -> Result<(), Errno> {
+        let number = self.open_file(key)?.file.number();
+        self.open.borrow_mut().strike_lock(number, owner);
         let all = ByteLock {
             owner,
             kind: gannet_vfs::LockKind::Exclusive,
