@@ -245,7 +245,8 @@ pub struct MemoryInUse {
 pub(crate) struct Core<S> {
     runtime: Handle,
     /// The time that was read last in the turn of a connection. A call begins then: at the start of its turn, or at the
-    /// end of the call before it. One look at the clock a call is enough.
+    /// end of the last call that ended. One look at the clock a call is enough; the start of others that wait now counts
+    /// as its own.
     latest: Cell<Instant>,
     service: Rc<S>,
     cache: Arc<ReplyCache>,

@@ -284,8 +284,9 @@ pub trait Vfs: 'static {
         Err(Status::Notsupp)
     }
 
-    /// Ends a [`Vfs::keep`]. A file without a name is gone then.
-    async fn let_go(&self, _file: &FileHandle) {}
+    /// Ends a [`Vfs::keep`]. A file without a name is gone then. With `may_have_name` the caller does not know that the
+    /// last name has gone: writes that are not durable are still committed.
+    async fn let_go(&self, _file: &FileHandle, _may_have_name: bool) {}
 
     /// Gives back what this client holds of the store and does not use now, because it ends. Operations may follow.
     async fn rest(&self) {}

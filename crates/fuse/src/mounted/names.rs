@@ -394,7 +394,9 @@ impl<V: Vfs> Mounted<V> {
         keeping.end();
         match removed {
             Ok(()) => self.hide(Hidden { file, name: None }).await,
-            Err(_) => self.vfs.let_go(&file).await,
+            // The store may have done it, or another removal that a deadline dropped: the file stays while a program has
+            // it open.
+            Err(_) => self.let_go_when_unused(file),
         }
         removed.map_err(errno)
     }
@@ -412,7 +414,8 @@ impl<V: Vfs> Mounted<V> {
                 let kept = it.inodes.borrow().is_kept(&file, now);
                 if kept == Kept::No {
                     it.letting_go.borrow_mut().remove(&file);
-                    return it.remove_hidden(&Hidden { file, name: None }).await;
+                    let _taking = it.takings.begin(Some(file));
+                    return it.vfs.let_go(&file, true).await;
                 }
                 let pause = sleep(&it.runtime, KEPT_FOR_RETURN_AGE);
                 drop(it);
@@ -647,7 +650,7 @@ impl<V: Vfs> Mounted<V> {
     pub(crate) async fn remove_hidden(&self, hidden: &Hidden) {
         let _taking = self.takings.begin(Some(hidden.file));
         let Some(hidden) = &hidden.name else {
-            return self.vfs.let_go(&hidden.file).await;
+            return self.vfs.let_go(&hidden.file, false).await;
         };
         let _changing = self.changing_names();
         let _unhiding = Unhiding::begin(&self.unhiding, &self.unhidden, hidden.directory);

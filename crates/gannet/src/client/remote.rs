@@ -327,8 +327,8 @@ impl Vfs for Remote {
         either_waits!(self, fs => fs.keep(file))
     }
 
-    async fn let_go(&self, file: &FileHandle) {
-        either_waits!(self, fs => fs.let_go(file))
+    async fn let_go(&self, file: &FileHandle, may_have_name: bool) {
+        either_waits!(self, fs => fs.let_go(file, may_have_name))
     }
 
     async fn rest(&self) {

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 static LONGEST: AtomicU64 = AtomicU64::new(0);
 
 /// Sets how long each core of this process polls before it sleeps. A core polls only while events used to come within
-/// about that time, and while work and waits take about 1.5 times the processor time of sleeping at most. Zero, the
-/// default, disables it. A polling core uses its processor, but yields to other threads.
+/// about that time, and while work and waits take about 1.5 times the processor time of sleeping at most, with that of
+/// who wakes it. Zero, the default, disables it. A polling core uses its processor, but yields to other threads.
 pub fn set_busy_poll(longest: Duration) {
     let nanos = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
     LONGEST.store(nanos, Ordering::Relaxed);

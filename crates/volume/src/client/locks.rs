@@ -189,6 +189,8 @@ impl ClientLocks {
     /// As [`ClientLocks::attempt`].
     pub(super) async fn keep(self: &Rc<Self>, file: FileId) -> Result<(), LockFailure> {
         let link = self.servers.manager().await?;
+        // Sent after this request, a word that is owed would let the file go that it keeps.
+        self.state.borrow_mut().let_go.remove(&file);
         let asked = self.runtime.now();
         let reply = send(&link, &nobody(), file, LockAction::Keep, whole_file()).await?;
         self.meet(&link, reply.incarnation).await?;
@@ -197,7 +199,6 @@ impl ClientLocks {
         }
         let mut state = self.state.borrow_mut();
         state.kept.insert(file);
-        state.let_go.remove(&file);
         state.heard(reply.incarnation, asked);
         drop(state);
         self.renew_from_now_on();
@@ -233,7 +234,12 @@ impl ClientLocks {
         self.send_let_go(&link, file).await
     }
 
+    /// Sends the word that a file is let go, unless a request to keep it came since. Requests of one connection arrive in
+    /// their order.
     async fn send_let_go(&self, link: &Link, file: FileId) -> Result<(), LockFailure> {
+        if !self.state.borrow().let_go.contains(&file) {
+            return Ok(());
+        }
         let sent = send(link, &nobody(), file, LockAction::LetGo, whole_file()).await;
         if !matches!(sent, Err(LockFailure::Away(_))) {
             self.state.borrow_mut().let_go.remove(&file);
@@ -281,6 +287,9 @@ impl ClientLocks {
         let mut lost = 0;
         let kept = self.state.borrow().kept.clone();
         for file in kept {
+            if !self.state.borrow().kept.contains(&file) {
+                continue;
+            }
             let reply = send(link, &root, file, LockAction::Keep, whole_file()).await;
             // A manager that cannot answer yet has lost nothing: all is reclaimed at the next renewal.
             let is_away = matches!(

@@ -59,7 +59,7 @@ fn a_kept_file_is_written_and_read_after_its_removal_until_it_is_let_go() {
         // The name is free, and the file lies in no directory.
         let second = make(&other).await;
         assert_ne!(second, file);
-        fs.let_go(&file).await;
+        fs.let_go(&file, false).await;
         pause(&bed, Duration::from_secs(1)).await;
         assert_eq!(fs.attributes(&file).await.err(), Some(Status::Stale));
         pause(&bed, UNLINK_AGAIN_AFTER * 2).await;
@@ -74,9 +74,28 @@ fn a_file_that_nobody_keeps_goes_with_its_name() {
         let fs = bed.mount();
         let file = make(&fs).await;
         fs.keep(&file).await.unwrap();
-        fs.let_go(&file).await;
+        fs.let_go(&file, false).await;
         remove(&fs).await;
         assert_eq!(fs.attributes(&file).await.err(), Some(Status::Stale));
+    });
+}
+
+/// Whoever lets it go does not know that the removal failed. Its writes must not lose their COMMIT by that.
+#[test]
+fn a_file_that_keeps_its_name_is_committed_after_it_was_let_go() {
+    run(29, |bed| async move {
+        let fs = bed.mount();
+        let file = make(&fs).await;
+        fs.keep(&file).await.unwrap();
+        write(&fs, &file, 0, b"later").await.unwrap();
+        fs.let_go(&file, true).await;
+        fs.commit(&root(), &file, 0, 0).await.result.unwrap();
+        for number in 0..2 {
+            bed.volume.kill_io_server(number, Crash::Power);
+            bed.faults().restart(bed.io_servers[number].node.id());
+            bed.start_io_server(number);
+        }
+        assert_eq!(read(&fs, &file, 0, 99).await, b"later");
     });
 }
 
@@ -113,7 +132,7 @@ fn a_kept_file_outlives_a_restart_of_the_manager() {
         assert_eq!(read(&fs, &file, 0, 99).await, b"bytes");
         // The manager is away when the file is let go: it hears of that afterwards.
         bed.kill_manager(Crash::Power);
-        fs.let_go(&file).await;
+        fs.let_go(&file, false).await;
         bed.faults().restart(bed.manager.id());
         bed.start_manager();
         pause(&bed, LOCK_LEASE).await;
@@ -135,7 +154,7 @@ fn a_file_that_is_kept_outlives_its_removal_by_a_manager_that_has_just_started()
         assert_eq!(read(&fs, &file, 0, 99).await, b"bytes");
         pause(&bed, 2 * LOCK_LEASE).await;
         assert_eq!(read(&fs, &file, 0, 99).await, b"bytes");
-        fs.let_go(&file).await;
+        fs.let_go(&file, false).await;
         pause(&bed, Duration::from_secs(1)).await;
         assert_eq!(fs.attributes(&file).await.err(), Some(Status::Stale));
     });
@@ -154,7 +173,7 @@ fn a_kept_file_outlives_a_manager_that_is_away_longer_than_a_lease() {
         bed.start_manager();
         pause(&bed, 3 * LOCK_LEASE).await;
         assert_eq!(read(&fs, &file, 0, 99).await, b"bytes");
-        fs.let_go(&file).await;
+        fs.let_go(&file, false).await;
         pause(&bed, Duration::from_secs(1)).await;
         assert_eq!(fs.attributes(&file).await.err(), Some(Status::Stale));
     });

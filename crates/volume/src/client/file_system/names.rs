@@ -401,8 +401,8 @@ impl Vfs for VolumeFs {
         self.keep_file(file).await
     }
 
-    async fn let_go(&self, file: &FileHandle) {
-        self.let_file_go(file).await;
+    async fn let_go(&self, file: &FileHandle, may_have_name: bool) {
+        self.let_file_go(file, may_have_name).await;
     }
 
     /// Without this, the manager believes for the age of a grant that files may still be written. Meanwhile it refuses

@@ -79,12 +79,14 @@ impl VolumeFs {
     }
 
     /// Ends a [`VolumeFs::keep_file`].
-    pub(super) async fn let_file_go(&self, file: &FileHandle) {
+    pub(super) async fn let_file_go(&self, file: &FileHandle, may_have_name: bool) {
         let Ok(id) = self.id(file) else {
             return;
         };
-        // It has no name, so nobody will commit it.
-        self.siblings.unstable.forget(id);
+        if !may_have_name {
+            // Nobody will commit it.
+            self.siblings.unstable.forget(id);
+        }
         if let Err(LockFailure::Away(error)) = self.locks.let_go(id).await {
             tracing::debug!(file = id.0, %error, "cannot report the close of a file without a name: the manager removes it when this client's lease ends");
         }
