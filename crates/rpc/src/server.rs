@@ -244,9 +244,9 @@ pub struct MemoryInUse {
 /// ran meanwhile would find it empty and allocate its own, and one of the two would be dropped.
 pub(crate) struct Core<S> {
     runtime: Handle,
-    /// The time that was read last in the turn of a connection. A call begins then: at the start of its turn, or at the
-    /// end of the last call that ended. One look at the clock a call is enough; the start of others that wait now counts
-    /// as its own.
+    /// The time that was read last in the turn of a connection. A call begins then: with its turn, or at the end of the
+    /// call that ended last. One look at the clock a call is enough; what calls between them did before they began to
+    /// wait counts too.
     latest: Cell<Instant>,
     service: Rc<S>,
     cache: Arc<ReplyCache>,

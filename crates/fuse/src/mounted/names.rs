@@ -394,8 +394,8 @@ impl<V: Vfs> Mounted<V> {
         keeping.end();
         match removed {
             Ok(()) => self.hide(Hidden { file, name: None }).await,
-            // The store may have done it, or another removal that a deadline dropped: the file stays while a program has
-            // it open.
+            // The store may have done it, or another removal that a deadline dropped: the file stays while a program
+            // has it open.
             Err(_) => self.let_go_when_unused(file),
         }
         removed.map_err(errno)

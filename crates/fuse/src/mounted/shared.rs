@@ -26,7 +26,7 @@ impl<V: Vfs> Mounted<V> {
         if request == LockRequest::Unlock {
             // The next holder must find what this one wrote. An error is told at the next sync or close.
             let _ = self.within(self.drain(number)).await;
-            // From here on the file is followed again, even if the request is dropped: the last close unlocks once more.
+            // From here on the file is followed again. If the request is dropped, the last close unlocks once more.
             self.open.borrow_mut().note_unlock(number, &lock);
         }
         loop {

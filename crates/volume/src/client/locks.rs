@@ -234,8 +234,8 @@ impl ClientLocks {
         self.send_let_go(&link, file).await
     }
 
-    /// Sends the word that a file is let go, unless a request to keep it came since. Requests of one connection arrive in
-    /// their order.
+    /// Sends the word that a file is let go, unless a request to keep it came since. Requests of one connection arrive
+    /// in their order.
     async fn send_let_go(&self, link: &Link, file: FileId) -> Result<(), LockFailure> {
         if !self.state.borrow().let_go.contains(&file) {
             return Ok(());
