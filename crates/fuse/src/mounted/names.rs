@@ -402,7 +402,7 @@ impl<V: Vfs> Mounted<V> {
     }
 
     /// Lets a file go that the store may keep, once no program here has it open or is about to: not before, since it
-    /// may have lost its name. One task does it, however many removals were dropped.
+    /// may have lost its name. The last close does it, or a task, for a file that is not open any more.
     fn let_go_when_unused(self: &Rc<Self>, file: FileHandle) {
         if !self.letting_go.borrow_mut().insert(file) {
             return;
@@ -410,12 +410,8 @@ impl<V: Vfs> Mounted<V> {
         let mounted = Rc::downgrade(self);
         let letting_go = async move {
             while let Some(it) = mounted.upgrade() {
-                let now = it.runtime.now();
-                let kept = it.inodes.borrow().is_kept(&file, now);
-                if kept == Kept::No {
-                    it.letting_go.borrow_mut().remove(&file);
-                    let _taking = it.takings.begin(Some(file));
-                    return it.vfs.let_go(&file, true).await;
+                if it.let_go_if_unused(&file).await {
+                    return;
                 }
                 let pause = sleep(&it.runtime, KEPT_FOR_RETURN_AGE);
                 drop(it);
@@ -423,6 +419,19 @@ impl<V: Vfs> Mounted<V> {
             }
         };
         self.runtime.spawn("let go", Box::pin(letting_go));
+    }
+
+    /// Lets a file of [`Mounted::let_go_when_unused`] go, unless a program needs it; true if that is done.
+    pub(super) async fn let_go_if_unused(&self, file: &FileHandle) -> bool {
+        let kept = self.inodes.borrow().is_kept(file, self.runtime.now());
+        if kept != Kept::No && self.letting_go.borrow().contains(file) {
+            return false;
+        }
+        if self.letting_go.borrow_mut().remove(file) {
+            let _taking = self.takings.begin(Some(*file));
+            self.vfs.let_go(file, true).await;
+        }
+        true
     }
 
     /// The directory that a name stands for, if programs have directories open: one of them may ask for its attributes
