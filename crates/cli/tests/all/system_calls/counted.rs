@@ -22,6 +22,8 @@ const FEW: u32 = 10;
 const MANY: u32 = 210;
 /// The part by which a count may grow.
 const GROWTH_MAX: f64 = 0.02;
+/// Runs after one in which a count has grown.
+const RUNS_MORE: usize = 2;
 /// A variable that has the table written anew.
 const RENEW: &str = "GANNET_RENEW_COUNTS";
 /// Calls that wait, that wake another thread (an event descriptor is written), that manage memory or start threads.
@@ -318,11 +320,14 @@ fn an_operation_makes_no_more_calls_than_the_table_says() {
             .collect::<Vec<_>>()
     };
     // At the same time: the counts do not depend on how busy the machine is.
-    let counted: Vec<Counted> = std::thread::scope(|scope| {
-        let threads = ["tcp", "rdma", "gannet"].map(|it| scope.spawn(move || count(it)));
-        let counted = threads.map(|thread| thread.join().unwrap());
-        counted.into_iter().flatten().collect()
-    });
+    let count_all = || -> Vec<Counted> {
+        std::thread::scope(|scope| {
+            let threads = ["tcp", "rdma", "gannet"].map(|it| scope.spawn(move || count(it)));
+            let counted = threads.map(|thread| thread.join().unwrap());
+            counted.into_iter().flatten().collect()
+        })
+    };
+    let mut counted = count_all();
     if std::env::var_os(RENEW).is_some() {
         let mut text = String::from(
             "# System calls of an operation: transport, operation, end: all of them = each of them.\n\
@@ -342,6 +347,23 @@ fn an_operation_makes_no_more_calls_than_the_table_says() {
         let before = totals.get(counted.key.as_str()).copied();
         counted.total() > before.unwrap_or_default() * (1.0 + GROWTH_MAX)
     };
+    // What a server does once in five seconds (it looks whether a directory is still in the tree) may fall among the
+    // operations of a slow run. A growth is there in each run.
+    for _ in 0..RUNS_MORE {
+        if counted.iter().any(|it| has_grown(&it)) {
+            let again = count_all().into_iter();
+            let pairs = counted.into_iter().zip(again);
+            let least = |(one, other): (Counted, Counted)| {
+                assert_eq!(one.key, other.key);
+                if other.total() < one.total() {
+                    other
+                } else {
+                    one
+                }
+            };
+            counted = pairs.map(least).collect();
+        }
+    }
     let grown: Vec<String> = counted
         .iter()
         .filter(has_grown)
