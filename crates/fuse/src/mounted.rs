@@ -29,7 +29,7 @@ use gannet_runtime::stages::{self, Stage, Stopwatch};
 use gannet_runtime::{Arena, Handle, IdleWatch, LocalFuture, timeout};
 use gannet_vfs::{Attributes, Credentials, FileHandle, Status, Vfs};
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -39,6 +39,7 @@ use tokio::sync::{Semaphore, mpsc};
 pub(crate) use data::Data;
 pub(crate) use files::{FileUse, Setting};
 pub(crate) use names::IfThere;
+use names::LettingGo;
 
 /// A request of the kernel, ready to be done on the core.
 pub(crate) type Job<V> = Box<dyn FnOnce(Rc<Mounted<V>>) -> LocalFuture<()> + Send>;
@@ -65,8 +66,10 @@ pub(crate) struct Mounted<V> {
     unhiding: RefCell<Vec<FileHandle>>,
     /// Wakes removals of directories that wait for hidden names to go.
     unhidden: tokio::sync::Notify,
-    /// Files of removals that a deadline dropped: they are let go when they are not in use.
-    letting_go: RefCell<HashSet<FileHandle>>,
+    /// Files of removals that failed or were dropped, each with a task: they are let go when they are not in use.
+    letting_go: RefCell<HashMap<FileHandle, LettingGo>>,
+    /// Removals under way whose files the store is asked to keep, by file.
+    keeping: RefCell<HashMap<FileHandle, usize>>,
     /// Open files that were followed, and whose pages the kernel drops now. A lock waits for that.
     following: Following,
     /// Programs that wait for file locks.
@@ -121,6 +124,7 @@ impl<V: Vfs> Mounted<V> {
             unhiding: RefCell::default(),
             unhidden: tokio::sync::Notify::new(),
             letting_go: RefCell::default(),
+            keeping: RefCell::default(),
             following: Following::default(),
             lock_waits: Cell::new(0),
             is_away: Cell::new(false),

@@ -325,10 +325,12 @@ impl<V: Vfs> Mounted<V> {
             // The object stays in the table until `closed`: a new entry of the same handle would not know of a resend
             // under way.
             self.close_last(number).await;
-            if let Ok(handle) = self.handle(number) {
-                let letting_go = async { Ok(self.let_go_if_unused(&handle).await) };
-                // The store hears of it later, or ends it by itself.
-                let _ = self.within(letting_go).await;
+            if let Ok(handle) = self.handle(number)
+                && self.may_let_go(&handle)
+            {
+                let letting_go = self.let_go_if_unused(&handle);
+                // A store that is away hears of it later.
+                let _ = self.within(async { Ok(letting_go.await) }).await;
             }
             self.inodes.borrow_mut().closed(number);
         }

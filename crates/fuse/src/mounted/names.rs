@@ -45,8 +45,16 @@ struct Keeping<'a, V: Vfs> {
     is_over: bool,
 }
 
+/// Whether a file is still to be let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LettingGo {
+    Due,
+    Done,
+}
+
 impl<'a, V: Vfs> Keeping<'a, V> {
     fn begin(mounted: &'a Rc<Mounted<V>>, file: FileHandle) -> Keeping<'a, V> {
+        *mounted.keeping.borrow_mut().entry(file).or_default() += 1;
         Keeping {
             mounted,
             file,
@@ -62,6 +70,14 @@ impl<'a, V: Vfs> Keeping<'a, V> {
 
 impl<V: Vfs> Drop for Keeping<'_, V> {
     fn drop(&mut self) {
+        let mut keeping = self.mounted.keeping.borrow_mut();
+        if let Some(count) = keeping.get_mut(&self.file) {
+            *count -= 1;
+            if *count == 0 {
+                keeping.remove(&self.file);
+            }
+        }
+        drop(keeping);
         if !self.is_over {
             self.mounted.let_go_when_unused(self.file);
         }
@@ -404,15 +420,20 @@ impl<V: Vfs> Mounted<V> {
     /// Lets a file go that the store may keep, once no program here has it open or is about to: not before, since it
     /// may have lost its name. The last close does it, or a task, for a file that is not open any more.
     fn let_go_when_unused(self: &Rc<Self>, file: FileHandle) {
-        if !self.letting_go.borrow_mut().insert(file) {
+        let before = self.letting_go.borrow_mut().insert(file, LettingGo::Due);
+        if before.is_some() {
             return;
         }
         let mounted = Rc::downgrade(self);
         let letting_go = async move {
             while let Some(it) = mounted.upgrade() {
-                if it.let_go_if_unused(&file).await {
+                it.let_go_if_unused(&file).await;
+                let mut letting_go = it.letting_go.borrow_mut();
+                if letting_go.get(&file) == Some(&LettingGo::Done) {
+                    letting_go.remove(&file);
                     return;
                 }
+                drop(letting_go);
                 let pause = sleep(&it.runtime, KEPT_FOR_RETURN_AGE);
                 drop(it);
                 pause.await;
@@ -421,17 +442,20 @@ impl<V: Vfs> Mounted<V> {
         self.runtime.spawn("let go", Box::pin(letting_go));
     }
 
-    /// Lets a file of [`Mounted::let_go_when_unused`] go, unless a program needs it; true if that is done.
-    pub(super) async fn let_go_if_unused(&self, file: &FileHandle) -> bool {
-        let kept = self.inodes.borrow().is_kept(file, self.runtime.now());
-        if kept != Kept::No && self.letting_go.borrow().contains(file) {
-            return false;
-        }
-        if self.letting_go.borrow_mut().remove(file) {
+    /// Whether a file of [`Mounted::let_go_when_unused`] is due, and neither a program nor a removal needs it.
+    pub(super) fn may_let_go(&self, file: &FileHandle) -> bool {
+        let is_due = self.letting_go.borrow().get(file) == Some(&LettingGo::Due);
+        let kept = || self.inodes.borrow().is_kept(file, self.runtime.now());
+        is_due && !self.keeping.borrow().contains_key(file) && kept() == Kept::No
+    }
+
+    /// Lets such a file go.
+    pub(super) async fn let_go_if_unused(&self, file: &FileHandle) {
+        if self.may_let_go(file) {
+            (self.letting_go.borrow_mut()).insert(*file, LettingGo::Done);
             let _taking = self.takings.begin(Some(*file));
             self.vfs.let_go(file, true).await;
         }
-        true
     }
 
     /// The directory that a name stands for, if programs have directories open: one of them may ask for its attributes

@@ -35,7 +35,9 @@ struct LockState {
     /// Files that are to outlive their last name.
     kept: BTreeSet<FileId>,
     /// Files that were let go, of which the manager has not heard, because it was away.
-    let_go: BTreeSet<FileId>,
+    let_go: BTreeMap<FileId, Debt>,
+    /// The number of the last of these debts.
+    last_debt: u64,
     /// Unlocks that have not reached the manager, because it was away.
     owed: Vec<(FileId, LockRecord)>,
     /// The incarnation of the manager that knows the locks.
@@ -62,6 +64,32 @@ impl Drop for Keeping<'_> {
     fn drop(&mut self) {
         if !self.is_kept {
             self.locks.owe_let_go(self.file);
+        }
+    }
+}
+
+/// The number of a word that is owed to the manager. A reply pays the debt that it was asked for, and no later one.
+type Debt = u64;
+
+/// A guard of an unlock. If it is dropped without an answer, the unlock is owed.
+pub(super) struct Unlocking<'a> {
+    locks: &'a Rc<ClientLocks>,
+    file: FileId,
+    lock: &'a ByteLock,
+    is_over: bool,
+}
+
+impl Unlocking<'_> {
+    /// Takes note of the manager's answer.
+    pub(super) fn end(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Drop for Unlocking<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.locks.owe(self.file, self.lock);
         }
     }
 }
@@ -205,6 +233,20 @@ impl ClientLocks {
         Ok(())
     }
 
+    /// A guard of an unlock.
+    pub(super) fn unlocking<'a>(
+        self: &'a Rc<Self>,
+        file: FileId,
+        lock: &'a ByteLock,
+    ) -> Unlocking<'a> {
+        Unlocking {
+            locks: self,
+            file,
+            lock,
+            is_over: false,
+        }
+    }
+
     /// A guard of calls of [`ClientLocks::keep`].
     pub(super) fn keeping(self: &Rc<Self>, file: FileId) -> Keeping<'_> {
         Keeping {
@@ -219,7 +261,7 @@ impl ClientLocks {
         let mut state = self.state.borrow_mut();
         // More than a session may keep are not kept.
         if !state.kept.contains(&file) && state.let_go.len() < LOCKS_OF_SESSION_MAX {
-            state.let_go.insert(file);
+            state.owe_let_go(file);
             drop(state);
             self.renew_from_now_on();
         }
@@ -237,12 +279,15 @@ impl ClientLocks {
     /// Sends the word that a file is let go, unless a request to keep it came since. Requests of one connection arrive
     /// in their order.
     async fn send_let_go(&self, link: &Link, file: FileId) -> Result<(), LockFailure> {
-        if !self.state.borrow().let_go.contains(&file) {
+        let Some(debt) = self.state.borrow().let_go.get(&file).copied() else {
             return Ok(());
-        }
+        };
         let sent = send(link, &nobody(), file, LockAction::LetGo, whole_file()).await;
         if !matches!(sent, Err(LockFailure::Away(_))) {
-            self.state.borrow_mut().let_go.remove(&file);
+            let mut state = self.state.borrow_mut();
+            if state.let_go.get(&file) == Some(&debt) {
+                state.let_go.remove(&file);
+            }
         }
         sent.map(|_| ())
     }
@@ -355,7 +400,7 @@ impl ClientLocks {
         } else {
             self.state.borrow_mut().heard(reply.incarnation, asked);
         }
-        let let_go = self.state.borrow().let_go.clone();
+        let let_go: Vec<FileId> = self.state.borrow().let_go.keys().copied().collect();
         for file in let_go {
             self.send_let_go(&link, file).await?;
         }
@@ -397,15 +442,21 @@ impl ClientLocks {
 
 impl LockState {
     fn is_empty(&self) -> bool {
-        let has_files = [&self.kept, &self.let_go].iter().any(|it| !it.is_empty());
+        let has_files = !self.kept.is_empty() || !self.let_go.is_empty();
         self.files.is_empty() && self.owed.is_empty() && !has_files
+    }
+
+    /// Notes that the manager is to hear that a file is let go.
+    fn owe_let_go(&mut self, file: FileId) {
+        self.last_debt += 1;
+        self.let_go.insert(file, self.last_debt);
     }
 
     /// Lets a kept file go; false if it is not kept.
     fn let_go(&mut self, file: FileId) -> bool {
         let was_kept = self.kept.remove(&file);
         if was_kept {
-            self.let_go.insert(file);
+            self.owe_let_go(file);
         }
         was_kept
     }

@@ -4,7 +4,7 @@ use super::bytes::{ClientMemory, TransferShapes, Transferred};
 use super::{OperationError, VolumeFs, shape};
 use crate::client::change_locks::LockRange;
 use crate::client::leases::LeaseKey;
-use crate::client::locks::{Attempt, LockFailure};
+use crate::client::locks::{Attempt, LockFailure, Unlocking};
 use crate::limits::ATTEMPT_PAUSE;
 use gannet_meta::limits::FILE_SIZE_MAX;
 use gannet_runtime::{Buffer, sleep};
@@ -27,16 +27,27 @@ impl VolumeFs {
             return Ok(Locked::Done);
         }
         let began = self.now();
+        let mut unlocking =
+            (request == LockRequest::Unlock).then(|| self.locks.unlocking(id, lock));
         loop {
             let failed = match self.locks.attempt(caller, id, lock, request).await {
-                Ok(Attempt::Answered(locked)) => return Ok(locked),
+                Ok(Attempt::Answered(locked)) => {
+                    unlocking.take().into_iter().for_each(Unlocking::end);
+                    return Ok(locked);
+                }
                 Ok(Attempt::Recovering | Attempt::Late) => {
                     OperationError::ManagerWaits { is_question: false }
                 }
-                Err(failure) => self.may_pass(failure)?,
+                Err(failure) => match self.may_pass(failure) {
+                    Ok(failed) => failed,
+                    Err(status) => {
+                        unlocking.take().into_iter().for_each(Unlocking::end);
+                        return Err(status);
+                    }
+                },
             };
-            if request == LockRequest::Unlock {
-                self.locks.owe(id, lock);
+            if unlocking.is_some() {
+                // It is owed from here on.
                 return Ok(Locked::Done);
             }
             if let Err(status) = self.pause(began, &failed).await {
