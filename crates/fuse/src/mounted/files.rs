@@ -328,9 +328,12 @@ impl<V: Vfs> Mounted<V> {
             if let Ok(handle) = self.handle(number)
                 && self.may_let_go(&handle)
             {
-                let letting_go = self.let_go_if_unused(&handle);
+                let letting_go = async {
+                    self.let_go_if_unused(&handle).await;
+                    Ok(())
+                };
                 // A store that is away hears of it later.
-                let _ = self.within(async { Ok(letting_go.await) }).await;
+                let _ = self.within(letting_go).await;
             }
             self.inodes.borrow_mut().closed(number);
         }

@@ -428,18 +428,25 @@ impl<V: Vfs> Mounted<V> {
         let letting_go = async move {
             while let Some(it) = mounted.upgrade() {
                 it.let_go_if_unused(&file).await;
-                let mut letting_go = it.letting_go.borrow_mut();
-                if letting_go.get(&file) == Some(&LettingGo::Done) {
-                    letting_go.remove(&file);
+                if it.has_let_go(&file) {
                     return;
                 }
-                drop(letting_go);
                 let pause = sleep(&it.runtime, KEPT_FOR_RETURN_AGE);
                 drop(it);
                 pause.await;
             }
         };
         self.runtime.spawn("let go", Box::pin(letting_go));
+    }
+
+    /// Whether such a file was let go, and needs its task no more.
+    fn has_let_go(&self, file: &FileHandle) -> bool {
+        let mut letting_go = self.letting_go.borrow_mut();
+        let is_done = letting_go.get(file) == Some(&LettingGo::Done);
+        if is_done {
+            letting_go.remove(file);
+        }
+        is_done
     }
 
     /// Whether a file of [`Mounted::let_go_when_unused`] is due, and neither a program nor a removal needs it.
