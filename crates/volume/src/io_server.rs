@@ -6,71 +6,43 @@
 mod client_driven;
 mod exports;
 mod fetches;
-mod list;
+mod objects;
 mod peer_memory;
-mod range_lock;
 mod read;
-mod revocations;
 mod scheduler;
-mod term;
-mod tombstones;
 mod walk;
 mod write;
 
-use crate::convert::{status_of, timestamp_of};
+use crate::convert::status_of;
 use crate::limits::{
-    OBJECTS_MAX, READ_PIECE_LEN, READS_UNDER_WAY_MAX, SLAB_LEN_MAX, SLAB_LEN_MIN, SLABS_MAX,
+    RANGE_STEPS, READ_PIECE_LEN, READS_UNDER_WAY_MAX, SLAB_LEN_MAX, SLAB_LEN_MIN, SLABS_MAX,
     SMALL_MAX, SMALL_UNDER_WAY_MAX, WRITE_PIECE_LEN, WRITES_UNDER_WAY_MAX,
 };
 use crate::link::{Answer, Handler, Link, Message};
 use crate::secret::ServerKeys;
 use exports::Exports;
 use fetches::Fetches;
-use gannet_metrics::{Counter, Exposition, Family, Latency, Source};
 use gannet_runtime::{Handle, IdleWatch, LocalFuture, Slabs, all};
-use gannet_vfs::{
-    Attributes, CreateMode, Credentials, FileHandle, FileKind, SetAttributes, SetTime, Status, Vfs,
-};
+use gannet_vfs::{Status, Vfs};
 use gannet_wire::volume::{
-    Capability, Class, ObjectList, ObjectRange, ObjectState, ObjectStates, Operation, Role,
-    StateAnswer, Status as WireStatus, Timestamp, Transfer, UNIT_MAX, UNIT_MIN,
+    Capability, Class, FOLDERS, ObjectList, ObjectPage, ObjectRange, ObjectStates, Operation,
+    PAGE_OBJECTS_MAX, Role, StateAnswer, Transfer, UNIT_MAX, UNIT_MIN,
 };
 use gannet_wire::xdr::{Decode, Encoder, from_bytes, to_bytes};
-use range_lock::RangeLocks;
-use revocations::Revocations;
+use objects::{FolderStore, ObjectWatcher, Objects, Room};
 use scheduler::{FlowKey, Scheduler};
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
-use std::future::poll_fn;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use term::Terms;
-use tombstones::Tombstones;
-use walk::Walks;
+use walk::{Pace, Walks};
 
-pub use term::TERM_FILE;
-
-/// The file beside the objects' folders that says which volume and server they belong to.
-pub const OWNER_FILE: &str = "io-server.toml";
+pub use objects::{DiskCounters, OWNER_FILE, TERM_FILE};
 
 /// Serves objects out of a store of its own, all of which it may change.
 pub struct IoServer<V: Vfs> {
     runtime: Handle,
-    store: V,
-    keys: ServerKeys,
-    /// Handles of recently used objects, by file.
-    objects: RefCell<HashMap<u64, FileHandle>>,
+    objects: Rc<Objects<FolderStore<V>>>,
     policy: ServerPolicy,
-    exports: Exports,
-    revocations: RefCell<Revocations>,
-    tombstones: RefCell<Tombstones>,
-    range_locks: RangeLocks,
-    terms: Terms,
-    /// Files with numbers below this may have had an object on an earlier disk, which was lost.
-    lost_below: Cell<u64>,
-    /// The failures of the disk, for other threads.
-    disk: RefCell<Arc<DiskCounters>>,
+    exports: Rc<Exports>,
     /// Memory for bytes on their way to the disk.
     slabs: Rc<Slabs>,
     /// Gives that memory back when it is idle.
@@ -84,61 +56,6 @@ pub struct IoServer<V: Vfs> {
     small: Rc<Scheduler>,
     /// The walks over requests with many pieces.
     walks: Rc<Walks>,
-}
-
-/// The failures and the times of the disks of I/O servers.
-#[derive(Debug, Default)]
-pub struct DiskCounters {
-    /// Requests that failed because the disk did.
-    pub errors: Counter,
-    /// Requests that failed for want of room.
-    pub full: Counter,
-    /// Reads of bytes that were not in memory.
-    pub reads: Latency,
-    /// Writes, of which most end in memory.
-    pub writes: Latency,
-    /// Syncs of objects (fdatasync), for COMMITs and other changes that must be durable.
-    pub syncs: Latency,
-}
-
-impl DiskCounters {
-    fn count(&self, status: WireStatus) {
-        match status {
-            WireStatus::Io => self.errors.add(1),
-            WireStatus::Nospc => self.full.add(1),
-            _ => {}
-        }
-    }
-}
-
-impl Source for DiskCounters {
-    fn collect(&self, into: &mut Exposition) {
-        const ERRORS: Family = Family::counter(
-            "gannet_disk_errors",
-            "Requests that I/O servers of this process failed because their disk did.",
-        );
-        const FULL: Family = Family::counter(
-            "gannet_disk_full_errors",
-            "Requests that I/O servers of this process failed for want of room.",
-        );
-        into.counter(&ERRORS, &[], &self.errors);
-        const READS: Family = Family::latency(
-            "gannet_disk_read_seconds",
-            "Time of reads of I/O servers whose bytes were not in memory.",
-        );
-        const WRITES: Family = Family::latency(
-            "gannet_disk_write_seconds",
-            "Time of writes of I/O servers, of which most end in memory.",
-        );
-        const SYNCS: Family = Family::latency(
-            "gannet_disk_sync_seconds",
-            "Time of syncs of I/O servers' objects.",
-        );
-        into.counter(&FULL, &[], &self.full);
-        into.whole_latency(&READS, &[], &self.reads);
-        into.whole_latency(&WRITES, &[], &self.writes);
-        into.whole_latency(&SYNCS, &[], &self.syncs);
-    }
 }
 
 /// The lengths of the pieces in which an I/O server moves long transfers.
@@ -176,11 +93,6 @@ fn flow_of(link: &Link, class: Class) -> FlowKey {
     }
 }
 
-/// The credentials of the server in its store, all of which is its own.
-fn own() -> Credentials {
-    Credentials::new(0, 0, &[])
-}
-
 impl<V: Vfs> IoServer<V> {
     /// Serves from `store`, which nothing else changes, and which gives attributes with the data of a read.
     pub fn new(runtime: Handle, store: V, keys: ServerKeys) -> Rc<IoServer<V>> {
@@ -202,7 +114,17 @@ impl<V: Vfs> IoServer<V> {
             let bytes_max = bytes_max.max(4 * quantum);
             Scheduler::new(Handle::clone(&runtime), quantum, bytes_max)
         };
+        let exports = Rc::new(Exports::new(Handle::clone(&runtime)));
+        let watcher = Rc::clone(&exports) as Rc<dyn ObjectWatcher>;
+        let folder = FolderStore::new(Handle::clone(&runtime), store);
+        let clock = Handle::clone(&runtime);
+        let has_right = move |capability: &Capability, rights| {
+            keys.allows(capability, rights, clock.wall_clock())
+        };
+        let runtime_of_objects = Handle::clone(&runtime);
+        let objects = Objects::new(runtime_of_objects, folder, Box::new(has_right), watcher);
         Rc::new(IoServer {
+            objects,
             policy,
             slabs: Rc::new(Slabs::new(SLAB_LEN_MIN, SLAB_LEN_MAX, SLABS_MAX)),
             slabs_idle: IdleWatch::default(),
@@ -211,17 +133,8 @@ impl<V: Vfs> IoServer<V> {
             writes: scheduler(u64::from(policy.write_piece), WRITES_UNDER_WAY_MAX),
             small: scheduler(SMALL_MAX, SMALL_UNDER_WAY_MAX),
             walks: Walks::new(Handle::clone(&runtime)),
-            exports: Exports::new(Handle::clone(&runtime)),
+            exports,
             runtime,
-            store,
-            keys,
-            objects: RefCell::default(),
-            tombstones: RefCell::default(),
-            revocations: RefCell::default(),
-            range_locks: RangeLocks::default(),
-            terms: Terms::default(),
-            lost_below: Cell::default(),
-            disk: RefCell::default(),
         })
     }
 
@@ -229,215 +142,29 @@ impl<V: Vfs> IoServer<V> {
     /// been on it, so it is not reported as empty but as [`Status::Nxio`], until the file is cut to nothing.
     #[must_use]
     pub fn having_lost(self: Rc<Self>, below: u64) -> Rc<IoServer<V>> {
-        self.lost_below.set(below);
+        self.objects.note_lost(below);
         self
     }
 
     /// Counts the failures of its disk in `counters`, which it may share with other servers.
     #[must_use]
     pub fn counting(self: Rc<Self>, counters: Arc<DiskCounters>) -> Rc<IoServer<V>> {
-        self.disk.replace(counters);
+        self.objects.count_in(counters);
         self
-    }
-
-    /// Makes an object durable.
-    async fn sync(&self, object: &FileHandle) -> Result<(), Status> {
-        let begun = self.runtime.now();
-        let synced = self.store.commit(&own(), object, 0, 0).await;
-        let took = self.runtime.now().duration_since(begun);
-        self.disk.borrow().syncs.add(took);
-        synced.result.map(|_| ())
-    }
-
-    /// Awaits a read of an object, and counts its time if it had to wait for the disk.
-    async fn timing_disk<T>(&self, read: impl Future<Output = T>) -> T {
-        let begun = self.runtime.now();
-        let (mut read, mut waited) = (pin!(read), false);
-        let done = poll_fn(|context| {
-            let polled = read.as_mut().poll(context);
-            waited |= polled.is_pending();
-            polled
-        });
-        let done = done.await;
-        if waited {
-            let took = self.runtime.now().duration_since(begun);
-            self.disk.borrow().reads.add(took);
-        }
-        done
-    }
-
-    /// `Nxio` if the missing object of a file may have been lost.
-    fn may_be_lost(&self, file: u64) -> Result<(), Status> {
-        if file < self.lost_below.get() {
-            Err(Status::Nxio)
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Checks a capability to read or write.
-    fn check(&self, capability: &Capability, rights: u32) -> Result<(), Status> {
-        if self.revocations.borrow().covers(capability) {
-            return Err(Status::Stale);
-        }
-        self.check_genuine(capability, rights)
-    }
-
-    /// Checks a capability for what may be done also by one that was revoked: making bytes durable, and the manager's
-    /// own requests.
-    fn check_genuine(&self, capability: &Capability, rights: u32) -> Result<(), Status> {
-        let now = self.runtime.wall_clock();
-        if self.keys.allows(capability, rights, now) && self.terms.allows(capability) {
-            Ok(())
-        } else {
-            Err(Status::Stale)
-        }
-    }
-
-    /// The object of a file, if it has one here.
-    async fn find(&self, file: u64) -> Result<Option<FileHandle>, Status> {
-        if let Some(handle) = self.objects.borrow().get(&file) {
-            return Ok(Some(*handle));
-        }
-        let ObjectPath { folder, name } = path_of(file);
-        let root = self.store.root();
-        let folder = match self.store.lookup(&own(), &root, &folder).await.0 {
-            Ok((folder, _)) => folder,
-            Err(Status::Noent) => return Ok(None),
-            Err(status) => return Err(status),
-        };
-        match self.store.lookup(&own(), &folder, &name).await.0 {
-            Ok((handle, found)) if found.kind == FileKind::Regular => {
-                self.remember(file, handle);
-                Ok(Some(handle))
-            }
-            Ok((_, found)) => {
-                tracing::warn!(
-                    file,
-                    kind = found.kind.name(),
-                    "the name of an object belongs to no regular file"
-                );
-                Err(Status::Io)
-            }
-            Err(Status::Noent) => Ok(None),
-            Err(status) => Err(status),
-        }
-    }
-
-    /// Notes that a file has an object: every way to an object leads through here.
-    fn remember(&self, file: u64, handle: FileHandle) {
-        self.exports.note_found(file);
-        let mut objects = self.objects.borrow_mut();
-        if objects.len() >= OBJECTS_MAX {
-            objects.clear();
-        }
-        objects.insert(file, handle);
-    }
-
-    /// The object of a file; makes it if there is none.
-    ///
-    /// # Errors
-    /// `Stale`: the file was removed. `Nxio`: the object may have been lost. Others: those of the store.
-    async fn find_or_make(&self, file: u64) -> Result<FileHandle, Status> {
-        if let Some(handle) = self.find(file).await? {
-            return Ok(handle);
-        }
-        // Without the tombstone, a WRITE that was under way when its file was removed would leave an orphan.
-        if self
-            .tombstones
-            .borrow_mut()
-            .contains(file, self.runtime.now())
-        {
-            return Err(Status::Stale);
-        }
-        self.may_be_lost(file)?;
-        self.make(file).await
-    }
-
-    /// Makes the object of a file that has none.
-    async fn make(&self, file: u64) -> Result<FileHandle, Status> {
-        let ObjectPath { folder, name } = path_of(file);
-        let root = self.store.root();
-        let attributes = SetAttributes {
-            mode: Some(0o700),
-            ..SetAttributes::default()
-        };
-        let made = self
-            .store
-            .make_directory(&own(), &root, &folder, &attributes)
-            .await;
-        let folder = match made.result {
-            Ok(made) => made.handle,
-            Err(Status::Exist) => self.store.lookup(&own(), &root, &folder).await.0?.0,
-            Err(status) => return Err(status),
-        };
-        let mode = CreateMode::Unchecked(SetAttributes {
-            mode: Some(0o600),
-            ..SetAttributes::default()
-        });
-        let made = self.store.create(&own(), &folder, &name, &mode).await;
-        let handle = made.result?.handle;
-        self.remember(file, handle);
-        Ok(handle)
-    }
-
-    fn verifier(&self) -> u64 {
-        u64::from_be_bytes(self.store.write_verifier())
-    }
-
-    /// The state of a missing object.
-    fn nothing(&self) -> ObjectState {
-        ObjectState {
-            size: 0,
-            used: 0,
-            modified: Timestamp::default(),
-            version: 0,
-            verifier: self.verifier(),
-        }
-    }
-
-    /// The state of an object; a missing one is empty.
-    async fn state_of(&self, object: Option<&FileHandle>) -> Result<ObjectState, Status> {
-        match object {
-            Some(handle) => Ok(self.state(&self.store.attributes(handle).await?)),
-            None => Ok(self.nothing()),
-        }
-    }
-
-    /// The state of an object with these attributes.
-    fn state(&self, attributes: &Attributes) -> ObjectState {
-        ObjectState {
-            size: attributes.size,
-            used: attributes.used,
-            modified: timestamp_of(attributes.modify_time),
-            version: attributes.change_id,
-            ..self.nothing()
-        }
     }
 
     /// The states of objects, for the manager, which needs no capability.
     async fn states(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
         let ObjectList { files } = parse(body)?;
-        let states = files.into_iter().map(|file| {
-            Box::pin(async move {
-                let object = self.find(file).await?;
-                if object.is_none() {
-                    self.may_be_lost(file)?;
-                }
-                self.state_of(object.as_ref()).await
-            })
-        });
-        let nothing = self.nothing();
-        let states = all(states).await.into_iter();
-        let states = states.map(|state| match state {
-            Ok(state) => StateAnswer {
-                outcome: Ok(()),
-                state,
-            },
-            Err(status) => StateAnswer {
-                outcome: Err(status_of(status)),
-                state: nothing,
-            },
+        let states = files.into_iter();
+        let states = all(states.map(|file| Box::pin(self.objects.state_of_file(file)))).await;
+        let nothing = self.objects.nothing();
+        let states = states.into_iter().map(|state| StateAnswer {
+            outcome: state
+                .as_ref()
+                .map(|_| ())
+                .map_err(|status| status_of(*status)),
+            state: state.unwrap_or(nothing),
         });
         Ok(to_bytes(&ObjectStates {
             states: states.collect(),
@@ -446,85 +173,52 @@ impl<V: Vfs> IoServer<V> {
 
     async fn commit(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
         let ObjectRange { capability, .. } = parse(body)?;
-        self.check_genuine(&capability, 0)?;
-        let object = self.find(capability.file).await?;
-        if let Some(handle) = &object {
-            self.sync(handle).await?;
-        }
-        Ok(to_bytes(&self.state_of(object.as_ref()).await?))
+        Ok(to_bytes(&self.objects.commit(&capability).await?))
     }
 
     async fn truncate(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
         let ObjectRange { capability, size } = parse(body)?;
-        self.check_genuine(&capability, Capability::WRITE)?;
-        let truncation = self.range_locks.truncate(capability.file);
-        let guard = truncation.lock().await;
-        let object = match size {
-            // The lost bytes are cut off: an empty object notes that the file has none here any more.
-            0 => match self.find(capability.file).await? {
-                None if self.may_be_lost(capability.file).is_err() => {
-                    Some(self.make(capability.file).await?)
-                }
-                found => found,
-            },
-            _ => Some(self.find_or_make(capability.file).await?),
-        };
-        if let Some(handle) = &object {
-            let change = SetAttributes {
-                size: Some(size),
-                modify_time: SetTime::Now,
-                ..SetAttributes::default()
-            };
-            let changed = self
-                .store
-                .set_attributes(&own(), handle, &change, None)
-                .await;
-            changed.result?;
-            drop(guard);
-            self.sync(handle).await?;
-        }
-        Ok(to_bytes(&self.state_of(object.as_ref()).await?))
+        Ok(to_bytes(&self.objects.truncate(&capability, size).await?))
     }
 
     async fn unlink(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
         let ObjectRange { capability, .. } = parse(body)?;
-        self.check_genuine(&capability, Capability::WRITE)?;
-        let ObjectPath { folder, name } = path_of(capability.file);
-        self.objects.borrow_mut().remove(&capability.file);
-        self.tombstones
-            .borrow_mut()
-            .insert(capability.file, self.runtime.now());
-        self.exports.remove(capability.file);
-        let root = self.store.root();
-        let found = self.store.lookup(&own(), &root, &folder).await.0;
-        let removed = match found {
-            Ok((folder, _)) => self.store.remove(&own(), &folder, &name).await.result,
-            Err(status) => Err(status),
-        };
-        match removed {
-            Ok(()) | Err(Status::Noent) => Ok(Vec::new()),
-            Err(status) => Err(status),
-        }
+        self.objects.unlink(&capability).await?;
+        Ok(Vec::new())
     }
 
-    /// Refuses capabilities of a file from now on that expire up to a time, and ends the references by them.
     fn revoke(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
         let ObjectRange {
             capability,
             size: fence,
         } = parse(body)?;
-        self.check_genuine(&capability, Capability::WRITE)?;
-        let now = self.runtime.now();
-        let mut revocations = self.revocations.borrow_mut();
-        revocations.insert(capability.file, fence, now);
-        self.exports.remove(capability.file);
+        self.objects.revoke(&capability, fence)?;
         Ok(Vec::new())
     }
 
+    async fn term(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
+        Ok(to_bytes(&self.objects.term(parse(body)?).await?))
+    }
+
+    /// A page of the objects, folder by folder. Objects that come and go meanwhile may or may not be on it.
+    async fn list(&self, link: &Link, body: &[u8]) -> Result<Vec<u8>, Status> {
+        let pace = Pace::new(&self.walks, link);
+        let mut page = ObjectPage {
+            next: parse(body)?,
+            foreign_files: 0,
+            lost_below: self.objects.lost_below(),
+            objects: Vec::new(),
+        };
+        while page.next.folder < FOLDERS && page.objects.len() < PAGE_OBJECTS_MAX {
+            // All may be empty, and each is one lookup in the store.
+            pace.steps(RANGE_STEPS).await;
+            self.objects.list(&mut page).await?;
+        }
+        Ok(to_bytes(&page))
+    }
+
     async fn usage(&self) -> Result<Vec<u8>, Status> {
-        let root = self.store.root();
-        let usage = self.store.usage(&root).await?;
-        let fsid = self.store.attributes(&root).await?.fsid;
+        let Room { usage, fsid } = self.objects.usage().await?;
         let mut body = Vec::new();
         let mut encoder = Encoder::new(&mut body);
         for bytes in [usage.bytes_total, usage.bytes_free, usage.bytes_available] {
@@ -537,14 +231,14 @@ impl<V: Vfs> IoServer<V> {
 
 impl<V: Vfs> Handler for IoServer<V> {
     fn term(&self) -> u64 {
-        self.terms.number()
+        self.objects.term_number()
     }
 
     fn answer(self: Rc<Self>, link: Link, request: Message) -> LocalFuture<Answer> {
         Box::pin(async move {
             let answer = self.answer_request(link, request).await;
             if let Err(status) = answer.status {
-                self.disk.borrow().count(status);
+                self.objects.count_failure(status);
             }
             answer
         })
@@ -555,13 +249,11 @@ impl<V: Vfs> IoServer<V> {
     async fn answer_request(self: &Rc<Self>, link: Link, request: Message) -> Answer {
         let operation = request.header.operation;
         let from_manager = link.peer() == Role::Manager;
-        if !self.terms.is_loaded()
-            && let Err(status) = self.load_term().await
-        {
+        if let Err(status) = self.objects.load_term().await {
             return Answer::of(Err(status_of(status)));
         }
         // A manager that was paused may not know yet that another has taken over: its requests do not count.
-        let is_replaced = request.header.term < self.terms.number();
+        let is_replaced = request.header.term < self.objects.term_number();
         if from_manager && operation != Operation::Term && is_replaced {
             return Answer::of(Err(status_of(Status::Stale)));
         }
@@ -590,19 +282,6 @@ impl<V: Vfs> IoServer<V> {
             _ => Err(Status::Notsupp),
         };
         Answer::of(done.map_err(status_of))
-    }
-}
-
-/// The place of a file's object in the server's store.
-struct ObjectPath {
-    folder: Vec<u8>,
-    name: Vec<u8>,
-}
-
-fn path_of(file: u64) -> ObjectPath {
-    ObjectPath {
-        folder: format!("{:02x}", file & 0xff).into_bytes(),
-        name: format!("{file:016x}").into_bytes(),
     }
 }
 

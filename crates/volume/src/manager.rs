@@ -43,7 +43,7 @@ use gannet_wire::volume::{
 use gannet_wire::xdr::to_bytes;
 use group_commit::GroupCommit;
 use holders::Holders;
-use intents::{Intents, Objects};
+use intents::{Intents, ObjectChanger};
 use locks::Locks;
 use records::Records;
 use replies::Replies;
@@ -79,7 +79,7 @@ pub struct Manager {
     servers: Rc<dyn IoServers>,
     office: Rc<Office>,
     state: Arc<VolumeState>,
-    objects: Rc<Objects>,
+    objects: Rc<ObjectChanger>,
     sizes: Rc<Sizes>,
     records: Rc<Records>,
     appends: RefCell<Appends>,
@@ -152,7 +152,7 @@ impl Manager {
                 FileId(next),
             ),
             records,
-            objects: Objects::new(clock, keys, peers, Rc::clone(&office)),
+            objects: ObjectChanger::new(clock, keys, peers, Rc::clone(&office)),
             servers,
             office,
             state,

@@ -1,7 +1,8 @@
 //! Client-driven buffers: the server opens memory, and the client moves the bytes to it and from it by RDMA.
 
+use super::objects::Target;
 use super::walk::Pace;
-use super::write::Target;
+
 use super::{IoServer, flow_of, parse};
 use crate::link::Link;
 use gannet_fabric::Access;
@@ -35,7 +36,7 @@ impl<V: Vfs> IoServer<V> {
     /// Opens a buffer to write to, if there is memory.
     pub(super) fn open_buffer(&self, link: &Link, body: &[u8]) -> Result<Vec<u8>, Status> {
         let ObjectRange { capability, size } = parse(body)?;
-        self.check(&capability, Capability::WRITE)?;
+        self.objects.check(&capability, Capability::WRITE)?;
         Ok(to_bytes(&open_for_write(link, size)))
     }
 
@@ -105,7 +106,7 @@ impl<V: Vfs> IoServer<V> {
         };
         let buffer = Some(count).filter(|it| *it <= CLIENT_BUFFER_LEN_MAX);
         let Some(buffer) = buffer.and_then(|count| link.client_buffer_memory(count)) else {
-            return Ok(to_bytes(&nothing(self.state_of(object).await?)));
+            return Ok(to_bytes(&nothing(self.objects.state_of(object).await?)));
         };
         let _permit = match class {
             Class::Metadata | Class::Small => None,

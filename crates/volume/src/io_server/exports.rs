@@ -9,6 +9,7 @@
 //! of the volume may read them, as it may send GETATTR to the manager. An object that does not exist is exported as
 //! zeros until the server makes it.
 
+use super::objects::ObjectWatcher;
 use super::{IoServer, parse};
 use crate::limits::{
     ATTRIBUTES_EXPORTED_FOR, MISSING_OBJECTS_MAX, RESIDENT_PROBES_MAX, RESIDENT_STEP_MIN,
@@ -204,14 +205,6 @@ impl Exports {
         self.missing.borrow().contains_key(&object)
     }
 
-    /// Notes that an object exists, before anything is written to it. References to zeros as its state end: without
-    /// this, a client would read a length of 0 after an acknowledged write.
-    pub(super) fn note_found(&self, object: u64) {
-        if self.missing.borrow_mut().remove(&object) == Some(Missing::Exported) {
-            self.end_state(object);
-        }
-    }
-
     fn end_state(&self, object: u64) {
         if let Some(Some(states)) = self.states.get() {
             states.exports.remove(object);
@@ -222,21 +215,10 @@ impl Exports {
     /// descriptors are scarce and the store shares them out.
     fn note_open(&self, object: u64, file: &FileRef) {
         let mut open = self.open.borrow_mut();
-        if open.len() >= super::OBJECTS_MAX {
+        if open.len() >= crate::limits::OBJECTS_MAX {
             open.retain(|_, file| file.strong_count() > 0);
         }
         open.insert(object, Arc::downgrade(file));
-    }
-
-    /// Removes all references to an object.
-    pub(super) fn remove(&self, file: u64) {
-        self.open.borrow_mut().remove(&file);
-        self.known().for_each(|table| table.remove(file));
-    }
-
-    /// Removes all references.
-    pub(super) fn remove_all(&self) {
-        self.known().for_each(|table| table.remove_all());
     }
 
     pub(super) fn stats(&self) -> ExportStats {
@@ -249,6 +231,25 @@ impl Exports {
         let target = if was_cached { 1000 } else { 0 };
         self.cached
             .set((self.cached.get() * 127 + target + 64) / 128);
+    }
+}
+
+impl ObjectWatcher for Exports {
+    /// References to zeros as the object's state end: without this, a client would read a length of 0 after an
+    /// acknowledged write.
+    fn found(&self, file: u64) {
+        if self.missing.borrow_mut().remove(&file) == Some(Missing::Exported) {
+            self.end_state(file);
+        }
+    }
+
+    fn ended(&self, file: u64) {
+        self.open.borrow_mut().remove(&file);
+        self.known().for_each(|table| table.remove(file));
+    }
+
+    fn term_began(&self) {
+        self.known().for_each(|table| table.remove_all());
     }
 }
 
@@ -270,7 +271,7 @@ impl<V: Vfs> IoServer<V> {
         if self.exports.table(link).is_none() {
             return Ok(None);
         }
-        let file = self.store.read(&super::own(), object, 0, 0).await?.file;
+        let file = self.objects.open(object, 0, 0).await?.file;
         if let Some((offset, len)) = first {
             self.exports.note_read(file.is_resident(offset, len));
         }
@@ -285,11 +286,9 @@ impl<V: Vfs> IoServer<V> {
         capability: &Capability,
         file: &FileRef,
     ) -> Option<ObjectReference> {
-        let is_removed = self
-            .tombstones
-            .borrow_mut()
-            .contains(capability.file, self.runtime.now());
-        if is_removed || self.check(capability, Capability::READ).is_err() {
+        if self.objects.is_removed(capability.file)
+            || self.objects.check(capability, Capability::READ).is_err()
+        {
             return None;
         }
         self.exports.enter(link, capability, file)
@@ -319,12 +318,16 @@ impl<V: Vfs> IoServer<V> {
         capability: &Capability,
         left: &mut Left,
     ) -> Result<ReferenceAnswer, Status> {
-        self.check(capability, Capability::READ)?;
-        let object = self.find(capability.file).await?.ok_or(Status::Noent)?;
-        let opened = self.store.read(&super::own(), &object, 0, 0).await?;
+        self.objects.check(capability, Capability::READ)?;
+        let object = self
+            .objects
+            .find(capability.file)
+            .await?
+            .ok_or(Status::Noent)?;
+        let opened = self.objects.open(&object, 0, 0).await?;
         let reference = self.export(link, capability, &opened.file);
         let resident = match reference {
-            Some(_) => resident_runs(&*opened.file, opened.attributes.size, left),
+            Some(_) => resident_runs(&*opened.file, opened.state.size, left),
             None => Vec::new(),
         };
         Ok(ReferenceAnswer {
@@ -369,19 +372,18 @@ impl<V: Vfs> IoServer<V> {
             return Ok(None);
         }
         self.exports.begin_search(file);
-        let opened = match self.find(file).await? {
+        let opened = match self.objects.find(file).await? {
             Some(object) => {
-                self.exports.note_found(file);
-                Some(self.store.read(&super::own(), &object, 0, 0).await?.file)
+                self.exports.found(file);
+                Some(self.objects.open(&object, 0, 0).await?.file)
             }
             None => {
-                self.may_be_lost(file)?;
+                self.objects.may_be_lost(file)?;
                 None
             }
         };
         // No await from here on: the object could be removed or made before it is exported.
-        let now = self.runtime.now();
-        if self.tombstones.borrow_mut().contains(file, now) {
+        if self.objects.is_removed(file) {
             return Err(Status::Stale);
         }
         if opened.is_none() && !self.exports.is_missing(file) {

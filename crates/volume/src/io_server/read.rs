@@ -3,7 +3,7 @@
 use super::client_driven::ReadToBuffer;
 use super::peer_memory::PeerMemory;
 use super::walk::{Pace, Plans, own_len, ranges_of};
-use super::{IoServer, class_of, flow_of, own, parse_transfer};
+use super::{IoServer, class_of, flow_of, parse_transfer};
 use crate::layout::{ByteRun, Pair, Pairs, pairs, pairs_together};
 use crate::limits::{EAGER_MESSAGE_LEN, RANGE_STEPS};
 use crate::link::{AnswerBytes, Carrier, Hold, Link, Message};
@@ -22,12 +22,12 @@ impl<V: Vfs> IoServer<V> {
     /// Answers a READ with the body and the data of the reply.
     pub(super) async fn read(&self, link: &Link, request: &Message) -> Result<AnswerBytes, Status> {
         let transfer = parse_transfer(request.body())?;
-        self.check(&transfer.capability, Capability::READ)?;
-        let object = self.find(transfer.capability.file).await?;
+        self.objects.check(&transfer.capability, Capability::READ)?;
+        let object = self.objects.find(transfer.capability.file).await?;
         let pace = Pace::new(&self.walks, link);
         let count = own_len(&pace, &transfer.file, transfer.placement).await;
         if object.is_none() && count > 0 {
-            self.may_be_lost(transfer.capability.file)?;
+            self.objects.may_be_lost(transfer.capability.file)?;
         }
         let class = class_of(request.header.class, count);
         let reference = match &object {
@@ -147,7 +147,7 @@ impl<V: Vfs> IoServer<V> {
         }
         let state = match state {
             Some(state) => state,
-            None => self.state_of(object).await?,
+            None => self.objects.state_of(object).await?,
         };
         Ok((gather.into_buffer(), state))
     }
@@ -166,11 +166,14 @@ impl<V: Vfs> IoServer<V> {
             let mut zeros = usize::try_from(len).map_err(|_| Status::Serverfault)?;
             if let Some(object) = object {
                 let wanted = u32::try_from(len).map_err(|_| Status::Serverfault)?;
-                let opened = self.store.read(&own(), object, offset, wanted).await?;
-                state.get_or_insert_with(|| self.state(&opened.attributes));
+                let opened = self.objects.open(object, offset, wanted).await?;
+                state.get_or_insert(opened.state);
                 let (file, len) = (opened.file, opened.count as usize);
                 let range = FileRange { file, offset, len };
-                let appended = self.timing_disk(gather.append(range, &self.runtime)).await;
+                let appended = self
+                    .objects
+                    .timing_disk(gather.append(range, &self.runtime))
+                    .await;
                 appended.map_err(unreadable)?;
                 zeros -= len;
             }
@@ -223,10 +226,10 @@ impl<V: Vfs> IoServer<V> {
     ) -> Result<ObjectState, Status> {
         let (file, state) = match object {
             Some(handle) => {
-                let opened = self.store.read(&own(), handle, 0, 0).await?;
-                (Some(opened.file), self.state(&opened.attributes))
+                let opened = self.objects.open(handle, 0, 0).await?;
+                (Some(opened.file), opened.state)
             }
-            None => (None, self.nothing()),
+            None => (None, self.objects.nothing()),
         };
         let flow = flow_of(link, class);
         let mut plans = Plans::new(places, self.policy.read_piece, pace);
@@ -279,7 +282,7 @@ impl<V: Vfs> IoServer<V> {
                 offset,
                 len: usize::try_from(len).map_err(|_| Status::Serverfault)?,
             };
-            let warmed = self.timing_disk(range.warm(&self.runtime)).await;
+            let warmed = self.objects.timing_disk(range.warm(&self.runtime)).await;
             warmed.map_err(unreadable)?;
         }
         Ok(())

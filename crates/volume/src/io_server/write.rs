@@ -1,18 +1,18 @@
 //! WRITE: bytes are fetched by RDMA Read, a piece ahead of the disk, or are in the request.
 
 use super::client_driven::WrittenBuffer;
+use super::objects::{Target, copy_of};
 use super::peer_memory::PeerMemory;
-use super::range_lock::Write;
 use super::scheduler::Permit;
 use super::walk::{Pace, Plans, own_len, ranges_of};
-use super::{IoServer, class_of, flow_of, own, parse_transfer};
+use super::{IoServer, class_of, flow_of, parse_transfer};
 use crate::convert::durability_of;
 use crate::layout::{ByteRun, Pair, pairs, pairs_together};
 use crate::limits::{STORED_AT_A_TIME, WRITE_PIECE_LEN_MIN};
 use crate::link::{Link, LinkError, Message};
 use gannet_fabric::RemoteKey;
 use gannet_runtime::{Buffer, all, both};
-use gannet_vfs::{FileHandle, Stability, Status, Vfs};
+use gannet_vfs::{Status, Vfs};
 use gannet_wire::volume::{Capability, Class, Memory, ObjectState, Transfer, TransferDone};
 use gannet_wire::xdr::to_bytes;
 use std::ops::Range;
@@ -25,15 +25,6 @@ type Storing<'a> = Pin<Box<dyn Future<Output = Result<(), Status>> + 'a>>;
 struct Fetched {
     buffer: Buffer,
     plan: Vec<Pair>,
-}
-
-/// The object of a WRITE, and how durable the bytes are at the reply.
-#[derive(Clone, Copy)]
-pub(super) struct Target<'a> {
-    pub(super) handle: &'a FileHandle,
-    pub(super) write: &'a Write<'a>,
-    pub(super) capability: &'a Capability,
-    pub(super) stability: Stability,
 }
 
 /// The client's memory that a WRITE's bytes are fetched from.
@@ -56,15 +47,15 @@ impl<'a> Fetching<'a> {
 impl<V: Vfs> IoServer<V> {
     pub(super) async fn write(&self, link: &Link, request: Message) -> Result<Vec<u8>, Status> {
         let transfer = parse_transfer(request.body())?;
-        self.check(&transfer.capability, Capability::WRITE)?;
-        let file = transfer.capability.file;
+        let (file, capability) = (transfer.capability.file, &transfer.capability);
+        self.objects.check(capability, Capability::WRITE)?;
         // Before the first `await`: the order of writes is the order in which they came.
-        let write = (self.range_locks).write(file, &transfer.file, transfer.placement)?;
-        let handle = self.find_or_make(file).await?;
+        let write = (self.objects).accept_write(file, &transfer.file, transfer.placement)?;
+        let handle = self.objects.find_or_make(file).await?;
         let target = Target {
             handle: &handle,
             write: &write,
-            capability: &transfer.capability,
+            capability,
             stability: durability_of(transfer.stability),
         };
         let pace = Pace::new(&self.walks, link);
@@ -72,7 +63,7 @@ impl<V: Vfs> IoServer<V> {
         let class = class_of(request.header.class, count);
         // From before the first byte: if the store restarts meanwhile, bytes of the first part may be lost, and only
         // the earlier verifier shows that.
-        let verifier = self.verifier();
+        let verifier = self.objects.verifier();
         match &transfer.memory {
             Memory::Inline => {
                 let data = request.data_range();
@@ -113,7 +104,7 @@ impl<V: Vfs> IoServer<V> {
                     .await?;
             }
         }
-        let state = self.state_of(Some(&handle)).await?;
+        let state = self.objects.state_of(Some(&handle)).await?;
         let done = TransferDone {
             count,
             state: ObjectState { verifier, ..state },
@@ -158,7 +149,7 @@ impl<V: Vfs> IoServer<V> {
             && let Some(ByteRun { offset, len }) = only(ranges_of(plan))
             && len == data.len() as u64
         {
-            return self.store_one(target, offset, buffer, data).await;
+            return self.objects.store(target, offset, buffer, data).await;
         }
         while let Some(plan) = next {
             self.store_copies(target, &buffer, &plan).await?;
@@ -268,7 +259,7 @@ impl<V: Vfs> IoServer<V> {
             // Bounded by SLAB_LEN_MAX.
             Some(ByteRun { offset, len }) => {
                 let data = 0..len as usize;
-                self.store_one(target, offset, buffer, data).await
+                self.objects.store(target, offset, buffer, data).await
             }
             None => self.store_copies(target, &buffer, &plan).await,
         }
@@ -298,7 +289,7 @@ impl<V: Vfs> IoServer<V> {
                 let end = at + len as usize;
                 let part = copy_of(buffer, at..end)?;
                 let range = 0..part.len();
-                let storing = self.store_one(target, offset, part, range);
+                let storing = self.objects.store(target, offset, part, range);
                 together.push(Box::pin(storing));
                 (at, end_before) = (end, offset.saturating_add(len));
             }
@@ -307,79 +298,6 @@ impl<V: Vfs> IoServer<V> {
         }
         Ok(())
     }
-
-    async fn store_one(
-        &self,
-        target: Target<'_>,
-        offset: u64,
-        buffer: Buffer,
-        data: Range<usize>,
-    ) -> Result<(), Status> {
-        let Target {
-            handle,
-            write,
-            capability,
-            stability,
-        } = target;
-        let bytes = offset..offset + data.len() as u64;
-        let guard = write.lock(bytes.clone()).await;
-        let guard = guard.ok_or(Status::Jukebox)?;
-        // Checked again: the bytes may have come after the grant had ended, and the manager may have reported the size
-        // of the file since.
-        self.check(capability, Capability::WRITE)?;
-        let left = guard.left();
-        if left[..] == [bytes] {
-            self.put(target, offset, buffer, data).await?;
-        } else {
-            for Range { start, end } in left {
-                // Lies in `data`.
-                let at = data.start + (start - offset) as usize;
-                let part = copy_of(&buffer, at..at + (end - start) as usize)?;
-                let range = 0..part.len();
-                self.put(target, start, part, range).await?;
-            }
-            if stability != Stability::Unstable {
-                // Later writes have stored the other bytes, perhaps less durably than this one asks for.
-                self.sync(handle).await?;
-            }
-        }
-        guard.stored();
-        Ok(())
-    }
-
-    async fn put(
-        &self,
-        target: Target<'_>,
-        offset: u64,
-        buffer: Buffer,
-        data: Range<usize>,
-    ) -> Result<(), Status> {
-        let (mut offset, mut buffer, mut data) = (offset, buffer, data);
-        loop {
-            let (handle, stability, range) = (target.handle, target.stability, data.clone());
-            let begun = self.runtime.now();
-            let (written, memory) = (self.store)
-                .write_and_return(&own(), handle, offset, buffer, range, stability)
-                .await;
-            let took = self.runtime.now().duration_since(begun);
-            self.disk.borrow().writes.add(took);
-            let count = written.result?.count;
-            data.start += count as usize;
-            if data.is_empty() {
-                return Ok(());
-            }
-            // The disk took a part. The rest is tried alone, so that the store gives the reason: all of it once more
-            // would be cut short again.
-            buffer = memory.filter(|_| count > 0).ok_or(Status::Jukebox)?;
-            offset += u64::from(count);
-        }
-    }
-}
-
-/// Some bytes of a buffer.
-fn copy_of(buffer: &[u8], range: Range<usize>) -> Result<Buffer, Status> {
-    let bytes = buffer.get(range).ok_or(Status::Inval)?;
-    Ok(Buffer::from_vec(bytes.to_vec()))
 }
 
 /// The only range, if there is one alone.

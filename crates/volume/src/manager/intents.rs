@@ -38,7 +38,7 @@ pub trait IoServers {
 }
 
 /// Changes objects.
-pub(super) struct Objects {
+pub(super) struct ObjectChanger {
     runtime: Handle,
     keys: ServerKeys,
     servers: Rc<dyn IoServers>,
@@ -47,14 +47,14 @@ pub(super) struct Objects {
     room: RefCell<BTreeMap<u32, Arc<Semaphore>>>,
 }
 
-impl Objects {
+impl ObjectChanger {
     pub(super) fn new(
         runtime: Handle,
         keys: ServerKeys,
         servers: Rc<dyn IoServers>,
         office: Rc<Office>,
-    ) -> Rc<Objects> {
-        Rc::new(Objects {
+    ) -> Rc<ObjectChanger> {
+        Rc::new(ObjectChanger {
             runtime,
             keys,
             servers,

@@ -6,16 +6,16 @@
 //! The server also keeps the number of the manager's last change: in memory at once, and in the file a second later.
 //! The number distinguishes a manager from a restored copy of its metadata.
 
-use super::{IoServer, own, parse};
+use super::Objects;
+use super::store::ObjectStore;
 use crate::limits::TERM_WRITE_PAUSE;
-use gannet_runtime::{Buffer, run_blocking, sleep};
-use gannet_vfs::{CreateMode, FileHandle, FileKind, SetAttributes, Stability, Status, Vfs};
+use gannet_runtime::sleep;
+use gannet_vfs::{Stability, Status};
 use gannet_wire::volume::{Capability, Term, TermAnswer, TermCall, TermStage};
-use gannet_wire::xdr::{Decode, Decoder, Encoder, to_bytes};
+use gannet_wire::xdr::{Decode, Decoder, Encoder};
 use siphasher::sip::SipHasher13;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::hash::Hasher;
-use std::io;
 use std::rc::Rc;
 use tokio::sync::Mutex;
 
@@ -26,13 +26,14 @@ pub const TERM_FILE: &str = "manager-term";
 /// writes that may be torn go there. The first record goes to the second offset.
 const PLACES: [u64; 2] = [0, 4096];
 const MAGIC: &[u8; 8] = b"gannet-t";
+/// The length of the note.
+const NOTE_LEN: usize = 4096 + RECORD_LEN;
 const RECORD_LEN: usize = 8 + 8 + gannet_wire::volume::TERM_LEN + 8 + 8;
 
 /// The manager's term at this server, in memory and in its file.
 #[derive(Default)]
 pub(super) struct Terms {
     known: Cell<Option<Known>>,
-    file: RefCell<Option<FileHandle>>,
     /// The index in [`PLACES`] of the newest durable record.
     durable: Cell<usize>,
     /// Held while the file is written or first read. Without it an earlier write could end last and hide the latest
@@ -70,64 +71,36 @@ impl Terms {
     }
 }
 
-impl<V: Vfs> IoServer<V> {
+impl<S: ObjectStore> Objects<S> {
     /// Reads the term that an earlier incarnation knew.
     ///
     /// # Errors
-    /// The file cannot be read, or is damaged (`Io`). The server then accepts no manager.
-    pub(super) async fn load_term(&self) -> Result<(), Status> {
+    /// The note cannot be read, or is damaged (`Io`). The server then accepts no manager.
+    pub(in crate::io_server) async fn load_term(&self) -> Result<(), Status> {
         let _alone = self.terms.writing.lock().await;
         if self.terms.is_loaded() {
             return Ok(());
         }
-        let (own, root) = (own(), self.store.root());
-        let found = self.store.lookup(&own, &root, TERM_FILE.as_bytes());
-        let known = match found.await.0 {
-            Err(Status::Noent) => Known::default(),
-            Err(status) => return Err(status),
-            Ok((_, found)) if found.kind != FileKind::Regular => return Err(unreadable()),
-            Ok((handle, found)) => {
-                let known = self.read_term(&handle, found.size).await?;
-                self.terms.file.replace(Some(handle));
-                known
-            }
+        let known = match self.store.note(TERM_FILE, NOTE_LEN).await? {
+            // The server ended between the note's creation and its first record: no term was accepted.
+            None => Known::default(),
+            Some(note) if note.is_empty() => Known::default(),
+            Some(note) => self.newest_in(&note)?,
         };
         self.terms.known.set(Some(known));
         Ok(())
     }
 
-    async fn read_term(&self, handle: &FileHandle, size: u64) -> Result<Known, Status> {
-        // The server ended between the file's creation and its first record: no term was accepted.
-        if size == 0 {
-            return Ok(Known::default());
-        }
-        // The last record of an earlier process may be in the kernel's memory alone; a power failure would undo it.
-        let synced = self.store.commit(&own(), handle, 0, 0).await;
-        synced.result?;
-        let file = self.store.read(&own(), handle, 0, 0).await?.file;
-        let records = run_blocking(&self.runtime, move || {
-            PLACES.map(|place| {
-                let mut record = [0; RECORD_LEN];
-                let (mut done, mut read) = (0, Ok(()));
-                while let Some(rest) = record.get_mut(done..).filter(|rest| !rest.is_empty()) {
-                    match file.read_at(place + done as u64, rest) {
-                        Ok(0) => break,
-                        Ok(count) => done += count,
-                        Err(error) => {
-                            read = Err(error);
-                            break;
-                        }
-                    }
-                }
-                read.map(|()| record)
-            })
+    /// The newest record of the note.
+    fn newest_in(&self, note: &[u8]) -> Result<Known, Status> {
+        let records = PLACES.map(|place| {
+            let mut record = [0; RECORD_LEN];
+            let there = usize::try_from(place).ok().and_then(|at| note.get(at..));
+            for (to, from) in record.iter_mut().zip(there.unwrap_or_default()) {
+                *to = *from;
+            }
+            record
         });
-        let records = records.await.map_err(|_| Status::Jukebox)?;
-        let records: io::Result<Vec<_>> = records.into_iter().collect();
-        let records = records.map_err(|error| {
-            tracing::error!(%error, "{TERM_FILE} cannot be read");
-            Status::Io
-        })?;
         let all_known = records.iter().map(known_in).enumerate();
         let newest = all_known
             .filter_map(|(place, known)| Some((place, known?)))
@@ -144,8 +117,10 @@ impl<V: Vfs> IoServer<V> {
     }
 
     /// Answers a manager's call about its term.
-    pub(super) async fn term(self: &Rc<Self>, body: &[u8]) -> Result<Vec<u8>, Status> {
-        let call: TermCall = parse(body)?;
+    pub(in crate::io_server) async fn term(
+        self: &Rc<Self>,
+        call: TermCall,
+    ) -> Result<TermAnswer, Status> {
         let known = self.terms.known();
         let is_later = call.term.number > known.term.number;
         let is_same = call.term == known.term;
@@ -159,11 +134,11 @@ impl<V: Vfs> IoServer<V> {
             self.obey(&call, is_same).await?;
         }
         let known = self.terms.known();
-        Ok(to_bytes(&TermAnswer {
+        Ok(TermAnswer {
             accepted: accepted && (call.stage == TermStage::Ask || known.term == call.term),
             known: known.term,
             change: known.change,
-        }))
+        })
     }
 
     /// Adopts a term; a new term is durable before the return.
@@ -182,7 +157,7 @@ impl<V: Vfs> IoServer<V> {
         }));
         if !is_same {
             // Clients hold references by capabilities of the earlier term.
-            self.exports.remove_all();
+            self.watcher.term_began();
             tracing::info!(
                 term = call.term.number,
                 "the volume's manager begins a term"
@@ -190,11 +165,11 @@ impl<V: Vfs> IoServer<V> {
             return self.write_term(Stability::FileSync).await;
         }
         if change != known.change && !self.terms.is_due.replace(true) {
-            let server = Rc::clone(self);
+            let objects = Rc::clone(self);
             let writing = async move {
-                sleep(&server.runtime, TERM_WRITE_PAUSE).await;
-                server.terms.is_due.set(false);
-                if let Err(status) = server.write_term(Stability::Unstable).await {
+                sleep(&objects.runtime, TERM_WRITE_PAUSE).await;
+                objects.terms.is_due.set(false);
+                if let Err(status) = objects.write_term(Stability::Unstable).await {
                     tracing::warn!(%status, "{TERM_FILE} cannot be written");
                 }
             };
@@ -205,28 +180,12 @@ impl<V: Vfs> IoServer<V> {
 
     async fn write_term(&self, stability: Stability) -> Result<(), Status> {
         let _alone = self.terms.writing.lock().await;
-        let (own, made) = (own(), *self.terms.file.borrow());
-        let handle = match made {
-            Some(handle) => handle,
-            None => self.make_term_file().await?,
-        };
         let mut known = self.terms.known();
         known.sequence += 1;
-        let mut data = record_of(&known);
         let place = 1 - self.terms.durable.get();
-        let mut at = PLACES[place];
-        while !data.is_empty() {
-            let (len, buffer) = (data.len(), Buffer::from_vec(data.clone()));
-            let written = self
-                .store
-                .write(&own, &handle, at, buffer, 0..len, stability);
-            let count = written.await.result?.count;
-            if count == 0 {
-                return Err(Status::Nospc);
-            }
-            at += u64::from(count);
-            data.drain(..len.min(count as usize));
-        }
+        let record = record_of(&known);
+        let written = (self.store).write_note(TERM_FILE, PLACES[place], record, stability);
+        written.await?;
         if stability == Stability::FileSync {
             self.terms.durable.set(place);
         }
@@ -237,19 +196,6 @@ impl<V: Vfs> IoServer<V> {
             ..now
         }));
         Ok(())
-    }
-
-    async fn make_term_file(&self) -> Result<FileHandle, Status> {
-        let mode = CreateMode::Unchecked(SetAttributes {
-            mode: Some(0o600),
-            ..SetAttributes::default()
-        });
-        let root = self.store.root();
-        let name = TERM_FILE.as_bytes();
-        let made = self.store.create(&own(), &root, name, &mode).await;
-        let handle = made.result?.handle;
-        self.terms.file.replace(Some(handle));
-        Ok(handle)
     }
 }
 

@@ -1,49 +1,38 @@
-//! The listing of objects, for checks that compare them with the files of the volume.
+//! The listing of a folder's objects, for checks that compare them with the files of the volume.
 
-use super::walk::Pace;
-use super::{IoServer, OWNER_FILE, TERM_FILE, own, parse, path_of};
-use crate::limits::RANGE_STEPS;
-use crate::link::Link;
+use super::folder::{FolderStore, own, path_of};
+use super::{OWNER_FILE, TERM_FILE};
 use gannet_vfs::{Attributes, DirectoryEntry, Entries, FileHandle, FileKind, Status, Vfs};
-use gannet_wire::volume::{FOLDERS, ObjectEntry, ObjectPage, ObjectPosition, PAGE_OBJECTS_MAX};
-use gannet_wire::xdr::to_bytes;
+use gannet_wire::volume::{ObjectEntry, ObjectPage, ObjectPosition, PAGE_OBJECTS_MAX};
 
-impl<V: Vfs> IoServer<V> {
-    /// A page of the objects, folder by folder. Objects that come and go meanwhile may or may not be on it.
-    pub(super) async fn list(&self, link: &Link, body: &[u8]) -> Result<Vec<u8>, Status> {
-        let pace = Pace::new(&self.walks, link);
-        let mut at: ObjectPosition = parse(body)?;
-        let mut page = Page::default();
+impl<V: Vfs> FolderStore<V> {
+    /// See [`super::store::ObjectStore::list`].
+    pub(super) async fn list_objects(&self, page: &mut ObjectPage) -> Result<(), Status> {
+        let mut at = page.next;
         if at == START {
-            self.look_at_root(&mut page).await?;
+            page.foreign_files = page
+                .foreign_files
+                .saturating_add(self.foreign_files().await?);
         }
-        let root = self.store.root();
-        while at.folder < FOLDERS && page.room() {
-            // All may be empty, and each is one lookup in the store.
-            pace.steps(RANGE_STEPS).await;
-            let name = folder_name(at.folder);
-            let found = self.store.lookup(&own(), &root, &name).await.0;
-            let more = match found {
-                Ok((folder, attributes)) if attributes.kind == FileKind::Directory => {
-                    self.list_folder(&folder, &mut at, &mut page).await?
-                }
-                // A file with this name is counted with the root's names.
-                Ok(_) | Err(Status::Noent) => false,
-                Err(status) => return Err(status),
-            };
-            if !more {
-                at = ObjectPosition {
-                    folder: at.folder + 1,
-                    ..START
-                };
+        let name = folder_name(at.folder);
+        let found = self.vfs.lookup(&own(), &self.vfs.root(), &name).await.0;
+        let more = match found {
+            Ok((folder, attributes)) if attributes.kind == FileKind::Directory => {
+                self.list_folder(&folder, &mut at, page).await?
             }
-        }
-        Ok(to_bytes(&ObjectPage {
-            next: at,
-            foreign_files: page.foreign_files,
-            lost_below: self.lost_below.get(),
-            objects: page.objects,
-        }))
+            // A file with this name is counted with the root's names.
+            Ok(_) | Err(Status::Noent) => false,
+            Err(status) => return Err(status),
+        };
+        page.next = if more {
+            at
+        } else {
+            ObjectPosition {
+                folder: at.folder + 1,
+                ..START
+            }
+        };
+        Ok(())
     }
 
     /// Lists from the position on, and moves it; false at the folder's end.
@@ -51,46 +40,40 @@ impl<V: Vfs> IoServer<V> {
         &self,
         folder: &FileHandle,
         at: &mut ObjectPosition,
-        page: &mut Page,
+        page: &mut ObjectPage,
     ) -> Result<bool, Status> {
-        (page.folder, page.last) = (at.folder, at.cookie);
+        let mut names = Names::new(at, page);
         let verifier = at.verifier.to_be_bytes();
         let (own, cookie) = (own(), at.cookie);
-        let listed = self
-            .store
-            .read_directory(&own, folder, cookie, verifier, page);
+        let listed = (self.vfs).read_directory(&own, folder, cookie, verifier, &mut names);
         let listed = listed.await?;
-        for file in std::mem::take(&mut page.unknown) {
+        for file in std::mem::take(&mut names.unknown) {
             let name = path_of(file).name;
-            match self.store.lookup(&own, folder, &name).await.0 {
-                Ok((_, attributes)) => page.take(file, &attributes),
+            match self.vfs.lookup(&own, folder, &name).await.0 {
+                Ok((_, attributes)) => names.take(file, &attributes),
                 // Removed meanwhile.
                 Err(Status::Noent) => {}
                 Err(status) => return Err(status),
             }
         }
-        at.cookie = page.last;
+        at.cookie = names.last;
         at.verifier = u64::from_be_bytes(listed.verifier);
         Ok(!listed.eof)
     }
 
-    /// Counts the foreign files of the root.
-    async fn look_at_root(&self, page: &mut Page) -> Result<(), Status> {
-        let (own, root, mut names) = (own(), self.store.root(), RootNames::default());
+    /// The number of foreign files in the root.
+    async fn foreign_files(&self) -> Result<u32, Status> {
+        let (own, root, mut names) = (own(), self.vfs.root(), RootNames::default());
         let mut verifier = [0; 8];
         loop {
             let before = names.last;
-            let listed = self
-                .store
-                .read_directory(&own, &root, before, verifier, &mut names);
+            let listed = (self.vfs).read_directory(&own, &root, before, verifier, &mut names);
             let listed = listed.await?;
             if listed.eof || names.last == before {
-                break;
+                return Ok(names.foreign_files);
             }
             verifier = listed.verifier;
         }
-        page.foreign_files = page.foreign_files.saturating_add(names.foreign_files);
-        Ok(())
     }
 }
 
@@ -117,27 +100,38 @@ fn is_dots(name: &[u8]) -> bool {
 }
 
 /// Takes the objects of a folder.
-#[derive(Default)]
-struct Page {
+struct Names<'a> {
     folder: u32,
-    objects: Vec<ObjectEntry>,
+    page: &'a mut ObjectPage,
     /// Files of objects whose attributes the store did not give with their names.
     unknown: Vec<u64>,
-    foreign_files: u32,
     last: u64,
 }
 
-impl Page {
+impl<'a> Names<'a> {
+    fn new(at: &ObjectPosition, page: &'a mut ObjectPage) -> Names<'a> {
+        Names {
+            folder: at.folder,
+            page,
+            unknown: Vec::new(),
+            last: at.cookie,
+        }
+    }
+
     fn room(&self) -> bool {
-        self.objects.len() + self.unknown.len() < PAGE_OBJECTS_MAX
+        self.page.objects.len() + self.unknown.len() < PAGE_OBJECTS_MAX
+    }
+
+    fn note_foreign(&mut self) {
+        self.page.foreign_files = self.page.foreign_files.saturating_add(1);
     }
 
     /// Takes what has the name of a file's object.
     fn take(&mut self, file: u64, attributes: &Attributes) {
         let size = attributes.size;
         match attributes.kind {
-            FileKind::Regular => self.objects.push(ObjectEntry { file, size }),
-            _ => self.foreign_files = self.foreign_files.saturating_add(1),
+            FileKind::Regular => self.page.objects.push(ObjectEntry { file, size }),
+            _ => self.note_foreign(),
         }
     }
 
@@ -150,7 +144,7 @@ impl Page {
     }
 }
 
-impl Entries for Page {
+impl Entries for Names<'_> {
     fn wants_objects(&self) -> bool {
         true
     }
@@ -166,7 +160,7 @@ impl Entries for Page {
                 None => self.unknown.push(file),
             },
             None if is_dots(entry.name) => {}
-            None => self.foreign_files = self.foreign_files.saturating_add(1),
+            None => self.note_foreign(),
         }
         true
     }
@@ -202,6 +196,7 @@ impl Entries for RootNames {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gannet_wire::volume::FOLDERS;
 
     #[test]
     fn the_folders_of_objects_have_these_names_and_no_others() {

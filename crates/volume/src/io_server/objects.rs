@@ -1,0 +1,411 @@
+//! The objects of an I/O server, without its connections: who may change them, in which order, and what was removed,
+//! revoked or lost. Below it is a store, which decides nothing.
+
+mod folder;
+mod folder_list;
+mod put;
+mod range_lock;
+mod revocations;
+mod store;
+mod term;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+mod tombstones;
+
+use crate::limits::OBJECTS_MAX;
+use gannet_metrics::{Counter, Exposition, Family, Latency, Source};
+use gannet_runtime::Handle;
+use gannet_vfs::{FileHandle, Status};
+use gannet_wire::volume::{Capability, ObjectPage, ObjectState, Status as WireStatus, Timestamp};
+use range_lock::RangeLocks;
+use revocations::Revocations;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use store::ObjectStore;
+use term::Terms;
+use tombstones::Tombstones;
+
+pub(super) use folder::FolderStore;
+pub(super) use put::{Target, copy_of};
+pub(super) use store::{Opened, Room};
+pub use term::TERM_FILE;
+
+/// The file beside the objects' folders that says which volume and server they belong to.
+pub const OWNER_FILE: &str = "io-server.toml";
+
+/// Whether a capability is genuine and gives rights now.
+pub(super) type HasRight = Box<dyn Fn(&Capability, u32) -> bool>;
+
+/// Learns at once what happens to objects. No call may wait, or call back.
+pub(super) trait ObjectWatcher {
+    /// A file has an object; told before anything is written to a new one.
+    fn found(&self, file: u64);
+
+    /// A file was removed or a right to it was taken back: what its capabilities gave ends.
+    fn ended(&self, file: u64);
+
+    /// A term began: what was given by earlier capabilities ends.
+    fn term_began(&self);
+}
+
+/// The objects of a server, in a store that belongs to it alone.
+pub(super) struct Objects<S> {
+    runtime: Handle,
+    store: S,
+    has_right: HasRight,
+    watcher: Rc<dyn ObjectWatcher>,
+    /// Handles of recently used objects, by file.
+    handles: RefCell<HashMap<u64, FileHandle>>,
+    revocations: RefCell<Revocations>,
+    tombstones: RefCell<Tombstones>,
+    range_locks: RangeLocks,
+    terms: Terms,
+    /// Files with numbers below this may have had an object on an earlier disk, which was lost.
+    lost_below: Cell<u64>,
+    /// The failures of the disk, for other threads.
+    disk: RefCell<Arc<DiskCounters>>,
+}
+
+/// The failures and the times of the disks of I/O servers.
+#[derive(Debug, Default)]
+pub struct DiskCounters {
+    /// Requests that failed because the disk did.
+    pub errors: Counter,
+    /// Requests that failed for want of room.
+    pub full: Counter,
+    /// Reads of bytes that were not in memory.
+    pub reads: Latency,
+    /// Writes, of which most end in memory.
+    pub writes: Latency,
+    /// Syncs of objects (fdatasync), for COMMITs and other changes that must be durable.
+    pub syncs: Latency,
+}
+
+impl DiskCounters {
+    fn count(&self, status: WireStatus) {
+        match status {
+            WireStatus::Io => self.errors.add(1),
+            WireStatus::Nospc => self.full.add(1),
+            _ => {}
+        }
+    }
+}
+
+impl Source for DiskCounters {
+    fn collect(&self, into: &mut Exposition) {
+        const ERRORS: Family = Family::counter(
+            "gannet_disk_errors",
+            "Requests that I/O servers of this process failed because their disk did.",
+        );
+        const FULL: Family = Family::counter(
+            "gannet_disk_full_errors",
+            "Requests that I/O servers of this process failed for want of room.",
+        );
+        into.counter(&ERRORS, &[], &self.errors);
+        const READS: Family = Family::latency(
+            "gannet_disk_read_seconds",
+            "Time of reads of I/O servers whose bytes were not in memory.",
+        );
+        const WRITES: Family = Family::latency(
+            "gannet_disk_write_seconds",
+            "Time of writes of I/O servers, of which most end in memory.",
+        );
+        const SYNCS: Family = Family::latency(
+            "gannet_disk_sync_seconds",
+            "Time of syncs of I/O servers' objects.",
+        );
+        into.counter(&FULL, &[], &self.full);
+        into.whole_latency(&READS, &[], &self.reads);
+        into.whole_latency(&WRITES, &[], &self.writes);
+        into.whole_latency(&SYNCS, &[], &self.syncs);
+    }
+}
+
+impl<S: ObjectStore> Objects<S> {
+    /// The objects in `store`. Their rights are what `has_right` says, as far as nothing newer is known here.
+    pub(super) fn new(
+        runtime: Handle,
+        store: S,
+        has_right: HasRight,
+        watcher: Rc<dyn ObjectWatcher>,
+    ) -> Rc<Objects<S>> {
+        Rc::new(Objects {
+            runtime,
+            store,
+            has_right,
+            watcher,
+            handles: RefCell::default(),
+            revocations: RefCell::default(),
+            tombstones: RefCell::default(),
+            range_locks: RangeLocks::default(),
+            terms: Terms::default(),
+            lost_below: Cell::default(),
+            disk: RefCell::default(),
+        })
+    }
+
+    /// Objects of files with numbers below `below` may have been lost with an earlier disk.
+    pub(super) fn note_lost(&self, below: u64) {
+        self.lost_below.set(below);
+    }
+
+    pub(super) fn lost_below(&self) -> u64 {
+        self.lost_below.get()
+    }
+
+    /// Counts failures and times in `counters` from now on.
+    pub(super) fn count_in(&self, counters: Arc<DiskCounters>) {
+        self.disk.replace(counters);
+    }
+
+    /// Counts the failure of a request, if the disk is the reason.
+    pub(super) fn count_failure(&self, status: WireStatus) {
+        self.disk.borrow().count(status);
+    }
+
+    /// The number of the latest term that is known; 0 before [`Objects::load_term`].
+    pub(super) fn term_number(&self) -> u64 {
+        self.terms.number()
+    }
+
+    /// Awaits a read of an object, and counts its time if it had to wait for the disk.
+    pub(super) async fn timing_disk<T>(&self, read: impl Future<Output = T>) -> T {
+        let begun = self.runtime.now();
+        let (mut read, mut waited) = (pin!(read), false);
+        let done = poll_fn(|context| {
+            let polled = read.as_mut().poll(context);
+            waited |= polled.is_pending();
+            polled
+        });
+        let done = done.await;
+        if waited {
+            let took = self.runtime.now().duration_since(begun);
+            self.disk.borrow().reads.add(took);
+        }
+        done
+    }
+
+    /// `Nxio` if the missing object of a file may have been lost.
+    pub(super) fn may_be_lost(&self, file: u64) -> Result<(), Status> {
+        if file < self.lost_below.get() {
+            Err(Status::Nxio)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Checks a capability to read or write.
+    pub(super) fn check(&self, capability: &Capability, rights: u32) -> Result<(), Status> {
+        if self.revocations.borrow().covers(capability) {
+            return Err(Status::Stale);
+        }
+        self.check_genuine(capability, rights)
+    }
+
+    /// Checks a capability for what may be done also by one that was revoked: making bytes durable, and the manager's
+    /// own requests.
+    pub(super) fn check_genuine(&self, capability: &Capability, rights: u32) -> Result<(), Status> {
+        if (self.has_right)(capability, rights) && self.terms.allows(capability) {
+            Ok(())
+        } else {
+            Err(Status::Stale)
+        }
+    }
+
+    /// Whether the file was removed a short while ago.
+    pub(super) fn is_removed(&self, file: u64) -> bool {
+        let now = self.runtime.now();
+        self.tombstones.borrow_mut().contains(file, now)
+    }
+
+    /// The object of a file, if it has one here.
+    ///
+    /// # Errors
+    /// Any failure of the store.
+    pub(super) async fn find(&self, file: u64) -> Result<Option<FileHandle>, Status> {
+        if let Some(handle) = self.handles.borrow().get(&file) {
+            return Ok(Some(*handle));
+        }
+        let found = self.store.find(file).await?;
+        if let Some(handle) = found {
+            self.remember(file, handle);
+        }
+        Ok(found)
+    }
+
+    /// Notes that a file has an object: every way to an object leads through here.
+    fn remember(&self, file: u64, handle: FileHandle) {
+        self.watcher.found(file);
+        let mut handles = self.handles.borrow_mut();
+        if handles.len() >= OBJECTS_MAX {
+            handles.clear();
+        }
+        handles.insert(file, handle);
+    }
+
+    /// The object of a file; makes it if there is none.
+    ///
+    /// # Errors
+    /// `Stale`: the file was removed. `Nxio`: the object may have been lost. Others: those of the store.
+    pub(super) async fn find_or_make(&self, file: u64) -> Result<FileHandle, Status> {
+        if let Some(handle) = self.find(file).await? {
+            return Ok(handle);
+        }
+        // Without the tombstone, a WRITE that was under way when its file was removed would leave an orphan.
+        if self.is_removed(file) {
+            return Err(Status::Stale);
+        }
+        self.may_be_lost(file)?;
+        self.make(file).await
+    }
+
+    /// Makes the object of a file that has none.
+    async fn make(&self, file: u64) -> Result<FileHandle, Status> {
+        let handle = self.store.make(file).await?;
+        self.remember(file, handle);
+        Ok(handle)
+    }
+
+    /// Opens an object to read `count` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// Any failure of the store.
+    pub(super) async fn open(
+        &self,
+        object: &FileHandle,
+        offset: u64,
+        count: u32,
+    ) -> Result<Opened, Status> {
+        self.store.open(object, offset, count).await
+    }
+
+    /// Changes when bytes that are not durable may have been lost.
+    pub(super) fn verifier(&self) -> u64 {
+        self.store.verifier()
+    }
+
+    /// The state of a missing object.
+    pub(super) fn nothing(&self) -> ObjectState {
+        ObjectState {
+            size: 0,
+            used: 0,
+            modified: Timestamp::default(),
+            version: 0,
+            verifier: self.verifier(),
+        }
+    }
+
+    /// The state of an object; a missing one is empty.
+    ///
+    /// # Errors
+    /// Any failure of the store.
+    pub(super) async fn state_of(
+        &self,
+        object: Option<&FileHandle>,
+    ) -> Result<ObjectState, Status> {
+        match object {
+            Some(handle) => self.store.state(handle).await,
+            None => Ok(self.nothing()),
+        }
+    }
+
+    /// The state of a file's object.
+    ///
+    /// # Errors
+    /// `Nxio`: the object may have been lost. Others: those of the store.
+    pub(super) async fn state_of_file(&self, file: u64) -> Result<ObjectState, Status> {
+        let object = self.find(file).await?;
+        if object.is_none() {
+            self.may_be_lost(file)?;
+        }
+        self.state_of(object.as_ref()).await
+    }
+
+    /// Adds objects to a page, as [`ObjectStore::list`] does.
+    pub(super) async fn list(&self, page: &mut ObjectPage) -> Result<(), Status> {
+        self.store.list(page).await
+    }
+
+    /// Room on the disk.
+    pub(super) async fn usage(&self) -> Result<Room, Status> {
+        self.store.usage().await
+    }
+
+    /// Makes an object durable, whose state it gives.
+    ///
+    /// # Errors
+    /// `Stale`: the capability is not good. Others: those of the store.
+    pub(super) async fn commit(&self, capability: &Capability) -> Result<ObjectState, Status> {
+        self.check_genuine(capability, 0)?;
+        let object = self.find(capability.file).await?;
+        if let Some(handle) = &object {
+            self.sync(handle).await?;
+        }
+        self.state_of(object.as_ref()).await
+    }
+
+    /// Sets the length of an object, durably. It waits for writes that are being stored, and refuses the rest of
+    /// earlier ones.
+    ///
+    /// # Errors
+    /// `Stale`: the capability is not good, or the file was removed. `Nxio`: the object may have been lost, and `size`
+    /// is not 0. Others: those of the store.
+    pub(super) async fn truncate(
+        &self,
+        capability: &Capability,
+        size: u64,
+    ) -> Result<ObjectState, Status> {
+        self.check_genuine(capability, Capability::WRITE)?;
+        let truncation = self.range_locks.truncate(capability.file);
+        let guard = truncation.lock().await;
+        let object = match size {
+            // The lost bytes are cut off: an empty object notes that the file has none here any more.
+            0 => match self.find(capability.file).await? {
+                None if self.may_be_lost(capability.file).is_err() => {
+                    Some(self.make(capability.file).await?)
+                }
+                found => found,
+            },
+            _ => Some(self.find_or_make(capability.file).await?),
+        };
+        if let Some(handle) = &object {
+            self.store.cut(handle, size).await?;
+            drop(guard);
+            self.sync(handle).await?;
+        }
+        self.state_of(object.as_ref()).await
+    }
+
+    /// Removes an object, durably. No object: that is well.
+    ///
+    /// # Errors
+    /// `Stale`: the capability is not good. Others: those of the store.
+    pub(super) async fn unlink(&self, capability: &Capability) -> Result<(), Status> {
+        self.check_genuine(capability, Capability::WRITE)?;
+        let file = capability.file;
+        self.handles.borrow_mut().remove(&file);
+        self.tombstones
+            .borrow_mut()
+            .insert(file, self.runtime.now());
+        self.watcher.ended(file);
+        self.store.remove(file).await
+    }
+
+    /// Refuses capabilities of a file from now on that expire at `fence` or earlier, and ends what they gave.
+    ///
+    /// # Errors
+    /// `Stale`: the capability is not good.
+    pub(super) fn revoke(&self, capability: &Capability, fence: u64) -> Result<(), Status> {
+        self.check_genuine(capability, Capability::WRITE)?;
+        let now = self.runtime.now();
+        let mut revocations = self.revocations.borrow_mut();
+        revocations.insert(capability.file, fence, now);
+        self.watcher.ended(capability.file);
+        Ok(())
+    }
+}

@@ -1,0 +1,262 @@
+//! A store of objects in a folder: each object is an ordinary file, in one of 256 folders by its number.
+
+use super::store::{ObjectStore, Opened, Room};
+use crate::convert::timestamp_of;
+use gannet_runtime::{Buffer, Handle, run_blocking};
+use gannet_vfs::{
+    Attributes, CreateMode, Credentials, FileHandle, FileKind, SetAttributes, SetTime, Stability,
+    Status, Vfs,
+};
+use gannet_wire::volume::{ObjectPage, ObjectState};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Objects in a folder that nothing else changes, and which gives attributes with the data of a read.
+pub(in crate::io_server) struct FolderStore<V: Vfs> {
+    runtime: Handle,
+    pub(super) vfs: V,
+    /// The files of notes, by name.
+    notes: RefCell<HashMap<&'static str, FileHandle>>,
+}
+
+/// The place of a file's object in the folder.
+pub(super) struct ObjectPath {
+    pub(super) folder: Vec<u8>,
+    pub(super) name: Vec<u8>,
+}
+
+pub(super) fn path_of(file: u64) -> ObjectPath {
+    ObjectPath {
+        folder: format!("{:02x}", file & 0xff).into_bytes(),
+        name: format!("{file:016x}").into_bytes(),
+    }
+}
+
+/// The credentials of the server in its folder, all of which is its own.
+pub(super) fn own() -> Credentials {
+    Credentials::new(0, 0, &[])
+}
+
+impl<V: Vfs> FolderStore<V> {
+    pub(in crate::io_server) fn new(runtime: Handle, vfs: V) -> FolderStore<V> {
+        FolderStore {
+            runtime,
+            vfs,
+            notes: RefCell::default(),
+        }
+    }
+
+    /// The state of an object with these attributes.
+    fn state_of(&self, attributes: &Attributes) -> ObjectState {
+        ObjectState {
+            size: attributes.size,
+            used: attributes.used,
+            modified: timestamp_of(attributes.modify_time),
+            version: attributes.change_id,
+            verifier: self.verifier(),
+        }
+    }
+
+    /// The file of a note, and its length, if it was ever written.
+    async fn find_note(&self, name: &'static str) -> Result<Option<(FileHandle, u64)>, Status> {
+        let root = self.vfs.root();
+        match self.vfs.lookup(&own(), &root, name.as_bytes()).await.0 {
+            Err(Status::Noent) => Ok(None),
+            Err(status) => Err(status),
+            Ok((_, found)) if found.kind != FileKind::Regular => {
+                let kind = found.kind.name();
+                tracing::error!(name, kind, "a note of an I/O server is no regular file");
+                Err(Status::Io)
+            }
+            Ok((handle, found)) => {
+                self.notes.borrow_mut().insert(name, handle);
+                Ok(Some((handle, found.size)))
+            }
+        }
+    }
+
+    async fn make_note(&self, name: &'static str) -> Result<FileHandle, Status> {
+        let mode = CreateMode::Unchecked(SetAttributes {
+            mode: Some(0o600),
+            ..SetAttributes::default()
+        });
+        let (own, root) = (own(), self.vfs.root());
+        let made = self.vfs.create(&own, &root, name.as_bytes(), &mode);
+        let handle = made.await.result?.handle;
+        self.notes.borrow_mut().insert(name, handle);
+        Ok(handle)
+    }
+}
+
+impl<V: Vfs> ObjectStore for FolderStore<V> {
+    async fn find(&self, file: u64) -> Result<Option<FileHandle>, Status> {
+        let ObjectPath { folder, name } = path_of(file);
+        let root = self.vfs.root();
+        let folder = match self.vfs.lookup(&own(), &root, &folder).await.0 {
+            Ok((folder, _)) => folder,
+            Err(Status::Noent) => return Ok(None),
+            Err(status) => return Err(status),
+        };
+        match self.vfs.lookup(&own(), &folder, &name).await.0 {
+            Ok((handle, found)) if found.kind == FileKind::Regular => Ok(Some(handle)),
+            Ok((_, found)) => {
+                tracing::warn!(
+                    file,
+                    kind = found.kind.name(),
+                    "the name of an object belongs to no regular file"
+                );
+                Err(Status::Io)
+            }
+            Err(Status::Noent) => Ok(None),
+            Err(status) => Err(status),
+        }
+    }
+
+    async fn make(&self, file: u64) -> Result<FileHandle, Status> {
+        let ObjectPath { folder, name } = path_of(file);
+        let (own, root) = (own(), self.vfs.root());
+        let attributes = SetAttributes {
+            mode: Some(0o700),
+            ..SetAttributes::default()
+        };
+        let made = (self.vfs).make_directory(&own, &root, &folder, &attributes);
+        let folder = match made.await.result {
+            Ok(made) => made.handle,
+            Err(Status::Exist) => self.vfs.lookup(&own, &root, &folder).await.0?.0,
+            Err(status) => return Err(status),
+        };
+        let mode = CreateMode::Unchecked(SetAttributes {
+            mode: Some(0o600),
+            ..SetAttributes::default()
+        });
+        let made = self.vfs.create(&own, &folder, &name, &mode).await;
+        Ok(made.result?.handle)
+    }
+
+    async fn open(&self, object: &FileHandle, offset: u64, count: u32) -> Result<Opened, Status> {
+        let opened = self.vfs.read(&own(), object, offset, count).await?;
+        Ok(Opened {
+            state: self.state_of(&opened.attributes),
+            file: opened.file,
+            count: opened.count,
+        })
+    }
+
+    async fn state(&self, object: &FileHandle) -> Result<ObjectState, Status> {
+        Ok(self.state_of(&self.vfs.attributes(object).await?))
+    }
+
+    async fn put(
+        &self,
+        object: &FileHandle,
+        offset: u64,
+        buffer: Buffer,
+        data: Range<usize>,
+        stability: Stability,
+    ) -> Result<(u32, Option<Buffer>), Status> {
+        let own = own();
+        let put = (self.vfs).write_and_return(&own, object, offset, buffer, data, stability);
+        let (written, buffer) = put.await;
+        Ok((written.result?.count, buffer))
+    }
+
+    async fn cut(&self, object: &FileHandle, len: u64) -> Result<(), Status> {
+        let change = SetAttributes {
+            size: Some(len),
+            modify_time: SetTime::Now,
+            ..SetAttributes::default()
+        };
+        let own = own();
+        let changed = self.vfs.set_attributes(&own, object, &change, None);
+        changed.await.result.map(|_| ())
+    }
+
+    async fn sync(&self, object: &FileHandle) -> Result<(), Status> {
+        let synced = self.vfs.commit(&own(), object, 0, 0).await;
+        synced.result.map(|_| ())
+    }
+
+    async fn remove(&self, file: u64) -> Result<(), Status> {
+        let ObjectPath { folder, name } = path_of(file);
+        let root = self.vfs.root();
+        let removed = match self.vfs.lookup(&own(), &root, &folder).await.0 {
+            Ok((folder, _)) => self.vfs.remove(&own(), &folder, &name).await.result,
+            Err(status) => Err(status),
+        };
+        match removed {
+            Ok(()) | Err(Status::Noent) => Ok(()),
+            Err(status) => Err(status),
+        }
+    }
+
+    async fn list(&self, page: &mut ObjectPage) -> Result<(), Status> {
+        self.list_objects(page).await
+    }
+
+    async fn usage(&self) -> Result<Room, Status> {
+        let root = self.vfs.root();
+        Ok(Room {
+            usage: self.vfs.usage(&root).await?,
+            fsid: self.vfs.attributes(&root).await?.fsid,
+        })
+    }
+
+    fn verifier(&self) -> u64 {
+        u64::from_be_bytes(self.vfs.write_verifier())
+    }
+
+    async fn note(&self, name: &'static str, len: usize) -> Result<Option<Vec<u8>>, Status> {
+        let Some((handle, size)) = self.find_note(name).await? else {
+            return Ok(None);
+        };
+        if size == 0 {
+            return Ok(Some(Vec::new()));
+        }
+        // The last write of an earlier process may be in the kernel's memory alone; a power failure would undo it.
+        self.sync(&handle).await?;
+        let file = self.vfs.read(&own(), &handle, 0, 0).await?.file;
+        let read = run_blocking(&self.runtime, move || {
+            let (mut bytes, mut done) = (vec![0; len], 0);
+            while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+                match file.read_at(done as u64, rest)? {
+                    0 => break,
+                    count => done += count,
+                }
+            }
+            bytes.truncate(done);
+            Ok::<_, std::io::Error>(bytes)
+        });
+        let read = read.await.map_err(|_| Status::Jukebox)?;
+        read.map(Some).map_err(|error| {
+            tracing::error!(name, %error, "a note of an I/O server cannot be read");
+            Status::Io
+        })
+    }
+
+    async fn write_note(
+        &self,
+        name: &'static str,
+        offset: u64,
+        mut bytes: Vec<u8>,
+        stability: Stability,
+    ) -> Result<(), Status> {
+        let known = self.notes.borrow().get(name).copied();
+        let handle = match known {
+            Some(handle) => handle,
+            None => self.make_note(name).await?,
+        };
+        let (own, mut at) = (own(), offset);
+        while !bytes.is_empty() {
+            let (len, buffer) = (bytes.len(), Buffer::from_vec(bytes.clone()));
+            let written = self.vfs.write(&own, &handle, at, buffer, 0..len, stability);
+            let count = written.await.result?.count;
+            if count == 0 {
+                return Err(Status::Nospc);
+            }
+            at += u64::from(count);
+            bytes.drain(..len.min(count as usize));
+        }
+        Ok(())
+    }
+}
