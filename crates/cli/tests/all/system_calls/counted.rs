@@ -17,9 +17,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Operations of the two runs.
-const FEW: u32 = 10;
-const MANY: u32 = 210;
+/// Operations of the two runs. The shorter one lasts until the names in the directory that the benchmark has just made
+/// are old enough to be remembered: else the longer one would look more of them up anew.
+const FEW: u32 = 410;
+const MANY: u32 = 610;
 /// The part by which a count may grow.
 const GROWTH_MAX: f64 = 0.02;
 /// Runs after one in which a count has grown.
