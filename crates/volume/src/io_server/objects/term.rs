@@ -77,6 +77,10 @@ impl<S: ObjectStore> Objects<S> {
     /// # Errors
     /// The note cannot be read, or is damaged (`Io`). The server then accepts no manager.
     pub(in crate::io_server) async fn load_term(&self) -> Result<(), Status> {
+        // Asked before each request, which must not wait while a term is written.
+        if self.terms.is_loaded() {
+            return Ok(());
+        }
         let _alone = self.terms.writing.lock().await;
         if self.terms.is_loaded() {
             return Ok(());
