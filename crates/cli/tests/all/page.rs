@@ -136,7 +136,7 @@ fn the_page_shows_health_rates_latencies_and_clients_at_every_width() {
         for scheme in ["light", "dark"] {
             browser.prefer(scheme);
             // Charts follow the width of the window a moment later.
-            browser.wait_for(&format!("({TOO_WIDE}).length === 0"));
+            browser.wait_for_value(TOO_WIDE, &json!([]));
             let contrast = browser.evaluate(CONTRAST).as_f64().unwrap();
             assert!(contrast >= CONTRAST_MIN, "{scheme}: {contrast}");
             assert_eq!(
@@ -225,7 +225,7 @@ fn the_page_shows_a_volume_and_takes_no_text_for_html() {
         "I/O server 1 is silent. systemctl start gannet-volume@srv"
     );
     assert_eq!(browser.evaluate("document.images.length"), 0);
-    browser.wait_for(&format!("({TOO_WIDE}).length === 0"));
+    browser.wait_for_value(TOO_WIDE, &json!([]));
     assert_clean(&browser, &server);
 }
 

@@ -119,10 +119,22 @@ impl Browser {
 
     /// Waits until an expression is true.
     pub(crate) fn wait_for(&mut self, expression: &str) {
+        self.wait_for_value(expression, &Value::Bool(true));
+    }
+
+    /// Waits until an expression has this value.
+    pub(crate) fn wait_for_value(&mut self, expression: &str, expected: &Value) {
         let began = Instant::now();
-        while self.evaluate(expression) != Value::Bool(true) {
+        loop {
+            let found = self.evaluate(expression);
+            if found == *expected {
+                return;
+            }
             let text = self.evaluate("document.body.innerText");
-            assert!(began.elapsed() < PATIENCE, "not {expression}: {text}");
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{expression} is {found}, not {expected}: {text}"
+            );
             std::thread::sleep(Duration::from_millis(100));
         }
     }

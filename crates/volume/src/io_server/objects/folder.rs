@@ -2,7 +2,8 @@
 
 use super::store::{ObjectStore, Opened, Room};
 use crate::convert::timestamp_of;
-use gannet_runtime::{Buffer, Handle, run_blocking};
+use gannet_runtime::file::read_cold;
+use gannet_runtime::{Buffer, Handle};
 use gannet_vfs::{
     Attributes, CreateMode, Credentials, FileHandle, FileKind, SetAttributes, SetTime, Stability,
     Status, Vfs,
@@ -216,22 +217,14 @@ impl<V: Vfs> ObjectStore for FolderStore<V> {
         // The last write of an earlier process may be in the kernel's memory alone; a power failure would undo it.
         self.sync(&handle).await?;
         let file = self.vfs.read(&own(), &handle, 0, 0).await?.file;
-        let read = run_blocking(&self.runtime, move || {
-            let (mut bytes, mut done) = (vec![0; len], 0);
-            while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
-                match file.read_at(done as u64, rest)? {
-                    0 => break,
-                    count => done += count,
-                }
-            }
-            bytes.truncate(done);
-            Ok::<_, std::io::Error>(bytes)
-        });
-        let read = read.await.map_err(|_| Status::Jukebox)?;
-        read.map(Some).map_err(|error| {
-            tracing::error!(name, %error, "a note of an I/O server cannot be read");
-            Status::Io
-        })
+        let (mut bytes, read) = read_cold(&self.runtime, file, 0, vec![0; len])
+            .await
+            .map_err(|error| {
+                tracing::error!(name, %error, "a note of an I/O server cannot be read");
+                Status::Io
+            })?;
+        bytes.truncate(read);
+        Ok(Some(bytes))
     }
 
     async fn write_note(

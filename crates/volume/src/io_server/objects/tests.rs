@@ -71,7 +71,7 @@ fn run(story: impl AsyncFnOnce(Rc<SimObjects>, Rc<Told>, Rc<Disk>) + 'static) {
         .unwrap();
 }
 
-/// Stores `len` bytes of this value as a write that was accepted before.
+/// Stores the bytes of a write that was accepted before.
 async fn store(
     objects: &SimObjects,
     write: &range_lock::Write<'_>,
