@@ -2,12 +2,15 @@
 //! `.ci/budget`.
 //!
 //! Seconds of a clock tell little of a machine that others use: the same build takes 1.3 to 1.6 times as many processor
-//! seconds there. So a fixed piece of work is timed between the steps, and costs are counted in its speed.
+//! seconds there. So a fixed piece of work is timed before, during and after a step, and costs are counted in its speed.
+//! During the step matters most: caches and memory are slower then, for the step as for the fixed work.
 
 use anyhow::{Context, Result, bail};
 use rustix::time::{ClockId, clock_gettime};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{fmt, fs, thread};
 
@@ -17,6 +20,8 @@ pub(super) const BUDGET: &str = ".ci/budget";
 const EXCESS_MAX: f64 = 1.5;
 /// Seconds that a step may take beyond its figure in any case: below that, noise decides.
 const EXCESS_SECONDS: f64 = 10.0;
+/// The pause between two timings of the fixed work during a step: it is to take less than a hundredth of the step.
+const SAMPLE_PAUSE: Duration = Duration::from_secs(10);
 /// The name of the fixed piece of work in the file of figures.
 const CALIBRATION: &str = "calibration";
 
@@ -35,7 +40,7 @@ pub(super) struct Cost {
     processor: f64,
     /// The same on the machine that the figures are from.
     scaled: f64,
-    /// Processor seconds of [`calibrate`] around the step.
+    /// Processor seconds of [`fixed_work`] around the step and during it.
     calibration: f64,
     figure: Option<f64>,
 }
@@ -44,7 +49,15 @@ pub(super) struct Cost {
 pub(super) struct Meter {
     began: Instant,
     processor: f64,
-    calibration: f64,
+    before: f64,
+    during: Samples,
+}
+
+/// Timings of the fixed work while a step runs.
+struct Samples {
+    thread: JoinHandle<Vec<f64>>,
+    /// Its end ends the thread.
+    stop: Sender<()>,
 }
 
 impl Budget {
@@ -76,10 +89,12 @@ impl Budget {
     }
 
     /// Ends a step that [`Meter::start`] began.
-    pub(super) fn end(&self, name: &str, meter: &Meter) -> Cost {
+    pub(super) fn end(&self, name: &str, meter: Meter) -> Cost {
         let processor = processor_seconds() - meter.processor;
         let wall = meter.began.elapsed();
-        let calibration = (meter.calibration + calibrate()) / 2.0;
+        let mut timings = meter.during.end();
+        timings.extend([meter.before, calibrate()]);
+        let calibration = timings.iter().sum::<f64>() / timings.len() as f64;
         Cost {
             name: name.to_owned(),
             wall,
@@ -122,20 +137,40 @@ fn bad_line(line: &str) -> String {
 
 impl Meter {
     pub(super) fn start() -> Meter {
-        let calibration = calibrate();
+        let before = calibrate();
         Meter {
             began: Instant::now(),
             processor: processor_seconds(),
-            calibration,
+            before,
+            during: Samples::begin(),
         }
     }
 
     /// For a step that ran beside others since `self`: its processes count when they are waited for, which is now.
     pub(super) fn resumed(self) -> Meter {
         Meter {
-            began: self.began,
-            ..Meter::start()
+            processor: processor_seconds(),
+            ..self
         }
+    }
+}
+
+impl Samples {
+    fn begin() -> Samples {
+        let (stop, stopped) = channel::<()>();
+        let thread = thread::spawn(move || {
+            let mut timings = Vec::new();
+            while stopped.recv_timeout(SAMPLE_PAUSE) == Err(RecvTimeoutError::Timeout) {
+                timings.push(timed_work());
+            }
+            timings
+        });
+        Samples { thread, stop }
+    }
+
+    fn end(self) -> Vec<f64> {
+        drop(self.stop);
+        self.thread.join().unwrap_or_default()
     }
 }
 
@@ -183,19 +218,21 @@ fn processor_seconds() -> f64 {
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
-/// Processor seconds of a fixed piece of work on each of two processors at the same time, as the steps use them.
+/// Processor seconds of [`fixed_work`] on each of two processors at the same time, as the steps use them.
 fn calibrate() -> f64 {
-    let work = || {
-        let began = clock_gettime(ClockId::ThreadCPUTime);
-        std::hint::black_box(fixed_work());
-        let ended = clock_gettime(ClockId::ThreadCPUTime);
-        let seconds = (ended.tv_sec - began.tv_sec) as f64;
-        seconds + (ended.tv_nsec - began.tv_nsec) as f64 / 1e9
-    };
     thread::scope(|scope| {
-        let other = scope.spawn(work);
-        (work() + other.join().unwrap_or_default()) / 2.0
+        let other = scope.spawn(timed_work);
+        (timed_work() + other.join().unwrap_or_default()) / 2.0
     })
+}
+
+/// Processor seconds of [`fixed_work`] on this thread.
+fn timed_work() -> f64 {
+    let began = clock_gettime(ClockId::ThreadCPUTime);
+    std::hint::black_box(fixed_work());
+    let ended = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = (ended.tv_sec - began.tv_sec) as f64;
+    seconds + (ended.tv_nsec - began.tv_nsec) as f64 / 1e9
 }
 
 /// Searches and changes of a map beyond the caches of one core, much as compilers do.

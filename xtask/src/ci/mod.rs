@@ -136,7 +136,7 @@ impl Gate<'_> {
         println!("\n== {name}");
         let meter = Meter::start();
         check(self.root).with_context(|| format!("step `{name}`"))?;
-        self.end(name, &meter);
+        self.end(name, meter);
         Ok(())
     }
 
@@ -163,11 +163,11 @@ impl Gate<'_> {
         let meter = beside.meter.resumed();
         let name = beside.name;
         (beside.running.finish()).with_context(|| format!("step `{name}`"))?;
-        self.end(name, &meter);
+        self.end(name, meter);
         Ok(())
     }
 
-    fn end(&mut self, name: &str, meter: &Meter) {
+    fn end(&mut self, name: &str, meter: Meter) {
         let cost = self.budget.end(name, meter);
         println!("== {cost}");
         self.costs.push(cost);
