@@ -1,5 +1,6 @@
 //! Between the protocol's values and those of file systems.
 
+pub(crate) use gannet_objects::timestamp_of;
 use gannet_vfs as vfs;
 use gannet_wire::volume::{
     AttributeChanges, Body, Caller, CreateMode, DeviceNumbers, FileAttributes, FileId, FileKind,
@@ -37,13 +38,6 @@ pub(crate) fn durability_of(stability: Stability) -> vfs::Stability {
 /// Groups beyond the sixteenth are left out.
 pub(crate) fn caller_of(credentials: &vfs::Credentials) -> Caller {
     Caller::new(credentials.uid, credentials.gid, credentials.groups())
-}
-
-pub(crate) fn timestamp_of(time: vfs::Time) -> Timestamp {
-    Timestamp {
-        seconds: time.seconds,
-        nanoseconds: time.nanoseconds,
-    }
 }
 
 pub(crate) fn time_of(time: Timestamp) -> vfs::Time {

@@ -6,7 +6,6 @@
 mod client_driven;
 mod exports;
 mod fetches;
-mod objects;
 mod peer_memory;
 mod read;
 mod scheduler;
@@ -15,13 +14,14 @@ mod write;
 
 use crate::convert::status_of;
 use crate::limits::{
-    RANGE_STEPS, READ_PIECE_LEN, READS_UNDER_WAY_MAX, SLAB_LEN_MAX, SLAB_LEN_MIN, SLABS_MAX,
-    SMALL_MAX, SMALL_UNDER_WAY_MAX, WRITE_PIECE_LEN, WRITES_UNDER_WAY_MAX,
+    GRANT_AGE, RANGE_STEPS, READ_PIECE_LEN, READS_UNDER_WAY_MAX, SLAB_LEN_MAX, SLAB_LEN_MIN,
+    SLABS_MAX, SMALL_MAX, SMALL_UNDER_WAY_MAX, WRITE_PIECE_LEN, WRITES_UNDER_WAY_MAX,
 };
 use crate::link::{Answer, Handler, Link, Message};
 use crate::secret::ServerKeys;
 use exports::Exports;
 use fetches::Fetches;
+use gannet_objects::{FolderStore, ObjectWatcher, Objects, Rights, Room};
 use gannet_runtime::{Handle, IdleWatch, LocalFuture, Slabs, all};
 use gannet_vfs::{Status, Vfs};
 use gannet_wire::volume::{
@@ -29,13 +29,12 @@ use gannet_wire::volume::{
     PAGE_OBJECTS_MAX, Role, StateAnswer, Transfer, UNIT_MAX, UNIT_MIN,
 };
 use gannet_wire::xdr::{Decode, Encoder, from_bytes, to_bytes};
-use objects::{FolderStore, ObjectWatcher, Objects, Room};
 use scheduler::{FlowKey, Scheduler};
 use std::rc::Rc;
 use std::sync::Arc;
 use walk::{Pace, Walks};
 
-pub use objects::{DiskCounters, OWNER_FILE, TERM_FILE};
+pub use gannet_objects::{DiskCounters, OWNER_FILE, TERM_FILE};
 
 /// Serves objects out of a store of its own, all of which it may change.
 pub struct IoServer<V: Vfs> {
@@ -118,11 +117,14 @@ impl<V: Vfs> IoServer<V> {
         let watcher = Rc::clone(&exports) as Rc<dyn ObjectWatcher>;
         let folder = FolderStore::new(Handle::clone(&runtime), store);
         let clock = Handle::clone(&runtime);
-        let has_right = move |capability: &Capability, rights| {
-            keys.allows(capability, rights, clock.wall_clock())
+        let rights = Rights {
+            allow: Box::new(move |capability: &Capability, rights| {
+                keys.allows(capability, rights, clock.wall_clock())
+            }),
+            age_max: GRANT_AGE,
         };
         let runtime_of_objects = Handle::clone(&runtime);
-        let objects = Objects::new(runtime_of_objects, folder, Box::new(has_right), watcher);
+        let objects = Objects::new(runtime_of_objects, folder, rights, watcher);
         Rc::new(IoServer {
             objects,
             policy,

@@ -58,8 +58,8 @@ pub const WRITES_UNDER_WAY_MAX: u64 = 2 << 20;
 pub const SMALL_UNDER_WAY_MAX: u64 = 16 << 20;
 /// How long a connection's permits may last before the scheduler counts it as stalled.
 pub const PERMIT_AGE_MAX: Duration = Duration::from_millis(500);
-/// Objects whose handles an I/O server remembers.
-pub const OBJECTS_MAX: usize = 1 << 16;
+/// Objects whose open files an I/O server remembers for its exports.
+pub const OPEN_OBJECTS_MAX: usize = 1 << 16;
 /// Bytes of the budget for each connection that one core of a server holds: 1024 connections with the default budget. A
 /// connection's messages may take three times as many ([`RECEIVES_RESERVED`]).
 pub const CONNECTION_MEMORY: usize = 96 << 10;
@@ -85,14 +85,8 @@ pub const GRANT_AGE: Duration = CAPABILITY_AGE
 /// How much longer than others a capability may be good because earlier ones of its file were revoked: it must expire
 /// later than those.
 pub const REVOKED_AHEAD_MAX: Duration = Duration::from_secs(2);
-/// Revocations that an I/O server remembers by file; the oldest makes room, and counts for all files from then on.
-pub const REVOCATIONS_MAX: usize = 1 << 14;
 /// Capabilities whose holders the manager remembers.
 pub const HOLDERS_MAX: usize = 1 << 18;
-/// How long an I/O server keeps the tombstone of a file: longer than any capability to write it is good.
-pub const TOMBSTONE_AGE: Duration = GRANT_AGE;
-/// Tombstones that an I/O server keeps; the oldest makes room.
-pub const TOMBSTONES_MAX: usize = 1 << 18;
 /// When objects of a removed file are removed once more: nobody may write to it any longer, and a write that was under
 /// way then has ended.
 pub const UNLINK_AGAIN_AFTER: Duration = Duration::from_secs(150);
@@ -185,8 +179,6 @@ pub const FORCE_PATIENCE: Duration = Duration::from_secs(3);
 pub const NAMES_PATIENCE: Duration = Duration::from_secs(5);
 /// How long an answer waits for the I/O servers to confirm the term.
 pub const CONFIRM_DEADLINE: Duration = Duration::from_secs(10);
-/// The time after which an I/O server stores the number of the last change that the manager reported.
-pub const TERM_WRITE_PAUSE: Duration = Duration::from_secs(1);
 /// Transactions in a row for which waiting would have paid before one waits for changes that are about to come.
 pub const GROUP_COMMIT_SEEN_MIN: u32 = 16;
 /// How long it waits at most; timers may be late by as much.
@@ -286,12 +278,6 @@ const _: () = assert!(LOCK_RENEW.as_millis() * 4 < LOCK_LEASE.as_millis());
 pub const APPENDED_FILES_MAX: usize = 1 << 16;
 /// Places of one file that the manager remembers, for requests that come again.
 pub const APPENDS_REMEMBERED: usize = 64;
-/// Changes of one object that an I/O server has under way: further writes are to be sent again.
-pub const CHANGES_OF_OBJECT_MAX: usize = 4096;
-/// Steps for which an I/O server looks whether a write overlaps earlier ones, before it takes that for certain.
-pub const OVERLAP_STEPS_MAX: u32 = 4096;
-/// Ranges of bytes that an I/O server remembers to leave out of earlier writes, of all objects together.
-pub const NOTED_RANGES_MAX: usize = 1 << 16;
 /// Pieces of a request that an I/O server looks at before other tasks of the core have their turn.
 pub const WALK_STEPS: u32 = 1024;
 /// So many pieces cost what a range does that is looked up in the page cache.

@@ -2,8 +2,8 @@
 //! `.ci/budget`.
 //!
 //! Seconds of a clock tell little of a machine that others use: the same build takes 1.3 to 1.6 times as many processor
-//! seconds there. So a fixed piece of work is timed before, during and after a step, and costs are counted in its speed.
-//! During the step matters most: caches and memory are slower then, for the step as for the fixed work.
+//! seconds there. So a fixed piece of work is timed before, during and after a step, and costs are counted in its
+//! speed. During the step matters most: caches and memory are slower then, for the step as for the fixed work.
 
 use anyhow::{Context, Result, bail};
 use rustix::time::{ClockId, clock_gettime};

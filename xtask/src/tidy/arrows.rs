@@ -33,11 +33,13 @@ const ARROWS: &[(&str, &[&str])] = &[
             "wire", "metrics", "runtime", "fabric", "session", "rpc", "vfs",
         ],
     ),
+    ("objects", &["wire", "metrics", "runtime", "vfs"]),
     ("meta", &["wire"]),
     (
         "volume",
         &[
-            "wire", "metrics", "runtime", "fabric", "session", "datapath", "rpc", "vfs", "meta",
+            "wire", "metrics", "runtime", "fabric", "session", "datapath", "rpc", "vfs", "objects",
+            "meta",
         ],
     ),
     ("client", &["runtime", "vfs"]),

@@ -1,11 +1,10 @@
 //! Client-driven buffers: the server opens memory, and the client moves the bytes to it and from it by RDMA.
 
-use super::objects::Target;
 use super::walk::Pace;
-
 use super::{IoServer, flow_of, parse};
 use crate::link::Link;
 use gannet_fabric::Access;
+use gannet_objects::Target;
 use gannet_vfs::{FileHandle, Status, Vfs};
 use gannet_wire::volume::{
     CLIENT_BUFFER_LEN_MAX, Capability, Class, ClientBuffer, ClientDrivenDone, ObjectRange,

@@ -9,16 +9,17 @@
 //! of the volume may read them, as it may send GETATTR to the manager. An object that does not exist is exported as
 //! zeros until the server makes it.
 
-use super::objects::ObjectWatcher;
 use super::{IoServer, parse};
 use crate::limits::{
-    ATTRIBUTES_EXPORTED_FOR, MISSING_OBJECTS_MAX, RESIDENT_PROBES_MAX, RESIDENT_STEP_MIN,
+    ATTRIBUTES_EXPORTED_FOR, MISSING_OBJECTS_MAX, OPEN_OBJECTS_MAX, RESIDENT_PROBES_MAX,
+    RESIDENT_STEP_MIN,
 };
 use crate::link::Link;
 use gannet_fabric::{
     Access, Backing, Export, ExportStats, ExportTable, Exported, FILE_STATUS_LEN, FindExported,
     Reference, Region, Scope,
 };
+use gannet_objects::ObjectWatcher;
 use gannet_runtime::{Buffer, FileRef, FileSource, Handle};
 use gannet_vfs::{FileHandle, Status, Vfs};
 use gannet_wire::volume::{
@@ -215,7 +216,7 @@ impl Exports {
     /// descriptors are scarce and the store shares them out.
     fn note_open(&self, object: u64, file: &FileRef) {
         let mut open = self.open.borrow_mut();
-        if open.len() >= crate::limits::OBJECTS_MAX {
+        if open.len() >= OPEN_OBJECTS_MAX {
             open.retain(|_, file| file.strong_count() > 0);
         }
         open.insert(object, Arc::downgrade(file));

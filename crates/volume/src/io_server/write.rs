@@ -1,7 +1,6 @@
 //! WRITE: bytes are fetched by RDMA Read, a piece ahead of the disk, or are in the request.
 
 use super::client_driven::WrittenBuffer;
-use super::objects::{Target, copy_of};
 use super::peer_memory::PeerMemory;
 use super::scheduler::Permit;
 use super::walk::{Pace, Plans, own_len, ranges_of};
@@ -11,6 +10,7 @@ use crate::layout::{ByteRun, Pair, pairs, pairs_together};
 use crate::limits::{STORED_AT_A_TIME, WRITE_PIECE_LEN_MIN};
 use crate::link::{Link, LinkError, Message};
 use gannet_fabric::RemoteKey;
+use gannet_objects::{Target, copy_of};
 use gannet_runtime::{Buffer, all, both};
 use gannet_vfs::{Status, Vfs};
 use gannet_wire::volume::{Capability, Class, Memory, ObjectState, Transfer, TransferDone};

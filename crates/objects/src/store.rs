@@ -6,22 +6,22 @@ use gannet_wire::volume::{ObjectPage, ObjectState};
 use std::ops::Range;
 
 /// An object that was opened for a read.
-pub(in crate::io_server) struct Opened {
+pub struct Opened {
     /// The object's bytes, as long as it is held.
-    pub(in crate::io_server) file: FileRef,
+    pub file: FileRef,
     /// How many of the wanted bytes lie before its end.
-    pub(in crate::io_server) count: u32,
+    pub count: u32,
     /// Its state at the opening.
-    pub(in crate::io_server) state: ObjectState,
+    pub state: ObjectState,
 }
 
 /// Room on the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::io_server) struct Room {
+pub struct Room {
     /// Bytes and files in all, and free ones.
-    pub(in crate::io_server) usage: FileSystemUsage,
+    pub usage: FileSystemUsage,
     /// The file system, so that servers that share one are known.
-    pub(in crate::io_server) fsid: u64,
+    pub fsid: u64,
 }
 
 /// A store of objects and a few small notes, all of which belong to one server.
@@ -29,7 +29,7 @@ pub(in crate::io_server) struct Room {
 /// It decides nothing: not the order of writes, not who may read. Each call fails with the status of the disk, and
 /// each waits for the disk alone.
 #[allow(async_fn_in_trait)] // used generically, on one core
-pub(in crate::io_server) trait ObjectStore: 'static {
+pub trait ObjectStore: 'static {
     /// The object of a file, if it has one.
     ///
     /// # Errors

@@ -1,8 +1,16 @@
-//! The objects of an I/O server, without its connections: who may change them, in which order, and what was removed,
-//! revoked or lost. Below it is a store, which decides nothing.
+//! The objects of an I/O server, without its connections.
+//!
+//! [`Objects`] decides who may change them and in which order. It knows what was removed, revoked or lost. Above it
+//! are front ends, which know the peers and the shapes of their requests. Below it is an [`ObjectStore`], which
+//! decides nothing.
+//!
+//! This crate refuses connections and peers' memory.
+//!
+//! First type to read: [`Objects`].
 
 mod folder;
 mod folder_list;
+pub mod limits;
 mod put;
 mod range_lock;
 mod revocations;
@@ -13,11 +21,11 @@ mod term;
 mod tests;
 mod tombstones;
 
-use crate::limits::OBJECTS_MAX;
 use gannet_metrics::{Counter, Exposition, Family, Latency, Source};
 use gannet_runtime::Handle;
 use gannet_vfs::{FileHandle, Status};
 use gannet_wire::volume::{Capability, ObjectPage, ObjectState, Status as WireStatus, Timestamp};
+use limits::HANDLES_MAX;
 use range_lock::RangeLocks;
 use revocations::Revocations;
 use std::cell::{Cell, RefCell};
@@ -26,23 +34,32 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use store::ObjectStore;
+use std::time::Duration;
 use term::Terms;
 use tombstones::Tombstones;
 
-pub(super) use folder::FolderStore;
-pub(super) use put::{Target, copy_of};
-pub(super) use store::{Opened, Room};
+pub use folder::{FolderStore, timestamp_of};
+pub use put::{Target, copy_of};
+pub use range_lock::Write;
+pub use store::{ObjectStore, Opened, Room};
 pub use term::TERM_FILE;
 
 /// The file beside the objects' folders that says which volume and server they belong to.
 pub const OWNER_FILE: &str = "io-server.toml";
 
-/// Whether a capability is genuine and gives rights now.
-pub(super) type HasRight = Box<dyn Fn(&Capability, u32) -> bool>;
+/// Whether a capability gives rights now.
+pub type Allow = dyn Fn(&Capability, u32) -> bool;
+
+/// The rights that capabilities give. Their keys belong to connections, so a front end brings them.
+pub struct Rights {
+    /// Whether a capability is genuine and gives these rights now ([`Capability::READ`], [`Capability::WRITE`]).
+    pub allow: Box<Allow>,
+    /// The age after which no capability gives any right.
+    pub age_max: Duration,
+}
 
 /// Learns at once what happens to objects. No call may wait, or call back.
-pub(super) trait ObjectWatcher {
+pub trait ObjectWatcher {
     /// A file has an object; told before anything is written to a new one.
     fn found(&self, file: u64);
 
@@ -54,10 +71,10 @@ pub(super) trait ObjectWatcher {
 }
 
 /// The objects of a server, in a store that belongs to it alone.
-pub(super) struct Objects<S> {
+pub struct Objects<S> {
     runtime: Handle,
     store: S,
-    has_right: HasRight,
+    rights: Rights,
     watcher: Rc<dyn ObjectWatcher>,
     /// Handles of recently used objects, by file.
     handles: RefCell<HashMap<u64, FileHandle>>,
@@ -127,21 +144,21 @@ impl Source for DiskCounters {
 }
 
 impl<S: ObjectStore> Objects<S> {
-    /// The objects in `store`. Their rights are what `has_right` says, as far as nothing newer is known here.
-    pub(super) fn new(
+    /// The objects in `store`. Their rights are what `rights` says, as far as nothing newer is known here.
+    pub fn new(
         runtime: Handle,
         store: S,
-        has_right: HasRight,
+        rights: Rights,
         watcher: Rc<dyn ObjectWatcher>,
     ) -> Rc<Objects<S>> {
         Rc::new(Objects {
             runtime,
             store,
-            has_right,
             watcher,
             handles: RefCell::default(),
-            revocations: RefCell::default(),
-            tombstones: RefCell::default(),
+            revocations: RefCell::new(Revocations::new(rights.age_max)),
+            tombstones: RefCell::new(Tombstones::new(rights.age_max)),
+            rights,
             range_locks: RangeLocks::default(),
             terms: Terms::default(),
             lost_below: Cell::default(),
@@ -150,31 +167,32 @@ impl<S: ObjectStore> Objects<S> {
     }
 
     /// Objects of files with numbers below `below` may have been lost with an earlier disk.
-    pub(super) fn note_lost(&self, below: u64) {
+    pub fn note_lost(&self, below: u64) {
         self.lost_below.set(below);
     }
 
-    pub(super) fn lost_below(&self) -> u64 {
+    /// The number below which files may have had objects on an earlier disk, which was lost; 0 if none was.
+    pub fn lost_below(&self) -> u64 {
         self.lost_below.get()
     }
 
     /// Counts failures and times in `counters` from now on.
-    pub(super) fn count_in(&self, counters: Arc<DiskCounters>) {
+    pub fn count_in(&self, counters: Arc<DiskCounters>) {
         self.disk.replace(counters);
     }
 
     /// Counts the failure of a request, if the disk is the reason.
-    pub(super) fn count_failure(&self, status: WireStatus) {
+    pub fn count_failure(&self, status: WireStatus) {
         self.disk.borrow().count(status);
     }
 
     /// The number of the latest term that is known; 0 before [`Objects::load_term`].
-    pub(super) fn term_number(&self) -> u64 {
+    pub fn term_number(&self) -> u64 {
         self.terms.number()
     }
 
     /// Awaits a read of an object, and counts its time if it had to wait for the disk.
-    pub(super) async fn timing_disk<T>(&self, read: impl Future<Output = T>) -> T {
+    pub async fn timing_disk<T>(&self, read: impl Future<Output = T>) -> T {
         let begun = self.runtime.now();
         let (mut read, mut waited) = (pin!(read), false);
         let done = poll_fn(|context| {
@@ -191,7 +209,7 @@ impl<S: ObjectStore> Objects<S> {
     }
 
     /// `Nxio` if the missing object of a file may have been lost.
-    pub(super) fn may_be_lost(&self, file: u64) -> Result<(), Status> {
+    pub fn may_be_lost(&self, file: u64) -> Result<(), Status> {
         if file < self.lost_below.get() {
             Err(Status::Nxio)
         } else {
@@ -200,7 +218,7 @@ impl<S: ObjectStore> Objects<S> {
     }
 
     /// Checks a capability to read or write.
-    pub(super) fn check(&self, capability: &Capability, rights: u32) -> Result<(), Status> {
+    pub fn check(&self, capability: &Capability, rights: u32) -> Result<(), Status> {
         if self.revocations.borrow().covers(capability) {
             return Err(Status::Stale);
         }
@@ -209,8 +227,8 @@ impl<S: ObjectStore> Objects<S> {
 
     /// Checks a capability for what may be done also by one that was revoked: making bytes durable, and the manager's
     /// own requests.
-    pub(super) fn check_genuine(&self, capability: &Capability, rights: u32) -> Result<(), Status> {
-        if (self.has_right)(capability, rights) && self.terms.allows(capability) {
+    pub fn check_genuine(&self, capability: &Capability, rights: u32) -> Result<(), Status> {
+        if (self.rights.allow)(capability, rights) && self.terms.allows(capability) {
             Ok(())
         } else {
             Err(Status::Stale)
@@ -218,7 +236,7 @@ impl<S: ObjectStore> Objects<S> {
     }
 
     /// Whether the file was removed a short while ago.
-    pub(super) fn is_removed(&self, file: u64) -> bool {
+    pub fn is_removed(&self, file: u64) -> bool {
         let now = self.runtime.now();
         self.tombstones.borrow_mut().contains(file, now)
     }
@@ -227,7 +245,7 @@ impl<S: ObjectStore> Objects<S> {
     ///
     /// # Errors
     /// Any failure of the store.
-    pub(super) async fn find(&self, file: u64) -> Result<Option<FileHandle>, Status> {
+    pub async fn find(&self, file: u64) -> Result<Option<FileHandle>, Status> {
         if let Some(handle) = self.handles.borrow().get(&file) {
             return Ok(Some(*handle));
         }
@@ -242,7 +260,7 @@ impl<S: ObjectStore> Objects<S> {
     fn remember(&self, file: u64, handle: FileHandle) {
         self.watcher.found(file);
         let mut handles = self.handles.borrow_mut();
-        if handles.len() >= OBJECTS_MAX {
+        if handles.len() >= HANDLES_MAX {
             handles.clear();
         }
         handles.insert(file, handle);
@@ -252,7 +270,7 @@ impl<S: ObjectStore> Objects<S> {
     ///
     /// # Errors
     /// `Stale`: the file was removed. `Nxio`: the object may have been lost. Others: those of the store.
-    pub(super) async fn find_or_make(&self, file: u64) -> Result<FileHandle, Status> {
+    pub async fn find_or_make(&self, file: u64) -> Result<FileHandle, Status> {
         if let Some(handle) = self.find(file).await? {
             return Ok(handle);
         }
@@ -275,7 +293,7 @@ impl<S: ObjectStore> Objects<S> {
     ///
     /// # Errors
     /// Any failure of the store.
-    pub(super) async fn open(
+    pub async fn open(
         &self,
         object: &FileHandle,
         offset: u64,
@@ -285,12 +303,12 @@ impl<S: ObjectStore> Objects<S> {
     }
 
     /// Changes when bytes that are not durable may have been lost.
-    pub(super) fn verifier(&self) -> u64 {
+    pub fn verifier(&self) -> u64 {
         self.store.verifier()
     }
 
     /// The state of a missing object.
-    pub(super) fn nothing(&self) -> ObjectState {
+    pub fn nothing(&self) -> ObjectState {
         ObjectState {
             size: 0,
             used: 0,
@@ -304,10 +322,7 @@ impl<S: ObjectStore> Objects<S> {
     ///
     /// # Errors
     /// Any failure of the store.
-    pub(super) async fn state_of(
-        &self,
-        object: Option<&FileHandle>,
-    ) -> Result<ObjectState, Status> {
+    pub async fn state_of(&self, object: Option<&FileHandle>) -> Result<ObjectState, Status> {
         match object {
             Some(handle) => self.store.state(handle).await,
             None => Ok(self.nothing()),
@@ -318,7 +333,7 @@ impl<S: ObjectStore> Objects<S> {
     ///
     /// # Errors
     /// `Nxio`: the object may have been lost. Others: those of the store.
-    pub(super) async fn state_of_file(&self, file: u64) -> Result<ObjectState, Status> {
+    pub async fn state_of_file(&self, file: u64) -> Result<ObjectState, Status> {
         let object = self.find(file).await?;
         if object.is_none() {
             self.may_be_lost(file)?;
@@ -327,12 +342,12 @@ impl<S: ObjectStore> Objects<S> {
     }
 
     /// Adds objects to a page, as [`ObjectStore::list`] does.
-    pub(super) async fn list(&self, page: &mut ObjectPage) -> Result<(), Status> {
+    pub async fn list(&self, page: &mut ObjectPage) -> Result<(), Status> {
         self.store.list(page).await
     }
 
     /// Room on the disk.
-    pub(super) async fn usage(&self) -> Result<Room, Status> {
+    pub async fn usage(&self) -> Result<Room, Status> {
         self.store.usage().await
     }
 
@@ -340,7 +355,7 @@ impl<S: ObjectStore> Objects<S> {
     ///
     /// # Errors
     /// `Stale`: the capability is not good. Others: those of the store.
-    pub(super) async fn commit(&self, capability: &Capability) -> Result<ObjectState, Status> {
+    pub async fn commit(&self, capability: &Capability) -> Result<ObjectState, Status> {
         self.check_genuine(capability, 0)?;
         let object = self.find(capability.file).await?;
         if let Some(handle) = &object {
@@ -355,7 +370,7 @@ impl<S: ObjectStore> Objects<S> {
     /// # Errors
     /// `Stale`: the capability is not good, or the file was removed. `Nxio`: the object may have been lost, and `size`
     /// is not 0. Others: those of the store.
-    pub(super) async fn truncate(
+    pub async fn truncate(
         &self,
         capability: &Capability,
         size: u64,
@@ -385,7 +400,7 @@ impl<S: ObjectStore> Objects<S> {
     ///
     /// # Errors
     /// `Stale`: the capability is not good. Others: those of the store.
-    pub(super) async fn unlink(&self, capability: &Capability) -> Result<(), Status> {
+    pub async fn unlink(&self, capability: &Capability) -> Result<(), Status> {
         self.check_genuine(capability, Capability::WRITE)?;
         let file = capability.file;
         self.handles.borrow_mut().remove(&file);
@@ -400,7 +415,7 @@ impl<S: ObjectStore> Objects<S> {
     ///
     /// # Errors
     /// `Stale`: the capability is not good.
-    pub(super) fn revoke(&self, capability: &Capability, fence: u64) -> Result<(), Status> {
+    pub fn revoke(&self, capability: &Capability, fence: u64) -> Result<(), Status> {
         self.check_genuine(capability, Capability::WRITE)?;
         let now = self.runtime.now();
         let mut revocations = self.revocations.borrow_mut();

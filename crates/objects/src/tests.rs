@@ -54,8 +54,11 @@ fn open_objects(disk: &Rc<Disk>, runtime: Handle, told: &Rc<Told>) -> Rc<SimObje
         Handle::clone(&runtime),
         SimStore::open(disk, runtime.clone()),
     );
-    let has_right = |it: &Capability, rights| it.rights & rights == rights;
-    Objects::new(runtime, store, Box::new(has_right), Rc::clone(told) as _)
+    let rights = Rights {
+        allow: Box::new(|it, rights| it.rights & rights == rights),
+        age_max: Duration::from_secs(120),
+    };
+    Objects::new(runtime, store, rights, Rc::clone(told) as _)
 }
 
 fn run(story: impl AsyncFnOnce(Rc<SimObjects>, Rc<Told>, Rc<Disk>) + 'static) {

@@ -8,13 +8,17 @@ use gannet_vfs::{FileHandle, Stability, Status};
 use gannet_wire::volume::{Capability, Placement, Shape};
 use std::ops::Range;
 
-/// The object of a WRITE, and how durable the bytes are at the reply.
+/// Where a WRITE stores its bytes, and by which right.
 #[derive(Clone, Copy)]
-pub(in crate::io_server) struct Target<'a> {
-    pub(in crate::io_server) handle: &'a FileHandle,
-    pub(in crate::io_server) write: &'a Write<'a>,
-    pub(in crate::io_server) capability: &'a Capability,
-    pub(in crate::io_server) stability: Stability,
+pub struct Target<'a> {
+    /// The object.
+    pub handle: &'a FileHandle,
+    /// The place of the WRITE in the order of writes.
+    pub write: &'a Write<'a>,
+    /// The right to write, checked again at the store.
+    pub capability: &'a Capability,
+    /// How durable the bytes are at the reply.
+    pub stability: Stability,
 }
 
 impl<S: ObjectStore> Objects<S> {
@@ -23,7 +27,7 @@ impl<S: ObjectStore> Objects<S> {
     ///
     /// # Errors
     /// `Jukebox`: too many changes of the object are under way.
-    pub(in crate::io_server) fn accept_write(
+    pub fn accept_write(
         &self,
         file: u64,
         shape: &Shape,
@@ -46,7 +50,7 @@ impl<S: ObjectStore> Objects<S> {
     /// # Errors
     /// `Stale`: the capability is not good any more. `Jukebox`: the object was cut meanwhile, or there is no memory.
     /// Others: those of the store.
-    pub(in crate::io_server) async fn store(
+    pub async fn store(
         &self,
         target: Target<'_>,
         offset: u64,
@@ -115,7 +119,7 @@ impl<S: ObjectStore> Objects<S> {
 }
 
 /// Some bytes of a buffer.
-pub(in crate::io_server) fn copy_of(buffer: &[u8], range: Range<usize>) -> Result<Buffer, Status> {
+pub fn copy_of(buffer: &[u8], range: Range<usize>) -> Result<Buffer, Status> {
     let bytes = buffer.get(range).ok_or(Status::Inval)?;
     Ok(Buffer::from_vec(bytes.to_vec()))
 }

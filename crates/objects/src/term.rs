@@ -76,7 +76,7 @@ impl<S: ObjectStore> Objects<S> {
     ///
     /// # Errors
     /// The note cannot be read, or is damaged (`Io`). The server then accepts no manager.
-    pub(in crate::io_server) async fn load_term(&self) -> Result<(), Status> {
+    pub async fn load_term(&self) -> Result<(), Status> {
         // Asked before each request, which must not wait while a term is written.
         if self.terms.is_loaded() {
             return Ok(());
@@ -121,10 +121,7 @@ impl<S: ObjectStore> Objects<S> {
     }
 
     /// Answers a manager's call about its term.
-    pub(in crate::io_server) async fn term(
-        self: &Rc<Self>,
-        call: TermCall,
-    ) -> Result<TermAnswer, Status> {
+    pub async fn term(self: &Rc<Self>, call: TermCall) -> Result<TermAnswer, Status> {
         let known = self.terms.known();
         let is_later = call.term.number > known.term.number;
         let is_same = call.term == known.term;

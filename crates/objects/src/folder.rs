@@ -1,20 +1,19 @@
 //! A store of objects in a folder: each object is an ordinary file, in one of 256 folders by its number.
 
 use super::store::{ObjectStore, Opened, Room};
-use crate::convert::timestamp_of;
 use gannet_runtime::file::read_cold;
 use gannet_runtime::{Buffer, Handle};
 use gannet_vfs::{
     Attributes, CreateMode, Credentials, FileHandle, FileKind, SetAttributes, SetTime, Stability,
-    Status, Vfs,
+    Status, Time, Vfs,
 };
-use gannet_wire::volume::{ObjectPage, ObjectState};
+use gannet_wire::volume::{ObjectPage, ObjectState, Timestamp};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
 
 /// Objects in a folder that nothing else changes, and which gives attributes with the data of a read.
-pub(in crate::io_server) struct FolderStore<V: Vfs> {
+pub struct FolderStore<V: Vfs> {
     runtime: Handle,
     pub(super) vfs: V,
     /// The files of notes, by name.
@@ -34,13 +33,22 @@ pub(super) fn path_of(file: u64) -> ObjectPath {
     }
 }
 
+/// A time of the store as it travels.
+pub fn timestamp_of(time: Time) -> Timestamp {
+    Timestamp {
+        seconds: time.seconds,
+        nanoseconds: time.nanoseconds,
+    }
+}
+
 /// The credentials of the server in its folder, all of which is its own.
 pub(super) fn own() -> Credentials {
     Credentials::new(0, 0, &[])
 }
 
 impl<V: Vfs> FolderStore<V> {
-    pub(in crate::io_server) fn new(runtime: Handle, vfs: V) -> FolderStore<V> {
+    /// The objects in the root of `vfs`.
+    pub fn new(runtime: Handle, vfs: V) -> FolderStore<V> {
         FolderStore {
             runtime,
             vfs,

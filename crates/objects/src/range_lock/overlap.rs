@@ -266,7 +266,7 @@ fn div_ceil(value: i128, stride: i128) -> i128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::parts;
+    use gannet_volume::layout::parts;
     use gannet_wire::volume::Level;
     use proptest::prelude::*;
     use std::collections::HashSet;

@@ -38,7 +38,7 @@ struct Version(u64);
 
 /// The objects that writes or truncations are changing.
 #[derive(Default)]
-pub(in crate::io_server) struct RangeLocks {
+pub(crate) struct RangeLocks {
     /// Objects by the numbers of their files.
     objects: RefCell<BTreeMap<u64, Rc<Object>>>,
     newest: Cell<Version>,
@@ -63,19 +63,19 @@ struct Accepted<'a> {
 }
 
 /// A write that was accepted; its drop ends it.
-pub(in crate::io_server) struct Write<'a>(Accepted<'a>);
+pub struct Write<'a>(Accepted<'a>);
 
 /// A truncation that was accepted; its drop ends it, done or not.
-pub(in crate::io_server) struct Truncation<'a>(Accepted<'a>);
+pub(crate) struct Truncation<'a>(Accepted<'a>);
 
 /// The lock of a range of an object for a write.
-pub(in crate::io_server) struct RangeGuard<'a> {
+pub(crate) struct RangeGuard<'a> {
     write: &'a Accepted<'a>,
     bytes: Range<u64>,
 }
 
 /// The lock of a whole object for a truncation.
-pub(in crate::io_server) struct ObjectGuard<'a> {
+pub(crate) struct ObjectGuard<'a> {
     truncation: &'a Accepted<'a>,
 }
 
@@ -84,7 +84,7 @@ impl RangeLocks {
     ///
     /// # Errors
     /// `Jukebox`: too many changes of the object are under way.
-    pub(in crate::io_server) fn write(
+    pub(crate) fn write(
         &self,
         file: u64,
         shape: &Shape,
@@ -98,7 +98,7 @@ impl RangeLocks {
     }
 
     /// Accepts a truncation.
-    pub(in crate::io_server) fn truncate(&self, file: u64) -> Truncation<'_> {
+    pub(crate) fn truncate(&self, file: u64) -> Truncation<'_> {
         let truncation = self.accept(file);
         self.change(&truncation.object, |changes| {
             changes.accept_truncation(truncation.version);
@@ -148,7 +148,7 @@ impl RangeLocks {
 impl Write<'_> {
     /// Waits until these bytes can be stored; this write must not have locked any of them. Returns `None` if the write
     /// is refused, after a truncation or because its interval map was cleared.
-    pub(in crate::io_server) async fn lock(&self, bytes: Range<u64>) -> Option<RangeGuard<'_>> {
+    pub(crate) async fn lock(&self, bytes: Range<u64>) -> Option<RangeGuard<'_>> {
         let Write(write) = self;
         loop {
             // Registered before the check: a wake-up between the two would be missed, and the write would wait for
@@ -166,7 +166,7 @@ impl Write<'_> {
 
 impl Truncation<'_> {
     /// Waits until the object can be truncated: for ranges that are being stored, and for earlier truncations.
-    pub(in crate::io_server) async fn lock(&self) -> ObjectGuard<'_> {
+    pub(crate) async fn lock(&self) -> ObjectGuard<'_> {
         let Truncation(truncation) = self;
         loop {
             let wake_up = truncation.object.wake_up.notified();
@@ -180,13 +180,13 @@ impl Truncation<'_> {
 
 impl RangeGuard<'_> {
     /// The parts of the range that no later write has stored.
-    pub(in crate::io_server) fn left(&self) -> Vec<Range<u64>> {
+    pub(crate) fn left(&self) -> Vec<Range<u64>> {
         let changes = self.write.object.changes.borrow();
         changes.left(self.write.version, &self.bytes)
     }
 
     /// Notes that the object has the bytes of the range, or those of later writes.
-    pub(in crate::io_server) fn stored(self) {
+    pub(crate) fn stored(self) {
         let Accepted {
             locks,
             object,

@@ -4,10 +4,11 @@
 //! A capability says when it expires, and the manager gives none to a file that expires earlier than one before. So a
 //! revocation names the latest time of expiry that is not good any more: the *fence* of the file.
 
-use crate::limits::{GRANT_AGE, REVOCATIONS_MAX};
+use crate::limits::REVOCATIONS_MAX;
 use gannet_runtime::Instant;
 use gannet_wire::volume::Capability;
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 /// The fence of a file, in seconds since the Unix epoch, and when it was raised last.
 #[derive(Clone, Copy)]
@@ -17,8 +18,9 @@ struct Fence {
 }
 
 /// The fences of an I/O server, by file.
-#[derive(Default)]
 pub(super) struct Revocations {
+    /// The age after which no capability gives any right.
+    age_max: Duration,
     fences: BTreeMap<u64, Fence>,
     order: VecDeque<(u64, Instant)>,
     /// The latest of the fences that had to make room: it counts for all files.
@@ -26,6 +28,15 @@ pub(super) struct Revocations {
 }
 
 impl Revocations {
+    pub(super) fn new(age_max: Duration) -> Revocations {
+        Revocations {
+            age_max,
+            fences: BTreeMap::new(),
+            order: VecDeque::new(),
+            of_all: 0,
+        }
+    }
+
     /// Capabilities of a file are not good any more that expire at `fence` or earlier.
     pub(super) fn insert(&mut self, file: u64, fence: u64, now: Instant) {
         self.forget(now);
@@ -57,7 +68,7 @@ impl Revocations {
     /// Forgets the fences that all expired capabilities are behind.
     fn forget(&mut self, now: Instant) {
         while let Some((file, since)) = self.order.front().copied()
-            && now >= since + GRANT_AGE
+            && now >= since + self.age_max
         {
             self.order.pop_front();
             // A fence that was raised again has a later entry in the order.
@@ -72,6 +83,8 @@ impl Revocations {
 mod tests {
     use super::*;
 
+    const AGE: Duration = Duration::from_secs(120);
+
     fn capability(file: u64, expires: u64) -> Capability {
         Capability {
             file,
@@ -84,18 +97,18 @@ mod tests {
 
     #[test]
     fn a_revocation_covers_earlier_capabilities_of_its_file() {
-        let (mut revocations, start) = (Revocations::default(), Instant::START);
+        let (mut revocations, start) = (Revocations::new(AGE), Instant::START);
         revocations.insert(1, 100, start);
         let covers = |it: &Revocations, file, expires| it.covers(&capability(file, expires));
         assert!(covers(&revocations, 1, 100) && !covers(&revocations, 1, 101));
         assert!(!covers(&revocations, 2, 100));
-        revocations.insert(2, 300, start + GRANT_AGE);
+        revocations.insert(2, 300, start + AGE);
         assert!(!covers(&revocations, 1, 100), "it has expired by itself");
     }
 
     #[test]
     fn revocations_that_make_room_count_for_all_files() {
-        let (mut revocations, start) = (Revocations::default(), Instant::START);
+        let (mut revocations, start) = (Revocations::new(AGE), Instant::START);
         (0..=REVOCATIONS_MAX as u64).for_each(|file| revocations.insert(file, 100 + file, start));
         assert!(revocations.covers(&capability(u64::MAX, 100)));
         assert!(!revocations.covers(&capability(u64::MAX, 101)));
