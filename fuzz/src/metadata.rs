@@ -1,7 +1,8 @@
 //! The metadata of a volume as a file of any bytes, and as pairs of any bytes: it is opened, checked and judged as
 //! `gannet volume check` and a manager do. Damage is an error or a finding; nothing panics, and each look ends.
 
-use gannet_meta::check::{Survey, files_on, paths_of, survey};
+use gannet_meta::check::{Survey, objects_on, paths_of, survey};
+use gannet_meta::groups::{Groups, groups};
 use gannet_meta::namespace::{self, KeptFiles, Make, Outcome, Request};
 use gannet_meta::orphan_check::OrphanCheck;
 use gannet_meta::{
@@ -9,7 +10,7 @@ use gannet_meta::{
     inode_allocator, lock_sessions, terms,
 };
 use gannet_wire::volume::{
-    AttributeChanges, Caller, CreateMode, FileId, LayoutRecord, ROOT, Stripes, Timestamp,
+    AttributeChanges, Caller, CreateMode, FileId, LayoutRecord, ObjectId, ROOT, Stripes, Timestamp,
 };
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -86,10 +87,15 @@ fn look_at_all(view: &dyn View) {
     let Survey { files, .. } = &survey;
     let files: BTreeSet<FileId> = files.keys().copied().take(LISTED_MAX).collect();
     let _ = paths_of(view, &files);
-    let _ = files_on(&survey, 1);
-    if let Ok(check) = OrphanCheck::new(view) {
+    let groups = groups(view, 2).unwrap_or_else(|_| Groups::of_servers(2));
+    let _ = objects_on(&survey, &groups, 1);
+    if let Ok(check) = OrphanCheck::new(view, groups) {
         let objects = files.iter().chain([&ROOT, &FileId(7)]);
-        let objects: Vec<_> = objects.flat_map(|file| [(0, *file), (1, *file)]).collect();
+        let on = |file: &FileId| {
+            let file = file.0;
+            [0, 1].map(|group| (group, ObjectId { group, file }))
+        };
+        let objects: Vec<_> = objects.flat_map(on).collect();
         let _ = check.statuses(view, &objects);
     }
     let _ = namespace::intents(view);
@@ -163,7 +169,7 @@ fn create(
     let mode = CreateMode::Unchecked(AttributeChanges::default());
     let layout = &mut |_: Option<&Stripes>| LayoutRecord {
         unit: 4096,
-        servers: vec![0, 1],
+        groups: vec![0, 1],
     };
     Ok(namespace::create(transaction, request, directory, name, &mode, layout)?.id)
 }

@@ -8,7 +8,7 @@ use gannet_wire::volume::{
     FilePage, Found, FoundFiles, Granted, Hello, Inode, LayoutRecord, Memory, MessageHeader,
     ObjectList, ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation,
     OrphanStatuses, Page, Referenced, Shape, TermAnswer, TermCall, Transfer, TransferDone,
-    version_in,
+    VolumeRecord, VolumeRequest, version_in,
 };
 use gannet_wire::xdr::{Decode, Encode, Encoder, Print, Printed, from_bytes};
 use std::fmt::Debug;
@@ -82,6 +82,10 @@ pub(crate) fn volume_message(data: &[u8]) {
         Operation::Term => {
             check::<TermCall>(body);
             check::<TermAnswer>(body);
+        }
+        Operation::Volume => {
+            check::<VolumeRequest>(body);
+            check::<VolumeRecord>(body);
         }
         operation => {
             if let Ok((caller, slot_sequence, call)) = Call::from_body(operation, body) {

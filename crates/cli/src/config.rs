@@ -540,7 +540,7 @@ mod tests {
         let text = examples(section("## `volume.toml`")).next().unwrap();
         Description::parse(text).unwrap();
         for (line, above) in [
-            ("format = 2\n", ""),
+            ("format = 3\n", ""),
             ("[manager]\n", "manager."),
             ("[stripes]\n", "stripes."),
             ("[[io_server]]\n", "io_server."),

@@ -52,7 +52,7 @@ fn exporter(peer: &Peer) -> Outcome<Rc<dyn ExportTable>> {
 }
 
 /// Enters an object into the table for the connection of `owner`, without an end.
-fn enter(table: &dyn ExportTable, object: u64, owner: &Peer, bytes: Exported) -> Reference {
+fn enter(table: &dyn ExportTable, object: u128, owner: &Peer, bytes: Exported) -> Reference {
     table.enter(Export {
         object,
         endpoint: owner.endpoint.id(),

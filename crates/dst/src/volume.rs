@@ -10,6 +10,7 @@ pub use disk::DiskError;
 use disk::SimDisk;
 use gannet_fabric::{Listener, Provider};
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
+use gannet_meta::groups::{Groups, begin_groups};
 use gannet_meta::{
     JournalMemory, JournaledStore, MemoryStore, MetaStore, StoreError, Transaction, View, claims,
     namespace,
@@ -180,7 +181,15 @@ impl Bed {
     /// bytes on all servers.
     pub fn new(world: &World, carrier: Carrier, servers: usize, unit: u32) -> Bed {
         let base = Arc::new(MemoryStore::default());
-        let noted = base.commit(&mut |it| claims::note_all_new(it, servers as u32));
+        let count = servers as u32;
+        let noted = base.commit(&mut |it| {
+            claims::note_all_new(it, count)?;
+            // The others are volumes of an earlier release.
+            if count.is_multiple_of(2) {
+                begin_groups(it, &Groups::new(vec![]), 0..count)?;
+            }
+            Ok(())
+        });
         noted.expect("metadata in memory can be written");
         Bed {
             carrier,

@@ -126,7 +126,7 @@ pub fn file_status_in(bytes: &[u8; FILE_STATUS_LEN]) -> FileStatus {
 /// One entry of a table: an object for one connection.
 pub struct Export {
     /// The exporter's number of the object, by which it removes the entries.
-    pub object: u64,
+    pub object: u128,
     /// The connection that may read it.
     pub endpoint: EndpointId,
     /// The end of the right to read.
@@ -137,7 +137,7 @@ pub struct Export {
 
 /// Finds the bytes of an object that the table has unloaded, if the exporter still has it open (the paper's
 /// nic_vm_fault). It must not wait: a connection's receive path calls it.
-pub type FindExported = Rc<dyn Fn(u64) -> Option<Exported>>;
+pub type FindExported = Rc<dyn Fn(u128) -> Option<Exported>>;
 
 /// The entries of one exporter in the table of its domain. Dropping it removes them all.
 pub trait ExportTable {
@@ -147,7 +147,7 @@ pub trait ExportTable {
 
     /// Makes an object unreadable to all (tpt_remove): after this returns, no byte is taken through any reference to
     /// it.
-    fn remove(&self, object: u64);
+    fn remove(&self, object: u128);
 
     /// Makes all objects unreadable.
     fn remove_all(&self);

@@ -3,8 +3,9 @@
 use super::inode_allocator::NeverMade;
 use super::namespace::{Intent, Outcome, intents, name_key, split_listing_key, unnamed};
 use super::{StoreError, Table, View};
+use crate::groups::Groups;
 use crate::limits::DEPTH_MAX;
-use gannet_wire::volume::{Body, FileId, Inode, LayoutRecord, ROOT};
+use gannet_wire::volume::{Body, FileId, Inode, LayoutRecord, ObjectId, ROOT};
 use gannet_wire::xdr::{XdrError, from_bytes};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -241,12 +242,12 @@ fn text(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// The files that have an object on I/O server `number`, each with the index of that server in its layout.
-pub fn files_on(survey: &Survey, number: u32) -> HashMap<u64, usize> {
+/// The objects that I/O server `number` has for files, each with the index of its group in the file's layout.
+pub fn objects_on(survey: &Survey, groups: &Groups, number: u32) -> HashMap<ObjectId, usize> {
     let files = survey.files.iter();
-    let on = files.filter_map(|(id, layout)| {
-        let index = layout.servers.iter().position(|server| *server == number)?;
-        Some((id.0, index))
+    let on = files.flat_map(|(id, layout)| {
+        let on = groups.on_server(layout, number);
+        on.map(|(index, group)| (ObjectId { group, file: id.0 }, index))
     });
     on.collect()
 }
@@ -333,14 +334,14 @@ mod tests {
         assert_eq!(survey.findings, [""; 0]);
         assert_eq!((survey.directories, survey.names), (2, 3));
         assert_eq!(survey.files.len(), 1);
-        let on = [0, 1, 2].map(|number| files_on(&survey, number));
+        let on = [0, 1, 2].map(|number| objects_on(&survey, &Groups::of_servers(3), number));
         assert_eq!(on[0].values().collect::<Vec<_>>(), [&1]);
         assert_eq!(on[1].values().collect::<Vec<_>>(), [&0]);
         assert!(on[2].is_empty());
     }
 
     #[test]
-    fn a_file_in_another_group_of_servers_is_distinguished_from_damage() {
+    fn a_file_with_another_form_of_layout_is_distinguished_from_damage() {
         let store = store();
         let files: Vec<FileId> = surveyed(&store).files.into_keys().collect();
         let (file, key) = (files[0], files[0].0.to_be_bytes());
@@ -350,10 +351,10 @@ mod tests {
         change(&store, |it| it.put(Table::Inodes, &key, &bytes));
         let failure = seen(&store, |view| namespace::inode(view, file)).unwrap_err();
         let said = failure.to_string();
-        assert!(said.contains("group of I/O servers 7"), "{said}");
+        assert!(said.contains("form of layout 7"), "{said}");
         assert!(said.contains("use the release of gannet"), "{said}");
         let findings = surveyed(&store).findings;
-        let is_told = |finding: &String| finding.contains("group of I/O servers 7");
+        let is_told = |finding: &String| finding.contains("form of layout 7");
         assert!(findings.iter().any(is_told), "{findings:?}");
     }
 

@@ -141,8 +141,9 @@ pub fn new_servers(view: &dyn View) -> Result<BTreeSet<u32>, StoreError> {
 /// Whether data of files may lie, or have lain, on an I/O server: it was served before. That no file lies there now is
 /// no excuse: served from the folder that its disk should be mounted on, it would have two folders, each its own.
 ///
-/// Volumes that were made before this was noted go by their files. How long those are is for their servers to say, the
-/// one that asks among them, so empty ones count too. Looks at all inodes, up to the first such file.
+/// Volumes that were made before this was noted have a group for each server, and go by their files. How long those
+/// are is for their servers to say, the one that asks among them, so empty ones count too. Looks at all inodes, up to
+/// the first such file.
 ///
 /// # Errors
 /// The store failed, or an inode is damaged: then any server may have data.
@@ -159,7 +160,7 @@ pub fn may_have_data(view: &dyn View, number: u32) -> Outcome<bool> {
             Ok(Inode {
                 body: Body::Regular { layout, .. },
                 ..
-            }) => found = layout.servers.contains(&number),
+            }) => found = layout.groups.contains(&number),
             Ok(_) => {}
             Err(_) => damaged = Some(key.try_into().map_or(0, u64::from_be_bytes)),
         }

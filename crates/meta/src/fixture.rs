@@ -41,18 +41,18 @@ pub(super) fn formatted(work: impl Fn(&mut dyn Transaction, Request<'_>)) -> Mem
     store
 }
 
-/// Makes an empty file on these I/O servers.
+/// Makes an empty file in these groups.
 pub(super) fn create(
     transaction: &mut dyn Transaction,
     request: Request<'_>,
     directory: FileId,
     name: &[u8],
-    servers: &[u32],
+    groups: &[u32],
 ) -> FileId {
     let mode = CreateMode::Guarded(AttributeChanges::default());
     let layout = &mut |_: Option<&Stripes>| LayoutRecord {
         unit: 4096,
-        servers: servers.to_vec(),
+        groups: groups.to_vec(),
     };
     let made = namespace::create(transaction, request, directory, name, &mode, layout);
     made.unwrap().id

@@ -14,6 +14,7 @@ pub mod claims;
 #[cfg(test)]
 mod fixture;
 mod format;
+pub mod groups;
 pub mod inode_allocator;
 mod journal;
 pub mod limits;

@@ -3,33 +3,36 @@
 use super::inode_allocator::NeverMade;
 use super::namespace::{self, Failure, Outcome, split_listing_key};
 use super::{Table, View};
+use crate::groups::Groups;
 use crate::limits::{NAMES_AT_A_TIME, ORPHAN_AGE_MIN};
-use gannet_wire::volume::{Body, FileId, OrphanStatus, ROOT};
+use gannet_wire::volume::{Body, FileId, ObjectId, OrphanStatus, ROOT};
 use std::collections::HashSet;
 use std::time::Duration;
 
 /// The facts of a volume that the check of an object needs: its intents and the numbers that no file had.
 pub struct OrphanCheck {
+    groups: Groups,
     /// Files with intents that are not done.
     pending: HashSet<FileId>,
     never_made: NeverMade,
 }
 
 impl OrphanCheck {
-    /// Looks at the volume.
+    /// Looks at the volume, whose groups are these.
     ///
     /// # Errors
     /// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded. No object may be
     /// removed then.
-    pub fn new(view: &dyn View) -> Outcome<OrphanCheck> {
+    pub fn new(view: &dyn View, groups: Groups) -> Outcome<OrphanCheck> {
         let open = namespace::intents(view)?;
         Ok(OrphanCheck {
+            groups,
             pending: open.iter().map(|(_, intent)| intent.file()).collect(),
             never_made: NeverMade::new(view)?,
         })
     }
 
-    /// The statuses of objects, each of a file on an I/O server, by metadata alone; `None` if there is no such file any
+    /// The statuses of objects, each on an I/O server, by metadata alone; `None` if there is no such file any
     /// more, see [`status_by_age`]. Looks at all names where inodes are missing.
     ///
     /// # Errors
@@ -38,7 +41,7 @@ impl OrphanCheck {
     pub fn statuses(
         &self,
         view: &dyn View,
-        objects: &[(u32, FileId)],
+        objects: &[(u32, ObjectId)],
     ) -> Outcome<Vec<Outcome<Option<OrphanStatus>>>> {
         let found = self.by_inodes(view, objects);
         let mut names = NameSearch::new(objects, &found);
@@ -47,14 +50,15 @@ impl OrphanCheck {
     }
 
     /// The statuses of these objects by inodes alone; names are the other half, see [`NameSearch`].
-    pub fn by_inodes(&self, view: &dyn View, objects: &[(u32, FileId)]) -> Vec<Outcome<ByInode>> {
+    pub fn by_inodes(&self, view: &dyn View, objects: &[(u32, ObjectId)]) -> Vec<Outcome<ByInode>> {
         let found = objects
             .iter()
-            .map(|(server, file)| self.by_inode(view, *server, *file));
+            .map(|(server, object)| self.by_inode(view, *server, *object));
         found.collect()
     }
 
-    fn by_inode(&self, view: &dyn View, server: u32, file: FileId) -> Outcome<ByInode> {
+    fn by_inode(&self, view: &dyn View, server: u32, object: ObjectId) -> Outcome<ByInode> {
+        let file = FileId(object.file);
         let found = match namespace::inode(view, file) {
             Ok(inode) => Some(inode),
             Err(Failure::Status(_)) => None,
@@ -62,7 +66,10 @@ impl OrphanCheck {
         };
         let is_missing = found.is_none();
         let lies_there = found.is_some_and(|inode| match inode.body {
-            Body::Regular { layout, .. } => layout.servers.contains(&server),
+            Body::Regular { layout, .. } => {
+                let is_place = layout.groups.contains(&object.group);
+                is_place && self.groups.is_member(object.group, server)
+            }
             _ => false,
         });
         Ok(match () {
@@ -80,7 +87,7 @@ impl OrphanCheck {
 pub enum ByInode {
     /// The status is known: no name changes it.
     Known(OrphanStatus),
-    /// The file exists, and does not lie on the object's I/O server.
+    /// The file exists, and has no such object on the object's I/O server.
     Elsewhere,
     /// The file has no inode; it does not exist if it has no name either.
     Missing,
@@ -96,10 +103,12 @@ pub struct NameSearch {
 
 impl NameSearch {
     /// A search for names of those files of `objects` that are missing.
-    pub fn new(objects: &[(u32, FileId)], found: &[Outcome<ByInode>]) -> NameSearch {
+    pub fn new(objects: &[(u32, ObjectId)], found: &[Outcome<ByInode>]) -> NameSearch {
         let pairs = objects.iter().zip(found);
         let missing = pairs.filter(|(_, found)| matches!(found, Ok(ByInode::Missing)));
-        let missing: HashSet<FileId> = missing.map(|((_, file), _)| *file).collect();
+        let missing: HashSet<FileId> = missing
+            .map(|((_, object), _)| FileId(object.file))
+            .collect();
         NameSearch {
             next: (!missing.is_empty()).then(Vec::new),
             missing,
@@ -140,14 +149,15 @@ impl NameSearch {
     /// The statuses of the objects, when all names were looked at; see [`OrphanCheck::statuses`].
     pub fn finish(
         self,
-        objects: &[(u32, FileId)],
+        objects: &[(u32, ObjectId)],
         found: Vec<Outcome<ByInode>>,
     ) -> Vec<Outcome<Option<OrphanStatus>>> {
         let pairs = objects.iter().zip(found);
-        let statuses = pairs.map(|((_, file), found)| {
+        let statuses = pairs.map(|((_, object), found)| {
+            let file = FileId(object.file);
             Ok(match found? {
                 ByInode::Known(status) => Some(status),
-                ByInode::Missing if self.named.contains(file) => Some(OrphanStatus::Named),
+                ByInode::Missing if self.named.contains(&file) => Some(OrphanStatus::Named),
                 ByInode::Missing | ByInode::Elsewhere => None,
             })
         });
@@ -172,7 +182,7 @@ mod tests {
     use super::*;
     use gannet_wire::volume::ROOT;
 
-    /// A volume with files 2 to 4 on I/O server 1, the last of which was removed.
+    /// A volume of two I/O servers with files 2 to 4 on server 1, the last of which was removed.
     fn store() -> MemoryStore {
         formatted(|transaction, request| {
             for name in [b"a", b"b", b"c"] {
@@ -184,7 +194,12 @@ mod tests {
 
     fn checked(store: &MemoryStore, server: u32, file: u64) -> Outcome<Option<OrphanStatus>> {
         seen(store, |view| {
-            let found = OrphanCheck::new(view)?.statuses(view, &[(server, FileId(file))]);
+            let object = ObjectId {
+                group: server,
+                file,
+            };
+            let check = OrphanCheck::new(view, Groups::of_servers(2))?;
+            let found = check.statuses(view, &[(server, object)]);
             found?.remove(0)
         })
     }
@@ -201,9 +216,13 @@ mod tests {
         // Files have numbers from 2 on.
         let last = names as u64 + 1;
         change(&store, |it| it.delete(Table::Inodes, &last.to_be_bytes()));
-        let objects = [(1, FileId(last))];
+        let object = ObjectId {
+            group: 1,
+            file: last,
+        };
+        let objects = [(1, object)];
         let found = seen(&store, |view| {
-            OrphanCheck::new(view).map(|it| it.by_inodes(view, &objects))
+            OrphanCheck::new(view, Groups::of_servers(2)).map(|it| it.by_inodes(view, &objects))
         });
         let found = found.unwrap();
         let mut search = NameSearch::new(&objects, &found);

@@ -1,4 +1,4 @@
-//! A store of objects in a folder: each object is an ordinary file, in one of 256 folders by its number.
+//! A store of objects in a folder: each object is an ordinary file, in one of 256 folders by the number of its file.
 
 use super::store::{ObjectStore, Opened, Room};
 use gannet_runtime::file::read_cold;
@@ -7,7 +7,7 @@ use gannet_vfs::{
     Attributes, CreateMode, Credentials, FileHandle, FileKind, SetAttributes, SetTime, Stability,
     Status, Time, Vfs,
 };
-use gannet_wire::volume::{ObjectPage, ObjectState, Timestamp};
+use gannet_wire::volume::{ObjectId, ObjectPage, ObjectState, Timestamp};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,21 +15,32 @@ use std::ops::Range;
 /// Objects in a folder that nothing else changes, and which gives attributes with the data of a read.
 pub struct FolderStore<V: Vfs> {
     runtime: Handle,
+    /// The group with the server's own number.
+    pub(super) own_group: u32,
     pub(super) vfs: V,
     /// The files of notes, by name.
     notes: RefCell<HashMap<&'static str, FileHandle>>,
 }
 
-/// The place of a file's object in the folder.
-pub(super) struct ObjectPath {
-    pub(super) folder: Vec<u8>,
-    pub(super) name: Vec<u8>,
+/// The place of an object in the folder.
+struct ObjectPath {
+    folder: Vec<u8>,
+    name: Vec<u8>,
 }
 
-pub(super) fn path_of(file: u64) -> ObjectPath {
-    ObjectPath {
-        folder: format!("{:02x}", file & 0xff).into_bytes(),
-        name: format!("{file:016x}").into_bytes(),
+/// The folder of a file's objects.
+pub(super) fn folder_of(file: u64) -> Vec<u8> {
+    format!("{:02x}", file & 0xff).into_bytes()
+}
+
+/// The name of an object in its folder. One of the server's own group is named by its file alone, as all were when
+/// there were no groups.
+pub(super) fn name_of(object: ObjectId, own_group: u32) -> Vec<u8> {
+    let ObjectId { group, file } = object;
+    if group == own_group {
+        format!("{file:016x}").into_bytes()
+    } else {
+        format!("{file:016x}.{group}").into_bytes()
     }
 }
 
@@ -47,12 +58,20 @@ pub(super) fn own() -> Credentials {
 }
 
 impl<V: Vfs> FolderStore<V> {
-    /// The objects in the root of `vfs`.
-    pub fn new(runtime: Handle, vfs: V) -> FolderStore<V> {
+    /// The objects in the root of `vfs`, which belongs to I/O server `number`.
+    pub fn new(runtime: Handle, vfs: V, number: u32) -> FolderStore<V> {
         FolderStore {
             runtime,
+            own_group: number,
             vfs,
             notes: RefCell::default(),
+        }
+    }
+
+    fn path_of(&self, object: ObjectId) -> ObjectPath {
+        ObjectPath {
+            folder: folder_of(object.file),
+            name: name_of(object, self.own_group),
         }
     }
 
@@ -99,8 +118,8 @@ impl<V: Vfs> FolderStore<V> {
 }
 
 impl<V: Vfs> ObjectStore for FolderStore<V> {
-    async fn find(&self, file: u64) -> Result<Option<FileHandle>, Status> {
-        let ObjectPath { folder, name } = path_of(file);
+    async fn find(&self, object: ObjectId) -> Result<Option<FileHandle>, Status> {
+        let ObjectPath { folder, name } = self.path_of(object);
         let root = self.vfs.root();
         let folder = match self.vfs.lookup(&own(), &root, &folder).await.0 {
             Ok((folder, _)) => folder,
@@ -111,7 +130,7 @@ impl<V: Vfs> ObjectStore for FolderStore<V> {
             Ok((handle, found)) if found.kind == FileKind::Regular => Ok(Some(handle)),
             Ok((_, found)) => {
                 tracing::warn!(
-                    file,
+                    %object,
                     kind = found.kind.name(),
                     "the name of an object belongs to no regular file"
                 );
@@ -122,8 +141,8 @@ impl<V: Vfs> ObjectStore for FolderStore<V> {
         }
     }
 
-    async fn make(&self, file: u64) -> Result<FileHandle, Status> {
-        let ObjectPath { folder, name } = path_of(file);
+    async fn make(&self, object: ObjectId) -> Result<FileHandle, Status> {
+        let ObjectPath { folder, name } = self.path_of(object);
         let (own, root) = (own(), self.vfs.root());
         let attributes = SetAttributes {
             mode: Some(0o700),
@@ -186,8 +205,8 @@ impl<V: Vfs> ObjectStore for FolderStore<V> {
         synced.result.map(|_| ())
     }
 
-    async fn remove(&self, file: u64) -> Result<(), Status> {
-        let ObjectPath { folder, name } = path_of(file);
+    async fn remove(&self, object: ObjectId) -> Result<(), Status> {
+        let ObjectPath { folder, name } = self.path_of(object);
         let root = self.vfs.root();
         let removed = match self.vfs.lookup(&own(), &root, &folder).await.0 {
             Ok((folder, _)) => self.vfs.remove(&own(), &folder, &name).await.result,

@@ -1,9 +1,9 @@
 //! The listing of a folder's objects, for checks that compare them with the files of the volume.
 
-use super::folder::{FolderStore, own, path_of};
+use super::folder::{FolderStore, folder_of, name_of, own};
 use super::{OWNER_FILE, TERM_FILE};
 use gannet_vfs::{Attributes, DirectoryEntry, Entries, FileHandle, FileKind, Status, Vfs};
-use gannet_wire::volume::{ObjectEntry, ObjectPage, ObjectPosition, PAGE_OBJECTS_MAX};
+use gannet_wire::volume::{ObjectEntry, ObjectId, ObjectPage, ObjectPosition, PAGE_OBJECTS_MAX};
 
 impl<V: Vfs> FolderStore<V> {
     /// See [`super::store::ObjectStore::list`].
@@ -42,15 +42,15 @@ impl<V: Vfs> FolderStore<V> {
         at: &mut ObjectPosition,
         page: &mut ObjectPage,
     ) -> Result<bool, Status> {
-        let mut names = Names::new(at, page);
+        let mut names = Names::new(at, page, self.own_group);
         let verifier = at.verifier.to_be_bytes();
         let (own, cookie) = (own(), at.cookie);
         let listed = (self.vfs).read_directory(&own, folder, cookie, verifier, &mut names);
         let listed = listed.await?;
-        for file in std::mem::take(&mut names.unknown) {
-            let name = path_of(file).name;
+        for object in std::mem::take(&mut names.unknown) {
+            let name = name_of(object, self.own_group);
             match self.vfs.lookup(&own, folder, &name).await.0 {
-                Ok((_, attributes)) => names.take(file, &attributes),
+                Ok((_, attributes)) => names.take(object, &attributes),
                 // Removed meanwhile.
                 Err(Status::Noent) => {}
                 Err(status) => return Err(status),
@@ -84,7 +84,7 @@ const START: ObjectPosition = ObjectPosition {
 };
 
 fn folder_name(folder: u32) -> Vec<u8> {
-    path_of(u64::from(folder)).folder
+    folder_of(u64::from(folder))
 }
 
 /// Whether a name is that of one of the folders: two digits, as [`folder_name`] writes them.
@@ -95,6 +95,24 @@ fn is_folder_name(name: &[u8]) -> bool {
             .all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
 }
 
+/// The object whose file has this name in this folder of I/O server `number`; `None` for a foreign file.
+pub fn object_at(folder: &[u8], name: &[u8], number: u32) -> Option<ObjectId> {
+    let object = object_named(name, number)?;
+    (folder_of(object.file) == folder).then_some(object)
+}
+
+/// The object with a name that [`name_of`] gives.
+fn object_named(name: &[u8], own_group: u32) -> Option<ObjectId> {
+    let text = std::str::from_utf8(name).ok()?;
+    let (file, group) = match text.split_once('.') {
+        Some((file, group)) => (file, group.parse().ok()?),
+        None => (text, own_group),
+    };
+    let file = u64::from_str_radix(file, 16).ok()?;
+    let object = ObjectId { group, file };
+    (name_of(object, own_group) == name).then_some(object)
+}
+
 fn is_dots(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }
@@ -102,16 +120,18 @@ fn is_dots(name: &[u8]) -> bool {
 /// Takes the objects of a folder.
 struct Names<'a> {
     folder: u32,
+    own_group: u32,
     page: &'a mut ObjectPage,
-    /// Files of objects whose attributes the store did not give with their names.
-    unknown: Vec<u64>,
+    /// Objects whose attributes the store did not give with their names.
+    unknown: Vec<ObjectId>,
     last: u64,
 }
 
 impl<'a> Names<'a> {
-    fn new(at: &ObjectPosition, page: &'a mut ObjectPage) -> Names<'a> {
+    fn new(at: &ObjectPosition, page: &'a mut ObjectPage, own_group: u32) -> Names<'a> {
         Names {
             folder: at.folder,
+            own_group,
             page,
             unknown: Vec::new(),
             last: at.cookie,
@@ -126,21 +146,18 @@ impl<'a> Names<'a> {
         self.page.foreign_files = self.page.foreign_files.saturating_add(1);
     }
 
-    /// Takes what has the name of a file's object.
-    fn take(&mut self, file: u64, attributes: &Attributes) {
+    /// Takes what has the name of an object.
+    fn take(&mut self, object: ObjectId, attributes: &Attributes) {
         let size = attributes.size;
         match attributes.kind {
-            FileKind::Regular => self.page.objects.push(ObjectEntry { file, size }),
+            FileKind::Regular => self.page.objects.push(ObjectEntry { object, size }),
             _ => self.note_foreign(),
         }
     }
 
-    /// The file that a name in the folder is the object of.
-    fn file_of(&self, name: &[u8]) -> Option<u64> {
-        let text = std::str::from_utf8(name).ok()?;
-        let file = u64::from_str_radix(text, 16).ok()?;
-        let path = path_of(file);
-        (path.folder == folder_name(self.folder) && path.name == name).then_some(file)
+    /// The object that a name in the folder is that of.
+    fn object_of(&self, name: &[u8]) -> Option<ObjectId> {
+        object_at(&folder_name(self.folder), name, self.own_group)
     }
 }
 
@@ -154,10 +171,10 @@ impl Entries for Names<'_> {
             return false;
         }
         self.last = entry.cookie;
-        match self.file_of(entry.name) {
-            Some(file) => match entry.object {
-                Some((_, attributes)) => self.take(file, &attributes),
-                None => self.unknown.push(file),
+        match self.object_of(entry.name) {
+            Some(object) => match entry.object {
+                Some((_, attributes)) => self.take(object, &attributes),
+                None => self.unknown.push(object),
             },
             None if is_dots(entry.name) => {}
             None => self.note_foreign(),
@@ -197,6 +214,27 @@ impl Entries for RootNames {
 mod tests {
     use super::*;
     use gannet_wire::volume::FOLDERS;
+
+    #[test]
+    fn each_object_has_a_name_of_its_own() {
+        let object = |group| ObjectId { group, file: 0x13a };
+        assert_eq!(name_of(object(3), 3), b"000000000000013a");
+        assert_eq!(name_of(object(7), 3), b"000000000000013a.7");
+        for group in [3, 7, u32::MAX] {
+            assert_eq!(
+                object_named(&name_of(object(group), 3), 3),
+                Some(object(group))
+            );
+        }
+        for other in [
+            "000000000000013a.3",
+            "000000000000013a.07",
+            "13a",
+            "000000000000013a.",
+        ] {
+            assert_eq!(object_named(other.as_bytes(), 3), None);
+        }
+    }
 
     #[test]
     fn the_folders_of_objects_have_these_names_and_no_others() {

@@ -24,7 +24,9 @@ mod tombstones;
 use gannet_metrics::{Counter, Exposition, Family, Latency, Source};
 use gannet_runtime::Handle;
 use gannet_vfs::{FileHandle, Status};
-use gannet_wire::volume::{Capability, ObjectPage, ObjectState, Status as WireStatus, Timestamp};
+use gannet_wire::volume::{
+    Capability, ObjectId, ObjectPage, ObjectRange, ObjectState, Status as WireStatus, Timestamp,
+};
 use limits::HANDLES_MAX;
 use range_lock::RangeLocks;
 use revocations::Revocations;
@@ -39,6 +41,7 @@ use term::Terms;
 use tombstones::Tombstones;
 
 pub use folder::{FolderStore, timestamp_of};
+pub use folder_list::object_at;
 pub use put::{Target, copy_of};
 pub use range_lock::Write;
 pub use store::{ObjectStore, Opened, Room};
@@ -60,11 +63,14 @@ pub struct Rights {
 
 /// Learns at once what happens to objects. No call may wait, or call back.
 pub trait ObjectWatcher {
-    /// A file has an object; told before anything is written to a new one.
-    fn found(&self, file: u64);
+    /// An object exists; told before anything is written to a new one.
+    fn found(&self, object: ObjectId);
 
-    /// A file was removed or a right to it was taken back: what its capabilities gave ends.
-    fn ended(&self, file: u64);
+    /// An object was removed: what capabilities gave to it ends.
+    fn ended(&self, object: ObjectId);
+
+    /// A right to a file was taken back: what its capabilities gave to any of its objects ends.
+    fn revoked(&self, file: u64);
 
     /// A term began: what was given by earlier capabilities ends.
     fn term_began(&self);
@@ -76,8 +82,8 @@ pub struct Objects<S> {
     store: S,
     rights: Rights,
     watcher: Rc<dyn ObjectWatcher>,
-    /// Handles of recently used objects, by file.
-    handles: RefCell<HashMap<u64, FileHandle>>,
+    /// Handles of recently used objects.
+    handles: RefCell<HashMap<ObjectId, FileHandle>>,
     revocations: RefCell<Revocations>,
     tombstones: RefCell<Tombstones>,
     range_locks: RangeLocks,
@@ -235,57 +241,57 @@ impl<S: ObjectStore> Objects<S> {
         }
     }
 
-    /// Whether the file was removed a short while ago.
-    pub fn is_removed(&self, file: u64) -> bool {
+    /// Whether the object was removed a short while ago.
+    pub fn is_removed(&self, object: ObjectId) -> bool {
         let now = self.runtime.now();
-        self.tombstones.borrow_mut().contains(file, now)
+        self.tombstones.borrow_mut().contains(object, now)
     }
 
-    /// The object of a file, if it has one here.
+    /// The object with this name, if it is here.
     ///
     /// # Errors
     /// Any failure of the store.
-    pub async fn find(&self, file: u64) -> Result<Option<FileHandle>, Status> {
-        if let Some(handle) = self.handles.borrow().get(&file) {
+    pub async fn find(&self, object: ObjectId) -> Result<Option<FileHandle>, Status> {
+        if let Some(handle) = self.handles.borrow().get(&object) {
             return Ok(Some(*handle));
         }
-        let found = self.store.find(file).await?;
+        let found = self.store.find(object).await?;
         if let Some(handle) = found {
-            self.remember(file, handle);
+            self.remember(object, handle);
         }
         Ok(found)
     }
 
-    /// Notes that a file has an object: every way to an object leads through here.
-    fn remember(&self, file: u64, handle: FileHandle) {
-        self.watcher.found(file);
+    /// Notes that an object exists: every way to one leads through here.
+    fn remember(&self, object: ObjectId, handle: FileHandle) {
+        self.watcher.found(object);
         let mut handles = self.handles.borrow_mut();
         if handles.len() >= HANDLES_MAX {
             handles.clear();
         }
-        handles.insert(file, handle);
+        handles.insert(object, handle);
     }
 
-    /// The object of a file; makes it if there is none.
+    /// The object with this name; makes it if there is none.
     ///
     /// # Errors
     /// `Stale`: the file was removed. `Nxio`: the object may have been lost. Others: those of the store.
-    pub async fn find_or_make(&self, file: u64) -> Result<FileHandle, Status> {
-        if let Some(handle) = self.find(file).await? {
+    pub async fn find_or_make(&self, object: ObjectId) -> Result<FileHandle, Status> {
+        if let Some(handle) = self.find(object).await? {
             return Ok(handle);
         }
         // Without the tombstone, a WRITE that was under way when its file was removed would leave an orphan.
-        if self.is_removed(file) {
+        if self.is_removed(object) {
             return Err(Status::Stale);
         }
-        self.may_be_lost(file)?;
-        self.make(file).await
+        self.may_be_lost(object.file)?;
+        self.make(object).await
     }
 
-    /// Makes the object of a file that has none.
-    async fn make(&self, file: u64) -> Result<FileHandle, Status> {
-        let handle = self.store.make(file).await?;
-        self.remember(file, handle);
+    /// Makes an object that does not exist.
+    async fn make(&self, object: ObjectId) -> Result<FileHandle, Status> {
+        let handle = self.store.make(object).await?;
+        self.remember(object, handle);
         Ok(handle)
     }
 
@@ -329,14 +335,14 @@ impl<S: ObjectStore> Objects<S> {
         }
     }
 
-    /// The state of a file's object.
+    /// The state of the object with this name.
     ///
     /// # Errors
     /// `Nxio`: the object may have been lost. Others: those of the store.
-    pub async fn state_of_file(&self, file: u64) -> Result<ObjectState, Status> {
-        let object = self.find(file).await?;
+    pub async fn state_of_named(&self, name: ObjectId) -> Result<ObjectState, Status> {
+        let object = self.find(name).await?;
         if object.is_none() {
-            self.may_be_lost(file)?;
+            self.may_be_lost(name.file)?;
         }
         self.state_of(object.as_ref()).await
     }
@@ -355,38 +361,33 @@ impl<S: ObjectStore> Objects<S> {
     ///
     /// # Errors
     /// `Stale`: the capability is not good. Others: those of the store.
-    pub async fn commit(&self, capability: &Capability) -> Result<ObjectState, Status> {
-        self.check_genuine(capability, 0)?;
-        let object = self.find(capability.file).await?;
+    pub async fn commit(&self, range: &ObjectRange) -> Result<ObjectState, Status> {
+        self.check_genuine(&range.capability, 0)?;
+        let object = self.find(range.object()).await?;
         if let Some(handle) = &object {
             self.sync(handle).await?;
         }
         self.state_of(object.as_ref()).await
     }
 
-    /// Sets the length of an object, durably. It waits for writes that are being stored, and refuses the rest of
-    /// earlier ones.
+    /// Sets the length of an object to `range.size`, durably. It waits for writes that are being stored, and refuses
+    /// the rest of earlier ones.
     ///
     /// # Errors
-    /// `Stale`: the capability is not good, or the file was removed. `Nxio`: the object may have been lost, and `size`
-    /// is not 0. Others: those of the store.
-    pub async fn truncate(
-        &self,
-        capability: &Capability,
-        size: u64,
-    ) -> Result<ObjectState, Status> {
-        self.check_genuine(capability, Capability::WRITE)?;
-        let truncation = self.range_locks.truncate(capability.file);
+    /// `Stale`: the capability is not good, or the file was removed. `Nxio`: the object may have been lost, and the
+    /// size is not 0. Others: those of the store.
+    pub async fn truncate(&self, range: &ObjectRange) -> Result<ObjectState, Status> {
+        self.check_genuine(&range.capability, Capability::WRITE)?;
+        let (name, size) = (range.object(), range.size);
+        let truncation = self.range_locks.truncate(name);
         let guard = truncation.lock().await;
         let object = match size {
             // The lost bytes are cut off: an empty object notes that the file has none here any more.
-            0 => match self.find(capability.file).await? {
-                None if self.may_be_lost(capability.file).is_err() => {
-                    Some(self.make(capability.file).await?)
-                }
+            0 => match self.find(name).await? {
+                None if self.may_be_lost(name.file).is_err() => Some(self.make(name).await?),
                 found => found,
             },
-            _ => Some(self.find_or_make(capability.file).await?),
+            _ => Some(self.find_or_make(name).await?),
         };
         if let Some(handle) = &object {
             self.store.cut(handle, size).await?;
@@ -400,15 +401,15 @@ impl<S: ObjectStore> Objects<S> {
     ///
     /// # Errors
     /// `Stale`: the capability is not good. Others: those of the store.
-    pub async fn unlink(&self, capability: &Capability) -> Result<(), Status> {
-        self.check_genuine(capability, Capability::WRITE)?;
-        let file = capability.file;
-        self.handles.borrow_mut().remove(&file);
+    pub async fn unlink(&self, range: &ObjectRange) -> Result<(), Status> {
+        self.check_genuine(&range.capability, Capability::WRITE)?;
+        let object = range.object();
+        self.handles.borrow_mut().remove(&object);
         self.tombstones
             .borrow_mut()
-            .insert(file, self.runtime.now());
-        self.watcher.ended(file);
-        self.store.remove(file).await
+            .insert(object, self.runtime.now());
+        self.watcher.ended(object);
+        self.store.remove(object).await
     }
 
     /// Refuses capabilities of a file from now on that expire at `fence` or earlier, and ends what they gave.
@@ -420,7 +421,7 @@ impl<S: ObjectStore> Objects<S> {
         let now = self.runtime.now();
         let mut revocations = self.revocations.borrow_mut();
         revocations.insert(capability.file, fence, now);
-        self.watcher.ended(capability.file);
+        self.watcher.revoked(capability.file);
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use super::range_lock::Write;
 use super::store::ObjectStore;
 use gannet_runtime::Buffer;
 use gannet_vfs::{FileHandle, Stability, Status};
-use gannet_wire::volume::{Capability, Placement, Shape};
+use gannet_wire::volume::{Capability, ObjectId, Placement, Shape};
 use std::ops::Range;
 
 /// Where a WRITE stores its bytes, and by which right.
@@ -22,18 +22,18 @@ pub struct Target<'a> {
 }
 
 impl<S: ObjectStore> Objects<S> {
-    /// Accepts a write of the bytes of `shape` that an object of `placement` has. The order of writes is that of these
-    /// calls.
+    /// Accepts a write of the bytes of `shape` that this object, the one of `placement`, has. The order of writes is
+    /// that of these calls.
     ///
     /// # Errors
     /// `Jukebox`: too many changes of the object are under way.
     pub fn accept_write(
         &self,
-        file: u64,
+        object: ObjectId,
         shape: &Shape,
         placement: Placement,
     ) -> Result<Write<'_>, Status> {
-        self.range_locks.write(file, shape, placement)
+        self.range_locks.write(object, shape, placement)
     }
 
     /// Makes an object durable.

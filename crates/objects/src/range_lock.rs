@@ -20,7 +20,7 @@ mod range_map;
 use crate::limits::NOTED_RANGES_MAX;
 use changes::{Changes, Lock, TooMany};
 use gannet_vfs::Status;
-use gannet_wire::volume::{Placement, Shape};
+use gannet_wire::volume::{ObjectId, Placement, Shape};
 use overlap::WriteSet;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -39,8 +39,7 @@ struct Version(u64);
 /// The objects that writes or truncations are changing.
 #[derive(Default)]
 pub(crate) struct RangeLocks {
-    /// Objects by the numbers of their files.
-    objects: RefCell<BTreeMap<u64, Rc<Object>>>,
+    objects: RefCell<BTreeMap<ObjectId, Rc<Object>>>,
     newest: Cell<Version>,
     /// The number of ranges in the interval maps of all objects.
     noted: Cell<usize>,
@@ -57,7 +56,7 @@ struct Object {
 /// A change that was accepted; its drop ends it.
 struct Accepted<'a> {
     locks: &'a RangeLocks,
-    file: u64,
+    name: ObjectId,
     object: Rc<Object>,
     version: Version,
 }
@@ -86,11 +85,11 @@ impl RangeLocks {
     /// `Jukebox`: too many changes of the object are under way.
     pub(crate) fn write(
         &self,
-        file: u64,
+        name: ObjectId,
         shape: &Shape,
         placement: Placement,
     ) -> Result<Write<'_>, Status> {
-        let write = self.accept(file);
+        let write = self.accept(name);
         let set = WriteSet::new(shape, placement);
         let accepted = (write.object.changes.borrow_mut()).accept_write(write.version, set);
         accepted.map_err(|TooMany| Status::Jukebox)?;
@@ -98,8 +97,8 @@ impl RangeLocks {
     }
 
     /// Accepts a truncation.
-    pub(crate) fn truncate(&self, file: u64) -> Truncation<'_> {
-        let truncation = self.accept(file);
+    pub(crate) fn truncate(&self, name: ObjectId) -> Truncation<'_> {
+        let truncation = self.accept(name);
         self.change(&truncation.object, |changes| {
             changes.accept_truncation(truncation.version);
         });
@@ -108,13 +107,13 @@ impl RangeLocks {
         Truncation(truncation)
     }
 
-    fn accept(&self, file: u64) -> Accepted<'_> {
+    fn accept(&self, name: ObjectId) -> Accepted<'_> {
         let version = Version(self.newest.get().0 + 1);
         self.newest.set(version);
-        let object = Rc::clone(self.objects.borrow_mut().entry(file).or_default());
+        let object = Rc::clone(self.objects.borrow_mut().entry(name).or_default());
         Accepted {
             locks: self,
-            file,
+            name,
             object,
             version,
         }
@@ -222,7 +221,7 @@ impl Drop for Accepted<'_> {
         locks.change(object, |changes| changes.end(self.version));
         object.wake_up.notify_waiters();
         if object.changes.borrow().is_empty() {
-            locks.objects.borrow_mut().remove(&self.file);
+            locks.objects.borrow_mut().remove(&self.name);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use gannet_runtime::{Buffer, FileRef};
 use gannet_vfs::{FileHandle, FileSystemUsage, Stability, Status};
-use gannet_wire::volume::{ObjectPage, ObjectState};
+use gannet_wire::volume::{ObjectId, ObjectPage, ObjectState};
 use std::ops::Range;
 
 /// An object that was opened for a read.
@@ -30,14 +30,14 @@ pub struct Room {
 /// each waits for the disk alone.
 #[allow(async_fn_in_trait)] // used generically, on one core
 pub trait ObjectStore: 'static {
-    /// The object of a file, if it has one.
+    /// The object with this name, if there is one.
     ///
     /// # Errors
     /// `Io`: something else has the object's name.
-    async fn find(&self, file: u64) -> Result<Option<FileHandle>, Status>;
+    async fn find(&self, object: ObjectId) -> Result<Option<FileHandle>, Status>;
 
-    /// Makes the object of a file that has none; gives the one that it has otherwise.
-    async fn make(&self, file: u64) -> Result<FileHandle, Status>;
+    /// Makes an object; gives the one that there is otherwise.
+    async fn make(&self, object: ObjectId) -> Result<FileHandle, Status>;
 
     /// Opens an object to read `count` bytes from `offset` on.
     async fn open(&self, object: &FileHandle, offset: u64, count: u32) -> Result<Opened, Status>;
@@ -64,8 +64,8 @@ pub trait ObjectStore: 'static {
     /// Makes an object durable.
     async fn sync(&self, object: &FileHandle) -> Result<(), Status>;
 
-    /// Removes the object of a file, durably. No object: that is well.
-    async fn remove(&self, file: u64) -> Result<(), Status>;
+    /// Removes an object, durably. No object: that is well.
+    async fn remove(&self, object: ObjectId) -> Result<(), Status>;
 
     /// Adds objects to a page that has room, from its position on, and moves that behind them. Adds none from more than
     /// one folder, so that its caller may let others go first. Names that are no object's are counted.

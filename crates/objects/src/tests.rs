@@ -16,18 +16,25 @@ type SimObjects = Objects<FolderStore<SimStore>>;
 struct Told(RefCell<Vec<(&'static str, u64)>>);
 
 impl ObjectWatcher for Told {
-    fn found(&self, file: u64) {
-        self.0.borrow_mut().push(("found", file));
+    fn found(&self, object: ObjectId) {
+        self.0.borrow_mut().push(("found", object.file));
     }
 
-    fn ended(&self, file: u64) {
-        self.0.borrow_mut().push(("ended", file));
+    fn ended(&self, object: ObjectId) {
+        self.0.borrow_mut().push(("ended", object.file));
+    }
+
+    fn revoked(&self, file: u64) {
+        self.0.borrow_mut().push(("revoked", file));
     }
 
     fn term_began(&self) {
         self.0.borrow_mut().push(("term", 0));
     }
 }
+
+/// The number of the server.
+const NUMBER: u32 = 3;
 
 const EVERYTHING: Placement = Placement {
     unit: 65536,
@@ -45,6 +52,22 @@ fn capability(file: u64) -> Capability {
     }
 }
 
+/// The object of a file in the server's own group.
+fn object(file: u64) -> ObjectId {
+    ObjectId {
+        group: NUMBER,
+        file,
+    }
+}
+
+fn range(file: u64, size: u64) -> ObjectRange {
+    ObjectRange {
+        group: NUMBER,
+        capability: capability(file),
+        size,
+    }
+}
+
 fn shape(offset: u64, len: u32) -> Shape {
     Shape::contiguous(offset, len).unwrap()
 }
@@ -53,6 +76,7 @@ fn open_objects(disk: &Rc<Disk>, runtime: Handle, told: &Rc<Told>) -> Rc<SimObje
     let store = FolderStore::new(
         Handle::clone(&runtime),
         SimStore::open(disk, runtime.clone()),
+        NUMBER,
     );
     let rights = Rights {
         allow: Box::new(|it, rights| it.rights & rights == rights),
@@ -82,7 +106,7 @@ async fn store(
     offset: u64,
     bytes: Vec<u8>,
 ) -> Result<(), Status> {
-    let handle = objects.find_or_make(capability.file).await?;
+    let handle = objects.find_or_make(object(capability.file)).await?;
     let target = Target {
         handle: &handle,
         write,
@@ -101,12 +125,12 @@ async fn write(
     bytes: Vec<u8>,
 ) -> Result<(), Status> {
     let bytes_said = shape(offset, bytes.len() as u32);
-    let write = objects.accept_write(capability.file, &bytes_said, EVERYTHING)?;
+    let write = objects.accept_write(object(capability.file), &bytes_said, EVERYTHING)?;
     store(objects, &write, capability, offset, bytes).await
 }
 
 async fn bytes_of(objects: &SimObjects, file: u64) -> Vec<u8> {
-    let object = objects.find(file).await.unwrap().unwrap();
+    let object = objects.find(object(file)).await.unwrap().unwrap();
     let opened = objects.open(&object, 0, 1 << 16).await.unwrap();
     let mut bytes = vec![0; opened.count as usize];
     opened.file.read_at(0, &mut bytes).unwrap();
@@ -117,7 +141,7 @@ async fn bytes_of(objects: &SimObjects, file: u64) -> Vec<u8> {
 fn a_write_that_was_accepted_first_does_not_cover_a_later_one() {
     run(async |objects, _, _| {
         let all = shape(0, 8);
-        let early = objects.accept_write(1, &all, EVERYTHING).unwrap();
+        let early = objects.accept_write(object(1), &all, EVERYTHING).unwrap();
         write(&objects, &capability(1), 2, vec![2; 3])
             .await
             .unwrap();
@@ -130,8 +154,10 @@ fn a_write_that_was_accepted_first_does_not_cover_a_later_one() {
 #[test]
 fn a_truncation_refuses_the_rest_of_earlier_writes() {
     run(async |objects, _, _| {
-        let early = objects.accept_write(1, &shape(0, 8), EVERYTHING).unwrap();
-        let cut = objects.truncate(&capability(1), 4).await.unwrap();
+        let early = objects
+            .accept_write(object(1), &shape(0, 8), EVERYTHING)
+            .unwrap();
+        let cut = objects.truncate(&range(1, 4)).await.unwrap();
         assert_eq!(cut.size, 4);
         let stored = store(&objects, &early, &capability(1), 0, vec![1; 8]).await;
         assert_eq!(stored, Err(Status::Jukebox));
@@ -143,14 +169,31 @@ fn a_truncation_refuses_the_rest_of_earlier_writes() {
 fn a_removed_file_gets_no_object_again_and_its_watcher_hears_in_time() {
     run(async |objects, told, _| {
         write(&objects, &capability(7), 0, vec![1]).await.unwrap();
-        objects.unlink(&capability(7)).await.unwrap();
+        objects.unlink(&range(7, 0)).await.unwrap();
         let late = write(&objects, &capability(7), 0, vec![1]).await;
         assert_eq!(late, Err(Status::Stale));
-        assert!(objects.is_removed(7) && !objects.is_removed(8));
-        assert_eq!(objects.find(7).await, Ok(None));
+        assert!(objects.is_removed(object(7)) && !objects.is_removed(object(8)));
+        assert_eq!(objects.find(object(7)).await, Ok(None));
         assert_eq!(told.0.take(), [("found", 7), ("ended", 7)]);
         // No object: that is well.
-        objects.unlink(&capability(8)).await.unwrap();
+        objects.unlink(&range(8, 0)).await.unwrap();
+    });
+}
+
+#[test]
+fn groups_have_objects_of_their_own_of_one_file() {
+    run(async |objects, _, _| {
+        write(&objects, &capability(7), 0, vec![1]).await.unwrap();
+        let other = ObjectId {
+            group: NUMBER + 1,
+            file: 7,
+        };
+        assert_eq!(objects.find(other).await, Ok(None));
+        objects.find_or_make(other).await.unwrap();
+        assert_eq!(objects.state_of_named(other).await.unwrap().size, 0);
+        objects.unlink(&range(7, 0)).await.unwrap();
+        assert!(objects.find(other).await.unwrap().is_some());
+        assert!(!objects.is_removed(other));
     });
 }
 
@@ -158,26 +201,28 @@ fn a_removed_file_gets_no_object_again_and_its_watcher_hears_in_time() {
 fn a_missing_object_of_a_lost_disk_is_not_called_empty() {
     run(async |objects, _, _| {
         objects.note_lost(5);
-        assert_eq!(objects.state_of_file(4).await, Err(Status::Nxio));
+        assert_eq!(objects.state_of_named(object(4)).await, Err(Status::Nxio));
         let refused = write(&objects, &capability(4), 0, vec![1]).await;
         assert_eq!(refused, Err(Status::Nxio));
-        assert_eq!(objects.state_of_file(5).await.unwrap().size, 0);
+        assert_eq!(objects.state_of_named(object(5)).await.unwrap().size, 0);
         // Cut to nothing, it has lost nothing any more.
-        objects.truncate(&capability(4), 0).await.unwrap();
+        objects.truncate(&range(4, 0)).await.unwrap();
         write(&objects, &capability(4), 0, vec![1]).await.unwrap();
-        assert_eq!(objects.state_of_file(4).await.unwrap().size, 1);
+        assert_eq!(objects.state_of_named(object(4)).await.unwrap().size, 1);
     });
 }
 
 #[test]
 fn a_right_that_ends_while_a_write_waits_stores_nothing() {
     run(async |objects, told, _| {
-        let early = objects.accept_write(1, &shape(0, 1), EVERYTHING).unwrap();
+        let early = objects
+            .accept_write(object(1), &shape(0, 1), EVERYTHING)
+            .unwrap();
         objects.revoke(&capability(1), 1_000).unwrap();
         let stored = store(&objects, &early, &capability(1), 0, vec![1]).await;
         assert_eq!(stored, Err(Status::Stale));
-        assert_eq!(objects.state_of_file(1).await.unwrap().size, 0);
-        assert!(told.0.borrow().contains(&("ended", 1)));
+        assert_eq!(objects.state_of_named(object(1)).await.unwrap().size, 0);
+        assert!(told.0.borrow().contains(&("revoked", 1)));
     });
 }
 
@@ -238,7 +283,7 @@ fn pages_list_each_object_once_and_count_the_rest() {
             objects.list(&mut page).await.unwrap();
             assert!(page.objects.len() <= PAGE_OBJECTS_MAX);
             foreign += page.foreign_files;
-            listed.extend(page.objects.iter().map(|object| object.file));
+            listed.extend(page.objects.iter().map(|entry| entry.object.file));
             next = page.next;
         }
         listed.sort_unstable();

@@ -21,7 +21,7 @@ use std::io;
 use std::rc::Rc;
 
 /// The exporter, the object, the connection.
-type Name = (u32, u64, EndpointId);
+type Name = (u32, u128, EndpointId);
 
 struct Entry {
     name: Name,
@@ -424,13 +424,13 @@ impl ExportTable for OwnExports {
         reference
     }
 
-    fn remove(&self, object: u64) {
+    fn remove(&self, object: u128) {
         let (from, to) = ((self.owner, object, FIRST), (self.owner, object, LAST));
         self.exports.borrow_mut().remove_range(from, to);
     }
 
     fn remove_all(&self) {
-        let (from, to) = ((self.owner, 0, FIRST), (self.owner, u64::MAX, LAST));
+        let (from, to) = ((self.owner, 0, FIRST), (self.owner, u128::MAX, LAST));
         self.exports.borrow_mut().remove_range(from, to);
     }
 
@@ -447,7 +447,7 @@ impl ExportTable for OwnExports {
 
     fn stats(&self) -> ExportStats {
         let exports = self.exports.borrow();
-        let (from, to) = ((self.owner, 0, FIRST), (self.owner, u64::MAX, LAST));
+        let (from, to) = ((self.owner, 0, FIRST), (self.owner, u128::MAX, LAST));
         let entries = exports.by_name.range(from..=to).count() as u64;
         ExportStats {
             entries,

@@ -21,6 +21,7 @@ use crate::manager::{Manager, Registration, Registry, TermError, VolumeState};
 use crate::secret::{CurrentKeys, RoleKey};
 use crate::serve::{Server, ServerCounters};
 use gannet_fabric::{Listener, Provider};
+use gannet_meta::groups::{Groups, groups};
 use gannet_meta::namespace::Outcome;
 use gannet_meta::{MetaStore, StoreError, claims};
 use gannet_metrics::{ClientList, Exposition, Pools, Source};
@@ -170,7 +171,8 @@ impl Host {
         role: ManagerRole,
         ended: impl FnOnce(TermError) + 'static,
     ) -> Outcome<Rc<Manager>> {
-        let registry = Registry::new(role.name, role.stripes.clone(), role.io_servers);
+        let groups = groups_in(&*role.metadata, role.io_servers.len() as u32)?;
+        let registry = Registry::new(role.name, role.stripes.clone(), role.io_servers, groups);
         let servers = registered_io_servers(
             Handle::clone(&self.runtime),
             Rc::clone(&role.port.provider),
@@ -225,7 +227,7 @@ impl Host {
         let (number, name) = (claim.number, Hello::io_server(claim.number));
         let serve = move |lost_below| {
             let handler =
-                IoServer::with_policy(host.runtime.clone(), store, host.keys.now(), policy);
+                IoServer::with_policy(host.runtime.clone(), store, number, host.keys.now(), policy);
             let handler = handler.counting(Arc::clone(&host.counters.disks));
             let handler = handler.having_lost(lost_below);
             if let Some(references) = host.counters.references.clone() {
@@ -284,6 +286,13 @@ impl Host {
         };
         self.runtime.spawn("volume server", Box::pin(serving));
     }
+}
+
+/// The groups of a volume with `servers` I/O servers.
+fn groups_in(metadata: &dyn MetaStore, servers: u32) -> Outcome<Groups> {
+    let mut known = Ok(Groups::of_servers(servers));
+    metadata.read(&mut |view| known = groups(view, servers))?;
+    known
 }
 
 /// Waits for at most a short time until the manager's term has begun. If too few I/O servers answer by then, the

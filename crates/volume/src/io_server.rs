@@ -34,7 +34,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use walk::{Pace, Walks};
 
-pub use gannet_objects::{DiskCounters, OWNER_FILE, TERM_FILE};
+pub use gannet_objects::{DiskCounters, OWNER_FILE, TERM_FILE, object_at};
 
 /// Serves objects out of a store of its own, all of which it may change.
 pub struct IoServer<V: Vfs> {
@@ -93,15 +93,17 @@ fn flow_of(link: &Link, class: Class) -> FlowKey {
 }
 
 impl<V: Vfs> IoServer<V> {
-    /// Serves from `store`, which nothing else changes, and which gives attributes with the data of a read.
-    pub fn new(runtime: Handle, store: V, keys: ServerKeys) -> Rc<IoServer<V>> {
-        IoServer::with_policy(runtime, store, keys, ServerPolicy::default())
+    /// I/O server `number` of a volume. It serves from `store`, which nothing else changes, and which gives attributes
+    /// with the data of a read.
+    pub fn new(runtime: Handle, store: V, number: u32, keys: ServerKeys) -> Rc<IoServer<V>> {
+        IoServer::with_policy(runtime, store, number, keys, ServerPolicy::default())
     }
 
     /// As [`IoServer::new`], moving bytes as `policy` says.
     pub fn with_policy(
         runtime: Handle,
         store: V,
+        number: u32,
         keys: ServerKeys,
         policy: ServerPolicy,
     ) -> Rc<IoServer<V>> {
@@ -115,7 +117,7 @@ impl<V: Vfs> IoServer<V> {
         };
         let exports = Rc::new(Exports::new(Handle::clone(&runtime)));
         let watcher = Rc::clone(&exports) as Rc<dyn ObjectWatcher>;
-        let folder = FolderStore::new(Handle::clone(&runtime), store);
+        let folder = FolderStore::new(Handle::clone(&runtime), store, number);
         let clock = Handle::clone(&runtime);
         let rights = Rights {
             allow: Box::new(move |capability: &Capability, rights| {
@@ -157,9 +159,9 @@ impl<V: Vfs> IoServer<V> {
 
     /// The states of objects, for the manager, which needs no capability.
     async fn states(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
-        let ObjectList { files } = parse(body)?;
-        let states = files.into_iter();
-        let states = all(states.map(|file| Box::pin(self.objects.state_of_file(file)))).await;
+        let ObjectList { objects } = parse(body)?;
+        let states = objects.into_iter();
+        let states = all(states.map(|name| Box::pin(self.objects.state_of_named(name)))).await;
         let nothing = self.objects.nothing();
         let states = states.into_iter().map(|state| StateAnswer {
             outcome: state
@@ -174,27 +176,24 @@ impl<V: Vfs> IoServer<V> {
     }
 
     async fn commit(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
-        let ObjectRange { capability, .. } = parse(body)?;
-        Ok(to_bytes(&self.objects.commit(&capability).await?))
+        let range: ObjectRange = parse(body)?;
+        Ok(to_bytes(&self.objects.commit(&range).await?))
     }
 
     async fn truncate(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
-        let ObjectRange { capability, size } = parse(body)?;
-        Ok(to_bytes(&self.objects.truncate(&capability, size).await?))
+        let range: ObjectRange = parse(body)?;
+        Ok(to_bytes(&self.objects.truncate(&range).await?))
     }
 
     async fn unlink(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
-        let ObjectRange { capability, .. } = parse(body)?;
-        self.objects.unlink(&capability).await?;
+        let range: ObjectRange = parse(body)?;
+        self.objects.unlink(&range).await?;
         Ok(Vec::new())
     }
 
     fn revoke(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
-        let ObjectRange {
-            capability,
-            size: fence,
-        } = parse(body)?;
-        self.objects.revoke(&capability, fence)?;
+        let range: ObjectRange = parse(body)?;
+        self.objects.revoke(&range.capability, range.size)?;
         Ok(Vec::new())
     }
 

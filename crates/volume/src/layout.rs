@@ -3,17 +3,39 @@
 //! Stripe `n` of a file is on server `n` modulo the width. The stripes of one server follow each other without gaps in
 //! its object, so that a contiguous range of the file is one contiguous range of each object.
 
+use gannet_meta::groups::Groups;
 use gannet_meta::limits::FILE_SIZE_MAX;
 use gannet_wire::volume::{
-    Chosen, FileState, LayoutRecord, ObjectState, Piece, Pieces, Placement, Shape, Stripes,
-    WIDTH_MAX,
+    Chosen, FileId, FileState, LayoutRecord, ObjectId, ObjectState, Piece, Pieces, Placement,
+    Shape, Stripes, WIDTH_MAX,
 };
 
-/// Servers for a new file, as `stripes` wishes and as far as there are `servers` (numbered from 0; at least one).
-/// `turn` goes round over them where no first one is chosen. Files that go to servers in turn avoid those that are
-/// `away`, unless all are.
-pub fn place(stripes: &Stripes, servers: u32, turn: u32, away: &[u32]) -> LayoutRecord {
-    let servers = servers.max(1);
+/// Groups for a new file: of servers as `stripes` wishes, and as far as there are any. `groups` has the groups of which
+/// each server is the primary. `turn` goes round over the servers where no first one is chosen, and over the groups of
+/// each. Files that go to servers in turn avoid those that are `away`, unless all are. No server gets two stripes.
+pub fn place(stripes: &Stripes, groups: &[Vec<u32>], turn: u32, away: &[u32]) -> LayoutRecord {
+    // Bounded by WIDTH_MAX.
+    let servers = (groups.len() as u32).max(1);
+    let round = (turn / servers) as usize;
+    let group_of = |server: &u32| {
+        let of_server = groups.get(*server as usize)?;
+        of_server.get(round.checked_rem(of_server.len())?).copied()
+    };
+    let mut placed: Vec<u32> = (servers_for(stripes, servers, turn, away).iter())
+        .filter_map(group_of)
+        .collect();
+    if placed.is_empty() {
+        // A file must lie somewhere, also while nobody serves the groups that it should be in.
+        placed.push(0);
+    }
+    LayoutRecord {
+        unit: stripes.unit,
+        groups: placed,
+    }
+}
+
+/// The servers for a new file, in the order of its stripes.
+fn servers_for(stripes: &Stripes, servers: u32, turn: u32, away: &[u32]) -> Vec<u32> {
     let everyone = || (0..servers).collect::<Vec<_>>();
     let (first, width, candidates) = match &stripes.on {
         Chosen::InTurn(width) => {
@@ -23,12 +45,7 @@ pub fn place(stripes: &Stripes, servers: u32, turn: u32, away: &[u32]) -> Layout
             (turn, *width, candidates)
         }
         Chosen::From { first, width } => (*first, *width, everyone()),
-        Chosen::Listed(list) if is_there(list, servers) => {
-            return LayoutRecord {
-                unit: stripes.unit,
-                servers: list.clone(),
-            };
-        }
+        Chosen::Listed(list) if is_there(list, servers) => return list.clone(),
         // An empty list cannot be chosen; a file must lie somewhere all the same.
         Chosen::Listed(_) => (turn, 0, everyone()),
     };
@@ -38,24 +55,47 @@ pub fn place(stripes: &Stripes, servers: u32, turn: u32, away: &[u32]) -> Layout
     };
     let first = first as usize % candidates.len();
     let in_order = candidates.iter().cycle().skip(first);
-    LayoutRecord {
-        unit: stripes.unit,
-        servers: in_order.take(width.min(WIDTH_MAX)).copied().collect(),
-    }
+    in_order.take(width.min(WIDTH_MAX)).copied().collect()
 }
 
 fn is_there(list: &[u32], servers: u32) -> bool {
     !list.is_empty() && list.iter().all(|number| *number < servers)
 }
 
-/// The servers of a file, with their part of it.
+/// The groups of a file, with their part of it.
 pub fn placements(layout: &LayoutRecord) -> impl Iterator<Item = (u32, Placement)> {
     // Bounded by WIDTH_MAX.
-    let (unit, width) = (layout.unit, layout.servers.len() as u32);
-    layout.servers.iter().zip(0..).map(move |(number, index)| {
+    let (unit, width) = (layout.unit, layout.groups.len() as u32);
+    layout.groups.iter().zip(0..).map(move |(number, index)| {
         let placement = Placement { unit, width, index };
         (*number, placement)
     })
+}
+
+/// The place of a file's object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObjectPlace {
+    /// The I/O server that has it.
+    pub server: u32,
+    /// Its name.
+    pub object: ObjectId,
+    /// Its part of the file.
+    pub placement: Placement,
+}
+
+/// The objects of a file, on each server that should have them.
+pub fn places(groups: &Groups, file: FileId, layout: &LayoutRecord) -> Vec<ObjectPlace> {
+    let of_group = |(group, placement)| {
+        let members = groups.get(group).map_or(&[][..], |record| &record.members);
+        let complete = members.iter().filter(|member| member.state.is_complete());
+        let file = file.0;
+        complete.map(move |member| ObjectPlace {
+            server: member.server,
+            object: ObjectId { group, file },
+            placement,
+        })
+    };
+    placements(layout).flat_map(of_group).collect()
 }
 
 /// Bytes of a request that lie together on one server and in the request's stream.
@@ -416,7 +456,7 @@ mod tests {
     #[test]
     fn files_get_the_servers_that_were_wished_for() {
         let away = |on, servers, turn, away: &[u32]| {
-            place(&Stripes { unit: 4096, on }, servers, turn, away).servers
+            servers_for(&Stripes { unit: 4096, on }, servers, turn, away)
         };
         let placed = |on, servers, turn| away(on, servers, turn, &[]);
         let from = |first, width| Chosen::From { first, width };
@@ -430,6 +470,26 @@ mod tests {
         assert_eq!(away(Chosen::InTurn(1), 3, 2, &[2]), [0]);
         assert_eq!(away(Chosen::InTurn(2), 3, 0, &[0, 1, 2]), [0, 1]);
         assert_eq!(away(from(2, 2), 3, 7, &[2]), [2, 0], "it was chosen");
+    }
+
+    #[test]
+    fn files_go_round_over_the_groups_of_their_servers() {
+        let groups = [vec![0, 2], vec![1, 3], vec![]];
+        let placed = |on, turn| place(&Stripes { unit: 4096, on }, &groups, turn, &[]).groups;
+        let turns = (0..7).map(|turn| placed(Chosen::InTurn(1), turn));
+        let expected: [&[u32]; 7] = [&[0], &[1], &[0], &[2], &[3], &[0], &[0]];
+        assert_eq!(turns.collect::<Vec<_>>(), expected);
+        assert_eq!(placed(Chosen::Listed(vec![1, 0]), 4), [3, 2]);
+        let nobody = place(
+            &Stripes {
+                unit: 4096,
+                on: Chosen::InTurn(0),
+            },
+            &[],
+            0,
+            &[],
+        );
+        assert_eq!(nobody.groups, [0]);
     }
 
     #[test]

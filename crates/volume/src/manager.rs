@@ -280,9 +280,9 @@ impl Manager {
             Call::Orphans {
                 server,
                 remove,
-                files,
+                objects,
             } => {
-                body = self.orphans(&caller, server, remove, &files).await?;
+                body = self.orphans(&caller, server, remove, &objects).await?;
             }
             change => {
                 let all = self.perform_change(caller, slot, change, cut).await?;

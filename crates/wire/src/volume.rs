@@ -38,6 +38,9 @@ pub use attributes::{
 pub use buffers::{Buffers, Carrying, Place};
 pub use calls::{Call, Entry};
 pub use client_buffer::{ClientBuffer, ClientDrivenDone};
+pub use group::{
+    GROUPS_MAX, GROUPS_OF_SERVER_MAX, GroupRecord, MEMBERS_MAX, Member, MemberState, ObjectId,
+};
 pub use header::{Class, Kind, MessageHeader, MessageHeaderError, Operation};
 pub use hello::{Abilities, Accepted, Hello, Refusal, Role, refusal, version_in};
 pub use inode::{Body, Inode, Settled};
@@ -54,17 +57,19 @@ pub use locks::{
     RenewLocksRequest,
 };
 pub use references::{
-    AttributeReferences, ObjectReference, RUNS_MAX, ReferenceAnswer, ReferenceAnswers,
+    AttributeReferences, ObjectReference, ObjectRight, RUNS_MAX, ReferenceAnswer, ReferenceAnswers,
     ReferenceRequest, Referenced, ResidentRun, SLOTS_MAX,
 };
-pub use registry::{Address, ClaimRecord, HOST_MAX, NAME_MAX, RegisterRecord, VolumeRecord};
+pub use registry::{
+    Address, ClaimRecord, HOST_MAX, NAME_MAX, RegisterRecord, VolumeRecord, VolumeRequest,
+};
 pub use shape::{Description, Level, Piece, Pieces, Shape};
 pub use status::{Stability, Status};
 pub use stripes::{Chosen, Stripes, StripesError};
 pub use term::{TERM_LEN, Term, TermAnswer, TermCall, TermStage};
 
 /// The version of the protocol in this module.
-pub const VERSION: u8 = 5;
+pub const VERSION: u8 = 6;
 /// Bytes of a [`MessageHeader`].
 pub const HEADER_LEN: usize = 40;
 /// Most bytes of a message: a header, a body, and data.

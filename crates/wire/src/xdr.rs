@@ -22,9 +22,9 @@ use alloc::vec::Vec;
 /// The item of an [`XdrError::Unknown`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UnknownItem {
-    /// A group of I/O servers, in the native protocol's layouts and volume records.
-    #[error("group of I/O servers")]
-    ServerGroup,
+    /// A form of layout, in the native protocol and in the metadata of volumes.
+    #[error("form of layout")]
+    LayoutForm,
 }
 
 /// The reason why bytes are not the XDR that was asked for.

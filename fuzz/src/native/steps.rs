@@ -164,8 +164,8 @@ impl Step {
                 })
             }),
             Operation::References => from_bytes::<ReferenceRequest>(body).map(|mut it| {
-                let all = it.capabilities.iter_mut();
-                all.for_each(|capability| *capability = signed(*capability, files));
+                let all = it.objects.iter_mut();
+                all.for_each(|right| right.capability = signed(right.capability, files));
                 to_bytes(&it)
             }),
             _ => from_bytes::<ObjectRange>(body).map(|it| {

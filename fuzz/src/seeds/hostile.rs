@@ -53,6 +53,7 @@ fn shapes() -> [(&'static str, Vec<u8>); 3] {
     };
     let body = |file: Shape, memory, unit| {
         to_bytes(&Transfer {
+            group: 0,
             capability: Capability {
                 file: 7,
                 rights: 3,

@@ -3,10 +3,10 @@
 use crate::native::{FILES, KEY, NUMBER, Peer, Step, UNIT};
 use gannet_wire::volume::{
     AccessMask, AttributeChanges, Call, Caller, Capability, Chosen, ClaimRecord, CreateMode, Entry,
-    FileId, LockAction, LockKind, LockRecord, LockRequest, Memory, NodeKind, ObjectList,
-    ObjectPosition, ObjectRange, Operation, Placement, ReferenceRequest, RegisterRecord,
-    SetTimestamp, Shape, SlotSequence, Stability, Stripes, Term, TermCall, TermStage, Timestamp,
-    Token, Transfer,
+    FileId, LockAction, LockKind, LockRecord, LockRequest, Memory, NodeKind, ObjectId, ObjectList,
+    ObjectPosition, ObjectRange, ObjectRight, Operation, Placement, ReferenceRequest,
+    RegisterRecord, SetTimestamp, Shape, SlotSequence, Stability, Stripes, Term, TermCall,
+    TermStage, Timestamp, Token, Transfer, VolumeRequest,
 };
 use gannet_wire::xdr::{Encode, to_bytes};
 
@@ -199,7 +199,7 @@ fn grants() -> Vec<Step> {
     ];
     let mut steps: Vec<Step> = calls.iter().map(|call| ask(call, 0)).collect();
     let (peer, volume) = (Peer::ClientOfManager, Operation::Volume);
-    steps.push(Step::new(peer, volume, &0_u32));
+    steps.push(Step::new(peer, volume, &VolumeRequest::default()));
     steps
 }
 
@@ -232,6 +232,7 @@ fn locks() -> Vec<Step> {
 
 fn transfer(file: Shape, memory: Memory) -> Transfer {
     Transfer {
+        group: 0,
         capability: capability(),
         placement: Placement {
             unit: UNIT,
@@ -242,6 +243,13 @@ fn transfer(file: Shape, memory: Memory) -> Transfer {
         wants_reference: true,
         file,
         memory,
+    }
+}
+
+fn object(file: FileId) -> ObjectId {
+    ObjectId {
+        group: 0,
+        file: file.0,
     }
 }
 
@@ -263,11 +271,18 @@ fn transfers() -> Vec<Step> {
     };
     let by_region = transfer(long.clone(), there(long));
     let range = ObjectRange {
+        group: 0,
         capability: capability(),
         size: 10,
     };
     let references = ReferenceRequest {
-        capabilities: vec![capability(); 2],
+        objects: vec![
+            ObjectRight {
+                group: 0,
+                capability: capability()
+            };
+            2
+        ],
     };
     vec![
         written,
@@ -282,6 +297,7 @@ fn transfers() -> Vec<Step> {
 
 fn client_driven() -> Vec<Step> {
     let range = ObjectRange {
+        group: 0,
         capability: capability(),
         size: u64::from(4 * UNIT),
     };
@@ -309,7 +325,7 @@ fn inventory() -> Vec<Step> {
             &Call::Orphans {
                 server: 0,
                 remove: true,
-                files: vec![number(FILE), FileId(8)],
+                objects: vec![object(number(FILE)), object(FileId(8))],
             },
             0,
         ),
@@ -329,9 +345,10 @@ fn of_manager() -> Vec<Step> {
         Step::new(Peer::Manager, Operation::Term, &term)
     };
     let objects = ObjectList {
-        files: vec![number(FILE).0, 9],
+        objects: vec![object(number(FILE)), object(FileId(9))],
     };
     let range = ObjectRange {
+        group: 0,
         capability: capability(),
         size: 10,
     };

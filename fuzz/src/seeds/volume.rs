@@ -1,14 +1,15 @@
 //! Seeds of the volume protocol: one of each kind, as our own ends make them.
 
 use gannet_wire::volume::{
-    Accepted, AccessMask, AttributeChanges, AttributeRecord, AttributeReferences, Body, Call,
-    Caller, Capability, Chosen, ClaimRecord, Class, ClientBuffer, ClientDrivenDone, CreateMode,
-    DeviceNumbers, Entry, FileAttributes, FileId, FileKind, FileLayout, FilePage, FileState, Found,
-    Granted, Hello, Inode, Kind, LayoutRecord, Level, Listed, Memory, MessageHeader, NodeKind,
-    ObjectEntry, ObjectPage, ObjectPosition, ObjectRange, ObjectState, ObjectStates, Operation,
-    OrphanStatus, OrphanStatuses, Page, Piece, Placement, ROOT, Referenced, Role, SetTimestamp,
-    Settled, Shape, SlotSequence, Stability, StateAnswer, Stripes, Term, TermAnswer, TermCall,
-    TermStage, Timestamp, Transfer, TransferDone,
+    Accepted, AccessMask, Address, AttributeChanges, AttributeRecord, AttributeReferences, Body,
+    Call, Caller, Capability, Chosen, ClaimRecord, Class, ClientBuffer, ClientDrivenDone,
+    CreateMode, DeviceNumbers, Entry, FileAttributes, FileId, FileKind, FileLayout, FilePage,
+    FileState, Found, Granted, GroupRecord, Hello, Inode, Kind, LayoutRecord, Level, Listed,
+    Memory, MessageHeader, NodeKind, ObjectEntry, ObjectId, ObjectPage, ObjectPosition,
+    ObjectRange, ObjectState, ObjectStates, Operation, OrphanStatus, OrphanStatuses, Page, Piece,
+    Placement, ROOT, Referenced, Role, SetTimestamp, Settled, Shape, SlotSequence, Stability,
+    StateAnswer, Stripes, Term, TermAnswer, TermCall, TermStage, Timestamp, Transfer, TransferDone,
+    VolumeRecord,
 };
 use gannet_wire::xdr::{Encode, Encoder};
 
@@ -71,7 +72,7 @@ fn message(kind: Kind, operation: Operation, body: &[u8]) -> Vec<u8> {
 fn layout() -> LayoutRecord {
     LayoutRecord {
         unit: 65536,
-        servers: vec![1, 2, 0],
+        groups: vec![1, 2, 0],
     }
 }
 
@@ -194,7 +195,7 @@ fn calls() -> Vec<(&'static str, Call)> {
             Call::Orphans {
                 server: 1,
                 remove: true,
-                files: vec![FileId(7), FileId(8)],
+                objects: [7, 8].map(|file| ObjectId { group: 5, file }).to_vec(),
             },
         ),
     ]
@@ -279,8 +280,21 @@ fn page() -> Vec<u8> {
     referenced.map_or(Vec::new(), |page| bytes_of(&page))
 }
 
+fn volume() -> VolumeRecord {
+    VolumeRecord {
+        name: String::from("data"),
+        unit: 65536,
+        width: 0,
+        count: 2,
+        group_count: 8,
+        servers: vec![Address::default()],
+        groups: vec![GroupRecord::of(1); 2],
+    }
+}
+
 fn transfer() -> Transfer {
     Transfer {
+        group: 3,
         capability: capability(),
         placement: Placement {
             unit: 65536,
@@ -310,6 +324,7 @@ fn io_servers() -> Vec<Seed> {
         verifier: 4,
     };
     let range = ObjectRange {
+        group: 3,
         capability: capability(),
         size: 10,
     };
@@ -335,6 +350,7 @@ fn io_servers() -> Vec<Seed> {
         ("objects", reply, Operation::Objects, bytes_of(&objects)),
         ("files-page", reply, Operation::Files, bytes_of(&files)),
         ("standings", reply, Operation::Orphans, bytes_of(&statuses)),
+        ("volume", reply, Operation::Volume, bytes_of(&volume())),
     ];
     seeds.extend(client_driven(&transfer, done, &range));
     seeds.extend(terms());
@@ -419,7 +435,13 @@ fn inventory() -> (ObjectPage, FilePage, OrphanStatuses) {
         next,
         foreign_files: 1,
         lost_below: 6,
-        objects: vec![ObjectEntry { file: 7, size: 10 }; 3],
+        objects: vec![
+            ObjectEntry {
+                object: ObjectId { group: 3, file: 7 },
+                size: 10
+            };
+            3
+        ],
     };
     let files = FilePage {
         complete: false,

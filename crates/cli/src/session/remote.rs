@@ -40,9 +40,11 @@ pub(super) async fn create_like(
     let Striping::File(layout) = volume.striping(caller, replaced).await? else {
         return Err(Status::Inval);
     };
+    let servers = volume.servers_of(&layout).await;
+    let servers = servers.map_err(|_| Status::Jukebox)?;
     let stripes = Stripes {
         unit: layout.unit,
-        on: Chosen::Listed(layout.servers),
+        on: Chosen::Listed(servers.ok_or(Status::Jukebox)?),
     };
     let attributes = SetAttributes {
         mode: Some(mode),

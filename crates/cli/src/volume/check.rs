@@ -6,17 +6,19 @@ use crate::failure::{Explain, Failure};
 use crate::output;
 use gannet::url::Location;
 use gannet::volume::{METADATA_CACHE, Owner, Volume, VolumeError, lock_folder, open_metadata};
-use gannet_meta::check::{Survey, files_on, paths_of, survey};
+use gannet_meta::check::{Survey, objects_on, paths_of, survey};
 use gannet_meta::claims::{self, Loss};
+use gannet_meta::groups::{Groups, groups};
 use gannet_meta::namespace::{self, Outcome};
 use gannet_meta::orphan_check::{OrphanCheck, status_by_age};
 use gannet_meta::{MetaStore, RedbStore, View};
-use gannet_volume::io_server::{OWNER_FILE, TERM_FILE};
-use gannet_volume::layout::{object_size, placements, size_from_object, size_with_lost};
-use gannet_wire::volume::{FileId, OrphanStatus, Placement};
+use gannet_volume::io_server::{OWNER_FILE, TERM_FILE, object_at};
+use gannet_volume::layout::{ObjectPlace, object_size, places, size_from_object, size_with_lost};
+use gannet_wire::volume::{FileId, ObjectId, OrphanStatus, Placement};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs::{DirEntry, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -26,17 +28,23 @@ const SERVED: &str = "check it by its URL, `gannet volume check gannet://HOST/`,
 /// The objects that I/O servers have listed.
 #[derive(Default)]
 struct Objects {
-    /// The lengths of the objects, by file and I/O server.
-    sizes: HashMap<(u64, u32), u64>,
+    /// The lengths of the objects, by name and I/O server.
+    sizes: HashMap<(ObjectId, u32), u64>,
     /// I/O servers whose folders are here.
     looked: HashSet<u32>,
     count: u64,
 }
 
+impl Objects {
+    fn has(&self, place: &ObjectPlace) -> bool {
+        self.sizes.contains_key(&(place.object, place.server))
+    }
+}
+
 /// An object for which no file was found.
 struct Left {
     server: u32,
-    file: FileId,
+    object: ObjectId,
     path: PathBuf,
     /// When it was last written to, since the Unix epoch.
     modified: Duration,
@@ -72,14 +80,14 @@ fn check_folder(path: &Path, options: &CheckOptions) -> Result<(), Failure> {
         }
         Err(error) => return report_damage(&volume, explain(path, error)),
     };
-    let mut looked = None;
-    let read = metadata.read(&mut |view| looked = Some(survey(view)));
+    let mut looked = Ok(Survey::default());
+    let read = metadata.read(&mut |view| looked = survey(view));
     read.explain(what)?;
-    let survey = looked.ok_or_else(|| Failure::new(what(), "its metadata gives no view"))?;
-    let mut survey = survey.explain(what)?;
+    let mut survey = looked.explain(what)?;
+    let folders = volume.folders();
+    let groups = groups_of(&metadata, folders.len()).explain(what)?;
     let is_sound = survey.findings.is_empty();
     let (mut objects, mut left, mut locks) = (Objects::default(), Vec::new(), Vec::new());
-    let folders = volume.folders();
     for (number, folder) in (0..).zip(&folders) {
         if folders.iter().filter(|it| *it == folder).count() > 1 {
             let folder = folder.display();
@@ -92,9 +100,8 @@ fn check_folder(path: &Path, options: &CheckOptions) -> Result<(), Failure> {
             Ok(lock) => locks.push(lock),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let folder = folder.display();
-                note(&format!(
-                    "I/O server {number} is not checked: {folder} is not here"
-                ))?;
+                let what = format!("I/O server {number} is not checked: {folder} is not here");
+                note(&what)?;
                 continue;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -116,20 +123,30 @@ fn check_folder(path: &Path, options: &CheckOptions) -> Result<(), Failure> {
             ));
             continue;
         }
-        look_at_server(folder, number, &mut survey, &mut objects, &mut left).explain(what)?;
+        let known = objects_on(&survey, &groups, number);
+        look_at_server(folder, number, &known, &mut survey, &mut objects, &mut left)
+            .explain(what)?;
     }
     let mut statuses: Outcome<Vec<_>> = Ok(Vec::new());
-    let read = metadata.read(&mut |view| statuses = judge(view, &left));
+    let read = metadata.read(&mut |view| statuses = judge(view, &groups, &left));
     read.explain(what)?;
-    let lost = lost_files(&survey, &objects, &losses(&metadata)?);
+    let lost = lost_files(&survey, &groups, &objects, &losses(&metadata)?);
     if options.lost {
         return list_lost(&metadata, &lost.keys().copied().collect());
     }
     let orphans = report_orphans(left, statuses.explain(what)?, is_sound, &mut survey)?;
-    look_at_files(&mut survey, &objects, &lost)?;
+    look_at_files(&mut survey, &groups, &objects, &lost)?;
     let repaired = if options.repair { remove(&orphans)? } else { 0 };
     drop::<Vec<File>>(locks);
     report(&survey, &objects, repaired)
+}
+
+/// The groups of a volume with so many I/O servers.
+fn groups_of(metadata: &dyn MetaStore, servers: usize) -> Outcome<Groups> {
+    let mut known = Ok(Groups::of_servers(0));
+    // Bounded by WIDTH_MAX.
+    metadata.read(&mut |view| known = groups(view, servers as u32))?;
+    known
 }
 
 /// Reports the damaged values of a metadata file that cannot be opened, as far as they can be found.
@@ -161,17 +178,17 @@ pub(super) fn empty(number: u32, count: usize) -> String {
     )
 }
 
-/// Compares the objects of one I/O server with the files that lie on it. Adds the objects to `objects`, and those for
+/// Compares the objects of one I/O server with those that it should have. Adds the objects to `objects`, and those for
 /// which there is no file also to `left`.
 fn look_at_server(
     folder: &Path,
     number: u32,
+    known: &HashMap<ObjectId, usize>,
     survey: &mut Survey,
     objects: &mut Objects,
     left: &mut Vec<Left>,
 ) -> io::Result<()> {
     objects.looked.insert(number);
-    let files = files_on(survey, number);
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         if [OWNER_FILE, TERM_FILE]
@@ -188,18 +205,19 @@ fn look_at_server(
         for object in std::fs::read_dir(entry.path())? {
             let object = object?;
             let found = object.metadata()?;
-            let file = file_of(&entry, &object).filter(|_| found.is_file());
-            let Some(file) = file else {
+            let (folder, name) = (entry.file_name(), object.file_name());
+            let named = object_at(folder.as_bytes(), name.as_bytes(), number);
+            let Some(named) = named.filter(|_| found.is_file()) else {
                 let what = format!("I/O server {number}: {} is a foreign file", shown(&object));
                 survey.findings.push(what);
                 continue;
             };
             objects.count += 1;
-            objects.sizes.insert((file, number), found.len());
-            if !files.contains_key(&file) {
+            objects.sizes.insert((named, number), found.len());
+            if !known.contains_key(&named) {
                 left.push(Left {
                     server: number,
-                    file: FileId(file),
+                    object: named,
                     path: object.path(),
                     modified: since_epoch(found.modified()?),
                 });
@@ -216,14 +234,14 @@ fn since_epoch(time: SystemTime) -> Duration {
 }
 
 /// The status of objects for which no file was found; `None` where damaged metadata does not determine it.
-fn judge(view: &dyn View, left: &[Left]) -> Outcome<Vec<Option<OrphanStatus>>> {
+fn judge(view: &dyn View, groups: &Groups, left: &[Left]) -> Outcome<Vec<Option<OrphanStatus>>> {
     let now = since_epoch(SystemTime::now());
-    let judge = match OrphanCheck::new(view) {
+    let judge = match OrphanCheck::new(view, groups.clone()) {
         Ok(judge) => judge,
         Err(namespace::Failure::Damaged(_)) => return Ok(vec![None; left.len()]),
         Err(failure) => return Err(failure),
     };
-    let objects: Vec<_> = left.iter().map(|it| (it.server, it.file)).collect();
+    let objects: Vec<_> = left.iter().map(|it| (it.server, it.object)).collect();
     let found = match judge.statuses(view, &objects) {
         Err(namespace::Failure::Damaged(_)) => return Ok(vec![None; left.len()]),
         found => found?,
@@ -283,15 +301,6 @@ fn shown(entry: &DirEntry) -> String {
     entry.path().display().to_string()
 }
 
-/// The number of the file that an object is of, by its name and its folder's.
-fn file_of(folder: &DirEntry, object: &DirEntry) -> Option<u64> {
-    let (folder, name) = (folder.file_name(), object.file_name());
-    let (folder, name) = (folder.to_str()?, name.to_str()?);
-    let file = u64::from_str_radix(name, 16).ok()?;
-    let is_right = name == format!("{file:016x}") && folder == format!("{:02x}", file & 0xff);
-    is_right.then_some(file)
-}
-
 /// The disks that were lost.
 fn losses(metadata: &dyn MetaStore) -> Result<BTreeMap<u32, Loss>, Failure> {
     let what = || String::from("cannot read which disks were lost");
@@ -305,19 +314,26 @@ fn losses(metadata: &dyn MetaStore) -> Result<BTreeMap<u32, Loss>, Failure> {
 type Lost = BTreeMap<FileId, Vec<u32>>;
 
 /// The files with missing objects on servers whose disks were lost after the files had been made.
-fn lost_files(survey: &Survey, objects: &Objects, losses: &BTreeMap<u32, Loss>) -> Lost {
+fn lost_files(
+    survey: &Survey,
+    groups: &Groups,
+    objects: &Objects,
+    losses: &BTreeMap<u32, Loss>,
+) -> Lost {
     let mut lost = Lost::new();
     for (id, layout) in &survey.files {
-        let of_file = placements(layout).filter(|(number, _)| {
-            let is_older = losses.get(number).is_some_and(|loss| id.0 < loss.below);
-            is_older
-                && objects.looked.contains(number)
-                && !objects.sizes.contains_key(&(id.0, *number))
+        let places = places(groups, *id, layout);
+        let of_file = places.iter().filter(|place| {
+            let loss = losses.get(&place.server);
+            loss.is_some_and(|loss| id.0 < loss.below)
+                && objects.looked.contains(&place.server)
+                && !objects.has(place)
         });
+        let of_file = of_file.map(|place| (place.server, place.placement));
         let (numbers, gone): (Vec<u32>, Vec<Placement>) = of_file.unzip();
-        let known = placements(layout).filter_map(|(number, placement)| {
-            let len = objects.sizes.get(&(id.0, number))?;
-            size_from_object(*len, placement)
+        let known = places.iter().filter_map(|place| {
+            let len = objects.sizes.get(&(place.object, place.server))?;
+            size_from_object(*len, place.placement)
         });
         let size = size_with_lost(known.max().unwrap_or(0), &gone);
         let reached = numbers.into_iter().zip(gone);
@@ -361,7 +377,12 @@ pub(super) fn report_lost(paths: Vec<String>) -> Result<(), Failure> {
 }
 
 /// Compares the parts of each file with each other.
-fn look_at_files(survey: &mut Survey, objects: &Objects, lost: &Lost) -> Result<(), Failure> {
+fn look_at_files(
+    survey: &mut Survey,
+    groups: &Groups,
+    objects: &Objects,
+    lost: &Lost,
+) -> Result<(), Failure> {
     let mut lacking: BTreeMap<u32, usize> = BTreeMap::new();
     for (id, numbers) in lost {
         let what = format!(
@@ -371,12 +392,13 @@ fn look_at_files(survey: &mut Survey, objects: &Objects, lost: &Lost) -> Result<
         survey.findings.push(what);
     }
     for (id, layout) in &survey.files {
-        let mut size = 0;
-        for (number, placement) in placements(layout) {
-            let Some(len) = objects.sizes.get(&(id.0, number)) else {
+        let (mut size, places) = (0, places(groups, *id, layout));
+        for place in &places {
+            let Some(len) = objects.sizes.get(&(place.object, place.server)) else {
                 continue;
             };
-            match size_from_object(*len, placement) {
+            let number = place.server;
+            match size_from_object(*len, place.placement) {
                 Some(whole) => size = size.max(whole),
                 None => survey.findings.push(format!(
                     "file {}: its object on I/O server {number} is longer than a file can be",
@@ -384,11 +406,10 @@ fn look_at_files(survey: &mut Survey, objects: &Objects, lost: &Lost) -> Result<
                 )),
             }
         }
-        for (number, placement) in placements(layout) {
+        for place in &places {
+            let (number, placement) = (place.server, place.placement);
             let is_lost = lost.get(id).is_some_and(|it| it.contains(&number));
-            let is_missing = objects.looked.contains(&number)
-                && !objects.sizes.contains_key(&(id.0, number))
-                && !is_lost;
+            let is_missing = objects.looked.contains(&number) && !objects.has(place) && !is_lost;
             // Its first byte there.
             let start = u64::from(placement.unit) * u64::from(placement.index);
             if is_missing && size > start {

@@ -1,11 +1,12 @@
 //! The objects of a volume that is served, compared with its files.
 
 use super::check::{empty, note};
+use gannet_meta::groups::Groups;
 use gannet_vfs::{Credentials, Status};
 use gannet_volume::client::VolumeFs;
-use gannet_volume::layout::{object_size, placements, size_from_object, size_with_lost};
+use gannet_volume::layout::{object_size, places, size_from_object, size_with_lost};
 use gannet_wire::volume::{
-    FOLDERS, FileId, LayoutRecord, OBJECTS_MAX, ObjectPosition, OrphanStatus,
+    FOLDERS, FileId, LayoutRecord, OBJECTS_MAX, ObjectId, ObjectPosition, OrphanStatus,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -22,9 +23,9 @@ pub(super) struct Compared {
     lost_below: HashMap<u32, u64>,
 }
 
-/// Lengths of the objects of one I/O server, by file.
-type Objects = HashMap<u64, u64>;
-/// Regular files, and where they lie.
+/// Lengths of the objects of one I/O server.
+type Objects = HashMap<ObjectId, u64>;
+/// Regular files, and their layouts.
 type Files = BTreeMap<u64, LayoutRecord>;
 
 /// Compares the objects of the I/O servers with these numbers with all files. Nobody is kept from changing them
@@ -49,21 +50,27 @@ pub(super) async fn compare(
         }
     }
     let files = all_files(volume, caller).await?;
+    // After the files: groups come with servers that are added, before there are files in them.
+    let groups = volume.groups().await.map_err(|_| Status::Jukebox)?;
     compared.files = files.len();
     for (number, found) in &objects {
-        let lies_there = |file: &u64| match files.get(file) {
-            Some(layout) => layout.servers.contains(number),
+        let lies_there = |object: &ObjectId| match files.get(&object.file) {
+            Some(layout) => {
+                let is_place = layout.groups.contains(&object.group);
+                is_place && groups.is_member(object.group, *number)
+            }
             None => false,
         };
-        let unknown = found.iter().filter(|(file, _)| !lies_there(file));
-        let mut unknown: Vec<(u64, u64)> = unknown.map(|(file, len)| (*file, *len)).collect();
+        let unknown = found.iter().filter(|(object, _)| !lies_there(object));
+        let unknown = unknown.map(|(object, len)| (*object, *len));
+        let mut unknown: Vec<(ObjectId, u64)> = unknown.collect();
         unknown.sort_unstable();
         compared
             .judge(volume, caller, *number, repair, &unknown)
             .await?;
     }
-    let sizes = compared.sizes(&files, &objects);
-    let missing = missing(&files, &sizes, &objects, &compared.lost_below);
+    let sizes = compared.sizes(&files, &groups, &objects);
+    let missing = missing(&files, &groups, &sizes, &objects, &compared.lost_below);
     if !missing.is_empty() {
         compared.look_again(volume, caller, missing).await?;
     }
@@ -95,18 +102,18 @@ impl Compared {
         }
     }
 
-    /// Reports the manager's statuses of objects on I/O server `number` for which no file was found: their files'
-    /// numbers, and their lengths. With `repair`, the manager has those removed that belong to no file.
+    /// Reports the manager's statuses of objects on I/O server `number` for which no file was found: their names
+    /// and their lengths. With `repair`, the manager has those removed that belong to no file.
     async fn judge(
         &mut self,
         volume: &VolumeFs,
         caller: &Credentials,
         number: u32,
         repair: bool,
-        unknown: &[(u64, u64)],
+        unknown: &[(ObjectId, u64)],
     ) -> Result<(), Status> {
         for batch in unknown.chunks(OBJECTS_MAX) {
-            let ids: Vec<FileId> = batch.iter().map(|(file, _)| FileId(*file)).collect();
+            let ids: Vec<ObjectId> = batch.iter().map(|(object, _)| *object).collect();
             let asked = volume.orphans(caller, number, repair, &ids).await;
             let (statuses, kept) = match asked {
                 // They are looked at all the same.
@@ -119,7 +126,8 @@ impl Compared {
                 }
                 asked => (asked?, ""),
             };
-            for ((file, len), status) in batch.iter().zip(statuses) {
+            for ((object, len), status) in batch.iter().zip(statuses) {
+                let file = object.file;
                 let what = format!("I/O server {number}: the object of file {file}, {len} bytes,");
                 match status {
                     OrphanStatus::Orphan => {
@@ -147,13 +155,20 @@ impl Compared {
     }
 
     /// The sizes of files, as far as their objects determine them.
-    fn sizes(&mut self, files: &Files, objects: &BTreeMap<u32, Objects>) -> HashMap<u64, u64> {
+    fn sizes(
+        &mut self,
+        files: &Files,
+        groups: &Groups,
+        objects: &BTreeMap<u32, Objects>,
+    ) -> HashMap<u64, u64> {
         let mut sizes = HashMap::new();
         for (file, layout) in files {
             let mut size = 0;
-            for (number, placement) in placements(layout) {
-                let len = objects.get(&number).and_then(|found| found.get(file));
-                match len.map(|len| size_from_object(*len, placement)) {
+            for place in places(groups, FileId(*file), layout) {
+                let number = place.server;
+                let found = objects.get(&number);
+                let len = found.and_then(|found| found.get(&place.object));
+                match len.map(|len| size_from_object(*len, place.placement)) {
                     Some(Some(whole)) => size = size.max(whole),
                     Some(None) => self.findings.push(format!(
                         "file {file}: its object on I/O server {number} is longer than a file can be"
@@ -184,14 +199,14 @@ impl Compared {
         let files = all_files(volume, caller).await?;
         let mut lacking: BTreeMap<u32, usize> = BTreeMap::new();
         for Missing {
-            file,
+            object,
             server,
             len,
             size,
         } in missing
         {
-            let listed = objects.get(&server);
-            let is_missing = listed.is_some_and(|found| !found.contains_key(&file));
+            let (file, listed) = (object.file, objects.get(&server));
+            let is_missing = listed.is_some_and(|found| !found.contains_key(&object));
             if !is_missing || !files.contains_key(&file) {
                 continue;
             }
@@ -221,7 +236,7 @@ impl Compared {
 
 /// An object that a file reaches into and that is not there.
 struct Missing {
-    file: u64,
+    object: ObjectId,
     server: u32,
     /// Bytes of the file that would lie in it.
     len: u64,
@@ -231,28 +246,30 @@ struct Missing {
 
 fn missing(
     files: &Files,
+    groups: &Groups,
     sizes: &HashMap<u64, u64>,
     objects: &BTreeMap<u32, Objects>,
     lost_below: &HashMap<u32, u64>,
 ) -> Vec<Missing> {
     let mut missing = Vec::new();
     for (file, layout) in files {
-        let lost = placements(layout).filter(|(number, _)| {
-            let found = objects.get(number);
-            found.is_some_and(|found| !found.contains_key(file))
-                && lost_below.get(number).is_some_and(|it| file < it)
+        let places = places(groups, FileId(*file), layout);
+        let lost = places.iter().filter(|place| {
+            let found = objects.get(&place.server);
+            found.is_some_and(|found| !found.contains_key(&place.object))
+                && lost_below.get(&place.server).is_some_and(|it| file < it)
         });
-        let lost: Vec<_> = lost.map(|(_, placement)| placement).collect();
+        let lost: Vec<_> = lost.map(|place| place.placement).collect();
         let size = size_with_lost(sizes.get(file).copied().unwrap_or(0), &lost);
-        for (number, placement) in placements(layout) {
-            let Some(found) = objects.get(&number) else {
+        for place in places {
+            let Some(found) = objects.get(&place.server) else {
                 continue;
             };
-            let len = object_size(size, placement);
-            if len > 0 && !found.contains_key(file) {
+            let len = object_size(size, place.placement);
+            if len > 0 && !found.contains_key(&place.object) {
                 missing.push(Missing {
-                    file: *file,
-                    server: number,
+                    object: place.object,
+                    server: place.server,
                     len,
                     size,
                 });
@@ -287,7 +304,7 @@ async fn list(volume: &VolumeFs, number: u32) -> Result<Listed, String> {
         }
         foreign_files += u64::from(page.foreign_files);
         lost_below = page.lost_below;
-        objects.extend(page.objects.iter().map(|object| (object.file, object.size)));
+        objects.extend(page.objects.iter().map(|entry| (entry.object, entry.size)));
         at = page.next;
     }
     Ok(Listed {
@@ -318,23 +335,25 @@ mod tests {
     fn an_object_is_missing_where_its_file_reaches_into_it() {
         let layout = LayoutRecord {
             unit: 10,
-            servers: vec![0, 1, 2],
+            groups: vec![0, 1, 2],
         };
         let files = Files::from([(7, layout.clone()), (8, layout)]);
         // File 7 ends on server 1, in its second round; file 8 on server 0.
+        let groups = Groups::of_servers(3);
+        let object = |group, file| ObjectId { group, file };
         let objects = BTreeMap::from([
-            (0, Objects::from([(8, 5)])),
-            (1, Objects::from([(7, 12)])),
+            (0, Objects::from([(object(0, 8), 5)])),
+            (1, Objects::from([(object(1, 7), 12)])),
             (2, Objects::new()),
         ]);
         let mut compared = Compared::default();
-        let sizes = compared.sizes(&files, &objects);
+        let sizes = compared.sizes(&files, &groups, &objects);
         assert_eq!((sizes[&7], sizes[&8]), (42, 5));
         let below = HashMap::from([(0, 8)]);
-        let missing = missing(&files, &sizes, &objects, &below);
+        let missing = missing(&files, &groups, &sizes, &objects, &below);
         let all: Vec<_> = missing
             .iter()
-            .map(|it| (it.file, it.server, it.len, it.size))
+            .map(|it| (it.object.file, it.server, it.len, it.size))
             .collect();
         assert_eq!(all, [(7, 0, 20, 42), (7, 2, 10, 42)]);
         assert!(compared.findings.is_empty());

@@ -153,14 +153,16 @@ async fn look(
     let striping = volume.striping(caller, found).await;
     let chosen = match striping.explain(|| format!("cannot look at {url}"))? {
         Striping::File(layout) => {
+            let what = || format!("cannot look at {url}");
+            let servers = volume.servers_of(&layout).await.explain(what)?;
             return Ok(StripesJson {
                 url,
                 chosen_by: "file",
                 stripe_unit_bytes: layout.unit,
                 // Bounded by WIDTH_MAX.
-                stripe_width: layout.servers.len() as u32,
+                stripe_width: layout.groups.len() as u32,
                 first: None,
-                io_servers: Some(layout.servers),
+                io_servers: servers,
             });
         }
         Striping::Directory(chosen) => chosen,

@@ -243,7 +243,7 @@ fn a_volume_of_another_format_is_refused_with_a_cure_and_left_as_it_is() {
         place.path("volume/metadata"),
     );
     let text = fs::read_to_string(&description).unwrap();
-    fs::write(&description, text.replacen("format = 2", "format = 1", 1)).unwrap();
+    fs::write(&description, text.replacen("format = 3", "format = 1", 1)).unwrap();
     let before = fs::read(&metadata).unwrap();
     let serve = ["serve", "--volume", &volume, "--native", "127.0.0.1:0"];
     for command in [&serve[..], &["volume", "check", &volume]] {

@@ -1,15 +1,16 @@
 //! Making a volume, and adding I/O servers to one.
 
 use super::description::{
-    DESCRIPTION_FILE, Description, FORMAT, IoServerDescription, METADATA_FILE, ManagerDescription,
-    SECRET_FILE, StripesDescription,
+    DESCRIPTION_FILE, Description, FORMAT, FORMAT_WITHOUT_GROUPS, IoServerDescription,
+    METADATA_FILE, ManagerDescription, SECRET_FILE, StripesDescription,
 };
 use super::error::{At, FileWork, VolumeError};
 use super::made::{Made, absolute, named_folders, own_folders, replace, sync_folder};
 use super::metadata::open_metadata;
 use super::{CLIENT_KEY_FILE, IO_SERVERS_MAX, METADATA_CACHE, Volume};
 use crate::ClientKey;
-use gannet_meta::namespace::{self, KeptFiles, Outcome, Request};
+use gannet_meta::groups::{self, Groups};
+use gannet_meta::namespace::{self, Failure, KeptFiles, Outcome, Request};
 use gannet_meta::{MetaStore, RedbStore, claims};
 use gannet_volume::limits::UNIT_DEFAULT;
 use gannet_volume::secret::{Secret, ServerKeys};
@@ -130,7 +131,14 @@ impl Volume {
         let added = more.make(&path, &existing, &mut made)?;
         // First: a record of servers that are not added afterwards does no harm. At most IO_SERVERS_MAX.
         let new = before as u32..(before + added.len()) as u32;
-        let noted = metadata.commit(&mut |transaction| claims::note_new(transaction, new.clone()));
+        let mut known = Ok(Groups::of_servers(0));
+        let read = metadata.read(&mut |view| known = groups::groups(view, before as u32));
+        let groups = read.map_err(Failure::Store).and(known);
+        let groups = groups.map_err(VolumeError::Groups)?;
+        let noted = metadata.commit(&mut |transaction| {
+            claims::note_new(transaction, new.clone())?;
+            groups::begin_groups(transaction, &groups, new.clone())
+        });
         noted.map_err(VolumeError::Note)?;
         self.description = describe(&path, &added)?;
         made.keep();
@@ -203,7 +211,8 @@ fn fill_metadata(path: &Path, servers: usize) -> Outcome<()> {
             .and_then(|()| namespace::set_attributes(transaction, request, ROOT, &owner, None, now))
             .map(|_| ());
         // At most IO_SERVERS_MAX.
-        claims::note_all_new(transaction, servers as u32)
+        claims::note_all_new(transaction, servers as u32)?;
+        groups::begin_groups(transaction, &Groups::new(Vec::new()), 0..servers as u32)
     })?;
     formatted
 }
@@ -212,7 +221,8 @@ fn fill_metadata(path: &Path, servers: usize) -> Outcome<()> {
 /// description.
 fn describe(path: &Path, added: &[IoServerDescription]) -> Result<Description, VolumeError> {
     let file = path.join(DESCRIPTION_FILE);
-    let mut text = std::fs::read_to_string(&file).at(FileWork::Change, &file)?;
+    let text = std::fs::read_to_string(&file).at(FileWork::Change, &file)?;
+    let mut text = with_groups(&text);
     if !text.ends_with('\n') {
         text.push('\n');
     }
@@ -225,6 +235,12 @@ fn describe(path: &Path, added: &[IoServerDescription]) -> Result<Description, V
         .at(FileWork::Change, &file)?;
     replace(path, DESCRIPTION_FILE, text.as_bytes())?;
     Ok(description)
+}
+
+/// The text of `volume.toml` of a volume that has records of groups now.
+fn with_groups(text: &str) -> String {
+    let before = format!("format = {FORMAT_WITHOUT_GROUPS}\n");
+    text.replacen(&before, &format!("format = {FORMAT}\n"), 1)
 }
 
 /// Sixteen random bytes.

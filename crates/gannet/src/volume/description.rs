@@ -10,8 +10,10 @@ use serde::Deserialize;
 use serde::de::Error as _;
 use std::path::PathBuf;
 
-/// The version of volumes that this program makes and serves.
-pub(super) const FORMAT: u32 = 2;
+/// The version of volumes that this program makes.
+pub(super) const FORMAT: u32 = 3;
+/// The version before, of which volumes are served too: their metadata have no records of groups.
+pub(super) const FORMAT_WITHOUT_GROUPS: u32 = 2;
 
 /// The name of a description in its volume's folder.
 pub const DESCRIPTION_FILE: &str = "volume.toml";
@@ -124,7 +126,9 @@ impl Description {
             io_server,
             ..
         } = &description;
-        OtherFormat::check(*format, FORMAT)?;
+        if *format != FORMAT_WITHOUT_GROUPS {
+            OtherFormat::check(*format, FORMAT)?;
+        }
         if io_server.is_empty() || io_server.len() > IO_SERVERS_MAX {
             return Err(DescriptionError::IoServers);
         }
@@ -215,8 +219,8 @@ mod tests {
     fn descriptions_with_wrong_values_or_formats_are_refused() {
         let text = description().to_text().unwrap();
         for (from, to, part) in [
-            ("format = 2", "format = 1", "into a new volume"),
-            ("format = 2", "format = 3", "a later one"),
+            ("format = 3", "format = 1", "into a new volume"),
+            ("format = 3", "format = 4", "a later one"),
             ("unit = 4096", "unit = 1", "`unit`"),
             ("width = 2", "width = 3", "`width`"),
             ("abab", "ab", "32 hexadecimal digits"),
@@ -230,6 +234,8 @@ mod tests {
             let error = error.to_string();
             assert!(error.contains(part), "{error}");
         }
+        // Without groups.
+        assert!(Description::parse(&text.replacen("format = 3", "format = 2", 1)).is_ok());
         let mut other = description();
         other.io_server[0].folder = PathBuf::from("a\nb");
         assert!(other.to_text().is_err());

@@ -89,6 +89,9 @@ pub enum VolumeError {
     /// The metadata cannot be used.
     #[error("cannot use the metadata: {0}")]
     Metadata(StoreError),
+    /// The groups of I/O servers cannot be read.
+    #[error("cannot read the groups of I/O servers: {0}")]
+    Groups(Failure),
     /// The number of I/O servers cannot be recorded in the metadata.
     #[error("cannot record the I/O servers: {0}")]
     Note(StoreError),

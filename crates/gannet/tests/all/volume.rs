@@ -2,8 +2,10 @@
 
 use crate::client::transfers_of_registered_memory;
 use gannet::server::ServerError;
-use gannet::volume::{CreateOptions, DescriptionError, NewIoServers, VolumeError};
+use gannet::volume::{CreateOptions, DescriptionError, NewIoServers, VolumeError, open_metadata};
 use gannet::{Client, ConnectError, ConnectOptions, Error, Server, Status, Volume};
+use gannet_meta::groups::{Groups, groups};
+use gannet_meta::{MetaStore, Table};
 use gannet_testing::pattern;
 use std::fs;
 use std::path::Path;
@@ -156,7 +158,7 @@ fn a_volume_refuses_wrong_folders_counts_and_formats() {
     let volume = Volume::create(&place.path().join("other"), &options(1)).unwrap();
     let file = volume.path.join("volume.toml");
     let text = fs::read_to_string(&file).unwrap();
-    fs::write(&file, text.replace("format = 2", "format = 9")).unwrap();
+    fs::write(&file, text.replace("format = 3", "format = 9")).unwrap();
     let newer = Volume::open(&volume.path).unwrap_err();
     assert!(
         matches!(
@@ -168,4 +170,42 @@ fn a_volume_refuses_wrong_folders_counts_and_formats() {
         ),
         "{newer}"
     );
+}
+
+/// The servers that are alone in each group of a volume, by its metadata.
+fn groups_of(volume: &Volume) -> Vec<u32> {
+    let metadata = open_metadata(volume).unwrap();
+    let mut known = Ok(Groups::new(Vec::new()));
+    let servers = volume.description.io_server.len() as u32;
+    let read = metadata.read(&mut |view| known = groups(view, servers));
+    read.unwrap();
+    let groups = known.unwrap();
+    let numbers = 0..groups.count();
+    numbers.map(|it| groups.primary(it).unwrap()).collect()
+}
+
+#[test]
+fn a_volume_from_before_groups_gets_some_when_it_is_extended() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("volume");
+    let volume = Volume::create(&path, &options(2)).unwrap();
+    assert_eq!(groups_of(&volume), [0, 1, 0, 1, 0, 1, 0, 1]);
+    let metadata = open_metadata(&volume).unwrap();
+    let forgotten = metadata.commit(&mut |transaction| {
+        let mut numbers = 0..8u32;
+        numbers.try_for_each(|number| {
+            let key = [&b"group "[..], &number.to_be_bytes()].concat();
+            transaction.delete(Table::Volume, &key)
+        })
+    });
+    forgotten.unwrap();
+    drop(metadata);
+    let file = path.join("volume.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("format = 3", "format = 2")).unwrap();
+    let mut volume = Volume::open(&path).unwrap();
+    assert_eq!(groups_of(&volume), [0, 1], "each server is a group");
+    volume.extend(&NewIoServers::Inside(1)).unwrap();
+    assert_eq!(groups_of(&volume), [0, 1, 2, 2, 2, 2]);
+    assert_eq!(Volume::open(&path).unwrap().description.format, 3);
 }

@@ -27,7 +27,7 @@ const LEN: u32 = 64;
 /// Accesses; the last one is timed. Each takes a receive that is there from the beginning.
 const ACCESSES: u64 = 4;
 /// The object's name at the server.
-const OBJECT: u64 = 1;
+const OBJECT: u128 = 1;
 /// The work that is not a receive.
 const WORK: WorkId = WorkId(100);
 

@@ -54,7 +54,7 @@ fn both(story: impl Fn(&Names)) {
 fn layout() -> LayoutRecord {
     LayoutRecord {
         unit: 4096,
-        servers: vec![0, 1],
+        groups: vec![0, 1],
     }
 }
 

@@ -11,6 +11,10 @@ const ALONE: Placement = Placement {
     index: 0,
 };
 
+fn object(file: u64) -> ObjectId {
+    ObjectId { group: 0, file }
+}
+
 fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -43,11 +47,11 @@ fn left(guard: &RangeGuard<'_>) -> Vec<(u64, u64)> {
 #[test]
 fn a_truncation_waits_for_what_is_being_stored_and_refuses_what_had_only_begun() {
     let locks = RangeLocks::default();
-    let write = || locks.write(7, &bytes(0, 100), ALONE).unwrap();
+    let write = || locks.write(object(7), &bytes(0, 100), ALONE).unwrap();
     let late = write();
-    let early = locks.write(7, &bytes(500, 100), ALONE).unwrap();
+    let early = locks.write(object(7), &bytes(500, 100), ALONE).unwrap();
     let guard = locked(&early, 500..600);
-    let truncation = locks.truncate(7);
+    let truncation = locks.truncate(object(7));
     let mut truncating = pin!(truncation.lock());
     assert!(poll(truncating.as_mut()).is_pending());
     drop(guard);
@@ -65,8 +69,8 @@ fn a_truncation_waits_for_what_is_being_stored_and_refuses_what_had_only_begun()
 #[test]
 fn truncations_run_in_order_and_an_abandoned_one_delays_no_other() {
     let locks = RangeLocks::default();
-    let (first, second) = (locks.truncate(7), locks.truncate(7));
-    let write = locks.write(7, &bytes(0, 100), ALONE).unwrap();
+    let (first, second) = (locks.truncate(object(7)), locks.truncate(object(7)));
+    let write = locks.write(object(7), &bytes(0, 100), ALONE).unwrap();
     let mut waits = pin!(second.lock());
     assert!(poll(waits.as_mut()).is_pending());
     drop(first);
@@ -81,9 +85,9 @@ fn truncations_run_in_order_and_an_abandoned_one_delays_no_other() {
 #[test]
 fn ranges_that_a_later_write_stored_are_left_out_of_earlier_writes() {
     let locks = RangeLocks::default();
-    let old = locks.write(7, &bytes(0, 10_000), ALONE).unwrap();
+    let old = locks.write(object(7), &bytes(0, 10_000), ALONE).unwrap();
     let guard = locked(&old, 0..5000);
-    let new = locks.write(7, &bytes(4000, 2000), ALONE).unwrap();
+    let new = locks.write(object(7), &bytes(4000, 2000), ALONE).unwrap();
     let mut waits = pin!(new.lock(4000..6000));
     assert!(poll(waits.as_mut()).is_pending());
     assert_eq!(left(&guard), [(0, 5000)]);
@@ -95,7 +99,7 @@ fn ranges_that_a_later_write_stored_are_left_out_of_earlier_writes() {
     guard.stored();
     assert_eq!(left(&locked(&old, 5000..10_000)), [(6000, 10_000)]);
     // The later write may be over before the earlier one stores its bytes.
-    let newest = locks.write(7, &bytes(9000, 100), ALONE).unwrap();
+    let newest = locks.write(object(7), &bytes(9000, 100), ALONE).unwrap();
     locked(&newest, 9000..9100).stored();
     drop(newest);
     let both = [(6000, 9000), (9100, 10_000)];
@@ -105,8 +109,8 @@ fn ranges_that_a_later_write_stored_are_left_out_of_earlier_writes() {
 #[test]
 fn ranges_that_a_later_write_did_not_store_are_not_left_out() {
     let locks = RangeLocks::default();
-    let old = locks.write(7, &bytes(0, 100), ALONE).unwrap();
-    let new = locks.write(7, &bytes(0, 100), ALONE).unwrap();
+    let old = locks.write(object(7), &bytes(0, 100), ALONE).unwrap();
+    let new = locks.write(object(7), &bytes(0, 100), ALONE).unwrap();
     // The disk is full, so the new write stores nothing.
     drop(locked(&new, 0..100));
     assert_eq!(left(&locked(&old, 0..100)), [(0, 100)]);
@@ -117,7 +121,7 @@ fn interleaved_rows_leave_no_noted_ranges() {
     let locks = RangeLocks::default();
     let ranks = (0..30).map(|rank| {
         locks
-            .write(7, &rows(10 * rank, 300, 1 << 20), ALONE)
+            .write(object(7), &rows(10 * rank, 300, 1 << 20), ALONE)
             .unwrap()
     });
     let ranks: Vec<Write<'_>> = ranks.collect();
@@ -125,7 +129,9 @@ fn interleaved_rows_leave_no_noted_ranges() {
         locked(rank, 10 * at..10 * at + 10).stored();
     }
     assert_eq!(locks.noted.get(), 0);
-    let across = locks.write(7, &rows(5, 300, 1 << 20), ALONE).unwrap();
+    let across = locks
+        .write(object(7), &rows(5, 300, 1 << 20), ALONE)
+        .unwrap();
     locked(&across, 5..15).stored();
     assert_eq!(locks.noted.get(), 1);
     assert_eq!(left(&locked(&ranks[0], 0..10)), [(0, 5)]);
@@ -139,12 +145,12 @@ fn noted_ranges_are_bounded_and_writes_that_needed_more_are_refused() {
     let stride = 20;
     let all = rows(0, stride, 1 << 20);
     let (other, elsewhere) = (
-        locks.write(8, &all, ALONE).unwrap(),
-        locks.write(8, &all, ALONE).unwrap(),
+        locks.write(object(8), &all, ALONE).unwrap(),
+        locks.write(object(8), &all, ALONE).unwrap(),
     );
     locked(&elsewhere, 0..10).stored();
-    let old = locks.write(7, &all, ALONE).unwrap();
-    let new = locks.write(7, &all, ALONE).unwrap();
+    let old = locks.write(object(7), &all, ALONE).unwrap();
+    let new = locks.write(object(7), &all, ALONE).unwrap();
     let mut waits = pin!(old.lock(0..10));
     let guard = locked(&new, 0..10);
     assert!(poll(waits.as_mut()).is_pending());
@@ -165,21 +171,21 @@ fn no_object_has_too_many_changes() {
     let locks = RangeLocks::default();
     let write = |file| locks.write(file, &bytes(0, 100), ALONE);
     let writes: Vec<_> = (0..CHANGES_OF_OBJECT_MAX)
-        .map(|_| write(7).unwrap())
+        .map(|_| write(object(7)).unwrap())
         .collect();
-    assert!(matches!(write(7), Err(Status::Jukebox)));
-    drop(write(8).unwrap());
+    assert!(matches!(write(object(7)), Err(Status::Jukebox)));
+    drop(write(object(8)).unwrap());
     drop(writes);
-    drop(write(7).unwrap());
+    drop(write(object(7)).unwrap());
     assert!(locks.objects.borrow().is_empty());
 }
 
 #[test]
 fn other_objects_do_not_wait_and_nothing_is_left_behind() {
     let locks = RangeLocks::default();
-    let one = locks.truncate(7);
-    let other = locks.write(8, &bytes(0, 100), ALONE).unwrap();
-    let same = locks.write(8, &bytes(0, 100), ALONE).unwrap();
+    let one = locks.truncate(object(7));
+    let other = locks.write(object(8), &bytes(0, 100), ALONE).unwrap();
+    let same = locks.write(object(8), &bytes(0, 100), ALONE).unwrap();
     assert!(poll(pin!(one.lock())).is_ready());
     drop(locked(&other, 0..100));
     locked(&same, 0..100).stored();

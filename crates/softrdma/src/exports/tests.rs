@@ -130,7 +130,7 @@ const FOREVER: Instant = Instant::from_nanos(u64::MAX);
 struct Bed {
     clock: Rc<Clock>,
     exports: Rc<RefCell<Exports>>,
-    open: Rc<RefCell<BTreeMap<u64, Exported>>>,
+    open: Rc<RefCell<BTreeMap<u128, Exported>>>,
 }
 
 impl Bed {
@@ -159,11 +159,11 @@ impl Bed {
     }
 
     /// Opens and exports a file with the object's number in every byte.
-    fn enter_bytes(&self, exporter: &OwnExports, object: u64, bytes: Exported) -> Reference {
+    fn enter_bytes(&self, exporter: &OwnExports, object: u128, bytes: Exported) -> Reference {
         exporter.enter(export(object, bytes))
     }
 
-    fn enter(&self, exporter: &OwnExports, object: u64) -> Reference {
+    fn enter(&self, exporter: &OwnExports, object: u128) -> Reference {
         let bytes = file(&[object as u8; 100]);
         self.open.borrow_mut().insert(object, bytes.clone());
         exporter.enter(export(object, bytes))
@@ -212,7 +212,7 @@ impl Bed {
     }
 }
 
-fn export(object: u64, bytes: Exported) -> Export {
+fn export(object: u128, bytes: Exported) -> Export {
     Export {
         object,
         endpoint: NEAR,
@@ -366,7 +366,7 @@ fn removing_an_object_removes_it_for_all_connections_and_no_other_object() {
     let last = EndpointId(u64::MAX);
     let all = [NEAR, OTHER, EndpointId(0), last];
     let removed = all.map(|endpoint| enter(&exporter, 5, endpoint));
-    let beside = [4, 6, 0, u64::MAX].map(|object| enter(&exporter, object, last));
+    let beside = [4, 6, 0, u128::MAX].map(|object| enter(&exporter, object, last));
     let of_others = all.map(|endpoint| enter(&neighbour, 5, endpoint));
     exporter.remove(5);
     for (endpoint, reference) in removed {
@@ -598,7 +598,7 @@ fn memory_that_is_not_all_in_its_region_is_refused() {
             offset,
             len,
         };
-        let reference = exporter.enter(export(object as u64, bytes));
+        let reference = exporter.enter(export(object as u128, bytes));
         let refused = bed.read(reference.at(1), 19);
         assert_eq!(refused, Err(AccessError::InvalidKey), "{offset}");
     }
@@ -679,12 +679,12 @@ fn random_use_keeps_to_the_bounds_and_gives_no_wrong_byte() {
         let exporters = [bed.exporter(), bed.exporter()];
         for object in 0..12u8 {
             let bytes = file(&[object; 100]);
-            bed.open.borrow_mut().insert(u64::from(object), bytes);
+            bed.open.borrow_mut().insert(u128::from(object), bytes);
         }
-        let mut known: Vec<(usize, u64, EndpointId, Reference)> = Vec::new();
+        let mut known: Vec<(usize, u128, EndpointId, Reference)> = Vec::new();
         let below = |bound: u64| bed.clock.random() % bound;
         for _ in 0..3000 {
-            let (by, object) = (below(2) as usize, below(12));
+            let (by, object) = (below(2) as usize, u128::from(below(12)));
             let endpoint = EndpointId(below(3));
             match below(10) {
                 0..4 => {
@@ -693,7 +693,7 @@ fn random_use_keeps_to_the_bounds_and_gives_no_wrong_byte() {
                         endpoint,
                         ..export(object, bytes)
                     });
-                    let same = |known: &(usize, u64, EndpointId, Reference)| {
+                    let same = |known: &(usize, u128, EndpointId, Reference)| {
                         (known.0, known.1, known.2) == (by, object, endpoint)
                     };
                     known.retain(|known| !same(known));

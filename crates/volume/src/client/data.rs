@@ -63,6 +63,8 @@ pub enum DataError {
 pub struct Target {
     /// Its number in the volume.
     pub server: u32,
+    /// The group whose object it has.
+    pub group: u32,
     /// The connection to it.
     pub link: Link,
     /// Its part of the file.
@@ -336,6 +338,7 @@ impl Mover {
         let writes = operation == Operation::Write;
         let (memory, ahead) = share.memory(request, exposed.as_deref(), writes);
         let transfer = Transfer {
+            group: share.target.group,
             capability: request.capability,
             placement: share.target.placement,
             stability,

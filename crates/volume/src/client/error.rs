@@ -1,13 +1,12 @@
 //! Errors of a client's operations: why one is tried again or ends, with the numbers by which people know the servers.
 
 use super::change_locks::TooMany;
-use super::data::DataError;
+use super::data::{DataError, Target};
 use crate::convert::vfs_status_of;
 use crate::limits::OPERATION_DEADLINE;
 use crate::link::LinkError;
 use gannet_runtime::Instant;
 use gannet_vfs::Status;
-use gannet_wire::volume::LayoutRecord;
 use gannet_wire::xdr::XdrError;
 use std::cell::RefCell;
 use thiserror::Error;
@@ -28,6 +27,8 @@ pub(super) enum OperationError {
     ManagerRefused(Status),
     #[error("I/O server {number}: {error}")]
     IoServer { number: u32, error: LinkError },
+    #[error("no I/O server serves group {0} of the volume")]
+    NoPrimary(u32),
     #[error("I/O server {number} says: {status}")]
     Refused { number: u32, status: Status },
     #[error(
@@ -55,11 +56,12 @@ pub(super) enum OperationError {
 }
 
 impl OperationError {
-    /// The error of a data transfer of a file with this layout.
-    pub(super) fn of(layout: &LayoutRecord, error: DataError) -> OperationError {
+    /// The error of a data transfer at these targets.
+    pub(super) fn of(targets: &[Target], error: DataError) -> OperationError {
         let number = |index: u32| {
-            let number = layout.servers.get(index as usize);
-            number.copied().unwrap_or(index)
+            let mut targets = targets.iter();
+            let target = targets.find(|target| target.placement.index == index);
+            target.map_or(index, |target| target.server)
         };
         match error {
             DataError::Link { index, error } => OperationError::IoServer {

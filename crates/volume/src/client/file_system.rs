@@ -405,22 +405,26 @@ impl VolumeFs {
         self.targets(layout, has_bytes).await
     }
 
-    /// The servers of a file that are needed.
+    /// The servers of those groups of a file that are needed.
     async fn targets(
         &self,
         layout: &LayoutRecord,
         is_needed: impl Fn(u32, Placement) -> bool,
     ) -> Result<Vec<Target>, OperationError> {
-        let mut targets = Vec::with_capacity(layout.servers.len());
-        let needed = || placements(layout).filter(|(number, at)| is_needed(*number, *at));
+        let groups = self.servers.groups_of(layout).await;
+        let groups = groups.map_err(OperationError::Manager)?;
+        let mut targets = Vec::with_capacity(layout.groups.len());
+        let needed = || placements(layout).filter(|(group, at)| is_needed(*group, *at));
         let (asked, mut has_begun) = (self.now(), false);
-        for (number, placement) in needed() {
+        for (group, placement) in needed() {
+            let number = groups.primary(group);
+            let number = number.ok_or(OperationError::NoPrimary(group))?;
             let link = match self.servers.connected(Peer::IoServer(number)) {
                 Some(link) => link,
                 None => {
                     if !has_begun {
-                        self.servers
-                            .begin_io_servers(needed().map(|(number, _)| number), asked);
+                        let servers = needed().filter_map(|(group, _)| groups.primary(group));
+                        self.servers.begin_io_servers(servers, asked);
                         has_begun = true;
                     }
                     let link = self.servers.io_server_since(number, asked).await;
@@ -429,6 +433,7 @@ impl VolumeFs {
             };
             targets.push(Target {
                 server: number,
+                group,
                 link,
                 placement,
             });
@@ -455,9 +460,10 @@ impl VolumeFs {
 
     /// Notes the servers' verifiers; gives the verifier of the operation with these replies.
     fn note_verifiers(&self, layout: &LayoutRecord, states: &States) -> Verifier {
+        let groups = self.servers.known_groups();
         let said = states.iter().filter_map(|(index, state)| {
-            let number = layout.servers.get(*index as usize)?;
-            Some((*number, state.verifier))
+            let group = layout.groups.get(*index as usize)?;
+            Some((groups.primary(*group)?, state.verifier))
         });
         self.siblings.verifier.note(said, || self.runtime.random())
     }

@@ -295,7 +295,7 @@ mod tests {
             },
             layout: Rc::new(LayoutRecord {
                 unit: 4096,
-                servers: vec![0],
+                groups: vec![0],
             }),
             until: Instant::START + CAPABILITY_AGE,
             since,

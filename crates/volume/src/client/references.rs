@@ -12,6 +12,7 @@ use super::optimistic::{
 use crate::limits::{DIRECTORY_LEN, OPTIMISTIC_LEN_MAX, REFERENCES_MAX, SINKS_MAX};
 use crate::link::Link;
 use gannet_fabric::{Access, AccessError, Backing, EndpointId, Reference, Region, Scope};
+use gannet_meta::groups::Groups;
 use gannet_runtime::{Buffer, Handle, Instant};
 use gannet_wire::volume::{FileId, LayoutRecord, ObjectReference, ResidentRun};
 use std::cell::{Cell, RefCell, RefMut};
@@ -207,8 +208,9 @@ pub(super) struct References {
 /// The part of a read that lies in one object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
-    /// The index of the server in the file's layout, and the server's number in the volume.
+    /// The index of the group in the file's layout, its number in the volume, and that of the server.
     pub(super) index: u32,
+    pub(super) group: u32,
     pub(super) server: u32,
     /// The position in the object.
     pub(super) offset: u64,
@@ -598,16 +600,18 @@ fn whole_blocks(block_len: u32, offset: u64, len: u32) -> std::ops::Range<u64> {
     first..((offset + u64::from(len)) / block_len).max(first)
 }
 
-/// The parts of a range of a file, each on one server. `None`: stripes cut blocks, or there are more than `max` parts.
+/// The parts of a range of a file, each on one server. `None`: stripes cut blocks, there are more than `max` parts, or
+/// a server is not known.
 pub(super) fn extents_of(
     layout: &LayoutRecord,
+    groups: &Groups,
     block_len: u32,
     range: ByteRange,
     max: usize,
 ) -> Option<Vec<Extent>> {
     let ByteRange { offset, count } = range;
     let unit = u64::from(layout.unit);
-    let width = layout.servers.len() as u64;
+    let width = layout.groups.len() as u64;
     if unit % u64::from(block_len) != 0 || width == 0 {
         return None;
     }
@@ -620,9 +624,11 @@ pub(super) fn extents_of(
         let (stripe, within) = (at / unit, at % unit);
         let len = (unit - within).min(end - at);
         let index = u32::try_from(stripe % width).ok()?;
+        let group = *layout.groups.get(index as usize)?;
         extents.push(Extent {
             index,
-            server: *layout.servers.get(index as usize)?,
+            group,
+            server: groups.primary(group)?,
             offset: stripe / width * unit + within,
             file_offset: at,
             len: u32::try_from(len).ok()?,
@@ -635,6 +641,7 @@ pub(super) fn extents_of(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gannet_wire::volume::GroupRecord;
 
     #[test]
     fn an_object_causes_each_request_for_references_once() {
@@ -673,12 +680,14 @@ mod tests {
     fn a_range_is_cut_by_stripes() {
         let layout = LayoutRecord {
             unit: 8192,
-            servers: vec![5, 7],
+            groups: vec![0, 1],
         };
+        let groups = Groups::new([5, 7].map(GroupRecord::of).to_vec());
         let range = |(offset, count)| ByteRange { offset, count };
-        let extents = |bytes, max| extents_of(&layout, 4096, range(bytes), max);
+        let extents = |bytes, max| extents_of(&layout, &groups, 4096, range(bytes), max);
         let one = Extent {
             index: 1,
+            group: 1,
             server: 7,
             offset: 8192 + 100,
             file_offset: 3 * 8192 + 100,
@@ -699,7 +708,7 @@ mod tests {
             unit: 5000,
             ..layout
         };
-        assert_eq!(extents_of(&odd, 4096, range((0, 10)), 9), None);
+        assert_eq!(extents_of(&odd, &groups, 4096, range((0, 10)), 9), None);
     }
 
     #[test]

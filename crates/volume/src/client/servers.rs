@@ -7,9 +7,12 @@ use crate::link::{
 };
 use crate::manager::{IoServers, Registry};
 use gannet_fabric::Provider;
+use gannet_meta::groups::Groups;
 use gannet_runtime::{Handle, Instant, LocalFuture, timeout};
-use gannet_wire::volume::{Address, Class, Hello, Operation, VolumeRecord};
-use gannet_wire::xdr::from_bytes;
+use gannet_wire::volume::{
+    Address, Class, Hello, LayoutRecord, Operation, VolumeRecord, VolumeRequest,
+};
+use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
@@ -57,6 +60,8 @@ pub(crate) struct Servers {
     manager: Option<SocketAddr>,
     book: Book,
     resolver: RefCell<Option<Resolver>>,
+    /// The groups by the manager's last report, if it is asked for them.
+    groups: RefCell<Rc<Groups>>,
     seats: RefCell<BTreeMap<Peer, Rc<Seat>>>,
     /// A server that has been silent for so long counts as dead; `None` if none ever does.
     patience: Cell<Option<Duration>>,
@@ -133,7 +138,13 @@ impl Servers {
         manager: Option<SocketAddr>,
         book: Book,
     ) -> Rc<Servers> {
+        let groups = match &book {
+            // There is no manager that could say otherwise.
+            Book::Fixed(addresses) if manager.is_none() => addresses.len() as u32,
+            _ => 0,
+        };
         Rc::new(Servers {
+            groups: RefCell::new(Rc::new(Groups::of_servers(groups))),
             session: Session::new(&runtime),
             runtime,
             provider,
@@ -264,6 +275,32 @@ impl Servers {
         }
     }
 
+    /// The groups of the volume, as far as they are known.
+    pub(super) fn known_groups(&self) -> Rc<Groups> {
+        match &self.book {
+            Book::Registry { registry, .. } => registry.groups(),
+            _ => Rc::clone(&self.groups.borrow()),
+        }
+    }
+
+    /// The groups of the volume, all those of `layout` among them. The manager is asked where one is not known yet: it
+    /// may have come with servers that were added.
+    pub(super) async fn groups_of(
+        self: &Rc<Self>,
+        layout: &LayoutRecord,
+    ) -> Result<Rc<Groups>, LinkError> {
+        let groups = self.known_groups();
+        if layout
+            .groups
+            .iter()
+            .all(|group| groups.get(*group).is_some())
+        {
+            return Ok(groups);
+        }
+        self.ask_manager().await?;
+        Ok(self.known_groups())
+    }
+
     /// How many I/O servers the volume has.
     pub(crate) async fn io_servers_count(self: &Rc<Self>) -> Result<u32, LinkError> {
         match &self.book {
@@ -325,23 +362,40 @@ impl Servers {
         let link = self.manager().await?;
         let mut whole: Option<VolumeRecord> = None;
         loop {
-            let from = whole.as_ref().map_or(0, |it| it.servers.len()) as u32;
-            let body = from.to_be_bytes();
+            let lens = whole.as_ref().map(|it| (it.servers.len(), it.groups.len()));
+            let (servers, groups) = lens.unwrap_or_default();
+            // Bounded by what a record may have.
+            let from = VolumeRequest {
+                server: servers as u32,
+                group: groups as u32,
+            };
+            let body = to_bytes(&from);
             let answer = link.call(Operation::Volume, Class::Metadata, &body, &[]);
             let answer = answer.await?;
             let page = from_bytes::<VolumeRecord>(answer.body());
             let page = page.map_err(Unreachable::BadRecord)?;
-            if page.servers.is_empty() {
+            // Each page has some of what lacks, so there are no more pages than items.
+            let lacks_servers = servers < page.count as usize;
+            let brings = if lacks_servers {
+                page.servers.len()
+            } else {
+                page.groups.len()
+            };
+            if brings == 0 {
                 return Err(Unreachable::EmptyRecord.into());
             }
             let record = match whole.take() {
                 None => page,
                 Some(mut record) => {
                     record.servers.extend(page.servers);
+                    record.groups.extend(page.groups);
                     record
                 }
             };
-            if record.servers.len() >= record.count as usize {
+            let has_servers = record.servers.len() >= record.count as usize;
+            if has_servers && record.groups.len() >= record.group_count as usize {
+                let groups = Groups::new(record.groups.clone());
+                self.groups.replace(Rc::new(groups));
                 if let Book::Reported(reported) = &self.book {
                     reported.replace(Some(record.clone()));
                 }
@@ -506,6 +560,10 @@ impl IoServers for Servers {
             Book::Reported(reported) => reported.borrow().as_ref().map_or(0, |it| it.servers.len()),
         };
         u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    fn groups(&self) -> Rc<Groups> {
+        self.known_groups()
     }
 
     fn link(self: Rc<Self>, number: u32) -> LocalFuture<Result<Link, LinkError>> {

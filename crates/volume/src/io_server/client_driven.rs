@@ -34,7 +34,9 @@ pub(super) struct ReadToBuffer<'a> {
 impl<V: Vfs> IoServer<V> {
     /// Opens a buffer to write to, if there is memory.
     pub(super) fn open_buffer(&self, link: &Link, body: &[u8]) -> Result<Vec<u8>, Status> {
-        let ObjectRange { capability, size } = parse(body)?;
+        let ObjectRange {
+            capability, size, ..
+        } = parse(body)?;
         self.objects.check(&capability, Capability::WRITE)?;
         Ok(to_bytes(&open_for_write(link, size)))
     }

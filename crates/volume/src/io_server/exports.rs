@@ -23,18 +23,18 @@ use gannet_objects::ObjectWatcher;
 use gannet_runtime::{Buffer, FileRef, FileSource, Handle};
 use gannet_vfs::{FileHandle, Status, Vfs};
 use gannet_wire::volume::{
-    Capability, OBJECTS_MAX, ObjectList, ObjectReference, RUNS_MAX, ReferenceAnswer,
-    ReferenceAnswers, ReferenceRequest, ResidentRun,
+    Capability, OBJECTS_MAX, ObjectId, ObjectList, ObjectReference, ObjectRight, RUNS_MAX,
+    ReferenceAnswer, ReferenceAnswers, ReferenceRequest, ResidentRun,
 };
 use gannet_wire::xdr::to_bytes;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Files that are open on this core, by object. The export table finds a file here after it has let go of it.
-type OpenFiles = Rc<RefCell<HashMap<u64, Weak<dyn FileSource>>>>;
+type OpenFiles = Rc<RefCell<HashMap<u128, Weak<dyn FileSource>>>>;
 
 /// The state of an object that may be missing.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,6 +52,11 @@ struct StateTable {
     zeros: Region,
 }
 
+/// The number of an object in export tables.
+fn exported(ObjectId { group, file }: ObjectId) -> u128 {
+    u128::from(group) << 64 | u128::from(file)
+}
+
 /// The exports of an I/O server.
 pub(super) struct Exports {
     runtime: Handle,
@@ -61,8 +66,10 @@ pub(super) struct Exports {
     /// The same for states.
     states: OnceCell<Option<StateTable>>,
     /// Objects that may be missing.
-    missing: RefCell<BTreeMap<u64, Missing>>,
+    missing: RefCell<BTreeMap<ObjectId, Missing>>,
     open: OpenFiles,
+    /// Groups with objects that were ever exported.
+    groups: RefCell<BTreeSet<u32>>,
     /// READs of a thousand whose bytes were in memory, as a moving average.
     cached: Cell<u32>,
 }
@@ -75,6 +82,7 @@ impl Exports {
             states: OnceCell::new(),
             missing: RefCell::default(),
             open: OpenFiles::default(),
+            groups: RefCell::default(),
             cached: Cell::new(1000),
         }
     }
@@ -128,18 +136,14 @@ impl Exports {
     }
 
     /// Lets the peer of `link` read an open object until `capability` ends.
-    fn enter(
-        &self,
-        link: &Link,
-        capability: &Capability,
-        file: &FileRef,
-    ) -> Option<ObjectReference> {
+    fn enter(&self, link: &Link, right: &ObjectRight, file: &FileRef) -> Option<ObjectReference> {
+        let (object, capability) = (right.object(), &right.capability);
         let table = self.table(link)?;
         let lasts = Duration::from_secs(capability.expires);
         let lasts = lasts.saturating_sub(self.runtime.wall_clock());
-        self.note_open(capability.file, file);
+        self.note_open(object, file);
         let reference = table.enter(Export {
-            object: capability.file,
+            object: exported(object),
             endpoint: link.endpoint().id(),
             until: self.runtime.now() + lasts,
             bytes: Exported::OpenFile(Arc::downgrade(file)),
@@ -151,7 +155,7 @@ impl Exports {
     fn enter_state(
         &self,
         link: &Link,
-        object: u64,
+        object: ObjectId,
         file: Option<&FileRef>,
     ) -> Option<ObjectReference> {
         let StateTable { exports, zeros } = self.states(link)?;
@@ -172,7 +176,7 @@ impl Exports {
             }
         };
         let reference = exports.enter(Export {
-            object,
+            object: exported(object),
             endpoint: link.endpoint().id(),
             until: self.runtime.now() + ATTRIBUTES_EXPORTED_FOR,
             bytes,
@@ -191,7 +195,7 @@ impl Exports {
     }
 
     /// Notes that a search for an object begins.
-    fn begin_search(&self, object: u64) {
+    fn begin_search(&self, object: ObjectId) {
         let mut missing = self.missing.borrow_mut();
         if missing.len() >= MISSING_OBJECTS_MAX {
             let all = std::mem::take(&mut *missing);
@@ -202,24 +206,25 @@ impl Exports {
     }
 
     /// Whether an object was not found since its search began.
-    fn is_missing(&self, object: u64) -> bool {
+    fn is_missing(&self, object: ObjectId) -> bool {
         self.missing.borrow().contains_key(&object)
     }
 
-    fn end_state(&self, object: u64) {
+    fn end_state(&self, object: ObjectId) {
         if let Some(Some(states)) = self.states.get() {
-            states.exports.remove(object);
+            states.exports.remove(exported(object));
         }
     }
 
     /// Notes that the store has the object open, so that references find it. The table keeps no file open, because
     /// descriptors are scarce and the store shares them out.
-    fn note_open(&self, object: u64, file: &FileRef) {
+    fn note_open(&self, object: ObjectId, file: &FileRef) {
+        self.groups.borrow_mut().insert(object.group);
         let mut open = self.open.borrow_mut();
         if open.len() >= OPEN_OBJECTS_MAX {
             open.retain(|_, file| file.strong_count() > 0);
         }
-        open.insert(object, Arc::downgrade(file));
+        open.insert(exported(object), Arc::downgrade(file));
     }
 
     pub(super) fn stats(&self) -> ExportStats {
@@ -238,15 +243,22 @@ impl Exports {
 impl ObjectWatcher for Exports {
     /// References to zeros as the object's state end: without this, a client would read a length of 0 after an
     /// acknowledged write.
-    fn found(&self, file: u64) {
-        if self.missing.borrow_mut().remove(&file) == Some(Missing::Exported) {
-            self.end_state(file);
+    fn found(&self, object: ObjectId) {
+        if self.missing.borrow_mut().remove(&object) == Some(Missing::Exported) {
+            self.end_state(object);
         }
     }
 
-    fn ended(&self, file: u64) {
-        self.open.borrow_mut().remove(&file);
-        self.known().for_each(|table| table.remove(file));
+    fn ended(&self, object: ObjectId) {
+        let object = exported(object);
+        self.open.borrow_mut().remove(&object);
+        self.known().for_each(|table| table.remove(object));
+    }
+
+    fn revoked(&self, file: u64) {
+        for group in self.groups.borrow().iter().copied() {
+            self.ended(ObjectId { group, file });
+        }
     }
 
     fn term_began(&self) {
@@ -260,12 +272,12 @@ impl<V: Vfs> IoServer<V> {
         self.exports.stats()
     }
 
-    /// A reference to an object for the holder of `capability`, which the caller has checked. The holder is about to
+    /// A reference to an object for the holder of `right`, which the caller has checked. The holder is about to
     /// read the range `first` (offset and length).
     pub(super) async fn reference(
         &self,
         link: &Link,
-        capability: &Capability,
+        right: &ObjectRight,
         object: &FileHandle,
         first: Option<(u64, u64)>,
     ) -> Result<Option<ObjectReference>, Status> {
@@ -276,35 +288,29 @@ impl<V: Vfs> IoServer<V> {
         if let Some((offset, len)) = first {
             self.exports.note_read(file.is_resident(offset, len));
         }
-        Ok(self.export(link, capability, &file))
+        Ok(self.export(link, right, &file))
     }
 
     /// Exports a file. The function has no await: an object that was removed, or a term that began, since the checks
     /// would else get a reference.
-    fn export(
-        &self,
-        link: &Link,
-        capability: &Capability,
-        file: &FileRef,
-    ) -> Option<ObjectReference> {
-        if self.objects.is_removed(capability.file)
-            || self.objects.check(capability, Capability::READ).is_err()
-        {
+    fn export(&self, link: &Link, right: &ObjectRight, file: &FileRef) -> Option<ObjectReference> {
+        let checked = self.objects.check(&right.capability, Capability::READ);
+        if self.objects.is_removed(right.object()) || checked.is_err() {
             return None;
         }
-        self.exports.enter(link, capability, file)
+        self.exports.enter(link, right, file)
     }
 
     /// Answers a request for references to objects, with their runs that are in memory.
     pub(super) async fn references(&self, link: &Link, body: &[u8]) -> Result<Vec<u8>, Status> {
-        let ReferenceRequest { capabilities } = parse(body)?;
-        let mut answers = Vec::with_capacity(capabilities.len().min(OBJECTS_MAX));
+        let ReferenceRequest { objects } = parse(body)?;
+        let mut answers = Vec::with_capacity(objects.len().min(OBJECTS_MAX));
         let mut left = Left {
             runs: RUNS_MAX,
             probes: RESIDENT_PROBES_MAX,
         };
-        for capability in &capabilities {
-            let answer = self.reference_answer(link, capability, &mut left).await;
+        for right in &objects {
+            let answer = self.reference_answer(link, right, &mut left).await;
             answers.push(answer.unwrap_or_else(|status| ReferenceAnswer {
                 outcome: Err(crate::convert::status_of(status)),
                 resident: Vec::new(),
@@ -316,17 +322,14 @@ impl<V: Vfs> IoServer<V> {
     async fn reference_answer(
         &self,
         link: &Link,
-        capability: &Capability,
+        right: &ObjectRight,
         left: &mut Left,
     ) -> Result<ReferenceAnswer, Status> {
-        self.objects.check(capability, Capability::READ)?;
-        let object = self
-            .objects
-            .find(capability.file)
-            .await?
-            .ok_or(Status::Noent)?;
+        self.objects.check(&right.capability, Capability::READ)?;
+        let object = self.objects.find(right.object()).await?;
+        let object = object.ok_or(Status::Noent)?;
         let opened = self.objects.open(&object, 0, 0).await?;
-        let reference = self.export(link, capability, &opened.file);
+        let reference = self.export(link, right, &opened.file);
         let resident = match reference {
             Some(_) => resident_runs(&*opened.file, opened.state.size, left),
             None => Vec::new(),
@@ -345,10 +348,10 @@ impl<V: Vfs> IoServer<V> {
         link: &Link,
         body: &[u8],
     ) -> Result<Vec<u8>, Status> {
-        let ObjectList { files } = parse(body)?;
-        let mut answers = Vec::with_capacity(files.len());
-        for file in files {
-            let outcome = self.state_reference(link, file).await;
+        let ObjectList { objects } = parse(body)?;
+        let mut answers = Vec::with_capacity(objects.len());
+        for object in objects {
+            let outcome = self.state_reference(link, object).await;
             answers.push(ReferenceAnswer {
                 outcome: outcome.map_err(crate::convert::status_of),
                 resident: Vec::new(),
@@ -367,30 +370,30 @@ impl<V: Vfs> IoServer<V> {
     async fn state_reference(
         &self,
         link: &Link,
-        file: u64,
+        name: ObjectId,
     ) -> Result<Option<ObjectReference>, Status> {
         if self.exports.states(link).is_none() {
             return Ok(None);
         }
-        self.exports.begin_search(file);
-        let opened = match self.objects.find(file).await? {
+        self.exports.begin_search(name);
+        let opened = match self.objects.find(name).await? {
             Some(object) => {
-                self.exports.found(file);
+                self.exports.found(name);
                 Some(self.objects.open(&object, 0, 0).await?.file)
             }
             None => {
-                self.objects.may_be_lost(file)?;
+                self.objects.may_be_lost(name.file)?;
                 None
             }
         };
         // No await from here on: the object could be removed or made before it is exported.
-        if self.objects.is_removed(file) {
+        if self.objects.is_removed(name) {
             return Err(Status::Stale);
         }
-        if opened.is_none() && !self.exports.is_missing(file) {
+        if opened.is_none() && !self.exports.is_missing(name) {
             return Err(Status::Jukebox);
         }
-        Ok(self.exports.enter_state(link, file, opened.as_ref()))
+        Ok(self.exports.enter_state(link, name, opened.as_ref()))
     }
 }
 

@@ -12,8 +12,8 @@ use gannet_fabric::{Endpoint, RemoteKey, Source};
 use gannet_runtime::{Buffer, FileRef};
 use gannet_vfs::{FileHandle, Status, Vfs};
 use gannet_wire::volume::{
-    Capability, Class, INLINE_DATA_MAX, Memory, ObjectReference, ObjectState, Transfer,
-    TransferDone,
+    Capability, Class, INLINE_DATA_MAX, Memory, ObjectReference, ObjectRight, ObjectState,
+    Transfer, TransferDone,
 };
 use gannet_wire::xdr::to_bytes;
 use std::io;
@@ -23,7 +23,7 @@ impl<V: Vfs> IoServer<V> {
     pub(super) async fn read(&self, link: &Link, request: &Message) -> Result<AnswerBytes, Status> {
         let transfer = parse_transfer(request.body())?;
         self.objects.check(&transfer.capability, Capability::READ)?;
-        let object = self.objects.find(transfer.capability.file).await?;
+        let object = self.objects.find(transfer.object()).await?;
         let pace = Pace::new(&self.walks, link);
         let count = own_len(&pace, &transfer.file, transfer.placement).await;
         if object.is_none() && count > 0 {
@@ -125,8 +125,11 @@ impl<V: Vfs> IoServer<V> {
     ) -> Result<Option<ObjectReference>, Status> {
         let mut own = pairs_together(&transfer.file, transfer.placement, 0);
         let first = own.next().map(|it| (it.object_offset, u64::from(it.len)));
-        self.reference(link, &transfer.capability, object, first)
-            .await
+        let right = ObjectRight {
+            group: transfer.group,
+            capability: transfer.capability,
+        };
+        self.reference(link, &right, object, first).await
     }
 
     /// Fills `buffer` with the server's own bytes of a transfer, one behind the other; zeros if there is no object. The

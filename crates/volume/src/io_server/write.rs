@@ -47,11 +47,11 @@ impl<'a> Fetching<'a> {
 impl<V: Vfs> IoServer<V> {
     pub(super) async fn write(&self, link: &Link, request: Message) -> Result<Vec<u8>, Status> {
         let transfer = parse_transfer(request.body())?;
-        let (file, capability) = (transfer.capability.file, &transfer.capability);
+        let (object, capability) = (transfer.object(), &transfer.capability);
         self.objects.check(capability, Capability::WRITE)?;
         // Before the first `await`: the order of writes is the order in which they came.
-        let write = (self.objects).accept_write(file, &transfer.file, transfer.placement)?;
-        let handle = self.objects.find_or_make(file).await?;
+        let write = (self.objects).accept_write(object, &transfer.file, transfer.placement)?;
+        let handle = self.objects.find_or_make(object).await?;
         let target = Target {
             handle: &handle,
             write: &write,

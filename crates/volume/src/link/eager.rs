@@ -343,7 +343,7 @@ pub(super) mod tests {
     ) {
         let disk = Disk::new(&world);
         let store = SimStore::open(&disk, server.runtime());
-        let handler = IoServer::new(server.runtime(), store, keys());
+        let handler = IoServer::new(server.runtime(), store, 0, keys());
         let serving = Server::new(server.runtime(), VOLUME, keys(), handler);
         let provider: Rc<dyn Provider> = fabric.provider(&server);
         let address = SocketAddr::new(server.ip(), 20050);
@@ -379,6 +379,7 @@ pub(super) mod tests {
     pub(in crate::link) fn transfer(rights: u32, slot: &EagerBuffer) -> Transfer {
         let forever = Duration::from_secs(u64::from(u32::MAX));
         Transfer {
+            group: 0,
             capability: keys().grant(0, 1, rights, forever),
             placement: Placement {
                 unit: 1 << 20,

@@ -230,14 +230,20 @@ pub enum Unreachable {
     /// The number is none of the volume's I/O servers.
     #[error("the volume has no such I/O server")]
     NoSuchServer,
+    /// No member of the group serves it, or the volume has no such group.
+    #[error("no I/O server serves group {group} of the volume")]
+    NoPrimary {
+        /// The number of the group.
+        group: u32,
+    },
     /// The manager, which reports the addresses of I/O servers, gives no usable reply.
     #[error("the manager does not report where it is: {0}")]
     NotReported(Box<LinkError>),
     /// The manager's record of the volume cannot be decoded.
     #[error("the manager's answer makes no sense: {0}")]
     BadRecord(XdrError),
-    /// The manager's record of the volume has no servers.
-    #[error("the manager's answer makes no sense: no servers")]
+    /// The manager's record of the volume has no servers, or no groups.
+    #[error("the manager's answer makes no sense: no servers, or no groups of them")]
     EmptyRecord,
     /// The I/O server has not registered with the manager since the manager began.
     #[error("it has not registered with the manager")]

@@ -71,16 +71,22 @@ impl Task {
 #[derive(Clone)]
 struct Layouts {
     default: Stripes,
-    servers: u32,
+    /// The groups of which each server is the primary.
+    groups: Arc<[Vec<u32>]>,
     turn: u32,
     /// Servers that do not answer.
     away: Arc<[u32]>,
 }
 
 impl Layouts {
+    fn servers(&self) -> u32 {
+        // Bounded by WIDTH_MAX.
+        self.groups.len() as u32
+    }
+
     fn choose(&self, chosen: Option<&Stripes>) -> LayoutRecord {
         let stripes = chosen.unwrap_or(&self.default);
-        place(stripes, self.servers, self.turn, &self.away)
+        place(stripes, &self.groups, self.turn, &self.away)
     }
 }
 
@@ -189,7 +195,11 @@ impl Manager {
         let files = work.iter().filter(|work| work.task.makes_file()).count();
         Layouts {
             default: self.stripes.clone(),
-            servers: self.objects.count(),
+            groups: self
+                .servers
+                .groups()
+                .by_primary(self.servers.count())
+                .into(),
             turn: self.take_turns(files),
             away: self.office.away(),
         }
@@ -523,7 +533,7 @@ fn perform(
             directory: id,
             stripes,
         } => {
-            let servers = layouts.servers;
+            let servers = layouts.servers();
             let inode =
                 namespace::set_stripes(transaction, request, *id, stripes.clone(), servers)?;
             (Some((*id, inode)), vec![])
@@ -597,7 +607,7 @@ fn create(
     layouts: &Layouts,
 ) -> Outcome<Opened> {
     if let Some(stripes) = stripes {
-        namespace::check_stripes(stripes, layouts.servers)?;
+        namespace::check_stripes(stripes, layouts.servers())?;
     }
     let place = &mut |chosen: Option<&Stripes>| layouts.choose(stripes.or(chosen));
     let Entry { directory, name } = entry;

@@ -5,7 +5,6 @@
 //! Owners and root lose nothing by a mode, so tar(1) and cp(1), which set the mode of every file, cost no message.
 
 use super::Manager;
-use crate::layout::placements;
 use crate::limits::{
     CAPABILITY_AGE, CLOCK_SKEW_MAX, GRANT_AGE, HOLDERS_MAX, INTENT_RETRY, REVOKED_AHEAD_MAX,
     SIZE_DEADLINE,
@@ -13,7 +12,7 @@ use crate::limits::{
 use gannet_meta::namespace;
 use gannet_runtime::{Instant, LocalFuture, all, sleep, timeout};
 use gannet_wire::volume::{Body, Call, FileId, Inode, LayoutRecord, Status};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -154,7 +153,11 @@ impl Manager {
     }
 
     async fn revoke(self: &Rc<Self>, file: FileId, layout: &LayoutRecord, fence: u64) {
-        let calls = placements(layout).map(|(number, _)| {
+        let groups = self.servers.groups();
+        let servers: BTreeSet<u32> = (layout.groups.iter())
+            .filter_map(|group| groups.primary(*group))
+            .collect();
+        let calls = servers.into_iter().map(|number| {
             let manager = Rc::clone(self);
             let call: LocalFuture<()> = Box::pin(async move {
                 let revoked = manager.objects.revoke(number, file, fence);

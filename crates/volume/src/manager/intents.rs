@@ -7,9 +7,10 @@ use crate::limits::{
     CAPABILITY_AGE, CLOCK_SKEW_MAX, INTENT_DEADLINE, INTENT_RETRY, INTENTS_AT_A_SERVER,
     INTENTS_AT_A_TIME, REFUSED_MAX, SIZE_DEADLINE, UNLINK_AGAIN_AFTER, UNLINKED_MAX,
 };
-use crate::link::{Link, LinkError, Message};
+use crate::link::{Link, LinkError, Message, Unreachable};
 use crate::secret::ServerKeys;
 use gannet_meta::MetaStore;
+use gannet_meta::groups::Groups;
 use gannet_meta::namespace::{self, Intent};
 use gannet_runtime::all;
 use gannet_runtime::{Handle, Instant, LocalFuture, Notify, run_blocking, sleep, timeout};
@@ -29,6 +30,9 @@ use tokio::sync::{Semaphore, oneshot};
 pub trait IoServers {
     /// How many there are; their numbers are 0, 1, 2 ...
     fn count(&self) -> u32;
+
+    /// The groups that they are in.
+    fn groups(&self) -> Rc<Groups>;
 
     /// A connection to one of them, made if there is none.
     fn link(self: Rc<Self>, number: u32) -> LocalFuture<Result<Link, LinkError>>;
@@ -73,13 +77,13 @@ impl ObjectChanger {
             Intent::Unlink { file, layout } => (*file, layout, None),
             Intent::Truncate { file, layout, size } => (*file, layout, Some(*size)),
         };
-        let calls = placements(layout).map(|(number, placement)| {
+        let calls = placements(layout).map(|(group, placement)| {
             let (objects, size) = (Rc::clone(&self), size);
             let call: LocalFuture<Progress> = Box::pin(async move {
-                match objects.change(file, number, placement, size).await {
+                match objects.change(file, group, placement, size).await {
                     Ok(progress) => progress,
                     Err(error) => {
-                        tracing::debug!(file = file.0, number, %error, "an object is not changed yet");
+                        tracing::debug!(file = file.0, group, %error, "an object is not changed yet");
                         Progress::Away
                     }
                 }
@@ -98,11 +102,11 @@ impl ObjectChanger {
         file: FileId,
         layout: &LayoutRecord,
     ) -> Result<(), LinkError> {
-        let calls = placements(layout).map(|(number, _)| {
+        let calls = placements(layout).map(|(group, _)| {
             let objects = Rc::clone(&self);
             let call: LocalFuture<Result<(), LinkError>> = Box::pin(async move {
-                let range = objects.range(file, 0);
-                let asked = objects.ask(number, Operation::Commit, &range);
+                let range = objects.range(group, file, 0);
+                let asked = objects.ask_primary(Operation::Commit, &range);
                 let answer = timeout(&objects.runtime, SIZE_DEADLINE, asked).await;
                 let answer = answer.unwrap_or(Err(LinkError::TimedOut))?;
                 answer.header.status.map_err(LinkError::Refused)
@@ -120,19 +124,32 @@ impl ObjectChanger {
         file: FileId,
         fence: u64,
     ) -> Result<(), LinkError> {
-        let range = self.range(file, fence);
+        // A right is one to all objects of a file.
+        let range = self.range(0, file, fence);
         let answer = self.ask(number, Operation::Revoke, &range).await?;
         answer.header.status.map_err(LinkError::Refused)
     }
 
     /// A length of an object, with the right to change the object.
-    fn range(&self, file: FileId, size: u64) -> ObjectRange {
+    fn range(&self, group: u32, file: FileId, size: u64) -> ObjectRange {
         let expires = self.runtime.wall_clock() + CAPABILITY_AGE + CLOCK_SKEW_MAX;
         let (term, rights) = (self.office.number(), Capability::WRITE);
         ObjectRange {
+            group,
             capability: self.keys.grant(term, file.0, rights, expires),
             size,
         }
+    }
+
+    /// Asks the server that is the primary of the object's group.
+    async fn ask_primary(
+        &self,
+        operation: Operation,
+        range: &ObjectRange,
+    ) -> Result<Message, LinkError> {
+        let primary = self.servers.groups().primary(range.group);
+        let number = primary.ok_or(Unreachable::NoPrimary { group: range.group })?;
+        self.ask(number, operation, range).await
     }
 
     async fn ask(
@@ -152,7 +169,7 @@ impl ObjectChanger {
     async fn change(
         &self,
         file: FileId,
-        number: u32,
+        group: u32,
         placement: Placement,
         size: Option<u64>,
     ) -> Result<Progress, LinkError> {
@@ -160,11 +177,11 @@ impl ObjectChanger {
             None => (Operation::Unlink, 0),
             Some(size) => (Operation::Truncate, object_size(size, placement)),
         };
-        let range = self.range(file, size);
-        let answer = self.ask(number, operation, &range).await?;
+        let range = self.range(group, file, size);
+        let answer = self.ask_primary(operation, &range).await?;
         let progress = Progress::by(operation, answer.header.status);
         if progress != Progress::Done {
-            tracing::debug!(file = file.0, number, %progress, "an object is not changed");
+            tracing::debug!(file = file.0, group, %progress, "an object is not changed");
         }
         Ok(progress)
     }
@@ -224,8 +241,8 @@ fn room() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(INTENTS_AT_A_SERVER))
 }
 
-/// The key of a work queue: the I/O servers of a file, in the order of their numbers. Intents for files on the same
-/// servers share a queue and wait for no other: a server that is away blocks the queues that it is in, and no others.
+/// The key of a work queue: the groups of a file, in the order of their numbers. Intents for files in the same groups
+/// share a queue and wait for no other: a server that is away blocks the queues of its groups, and no others.
 type WorkQueue = Vec<u32>;
 
 fn queue_of(intent: &Intent) -> WorkQueue {

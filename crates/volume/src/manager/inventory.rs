@@ -3,14 +3,15 @@
 use super::{Manager, look};
 use crate::limits::{CALL_DEADLINE, CAPABILITY_AGE, CLOCK_SKEW_MAX};
 use crate::link::{Link, LinkError};
+use gannet_meta::groups::Groups;
 use gannet_meta::limits::NAMES_AT_A_TIME;
 use gannet_meta::namespace::{self, Failure, Outcome};
 use gannet_meta::orphan_check::{NameSearch, OrphanCheck, status_by_age};
 use gannet_meta::{MetaStore, Table, View};
 use gannet_runtime::timeout;
 use gannet_wire::volume::{
-    BODY_MAX, Body, Caller, Capability, Class, FileId, FileLayout, FilePage, Inode, ObjectList,
-    ObjectRange, ObjectState, ObjectStates, Operation, OrphanStatus, OrphanStatuses,
+    BODY_MAX, Body, Caller, Capability, Class, FileId, FileLayout, FilePage, Inode, ObjectId,
+    ObjectList, ObjectRange, ObjectState, ObjectStates, Operation, OrphanStatus, OrphanStatuses,
     PAGE_FILES_MAX, ROOT, Status, Timestamp,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
@@ -32,7 +33,7 @@ impl Manager {
         caller: &Caller,
         server: u32,
         remove: bool,
-        ids: &[FileId],
+        names: &[ObjectId],
     ) -> Result<Vec<u8>, Status> {
         if server >= self.objects.count() {
             return Err(Status::Inval);
@@ -41,11 +42,12 @@ impl Manager {
         if remove && ![0, owner].contains(&caller.uid) {
             return Err(Status::Perm);
         }
-        let objects: Vec<_> = ids.iter().map(|id| (server, *id)).collect();
+        let objects: Vec<_> = names.iter().map(|name| (server, *name)).collect();
+        let groups = Groups::clone(&self.servers.groups());
         // On the blocking pool: where files are missing, all names are read, and this core serves requests.
-        let known = self.beside(move |store| known(store, &objects)).await?;
+        let known = (self.beside(move |store| known(store, groups, &objects))).await?;
         // Asked after the metadata are read: objects that intents had removed by then are not reported as orphans.
-        let work = self.look_at_objects(ids, known, server, remove);
+        let work = self.look_at_objects(names, known, server, remove);
         let done = timeout(&self.runtime, CALL_DEADLINE, work).await;
         let statuses = done.unwrap_or(Err(LinkError::Silent));
         let statuses = statuses.map_err(|error| {
@@ -57,21 +59,21 @@ impl Manager {
 
     async fn look_at_objects(
         &self,
-        ids: &[FileId],
+        names: &[ObjectId],
         known: Vec<Option<OrphanStatus>>,
         server: u32,
         remove: bool,
     ) -> Result<Vec<OrphanStatus>, LinkError> {
         let link = Rc::clone(&self.servers).link(server).await?;
         let list = ObjectList {
-            files: ids.iter().map(|id| id.0).collect(),
+            objects: names.to_vec(),
         };
         let states: ObjectStates = ask(&link, Operation::States, &to_bytes(&list)).await?;
-        if states.states.len() != ids.len() {
+        if states.states.len() != names.len() {
             return Err(LinkError::Undecodable);
         }
-        let mut statuses = Vec::with_capacity(ids.len());
-        for ((id, known), state) in ids.iter().zip(known).zip(states.states) {
+        let mut statuses = Vec::with_capacity(names.len());
+        for ((name, known), state) in names.iter().zip(known).zip(states.states) {
             let now = self.runtime.wall_clock();
             statuses.push(match (known, state.known()) {
                 (Some(status), _) => status,
@@ -80,8 +82,8 @@ impl Manager {
                 (None, Err(status)) => return Err(LinkError::Refused(status)),
                 (None, Ok(state)) => match status_of_object(&state, now) {
                     OrphanStatus::Orphan if remove => {
-                        self.remove_object(&link, *id, now).await?;
-                        tracing::info!(file = id.0, server, "removed an object of no file");
+                        self.remove_object(&link, *name, now).await?;
+                        tracing::info!(%name, server, "removed an object of no file");
                         OrphanStatus::Removed
                     }
                     status => status,
@@ -91,12 +93,17 @@ impl Manager {
         Ok(statuses)
     }
 
-    async fn remove_object(&self, link: &Link, id: FileId, now: Duration) -> Result<(), LinkError> {
+    async fn remove_object(
+        &self,
+        link: &Link,
+        name: ObjectId,
+        now: Duration,
+    ) -> Result<(), LinkError> {
         let expires = now + CAPABILITY_AGE + CLOCK_SKEW_MAX;
+        let (term, rights) = (self.office.number(), Capability::WRITE);
         let range = ObjectRange {
-            capability: self
-                .keys
-                .grant(self.office.number(), id.0, Capability::WRITE, expires),
+            group: name.group,
+            capability: self.keys.grant(term, name.file, rights, expires),
             size: 0,
         };
         let body = to_bytes(&range);
@@ -171,9 +178,13 @@ fn add_files(view: &dyn View, from: FileId, page: &mut FilePage) -> Outcome<Opti
 }
 
 /// The statuses of objects on a server by metadata; `None` for objects whose files do not exist.
-fn known(store: &dyn MetaStore, objects: &[(u32, FileId)]) -> Outcome<Vec<Option<OrphanStatus>>> {
+fn known(
+    store: &dyn MetaStore,
+    groups: Groups,
+    objects: &[(u32, ObjectId)],
+) -> Outcome<Vec<Option<OrphanStatus>>> {
     let told = look(store, |view| {
-        Ok(OrphanCheck::new(view)?.by_inodes(view, objects))
+        Ok(OrphanCheck::new(view, groups.clone())?.by_inodes(view, objects))
     })?;
     let mut names = NameSearch::new(objects, &told);
     while look(store, |view| names.step(view))? {}
@@ -214,7 +225,7 @@ mod tests {
             0 => Body::Regular {
                 layout: LayoutRecord {
                     unit: 4096,
-                    servers: vec![0],
+                    groups: vec![0],
                 },
                 verifier: Default::default(),
                 written: None,

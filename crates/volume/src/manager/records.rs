@@ -37,7 +37,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
 /// The table's object number in the export table.
-const TABLE: u64 = 0;
+const TABLE: u128 = 0;
 /// Bytes of a record.
 const LEN: u64 = ATTRIBUTE_RECORD_LEN as u64;
 

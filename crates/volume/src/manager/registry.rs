@@ -7,12 +7,13 @@ use crate::link::{
     Session, Unreachable,
 };
 use gannet_fabric::Provider;
+use gannet_meta::groups::Groups;
 use gannet_runtime::{Handle, LocalFuture, sleep, timeout};
 use gannet_wire::volume::{
     Address, BODY_MAX, ClaimRecord, Class, Operation, RegisterRecord, Role, Status, Stripes,
-    VolumeRecord,
+    VolumeRecord, VolumeRequest,
 };
-use gannet_wire::xdr::{Decoder, from_bytes, to_bytes};
+use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -25,17 +26,24 @@ pub struct Registry {
     name: String,
     stripes: Stripes,
     servers: RefCell<Vec<Address>>,
+    groups: Rc<Groups>,
     /// The facts about the servers, for other threads.
     volume: OnceCell<Arc<VolumeState>>,
 }
 
 impl Registry {
-    /// The registry of the volume `name`, whose I/O servers are at `servers` as far as that is known.
-    pub fn new(name: String, stripes: Stripes, servers: Vec<Address>) -> Rc<Registry> {
+    /// The registry of the volume `name`, whose I/O servers are at `servers` as far as that is known, in these groups.
+    pub fn new(
+        name: String,
+        stripes: Stripes,
+        servers: Vec<Address>,
+        groups: Groups,
+    ) -> Rc<Registry> {
         Rc::new(Registry {
             name,
             stripes,
             servers: RefCell::new(servers),
+            groups: Rc::new(groups),
             volume: OnceCell::new(),
         })
     }
@@ -60,28 +68,39 @@ impl Registry {
         u32::try_from(self.servers.borrow().len()).unwrap_or(u32::MAX)
     }
 
+    pub(crate) fn groups(&self) -> Rc<Groups> {
+        Rc::clone(&self.groups)
+    }
+
     pub(crate) fn address(&self, number: u32) -> Option<Address> {
         self.servers.borrow().get(number as usize).cloned()
     }
 
     fn report(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
-        let mut decoder = Decoder::new(body);
-        let from = decoder.u32().map_err(|_| Status::Inval)?;
-        decoder.finish().map_err(|_| Status::Inval)?;
+        let from: VolumeRequest = from_bytes(body).map_err(|_| Status::Inval)?;
         let mut record = VolumeRecord {
             name: self.name.clone(),
             unit: self.stripes.unit,
             width: self.stripes.width(),
             count: self.count(),
+            group_count: self.groups.count(),
             servers: Vec::new(),
+            groups: Vec::new(),
         };
         let mut len = to_bytes(&record).len();
-        for address in self.servers.borrow().iter().skip(from as usize) {
+        for address in self.servers.borrow().iter().skip(from.server as usize) {
             len += to_bytes(address).len();
+            if len > BODY_MAX {
+                return Ok(to_bytes(&record));
+            }
+            record.servers.push(address.clone());
+        }
+        for group in self.groups.records().iter().skip(from.group as usize) {
+            len += to_bytes(group).len();
             if len > BODY_MAX {
                 break;
             }
-            record.servers.push(address.clone());
+            record.groups.push(group.clone());
         }
         Ok(to_bytes(&record))
     }

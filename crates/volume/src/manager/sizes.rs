@@ -18,8 +18,8 @@ use crate::limits::{
 use crate::link::{Link, LinkError};
 use gannet_runtime::{Handle, Instant, LocalFuture, all, timeout};
 use gannet_wire::volume::{
-    Class, FileId, FileState, LayoutRecord, OBJECTS_MAX, ObjectList, ObjectState, ObjectStates,
-    Operation, StateAnswer, Status,
+    Class, FileId, FileState, LayoutRecord, OBJECTS_MAX, ObjectId, ObjectList, ObjectState,
+    ObjectStates, Operation, StateAnswer, Status,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, RefCell};
@@ -113,7 +113,7 @@ struct Grant {
 /// The questions to one I/O server.
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<(FileId, oneshot::Sender<Result<ObjectState, Status>>)>,
+    waiting: VecDeque<(ObjectId, oneshot::Sender<Result<ObjectState, Status>>)>,
     /// The number of questions at which abandoned ones are dropped.
     prune_at: usize,
     under_way: usize,
@@ -353,8 +353,10 @@ impl Sizes {
         // A server that restarted may have lost data that were not durable, and with them the end of the file. So the
         // state holds only on the connections that it came by.
         let queues = self.queues.borrow();
-        let holds = layout.servers.iter().all(|number| {
-            let link = queues.get(number).and_then(|queue| queue.link.as_ref());
+        let groups = self.servers.groups();
+        let holds = layout.groups.iter().all(|group| {
+            let queue = groups.primary(*group).and_then(|it| queues.get(&it));
+            let link = queue.and_then(|queue| queue.link.as_ref());
             link.is_some_and(|(link, used)| !link.is_over() && used <= since)
         });
         let until = *since + SIZE_AGE;
@@ -388,10 +390,17 @@ impl Sizes {
         } else {
             (SIZE_DEADLINE, true)
         };
-        let asked = placements(layout).map(|(number, placement)| {
-            let answer = self.ask(number, file);
+        let groups = self.servers.groups();
+        let asked = placements(layout).map(|(group, placement)| {
+            let primary = groups.primary(group);
+            let name = ObjectId {
+                group,
+                file: file.0,
+            };
+            let answer = primary.map(|number| (number, self.ask(number, name)));
             let sizes = Rc::clone(self);
             let asked: LocalFuture<Result<_, Status>> = Box::pin(async move {
+                let (number, answer) = answer.ok_or(Status::Jukebox)?;
                 let answer = timeout(&sizes.runtime, patience, answer).await;
                 let answer = answer.map_err(|_| {
                     if is_long {
@@ -425,8 +434,9 @@ impl Sizes {
     /// Whether a file has a server that does not answer.
     fn has_silent(&self, layout: &LayoutRecord) -> bool {
         let queues = self.queues.borrow();
-        let is_silent = |number| queues.get(number).is_some_and(|queue| queue.is_silent);
-        layout.servers.iter().any(is_silent)
+        let groups = self.servers.groups();
+        let mut servers = (layout.groups.iter()).filter_map(|group| groups.primary(*group));
+        servers.any(|number| queues.get(&number).is_some_and(|it| it.is_silent))
     }
 
     /// Notes whether a server answers.
@@ -443,7 +453,7 @@ impl Sizes {
     fn ask(
         self: &Rc<Self>,
         number: u32,
-        file: FileId,
+        object: ObjectId,
     ) -> oneshot::Receiver<Result<ObjectState, Status>> {
         let (sender, receiver) = oneshot::channel();
         let mut queues = self.queues.borrow_mut();
@@ -452,7 +462,7 @@ impl Sizes {
             queue.waiting.retain(|(_, sender)| !sender.is_closed());
             queue.prune_at = (2 * queue.waiting.len()).max(4 * OBJECTS_MAX);
         }
-        queue.waiting.push_back((file, sender));
+        queue.waiting.push_back((object, sender));
         if queue.under_way < BATCHES_UNDER_WAY {
             queue.under_way += 1;
             let sizes = Rc::clone(self);
@@ -477,8 +487,8 @@ impl Sizes {
                 }
                 batch
             };
-            let files = batch.iter().map(|(file, _)| file.0).collect();
-            match self.ask_batch(number, files).await {
+            let objects = batch.iter().map(|(object, _)| *object).collect();
+            match self.ask_batch(number, objects).await {
                 Ok(states) => {
                     self.note_silence(number, false);
                     for ((_, sender), state) in batch.into_iter().zip(states) {
@@ -494,11 +504,11 @@ impl Sizes {
     async fn ask_batch(
         &self,
         number: u32,
-        files: Vec<u64>,
+        objects: Vec<ObjectId>,
     ) -> Result<Vec<Result<ObjectState, Status>>, LinkError> {
         let link = Rc::clone(&self.servers).link(number).await?;
         self.used(number, &link);
-        let body = to_bytes(&ObjectList { files });
+        let body = to_bytes(&ObjectList { objects });
         let answer = link
             .call(Operation::States, Class::Metadata, &body, &[])
             .await?;
@@ -598,6 +608,7 @@ impl Drop for Question<'_> {
 #[allow(clippy::unwrap_used)]
 pub(super) mod tests {
     use super::*;
+    use gannet_meta::groups::Groups;
     use gannet_sim::World;
 
     /// I/O servers that never say anything.
@@ -606,6 +617,10 @@ pub(super) mod tests {
     impl IoServers for Mute {
         fn count(&self) -> u32 {
             2
+        }
+
+        fn groups(&self) -> Rc<Groups> {
+            Rc::new(Groups::of_servers(2))
         }
 
         fn link(self: Rc<Self>, _: u32) -> LocalFuture<Result<Link, LinkError>> {
@@ -629,10 +644,7 @@ pub(super) mod tests {
         let done = world.run(async move {
             let sizes = of_mute_servers(node.runtime());
             let intents = Intents::new(Vec::new());
-            let layout = |servers| LayoutRecord {
-                unit: 4096,
-                servers,
-            };
+            let layout = |groups| LayoutRecord { unit: 4096, groups };
             let first = sizes.of(FileId(2), &layout(vec![0]), &intents).await;
             assert_eq!(first.err(), Some(Status::Jukebox));
             for _ in 0..2000 {
@@ -683,7 +695,7 @@ pub(super) mod tests {
             let intents = Intents::new(Vec::new());
             let layout = LayoutRecord {
                 unit: 4096,
-                servers: vec![0],
+                groups: vec![0],
             };
             let mut took = Vec::new();
             for _ in 0..2 {

@@ -65,6 +65,7 @@ fn the_client_moves_long_transfers_if_that_is_chosen() {
 async fn open_buffer(target: &Target, len: u64) -> Option<ClientBuffer> {
     let capability = capability(1);
     let body = bytes_of(&ObjectRange {
+        group: target.group,
         capability,
         size: len,
     });
@@ -98,6 +99,7 @@ async fn write_to(target: &Target, buffer: ClientBuffer, len: usize) {
 /// Sends the WRITE request for the bytes in a buffer.
 async fn say_done(target: &Target, number: u64, len: usize) -> Message {
     let body = bytes_of(&Transfer {
+        group: target.group,
         capability: capability(1),
         placement: target.placement,
         stability: Stability::Unstable,

@@ -13,8 +13,8 @@ use gannet_volume::client::data::{Mover, Request, Target};
 use gannet_volume::limits::MISSING_OBJECTS_MAX;
 use gannet_volume::link::Link;
 use gannet_wire::volume::{
-    Capability, Class, OBJECTS_MAX, ObjectList, ObjectReference, Operation, RUNS_MAX,
-    ReferenceAnswer, ReferenceAnswers, ReferenceRequest, Shape, Stability, Status,
+    Capability, Class, OBJECTS_MAX, ObjectId, ObjectList, ObjectReference, ObjectRight, Operation,
+    RUNS_MAX, ReferenceAnswer, ReferenceAnswers, ReferenceRequest, Shape, Stability, Status,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::rc::Rc;
@@ -29,6 +29,17 @@ const WORK: u64 = 5 << 60 | 1 << 59;
 /// The byte that fills memory before a Read.
 const UNTOUCHED: u8 = 0xaa;
 
+/// The request for references to objects of the first group.
+fn requested(capabilities: Vec<Capability>) -> ReferenceRequest {
+    let right = |capability| ObjectRight {
+        group: 0,
+        capability,
+    };
+    ReferenceRequest {
+        objects: capabilities.into_iter().map(right).collect(),
+    }
+}
+
 /// A client under test.
 struct Client {
     runtime: gannet_runtime::Handle,
@@ -41,8 +52,7 @@ impl Client {
     }
 
     async fn try_ask(&self, capabilities: Vec<Capability>) -> Option<Vec<ReferenceAnswer>> {
-        self.send(&to_bytes(&ReferenceRequest { capabilities }))
-            .await
+        self.send(&to_bytes(&requested(capabilities))).await
     }
 
     /// The answers to a request body, if the reply decodes as such.
@@ -62,7 +72,13 @@ impl Client {
     /// References to the states of these files' objects.
     async fn ask_states(&self, files: &[u64]) -> Vec<Reference> {
         let body = to_bytes(&ObjectList {
-            files: files.to_vec(),
+            objects: files
+                .iter()
+                .map(|file| ObjectId {
+                    group: 0,
+                    file: *file,
+                })
+                .collect(),
         });
         let operation = Operation::StateReferences;
         let asking = (self.link()).call(operation, Class::Background, &body, &[]);
@@ -276,7 +292,7 @@ fn references_to_much_at_once_are_bounded() {
         assert_eq!(hostile.try_ask(same).await.unwrap().len(), OBJECTS_MAX);
         assert!(hostile.try_ask(Vec::new()).await.unwrap().is_empty());
         // One capability more than allowed, and counts without the capabilities.
-        let mut one_more = to_bytes(&ReferenceRequest { capabilities: all });
+        let mut one_more = to_bytes(&requested(all));
         one_more[..4].copy_from_slice(&(OBJECTS_MAX as u32 + 1).to_be_bytes());
         assert!(hostile.send(&one_more).await.is_none());
         assert!(hostile.send(&1_000_000_u32.to_be_bytes()).await.is_none());

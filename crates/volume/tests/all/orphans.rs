@@ -9,7 +9,7 @@ use gannet_meta::limits::ORPHAN_AGE_MIN;
 use gannet_runtime::{Buffer, sleep};
 use gannet_sim::World;
 use gannet_vfs::{CreateMode, SetAttributes, Stability, Vfs};
-use gannet_wire::volume::{FileId, OrphanStatus};
+use gannet_wire::volume::{ObjectId, OrphanStatus};
 
 #[test]
 fn an_object_whose_file_is_lost_and_has_a_name_is_kept() {
@@ -25,10 +25,11 @@ fn an_object_whose_file_is_lost_and_has_a_name_is_kept() {
             let (buffer, stable) = (Buffer::from_vec(noise(5000, 1)), Stability::FileSync);
             let written = volume.write(&caller, &handle, 0, buffer, 0..5000, stable);
             written.await.result.unwrap();
-            made.push(FileId(volume.attributes(&handle).await.unwrap().fileid));
+            let file = volume.attributes(&handle).await.unwrap().fileid;
+            made.push(ObjectId { group: 0, file });
         }
         // Both inodes are lost, and one of the names.
-        let (first, second) = (made[0].0.to_be_bytes(), made[1].0.to_be_bytes());
+        let (first, second) = (made[0].file.to_be_bytes(), made[1].file.to_be_bytes());
         let alone = [&1u64.to_be_bytes()[..], b"alone"].concat();
         bed.damage(&mut |it| {
             it.delete(Table::Inodes, &first)?;

@@ -11,7 +11,7 @@ use gannet_vfs::{
     Vfs,
 };
 use gannet_volume::client::{Striping, VolumeFs};
-use gannet_wire::volume::{Chosen, LayoutRecord, Stripes};
+use gannet_wire::volume::{Chosen, Stripes};
 use std::rc::Rc;
 
 fn run<F: Future<Output = ()> + 'static>(servers: usize, story: impl FnOnce(Rc<Bed>) -> F) {
@@ -43,10 +43,9 @@ async fn make_directory(fs: &VolumeFs, inside: &FileHandle, name: &str) -> FileH
 
 async fn servers_of(fs: &VolumeFs, file: &FileHandle) -> Vec<u32> {
     match fs.striping(&root(), file).await.unwrap() {
-        Striping::File(LayoutRecord {
-            unit: 8192,
-            servers,
-        }) => servers,
+        Striping::File(layout) if layout.unit == 8192 => {
+            fs.servers_of(&layout).await.unwrap().unwrap()
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -118,7 +117,8 @@ fn files_that_are_copied_one_by_one_go_round_over_the_servers() {
             let Striping::File(layout) = fs.striping(&root(), &file).await.unwrap() else {
                 panic!("a file has a layout");
             };
-            counts[layout.servers[0] as usize] += 1;
+            let servers = fs.servers_of(&layout).await.unwrap().unwrap();
+            counts[servers[0] as usize] += 1;
         }
         assert_eq!(counts, [4; 3]);
     });

@@ -7,6 +7,7 @@ use crate::common;
 use common::{VOLUME_UNIT, noise, root};
 use gannet_dst::volume::{VOLUME, identity, keys};
 use gannet_fabric::Provider;
+use gannet_meta::groups::Groups;
 use gannet_meta::{MemoryStore, MetaStore, claims};
 use gannet_runtime::{Buffer, sleep};
 use gannet_sim::fabric::{FabricProfile, SimFabric};
@@ -68,7 +69,8 @@ impl Bed {
         let runtime = self.manager.runtime();
         let stripes = Stripes::everywhere(VOLUME_UNIT);
         let unknown = vec![Address::default(); self.disks.len()];
-        let registry = Registry::new(String::from("a volume"), stripes.clone(), unknown);
+        let groups = Groups::of_servers(self.disks.len() as u32);
+        let registry = Registry::new(String::from("a volume"), stripes.clone(), unknown, groups);
         let servers = registered_io_servers(
             self.manager.runtime(),
             self.fabric.provider(&self.manager),
@@ -90,7 +92,7 @@ impl Bed {
     fn start_io_server(&self, number: u32, port: u16) {
         let runtime = self.host.runtime();
         let store = SimStore::open(&self.disks[number as usize], self.host.runtime());
-        let handler = IoServer::new(self.host.runtime(), store, keys());
+        let handler = IoServer::new(self.host.runtime(), store, number, keys());
         let server = Server::new(self.host.runtime(), VOLUME, keys(), handler);
         self.serve(&self.host, port, server.named(Hello::io_server(number)));
         let address = Address {

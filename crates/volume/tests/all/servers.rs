@@ -59,7 +59,10 @@ impl Bed {
             world,
         };
         bed.install(&bed.client);
-        bed.servers = bed.disks.iter().map(|disk| bed.serve(disk)).collect();
+        bed.servers = (0..)
+            .zip(&bed.disks)
+            .map(|(number, disk)| bed.serve(number, disk))
+            .collect();
         bed
     }
 
@@ -74,14 +77,14 @@ impl Bed {
         node
     }
 
-    fn serve(&self, disk: &Rc<Disk>) -> Node {
+    fn serve(&self, number: u32, disk: &Rc<Disk>) -> Node {
         let node = self.world.add_node("io server");
         let host = self.install(&node);
         let mut store = SimStore::open(disk, node.runtime());
         if let Some(host) = host {
             store = store.charged_to(&host);
         }
-        let handler = IoServer::new(node.runtime(), store, keys());
+        let handler = IoServer::new(node.runtime(), store, number, keys());
         let server = Server::new(node.runtime(), VOLUME, keys(), handler);
         let provider: Rc<dyn Provider> = self.fabric.provider(&node);
         let listener = provider.listen(SocketAddr::new(node.ip(), PORT)).unwrap();
@@ -145,6 +148,7 @@ pub(crate) async fn connect_as(
         let link = link::connect(&runtime, &provider, &pool, server, identity, session);
         targets.push(Target {
             server: index as u32,
+            group: index as u32,
             link: link.await.unwrap(),
             placement: Placement {
                 unit,

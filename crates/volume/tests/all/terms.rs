@@ -13,7 +13,8 @@ use gannet_volume::link::{
 };
 use gannet_volume::serve::Server;
 use gannet_wire::volume::{
-    Capability, Class, ObjectList, Operation, Role, Stability, Status, Term, TermCall, TermStage,
+    Capability, Class, ObjectId, ObjectList, Operation, Role, Stability, Status, Term, TermCall,
+    TermStage,
 };
 use gannet_wire::xdr::to_bytes;
 use std::cell::Cell;
@@ -99,7 +100,9 @@ fn an_io_server_obeys_no_manager_that_is_not_of_the_present_term() {
             let header = asked.unwrap().header;
             (header.status, header.term)
         };
-        let states = to_bytes(&ObjectList { files: vec![7] });
+        let states = to_bytes(&ObjectList {
+            objects: vec![ObjectId { group: 0, file: 7 }],
+        });
         assert_eq!(ask(Operation::States, &states).await, (Ok(()), 0));
         let term = |stage, number| {
             let token = [number as u8; 16];

@@ -213,6 +213,7 @@ fn pieces_that_overlap_are_written_in_their_order() {
 
 fn body(operation: Operation, slot: u32, len: usize) -> (Operation, Vec<u8>) {
     let transfer = Transfer {
+        group: 0,
         capability: capability(1),
         placement: Placement {
             unit: UNIT,

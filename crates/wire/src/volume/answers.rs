@@ -304,14 +304,14 @@ mod tests {
             number: 7,
             layout: LayoutRecord {
                 unit: 65536,
-                servers: vec![1, 0],
+                groups: vec![1, 0],
             },
         };
         let appending = Appending { granted, offset: 8 };
         assert_eq!(
             appending.to_string(),
             "appending granted=(capability=(file=5 rights=read,write expires=100 term=2) number=7 \
-             layout=(unit=65536 servers=[1,0])) offset=8"
+             layout=(unit=65536 groups=[1,0])) offset=8"
         );
     }
 }

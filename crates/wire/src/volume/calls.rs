@@ -2,7 +2,8 @@
 
 use super::{
     AccessMask, AttributeChanges, Caller, Capability, CreateMode, FILE_NAME_DECODED_MAX, FileId,
-    NodeKind, OBJECTS_MAX, Operation, SYMLINK_MAX, SetTimestamp, SlotSequence, Stripes, Timestamp,
+    NodeKind, OBJECTS_MAX, ObjectId, Operation, SYMLINK_MAX, SetTimestamp, SlotSequence, Stripes,
+    Timestamp,
 };
 use crate::xdr::{
     Count, Decode, Decoder, Encode, Encoder, Printed, Quoted, XdrError, print_as_display,
@@ -175,8 +176,8 @@ pub enum Call {
         server: u32,
         /// Objects that belong to no file shall be removed.
         remove: bool,
-        /// The files of the objects, at most [`OBJECTS_MAX`].
-        files: Vec<FileId>,
+        /// The objects, at most [`OBJECTS_MAX`].
+        objects: Vec<ObjectId>,
     },
     /// Makes a file, whose name must not exist, with stripes of its own. Returns the file and the directory.
     CreateStriped {
@@ -376,12 +377,12 @@ impl Call {
             Call::Orphans {
                 server,
                 remove,
-                files,
+                objects,
             } => {
                 put(encoder, &[server, remove]);
                 // At most OBJECTS_MAX.
-                encoder.u32(files.len() as u32);
-                files.iter().for_each(|file| file.encode(encoder));
+                encoder.u32(objects.len() as u32);
+                objects.iter().for_each(|object| object.encode(encoder));
             }
             Call::CreateStriped {
                 entry,
@@ -495,11 +496,11 @@ impl Call {
             Call::Orphans {
                 server,
                 remove,
-                files,
+                objects,
             } => {
                 print_field(f, gap, "server", server)?;
                 print_field(f, gap, "remove", remove)?;
-                print_field(f, gap, "objects", &Count(files))
+                print_field(f, gap, "objects", &Count(objects))
             }
             Call::CreateStriped {
                 attributes,
@@ -634,11 +635,11 @@ fn take_more_arguments(operation: Operation, from: &mut Decoder<'_>) -> Result<C
         Operation::Files => Call::Files { from: take(from)? },
         Operation::Orphans => {
             let (server, remove) = (take(from)?, take(from)?);
-            let files = (0..from.length(OBJECTS_MAX)?).map(|_| take(from));
+            let objects = (0..from.length(OBJECTS_MAX)?).map(|_| take(from));
             Call::Orphans {
                 server,
                 remove,
-                files: files.collect::<Result<_, _>>()?,
+                objects: objects.collect::<Result<_, _>>()?,
             }
         }
         Operation::CreateStriped => Call::CreateStriped {
@@ -654,7 +655,6 @@ fn take_more_arguments(operation: Operation, from: &mut Decoder<'_>) -> Result<C
 mod tests {
     use super::*;
     use alloc::string::ToString;
-    use alloc::vec;
 
     #[test]
     fn requests_print_on_a_line() {
@@ -687,7 +687,7 @@ mod tests {
         let orphans = Call::Orphans {
             server: 2,
             remove: true,
-            files: vec![FileId(7), FileId(8)],
+            objects: [7, 8].map(|file| ObjectId { group: 2, file }).to_vec(),
         };
         assert_eq!(
             orphans.to_string(),

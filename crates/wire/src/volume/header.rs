@@ -361,7 +361,7 @@ mod tests {
     fn a_header_lies_as_the_format_says() {
         let bytes = HEADER.to_bytes();
         let expected = [
-            0x67, 0x76, 5, 1, 0x03, 0x01, 1, 0, // magic, version, kind, operation, class, pad
+            0x67, 0x76, 6, 1, 0x03, 0x01, 1, 0, // magic, version, kind, operation, class, pad
             0, 0, 0, 0, 1, 2, 3, 4, // status, credits
             0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, // id
             0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28, // term

@@ -372,7 +372,7 @@ mod tests {
             credits: 0x0a0b_0c0d,
         };
         let bytes = hello.to_bytes();
-        assert_eq!(bytes[..10], *b"gvol\x05\x02\x00\x02\x01\x01");
+        assert_eq!(bytes[..10], *b"gvol\x06\x02\x00\x02\x01\x01");
         assert_eq!(bytes[40..], [0x0a, 0x0b, 0x0c, 0x0d]);
         assert_eq!(Hello::from_bytes(&bytes), Some(hello));
         assert_eq!(

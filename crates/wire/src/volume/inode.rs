@@ -280,7 +280,7 @@ mod tests {
         let regular = |written| Body::Regular {
             layout: LayoutRecord {
                 unit: 65536,
-                servers: vec![1, 2, 0],
+                groups: vec![1, 2, 0],
             },
             verifier: *b"verifier",
             written,
@@ -331,7 +331,7 @@ mod tests {
         let regular = Body::Regular {
             layout: LayoutRecord {
                 unit: 65536,
-                servers: vec![1, 2, 0],
+                groups: vec![1, 2, 0],
             },
             verifier: [1; 8],
             written: None,
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(
             inode(regular).to_string(),
             "inode mode=0640 uid=10 gid=20 links=1 accessed=1.000000009 modified=2.000000009 \
-             changed=3.000000009 body=file(unit=65536 servers=[1,2,0]) verifier=0101010101010101 \
+             changed=3.000000009 body=file(unit=65536 groups=[1,2,0]) verifier=0101010101010101 \
              written=-"
         );
         let directory = Body::Directory {

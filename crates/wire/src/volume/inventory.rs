@@ -1,7 +1,7 @@
 //! Listings of an I/O server's objects and of a volume's files, page by page, and the orphan check that compares them
 //! (docs/formats/volume.md).
 
-use super::{LayoutRecord, OBJECTS_MAX};
+use super::{LayoutRecord, OBJECTS_MAX, ObjectId};
 use crate::xdr::{
     Count, Decode, Decoder, Encode, Encoder, Items, XdrError, enumeration, printed, record,
 };
@@ -28,9 +28,9 @@ record! {
 
 record! {
     /// An object of an I/O server.
-    ObjectEntry = "object" {
-        /// The number of its file.
-        file: u64,
+    ObjectEntry = "entry" {
+        /// Its name.
+        object: ObjectId,
         /// Its length in bytes, holes included.
         size: u64,
     }
@@ -144,7 +144,7 @@ enumeration! {
         Orphan = 0 => "orphan",
         /// The object belonged to no file, and was removed.
         Removed = 1 => "removed",
-        /// The object's file exists, and has this server in its layout.
+        /// The object's file exists, and has this group of this server in its layout.
         InUse = 2 => "in_use",
         /// The object's file was removed, and the removal of the object is pending.
         Pending = 3 => "pending",
@@ -213,7 +213,10 @@ mod tests {
 
     fn object_page(objects: usize) -> ObjectPage {
         let object = ObjectEntry {
-            file: 0x0102,
+            object: ObjectId {
+                group: 0x05,
+                file: 0x0102,
+            },
             size: 0x0304,
         };
         ObjectPage {
@@ -233,12 +236,12 @@ mod tests {
         let expected = [
             &b"\0\0\0\x07\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0\x09"[..],
             b"\0\0\0\x01\0\0\0\0\0\0\0\x05\0\0\0\x01",
-            b"\0\0\0\0\0\0\x01\x02\0\0\0\0\0\0\x03\x04",
+            b"\0\0\0\x05\0\0\0\0\0\0\x01\x02\0\0\0\0\0\0\x03\x04",
         ];
         assert_eq!(bytes(&object_page(1)), expected.concat());
         let layout = LayoutRecord {
             unit: 65536,
-            servers: vec![1],
+            groups: vec![1],
         };
         let page = FilePage {
             complete: true,
@@ -269,7 +272,7 @@ mod tests {
         assert_eq!(from_bytes::<ObjectPage>(&sent), Ok(page));
         let layout = LayoutRecord {
             unit: 4096,
-            servers: vec![2, 0],
+            groups: vec![2, 0],
         };
         let files = FilePage {
             complete: false,

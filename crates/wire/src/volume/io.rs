@@ -1,7 +1,7 @@
 //! The bodies of the I/O servers' operations, and the capabilities and layouts that they need (docs/formats/volume.md,
 //! "Bodies").
 
-use super::group::OnlyGroup;
+use super::group::{LayoutForm, ObjectId, group_number};
 use super::{
     OBJECTS_MAX, ObjectReference, PIECES_MAX, Piece, Shape, Stability, Status, TOKEN_LEN,
     Timestamp, Token, WIDTH_MAX,
@@ -78,12 +78,12 @@ impl Decode<'_> for Caller {
     }
 }
 
-/// A right to an object, which the manager grants and I/O servers check (`capability`).
+/// A right to the objects of a file, which the manager grants and I/O servers check (`capability`).
 ///
 /// The printer leaves the proof out: a log must not carry rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capability {
-    /// The number of the file, and of its object on every I/O server.
+    /// The number of the file.
     pub file: u64,
     /// The rights: bits [`Capability::READ`] and [`Capability::WRITE`].
     pub rights: u32,
@@ -113,6 +113,12 @@ impl Capability {
     /// Rights by name.
     pub(super) fn right_bits(bits: u32) -> NamedBits {
         NamedBits::new(bits, &["read", "write"])
+    }
+
+    /// The object that a group has of the file.
+    pub fn object(&self, group: u32) -> ObjectId {
+        let file = self.file;
+        ObjectId { group, file }
     }
 
     /// The bytes that the proof covers: the other fields as they are encoded.
@@ -152,15 +158,15 @@ impl Decode<'_> for Capability {
     }
 }
 
-/// The stripes of a file, and the server that a request goes to (`placement`): stripe `n` is on server `n` modulo
+/// The stripes of a file, and the group that a request goes to (`placement`): stripe `n` is on group `n` modulo
 /// `width`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Placement {
     /// Bytes of a stripe; never 0.
     pub unit: u32,
-    /// The number of servers that the file is striped over, from 1 to [`WIDTH_MAX`].
+    /// The number of groups that the file is striped over, from 1 to [`WIDTH_MAX`].
     pub width: u32,
-    /// The index of the server among them, below `width`.
+    /// The index of the group among them, below `width`.
     pub index: u32,
 }
 
@@ -335,7 +341,9 @@ impl Decode<'_> for Memory {
 /// The body of READ and WRITE (`transfer`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transfer {
-    /// The right to the object.
+    /// The number of the group, of which the request wants the object of the capability's file.
+    pub group: u32,
+    /// The right to the file.
     pub capability: Capability,
     /// The stripes of the file, and the server of the request among them.
     pub placement: Placement,
@@ -351,6 +359,7 @@ pub struct Transfer {
 
 printed! {
     Transfer = "transfer" {
+        group,
         capability,
         placement,
         stability,
@@ -360,8 +369,16 @@ printed! {
     }
 }
 
+impl Transfer {
+    /// The object of the request.
+    pub fn object(&self) -> ObjectId {
+        self.capability.object(self.group)
+    }
+}
+
 impl Encode for Transfer {
     fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.u32(self.group);
         self.capability.encode(encoder);
         self.placement.encode(encoder);
         self.stability.encode(encoder);
@@ -374,6 +391,7 @@ impl Encode for Transfer {
 impl Decode<'_> for Transfer {
     fn decode(decoder: &mut Decoder<'_>) -> Result<Transfer, XdrError> {
         let transfer = Transfer {
+            group: group_number(decoder)?,
             capability: Capability::decode(decoder)?,
             placement: Placement::decode(decoder)?,
             stability: Stability::decode(decoder)?,
@@ -421,16 +439,26 @@ record! {
 /// The body of COMMIT, TRUNCATE and UNLINK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ObjectRange {
-    /// The right to the object.
+    /// The number of the group, of which the request wants the object of the capability's file.
+    pub group: u32,
+    /// The right to the file.
     pub capability: Capability,
     /// The length of the object after TRUNCATE, in bytes; 0 in the others.
     pub size: u64,
 }
 
-printed! { ObjectRange = "object" { capability, size, } }
+printed! { ObjectRange = "object_range" { group, capability, size, } }
+
+impl ObjectRange {
+    /// The object of the request.
+    pub fn object(&self) -> ObjectId {
+        self.capability.object(self.group)
+    }
+}
 
 impl Encode for ObjectRange {
     fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.u32(self.group);
         self.capability.encode(encoder);
         encoder.u64(self.size);
     }
@@ -439,6 +467,7 @@ impl Encode for ObjectRange {
 impl Decode<'_> for ObjectRange {
     fn decode(decoder: &mut Decoder<'_>) -> Result<ObjectRange, XdrError> {
         Ok(ObjectRange {
+            group: group_number(decoder)?,
             capability: Capability::decode(decoder)?,
             size: decoder.u64()?,
         })
@@ -448,26 +477,28 @@ impl Decode<'_> for ObjectRange {
 /// The objects of a States request (`objects`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectList {
-    /// The numbers of their files, at most [`OBJECTS_MAX`].
-    pub files: Vec<u64>,
+    /// Their names, at most [`OBJECTS_MAX`].
+    pub objects: Vec<ObjectId>,
 }
 
-printed! { ObjectList = "objects" { files as "files" via Items, } }
+printed! { ObjectList = "objects" { objects as "objects" via Count, } }
 
 impl Encode for ObjectList {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         // At most OBJECTS_MAX.
-        encoder.u32(self.files.len() as u32);
-        self.files.iter().for_each(|file| encoder.u64(*file));
+        encoder.u32(self.objects.len() as u32);
+        self.objects
+            .iter()
+            .for_each(|object| object.encode(encoder));
     }
 }
 
 impl Decode<'_> for ObjectList {
     fn decode(decoder: &mut Decoder<'_>) -> Result<ObjectList, XdrError> {
         let count = decoder.length(OBJECTS_MAX)?;
-        let files = (0..count).map(|_| decoder.u64());
+        let objects = (0..count).map(|_| ObjectId::decode(decoder));
         Ok(ObjectList {
-            files: files.collect::<Result<_, _>>()?,
+            objects: objects.collect::<Result<_, _>>()?,
         })
     }
 }
@@ -519,36 +550,36 @@ impl Decode<'_> for ObjectStates {
     }
 }
 
-/// The places of a file's objects: I/O servers of the only group (`layout`).
+/// The places of a file's objects (`layout`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LayoutRecord {
     /// Bytes of a stripe; never 0.
     pub unit: u32,
-    /// The servers' numbers in the volume, in the order of the stripes, from 1 to [`WIDTH_MAX`] of them.
-    pub servers: Vec<u32>,
+    /// The numbers of the groups of I/O servers, in the order of the stripes, from 1 to [`WIDTH_MAX`] of them.
+    pub groups: Vec<u32>,
 }
 
-printed! { LayoutRecord = "layout" { unit, servers as "servers" via Items, } }
+printed! { LayoutRecord = "layout" { unit, groups as "groups" via Items, } }
 
 impl Encode for LayoutRecord {
     fn encode(&self, encoder: &mut Encoder<'_>) {
-        OnlyGroup.encode(encoder);
+        LayoutForm.encode(encoder);
         encoder.u32(self.unit);
-        encoder.u32_array(&self.servers);
+        encoder.u32_array(&self.groups);
     }
 }
 
 impl Decode<'_> for LayoutRecord {
     fn decode(decoder: &mut Decoder<'_>) -> Result<LayoutRecord, XdrError> {
-        OnlyGroup::decode(decoder)?;
+        LayoutForm::decode(decoder)?;
         let unit = decoder.u32()?;
         let count = decoder.length(WIDTH_MAX)?;
-        let servers = (0..count).map(|_| decoder.u32());
-        let servers: Vec<u32> = servers.collect::<Result<_, _>>()?;
-        if unit == 0 || servers.is_empty() {
+        let groups = (0..count).map(|_| decoder.u32());
+        let groups: Vec<u32> = groups.collect::<Result<_, _>>()?;
+        if unit == 0 || groups.is_empty() {
             return Err(XdrError::Value);
         }
-        Ok(LayoutRecord { unit, servers })
+        Ok(LayoutRecord { unit, groups })
     }
 }
 
@@ -574,6 +605,7 @@ mod tests {
 
     fn transfer(file: Shape, memory: Memory) -> Transfer {
         Transfer {
+            group: 2,
             capability: Capability {
                 file: 7,
                 rights: Capability::READ,
@@ -612,7 +644,10 @@ mod tests {
             },
         );
         let line = read.to_string();
-        assert!(line.starts_with("transfer capability=(file="), "{line}");
+        assert!(
+            line.starts_with("transfer group=2 capability=(file="),
+            "{line}"
+        );
         let end = "file=1048576+4096 memory=region(00000005 1048576+4096)";
         assert!(line.ends_with(end), "{line}");
         assert_eq!(Memory::Eager { slot: 3 }.to_string(), "eager(3)");
@@ -637,7 +672,7 @@ mod tests {
         there_and_back(&Caller::new(1, 2, &[3, 4]));
         there_and_back(&LayoutRecord {
             unit: 4096,
-            servers: vec![2, 0, 1],
+            groups: vec![2, 0, 1],
         });
     }
 

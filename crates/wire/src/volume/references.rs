@@ -1,6 +1,7 @@
 //! References by which a client reads objects out of an I/O server's page cache without asking (paper 003).
 
-use super::{Capability, OBJECTS_MAX, PAGE_ENTRIES_MAX, Status};
+use super::group::group_number;
+use super::{Capability, OBJECTS_MAX, ObjectId, PAGE_ENTRIES_MAX, Status};
 use crate::xdr::{
     Count, Decode, Decoder, Encode, Encoder, Items, Print, Printed, XdrError, print_field, printed,
     record,
@@ -38,26 +39,60 @@ record! {
 /// The body of References: a request for references to objects, the eager way to build a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReferenceRequest {
-    /// The rights to read the objects, at most [`OBJECTS_MAX`].
-    pub capabilities: Vec<Capability>,
+    /// The objects, at most [`OBJECTS_MAX`], each with the right to read it.
+    pub objects: Vec<ObjectRight>,
 }
 
-printed! { ReferenceRequest = "references" { capabilities as "capabilities" via Count, } }
+printed! { ReferenceRequest = "references" { objects as "objects" via Count, } }
+
+/// A right to the object that a group has of a file (`object_right`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ObjectRight {
+    /// The number of the group.
+    pub group: u32,
+    /// The right to the file.
+    pub capability: Capability,
+}
+
+printed! { ObjectRight = "object_right" { group, capability, } }
+
+impl Encode for ObjectRight {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.u32(self.group);
+        self.capability.encode(encoder);
+    }
+}
+
+impl Decode<'_> for ObjectRight {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<ObjectRight, XdrError> {
+        Ok(ObjectRight {
+            group: group_number(decoder)?,
+            capability: Capability::decode(decoder)?,
+        })
+    }
+}
+
+impl ObjectRight {
+    /// The object.
+    pub fn object(&self) -> ObjectId {
+        self.capability.object(self.group)
+    }
+}
 
 impl Encode for ReferenceRequest {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         // At most OBJECTS_MAX.
-        encoder.u32(self.capabilities.len() as u32);
-        self.capabilities.iter().for_each(|it| it.encode(encoder));
+        encoder.u32(self.objects.len() as u32);
+        self.objects.iter().for_each(|it| it.encode(encoder));
     }
 }
 
 impl Decode<'_> for ReferenceRequest {
     fn decode(decoder: &mut Decoder<'_>) -> Result<ReferenceRequest, XdrError> {
         let count = decoder.length(OBJECTS_MAX)?;
-        let capabilities = (0..count).map(|_| Capability::decode(decoder));
+        let objects = (0..count).map(|_| ObjectRight::decode(decoder));
         Ok(ReferenceRequest {
-            capabilities: capabilities.collect::<Result<_, _>>()?,
+            objects: objects.collect::<Result<_, _>>()?,
         })
     }
 }

@@ -1,9 +1,10 @@
 //! The description of the volume that the manager gives, and the messages of I/O servers about themselves.
 
 use super::WIDTH_MAX;
-use super::group::OnlyGroup;
+use super::group::{GROUPS_MAX, GroupRecord};
 use crate::xdr::{
-    Decode, Decoder, Encode, Encoder, Items, Quoted, XdrError, print_as_display, printed,
+    Count, Decode, Decoder, Encode, Encoder, Items, Quoted, XdrError, print_as_display, printed,
+    record,
 };
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -74,8 +75,23 @@ pub struct VolumeRecord {
     pub width: u32,
     /// The number of I/O servers of the volume, from 1 to [`WIDTH_MAX`].
     pub count: u32,
+    /// The number of groups of I/O servers, from 1 to [`GROUPS_MAX`].
+    pub group_count: u32,
     /// The addresses of I/O servers, from the number in the request on, as many as a message holds.
     pub servers: Vec<Address>,
+    /// The groups, from the number in the request on, as many as a message holds behind the addresses.
+    pub groups: Vec<GroupRecord>,
+}
+
+record! {
+    /// The request for a [`VolumeRecord`] (`volume_request`): where its lists begin.
+    #[derive(Default)]
+    VolumeRequest = "volume_request" {
+        /// The first I/O server.
+        server: u32,
+        /// The first group.
+        group: u32,
+    }
 }
 
 printed! {
@@ -84,38 +100,48 @@ printed! {
         unit,
         width,
         count,
+        group_count as "group_count",
         servers as "servers" via Items,
+        groups as "groups" via Count,
     }
 }
 
 impl Encode for VolumeRecord {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         encoder.opaque(self.name.as_bytes());
-        OnlyGroup.encode(encoder);
-        for word in [self.unit, self.width, self.count] {
+        for word in [self.unit, self.width, self.count, self.group_count] {
             encoder.u32(word);
         }
         // Bounded by WIDTH_MAX.
         encoder.u32(self.servers.len() as u32);
         self.servers.iter().for_each(|it| it.encode(encoder));
+        // Bounded by GROUPS_MAX.
+        encoder.u32(self.groups.len() as u32);
+        self.groups.iter().for_each(|it| it.encode(encoder));
     }
 }
 
 impl Decode<'_> for VolumeRecord {
     fn decode(decoder: &mut Decoder<'_>) -> Result<VolumeRecord, XdrError> {
         let name = text(decoder, NAME_MAX)?;
-        OnlyGroup::decode(decoder)?;
         let (unit, width, count) = (decoder.u32()?, decoder.u32()?, decoder.u32()?);
-        if count == 0 || count as usize > WIDTH_MAX || width > count || unit == 0 {
+        let group_count = decoder.u32()?;
+        let are_bounded = count as usize <= WIDTH_MAX && group_count as usize <= GROUPS_MAX;
+        if count == 0 || group_count == 0 || !are_bounded || width > count || unit == 0 {
             return Err(XdrError::Value);
         }
         let servers = (0..decoder.length(count as usize)?).map(|_| Address::decode(decoder));
+        let servers = servers.collect::<Result<_, _>>()?;
+        let groups =
+            (0..decoder.length(group_count as usize)?).map(|_| GroupRecord::decode(decoder));
         Ok(VolumeRecord {
             name,
             unit,
             width,
             count,
-            servers: servers.collect::<Result<_, _>>()?,
+            group_count,
+            servers,
+            groups: groups.collect::<Result<_, _>>()?,
         })
     }
 }
@@ -200,23 +226,27 @@ mod tests {
             unit: 65536,
             width: 0,
             count: 3,
+            group_count: 5,
             servers: alloc::vec![address("", 0), address("io2.example", 20051)],
+            groups: alloc::vec![GroupRecord::of(2)],
         }
     }
 
     #[test]
     fn records_are_laid_out_as_documented() {
         let expected = [
-            &b"\0\0\0\x04data\0\0\0\0"[..],
-            b"\0\x01\0\0\0\0\0\0\0\0\0\x03",
+            &b"\0\0\0\x04data"[..],
+            b"\0\x01\0\0\0\0\0\0\0\0\0\x03\0\0\0\x05",
             b"\0\0\0\x02",
             b"\0\0\0\0\0\0\0\0",
             b"\0\0\0\x0bio2.example\0\0\0\x4e\x53",
+            b"\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0\x02\0\0\0\0",
         ];
         assert_eq!(bytes(&record()), expected.concat());
         assert_eq!(
             record().to_string(),
-            "volume name=\"data\" unit=65536 width=0 count=3 servers=[:0,io2.example:20051]"
+            "volume name=\"data\" unit=65536 width=0 count=3 group_count=5 \
+             servers=[:0,io2.example:20051] groups=1"
         );
         let register = RegisterRecord {
             number: 2,
@@ -248,6 +278,8 @@ mod tests {
         assert!(volume(|it| it.count = 0).is_err());
         assert!(volume(|it| it.count = 1).is_err());
         assert!(volume(|it| it.count = 257).is_err());
+        assert!(volume(|it| it.group_count = 0).is_err());
+        assert!(volume(|it| it.group_count = 4097).is_err());
         assert!(volume(|it| it.width = 4).is_err());
         assert!(volume(|it| it.unit = 0).is_err());
         let far = RegisterRecord {

@@ -3,9 +3,9 @@
 use gannet_wire::volume::{
     AccessAnswer, AccessMask, Appending, AttributeChanges, AttributeReferences, BODY_MAX, Body,
     Call, Caller, Capability, Chosen, CreateMode, DeviceNumbers, Entry, FILE_NAME_MAX, FileId,
-    FileState, Found, FoundFiles, Granted, Inode, LayoutRecord, Listed, NodeKind, Operation, Page,
-    ROOT, Referenced, SLOTS_MAX, SYMLINK_MAX, SetTimestamp, SlotSequence, Stripes, Timestamp,
-    WIDTH_MAX,
+    FileState, Found, FoundFiles, Granted, Inode, LayoutRecord, Listed, NodeKind, ObjectId,
+    Operation, Page, ROOT, Referenced, SLOTS_MAX, SYMLINK_MAX, SetTimestamp, SlotSequence, Stripes,
+    Timestamp, WIDTH_MAX,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 
@@ -148,7 +148,7 @@ fn calls() -> Vec<Call> {
         Call::Orphans {
             server: 3,
             remove: true,
-            files: vec![FileId(4), FileId(5)],
+            objects: [4, 5].map(|file| ObjectId { group: 1, file }).to_vec(),
         },
         Call::CreateStriped {
             entry: entry(b"name"),
@@ -168,7 +168,7 @@ fn calls() -> Vec<Call> {
 fn layout() -> LayoutRecord {
     LayoutRecord {
         unit: 65536,
-        servers: vec![2, 0, 1],
+        groups: vec![2, 0, 1],
     }
 }
 

@@ -208,13 +208,13 @@ fn post_optimistic(pair: &mut Pair, id: u64, end: usize, len: usize, from: Origi
     };
     let exporter = &pair.exporters[1 - end];
     let mut source = exporter.enter(Export {
-        object: id,
+        object: u128::from(id),
         endpoint: EndpointId(1),
         until: Instant::from_nanos(u64::MAX),
         bytes: object,
     });
     match from {
-        Origin::Removed => exporter.remove(id),
+        Origin::Removed => exporter.remove(u128::from(id)),
         Origin::Guessed => source.access_key = AccessKey(source.access_key.0 ^ 1),
         Origin::Memory | Origin::File | Origin::ColdFile => {}
     }

@@ -43,7 +43,7 @@ fn memory(end: &End, bytes: &[u8]) -> Exported {
 
 fn enter(table: &dyn ExportTable, endpoint: EndpointId, bytes: Exported) -> Reference {
     table.enter(Export {
-        object: endpoint.0,
+        object: u128::from(endpoint.0),
         endpoint,
         until: Instant::from_nanos(u64::MAX),
         bytes,

@@ -79,8 +79,11 @@ async fn ask(
     size: u64,
 ) -> Result<Option<ClientBuffer>, DataError> {
     let index = target.placement.index;
-    let capability = transfer.capability;
-    let body = to_bytes(&ObjectRange { capability, size });
+    let body = to_bytes(&ObjectRange {
+        group: transfer.group,
+        capability: transfer.capability,
+        size,
+    });
     let answer = target
         .link
         .call(Operation::OpenBuffer, class, &body, &[])

@@ -438,7 +438,7 @@ impl VolumeFs {
                         reading.await
                     }
                 };
-                read.map_err(|error| OperationError::of(&lease.layout, error))?
+                read.map_err(|error| OperationError::of(&targets, error))?
             }
             Moving::Write(write) => self.write_once(lease, id, &request, write, memory).await?,
         };
@@ -459,9 +459,9 @@ impl VolumeFs {
         let _changing = self.references.changing(id, span_of(&request.file));
         let targets = self.targets_of(&lease.layout, &request.file).await?;
         let is_stable = write.stability == Stability::FileSync;
-        let servers = || targets.iter().map(|target| target.server);
+        let groups = || targets.iter().map(|target| target.group);
         if !is_stable {
-            self.siblings.unstable.note(id, servers());
+            self.siblings.unstable.note(id, groups());
         }
         let guard = write.guard;
         guard.inspect(|guard| guard.asks(&targets));
@@ -481,7 +481,7 @@ impl VolumeFs {
             Ok(_) => guard.answered(),
             Err(_) => guard.failed(),
         });
-        let states = written.map_err(|error| OperationError::of(&lease.layout, error))?;
+        let states = written.map_err(|error| OperationError::of(&targets, error))?;
         // A write after the end of its grant does not count: the manager may have answered with another size.
         if self.runtime.now() >= lease.until {
             return Err(OperationError::TooLate);
@@ -493,7 +493,7 @@ impl VolumeFs {
             self.leases.note_durable(id, Asked::default());
         } else {
             self.leases.note_unstable(id);
-            self.siblings.unstable.note(id, servers());
+            self.siblings.unstable.note(id, groups());
         }
         Ok(states)
     }
@@ -512,14 +512,14 @@ impl VolumeFs {
             let is_certain = !self.leases.is_uncertain(id);
             let noted = self.siblings.unstable.to_commit(id);
             let noted = noted.filter(|_| is_certain);
-            let is_needed = |number, _| {
+            let is_needed = |group, _| {
                 let noted = noted.as_ref();
-                noted.is_none_or(|noted| noted.servers.contains(&number))
+                noted.is_none_or(|noted| noted.groups.contains(&group))
             };
             let done = match self.targets(&lease.layout, is_needed).await {
                 Ok(targets) => commit_objects(&targets, lease.capability)
                     .await
-                    .map_err(|error| OperationError::of(&lease.layout, error)),
+                    .map_err(|error| OperationError::of(&targets, error)),
                 Err(error) => Err(error),
             };
             match done {
@@ -544,14 +544,15 @@ fn span_of(file: &Shape) -> std::ops::Range<u64> {
 }
 
 async fn commit_objects(targets: &[Target], capability: Capability) -> Result<States, DataError> {
-    let body = to_bytes(&ObjectRange {
-        capability,
-        size: 0,
-    });
     let calls = targets.iter().map(|target| {
+        let body = to_bytes(&ObjectRange {
+            group: target.group,
+            capability,
+            size: 0,
+        });
         let (link, Placement { index, .. }) = (target.link.clone(), target.placement);
         let call: LocalFuture<Result<(u32, ObjectState), DataError>> =
-            Box::pin(commit_object(link, index, body.clone()));
+            Box::pin(commit_object(link, index, body));
         call
     });
     all(calls).await.into_iter().collect()

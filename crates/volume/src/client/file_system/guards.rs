@@ -15,7 +15,8 @@ use crate::client::servers::{Peer, Servers};
 use crate::limits::ATTEMPT_PAUSE;
 use gannet_runtime::{Handle, sleep, timeout};
 use gannet_vfs::Status;
-use gannet_wire::volume::{Call, Class, Entry, Operation};
+use gannet_wire::volume::{Call, Class, Entry, Operation, VolumeRequest};
+use gannet_wire::xdr::to_bytes;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::{Rc, Weak};
@@ -124,7 +125,7 @@ async fn answers(peer: Peer, servers: &Rc<Servers>) -> bool {
         Peer::Manager => (servers.manager().await, Operation::Volume),
         Peer::IoServer(number) => (servers.io_server(number).await, Operation::Usage),
     };
-    let body = 0_u32.to_be_bytes();
+    let body = to_bytes(&VolumeRequest::default());
     match link {
         Ok(link) => {
             let answer = link.call(operation, Class::Background, &body, &[]);

@@ -4,7 +4,7 @@ use super::VolumeFs;
 use crate::link::LinkError;
 use gannet_vfs::{Credentials, Status};
 use gannet_wire::volume::{
-    Call, Class, FileId, FilePage, OBJECTS_MAX, ObjectPage, ObjectPosition, Operation,
+    Call, Class, FileId, FilePage, OBJECTS_MAX, ObjectId, ObjectPage, ObjectPosition, Operation,
     OrphanStatus, OrphanStatuses,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
@@ -47,19 +47,19 @@ impl VolumeFs {
         caller: &Credentials,
         server: u32,
         remove: bool,
-        files: &[FileId],
+        objects: &[ObjectId],
     ) -> Result<Vec<OrphanStatus>, Status> {
-        if files.len() > OBJECTS_MAX {
+        if objects.len() > OBJECTS_MAX {
             return Err(Status::Inval);
         }
         let call = Call::Orphans {
             server,
             remove,
-            files: files.to_vec(),
+            objects: objects.to_vec(),
         };
         let answer = self.ask(caller, call).await?;
         let found: OrphanStatuses = from_bytes(answer.body()).map_err(|_| Status::Serverfault)?;
-        if found.statuses.len() == files.len() {
+        if found.statuses.len() == objects.len() {
             Ok(found.statuses)
         } else {
             Err(Status::Serverfault)

@@ -19,8 +19,8 @@ use gannet_fabric::{FILE_STATUS_LEN, Reference, Region, Span, file_status_in, wi
 use gannet_runtime::{Handle, Instant, all, timeout};
 use gannet_vfs::Time;
 use gannet_wire::volume::{
-    Class, FileId, FileState, LayoutRecord, OBJECTS_MAX, ObjectList, ObjectReference, ObjectState,
-    Operation, Placement, ReferenceAnswers,
+    Class, FileId, FileState, LayoutRecord, OBJECTS_MAX, ObjectId, ObjectList, ObjectReference,
+    ObjectState, Operation, Placement, ReferenceAnswers,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, RefCell};
@@ -210,30 +210,38 @@ impl ObjectStates {
 
     /// Requests the references of some files, at most [`OBJECTS_MAX`], with one request for each server.
     async fn request(&self, servers: &Rc<Servers>, files: &[(FileId, LayoutRecord)]) {
-        let mut by_server: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
+        let mut by_server: BTreeMap<u32, Vec<ObjectId>> = BTreeMap::new();
         for (file, layout) in files {
-            for (server, _) in placements(layout) {
-                by_server.entry(server).or_default().push(file.0);
+            // Without an answer there are no references, and the manager is asked for states.
+            let groups = servers.groups_of(layout).await;
+            let groups = groups.unwrap_or_else(|_| servers.known_groups());
+            for (group, _) in placements(layout) {
+                if let Some(server) = groups.primary(group) {
+                    let file = file.0;
+                    let objects = by_server.entry(server).or_default();
+                    objects.push(ObjectId { group, file });
+                }
             }
         }
-        let requests = by_server.into_iter().map(|(server, files)| {
-            let answer = request_from(servers, server, files.clone());
-            Box::pin(async move { (server, files, answer.await) })
+        let requests = by_server.into_iter().map(|(server, objects)| {
+            let answer = request_from(servers, server, objects.clone());
+            Box::pin(async move { (objects, answer.await) })
         });
-        let mut found: BTreeMap<(u32, u64), (Link, Reference)> = BTreeMap::new();
-        for (server, files, answer) in all(requests).await {
+        let mut found: BTreeMap<ObjectId, (Link, Reference)> = BTreeMap::new();
+        for (objects, answer) in all(requests).await {
             let Some((link, references)) = answer else {
                 continue;
             };
-            for (file, reference) in files.into_iter().zip(references) {
+            for (object, reference) in objects.into_iter().zip(references) {
                 if let Some(reference) = reference {
-                    found.insert((server, file), (link.clone(), reference));
+                    found.insert(object, (link.clone(), reference));
                 }
             }
         }
         for (file, layout) in files {
-            let objects = placements(layout).map(|(server, placement)| {
-                let (link, source) = found.get(&(server, file.0))?;
+            let objects = placements(layout).map(|(group, placement)| {
+                let file = file.0;
+                let (link, source) = found.get(&ObjectId { group, file })?;
                 let (link, source) = (link.clone(), *source);
                 Some(KnownObject {
                     placement,
@@ -252,10 +260,10 @@ impl ObjectStates {
 async fn request_from(
     servers: &Rc<Servers>,
     server: u32,
-    files: Vec<u64>,
+    objects: Vec<ObjectId>,
 ) -> Option<(Link, Vec<Option<Reference>>)> {
     let link = servers.io_server(server).await.ok()?;
-    let body = to_bytes(&ObjectList { files });
+    let body = to_bytes(&ObjectList { objects });
     let answer = link.call(Operation::StateReferences, Class::Background, &body, &[]);
     let answer = answer.await.ok()?;
     let answers: ReferenceAnswers = from_bytes(answer.body()).ok()?;

@@ -24,7 +24,7 @@ use gannet_fabric::{
 };
 use gannet_runtime::{Buffer, Instant, LocalFuture, all};
 use gannet_vfs::Status;
-use gannet_wire::volume::{FileId, INLINE_DATA_MAX};
+use gannet_wire::volume::{FileId, INLINE_DATA_MAX, ObjectRight};
 
 /// An extent with the connection to its server and its reference there.
 struct Known {
@@ -85,7 +85,14 @@ impl VolumeFs {
         now: Instant,
     ) -> Option<Vec<Known>> {
         let block_len = self.references.block_len();
-        let extents = extents_of(&lease.layout, block_len, range, OPTIMISTIC_EXTENTS_MAX)?;
+        let groups = self.servers.groups_of(&lease.layout).await.ok()?;
+        let extents = extents_of(
+            &lease.layout,
+            &groups,
+            block_len,
+            range,
+            OPTIMISTIC_EXTENTS_MAX,
+        )?;
         let mut known = Vec::with_capacity(extents.len());
         for extent in extents {
             let link = self.servers.io_server(extent.server).await.ok()?;
@@ -209,13 +216,24 @@ impl VolumeFs {
         }
         let took = self.now() - since;
         let block_len = self.references.block_len();
-        let extents = extents_of(&lease.layout, block_len, range, OPTIMISTIC_EXTENTS_MAX);
+        let groups = self.servers.known_groups();
+        let extents = extents_of(
+            &lease.layout,
+            &groups,
+            block_len,
+            range,
+            OPTIMISTIC_EXTENTS_MAX,
+        );
         for extent in extents.into_iter().flatten() {
             let way = way_of(extent.len);
             self.references.note_call(id, &extent, way, took);
             let name = (id, extent.index);
             if let Some(why) = self.references.prefetch_reason(name) {
-                self.prefetch(extent.server, (name, lease.capability), why);
+                let right = ObjectRight {
+                    group: extent.group,
+                    capability: lease.capability,
+                };
+                self.prefetch(extent.server, (name, right), why);
             }
         }
     }

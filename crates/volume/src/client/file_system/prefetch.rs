@@ -10,15 +10,15 @@ use super::VolumeFs;
 use crate::client::references::{ObjectName, PrefetchReason, References};
 use crate::client::servers::Servers;
 use gannet_wire::volume::{
-    Capability, Class, FileId, OBJECTS_MAX, Operation, ReferenceAnswers, ReferenceRequest,
+    Class, FileId, OBJECTS_MAX, ObjectRight, Operation, ReferenceAnswers, ReferenceRequest,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// An object and the capability to read it.
-type Wanted = (ObjectName, Capability);
+/// An object and the right to read it.
+type Wanted = (ObjectName, ObjectRight);
 
 /// Objects whose references are to be requested, by server. A server has an entry while a task requests them. Without
 /// this rule, several such requests of one client would occupy the server.
@@ -72,19 +72,22 @@ impl VolumeFs {
 
     /// Objects on `server` besides `object` whose references ended with a connection and that leases allow to read.
     fn known_before(&self, server: u32, object: ObjectName) -> Vec<Wanted> {
-        let readable = self.leases.readable();
+        let (readable, groups) = (self.leases.readable(), self.servers.known_groups());
         let mut known: Vec<Wanted> = readable
             .into_iter()
             .flat_map(|lease| {
                 let (capability, layout) = (lease.capability, lease.layout);
-                let servers = layout.servers.clone().into_iter().zip(0u32..);
-                servers.map(move |(on, index)| (on, ((FileId(capability.file), index), capability)))
+                let file = FileId(capability.file);
+                let groups = layout.groups.clone().into_iter().zip(0u32..);
+                groups.map(move |(group, index)| {
+                    let right = ObjectRight { group, capability };
+                    ((file, index), right)
+                })
             })
-            .filter(|(on, _)| *on == server)
-            .map(|(_, wanted)| wanted)
+            .filter(|(_, right)| groups.primary(right.group) == Some(server))
             .collect();
         // Leases come in no order, and an object may have several: the simulator must be able to repeat the choice.
-        known.sort_unstable_by_key(|(name, capability)| (*name, capability.proof));
+        known.sort_unstable_by_key(|(name, right)| (*name, right.capability.proof));
         known.dedup_by_key(|(name, _)| *name);
         let references = &self.references;
         known.retain(|(name, _)| *name != object && references.awaits_prefetch(*name, object));
@@ -113,7 +116,7 @@ async fn ask(
 ) -> Option<()> {
     let link = servers.io_server(server).await.ok()?;
     let body = to_bytes(&ReferenceRequest {
-        capabilities: wanted.iter().map(|(_, capability)| *capability).collect(),
+        objects: wanted.iter().map(|(_, right)| *right).collect(),
     });
     let answer = link.call(Operation::References, Class::Background, &body, &[]);
     let answer = answer.await.ok()?;
@@ -130,7 +133,7 @@ async fn ask(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gannet_wire::volume::TOKEN_LEN;
+    use gannet_wire::volume::{Capability, TOKEN_LEN};
 
     fn wanted(file: u64) -> Wanted {
         let capability = Capability {
@@ -140,7 +143,11 @@ mod tests {
             term: 0,
             proof: [0; TOKEN_LEN],
         };
-        ((FileId(file), 0), capability)
+        let right = ObjectRight {
+            group: 0,
+            capability,
+        };
+        ((FileId(file), 0), right)
     }
 
     #[test]

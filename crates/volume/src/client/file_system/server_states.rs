@@ -9,6 +9,7 @@ use gannet_runtime::{all, timeout};
 use gannet_vfs::Credentials;
 use gannet_wire::volume::{
     Address, Call, Class, FOLDERS, ObjectPage, ObjectPosition, Operation, ROOT, SlotSequence,
+    VolumeRequest,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::net::SocketAddr;
@@ -72,7 +73,7 @@ impl VolumeFs {
         });
         let answers = all(asking).await;
         let names = timeout(&self.runtime, NAMES_PATIENCE, self.ask_for_root(caller)).await;
-        let from = 0_u32.to_be_bytes();
+        let from = to_bytes(&VolumeRequest::default());
         let answer = manager.call(Operation::Volume, Class::Metadata, &from, &[]);
         let term = answer.await?.header.term;
         let servers = record.servers.into_iter().zip(answers);

@@ -3,10 +3,12 @@
 use super::VolumeFs;
 use crate::convert::changes_of;
 use crate::link::LinkError;
+use gannet_meta::groups::Groups;
 use gannet_runtime::{all, timeout};
 use gannet_vfs::{Credentials, FileHandle, FileSystemUsage, SetAttributes, Status};
 use gannet_wire::volume::{Body, Call, Entry, LayoutRecord, Stripes};
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// The striping of a file, or of a directory's new files.
@@ -75,6 +77,26 @@ impl VolumeFs {
                 Err(_) => Some((number, String::from("it does not answer"))),
             });
         away.collect()
+    }
+
+    /// The groups of I/O servers, which layouts name, as they are now.
+    ///
+    /// # Errors
+    /// The error of the connection to the manager.
+    pub async fn groups(&self) -> Result<Rc<Groups>, LinkError> {
+        self.servers.ask_manager().await?;
+        Ok(self.servers.known_groups())
+    }
+
+    /// The I/O servers to which clients write a file with this layout, in the order of its stripes; `None` while nobody
+    /// serves one of its groups.
+    ///
+    /// # Errors
+    /// The error of the connection to the manager, which is asked where a group is not known yet.
+    pub async fn servers_of(&self, layout: &LayoutRecord) -> Result<Option<Vec<u32>>, LinkError> {
+        let groups = self.servers.groups_of(layout).await?;
+        let servers = layout.groups.iter().map(|group| groups.primary(*group));
+        Ok(servers.collect())
     }
 
     /// How many connections to servers were made again after a loss.

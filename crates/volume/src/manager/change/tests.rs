@@ -1,5 +1,6 @@
 use super::*;
 use crate::limits::CHANGE_LEN_MAX;
+use gannet_meta::groups::Groups;
 use gannet_meta::{DamagedValue, JournalMemory, JournaledStore, MemoryStore};
 use gannet_wire::volume::{Chosen, FILE_NAME_MAX, ROOT, SYMLINK_MAX, WIDTH_MAX};
 
@@ -62,7 +63,7 @@ fn given(servers: u32, new_slots: usize) -> Given {
     Given {
         layouts: Layouts {
             default: Stripes::everywhere(4096),
-            servers,
+            groups: Groups::of_servers(servers).by_primary(servers).into(),
             turn: 0,
             away: Arc::default(),
         },

@@ -56,18 +56,29 @@ impl Worker {
             }
         };
         let (unit, count) = (layout.unit, self.stage.plan.servers as u32);
-        let right = match &stripes.on {
-            Chosen::Listed(servers) => layout.servers == *servers,
-            Chosen::From { first, .. } => layout.servers.first() == Some(first),
-            Chosen::InTurn(_) => true,
+        let servers = loop {
+            match self.fs.servers_of(&layout).await {
+                Ok(servers) => break servers,
+                Err(_) => self.try_later("groups", Status::Jukebox).await?,
+            }
         };
+        let servers = servers.ok_or_else(|| format!("file {name} is in no group: {layout:?}"))?;
+        let mut distinct = servers.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let right = distinct.len() == servers.len()
+            && match &stripes.on {
+                Chosen::Listed(listed) => servers == *listed,
+                Chosen::From { first, .. } => servers.first() == Some(first),
+                Chosen::InTurn(_) => true,
+            };
         let width = match stripes.width() {
             0 => count,
             width => width,
         };
         // Files that go to servers in turn avoid those that are away.
         let may_be_narrow = matches!(stripes.on, Chosen::InTurn(_));
-        let has_width = match layout.servers.len() {
+        let has_width = match servers.len() {
             0 => false,
             len if may_be_narrow => len <= width as usize,
             len => len == width as usize,
