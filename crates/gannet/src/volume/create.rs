@@ -129,7 +129,9 @@ impl Volume {
         let mut made = Made::default();
         let existing: Vec<_> = self.folders().iter().map(|it| path.join(it)).collect();
         let added = more.make(&path, &existing, &mut made)?;
-        // First: a record of servers that are not added afterwards does no harm. At most IO_SERVERS_MAX.
+        // Before the records of groups, which a release that knows format 2 alone would not see.
+        describe(&path, &[])?;
+        // Then these: a record of servers that are not added afterwards does no harm. At most IO_SERVERS_MAX.
         let new = before as u32..(before + added.len()) as u32;
         let mut known = Ok(Groups::of_servers(0));
         let read = metadata.read(&mut |view| known = groups::groups(view, before as u32));
@@ -222,7 +224,7 @@ fn fill_metadata(path: &Path, servers: usize) -> Outcome<()> {
 fn describe(path: &Path, added: &[IoServerDescription]) -> Result<Description, VolumeError> {
     let file = path.join(DESCRIPTION_FILE);
     let text = std::fs::read_to_string(&file).at(FileWork::Change, &file)?;
-    let mut text = with_groups(&text);
+    let mut text = with_groups(&text).at(FileWork::Change, &file)?;
     if !text.ends_with('\n') {
         text.push('\n');
     }
@@ -237,10 +239,22 @@ fn describe(path: &Path, added: &[IoServerDescription]) -> Result<Description, V
     Ok(description)
 }
 
-/// The text of `volume.toml` of a volume that has records of groups now.
-fn with_groups(text: &str) -> String {
-    let before = format!("format = {FORMAT_WITHOUT_GROUPS}\n");
-    text.replacen(&before, &format!("format = {FORMAT}\n"), 1)
+/// The text of `volume.toml` of a volume that may have records of groups. Its other lines stay as they are.
+///
+/// # Errors
+/// Its format is written in a way that this does not understand.
+fn with_groups(text: &str) -> io::Result<String> {
+    let is_format = |line: &&str| line.trim_start().starts_with("format");
+    let line = text.lines().find(is_format).unwrap_or_default();
+    let before = FORMAT_WITHOUT_GROUPS.to_string();
+    let changed = text.replacen(line, &line.replacen(&before, &FORMAT.to_string(), 1), 1);
+    match Description::parse(&changed) {
+        Ok(it) if it.format == FORMAT => Ok(changed),
+        Ok(_) => Err(io::Error::other(format!(
+            "its `format` cannot be raised: write `format = {FORMAT}`"
+        ))),
+        Err(error) => Err(io::Error::other(error)),
+    }
 }
 
 /// Sixteen random bytes.
@@ -252,4 +266,26 @@ fn random() -> Result<Token, VolumeError> {
     let filled = getrandom::fill(&mut bytes);
     filled.map_err(|error| VolumeError::Random(io::Error::other(error.to_string())))?;
     Ok(bytes)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_is_raised_however_it_is_written() {
+        let rest = "name = \"a\"\nidentity = \"abababababababababababababababab\"\n\
+                    [stripes]\nunit = 4096\nwidth = 0\n[[io_server]]\nfolder = \"io/0\"\n";
+        for (before, after) in [
+            ("format = 2\n", "format = 3\n"),
+            ("format=2 # of 2\n", "format=3 # of 2\n"),
+            ("format = 2\r\n", "format = 3\r\n"),
+            ("# format 2\nformat = 3\n", "# format 2\nformat = 3\n"),
+        ] {
+            let raised = with_groups(&format!("{before}{rest}")).unwrap();
+            assert_eq!(raised, format!("{after}{rest}"));
+        }
+        assert!(with_groups(&format!("\"format\" = 2\n{rest}")).is_err());
+    }
 }
