@@ -89,7 +89,7 @@ fn look_at_all(view: &dyn View) {
     let _ = paths_of(view, &files);
     let groups = groups(view, 2).unwrap_or_else(|_| Groups::of_servers(2));
     let _ = objects_on(&survey, &groups, 1);
-    if let Ok(check) = OrphanCheck::new(view, groups) {
+    if let Ok(check) = OrphanCheck::new(view, &groups) {
         let objects = files.iter().chain([&ROOT, &FileId(7)]);
         let on = |file: &FileId| {
             let file = file.0;

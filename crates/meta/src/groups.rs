@@ -4,7 +4,9 @@
 
 use super::namespace::{Failure, Outcome};
 use super::{StoreError, Table, Transaction, View};
-use gannet_wire::volume::{GROUPS_MAX, GroupRecord, LayoutRecord, ROOT};
+use gannet_wire::volume::{
+    GROUPS_MAX, GROUPS_OF_SERVER_MAX, GroupRecord, LayoutRecord, Membership, Memberships, ROOT,
+};
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -55,6 +57,24 @@ impl Groups {
         self.get(number)?.primary()
     }
 
+    /// The groups that a server is a member of. There are at most [`GROUPS_OF_SERVER_MAX`]: see [`groups`].
+    pub fn memberships(&self, server: u32) -> Memberships {
+        let groups = (0..).zip(&self.0).filter(|(_, record)| record.has(server));
+        let groups = groups.map(|(group, record)| Membership {
+            group,
+            record: record.clone(),
+        });
+        Memberships {
+            groups: groups.collect(),
+        }
+    }
+
+    /// The servers among these that are in no group.
+    pub fn in_none(&self, servers: Range<u32>) -> Vec<u32> {
+        let is_in_none = |server: &u32| !self.0.iter().any(|record| record.has(*server));
+        servers.filter(is_in_none).collect()
+    }
+
     /// Whether a server is a member of a group.
     pub fn is_member(&self, group: u32, server: u32) -> bool {
         self.get(group).is_some_and(|record| record.has(server))
@@ -87,7 +107,7 @@ impl Groups {
 ///
 /// # Errors
 /// `Failure::Store`: the store failed. `Failure::Damaged`: a record cannot be decoded, has no number that a group may
-/// have, or is missing.
+/// have, or is missing; or a server is in more than [`GROUPS_OF_SERVER_MAX`] groups.
 pub fn groups(view: &dyn View, servers: u32) -> Outcome<Groups> {
     let (mut records, mut is_damaged) = (BTreeMap::new(), false);
     view.scan(Table::Volume, GROUP, &mut |key, value| {
@@ -114,6 +134,12 @@ pub fn groups(view: &dyn View, servers: u32) -> Outcome<Groups> {
             None => is_damaged = true,
         }
     }
+    let mut counts = BTreeMap::new();
+    for member in whole.iter().flat_map(|record| &record.members) {
+        let count: &mut usize = counts.entry(member.server).or_default();
+        *count += 1;
+        is_damaged |= *count > GROUPS_OF_SERVER_MAX;
+    }
     if is_damaged {
         Err(Failure::Damaged(ROOT))
     } else {
@@ -131,8 +157,7 @@ pub fn begin_groups(
     known: &Groups,
     servers: Range<u32>,
 ) -> Result<(), StoreError> {
-    let is_in_none = |server: &u32| !known.0.iter().any(|record| record.has(*server));
-    let servers: Vec<u32> = servers.filter(is_in_none).collect();
+    let servers = known.in_none(servers);
     let count = servers.len() * GROUPS_OF_NEW_SERVER as usize;
     for (number, server) in (known.count()..).zip(servers.into_iter().cycle().take(count)) {
         transaction.put(
@@ -185,6 +210,18 @@ mod tests {
         };
         assert_eq!(groups.on_server(&layout, 0).collect::<Vec<_>>(), [(1, 4)]);
         assert!(groups.is_member(3, 1) && !groups.is_member(3, 0) && !groups.is_member(8, 0));
+    }
+
+    #[test]
+    fn a_server_from_after_a_backup_is_in_no_group_until_it_gets_some() {
+        let store = formatted(|_, _| {});
+        change(&store, |it| begin_groups(it, &Groups::new(vec![]), 0..2));
+        let known = seen(&store, |view| groups(view, 3)).unwrap();
+        assert_eq!(known.in_none(0..3), [2]);
+        change(&store, |it| begin_groups(it, &known, 0..3));
+        let known = seen(&store, |view| groups(view, 3)).unwrap();
+        assert_eq!(members(&known)[8..], [2, 2, 2, 2]);
+        assert!(known.in_none(0..3).is_empty());
     }
 
     #[test]

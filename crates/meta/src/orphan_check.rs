@@ -10,20 +10,20 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 /// The facts of a volume that the check of an object needs: its intents and the numbers that no file had.
-pub struct OrphanCheck {
-    groups: Groups,
+pub struct OrphanCheck<'a> {
+    groups: &'a Groups,
     /// Files with intents that are not done.
     pending: HashSet<FileId>,
     never_made: NeverMade,
 }
 
-impl OrphanCheck {
+impl OrphanCheck<'_> {
     /// Looks at the volume, whose groups are these.
     ///
     /// # Errors
     /// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded. No object may be
     /// removed then.
-    pub fn new(view: &dyn View, groups: Groups) -> Outcome<OrphanCheck> {
+    pub fn new<'a>(view: &dyn View, groups: &'a Groups) -> Outcome<OrphanCheck<'a>> {
         let open = namespace::intents(view)?;
         Ok(OrphanCheck {
             groups,
@@ -198,7 +198,8 @@ mod tests {
                 group: server,
                 file,
             };
-            let check = OrphanCheck::new(view, Groups::of_servers(2))?;
+            let groups = Groups::of_servers(2);
+            let check = OrphanCheck::new(view, &groups)?;
             let found = check.statuses(view, &[(server, object)]);
             found?.remove(0)
         })
@@ -222,7 +223,7 @@ mod tests {
         };
         let objects = [(1, object)];
         let found = seen(&store, |view| {
-            OrphanCheck::new(view, Groups::of_servers(2)).map(|it| it.by_inodes(view, &objects))
+            OrphanCheck::new(view, &Groups::of_servers(2)).map(|it| it.by_inodes(view, &objects))
         });
         let found = found.unwrap();
         let mut search = NameSearch::new(&objects, &found);

@@ -8,8 +8,10 @@
 //!
 //! First type to read: [`Objects`].
 
+mod double_note;
 mod folder;
 mod folder_list;
+mod groups;
 pub mod limits;
 mod put;
 mod range_lock;
@@ -27,6 +29,7 @@ use gannet_vfs::{FileHandle, Status};
 use gannet_wire::volume::{
     Capability, ObjectId, ObjectPage, ObjectRange, ObjectState, Status as WireStatus, Timestamp,
 };
+use groups::Groups;
 use limits::HANDLES_MAX;
 use range_lock::RangeLocks;
 use revocations::Revocations;
@@ -42,6 +45,7 @@ use tombstones::Tombstones;
 
 pub use folder::{FolderStore, timestamp_of};
 pub use folder_list::object_at;
+pub use groups::GROUPS_FILE;
 pub use put::{Target, copy_of};
 pub use range_lock::Write;
 pub use store::{ObjectStore, Opened, Room};
@@ -88,6 +92,7 @@ pub struct Objects<S> {
     tombstones: RefCell<Tombstones>,
     range_locks: RangeLocks,
     terms: Terms,
+    groups: Groups,
     /// Files with numbers below this may have had an object on an earlier disk, which was lost.
     lost_below: Cell<u64>,
     /// The failures of the disk, for other threads.
@@ -150,10 +155,12 @@ impl Source for DiskCounters {
 }
 
 impl<S: ObjectStore> Objects<S> {
-    /// The objects in `store`. Their rights are what `rights` says, as far as nothing newer is known here.
+    /// The objects of I/O server `number`, in `store`. Their rights are what `rights` says, as far as nothing newer is
+    /// known here.
     pub fn new(
         runtime: Handle,
         store: S,
+        number: u32,
         rights: Rights,
         watcher: Rc<dyn ObjectWatcher>,
     ) -> Rc<Objects<S>> {
@@ -167,6 +174,7 @@ impl<S: ObjectStore> Objects<S> {
             rights,
             range_locks: RangeLocks::default(),
             terms: Terms::default(),
+            groups: Groups::new(number),
             lost_below: Cell::default(),
             disk: RefCell::default(),
         })
@@ -250,8 +258,10 @@ impl<S: ObjectStore> Objects<S> {
     /// The object with this name, if it is here.
     ///
     /// # Errors
-    /// Any failure of the store.
+    /// `Stale`: the server is no member of the group. `Jukebox`: it does not know its groups yet. Others: those of the
+    /// store.
     pub async fn find(&self, object: ObjectId) -> Result<Option<FileHandle>, Status> {
+        self.groups.check(object.group)?;
         if let Some(handle) = self.handles.borrow().get(&object) {
             return Ok(Some(*handle));
         }
@@ -400,10 +410,11 @@ impl<S: ObjectStore> Objects<S> {
     /// Removes an object, durably. No object: that is well.
     ///
     /// # Errors
-    /// `Stale`: the capability is not good. Others: those of the store.
+    /// `Stale`: the capability is not good, or the server is no member of the group. Others: those of the store.
     pub async fn unlink(&self, range: &ObjectRange) -> Result<(), Status> {
         self.check_genuine(&range.capability, Capability::WRITE)?;
         let object = range.object();
+        self.groups.check(object.group)?;
         self.handles.borrow_mut().remove(&object);
         self.tombstones
             .borrow_mut()

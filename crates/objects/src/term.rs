@@ -7,38 +7,30 @@
 //! The number distinguishes a manager from a restored copy of its metadata.
 
 use super::Objects;
+use super::double_note::{DoubleNote, NoteForm};
+use super::limits::TERM_WRITE_PAUSE;
 use super::store::ObjectStore;
-use crate::limits::TERM_WRITE_PAUSE;
 use gannet_runtime::sleep;
 use gannet_vfs::{Stability, Status};
-use gannet_wire::volume::{Capability, Term, TermAnswer, TermCall, TermStage};
+use gannet_wire::volume::{Capability, TERM_LEN, Term, TermAnswer, TermCall, TermStage};
 use gannet_wire::xdr::{Decode, Decoder, Encoder};
-use siphasher::sip::SipHasher13;
 use std::cell::Cell;
-use std::hash::Hasher;
 use std::rc::Rc;
-use tokio::sync::Mutex;
 
 /// The name of the file in the root of the store. `gannet volume check` does not report it as foreign.
 pub const TERM_FILE: &str = "manager-term";
 
-/// Offsets of the two records. The newest durable record stays until a later one is durable at the other offset:
-/// writes that may be torn go there. The first record goes to the second offset.
-const PLACES: [u64; 2] = [0, 4096];
-const MAGIC: &[u8; 8] = b"gannet-t";
-/// The length of the note.
-const NOTE_LEN: usize = 4096 + RECORD_LEN;
-const RECORD_LEN: usize = 8 + 8 + gannet_wire::volume::TERM_LEN + 8 + 8;
+const FORM: NoteForm = NoteForm {
+    name: TERM_FILE,
+    magic: b"gannet-t",
+    payload_len: TERM_LEN + 8,
+    damage: "it does not know its manager: remove the file if no second manager of the volume can be running",
+};
 
 /// The manager's term at this server, in memory and in its file.
-#[derive(Default)]
 pub(super) struct Terms {
     known: Cell<Option<Known>>,
-    /// The index in [`PLACES`] of the newest durable record.
-    durable: Cell<usize>,
-    /// Held while the file is written or first read. Without it an earlier write could end last and hide the latest
-    /// term.
-    writing: Mutex<()>,
+    note: DoubleNote,
     /// A write of the last change is scheduled.
     is_due: Cell<bool>,
 }
@@ -47,8 +39,16 @@ pub(super) struct Terms {
 struct Known {
     term: Term,
     change: u64,
-    /// The sequence of the record in the file; the highest one is the newest.
-    sequence: u64,
+}
+
+impl Default for Terms {
+    fn default() -> Terms {
+        Terms {
+            known: Cell::default(),
+            note: DoubleNote::new(FORM),
+            is_due: Cell::default(),
+        }
+    }
 }
 
 impl Terms {
@@ -72,52 +72,29 @@ impl Terms {
 }
 
 impl<S: ObjectStore> Objects<S> {
-    /// Reads the term that an earlier incarnation knew.
+    /// Reads what an earlier incarnation knew from the manager: its term, and the server's groups.
     ///
     /// # Errors
-    /// The note cannot be read, or is damaged (`Io`). The server then accepts no manager.
-    pub async fn load_term(&self) -> Result<(), Status> {
+    /// A note cannot be read, or is damaged (`Io`). The server then accepts no manager.
+    pub async fn load_notes(&self) -> Result<(), Status> {
+        self.load_groups().await?;
+        self.load_term().await
+    }
+
+    async fn load_term(&self) -> Result<(), Status> {
         // Asked before each request, which must not wait while a term is written.
         if self.terms.is_loaded() {
             return Ok(());
         }
-        let _alone = self.terms.writing.lock().await;
+        let alone = self.terms.note.alone().await;
         if self.terms.is_loaded() {
             return Ok(());
         }
-        let known = match self.store.note(TERM_FILE, NOTE_LEN).await? {
-            // The server ended between the note's creation and its first record: no term was accepted.
-            None => Known::default(),
-            Some(note) if note.is_empty() => Known::default(),
-            Some(note) => self.newest_in(&note)?,
-        };
-        self.terms.known.set(Some(known));
+        let payload = self.terms.note.load(&self.store, &alone).await?;
+        let known = payload.map_or(Some(Known::default()), |payload| known_in(&payload));
+        // A record that is whole has a term.
+        self.terms.known.set(Some(known.ok_or(Status::Io)?));
         Ok(())
-    }
-
-    /// The newest record of the note.
-    fn newest_in(&self, note: &[u8]) -> Result<Known, Status> {
-        let records = PLACES.map(|place| {
-            let mut record = [0; RECORD_LEN];
-            let there = usize::try_from(place).ok().and_then(|at| note.get(at..));
-            for (to, from) in record.iter_mut().zip(there.unwrap_or_default()) {
-                *to = *from;
-            }
-            record
-        });
-        let all_known = records.iter().map(known_in).enumerate();
-        let newest = all_known
-            .filter_map(|(place, known)| Some((place, known?)))
-            .max_by_key(|(_, known)| known.sequence);
-        match newest {
-            Some((place, known)) => {
-                self.terms.durable.set(place);
-                Ok(known)
-            }
-            // The first record was torn, at the second offset: its term was not accepted.
-            None if records.first() == Some(&[0; RECORD_LEN]) => Ok(Known::default()),
-            None => Err(unreadable()),
-        }
     }
 
     /// Answers a manager's call about its term.
@@ -154,7 +131,6 @@ impl<S: ObjectStore> Objects<S> {
         self.terms.known.set(Some(Known {
             term: call.term,
             change,
-            ..known
         }));
         if !is_same {
             // Clients hold references by capabilities of the earlier term.
@@ -180,88 +156,27 @@ impl<S: ObjectStore> Objects<S> {
     }
 
     async fn write_term(&self, stability: Stability) -> Result<(), Status> {
-        let _alone = self.terms.writing.lock().await;
-        let mut known = self.terms.known();
-        known.sequence += 1;
-        let place = 1 - self.terms.durable.get();
-        let record = record_of(&known);
-        let written = (self.store).write_note(TERM_FILE, PLACES[place], record, stability);
-        written.await?;
-        if stability == Stability::FileSync {
-            self.terms.durable.set(place);
-        }
-        // The term or the change may be later by now: the call that changed it writes next.
-        let now = self.terms.known();
-        self.terms.known.set(Some(Known {
-            sequence: known.sequence,
-            ..now
-        }));
-        Ok(())
+        let alone = self.terms.note.alone().await;
+        // The term or the change may be later by then: the call that changed it writes next.
+        let payload = payload_of(&self.terms.known());
+        let note = &self.terms.note;
+        note.write(&self.store, &payload, stability, &alone).await
     }
 }
 
-fn unreadable() -> Status {
-    tracing::error!(
-        "{TERM_FILE} in the folder of an I/O server is damaged, so it does not know its manager: remove the file if no second manager of the volume can be running"
-    );
-    Status::Io
-}
-
-fn record_of(known: &Known) -> Vec<u8> {
-    let mut record = Vec::with_capacity(RECORD_LEN);
-    let mut encoder = Encoder::new(&mut record);
-    encoder.fixed(MAGIC);
-    encoder.u64(known.sequence);
+fn payload_of(known: &Known) -> Vec<u8> {
+    let mut payload = Vec::with_capacity(TERM_LEN + 8);
+    let mut encoder = Encoder::new(&mut payload);
     encoder.u64(known.term.number);
     encoder.fixed(&known.term.token);
     encoder.u64(known.change);
-    let check = check(&record);
-    Encoder::new(&mut record).u64(check);
-    record
+    payload
 }
 
-fn known_in(record: &[u8; RECORD_LEN]) -> Option<Known> {
-    let (said, check_said) = record.split_last_chunk::<8>()?;
-    let mut decoder = Decoder::new(said);
-    let magic = *decoder.fixed::<8>().ok()?;
-    let is_whole = magic == *MAGIC && u64::from_be_bytes(*check_said) == check(said);
-    is_whole.then_some(())?;
-    let sequence = decoder.u64().ok()?;
+fn known_in(payload: &[u8]) -> Option<Known> {
+    let mut decoder = Decoder::new(payload);
     Some(Known {
-        sequence,
         term: Term::decode(&mut decoder).ok()?,
         change: decoder.u64().ok()?,
     })
-}
-
-fn check(bytes: &[u8]) -> u64 {
-    let mut hasher = SipHasher13::new();
-    hasher.write(bytes);
-    hasher.finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_record_is_read_as_it_was_written_and_not_otherwise() {
-        let known = Known {
-            term: Term {
-                number: 3,
-                token: [7; 16],
-            },
-            change: 1 << 40,
-            sequence: 9,
-        };
-        let record = record_of(&known);
-        let whole = <[u8; RECORD_LEN]>::try_from(&record[..]).unwrap();
-        assert_eq!(known_in(&whole), Some(known));
-        for bit in 0..RECORD_LEN * 8 {
-            let mut flipped = whole;
-            flipped[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(known_in(&flipped), None);
-        }
-        assert_eq!(known_in(&[0; RECORD_LEN]), None);
-    }
 }

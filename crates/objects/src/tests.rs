@@ -6,7 +6,8 @@ use gannet_sim::World;
 use gannet_sim::store::{Disk, SimStore};
 use gannet_vfs::Stability;
 use gannet_wire::volume::{
-    ObjectPosition, PAGE_OBJECTS_MAX, Placement, Shape, Term, TermCall, TermStage,
+    GroupRecord, Membership, Memberships, ObjectPosition, PAGE_OBJECTS_MAX, Placement, Shape, Term,
+    TermCall, TermStage,
 };
 
 type SimObjects = Objects<FolderStore<SimStore>>;
@@ -82,7 +83,7 @@ fn open_objects(disk: &Rc<Disk>, runtime: Handle, told: &Rc<Told>) -> Rc<SimObje
         allow: Box::new(|it, rights| it.rights & rights == rights),
         age_max: Duration::from_secs(120),
     };
-    Objects::new(runtime, store, rights, Rc::clone(told) as _)
+    Objects::new(runtime, store, NUMBER, rights, Rc::clone(told) as _)
 }
 
 fn run(story: impl AsyncFnOnce(Rc<SimObjects>, Rc<Told>, Rc<Disk>) + 'static) {
@@ -92,7 +93,7 @@ fn run(story: impl AsyncFnOnce(Rc<SimObjects>, Rc<Told>, Rc<Disk>) + 'static) {
     let objects = open_objects(&disk, node.runtime(), &told);
     world
         .run(async move {
-            objects.load_term().await.unwrap();
+            objects.load_notes().await.unwrap();
             story(objects, told, disk).await;
         })
         .unwrap();
@@ -180,6 +181,62 @@ fn a_removed_file_gets_no_object_again_and_its_watcher_hears_in_time() {
     });
 }
 
+/// Tells the server groups of which it is the only member, with their epochs.
+async fn told_groups(objects: &SimObjects, groups: &[(u32, u64)]) {
+    let membership = |(group, epoch): &(u32, u64)| Membership {
+        group: *group,
+        record: GroupRecord {
+            epoch: *epoch,
+            ..GroupRecord::of(NUMBER)
+        },
+    };
+    let groups = groups.iter().map(membership).collect();
+    objects.learn_groups(Memberships { groups }).await.unwrap();
+}
+
+#[test]
+fn a_server_refuses_objects_of_groups_that_it_is_no_member_of_also_after_a_restart() {
+    run(async |objects, told, disk| {
+        let other = |group| ObjectId { group, file: 7 };
+        assert_eq!(
+            objects.find(other(5)).await,
+            Err(Status::Jukebox),
+            "not told"
+        );
+        assert_eq!(objects.find(object(7)).await, Ok(None), "its own");
+        told_groups(&objects, &[(5, 2), (6, 1)]).await;
+        disk.crash();
+        let again = open_objects(&disk, Handle::clone(&objects.runtime), &told);
+        again.load_notes().await.unwrap();
+        for objects in [&objects, &again] {
+            assert_eq!(objects.find(other(5)).await, Ok(None));
+            assert_eq!(objects.find(object(7)).await, Err(Status::Stale));
+            let range = ObjectRange {
+                group: 4,
+                ..range(7, 0)
+            };
+            assert_eq!(objects.unlink(&range).await, Err(Status::Stale));
+            assert_eq!(objects.truncate(&range).await, Err(Status::Stale));
+        }
+    });
+}
+
+#[test]
+fn an_earlier_record_of_a_group_does_not_replace_a_later_one() {
+    run(async |objects, _, _| {
+        let epochs = |objects: &SimObjects| {
+            let known = objects.groups.known.borrow();
+            let known = known.iter().flatten().map(|(group, it)| (*group, it.epoch));
+            known.collect::<Vec<_>>()
+        };
+        told_groups(&objects, &[(5, 2), (6, 1)]).await;
+        told_groups(&objects, &[(5, 1), (6, 3), (7, 1)]).await;
+        assert_eq!(epochs(&objects), [(5, 2), (6, 3), (7, 1)]);
+        told_groups(&objects, &[(6, 4)]).await;
+        assert_eq!(epochs(&objects), [(6, 4)], "it left the others");
+    });
+}
+
 #[test]
 fn groups_have_objects_of_their_own_of_one_file() {
     run(async |objects, _, _| {
@@ -188,6 +245,7 @@ fn groups_have_objects_of_their_own_of_one_file() {
             group: NUMBER + 1,
             file: 7,
         };
+        told_groups(&objects, &[(NUMBER, 1), (NUMBER + 1, 1)]).await;
         assert_eq!(objects.find(other).await, Ok(None));
         objects.find_or_make(other).await.unwrap();
         assert_eq!(objects.state_of_named(other).await.unwrap().size, 0);
@@ -242,7 +300,7 @@ fn a_term_outlives_its_server_and_refuses_earlier_capabilities() {
         assert_eq!(told.0.take(), [("term", 0)]);
         disk.crash();
         let again = open_objects(&disk, Handle::clone(&objects.runtime), &told);
-        again.load_term().await.unwrap();
+        again.load_notes().await.unwrap();
         assert_eq!(again.term_number(), 3);
         assert_eq!(again.check(&capability(1), 0), Err(Status::Stale));
         let ask = TermCall {

@@ -21,7 +21,7 @@ use crate::manager::{Manager, Registration, Registry, TermError, VolumeState};
 use crate::secret::{CurrentKeys, RoleKey};
 use crate::serve::{Server, ServerCounters};
 use gannet_fabric::{Listener, Provider};
-use gannet_meta::groups::{Groups, groups};
+use gannet_meta::groups::{Groups, begin_groups, groups};
 use gannet_meta::namespace::Outcome;
 use gannet_meta::{MetaStore, StoreError, claims};
 use gannet_metrics::{ClientList, Exposition, Pools, Source};
@@ -288,11 +288,20 @@ impl Host {
     }
 }
 
-/// The groups of a volume with `servers` I/O servers.
+/// The groups of a volume with `servers` I/O servers. A server that is in none gets some: the metadata may be a backup
+/// from before it was added.
 fn groups_in(metadata: &dyn MetaStore, servers: u32) -> Outcome<Groups> {
-    let mut known = Ok(Groups::of_servers(servers));
-    metadata.read(&mut |view| known = groups(view, servers))?;
-    known
+    let read = || {
+        let mut known = Ok(Groups::of_servers(servers));
+        metadata.read(&mut |view| known = groups(view, servers))?;
+        known
+    };
+    let known = read()?;
+    if known.in_none(0..servers).is_empty() {
+        return Ok(known);
+    }
+    metadata.commit(&mut |store| begin_groups(store, &known, 0..servers))?;
+    read()
 }
 
 /// Waits for at most a short time until the manager's term has begun. If too few I/O servers answer by then, the

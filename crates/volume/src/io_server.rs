@@ -34,7 +34,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use walk::{Pace, Walks};
 
-pub use gannet_objects::{DiskCounters, OWNER_FILE, TERM_FILE, object_at};
+pub use gannet_objects::{DiskCounters, GROUPS_FILE, OWNER_FILE, TERM_FILE, object_at};
 
 /// Serves objects out of a store of its own, all of which it may change.
 pub struct IoServer<V: Vfs> {
@@ -126,7 +126,7 @@ impl<V: Vfs> IoServer<V> {
             age_max: GRANT_AGE,
         };
         let runtime_of_objects = Handle::clone(&runtime);
-        let objects = Objects::new(runtime_of_objects, folder, rights, watcher);
+        let objects = Objects::new(runtime_of_objects, folder, number, rights, watcher);
         Rc::new(IoServer {
             objects,
             policy,
@@ -201,6 +201,11 @@ impl<V: Vfs> IoServer<V> {
         Ok(to_bytes(&self.objects.term(parse(body)?).await?))
     }
 
+    async fn groups(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
+        self.objects.learn_groups(parse(body)?).await?;
+        Ok(Vec::new())
+    }
+
     /// A page of the objects, folder by folder. Objects that come and go meanwhile may or may not be on it.
     async fn list(&self, link: &Link, body: &[u8]) -> Result<Vec<u8>, Status> {
         let pace = Pace::new(&self.walks, link);
@@ -250,7 +255,7 @@ impl<V: Vfs> IoServer<V> {
     async fn answer_request(self: &Rc<Self>, link: Link, request: Message) -> Answer {
         let operation = request.header.operation;
         let from_manager = link.peer() == Role::Manager;
-        if let Err(status) = self.objects.load_term().await {
+        if let Err(status) = self.objects.load_notes().await {
             return Answer::of(Err(status_of(status)));
         }
         // A manager that was paused may not know yet that another has taken over: its requests do not count.
@@ -274,6 +279,7 @@ impl<V: Vfs> IoServer<V> {
             Operation::Unlink if from_manager => self.unlink(request.body()).await,
             Operation::Revoke if from_manager => self.revoke(request.body()),
             Operation::Term if from_manager => self.term(request.body()).await,
+            Operation::Groups if from_manager => self.groups(request.body()).await,
             Operation::Usage => self.usage().await,
             Operation::Objects => self.list(&link, request.body()).await,
             Operation::OpenBuffer => self.open_buffer(&link, request.body()),

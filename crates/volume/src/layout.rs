@@ -1,6 +1,6 @@
 //! Where the bytes of a file lie: striping.
 //!
-//! Stripe `n` of a file is on server `n` modulo the width. The stripes of one server follow each other without gaps in
+//! Stripe `n` of a file is in group `n` modulo the width. The stripes of one group follow each other without gaps in
 //! its object, so that a contiguous range of the file is one contiguous range of each object.
 
 use gannet_meta::groups::Groups;

@@ -74,6 +74,8 @@ pub struct Manager {
     runtime: Handle,
     store: Arc<dyn MetaStore>,
     keys: ServerKeys,
+    /// The groups of which each I/O server is the primary.
+    groups_by_primary: Arc<[Vec<u32>]>,
     /// Stripes of files whose directories and creators chose none.
     stripes: Stripes,
     servers: Rc<dyn IoServers>,
@@ -141,6 +143,8 @@ impl Manager {
         let replies = look(&*store, meta::reply_cache::times)?.len();
         let losses = look(&*store, meta::claims::losses)?;
         let state = VolumeState::begin(&store, servers.count(), &losses, runtime.wall_clock());
+        let groups = servers.groups();
+        let groups_by_primary = groups.by_primary(servers.count()).into();
         let office = Office::new(&runtime, &servers, change, &state);
         let records = Records::new(Handle::clone(&runtime), ATTRIBUTE_RECORDS_MAX);
         let (clock, peers) = (Handle::clone(&runtime), Rc::clone(&servers));
@@ -158,7 +162,7 @@ impl Manager {
             state,
             appends: RefCell::default(),
             locks: Locks::new(Handle::clone(&runtime), lock_sessions),
-            intents: Intents::new(open),
+            intents: Intents::new(groups, open),
             runtime,
             store,
             keys,
@@ -175,6 +179,7 @@ impl Manager {
             replies: Replies::new(replies),
             holders: RefCell::default(),
             lists_leases: Cell::default(),
+            groups_by_primary,
         }))
     }
 

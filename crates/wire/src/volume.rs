@@ -39,7 +39,8 @@ pub use buffers::{Buffers, Carrying, Place};
 pub use calls::{Call, Entry};
 pub use client_buffer::{ClientBuffer, ClientDrivenDone};
 pub use group::{
-    GROUPS_MAX, GROUPS_OF_SERVER_MAX, GroupRecord, MEMBERS_MAX, Member, MemberState, ObjectId,
+    GROUPS_MAX, GROUPS_OF_SERVER_MAX, GroupRecord, MEMBERS_MAX, Member, MemberState, Membership,
+    Memberships, ObjectId,
 };
 pub use header::{Class, Kind, MessageHeader, MessageHeaderError, Operation};
 pub use hello::{Abilities, Accepted, Hello, Refusal, Role, refusal, version_in};

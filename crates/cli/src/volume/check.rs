@@ -12,7 +12,7 @@ use gannet_meta::groups::{Groups, groups};
 use gannet_meta::namespace::{self, Outcome};
 use gannet_meta::orphan_check::{OrphanCheck, status_by_age};
 use gannet_meta::{MetaStore, RedbStore, View};
-use gannet_volume::io_server::{OWNER_FILE, TERM_FILE, object_at};
+use gannet_volume::io_server::{GROUPS_FILE, OWNER_FILE, TERM_FILE, object_at};
 use gannet_volume::layout::{ObjectPlace, object_size, places, size_from_object, size_with_lost};
 use gannet_wire::volume::{FileId, ObjectId, OrphanStatus, Placement};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -85,7 +85,9 @@ fn check_folder(path: &Path, options: &CheckOptions) -> Result<(), Failure> {
     read.explain(what)?;
     let mut survey = looked.explain(what)?;
     let folders = volume.folders();
-    let groups = groups_of(&metadata, folders.len()).explain(what)?;
+    let Some(groups) = known_groups(&metadata, folders.len(), &mut survey).explain(what)? else {
+        return report(&survey, &Objects::default(), 0);
+    };
     let is_sound = survey.findings.is_empty();
     let (mut objects, mut left, mut locks) = (Objects::default(), Vec::new(), Vec::new());
     for (number, folder) in (0..).zip(&folders) {
@@ -110,13 +112,7 @@ fn check_folder(path: &Path, options: &CheckOptions) -> Result<(), Failure> {
             }
             Err(error) => return Err(Failure::new(what(), error)),
         }
-        let own = Owner {
-            volume: volume.description.identity,
-            io_server: number as usize,
-            lost_below: 0,
-        };
-        let owner = Owner::of(folder).explain(|| format!("cannot check {}", folder.display()))?;
-        if let Some(other) = owner.filter(|owner| !owner.is(&own)) {
+        if let Some(other) = other_owner(&volume, folder, number)? {
             let folder = folder.display();
             survey.findings.push(format!(
                 "I/O server {number} is not checked: {folder} belongs to {other}"
@@ -141,12 +137,34 @@ fn check_folder(path: &Path, options: &CheckOptions) -> Result<(), Failure> {
     report(&survey, &objects, repaired)
 }
 
-/// The groups of a volume with so many I/O servers.
-fn groups_of(metadata: &dyn MetaStore, servers: usize) -> Outcome<Groups> {
+/// The owner of an I/O server's folder, if that is not the server.
+fn other_owner(volume: &Volume, folder: &Path, number: u32) -> Result<Option<Owner>, Failure> {
+    let own = Owner {
+        volume: volume.description.identity,
+        io_server: number as usize,
+        lost_below: 0,
+    };
+    let owner = Owner::of(folder).explain(|| format!("cannot check {}", folder.display()))?;
+    Ok(owner.filter(|owner| !owner.is(&own)))
+}
+
+/// The groups of a volume with so many I/O servers; `None`, and a finding, if their records are damaged.
+fn known_groups(
+    metadata: &dyn MetaStore,
+    servers: usize,
+    survey: &mut Survey,
+) -> Outcome<Option<Groups>> {
     let mut known = Ok(Groups::of_servers(0));
     // Bounded by WIDTH_MAX.
     metadata.read(&mut |view| known = groups(view, servers as u32))?;
-    known
+    match known {
+        Err(namespace::Failure::Damaged(_)) => {
+            let finding = "records of groups are damaged: objects are not looked at";
+            survey.findings.push(String::from(finding));
+            Ok(None)
+        }
+        known => known.map(Some),
+    }
 }
 
 /// Reports the damaged values of a metadata file that cannot be opened, as far as they can be found.
@@ -191,7 +209,7 @@ fn look_at_server(
     objects.looked.insert(number);
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
-        if [OWNER_FILE, TERM_FILE]
+        if [OWNER_FILE, TERM_FILE, GROUPS_FILE]
             .iter()
             .any(|own| entry.file_name() == *own)
         {
@@ -236,7 +254,7 @@ fn since_epoch(time: SystemTime) -> Duration {
 /// The status of objects for which no file was found; `None` where damaged metadata does not determine it.
 fn judge(view: &dyn View, groups: &Groups, left: &[Left]) -> Outcome<Vec<Option<OrphanStatus>>> {
     let now = since_epoch(SystemTime::now());
-    let judge = match OrphanCheck::new(view, groups.clone()) {
+    let judge = match OrphanCheck::new(view, groups) {
         Ok(judge) => judge,
         Err(namespace::Failure::Damaged(_)) => return Ok(vec![None; left.len()]),
         Err(failure) => return Err(failure),

@@ -120,9 +120,10 @@ fn size_below(path: &std::path::Path) -> u64 {
     };
     let sizes = entries.flatten().map(|entry| match entry.metadata() {
         Ok(found) if found.is_dir() => size_below(&entry.path()),
-        // These files name the owner of the folder, and its manager.
+        // These files name the owner of the folder, its manager and its groups.
         Ok(_) if entry.file_name() == "io-server.toml" => 0,
         Ok(_) if entry.file_name() == "manager-term" => 0,
+        Ok(_) if entry.file_name() == "groups" => 0,
         Ok(found) => found.len(),
         // It was removed meanwhile.
         Err(_) => 0,

@@ -31,7 +31,7 @@ pub enum DataError {
     /// The connection to a server ended: which of the bytes it has written is not known.
     #[error("server {index} of the file: {error}")]
     Link {
-        /// The index of the server in the file's layout.
+        /// The index of the server's group in the file's layout.
         index: u32,
         /// The error of the connection.
         error: LinkError,
@@ -39,7 +39,7 @@ pub enum DataError {
     /// A server refused.
     #[error("server {index} of the file refuses: {status}")]
     Refused {
-        /// The index of the server in the file's layout.
+        /// The index of the server's group in the file's layout.
         index: u32,
         /// Why.
         status: Status,
@@ -47,7 +47,7 @@ pub enum DataError {
     /// The reply of a server cannot be decoded, or is not of this request.
     #[error("server {index} of the file gives an answer that cannot be understood")]
     Nonsense {
-        /// The index of the server in the file's layout.
+        /// The index of the server's group in the file's layout.
         index: u32,
     },
     /// The shapes do not fit each other or the buffer.

@@ -454,6 +454,7 @@ impl VolumeFs {
         } = failed
         {
             self.leases.drop_all(id);
+            self.servers.doubt_groups();
         }
         self.pause(began, failed).await
     }

@@ -90,7 +90,7 @@ impl Add for OptimisticCounters {
     }
 }
 
-/// An object of a file: the file, and the index of the server in its layout.
+/// An object of a file: the file, and the index of the group in its layout.
 pub(super) type ObjectName = (FileId, u32);
 
 /// The reason of a request for references ahead of the reads that need them.

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -61,7 +62,9 @@ pub(crate) struct Servers {
     book: Book,
     resolver: RefCell<Option<Resolver>>,
     /// The groups by the manager's last report, if it is asked for them.
-    groups: RefCell<Rc<Groups>>,
+    groups: RefCell<Arc<Groups>>,
+    /// They may have changed since.
+    doubts_groups: Cell<bool>,
     seats: RefCell<BTreeMap<Peer, Rc<Seat>>>,
     /// A server that has been silent for so long counts as dead; `None` if none ever does.
     patience: Cell<Option<Duration>>,
@@ -144,7 +147,8 @@ impl Servers {
             _ => 0,
         };
         Rc::new(Servers {
-            groups: RefCell::new(Rc::new(Groups::of_servers(groups))),
+            groups: RefCell::new(Arc::new(Groups::of_servers(groups))),
+            doubts_groups: Cell::new(false),
             session: Session::new(&runtime),
             runtime,
             provider,
@@ -276,11 +280,16 @@ impl Servers {
     }
 
     /// The groups of the volume, as far as they are known.
-    pub(super) fn known_groups(&self) -> Rc<Groups> {
+    pub(super) fn known_groups(&self) -> Arc<Groups> {
         match &self.book {
             Book::Registry { registry, .. } => registry.groups(),
-            _ => Rc::clone(&self.groups.borrow()),
+            _ => Arc::clone(&self.groups.borrow()),
         }
+    }
+
+    /// The groups are asked for again when they are needed next: a server says that it is not in one of them.
+    pub(super) fn doubt_groups(&self) {
+        self.doubts_groups.set(self.manager.is_some());
     }
 
     /// The groups of the volume, all those of `layout` among them. The manager is asked where one is not known yet: it
@@ -288,13 +297,10 @@ impl Servers {
     pub(super) async fn groups_of(
         self: &Rc<Self>,
         layout: &LayoutRecord,
-    ) -> Result<Rc<Groups>, LinkError> {
+    ) -> Result<Arc<Groups>, LinkError> {
         let groups = self.known_groups();
-        if layout
-            .groups
-            .iter()
-            .all(|group| groups.get(*group).is_some())
-        {
+        let mut wanted = layout.groups.iter();
+        if !self.doubts_groups.get() && wanted.all(|group| groups.get(*group).is_some()) {
             return Ok(groups);
         }
         self.ask_manager().await?;
@@ -374,14 +380,16 @@ impl Servers {
             let answer = answer.await?;
             let page = from_bytes::<VolumeRecord>(answer.body());
             let page = page.map_err(Unreachable::BadRecord)?;
-            // Each page has some of what lacks, so there are no more pages than items.
+            let counts = whole.as_ref().map(|it| (it.count, it.group_count));
+            let is_same = counts.is_none_or(|counts| counts == (page.count, page.group_count));
             let lacks_servers = servers < page.count as usize;
             let brings = if lacks_servers {
                 page.servers.len()
             } else {
                 page.groups.len()
             };
-            if brings == 0 {
+            // Each page has some of what lacks, so there are no more pages than items.
+            if brings == 0 || !is_same {
                 return Err(Unreachable::EmptyRecord.into());
             }
             let record = match whole.take() {
@@ -395,7 +403,8 @@ impl Servers {
             let has_servers = record.servers.len() >= record.count as usize;
             if has_servers && record.groups.len() >= record.group_count as usize {
                 let groups = Groups::new(record.groups.clone());
-                self.groups.replace(Rc::new(groups));
+                self.groups.replace(Arc::new(groups));
+                self.doubts_groups.set(false);
                 if let Book::Reported(reported) = &self.book {
                     reported.replace(Some(record.clone()));
                 }
@@ -562,7 +571,7 @@ impl IoServers for Servers {
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
-    fn groups(&self) -> Rc<Groups> {
+    fn groups(&self) -> Arc<Groups> {
         self.known_groups()
     }
 

@@ -195,11 +195,7 @@ impl Manager {
         let files = work.iter().filter(|work| work.task.makes_file()).count();
         Layouts {
             default: self.stripes.clone(),
-            groups: self
-                .servers
-                .groups()
-                .by_primary(self.servers.count())
-                .into(),
+            groups: Arc::clone(&self.groups_by_primary),
             turn: self.take_turns(files),
             away: self.office.away(),
         }

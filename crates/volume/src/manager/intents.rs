@@ -32,7 +32,7 @@ pub trait IoServers {
     fn count(&self) -> u32;
 
     /// The groups that they are in.
-    fn groups(&self) -> Rc<Groups>;
+    fn groups(&self) -> Arc<Groups>;
 
     /// A connection to one of them, made if there is none.
     fn link(self: Rc<Self>, number: u32) -> LocalFuture<Result<Link, LinkError>>;
@@ -241,13 +241,14 @@ fn room() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(INTENTS_AT_A_SERVER))
 }
 
-/// The key of a work queue: the groups of a file, in the order of their numbers. Intents for files in the same groups
-/// share a queue and wait for no other: a server that is away blocks the queues of its groups, and no others.
+/// The key of a work queue: the I/O servers of a file, in the order of their numbers. Intents for files on the same
+/// servers share a queue and wait for no other: a server that is away blocks the queues that it is in, and no others.
 type WorkQueue = Vec<u32>;
 
-fn queue_of(intent: &Intent) -> WorkQueue {
+fn queue_of(groups: &Groups, intent: &Intent) -> WorkQueue {
     let (Intent::Unlink { layout, .. } | Intent::Truncate { layout, .. }) = intent;
-    let mut queue: WorkQueue = placements(layout).map(|(number, _)| number).collect();
+    let servers = layout.groups.iter().filter_map(|it| groups.primary(*it));
+    let mut queue: WorkQueue = servers.collect();
     queue.sort_unstable();
     queue.dedup();
     queue
@@ -283,8 +284,8 @@ impl Open {
 }
 
 /// The intents that are not done, by work queue.
-#[derive(Default)]
 pub(super) struct Intents {
+    groups: Arc<Groups>,
     open: RefCell<BTreeMap<WorkQueue, BTreeMap<u64, Open>>>,
     /// Queues that a task runs.
     running: RefCell<HashSet<WorkQueue>>,
@@ -299,8 +300,17 @@ pub(super) struct Intents {
 }
 
 impl Intents {
-    pub(super) fn new(open: Vec<(u64, Intent)>) -> Intents {
-        let intents = Intents::default();
+    pub(super) fn new(groups: Arc<Groups>, open: Vec<(u64, Intent)>) -> Intents {
+        let intents = Intents {
+            groups,
+            open: RefCell::default(),
+            running: RefCell::default(),
+            again: RefCell::default(),
+            truncating: RefCell::default(),
+            waiting: RefCell::default(),
+            resting: RefCell::default(),
+            wake_up: Notify::default(),
+        };
         intents.learn(open);
         intents
     }
@@ -319,7 +329,7 @@ impl Intents {
     }
 
     fn open(&self, number: u64, open: Open) {
-        let (mut queues, queue) = (self.open.borrow_mut(), queue_of(&open.intent));
+        let (mut queues, queue) = (self.open.borrow_mut(), queue_of(&self.groups, &open.intent));
         self.resting.borrow_mut().remove(&queue);
         queues.entry(queue).or_default().insert(number, open);
     }

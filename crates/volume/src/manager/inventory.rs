@@ -43,9 +43,9 @@ impl Manager {
             return Err(Status::Perm);
         }
         let objects: Vec<_> = names.iter().map(|name| (server, *name)).collect();
-        let groups = Groups::clone(&self.servers.groups());
+        let groups = self.servers.groups();
         // On the blocking pool: where files are missing, all names are read, and this core serves requests.
-        let known = (self.beside(move |store| known(store, groups, &objects))).await?;
+        let known = (self.beside(move |store| known(store, &groups, &objects))).await?;
         // Asked after the metadata are read: objects that intents had removed by then are not reported as orphans.
         let work = self.look_at_objects(names, known, server, remove);
         let done = timeout(&self.runtime, CALL_DEADLINE, work).await;
@@ -180,11 +180,11 @@ fn add_files(view: &dyn View, from: FileId, page: &mut FilePage) -> Outcome<Opti
 /// The statuses of objects on a server by metadata; `None` for objects whose files do not exist.
 fn known(
     store: &dyn MetaStore,
-    groups: Groups,
+    groups: &Groups,
     objects: &[(u32, ObjectId)],
 ) -> Outcome<Vec<Option<OrphanStatus>>> {
     let told = look(store, |view| {
-        Ok(OrphanCheck::new(view, groups.clone())?.by_inodes(view, objects))
+        Ok(OrphanCheck::new(view, groups)?.by_inodes(view, objects))
     })?;
     let mut names = NameSearch::new(objects, &told);
     while look(store, |view| names.step(view))? {}

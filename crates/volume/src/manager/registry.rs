@@ -26,7 +26,7 @@ pub struct Registry {
     name: String,
     stripes: Stripes,
     servers: RefCell<Vec<Address>>,
-    groups: Rc<Groups>,
+    groups: Arc<Groups>,
     /// The facts about the servers, for other threads.
     volume: OnceCell<Arc<VolumeState>>,
 }
@@ -43,7 +43,7 @@ impl Registry {
             name,
             stripes,
             servers: RefCell::new(servers),
-            groups: Rc::new(groups),
+            groups: Arc::new(groups),
             volume: OnceCell::new(),
         })
     }
@@ -68,8 +68,8 @@ impl Registry {
         u32::try_from(self.servers.borrow().len()).unwrap_or(u32::MAX)
     }
 
-    pub(crate) fn groups(&self) -> Rc<Groups> {
-        Rc::clone(&self.groups)
+    pub(crate) fn groups(&self) -> Arc<Groups> {
+        Arc::clone(&self.groups)
     }
 
     pub(crate) fn address(&self, number: u32) -> Option<Address> {
@@ -275,5 +275,43 @@ impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
             }
             sleep(&self.runtime, REGISTER_PAUSE).await;
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use gannet_wire::volume::GroupRecord;
+
+    #[test]
+    fn a_large_volume_is_told_in_pages() {
+        let address = |number: u16| Address {
+            host: format!("{number:0>200}"),
+            port: number,
+        };
+        let servers: Vec<Address> = (0..256).map(address).collect();
+        let groups: Vec<GroupRecord> = (0..1024).map(|it| GroupRecord::of(it % 256)).collect();
+        let stripes = Stripes::everywhere(4096);
+        let groups_told = Groups::new(groups.clone());
+        let registry = Registry::new(String::from("large"), stripes, servers.clone(), groups_told);
+        let (mut told, mut pages) = ((Vec::new(), Vec::new()), 0);
+        while told.0.len() < 256 || told.1.len() < 1024 {
+            let from = VolumeRequest {
+                server: told.0.len() as u32,
+                group: told.1.len() as u32,
+            };
+            let page = registry.report(&to_bytes(&from)).unwrap();
+            assert!(page.len() <= BODY_MAX);
+            let page: VolumeRecord = from_bytes(&page).unwrap();
+            assert_eq!((page.count, page.group_count), (256, 1024));
+            assert!(!page.servers.is_empty() || !page.groups.is_empty());
+            told.0.extend(page.servers);
+            told.1.extend(page.groups);
+            pages += 1;
+        }
+        assert_eq!(told, (servers, groups));
+        assert!(pages < 20, "{pages}");
+        assert!(registry.report(&[0; 4]).is_err());
     }
 }

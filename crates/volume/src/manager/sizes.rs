@@ -610,6 +610,7 @@ pub(super) mod tests {
     use super::*;
     use gannet_meta::groups::Groups;
     use gannet_sim::World;
+    use std::sync::Arc;
 
     /// I/O servers that never say anything.
     pub(in super::super) struct Mute;
@@ -619,8 +620,8 @@ pub(super) mod tests {
             2
         }
 
-        fn groups(&self) -> Rc<Groups> {
-            Rc::new(Groups::of_servers(2))
+        fn groups(&self) -> Arc<Groups> {
+            Arc::new(Groups::of_servers(2))
         }
 
         fn link(self: Rc<Self>, _: u32) -> LocalFuture<Result<Link, LinkError>> {
@@ -643,7 +644,7 @@ pub(super) mod tests {
         let node = world.add_node("manager");
         let done = world.run(async move {
             let sizes = of_mute_servers(node.runtime());
-            let intents = Intents::new(Vec::new());
+            let intents = Intents::new(Mute.groups(), Vec::new());
             let layout = |groups| LayoutRecord { unit: 4096, groups };
             let first = sizes.of(FileId(2), &layout(vec![0]), &intents).await;
             assert_eq!(first.err(), Some(Status::Jukebox));
@@ -692,7 +693,7 @@ pub(super) mod tests {
         let node = world.add_node("manager");
         let done = world.run(async move {
             let sizes = of_mute_servers(node.runtime());
-            let intents = Intents::new(Vec::new());
+            let intents = Intents::new(Mute.groups(), Vec::new());
             let layout = LayoutRecord {
                 unit: 4096,
                 groups: vec![0],

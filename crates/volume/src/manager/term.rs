@@ -109,6 +109,8 @@ pub(super) struct Office {
     away: RefCell<BTreeSet<u32>>,
     /// The connections on which the servers answered last.
     links: RefCell<BTreeMap<u32, Link>>,
+    /// The connections on which I/O servers were told their groups.
+    told: RefCell<BTreeMap<u32, Link>>,
     /// Servers with a new connection, which may have restarted and have not been told yet what they forgot.
     returned: RefCell<BTreeSet<u32>>,
     has_returned: Notify,
@@ -136,6 +138,7 @@ impl Office {
             is_forced: Cell::new(false),
             away: RefCell::default(),
             links: RefCell::default(),
+            told: RefCell::default(),
             returned: RefCell::default(),
             has_returned: Notify::new(),
         })
@@ -327,6 +330,7 @@ impl Office {
                 self.is_forced.set(!has_majority(&accepted));
                 self.term.set(term);
                 self.servers.begin_term(term.number);
+                self.tell_all_groups().await;
                 self.lease
                     .set(Lease::of(self.servers.count() as usize, TERM_LEASE));
                 self.state.set(State::Held);
@@ -456,6 +460,9 @@ impl Office {
             let link = Rc::clone(&self.servers).link(number).await?;
             let answer = link.call(Operation::Term, Class::Metadata, &body, &[]);
             let answer = answer.await?;
+            if stage == TermStage::Hold {
+                self.tell_groups(number, &link).await;
+            }
             self.note_link(number, link);
             answer.header.status.map_err(LinkError::Refused)?;
             from_bytes(answer.body()).map_err(|_| LinkError::Undecodable)
@@ -468,6 +475,44 @@ impl Office {
             Err(error) => self.volume.fails(number, error, now),
         }
         asked
+    }
+
+    /// Tells all I/O servers that answer which groups they are members of. Clients would else be told to try again.
+    async fn tell_all_groups(self: &Rc<Self>) {
+        let calls = (0..self.servers.count()).map(|number| {
+            let office = Rc::clone(self);
+            let call: LocalFuture<()> = Box::pin(async move {
+                let telling = async {
+                    let link = Rc::clone(&office.servers).link(number).await;
+                    if let Ok(link) = link {
+                        office.tell_groups(number, &link).await;
+                    }
+                };
+                // Those that are silent are told when they answer.
+                let _ = timeout(&office.runtime, TERM_DEADLINE, telling).await;
+            });
+            call
+        });
+        all(calls).await;
+    }
+
+    /// Tells an I/O server which groups it is a member of, once on each connection.
+    async fn tell_groups(&self, number: u32, link: &Link) {
+        let told = self.told.borrow().get(&number).cloned();
+        if told.is_some_and(|told| told.is(link)) {
+            return;
+        }
+        let body = to_bytes(&self.servers.groups().memberships(number));
+        let answer = link.call(Operation::Groups, Class::Metadata, &body, &[]);
+        let done = answer.await.map(|answer| answer.header.status);
+        match done {
+            Ok(Ok(())) => _ = self.told.borrow_mut().insert(number, link.clone()),
+            // It is told again with the next heartbeat; until then it serves what it was told before.
+            Ok(Err(status)) => {
+                tracing::warn!(number, %status, "an I/O server cannot note its groups");
+            }
+            Err(error) => tracing::debug!(number, %error, "groups are not told"),
+        }
     }
 
     /// Confirms the term with all I/O servers at intervals, and tells them the last change; returns the reason when the

@@ -159,6 +159,52 @@ impl Decode<'_> for GroupRecord {
     }
 }
 
+/// A group that a server is a member of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Membership {
+    /// The number of the group.
+    pub group: u32,
+    /// Its record.
+    pub record: GroupRecord,
+}
+
+printed! { Membership = "membership" { group, record, } }
+
+/// The groups that a server is a member of (`memberships`), which the manager tells it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Memberships {
+    /// The groups, at most [`GROUPS_OF_SERVER_MAX`].
+    pub groups: Vec<Membership>,
+}
+
+printed! { Memberships = "memberships" { groups as "groups" via Items, } }
+
+impl Encode for Memberships {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        // At most GROUPS_OF_SERVER_MAX.
+        encoder.u32(self.groups.len() as u32);
+        for membership in &self.groups {
+            encoder.u32(membership.group);
+            membership.record.encode(encoder);
+        }
+    }
+}
+
+impl Decode<'_> for Memberships {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<Memberships, XdrError> {
+        let count = decoder.length(GROUPS_OF_SERVER_MAX)?;
+        let groups = (0..count).map(|_| {
+            Ok(Membership {
+                group: group_number(decoder)?,
+                record: GroupRecord::decode(decoder)?,
+            })
+        });
+        Ok(Memberships {
+            groups: groups.collect::<Result<_, XdrError>>()?,
+        })
+    }
+}
+
 /// The form of a layout, 0: its numbers are those of groups. A decoder refuses others by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct LayoutForm;
@@ -217,6 +263,25 @@ mod tests {
         group.members[1].state = MemberState::Out;
         assert_eq!(group.primary(), None);
         assert_eq!(GroupRecord::of(7).primary(), Some(7));
+    }
+
+    #[test]
+    fn memberships_go_there_and_back_within_their_bound() {
+        let of = |count: u32| Memberships {
+            groups: (0..count)
+                .map(|group| Membership {
+                    group,
+                    record: GroupRecord::of(7),
+                })
+                .collect(),
+        };
+        assert_eq!(from_bytes(&to_bytes(&of(16))), Ok(of(16)));
+        assert!(from_bytes::<Memberships>(&to_bytes(&of(17))).is_err());
+        let said = of(1).to_string();
+        assert_eq!(
+            said,
+            "memberships groups=[(group=0 record=(epoch=1 members=[7:in]))]"
+        );
     }
 
     #[test]

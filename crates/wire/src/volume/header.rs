@@ -163,6 +163,8 @@ operations! {
     References = 0x0313,
     /// I/O server: references to the states of objects, which need no capability.
     StateReferences = 0x0314,
+    /// I/O server, from the manager: the groups that it is a member of.
+    Groups = 0x0315,
 }
 
 /// The header of a message, [`HEADER_LEN`] bytes (docs/formats/volume.md, "Messages"):

@@ -46,6 +46,7 @@ const OPERATIONS: &[(u16, Operation)] = &[
     (0x0312, Operation::Term),
     (0x0313, Operation::References),
     (0x0314, Operation::StateReferences),
+    (0x0315, Operation::Groups),
 ];
 
 #[test]

@@ -8,7 +8,7 @@ use gannet_runtime::{all, timeout};
 use gannet_vfs::{Credentials, FileHandle, FileSystemUsage, SetAttributes, Status};
 use gannet_wire::volume::{Body, Call, Entry, LayoutRecord, Stripes};
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The striping of a file, or of a directory's new files.
@@ -83,7 +83,7 @@ impl VolumeFs {
     ///
     /// # Errors
     /// The error of the connection to the manager.
-    pub async fn groups(&self) -> Result<Rc<Groups>, LinkError> {
+    pub async fn groups(&self) -> Result<Arc<Groups>, LinkError> {
         self.servers.ask_manager().await?;
         Ok(self.servers.known_groups())
     }
