@@ -39,6 +39,15 @@ pub(super) struct DoubleNote {
     alone: Mutex<()>,
 }
 
+/// The newest payload of a note.
+pub(super) enum Loaded {
+    /// None was ever written.
+    Never,
+    /// No record is whole.
+    Damaged,
+    Payload(Vec<u8>),
+}
+
 impl DoubleNote {
     pub(super) const fn new(form: NoteForm) -> DoubleNote {
         assert!(FRAME_LEN + form.payload_len <= PLACE_LEN);
@@ -55,20 +64,20 @@ impl DoubleNote {
         self.alone.lock().await
     }
 
-    /// The newest payload; `None` if none was ever written. The caller is alone.
+    /// The newest payload. The caller is alone. Damage is logged.
     ///
     /// # Errors
-    /// The note cannot be read, or is damaged (`Io`).
+    /// The note cannot be read.
     pub(super) async fn load(
         &self,
         store: &impl ObjectStore,
         _alone: &MutexGuard<'_, ()>,
-    ) -> Result<Option<Vec<u8>>, Status> {
+    ) -> Result<Loaded, Status> {
         let len = PLACE_LEN + FRAME_LEN + self.form.payload_len;
         // The server ended between the note's creation and its first record: it is empty.
         let note = store.note(self.form.name, len).await?;
         let Some(note) = note.filter(|note| !note.is_empty()) else {
-            return Ok(None);
+            return Ok(Loaded::Never);
         };
         let records = [0, PLACE_LEN].map(|place| {
             let mut record = note.get(place..).unwrap_or_default().to_vec();
@@ -84,14 +93,14 @@ impl DoubleNote {
             Some((sequence, place, payload)) => {
                 self.sequence.set(sequence);
                 self.durable.set(place);
-                Ok(Some(payload.to_vec()))
+                Ok(Loaded::Payload(payload.to_vec()))
             }
             // The first record was torn, at the second offset: nobody was told that it is there.
-            None if records[0].iter().all(|byte| *byte == 0) => Ok(None),
+            None if records[0].iter().all(|byte| *byte == 0) => Ok(Loaded::Never),
             None => {
                 let NoteForm { name, damage, .. } = self.form;
                 tracing::error!("{name} in the folder of an I/O server is damaged, so {damage}");
-                Err(Status::Io)
+                Ok(Loaded::Damaged)
             }
         }
     }

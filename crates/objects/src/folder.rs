@@ -90,7 +90,10 @@ impl<V: Vfs> FolderStore<V> {
     async fn find_note(&self, name: &'static str) -> Result<Option<(FileHandle, u64)>, Status> {
         let root = self.vfs.root();
         match self.vfs.lookup(&own(), &root, name.as_bytes()).await.0 {
-            Err(Status::Noent) => Ok(None),
+            Err(Status::Noent) => {
+                self.notes.borrow_mut().remove(name);
+                Ok(None)
+            }
             Err(status) => Err(status),
             Ok((_, found)) if found.kind != FileKind::Regular => {
                 let kind = found.kind.name();
@@ -270,7 +273,11 @@ impl<V: Vfs> ObjectStore for FolderStore<V> {
         while !bytes.is_empty() {
             let (len, buffer) = (bytes.len(), Buffer::from_vec(bytes.clone()));
             let written = self.vfs.write(&own, &handle, at, buffer, 0..len, stability);
-            let count = written.await.result?.count;
+            let written = written.await.result.inspect_err(|_| {
+                // An operator may have removed it.
+                self.notes.borrow_mut().remove(name);
+            });
+            let count = written?.count;
             if count == 0 {
                 return Err(Status::Nospc);
             }

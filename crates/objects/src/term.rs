@@ -7,7 +7,7 @@
 //! The number distinguishes a manager from a restored copy of its metadata.
 
 use super::Objects;
-use super::double_note::{DoubleNote, NoteForm};
+use super::double_note::{DoubleNote, Loaded, NoteForm};
 use super::limits::TERM_WRITE_PAUSE;
 use super::store::ObjectStore;
 use gannet_runtime::sleep;
@@ -75,7 +75,7 @@ impl<S: ObjectStore> Objects<S> {
     /// Reads what an earlier incarnation knew from the manager: its term, and the server's groups.
     ///
     /// # Errors
-    /// A note cannot be read, or is damaged (`Io`). The server then accepts no manager.
+    /// A note cannot be read, or that of the term is damaged (`Io`). The server then accepts no manager.
     pub async fn load_notes(&self) -> Result<(), Status> {
         self.load_groups().await?;
         self.load_term().await
@@ -90,9 +90,11 @@ impl<S: ObjectStore> Objects<S> {
         if self.terms.is_loaded() {
             return Ok(());
         }
-        let payload = self.terms.note.load(&self.store, &alone).await?;
-        let known = payload.map_or(Some(Known::default()), |payload| known_in(&payload));
-        // A record that is whole has a term.
+        let known = match self.terms.note.load(&self.store, &alone).await? {
+            Loaded::Never => Some(Known::default()),
+            Loaded::Damaged => None,
+            Loaded::Payload(payload) => known_in(&payload),
+        };
         self.terms.known.set(Some(known.ok_or(Status::Io)?));
         Ok(())
     }

@@ -215,25 +215,60 @@ fn a_server_refuses_objects_of_groups_that_it_is_no_member_of_also_after_a_resta
                 group: 4,
                 ..range(7, 0)
             };
-            assert_eq!(objects.unlink(&range).await, Err(Status::Stale));
             assert_eq!(objects.truncate(&range).await, Err(Status::Stale));
         }
     });
 }
 
 #[test]
+fn a_damaged_note_of_groups_waits_for_the_manager() {
+    run(async |objects, told, disk| {
+        let names = [object(7), ObjectId { group: 5, file: 7 }];
+        for place in [0, 4096] {
+            let noise = vec![1; 600];
+            let noted = (objects.store).write_note(GROUPS_FILE, place, noise, Stability::FileSync);
+            noted.await.unwrap();
+        }
+        let again = open_objects(&disk, Handle::clone(&objects.runtime), &told);
+        again.load_notes().await.unwrap();
+        for name in names {
+            assert_eq!(again.find(name).await, Err(Status::Jukebox));
+        }
+        told_groups(&again, &[(5, 1)]).await;
+        let third = open_objects(&disk, Handle::clone(&objects.runtime), &told);
+        third.load_notes().await.unwrap();
+        assert_eq!(third.find(object(7)).await, Err(Status::Stale));
+        assert_eq!(third.find(names[1]).await, Ok(None));
+    });
+}
+
+#[test]
 fn an_earlier_record_of_a_group_does_not_replace_a_later_one() {
     run(async |objects, _, _| {
-        let epochs = |objects: &SimObjects| {
-            let known = objects.groups.known.borrow();
-            let known = known.iter().flatten().map(|(group, it)| (*group, it.epoch));
-            known.collect::<Vec<_>>()
+        let epochs = |objects: &SimObjects| match &*objects.groups.known.borrow() {
+            groups::Known::Told { records, .. } => {
+                let epochs = records.iter().map(|(group, it)| (*group, it.epoch));
+                epochs.collect::<Vec<_>>()
+            }
+            other => panic!("{other:?}"),
         };
         told_groups(&objects, &[(5, 2), (6, 1)]).await;
         told_groups(&objects, &[(5, 1), (6, 3), (7, 1)]).await;
         assert_eq!(epochs(&objects), [(5, 2), (6, 3), (7, 1)]);
         told_groups(&objects, &[(6, 4)]).await;
         assert_eq!(epochs(&objects), [(6, 4)], "it left the others");
+        // A later manager has metadata from a backup.
+        let call = TermCall {
+            stage: TermStage::Propose,
+            term: Term {
+                number: 3,
+                token: [9; 16],
+            },
+            change: 1,
+        };
+        assert!(objects.term(call).await.unwrap().accepted);
+        told_groups(&objects, &[(6, 2)]).await;
+        assert_eq!(epochs(&objects), [(6, 2)]);
     });
 }
 

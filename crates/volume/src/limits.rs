@@ -177,6 +177,10 @@ pub const TERM_PATIENCE: Duration = Duration::from_secs(5);
 pub const FORCE_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a client that asks for the state of the servers waits for an answer about names.
 pub const NAMES_PATIENCE: Duration = Duration::from_secs(5);
+/// How long a client does not ask for the groups of a volume again, though a server does not know one.
+pub const GROUPS_AGE_MIN: Duration = Duration::from_secs(1);
+/// When an I/O server that cannot note its groups is told them again.
+pub const NOTE_GROUPS_RETRY: Duration = Duration::from_secs(10);
 /// How long an answer waits for the I/O servers to confirm the term.
 pub const CONFIRM_DEADLINE: Duration = Duration::from_secs(10);
 /// Transactions in a row for which waiting would have paid before one waits for changes that are about to come.

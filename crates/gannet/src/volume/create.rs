@@ -244,10 +244,13 @@ fn describe(path: &Path, added: &[IoServerDescription]) -> Result<Description, V
 /// # Errors
 /// Its format is written in a way that this does not understand.
 fn with_groups(text: &str) -> io::Result<String> {
-    let is_format = |line: &&str| line.trim_start().starts_with("format");
-    let line = text.lines().find(is_format).unwrap_or_default();
     let before = FORMAT_WITHOUT_GROUPS.to_string();
-    let changed = text.replacen(line, &line.replacen(&before, &FORMAT.to_string(), 1), 1);
+    let changed: String = (text.split_inclusive('\n'))
+        .map(|line| match line.trim_start().starts_with("format") {
+            true => line.replacen(&before, &FORMAT.to_string(), 1),
+            false => String::from(line),
+        })
+        .collect();
     match Description::parse(&changed) {
         Ok(it) if it.format == FORMAT => Ok(changed),
         Ok(_) => Err(io::Error::other(format!(
@@ -279,6 +282,7 @@ mod tests {
                     [stripes]\nunit = 4096\nwidth = 0\n[[io_server]]\nfolder = \"io/0\"\n";
         for (before, after) in [
             ("format = 2\n", "format = 3\n"),
+            ("# format = 2\nformat = 2\n", "# format = 2\nformat = 3\n"),
             ("format=2 # of 2\n", "format=3 # of 2\n"),
             ("format = 2\r\n", "format = 3\r\n"),
             ("# format 2\nformat = 3\n", "# format 2\nformat = 3\n"),

@@ -1,6 +1,8 @@
 //! Connections to the servers of a volume, made when they are needed and again when they are lost.
 
-use crate::limits::{AWAY_PATIENCE, CALL_DEADLINE, CONNECT_AGAIN_AFTER, HELLO_DEADLINE};
+use crate::limits::{
+    AWAY_PATIENCE, CALL_DEADLINE, CONNECT_AGAIN_AFTER, GROUPS_AGE_MIN, HELLO_DEADLINE,
+};
 use crate::link::{
     self, HandshakeError, Identity, Link, LinkError, LookupError, Pool, ServerPlace, Session,
     Unreachable,
@@ -63,6 +65,8 @@ pub(crate) struct Servers {
     resolver: RefCell<Option<Resolver>>,
     /// The groups by the manager's last report, if it is asked for them.
     groups: RefCell<Arc<Groups>>,
+    /// The time of that report.
+    groups_since: Cell<Option<Instant>>,
     /// They may have changed since.
     doubts_groups: Cell<bool>,
     seats: RefCell<BTreeMap<Peer, Rc<Seat>>>,
@@ -148,6 +152,7 @@ impl Servers {
         };
         Rc::new(Servers {
             groups: RefCell::new(Arc::new(Groups::of_servers(groups))),
+            groups_since: Cell::new(None),
             doubts_groups: Cell::new(false),
             session: Session::new(&runtime),
             runtime,
@@ -287,9 +292,15 @@ impl Servers {
         }
     }
 
-    /// The groups are asked for again when they are needed next: a server says that it is not in one of them.
+    /// A server says that it is not in one of the groups that it was asked for, or that a right is not good. The groups
+    /// are asked for again when they are needed next, unless they were just now.
     pub(super) fn doubt_groups(&self) {
-        self.doubts_groups.set(self.manager.is_some());
+        let now = self.runtime.now();
+        let is_old = self
+            .groups_since
+            .get()
+            .is_none_or(|since| now >= since + GROUPS_AGE_MIN);
+        self.doubts_groups.set(is_old && self.manager.is_some());
     }
 
     /// The groups of the volume, all those of `layout` among them. The manager is asked where one is not known yet: it
@@ -300,11 +311,18 @@ impl Servers {
     ) -> Result<Arc<Groups>, LinkError> {
         let groups = self.known_groups();
         let mut wanted = layout.groups.iter();
-        if !self.doubts_groups.get() && wanted.all(|group| groups.get(*group).is_some()) {
+        let are_known = wanted.all(|group| groups.get(*group).is_some());
+        // Of those who doubt at a time, one asks.
+        if are_known && !self.doubts_groups.replace(false) {
             return Ok(groups);
         }
-        self.ask_manager().await?;
-        Ok(self.known_groups())
+        let asked = timeout(&self.runtime, HELLO_DEADLINE, self.ask_manager()).await;
+        match asked.unwrap_or(Err(LinkError::TimedOut)) {
+            // A manager that is away must not end what goes on without it.
+            Err(_) if are_known => Ok(groups),
+            Err(error) => Err(error),
+            Ok(_) => Ok(self.known_groups()),
+        }
     }
 
     /// How many I/O servers the volume has.
@@ -404,7 +422,7 @@ impl Servers {
             if has_servers && record.groups.len() >= record.group_count as usize {
                 let groups = Groups::new(record.groups.clone());
                 self.groups.replace(Arc::new(groups));
-                self.doubts_groups.set(false);
+                self.groups_since.set(Some(self.runtime.now()));
                 if let Book::Reported(reported) = &self.book {
                     reported.replace(Some(record.clone()));
                 }

@@ -18,14 +18,14 @@ use super::state::{ManagerCondition, VolumeState};
 use super::watched::Watched;
 use super::{Manager, look};
 use crate::limits::{
-    CONFIRM_DEADLINE, CONNECT_AGAIN_AFTER, FORCE_PATIENCE, TERM_DEADLINE, TERM_HEARTBEAT,
-    TERM_LEASE, TERM_LEASE_OVER, TERM_PATIENCE, TERM_PAUSE,
+    CONFIRM_DEADLINE, CONNECT_AGAIN_AFTER, FORCE_PATIENCE, NOTE_GROUPS_RETRY, TERM_DEADLINE,
+    TERM_HEARTBEAT, TERM_LEASE, TERM_LEASE_OVER, TERM_PATIENCE, TERM_PAUSE,
 };
 use crate::link::{Link, LinkError};
 use crate::manager::IoServers;
 use gannet_meta::namespace::{Failure, Outcome};
 use gannet_meta::{MetaStore, terms};
-use gannet_runtime::{Handle, LocalFuture, all, run_blocking, sleep, timeout};
+use gannet_runtime::{Handle, Instant, LocalFuture, all, both, run_blocking, sleep, timeout};
 use gannet_wire::volume::{Class, Operation, Status, Term, TermAnswer, TermCall, TermStage};
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, RefCell};
@@ -109,8 +109,7 @@ pub(super) struct Office {
     away: RefCell<BTreeSet<u32>>,
     /// The connections on which the servers answered last.
     links: RefCell<BTreeMap<u32, Link>>,
-    /// The connections on which I/O servers were told their groups.
-    told: RefCell<BTreeMap<u32, Link>>,
+    told: RefCell<BTreeMap<u32, Told>>,
     /// Servers with a new connection, which may have restarted and have not been told yet what they forgot.
     returned: RefCell<BTreeSet<u32>>,
     has_returned: Notify,
@@ -323,14 +322,15 @@ impl Office {
             let accepted: Vec<bool> = accepted.collect();
             if has_majority(&accepted) || is_forced {
                 self.note_servers(store, former).await?;
-                if has_predecessor {
-                    // A manager before this one may still answer, by the last confirmation of one of these servers.
-                    sleep(&self.runtime, TERM_LEASE_OVER).await;
-                }
+                self.servers.begin_term(term.number);
+                let telling = self.tell_all_groups(&accepted);
+                let telling = timeout(&self.runtime, TERM_DEADLINE, telling);
+                // A manager before this one may still answer, by the last confirmation of one of these servers.
+                let pause = has_predecessor.then_some(TERM_LEASE_OVER);
+                let waiting = sleep(&self.runtime, pause.unwrap_or_default());
+                let _ = both(telling, waiting).await;
                 self.is_forced.set(!has_majority(&accepted));
                 self.term.set(term);
-                self.servers.begin_term(term.number);
-                self.tell_all_groups().await;
                 self.lease
                     .set(Lease::of(self.servers.count() as usize, TERM_LEASE));
                 self.state.set(State::Held);
@@ -460,9 +460,6 @@ impl Office {
             let link = Rc::clone(&self.servers).link(number).await?;
             let answer = link.call(Operation::Term, Class::Metadata, &body, &[]);
             let answer = answer.await?;
-            if stage == TermStage::Hold {
-                self.tell_groups(number, &link).await;
-            }
             self.note_link(number, link);
             answer.header.status.map_err(LinkError::Refused)?;
             from_bytes(answer.body()).map_err(|_| LinkError::Undecodable)
@@ -477,40 +474,41 @@ impl Office {
         asked
     }
 
-    /// Tells all I/O servers that answer which groups they are members of. Clients would else be told to try again.
-    async fn tell_all_groups(self: &Rc<Self>) {
-        let calls = (0..self.servers.count()).map(|number| {
-            let office = Rc::clone(self);
-            let call: LocalFuture<()> = Box::pin(async move {
-                let telling = async {
-                    let link = Rc::clone(&office.servers).link(number).await;
-                    if let Ok(link) = link {
-                        office.tell_groups(number, &link).await;
-                    }
-                };
-                // Those that are silent are told when they answer.
-                let _ = timeout(&office.runtime, TERM_DEADLINE, telling).await;
-            });
-            call
-        });
+    /// Tells the I/O servers that have accepted the term which groups they are members of. Clients would else be told
+    /// to try again. The others are told when they confirm the term: before that, an earlier manager could still tell
+    /// them something else.
+    async fn tell_all_groups(self: &Rc<Self>, accepted: &[bool]) {
+        let accepted = (0..).zip(accepted).filter(|(_, accepted)| **accepted);
+        let calls = accepted.map(|(number, _)| Box::pin(Rc::clone(self).tell_groups(number)));
         all(calls).await;
     }
 
     /// Tells an I/O server which groups it is a member of, once on each connection.
-    async fn tell_groups(&self, number: u32, link: &Link) {
-        let told = self.told.borrow().get(&number).cloned();
-        if told.is_some_and(|told| told.is(link)) {
+    async fn tell_groups(self: Rc<Self>, number: u32) {
+        let link = self.links.borrow().get(&number).cloned();
+        let Some(link) = link else {
+            return;
+        };
+        let now = self.runtime.now();
+        let is_told =
+            |told: &Told| told.link.is(&link) && told.again.is_none_or(|again| now < again);
+        if self.told.borrow().get(&number).is_some_and(is_told) {
             return;
         }
+        let note = |again| {
+            let link = link.clone();
+            self.told.borrow_mut().insert(number, Told { link, again });
+        };
+        note(Some(now + NOTE_GROUPS_RETRY));
         let body = to_bytes(&self.servers.groups().memberships(number));
         let answer = link.call(Operation::Groups, Class::Metadata, &body, &[]);
-        let done = answer.await.map(|answer| answer.header.status);
-        match done {
-            Ok(Ok(())) => _ = self.told.borrow_mut().insert(number, link.clone()),
-            // It is told again with the next heartbeat; until then it serves what it was told before.
+        match answer.await.map(|answer| answer.header.status) {
+            Ok(Ok(())) => note(None),
             Ok(Err(status)) => {
-                tracing::warn!(number, %status, "an I/O server cannot note its groups");
+                let what = "an I/O server cannot note its groups: it is told again";
+                tracing::warn!(number, %status, "{what}");
             }
+            // It is told on the next connection.
             Err(error) => tracing::debug!(number, %error, "groups are not told"),
         }
     }
@@ -544,6 +542,8 @@ impl Office {
                         lease.confirm(number, asked);
                         true
                     });
+                    let telling = Rc::clone(&self).tell_groups(number);
+                    self.runtime.spawn("groups", Box::pin(telling));
                     sleep(&self.runtime, TERM_HEARTBEAT).await;
                 }
                 Ok(answer) => self.end(TermError::Replaced {
@@ -566,6 +566,14 @@ impl Office {
         self.volume.manager_is(ended);
         self.state.set(State::Ended(error));
     }
+}
+
+/// An I/O server that was told its groups.
+struct Told {
+    /// On this connection.
+    link: Link,
+    /// When it is told again, unless it has confirmed that it noted them.
+    again: Option<Instant>,
 }
 
 /// Whether a majority of the servers says yes, and of the first `former` ones.
