@@ -14,6 +14,7 @@ mod cuts;
 mod faults;
 mod full_disks;
 mod given_up;
+mod groups;
 mod hostile_reads;
 mod intents;
 mod leases;
