@@ -200,7 +200,7 @@ impl<S: ObjectStore> Objects<S> {
         self.disk.borrow().count(status);
     }
 
-    /// The number of the latest term that is known; 0 before [`Objects::load_term`].
+    /// The number of the latest term that is known; 0 before [`Objects::load_notes`].
     pub fn term_number(&self) -> u64 {
         self.terms.number()
     }
