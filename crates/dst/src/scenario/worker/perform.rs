@@ -117,6 +117,15 @@ impl Worker {
         }
     }
 
+    /// The earlier CREATE of a name whose handle may come with the reply to this one, because its reply was lost.
+    fn expected(&self, how: &CreateMode, directory: Key, name: &[u8]) -> Option<Key> {
+        match how {
+            // Its verifier is that of the file.
+            CreateMode::Exclusive(_) => None,
+            _ => self.without_handle(directory, name),
+        }
+    }
+
     async fn call_on_names(&mut self, operation: &Operation) -> Result<Answer, PerformError> {
         match operation {
             Operation::Create {
@@ -134,8 +143,7 @@ impl Worker {
                     .client
                     .create(&self.handle(*directory)?, name, &how)
                     .await?;
-                // A handle that was lost with the reply to an earlier CREATE may come with this reply.
-                let expected = self.without_handle(*directory, name).unwrap_or(*key);
+                let expected = self.expected(&how, *directory, name).unwrap_or(*key);
                 self.identify(&found, Some(expected))
             }
             Operation::Mkdir {
