@@ -80,6 +80,11 @@ impl Groups {
         self.get(group).is_some_and(|record| record.has(server))
     }
 
+    /// Whether a server is to have the object of a group for a file with this layout.
+    pub fn has_object(&self, layout: &LayoutRecord, group: u32, server: u32) -> bool {
+        layout.groups.contains(&group) && self.is_member(group, server)
+    }
+
     /// The groups of a layout that a server is a member of, each with its index in the layout.
     pub fn on_server(
         &self,

@@ -66,10 +66,7 @@ impl OrphanCheck<'_> {
         };
         let is_missing = found.is_none();
         let lies_there = found.is_some_and(|inode| match inode.body {
-            Body::Regular { layout, .. } => {
-                let is_place = layout.groups.contains(&object.group);
-                is_place && self.groups.is_member(object.group, server)
-            }
+            Body::Regular { layout, .. } => self.groups.has_object(&layout, object.group, server),
             _ => false,
         });
         Ok(match () {

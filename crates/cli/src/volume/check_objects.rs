@@ -55,10 +55,7 @@ pub(super) async fn compare(
     compared.files = files.len();
     for (number, found) in &objects {
         let lies_there = |object: &ObjectId| match files.get(&object.file) {
-            Some(layout) => {
-                let is_place = layout.groups.contains(&object.group);
-                is_place && groups.is_member(object.group, *number)
-            }
+            Some(layout) => groups.has_object(layout, object.group, *number),
             None => false,
         };
         let unknown = found.iter().filter(|(object, _)| !lies_there(object));

@@ -22,6 +22,7 @@ use crate::link::{ExportedRead, Link, LinkError};
 use gannet_fabric::{
     Access, AccessError, Reference, Region, RegisterError, Scope, Span, with_memory,
 };
+use gannet_meta::groups::Groups;
 use gannet_runtime::{Buffer, Instant, LocalFuture, all};
 use gannet_vfs::Status;
 use gannet_wire::volume::{FileId, INLINE_DATA_MAX, ObjectRight};
@@ -76,6 +77,12 @@ impl VolumeFs {
         Ok(whole)
     }
 
+    /// The parts of a range that may be read by references.
+    fn extents(&self, lease: &Lease, groups: &Groups, range: ByteRange) -> Option<Vec<Extent>> {
+        let (layout, block_len) = (&lease.layout, self.references.block_len());
+        extents_of(layout, groups, block_len, range, OPTIMISTIC_EXTENTS_MAX)
+    }
+
     /// The references for all bytes of a range, if all are known and reading by them pays.
     async fn known(
         &self,
@@ -84,15 +91,8 @@ impl VolumeFs {
         range: ByteRange,
         now: Instant,
     ) -> Option<Vec<Known>> {
-        let block_len = self.references.block_len();
         let groups = self.servers.groups_of(&lease.layout).await.ok()?;
-        let extents = extents_of(
-            &lease.layout,
-            &groups,
-            block_len,
-            range,
-            OPTIMISTIC_EXTENTS_MAX,
-        )?;
+        let extents = self.extents(lease, &groups, range)?;
         let mut known = Vec::with_capacity(extents.len());
         for extent in extents {
             let link = self.servers.io_server(extent.server).await.ok()?;
@@ -215,15 +215,7 @@ impl VolumeFs {
             return;
         }
         let took = self.now() - since;
-        let block_len = self.references.block_len();
-        let groups = self.servers.known_groups();
-        let extents = extents_of(
-            &lease.layout,
-            &groups,
-            block_len,
-            range,
-            OPTIMISTIC_EXTENTS_MAX,
-        );
+        let extents = self.extents(lease, &self.servers.known_groups(), range);
         for extent in extents.into_iter().flatten() {
             let way = way_of(extent.len);
             self.references.note_call(id, &extent, way, took);
