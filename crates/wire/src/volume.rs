@@ -21,10 +21,12 @@ mod io;
 mod locks;
 mod references;
 mod registry;
+mod replication;
 mod shape;
 mod status;
 mod stripes;
 mod term;
+mod wish;
 
 pub use answers::{
     AccessAnswer, Appending, FileState, Found, FoundFiles, Granted, Listed, PAGE_ENTRIES_MAX, Page,
@@ -64,10 +66,12 @@ pub use references::{
 pub use registry::{
     Address, ClaimRecord, HOST_MAX, NAME_MAX, RegisterRecord, VolumeRecord, VolumeRequest,
 };
+pub use replication::{ObjectChange, Replicated, Replication};
 pub use shape::{Description, Level, Piece, Pieces, Shape};
 pub use status::{Stability, Status};
 pub use stripes::{Chosen, Stripes, StripesError};
 pub use term::{TERM_LEN, Term, TermAnswer, TermCall, TermStage};
+pub use wish::{GroupWish, Renewal, Renewals, Renewed, Wish};
 
 /// The version of the protocol in this module.
 pub const VERSION: u8 = 6;

@@ -135,6 +135,8 @@ operations! {
     RenewLocks = 0x0211,
     /// Manager: the offset for bytes appended to a file, and a capability to write them.
     Append = 0x0212,
+    /// Manager, from an I/O server: another record of one of its groups.
+    GroupWish = 0x0213,
     /// I/O server: bytes of an object.
     Read = 0x0301,
     /// I/O server: bytes into an object.
@@ -165,6 +167,10 @@ operations! {
     StateReferences = 0x0314,
     /// I/O server, from the manager: the groups that it is a member of.
     Groups = 0x0315,
+    /// I/O server, from the primary of a group: a change of an object, for the other member.
+    Replicate = 0x0316,
+    /// I/O server, from the primary of groups: the right to serve them a while longer.
+    Renew = 0x0317,
 }
 
 /// The header of a message, [`HEADER_LEN`] bytes (docs/formats/volume.md, "Messages"):

@@ -32,6 +32,7 @@ const OPERATIONS: &[(u16, Operation)] = &[
     (0x0210, Operation::Lock),
     (0x0211, Operation::RenewLocks),
     (0x0212, Operation::Append),
+    (0x0213, Operation::GroupWish),
     (0x0301, Operation::Read),
     (0x0302, Operation::Write),
     (0x0303, Operation::Commit),
@@ -47,6 +48,8 @@ const OPERATIONS: &[(u16, Operation)] = &[
     (0x0313, Operation::References),
     (0x0314, Operation::StateReferences),
     (0x0315, Operation::Groups),
+    (0x0316, Operation::Replicate),
+    (0x0317, Operation::Renew),
 ];
 
 #[test]
