@@ -10,7 +10,7 @@ pub use disk::DiskError;
 use disk::SimDisk;
 use gannet_fabric::{Listener, Provider};
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
-use gannet_meta::groups::{Groups, begin_groups};
+use gannet_meta::groups::{Copies, Groups, begin_groups, groups, put_group};
 use gannet_meta::{
     JournalMemory, JournaledStore, MemoryStore, MetaStore, StoreError, Transaction, View, claims,
     namespace,
@@ -24,13 +24,13 @@ use gannet_sim::{Crash, Faults, World};
 use gannet_sim::{Node, PoolProfile};
 use gannet_volume::client::{Addresses, Resolver, Siblings, VolumeFs};
 use gannet_volume::host::{
-    self, Claim, ClaimFailure, Claimed, HostCounters, IoServerRole, ManagerRole, Port,
+    self, Claim, ClaimFailure, Claimed, HostCounters, IoServerRole, ManagerRole, PeerAccess, Port,
 };
-use gannet_volume::io_server::ServerPolicy;
+use gannet_volume::io_server::{OWNER_FILE, ServerPolicy};
 use gannet_volume::link::{self, Identity, Link, Pool, ServerPlace, Session};
 use gannet_volume::manager::TermError;
 use gannet_volume::secret::{CurrentKeys, Secret, ServerKeys};
-use gannet_wire::volume::{Address, Role, Stripes, Token};
+use gannet_wire::volume::{Address, Member, MemberState, Role, Stripes, Token};
 use std::cell::{Cell, Ref, RefCell};
 use std::io;
 use std::net::SocketAddr;
@@ -80,6 +80,8 @@ pub struct IoNode {
     pub host: Option<Rc<Host>>,
     /// The port at which its process listens; a restarted process may listen at another.
     port: Cell<u16>,
+    /// Its operator has said that its former disk is lost.
+    has_lost_disk: Cell<bool>,
     /// Why its last process does not serve.
     ended: Rc<RefCell<Option<ClaimFailure<DiskError>>>>,
 }
@@ -180,15 +182,27 @@ impl Bed {
     /// Machines for a manager and `servers` I/O servers, none of which is started. New files have stripes of `unit`
     /// bytes on all servers.
     pub fn new(world: &World, carrier: Carrier, servers: usize, unit: u32) -> Bed {
+        // The others are volumes of an earlier release.
+        let copies = servers.is_multiple_of(2).then_some(Copies::One);
+        Bed::with_groups(world, carrier, servers, unit, copies)
+    }
+
+    /// As [`Bed::new`], with groups of so many members.
+    pub fn with_groups(
+        world: &World,
+        carrier: Carrier,
+        servers: usize,
+        unit: u32,
+        copies: Option<Copies>,
+    ) -> Bed {
         let base = Arc::new(MemoryStore::default());
         let count = servers as u32;
         let noted = base.commit(&mut |it| {
             claims::note_all_new(it, count)?;
-            // The others are volumes of an earlier release.
-            if count.is_multiple_of(2) {
-                begin_groups(it, &Groups::new(vec![]), 0..count)?;
+            match copies {
+                Some(copies) => begin_groups(it, &Groups::new(vec![]), 0..count, copies),
+                None => Ok(()),
             }
-            Ok(())
         });
         noted.expect("metadata in memory can be written");
         Bed {
@@ -209,6 +223,7 @@ impl Bed {
                     disk: Disk::new(world),
                     host: None,
                     port: Cell::new(PORT),
+                    has_lost_disk: Cell::new(false),
                     ended: Rc::default(),
                 })
                 .collect(),
@@ -252,12 +267,16 @@ impl Bed {
     /// Starts an I/O server, which must not run, on an empty disk. Its operator reports the former disk as lost.
     pub fn start_on_a_new_disk(&self, number: usize) {
         self.io_servers[number].disk.replace();
+        self.io_servers[number].has_lost_disk.set(true);
         self.start_having_lost_a_disk(number);
     }
 
     fn run_io_server(&self, number: usize, is_lost: bool) {
         let io_node = &self.io_servers[number];
         io_node.ended.replace(None);
+        // Its operator says so until it has taken the new disk.
+        let is_taken = io_node.disk.has_in_root(OWNER_FILE.as_bytes());
+        let is_lost = is_lost || (io_node.has_lost_disk.get() && !is_taken);
         let process = IoProcess {
             number: number as u32,
             is_lost,
@@ -356,6 +375,59 @@ impl Bed {
         let IoNode { node, disk, .. } = &self.io_servers[number];
         self.faults.crash(node.id(), how);
         disk.crash();
+    }
+
+    /// Whether other servers have taken over all groups of this one, by the metadata.
+    pub fn is_replaced(&self, server: u32) -> bool {
+        let servers = self.io_servers.len() as u32;
+        let mut has_all = false;
+        let look = &mut |view: &dyn View| {
+            let known = groups(view, servers).expect("the groups can be read");
+            let mut records = known.records().iter().filter(|it| it.has(server));
+            has_all = records.all(|record| {
+                let members = record.members.iter();
+                let mut in_ones = members.filter(|it| it.state == MemberState::In);
+                in_ones.next().is_some_and(|it| it.server != server) && in_ones.next().is_none()
+            });
+        };
+        let seen = self.seen.borrow();
+        let read = seen.as_ref().map_or(Ok(()), |store| store.read(look));
+        read.expect("metadata in memory can be read");
+        has_all
+    }
+
+    /// A group of two of which not both members are in, by the metadata.
+    pub fn group_that_lacks_a_copy(&self) -> Option<String> {
+        let servers = self.io_servers.len() as u32;
+        let mut lacking = None;
+        let look = &mut |view: &dyn View| {
+            let known = groups(view, servers).expect("the groups can be read");
+            let is_in = |member: &Member| member.state == MemberState::In;
+            let mut records = (0..).zip(known.records());
+            let found = records.find(|(_, record)| !record.members.iter().all(is_in));
+            lacking = found.map(|(number, record)| format!("{number}: {record}"));
+        };
+        let seen = self.seen.borrow();
+        let read = seen.as_ref().map_or(Ok(()), |store| store.read(look));
+        read.expect("metadata in memory can be read");
+        lacking
+    }
+
+    /// Makes the other member of each group the primary: as an operator could, while the manager is down.
+    pub fn turn_groups(&self) {
+        self.kill_manager(Crash::Process);
+        let servers = self.io_servers.len() as u32;
+        self.damage(&mut |it| {
+            let known = groups(it, servers).expect("the groups can be read");
+            for (number, record) in (0..).zip(known.records()) {
+                let mut turned = record.clone();
+                turned.epoch += 1;
+                turned.members.reverse();
+                put_group(it, number, &turned)?;
+            }
+            Ok(())
+        });
+        self.start_manager();
     }
 
     /// A client on `node`.
@@ -522,8 +594,13 @@ impl IoProcess {
                 None => store,
             },
             policy: self.policy,
-            port: accepting(provider, listener),
+            port: accepting(Rc::clone(&provider), listener),
             registration: Some(registration),
+            peers: PeerAccess {
+                provider,
+                find_manager: Rc::new(move || Box::pin(std::future::ready(Ok(manager)))),
+                resolver: no_names(),
+            },
         };
         let (sender, failed) = tokio::sync::oneshot::channel();
         self.host.start_io_server(role, move |failure| {

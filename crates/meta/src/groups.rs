@@ -5,10 +5,11 @@
 use super::namespace::{Failure, Outcome};
 use super::{StoreError, Table, Transaction, View};
 use gannet_wire::volume::{
-    GROUPS_MAX, GROUPS_OF_SERVER_MAX, GroupRecord, LayoutRecord, Membership, Memberships, ROOT,
+    GROUPS_MAX, GROUPS_OF_SERVER_MAX, GroupRecord, LayoutRecord, Member, MemberState, Membership,
+    Memberships, ROOT, Wish,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// The prefix of the number of a group, before its record.
@@ -47,6 +48,26 @@ impl Groups {
         &self.0
     }
 
+    /// Keeps the later records of groups of several members that are known in `before`: an answer of a former manager
+    /// may come late, or a backup of the metadata may not know them yet.
+    pub fn keep_later(&mut self, before: &Groups) {
+        for (record, known) in self.0.iter_mut().zip(&before.0) {
+            if known.members.len() > 1 && known.epoch > record.epoch {
+                *record = known.clone();
+            }
+        }
+    }
+
+    /// The same with another record of a group.
+    #[must_use]
+    pub fn with(&self, number: u32, record: GroupRecord) -> Groups {
+        let mut groups = self.clone();
+        if let Some(known) = groups.0.get_mut(number as usize) {
+            *known = record;
+        }
+        groups
+    }
+
     /// The record of a group.
     pub fn get(&self, number: u32) -> Option<&GroupRecord> {
         self.0.get(number as usize)
@@ -66,6 +87,15 @@ impl Groups {
         });
         Memberships {
             groups: groups.collect(),
+        }
+    }
+
+    /// How many members its further groups are to have: two if any has.
+    pub fn copies(&self) -> Copies {
+        if self.0.iter().any(|record| record.members.len() > 1) {
+            Copies::Two
+        } else {
+            Copies::One
         }
     }
 
@@ -95,8 +125,9 @@ impl Groups {
         groups.filter(move |(_, group)| self.is_member(*group, server))
     }
 
-    /// The groups of which each of `servers` I/O servers is the primary, in ascending order.
-    pub fn by_primary(&self, servers: u32) -> Vec<Vec<u32>> {
+    /// The groups for files on each of `servers` I/O servers, in ascending order: those of which it is the primary. A
+    /// server that is the primary of none takes some of which it is the other member. Each group is one server's.
+    pub fn by_server(&self, servers: u32) -> Vec<Vec<u32>> {
         let mut of_servers = vec![Vec::new(); servers as usize];
         for (number, record) in (0..).zip(&self.0) {
             let primary = record.primary().map(|server| server as usize);
@@ -104,7 +135,31 @@ impl Groups {
                 groups.push(number);
             }
         }
+        for server in 0..servers {
+            while let Some((from, group)) = self.group_to_spare(&of_servers, server) {
+                if let Some(groups) = of_servers.get_mut(from) {
+                    groups.retain(|it| *it != group);
+                }
+                if let Some(groups) = of_servers.get_mut(server as usize) {
+                    groups.push(group);
+                }
+            }
+        }
         of_servers
+    }
+
+    /// A group for a server that has none, and who has it now: the server with the most of them.
+    fn group_to_spare(&self, of_servers: &[Vec<u32>], server: u32) -> Option<(usize, u32)> {
+        if !of_servers.get(server as usize)?.is_empty() {
+            return None;
+        }
+        let candidates = of_servers.iter().enumerate().filter(|(_, it)| it.len() > 1);
+        let candidates = candidates.filter_map(|(from, groups)| {
+            let group = groups.iter().find(|it| self.is_member(**it, server))?;
+            Some((groups.len(), from, *group))
+        });
+        let (_, from, group) = candidates.max()?;
+        Some((from, group))
     }
 }
 
@@ -152,8 +207,18 @@ pub fn groups(view: &dyn View, servers: u32) -> Outcome<Groups> {
     }
 }
 
-/// Gives each of these new I/O servers groups of its own, of which it is the only member, behind those that the volume
-/// has. A server that is in a group already, by an attempt that did not end, gets no more.
+/// How many members new groups have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copies {
+    /// The new server alone.
+    One,
+    /// The new server, which is the primary, and another one.
+    Two,
+}
+
+/// Gives each of these new I/O servers groups of its own, behind those that the volume has. A server that is in a group
+/// already, by an attempt that did not end, gets no more. Each group of two has another second member, as far as there
+/// are others: the load of a server goes to several.
 ///
 /// # Errors
 /// The store failed.
@@ -161,17 +226,114 @@ pub fn begin_groups(
     transaction: &mut dyn Transaction,
     known: &Groups,
     servers: Range<u32>,
+    copies: Copies,
 ) -> Result<(), StoreError> {
-    let servers = known.in_none(servers);
-    let count = servers.len() * GROUPS_OF_NEW_SERVER as usize;
-    for (number, server) in (known.count()..).zip(servers.into_iter().cycle().take(count)) {
-        transaction.put(
-            Table::Volume,
-            &key(number),
-            &to_bytes(&GroupRecord::of(server)),
-        )?;
+    let (all, new) = (servers.end, known.in_none(servers));
+    let count = new.len() * GROUPS_OF_NEW_SERVER as usize;
+    let mut records = known.0.clone();
+    for (number, server) in (known.count()..).zip(new.into_iter().cycle().take(count)) {
+        let mut record = GroupRecord::of(server);
+        if copies == Copies::Two
+            && let Some(other) = second_for(&records, server, all)
+        {
+            record.members.push(Member {
+                server: other,
+                state: MemberState::In,
+            });
+        }
+        put_group(transaction, number, &record)?;
+        records.push(record);
     }
     Ok(())
+}
+
+/// Replaces the record of a group.
+///
+/// # Errors
+/// The store failed.
+pub fn put_group(
+    transaction: &mut dyn Transaction,
+    number: u32,
+    record: &GroupRecord,
+) -> Result<(), StoreError> {
+    transaction.put(Table::Volume, &key(number), &to_bytes(record))
+}
+
+/// The record that replaces `record` because a member wishes so; `None` if nothing changes. These of its members have
+/// restarted in the epoch of the record.
+///
+/// | wish | of a member that is | while the other one is | makes |
+/// |---|---|---|---|
+/// | drop | in, not restarted | in, filling | the other one out |
+/// | drop-restarted | in, not restarted | in, restarted | the other one out |
+/// | join | out | in | the member filling |
+/// | filled | in, the primary, not restarted | filling, not restarted | both in, the primary first |
+/// | restarted | in | in, restarted | the second one filling |
+/// | restarted | in | out, filling | the other one out |
+/// | restarted | filling | in | the member out |
+/// | lost | in, filling | in | the member out |
+pub fn wished(
+    record: &GroupRecord,
+    server: u32,
+    wish: Wish,
+    restarted: &BTreeSet<u32>,
+) -> Option<GroupRecord> {
+    use MemberState::{Filling, In, Out};
+    let [first, second] = record.members[..] else {
+        return None;
+    };
+    let (own, other) = match server {
+        _ if first.server == server => (first, second),
+        _ if second.server == server => (second, first),
+        _ => return None,
+    };
+    let has_restarted = |member: Member| restarted.contains(&member.server);
+    let is_primary = record.primary() == Some(server);
+    let (own_state, other_state) = match (wish, own.state, other.state) {
+        // It may lack what it has lost by that: what it wishes next says so.
+        (Wish::Drop | Wish::Filled, ..) if has_restarted(own) => return None,
+        (Wish::Filled, ..) if has_restarted(other) => return None,
+        (Wish::Drop, In, In | Filling) => (In, Out),
+        (Wish::DropRestarted, In, In) if has_restarted(other) && !has_restarted(own) => (In, Out),
+        (Wish::Join, Out, In) => (Filling, In),
+        (Wish::Filled, In, Filling) if is_primary => (In, In),
+        (Wish::Restarted, In, In) if has_restarted(other) && is_primary => (In, Filling),
+        (Wish::Restarted, In, In) if has_restarted(other) => (Filling, In),
+        (Wish::Restarted, In, Out | Filling) => (In, Out),
+        (Wish::Restarted, Filling, In) => (Out, In),
+        (Wish::Lost, In | Filling, In) => (Out, In),
+        _ => return None,
+    };
+    let primary = record.primary();
+    let mut members = vec![
+        Member {
+            state: own_state,
+            ..own
+        },
+        Member {
+            state: other_state,
+            ..other
+        },
+    ];
+    // The first one that is in is the primary: it stays that while it is in.
+    members.sort_by_key(|member| Some(member.server) != primary);
+    Some(GroupRecord {
+        epoch: record.epoch.saturating_add(1),
+        members,
+    })
+}
+
+/// The second member for a group of `server`, of `all` servers: the one with which it has the fewest groups together,
+/// of these the one in the fewest groups, of these the next one behind it. `None`: all others are in as many as may be.
+fn second_for(records: &[GroupRecord], server: u32, all: u32) -> Option<u32> {
+    let others = (1..all).map(|step| (server + step) % all);
+    let used = |other: u32| {
+        let groups = || records.iter().filter(|record| record.has(other));
+        let together = groups().filter(|record| record.has(server)).count();
+        (together, groups().count())
+    };
+    let free = others.filter(|other| used(*other).1 < GROUPS_OF_SERVER_MAX);
+    free.min_by_key(|other| used(*other))
 }
 
 #[cfg(test)]
@@ -193,20 +355,22 @@ mod tests {
         assert_eq!(known(3), Groups::of_servers(3));
         // It is extended by a release that knows groups.
         let before = known(3);
-        change(&store, |it| begin_groups(it, &before, 3..4));
+        change(&store, |it| begin_groups(it, &before, 3..4, Copies::One));
         assert_eq!(members(&known(4)), [0, 1, 2, 3, 3, 3, 3]);
         let before = known(4);
-        change(&store, |it| begin_groups(it, &before, 3..6));
+        change(&store, |it| begin_groups(it, &before, 3..6, Copies::One));
         let groups = known(6);
         assert_eq!(members(&groups)[7..], [4, 5, 4, 5, 4, 5, 4, 5]);
-        assert_eq!(groups.by_primary(6)[3], [3, 4, 5, 6]);
+        assert_eq!(groups.by_server(6)[3], [3, 4, 5, 6]);
         assert_eq!(groups.primary(15), None);
     }
 
     #[test]
     fn the_groups_of_a_new_volume_go_round_over_its_servers() {
         let store = formatted(|_, _| {});
-        change(&store, |it| begin_groups(it, &Groups::new(vec![]), 0..2));
+        change(&store, |it| {
+            begin_groups(it, &Groups::new(vec![]), 0..2, Copies::One)
+        });
         let groups = seen(&store, |view| groups(view, 2)).unwrap();
         assert_eq!(members(&groups), [0, 1, 0, 1, 0, 1, 0, 1]);
         let layout = LayoutRecord {
@@ -220,10 +384,12 @@ mod tests {
     #[test]
     fn a_server_from_after_a_backup_is_in_no_group_until_it_gets_some() {
         let store = formatted(|_, _| {});
-        change(&store, |it| begin_groups(it, &Groups::new(vec![]), 0..2));
+        change(&store, |it| {
+            begin_groups(it, &Groups::new(vec![]), 0..2, Copies::One)
+        });
         let known = seen(&store, |view| groups(view, 3)).unwrap();
         assert_eq!(known.in_none(0..3), [2]);
-        change(&store, |it| begin_groups(it, &known, 0..3));
+        change(&store, |it| begin_groups(it, &known, 0..3, Copies::One));
         let known = seen(&store, |view| groups(view, 3)).unwrap();
         assert_eq!(members(&known)[8..], [2, 2, 2, 2]);
         assert!(known.in_none(0..3).is_empty());
@@ -241,7 +407,118 @@ mod tests {
         }
         // Group 2 of 5 is missing, and no server has its number.
         let store = formatted(|_, _| {});
-        change(&store, |it| begin_groups(it, &Groups::of_servers(3), 3..4));
+        change(&store, |it| {
+            begin_groups(it, &Groups::of_servers(3), 3..4, Copies::One)
+        });
         assert!(seen(&store, |view| groups(view, 2)).is_err());
+    }
+
+    #[test]
+    fn the_second_members_go_round_over_the_other_servers() {
+        let store = formatted(|_, _| {});
+        let none = Groups::new(vec![]);
+        change(&store, |it| begin_groups(it, &none, 0..4, Copies::Two));
+        let known = seen(&store, |view| groups(view, 4)).unwrap();
+        for server in 0..4 {
+            let of_server = known.memberships(server).groups;
+            assert_eq!(of_server.len(), 8);
+            let own = of_server
+                .iter()
+                .filter(|it| it.record.primary() == Some(server));
+            let others = own.map(|it| it.record.members[1].server);
+            let others: std::collections::BTreeSet<u32> = others.collect();
+            assert!(others.len() > 1 && !others.contains(&server), "{others:?}");
+        }
+        // Of one server there can be no second copy.
+        let store = formatted(|_, _| {});
+        change(&store, |it| begin_groups(it, &none, 0..1, Copies::Two));
+        let known = seen(&store, |view| groups(view, 1)).unwrap();
+        assert!(known.records().iter().all(|it| it.members.len() == 1));
+    }
+
+    #[test]
+    fn a_server_that_is_primary_of_none_takes_some_of_the_others() {
+        let member = |server, state| Member { server, state };
+        let record = |members: &[Member]| GroupRecord {
+            epoch: 1,
+            members: members.to_vec(),
+        };
+        use MemberState::{In, Out};
+        let pair = |one, other| record(&[member(one, In), member(other, Out)]);
+        let groups = Groups::new(vec![pair(0, 1), pair(0, 1), pair(0, 2), pair(2, 0)]);
+        assert_eq!(groups.by_server(4), [vec![1, 2], vec![0], vec![3], vec![]]);
+    }
+
+    #[test]
+    fn each_wish_has_its_place_in_the_table() {
+        use MemberState::{Filling, In, Last, Out};
+        let states = [In, Last, Out, Filling];
+        let wishes = [
+            Wish::Drop,
+            Wish::DropRestarted,
+            Wish::Join,
+            Wish::Filled,
+            Wish::Restarted,
+            Wish::Lost,
+        ];
+        // Server 1 wishes; both lists are its state and that of the other one.
+        let mut seen = Vec::new();
+        for wish in wishes {
+            for (own, other, order) in states.iter().flat_map(|own| {
+                let others = states.iter();
+                others.flat_map(move |other| [(*own, *other, true), (*own, *other, false)])
+            }) {
+                for restarted in [&[][..], &[1], &[2], &[1, 2]] {
+                    let mut members = vec![
+                        Member {
+                            server: 1,
+                            state: own,
+                        },
+                        Member {
+                            server: 2,
+                            state: other,
+                        },
+                    ];
+                    if !order {
+                        members.reverse();
+                    }
+                    let record = GroupRecord { epoch: 7, members };
+                    let restarted: BTreeSet<u32> = restarted.iter().copied().collect();
+                    let Some(next) = wished(&record, 1, wish, &restarted) else {
+                        continue;
+                    };
+                    assert_eq!(next.epoch, 8);
+                    let of = |server| {
+                        let mut members = next.members.iter();
+                        members.find(|it| it.server == server).unwrap().state
+                    };
+                    // Somebody has everything, and nobody becomes in who had not.
+                    assert!(next.primary().is_some(), "{record} {wish}");
+                    let is_filled = wish == Wish::Filled;
+                    assert!(of(1) != In || own == In);
+                    assert!(of(2) != In || other == In || is_filled);
+                    if record.primary().is_some_and(|it| of(it) == In) {
+                        assert_eq!(next.primary(), record.primary(), "{record} {wish}");
+                    }
+                    seen.push((wish, own, other));
+                }
+            }
+        }
+        seen.dedup();
+        let expected = [
+            (Wish::Drop, In, In),
+            (Wish::Drop, In, Filling),
+            (Wish::DropRestarted, In, In),
+            (Wish::Join, Out, In),
+            (Wish::Filled, In, Filling),
+            (Wish::Restarted, In, In),
+            (Wish::Restarted, In, Out),
+            (Wish::Restarted, In, Filling),
+            (Wish::Restarted, Filling, In),
+            (Wish::Lost, In, In),
+            (Wish::Lost, Filling, In),
+        ];
+        assert_eq!(seen, expected);
+        assert!(wished(&GroupRecord::of(1), 1, Wish::Restarted, &BTreeSet::new()).is_none());
     }
 }

@@ -203,6 +203,19 @@ impl<V: Vfs> ObjectStore for FolderStore<V> {
         changed.await.result.map(|_| ())
     }
 
+    async fn stamp(&self, object: &FileHandle, time: Timestamp) -> Result<(), Status> {
+        let change = SetAttributes {
+            modify_time: SetTime::To(Time {
+                seconds: time.seconds,
+                nanoseconds: time.nanoseconds,
+            }),
+            ..SetAttributes::default()
+        };
+        let own = own();
+        let changed = self.vfs.set_attributes(&own, object, &change, None);
+        changed.await.result.map(|_| ())
+    }
+
     async fn sync(&self, object: &FileHandle) -> Result<(), Status> {
         let synced = self.vfs.commit(&own(), object, 0, 0).await;
         synced.result.map(|_| ())

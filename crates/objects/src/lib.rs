@@ -8,10 +8,12 @@
 //!
 //! First type to read: [`Objects`].
 
+mod copies;
 mod double_note;
 mod folder;
 mod folder_list;
 mod groups;
+mod lease;
 pub mod limits;
 mod put;
 mod range_lock;
@@ -23,13 +25,16 @@ mod term;
 mod tests;
 mod tombstones;
 
+use copies::Copies;
 use gannet_metrics::{Counter, Exposition, Family, Latency, Source};
 use gannet_runtime::Handle;
 use gannet_vfs::{FileHandle, Status};
 use gannet_wire::volume::{
-    Capability, ObjectId, ObjectPage, ObjectRange, ObjectState, Status as WireStatus, Timestamp,
+    Capability, ObjectChange, ObjectId, ObjectPage, ObjectRange, ObjectState, Status as WireStatus,
+    Timestamp,
 };
 use groups::Groups;
+use lease::Leases;
 use limits::HANDLES_MAX;
 use range_lock::RangeLocks;
 use revocations::Revocations;
@@ -37,15 +42,16 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 use term::Terms;
 use tombstones::Tombstones;
 
+pub use copies::{PassedOn, PeerFailure, Peers, PutBytes};
 pub use folder::{FolderStore, timestamp_of};
 pub use folder_list::object_at;
-pub use groups::GROUPS_FILE;
+pub use groups::{GROUPS_FILE, Standing};
 pub use put::{Target, copy_of};
 pub use range_lock::Write;
 pub use store::{ObjectStore, Opened, Room};
@@ -93,6 +99,8 @@ pub struct Objects<S> {
     range_locks: RangeLocks,
     terms: Terms,
     groups: Groups,
+    leases: Leases,
+    copies: Copies<S>,
     /// Files with numbers below this may have had an object on an earlier disk, which was lost.
     lost_below: Cell<u64>,
     /// The failures of the disk, for other threads.
@@ -164,8 +172,8 @@ impl<S: ObjectStore> Objects<S> {
         rights: Rights,
         watcher: Rc<dyn ObjectWatcher>,
     ) -> Rc<Objects<S>> {
-        Rc::new(Objects {
-            runtime,
+        Rc::new_cyclic(|me| Objects {
+            copies: Copies::new(Weak::clone(me)),
             store,
             watcher,
             handles: RefCell::default(),
@@ -175,19 +183,27 @@ impl<S: ObjectStore> Objects<S> {
             range_locks: RangeLocks::default(),
             terms: Terms::default(),
             groups: Groups::new(number),
+            leases: Leases::new(runtime.now_with_suspend()),
             lost_below: Cell::default(),
             disk: RefCell::default(),
+            runtime,
         })
     }
 
     /// Objects of files with numbers below `below` may have been lost with an earlier disk.
     pub fn note_lost(&self, below: u64) {
         self.lost_below.set(below);
+        self.groups.has_lost_disk.set(below > 0);
     }
 
     /// The number below which files may have had objects on an earlier disk, which was lost; 0 if none was.
     pub fn lost_below(&self) -> u64 {
         self.lost_below.get()
+    }
+
+    /// There is no manager: the group with the server's number has the server as its only member.
+    pub fn be_unmanaged(&self) {
+        self.groups.is_unmanaged.set(true);
     }
 
     /// Counts failures and times in `counters` from now on.
@@ -222,13 +238,22 @@ impl<S: ObjectStore> Objects<S> {
         done
     }
 
-    /// `Nxio` if the missing object of a file may have been lost.
-    pub fn may_be_lost(&self, file: u64) -> Result<(), Status> {
-        if file < self.lost_below.get() {
+    /// `Nxio` if a missing object may have been lost. A group of several members has all its objects, also when the
+    /// server had another disk.
+    pub fn may_be_lost(&self, object: ObjectId) -> Result<(), Status> {
+        let standing = self.groups.standing(object.group);
+        let is_of_several = standing.is_ok_and(|standing| standing != Standing::Single);
+        if object.file < self.lost_below.get() && !is_of_several {
             Err(Status::Nxio)
         } else {
             Ok(())
         }
+    }
+
+    /// Whether the server is the only member of a group.
+    pub fn is_single(&self, group: u32) -> bool {
+        let standing = self.groups.standing(group);
+        standing.is_ok_and(|standing| standing == Standing::Single)
     }
 
     /// Checks a capability to read or write.
@@ -258,14 +283,13 @@ impl<S: ObjectStore> Objects<S> {
     /// The object with this name, if it is here.
     ///
     /// # Errors
-    /// `Stale`: the server is no member of the group. `Jukebox`: it does not know its groups yet. Others: those of the
-    /// store.
+    /// As [`Objects::may_serve`]; others: those of the store.
     pub async fn find(&self, object: ObjectId) -> Result<Option<FileHandle>, Status> {
-        self.groups.check(object.group)?;
+        self.may_serve(object.group)?;
         self.find_any(object).await
     }
 
-    /// As [`Objects::find`], also of a group that the server is not in: for the manager, which looks for orphans.
+    /// As [`Objects::find`], also of a group that the server does not serve.
     async fn find_any(&self, object: ObjectId) -> Result<Option<FileHandle>, Status> {
         if let Some(handle) = self.handles.borrow().get(&object) {
             return Ok(Some(*handle));
@@ -280,6 +304,10 @@ impl<S: ObjectStore> Objects<S> {
     /// Notes that an object exists: every way to one leads through here.
     fn remember(&self, object: ObjectId, handle: FileHandle) {
         self.watcher.found(object);
+        // It was removed while it was looked for: its handle would be one of nothing for good.
+        if self.is_removed(object) {
+            return;
+        }
         let mut handles = self.handles.borrow_mut();
         if handles.len() >= HANDLES_MAX {
             handles.clear();
@@ -299,7 +327,7 @@ impl<S: ObjectStore> Objects<S> {
         if self.is_removed(object) {
             return Err(Status::Stale);
         }
-        self.may_be_lost(object.file)?;
+        self.may_be_lost(object)?;
         self.make(object).await
     }
 
@@ -339,7 +367,7 @@ impl<S: ObjectStore> Objects<S> {
         }
     }
 
-    /// The state of an object; a missing one is empty.
+    /// The state of an object; a missing one is empty. It is that of this server's store: see [`Objects::as_told`].
     ///
     /// # Errors
     /// Any failure of the store.
@@ -353,13 +381,27 @@ impl<S: ObjectStore> Objects<S> {
     /// The state of the object with this name, also of a group that the server is not in.
     ///
     /// # Errors
-    /// `Nxio`: the object may have been lost. Others: those of the store.
+    /// `Nxio`: the object may have been lost. Of a group of several members those of [`Objects::may_serve`]. Others:
+    /// those of the store.
     pub async fn state_of_named(&self, name: ObjectId) -> Result<ObjectState, Status> {
+        self.may_tell(name.group)?;
         let object = self.find_any(name).await?;
         if object.is_none() {
-            self.may_be_lost(name.file)?;
+            self.may_be_lost(name)?;
         }
-        self.state_of(object.as_ref()).await
+        let state = self.state_of(object.as_ref()).await?;
+        // Again: the right to serve may have ended meanwhile.
+        self.may_tell(name.group)?;
+        Ok(self.as_told(name.group, state))
+    }
+
+    /// Whether the server may tell the manager of an object: it is no member of the group, or may serve it.
+    fn may_tell(&self, group: u32) -> Result<(), Status> {
+        match self.groups.standing(group) {
+            Ok(Standing::Single) | Err(Status::Stale) => Ok(()),
+            // That another server is the primary says nothing of the file.
+            _ => self.may_serve(group).map_err(|_| Status::Jukebox),
+        }
     }
 
     /// Adds objects to a page, as [`ObjectStore::list`] does.
@@ -378,11 +420,13 @@ impl<S: ObjectStore> Objects<S> {
     /// `Stale`: the capability is not good. Others: those of the store.
     pub async fn commit(&self, range: &ObjectRange) -> Result<ObjectState, Status> {
         self.check_genuine(&range.capability, 0)?;
-        let object = self.find(range.object()).await?;
+        let name = range.object();
+        let object = self.find(name).await?;
         if let Some(handle) = &object {
-            self.sync(handle).await?;
+            self.sync_everywhere(name, handle).await?;
         }
-        self.state_of(object.as_ref()).await
+        let state = self.state_of(object.as_ref()).await?;
+        Ok(self.as_told(name.group, state))
     }
 
     /// Sets the length of an object to `range.size`, durably. It waits for writes that are being stored, and refuses
@@ -399,17 +443,20 @@ impl<S: ObjectStore> Objects<S> {
         let object = match size {
             // The lost bytes are cut off: an empty object notes that the file has none here any more.
             0 => match self.find(name).await? {
-                None if self.may_be_lost(name.file).is_err() => Some(self.make(name).await?),
+                None if self.may_be_lost(name).is_err() => Some(self.make(name).await?),
                 found => found,
             },
             _ => Some(self.find_or_make(name).await?),
         };
         if let Some(handle) = &object {
-            self.store.cut(handle, size).await?;
+            self.pass_on(name, ObjectChange::Cut { size }).await?;
+            let cut = self.store.cut(handle, size).await;
+            cut.inspect_err(|_| self.note_uneven(name, size..u64::MAX))?;
             drop(guard);
-            self.sync(handle).await?;
+            self.sync_everywhere(name, handle).await?;
         }
-        self.state_of(object.as_ref()).await
+        let state = self.state_of(object.as_ref()).await?;
+        Ok(self.as_told(name.group, state))
     }
 
     /// Removes an object, durably. No object: that is well.
@@ -419,12 +466,26 @@ impl<S: ObjectStore> Objects<S> {
     pub async fn unlink(&self, range: &ObjectRange) -> Result<(), Status> {
         self.check_genuine(&range.capability, Capability::WRITE)?;
         let object = range.object();
+        match self.groups.standing(object.group) {
+            Ok(Standing::Primary { .. }) => {
+                self.forget(object);
+                self.pass_on(object, ObjectChange::Remove).await?;
+            }
+            // The other member would keep it.
+            Ok(Standing::Restarted | Standing::Lost | Standing::Unserved)
+            | Err(Status::Jukebox) => return Err(Status::Jukebox),
+            _ => self.forget(object),
+        }
+        self.store.remove(object).await
+    }
+
+    /// Nothing is written to an object from now on, which is about to be removed.
+    fn forget(&self, object: ObjectId) {
         self.handles.borrow_mut().remove(&object);
         self.tombstones
             .borrow_mut()
             .insert(object, self.runtime.now());
         self.watcher.ended(object);
-        self.store.remove(object).await
     }
 
     /// Refuses capabilities of a file from now on that expire at `fence` or earlier, and ends what they gave.
@@ -433,10 +494,13 @@ impl<S: ObjectStore> Objects<S> {
     /// `Stale`: the capability is not good.
     pub fn revoke(&self, capability: &Capability, fence: u64) -> Result<(), Status> {
         self.check_genuine(capability, Capability::WRITE)?;
-        let now = self.runtime.now();
-        let mut revocations = self.revocations.borrow_mut();
-        revocations.insert(capability.file, fence, now);
-        self.watcher.revoked(capability.file);
+        self.revoke_here(capability.file, fence);
         Ok(())
+    }
+
+    fn revoke_here(&self, file: u64, fence: u64) {
+        let now = self.runtime.now();
+        self.revocations.borrow_mut().insert(file, fence, now);
+        self.watcher.revoked(file);
     }
 }

@@ -16,3 +16,25 @@ pub const CHANGES_OF_OBJECT_MAX: usize = 4096;
 pub const OVERLAP_STEPS_MAX: u32 = 4096;
 /// Ranges of bytes that a server remembers to leave out of earlier writes, of all objects together.
 pub const NOTED_RANGES_MAX: usize = 1 << 16;
+/// How long a change is passed on to the other member of a group before its caller is told to try again.
+pub const COPY_PATIENCE: Duration = Duration::from_secs(5);
+/// The pause before it is passed on once more.
+pub const COPY_RETRY: Duration = Duration::from_millis(100);
+/// When a member that has not answered counts as slow: writes that wait for it then hold nothing that others need.
+pub const SLOW_AFTER: Duration = Duration::from_millis(300);
+/// Bytes of writes of a group that wait for a slow member; further ones are to be sent again.
+pub const SLOW_BYTES_MAX: usize = 2 << 20;
+/// Objects of which the members of a group may differ; at that number, writes of it are to be sent again.
+pub const UNEVEN_OBJECTS_MAX: usize = 1024;
+/// The pause after such an object could not be copied.
+pub const LEVEL_PAUSE: Duration = Duration::from_millis(500);
+/// Bytes that are copied under one lock.
+pub const LEVELLED_AT_A_TIME: u64 = 1 << 20;
+/// The versions of objects rise by so much with each epoch of a group: 64 seconds in the unit of a store's versions.
+/// The clocks of two members may be half of that apart.
+pub const VERSIONS_OF_EPOCH: u64 = 64 << 30;
+/// How long a primary may serve a group after it asked the other member for the right.
+pub const RIGHT: Duration = Duration::from_secs(2);
+/// How long the other member does not serve after it gave the right: some more, since no two clocks run at the same
+/// rate.
+pub const RIGHT_OVER: Duration = Duration::from_millis(2100);

@@ -1,16 +1,21 @@
 //! Stores bytes of a write, in the order of the writes of its object.
 
 use super::Objects;
+use super::groups::Standing;
 use super::range_lock::Write;
 use super::store::ObjectStore;
-use gannet_runtime::Buffer;
+use gannet_runtime::{Buffer, both};
 use gannet_vfs::{FileHandle, Stability, Status};
-use gannet_wire::volume::{Capability, ObjectId, Placement, Shape};
+use gannet_wire::volume::{
+    Capability, ObjectChange, ObjectId, Placement, Shape, Stability as WireStability,
+};
 use std::ops::Range;
 
 /// Where a WRITE stores its bytes, and by which right.
 #[derive(Clone, Copy)]
 pub struct Target<'a> {
+    /// The name of the object.
+    pub object: ObjectId,
     /// The object.
     pub handle: &'a FileHandle,
     /// The place of the WRITE in the order of writes.
@@ -45,12 +50,71 @@ impl<S: ObjectStore> Objects<S> {
         synced
     }
 
-    /// Stores the bytes `data` of a buffer at `offset`, but for those that a later write has stored.
+    /// Stores the bytes `data` of a buffer at `offset`, but for those that a later write has stored; in a group of
+    /// several members, at the other one first. `permit` is dropped at the end, or when the other member is slow.
     ///
     /// # Errors
-    /// `Stale`: the capability is not good any more. `Jukebox`: the object was cut meanwhile, or there is no memory.
-    /// Others: those of the store.
+    /// `Stale`: the capability is not good any more, or the server is not the primary any more. `Jukebox`: the object
+    /// was cut meanwhile, there is no memory, or the other member does not answer. Others: those of the store, here or
+    /// there.
     pub async fn store(
+        &self,
+        target: Target<'_>,
+        offset: u64,
+        buffer: Buffer,
+        data: Range<usize>,
+        permit: impl Sized,
+    ) -> Result<(), Status> {
+        let Target {
+            object,
+            handle,
+            write,
+            capability,
+            stability,
+        } = target;
+        let bytes = offset..offset + data.len() as u64;
+        let (way, mut permit) = (self.way(object.group, data.len())?, Some(permit));
+        let locking = write.lock(bytes.clone());
+        let guard = self.on_the_way(&way, &mut permit, locking).await;
+        let guard = guard.ok_or(Status::Jukebox)?;
+        // Checked again: the bytes may have come after the grant had ended, and the manager may have reported the size
+        // of the file since.
+        self.check(capability, Capability::WRITE)?;
+        let left = guard.left();
+        if left[..] == [bytes] {
+            let putting = self.put_everywhere(target, offset, buffer, data);
+            self.on_the_way(&way, &mut permit, putting).await?;
+        } else {
+            for Range { start, end } in left {
+                // Lies in `data`.
+                let at = data.start + (start - offset) as usize;
+                let part = copy_of(&buffer, at..at + (end - start) as usize)?;
+                let range = 0..part.len();
+                let putting = self.put_everywhere(target, start, part, range);
+                self.on_the_way(&way, &mut permit, putting).await?;
+            }
+            if stability != Stability::Unstable {
+                // Later writes have stored the other bytes, perhaps less durably than this one asks for.
+                self.sync_everywhere(object, handle).await?;
+            }
+        }
+        guard.stored();
+        Ok(())
+    }
+
+    /// Makes an object durable at each member of its group.
+    pub(super) async fn sync_everywhere(
+        &self,
+        object: ObjectId,
+        handle: &FileHandle,
+    ) -> Result<(), Status> {
+        let other = self.pass_on(object, ObjectChange::Sync);
+        let (own, other) = both(self.sync(handle), other).await;
+        own.and(other)
+    }
+
+    /// Stores bytes at the other member of the group, and then here.
+    async fn put_everywhere(
         &self,
         target: Target<'_>,
         offset: u64,
@@ -58,48 +122,47 @@ impl<S: ObjectStore> Objects<S> {
         data: Range<usize>,
     ) -> Result<(), Status> {
         let Target {
+            object,
             handle,
-            write,
             capability,
             stability,
+            ..
         } = target;
-        let bytes = offset..offset + data.len() as u64;
-        let guard = write.lock(bytes.clone()).await;
-        let guard = guard.ok_or(Status::Jukebox)?;
-        // Checked again: the bytes may have come after the grant had ended, and the manager may have reported the size
-        // of the file since.
-        self.check(capability, Capability::WRITE)?;
-        let left = guard.left();
-        if left[..] == [bytes] {
-            self.put(target, offset, buffer, data).await?;
-        } else {
-            for Range { start, end } in left {
-                // Lies in `data`.
-                let at = data.start + (start - offset) as usize;
-                let part = copy_of(&buffer, at..at + (end - start) as usize)?;
-                let range = 0..part.len();
-                self.put(target, start, part, range).await?;
-            }
-            if stability != Stability::Unstable {
-                // Later writes have stored the other bytes, perhaps less durably than this one asks for.
-                self.sync(handle).await?;
-            }
+        if self.groups.standing(object.group)? == Standing::Single {
+            return self.put(handle, offset, buffer, data, stability).await;
         }
-        guard.stored();
-        Ok(())
+        let change = ObjectChange::Put {
+            offset,
+            stability: match stability {
+                Stability::Unstable => WireStability::Unstable,
+                Stability::DataSync => WireStability::DataSync,
+                Stability::FileSync => WireStability::FileSync,
+            },
+            memory: None,
+        };
+        let end = offset + data.len() as u64;
+        let bytes = (buffer, data.clone());
+        let buffer = self.pass_put_on(object, change, bytes).await?;
+        // The right may have ended while the other member stored: the manager may have reported the size since.
+        let stored = match self.check(capability, Capability::WRITE) {
+            Ok(()) => self.put(handle, offset, buffer, data, stability).await,
+            Err(status) => Err(status),
+        };
+        stored.inspect_err(|_| self.note_uneven(object, offset..end))
     }
 
-    async fn put(
+    /// Stores bytes here.
+    pub(super) async fn put(
         &self,
-        target: Target<'_>,
+        handle: &FileHandle,
         offset: u64,
         buffer: Buffer,
         data: Range<usize>,
+        stability: Stability,
     ) -> Result<(), Status> {
         let (mut offset, mut buffer, mut data) = (offset, buffer, data);
         loop {
-            let (handle, stability, range) = (target.handle, target.stability, data.clone());
-            let begun = self.runtime.now();
+            let (range, begun) = (data.clone(), self.runtime.now());
             let put = (self.store)
                 .put(handle, offset, buffer, range, stability)
                 .await;

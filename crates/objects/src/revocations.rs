@@ -37,9 +37,13 @@ impl Revocations {
         }
     }
 
-    /// Capabilities of a file are not good any more that expire at `fence` or earlier.
+    /// Capabilities of a file are not good any more that expire at `fence` or earlier; file 0 stands for all.
     pub(super) fn insert(&mut self, file: u64, fence: u64, now: Instant) {
         self.forget(now);
+        if file == 0 {
+            self.of_all = self.of_all.max(fence);
+            return;
+        }
         if self.order.len() >= REVOCATIONS_MAX
             && let Some((oldest, _)) = self.order.pop_front()
             && let Some(fence) = self.fences.remove(&oldest)
@@ -56,6 +60,14 @@ impl Revocations {
             },
         );
         self.order.push_back((file, now));
+    }
+
+    /// The files with fences, and these; file 0 stands for all.
+    pub(super) fn fences(&self) -> Vec<(u64, u64)> {
+        let fences = self.fences.iter();
+        let fences = fences.map(|(file, fence)| (*file, fence.expires));
+        let of_all = (self.of_all > 0).then_some((0, self.of_all));
+        fences.chain(of_all).collect()
     }
 
     /// Whether a capability was taken back.
@@ -113,5 +125,10 @@ mod tests {
         assert!(revocations.covers(&capability(u64::MAX, 100)));
         assert!(!revocations.covers(&capability(u64::MAX, 101)));
         assert!(revocations.fences.len() <= REVOCATIONS_MAX);
+        let mut other = Revocations::new(AGE);
+        let told = revocations.fences().into_iter();
+        told.for_each(|(file, fence)| other.insert(file, fence, start));
+        assert!(other.covers(&capability(u64::MAX, 100)));
+        assert!(other.covers(&capability(7, 107)) && !other.covers(&capability(7, 108)));
     }
 }

@@ -2,7 +2,7 @@
 
 use gannet_runtime::{Buffer, FileRef};
 use gannet_vfs::{FileHandle, FileSystemUsage, Stability, Status};
-use gannet_wire::volume::{ObjectId, ObjectPage, ObjectState};
+use gannet_wire::volume::{ObjectId, ObjectPage, ObjectState, Timestamp};
 use std::ops::Range;
 
 /// An object that was opened for a read.
@@ -60,6 +60,9 @@ pub trait ObjectStore: 'static {
 
     /// Sets the length of an object; its time of modification becomes the present.
     async fn cut(&self, object: &FileHandle, len: u64) -> Result<(), Status>;
+
+    /// Sets an object's time of modification.
+    async fn stamp(&self, object: &FileHandle, time: Timestamp) -> Result<(), Status>;
 
     /// Makes an object durable.
     async fn sync(&self, object: &FileHandle) -> Result<(), Status>;

@@ -1,5 +1,7 @@
 //! What objects promise, without a connection.
 
+mod copies;
+
 use super::*;
 use gannet_runtime::Buffer;
 use gannet_sim::World;
@@ -83,7 +85,9 @@ fn open_objects(disk: &Rc<Disk>, runtime: Handle, told: &Rc<Told>) -> Rc<SimObje
         allow: Box::new(|it, rights| it.rights & rights == rights),
         age_max: Duration::from_secs(120),
     };
-    Objects::new(runtime, store, NUMBER, rights, Rc::clone(told) as _)
+    let objects = Objects::new(runtime, store, NUMBER, rights, Rc::clone(told) as _);
+    objects.be_unmanaged();
+    objects
 }
 
 fn run(story: impl AsyncFnOnce(Rc<SimObjects>, Rc<Told>, Rc<Disk>) + 'static) {
@@ -109,6 +113,7 @@ async fn store(
 ) -> Result<(), Status> {
     let handle = objects.find_or_make(object(capability.file)).await?;
     let target = Target {
+        object: object(capability.file),
         handle: &handle,
         write,
         capability,
@@ -116,7 +121,7 @@ async fn store(
     };
     let data = 0..bytes.len();
     let buffer = Buffer::from_vec(bytes);
-    objects.store(target, offset, buffer, data).await
+    objects.store(target, offset, buffer, data, ()).await
 }
 
 async fn write(

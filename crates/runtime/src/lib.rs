@@ -70,6 +70,12 @@ pub trait Runtime {
     /// Time since an arbitrary start of this runtime, in nanoseconds; never goes back.
     fn now(&self) -> Instant;
 
+    /// As [`Runtime::now`], by a clock of its own that also counts the time while the machine is suspended: for rights
+    /// that end at another machine meanwhile.
+    fn now_with_suspend(&self) -> Instant {
+        self.now()
+    }
+
     /// Time since the Unix epoch. For file times and verifiers only, never for deadlines.
     fn wall_clock(&self) -> Duration;
 

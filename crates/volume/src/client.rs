@@ -32,5 +32,6 @@ pub use pin_down::{PinDownCache, PinDownCounters};
 pub use policy::TransferPolicy;
 pub use references::{Optimistic, OptimisticCounters, ReadOptions};
 pub use registered::RegisteredMemory;
-pub use servers::{Addresses, Resolver, registered_io_servers};
+pub(crate) use servers::Servers;
+pub use servers::{Addresses, ManagerFinder, Resolver, registered_io_servers};
 pub use siblings::Siblings;

@@ -13,11 +13,12 @@ mod references;
 pub use claim::{Claim, ClaimFailure, Claimed, Found, ObjectDisk};
 pub use references::ReferenceCounters;
 
-use crate::client::{Resolver, registered_io_servers};
+use crate::client::{ManagerFinder, Resolver, Servers, registered_io_servers};
 use crate::io_server::{DiskCounters, IoServer, ServerPolicy};
 use crate::limits::START_PATIENCE;
 use crate::link::{Handler, Identity, TrafficClasses};
 use crate::manager::{Manager, Registration, Registry, TermError, VolumeState};
+use crate::peers::{PeerLinks, keep};
 use crate::secret::{CurrentKeys, RoleKey};
 use crate::serve::{Server, ServerCounters};
 use gannet_fabric::{Listener, Provider};
@@ -25,6 +26,7 @@ use gannet_meta::groups::{Groups, begin_groups, groups};
 use gannet_meta::namespace::Outcome;
 use gannet_meta::{MetaStore, StoreError, claims};
 use gannet_metrics::{ClientList, Exposition, Pools, Source};
+use gannet_objects::Peers;
 use gannet_runtime::{Handle, timeout};
 use gannet_session::Budget;
 use gannet_vfs::Vfs;
@@ -131,6 +133,18 @@ pub struct IoServerRole<D, V, F> {
     pub port: Port,
     /// The registration at the manager; `None` if both run in one process, where the manager knows the address.
     pub registration: Option<Registration<F>>,
+    /// The way to the other I/O servers.
+    pub peers: PeerAccess,
+}
+
+/// The way of an I/O server to the others, whose addresses it asks the manager for.
+pub struct PeerAccess {
+    /// The provider of the connections.
+    pub provider: Rc<dyn Provider>,
+    /// Finds the manager.
+    pub find_manager: ManagerFinder,
+    /// Resolves the host names of I/O servers.
+    pub resolver: Resolver,
 }
 
 impl Host {
@@ -221,14 +235,19 @@ impl Host {
             policy,
             port,
             registration,
+            peers,
         } = role;
         let host = self.clone();
         // The number is bounded by WIDTH_MAX.
         let (number, name) = (claim.number, Hello::io_server(claim.number));
+        let peers = self.peer_links(number, peers);
         let serve = move |lost_below| {
             let handler =
                 IoServer::with_policy(host.runtime.clone(), store, number, host.keys.now(), policy);
             let handler = handler.counting(Arc::clone(&host.counters.disks));
+            let handler = handler.reaching(Rc::clone(&peers) as Rc<dyn Peers>);
+            let keeping = keep(host.runtime.clone(), number, handler.objects(), peers);
+            host.runtime.spawn("groups", Box::pin(keeping));
             let handler = handler.having_lost(lost_below);
             if let Some(references) = host.counters.references.clone() {
                 let (clock, server) = (Handle::clone(&host.runtime), Rc::clone(&handler));
@@ -260,6 +279,20 @@ impl Host {
             registration.keep().await;
         };
         self.runtime.spawn("volume register", Box::pin(registering));
+    }
+
+    /// The connections of I/O server `number` to the others, which are made when they are needed.
+    fn peer_links(&self, number: u32, access: PeerAccess) -> Rc<PeerLinks> {
+        let PeerAccess {
+            provider,
+            find_manager,
+            resolver,
+        } = access;
+        let runtime = Handle::clone(&self.runtime);
+        let identity = self.identity(Role::IoServer);
+        let servers = Servers::of_io_server(runtime, provider, identity, number, find_manager);
+        servers.resolve_with(resolver);
+        PeerLinks::new(Handle::clone(&self.runtime), servers)
     }
 
     /// Serves connections at `port` with `handler`, under the name `name` of [`Hello::server`].
@@ -300,7 +333,7 @@ fn groups_in(metadata: &dyn MetaStore, servers: u32) -> Outcome<Groups> {
     if known.in_none(0..servers).is_empty() {
         return Ok(known);
     }
-    metadata.commit(&mut |store| begin_groups(store, &known, 0..servers))?;
+    metadata.commit(&mut |store| begin_groups(store, &known, 0..servers, known.copies()))?;
     read()
 }
 

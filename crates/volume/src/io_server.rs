@@ -8,25 +8,26 @@ mod exports;
 mod fetches;
 mod peer_memory;
 mod read;
+mod replication;
 mod scheduler;
 mod walk;
 mod write;
 
 use crate::convert::status_of;
 use crate::limits::{
-    GRANT_AGE, RANGE_STEPS, READ_PIECE_LEN, READS_UNDER_WAY_MAX, SLAB_LEN_MAX, SLAB_LEN_MIN,
-    SLABS_MAX, SMALL_MAX, SMALL_UNDER_WAY_MAX, WRITE_PIECE_LEN, WRITES_UNDER_WAY_MAX,
+    COPY_SLABS_MAX, GRANT_AGE, RANGE_STEPS, READ_PIECE_LEN, READS_UNDER_WAY_MAX, SLAB_LEN_MAX,
+    SLAB_LEN_MIN, SLABS_MAX, SMALL_MAX, SMALL_UNDER_WAY_MAX, WRITE_PIECE_LEN, WRITES_UNDER_WAY_MAX,
 };
 use crate::link::{Answer, Handler, Link, Message};
 use crate::secret::ServerKeys;
 use exports::Exports;
 use fetches::Fetches;
-use gannet_objects::{FolderStore, ObjectWatcher, Objects, Rights, Room};
+use gannet_objects::{FolderStore, ObjectWatcher, Objects, Peers, Rights, Room};
 use gannet_runtime::{Handle, IdleWatch, LocalFuture, Slabs, all};
 use gannet_vfs::{Status, Vfs};
 use gannet_wire::volume::{
     Capability, Class, FOLDERS, ObjectList, ObjectPage, ObjectRange, ObjectStates, Operation,
-    PAGE_OBJECTS_MAX, Role, StateAnswer, Transfer, UNIT_MAX, UNIT_MIN,
+    PAGE_OBJECTS_MAX, Renewed, Role, StateAnswer, Transfer, UNIT_MAX, UNIT_MIN,
 };
 use gannet_wire::xdr::{Decode, Encoder, from_bytes, to_bytes};
 use scheduler::{FlowKey, Scheduler};
@@ -46,6 +47,10 @@ pub struct IoServer<V: Vfs> {
     slabs: Rc<Slabs>,
     /// Gives that memory back when it is idle.
     slabs_idle: IdleWatch,
+    /// Memory for changes that primaries pass on. Clients never have any of it: a server that waits for this one would
+    /// else wait for itself.
+    copy_slabs: Rc<Slabs>,
+    copy_slabs_idle: IdleWatch,
     fetches: Fetches,
     /// The scheduler of long READs.
     reads: Rc<Scheduler>,
@@ -132,6 +137,8 @@ impl<V: Vfs> IoServer<V> {
             policy,
             slabs: Rc::new(Slabs::new(SLAB_LEN_MIN, SLAB_LEN_MAX, SLABS_MAX)),
             slabs_idle: IdleWatch::default(),
+            copy_slabs: Rc::new(Slabs::new(SLAB_LEN_MIN, SLAB_LEN_MAX, COPY_SLABS_MAX)),
+            copy_slabs_idle: IdleWatch::default(),
             fetches: Fetches::new(Handle::clone(&runtime)),
             reads: scheduler(u64::from(policy.read_piece), READS_UNDER_WAY_MAX),
             writes: scheduler(u64::from(policy.write_piece), WRITES_UNDER_WAY_MAX),
@@ -150,11 +157,35 @@ impl<V: Vfs> IoServer<V> {
         self
     }
 
+    /// There is no manager that tells it groups: the one with its own number is its own.
+    #[must_use]
+    pub fn unmanaged(self: Rc<Self>) -> Rc<IoServer<V>> {
+        self.objects.be_unmanaged();
+        self
+    }
+
     /// Counts the failures of its disk in `counters`, which it may share with other servers.
     #[must_use]
     pub fn counting(self: Rc<Self>, counters: Arc<DiskCounters>) -> Rc<IoServer<V>> {
         self.objects.count_in(counters);
         self
+    }
+
+    /// Reaches the other servers of its groups through `peers`.
+    #[must_use]
+    pub fn reaching(self: Rc<Self>, peers: Rc<dyn Peers>) -> Rc<IoServer<V>> {
+        self.objects.reach_peers(peers);
+        self
+    }
+
+    /// Its objects.
+    pub(crate) fn objects(&self) -> Rc<Objects<FolderStore<V>>> {
+        Rc::clone(&self.objects)
+    }
+
+    /// Whether an object of its groups may differ at the other member.
+    pub fn has_uneven(&self) -> bool {
+        self.objects.has_uneven()
     }
 
     /// The states of objects, for the manager, which needs no capability.
@@ -195,6 +226,11 @@ impl<V: Vfs> IoServer<V> {
         let range: ObjectRange = parse(body)?;
         self.objects.revoke(&range.capability, range.size)?;
         Ok(Vec::new())
+    }
+
+    fn renew(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
+        let groups = self.objects.renew(&parse(body)?);
+        Ok(to_bytes(&Renewed { groups }))
     }
 
     async fn term(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
@@ -280,6 +316,10 @@ impl<V: Vfs> IoServer<V> {
             Operation::Revoke if from_manager => self.revoke(request.body()),
             Operation::Term if from_manager => self.term(request.body()).await,
             Operation::Groups if from_manager => self.groups(request.body()).await,
+            Operation::Replicate if link.peer() == Role::IoServer => {
+                self.replicate(&link, request).await
+            }
+            Operation::Renew if link.peer() == Role::IoServer => self.renew(request.body()),
             Operation::Usage => self.usage().await,
             Operation::Objects => self.list(&link, request.body()).await,
             Operation::OpenBuffer => self.open_buffer(&link, request.body()),

@@ -10,9 +10,9 @@ use gannet_wire::volume::{
     Shape, Stripes, WIDTH_MAX,
 };
 
-/// Groups for a new file: of servers as `stripes` wishes, and as far as there are any. `groups` has the groups of which
-/// each server is the primary. `turn` goes round over the servers where no first one is chosen, and over the groups of
-/// each. Files that go to servers in turn avoid those that are `away`, unless all are. No server gets two stripes.
+/// Groups for a new file: of servers as `stripes` wishes, and as far as there are any. `groups` has the groups for
+/// files on each server. `turn` goes round over the servers where no first one is chosen, and over the groups of each.
+/// Files that go to servers in turn avoid those that are `away`, unless all are. No server gets two stripes.
 pub fn place(stripes: &Stripes, groups: &[Vec<u32>], turn: u32, away: &[u32]) -> LayoutRecord {
     // Bounded by WIDTH_MAX.
     let servers = (groups.len() as u32).max(1);

@@ -17,5 +17,6 @@ pub mod limits;
 pub mod link;
 pub mod locks;
 pub mod manager;
+mod peers;
 pub mod secret;
 pub mod serve;

@@ -40,6 +40,26 @@ pub const SLAB_LEN_MIN: usize = 64 << 10;
 pub const SLAB_LEN_MAX: usize = 2 << 20;
 /// Bytes of such slots of a core together.
 pub const SLABS_MAX: usize = 64 << 20;
+/// Bytes of such slots for changes that primaries of groups pass on.
+pub const COPY_SLABS_MAX: usize = 32 << 20;
+/// How long an I/O server waits for a connection to another, and for an answer of it.
+pub const PEER_DEADLINE: Duration = Duration::from_secs(10);
+/// How often an I/O server looks after its groups of several members.
+pub const KEEP_EVERY: Duration = Duration::from_millis(100);
+/// How often it asks the other members for the right to serve.
+pub const RENEW_EVERY: Duration = Duration::from_millis(500);
+/// How long it waits for the answer.
+pub const RENEW_DEADLINE: Duration = Duration::from_millis(1400);
+/// The silence after which a member of a group is dropped.
+pub const MEMBER_SILENT_AFTER: Duration = Duration::from_millis(1500);
+/// The same of one that cannot be reached.
+pub const MEMBER_AWAY_AFTER: Duration = Duration::from_millis(700);
+/// A pause of this length was one of the process: nobody else was silent.
+pub const PAUSED_AFTER: Duration = Duration::from_millis(700);
+/// How often the manager is asked for the same change of a group.
+pub const WISH_EVERY: Duration = Duration::from_millis(500);
+/// Changes that an I/O server has under way at another: other requests are to find credits on the connection.
+pub const CHANGES_TO_A_PEER: usize = CREDITS as usize / 4 * 3;
 /// Bytes of a long READ that leave by one permit.
 pub const READ_PIECE_LEN: u32 = 256 << 10;
 /// Bytes of a long WRITE that are fetched by one permit, and then stored while others are fetched.
@@ -162,6 +182,8 @@ pub const TERM_PAUSE: Duration = Duration::from_millis(250);
 /// How often it tells each I/O server that its term goes on, and the last change: so soon a manager that was paused
 /// hears that it is replaced.
 pub const TERM_HEARTBEAT: Duration = Duration::from_millis(500);
+/// An I/O server that has confirmed the term within this time answers.
+pub const ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 /// How long a manager may answer after half of the I/O servers were asked to confirm its term.
 pub const TERM_LEASE: Duration = Duration::from_secs(2);
 /// How long its successor waits before it answers: some more, since no two clocks run at the same rate.
@@ -179,6 +201,10 @@ pub const FORCE_PATIENCE: Duration = Duration::from_secs(3);
 pub const NAMES_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a client does not ask for the groups of a volume again, though a server does not know one.
 pub const GROUPS_AGE_MIN: Duration = Duration::from_secs(1);
+/// The same in a volume with copies, where a group may get another primary.
+pub const GROUPS_AGE_MIN_OF_COPIES: Duration = Duration::from_millis(200);
+/// How long a client waits for the primary of a group of several before it asks the manager whether another one is.
+pub const PRIMARY_SILENT_AFTER: Duration = Duration::from_secs(1);
 /// When an I/O server that cannot note its groups is told them again.
 pub const NOTE_GROUPS_RETRY: Duration = Duration::from_secs(10);
 /// How long an answer waits for the I/O servers to confirm the term.

@@ -25,6 +25,7 @@ mod state;
 mod term;
 mod unnamed;
 mod watched;
+mod wishes;
 
 use crate::limits::{ATTRIBUTE_RECORDS_MAX, SESSION_SLOTS};
 use crate::link::{Answer, Handler, Link, Message};
@@ -53,6 +54,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use term::Office;
+use wishes::Wishes;
 
 pub use intents::IoServers;
 pub use listing::{LeaseKind, LeaseList, LeaseRow};
@@ -74,8 +76,9 @@ pub struct Manager {
     runtime: Handle,
     store: Arc<dyn MetaStore>,
     keys: ServerKeys,
-    /// The groups of which each I/O server is the primary.
-    groups_by_primary: Arc<[Vec<u32>]>,
+    /// The groups for new files on each I/O server.
+    groups_by_server: RefCell<Arc<[Vec<u32>]>>,
+    wishes: Wishes,
     /// Stripes of files whose directories and creators chose none.
     stripes: Stripes,
     servers: Rc<dyn IoServers>,
@@ -144,11 +147,11 @@ impl Manager {
         let losses = look(&*store, meta::claims::losses)?;
         let state = VolumeState::begin(&store, servers.count(), &losses, runtime.wall_clock());
         let groups = servers.groups();
-        let groups_by_primary = groups.by_primary(servers.count()).into();
         let office = Office::new(&runtime, &servers, change, &state);
         let records = Records::new(Handle::clone(&runtime), ATTRIBUTE_RECORDS_MAX);
         let (clock, peers) = (Handle::clone(&runtime), Rc::clone(&servers));
         Ok(Rc::new(Manager {
+            groups_by_server: RefCell::new(groups.by_server(servers.count()).into()),
             sizes: Sizes::new(
                 Handle::clone(&runtime),
                 Rc::clone(&servers),
@@ -179,7 +182,7 @@ impl Manager {
             replies: Replies::new(replies),
             holders: RefCell::default(),
             lists_leases: Cell::default(),
-            groups_by_primary,
+            wishes: Wishes::default(),
         }))
     }
 
@@ -574,6 +577,9 @@ impl Manager {
     /// Answers while the manager's term lasts.
     fn answer_call(self: Rc<Self>, link: Link, request: Message) -> LocalFuture<Answer> {
         let operation = request.header.operation;
+        if operation == Operation::GroupWish {
+            return Box::pin(async move { Answer::of(self.hear_wish(&link, &request).await) });
+        }
         if matches!(operation, Operation::Lock | Operation::RenewLocks) {
             return Box::pin(async move {
                 let done = self.hear_of_locks(&link, &request).await;

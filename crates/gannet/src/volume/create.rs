@@ -9,7 +9,7 @@ use super::made::{Made, absolute, named_folders, own_folders, replace, sync_fold
 use super::metadata::open_metadata;
 use super::{CLIENT_KEY_FILE, IO_SERVERS_MAX, METADATA_CACHE, Volume};
 use crate::ClientKey;
-use gannet_meta::groups::{self, Groups};
+use gannet_meta::groups::{self, Copies, Groups};
 use gannet_meta::namespace::{self, Failure, KeptFiles, Outcome, Request};
 use gannet_meta::{MetaStore, RedbStore, claims};
 use gannet_volume::limits::UNIT_DEFAULT;
@@ -29,6 +29,8 @@ pub struct CreateOptions {
     pub stripe_unit: u32,
     /// I/O servers that a file is striped over; 0 stands for all.
     pub stripe_width: u32,
+    /// How many I/O servers keep each byte.
+    pub copies: Copies,
 }
 
 impl Default for CreateOptions {
@@ -37,6 +39,7 @@ impl Default for CreateOptions {
             io_servers: NewIoServers::Inside(1),
             stripe_unit: UNIT_DEFAULT,
             stripe_width: 0,
+            copies: Copies::One,
         }
     }
 }
@@ -105,7 +108,12 @@ impl Volume {
         let keys = ServerKeys::new(Secret::new(secret));
         let key = ClientKey::of(description.identity, &keys).to_text(&description.name);
         made.file(&path.join(CLIENT_KEY_FILE), key.as_bytes())?;
-        make_metadata(&path.join(METADATA_FILE), servers, &mut made)?;
+        make_metadata(
+            &path.join(METADATA_FILE),
+            servers,
+            options.copies,
+            &mut made,
+        )?;
         // Last: a folder with it is a whole volume.
         made.file(&path.join(DESCRIPTION_FILE), text.as_bytes())?;
         sync_folder(&path)?;
@@ -139,7 +147,7 @@ impl Volume {
         let groups = groups.map_err(VolumeError::Groups)?;
         let noted = metadata.commit(&mut |transaction| {
             claims::note_new(transaction, new.clone())?;
-            groups::begin_groups(transaction, &groups, new.clone())
+            groups::begin_groups(transaction, &groups, new.clone(), groups.copies())
         });
         noted.map_err(VolumeError::Note)?;
         self.description = describe(&path, &added)?;
@@ -175,6 +183,9 @@ fn check_options(options: &CreateOptions, servers: usize) -> Result<(), VolumeEr
     if options.stripe_width as usize > servers {
         return Err(VolumeError::StripeWidth);
     }
+    if options.copies == Copies::Two && servers < 2 {
+        return Err(VolumeError::Copies);
+    }
     if !(UNIT_MIN..=UNIT_MAX).contains(&options.stripe_unit) {
         return Err(VolumeError::StripeUnit);
     }
@@ -182,15 +193,20 @@ fn check_options(options: &CreateOptions, servers: usize) -> Result<(), VolumeEr
 }
 
 /// Makes an empty root directory, which belongs to the user of this process; its I/O servers are new.
-fn make_metadata(path: &Path, servers: usize, made: &mut Made) -> Result<(), VolumeError> {
+fn make_metadata(
+    path: &Path,
+    servers: usize,
+    copies: Copies,
+    made: &mut Made,
+) -> Result<(), VolumeError> {
     made.file(path, b"")?;
-    fill_metadata(path, servers).map_err(|why| VolumeError::MakeMetadata {
+    fill_metadata(path, servers, copies).map_err(|why| VolumeError::MakeMetadata {
         path: path.to_path_buf(),
         why,
     })
 }
 
-fn fill_metadata(path: &Path, servers: usize) -> Outcome<()> {
+fn fill_metadata(path: &Path, servers: usize, copies: Copies) -> Outcome<()> {
     let store = RedbStore::open(path, METADATA_CACHE)?;
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let now = Timestamp::since_epoch(since.unwrap_or_default());
@@ -214,7 +230,12 @@ fn fill_metadata(path: &Path, servers: usize) -> Outcome<()> {
             .map(|_| ());
         // At most IO_SERVERS_MAX.
         claims::note_all_new(transaction, servers as u32)?;
-        groups::begin_groups(transaction, &Groups::new(Vec::new()), 0..servers as u32)
+        groups::begin_groups(
+            transaction,
+            &Groups::new(Vec::new()),
+            0..servers as u32,
+            copies,
+        )
     })?;
     formatted
 }

@@ -42,6 +42,9 @@ pub enum VolumeError {
     /// Files cannot be striped over more I/O servers than there are.
     #[error("files cannot be striped over more I/O servers than there are")]
     StripeWidth,
+    /// Two copies of each byte need two I/O servers.
+    #[error("two copies need two I/O servers (--io-servers 2, or more)")]
+    Copies,
     /// A stripe unit is too small or too large.
     #[error("the stripe unit must be from {UNIT_MIN} to {UNIT_MAX} bytes")]
     StripeUnit,

@@ -84,6 +84,13 @@ impl Runtime for TokioRuntime {
         Instant::START + elapsed
     }
 
+    fn now_with_suspend(&self) -> Instant {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+        let nanoseconds = u32::try_from(now.tv_nsec).unwrap_or(0);
+        Instant::START + Duration::new(seconds, nanoseconds)
+    }
+
     fn wall_clock(&self) -> Duration {
         std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)

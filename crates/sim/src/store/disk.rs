@@ -530,6 +530,14 @@ impl FileSystem {
             .collect())
     }
 
+    /// Whether the root directory has this name.
+    pub(super) fn has_in_root(&self, name: &[u8]) -> bool {
+        match self.inodes.get(&ROOT).map(|root| &root.content) {
+            Some(Content::Directory(root)) => root.names.contains_key(name),
+            _ => false,
+        }
+    }
+
     /// The number of regular files that are not in the root directory.
     pub(super) fn files_in_folders(&self) -> usize {
         let is_file = |inode: &&Inode| matches!(inode.content, Content::File(_));

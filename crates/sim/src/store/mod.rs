@@ -74,6 +74,11 @@ impl Disk {
         self.system.borrow().files_in_folders()
     }
 
+    /// Whether its root directory has this name.
+    pub fn has_in_root(&self, name: &[u8]) -> bool {
+        self.system.borrow().has_in_root(name)
+    }
+
     /// Evicts `per_mille` of a thousand pages from the page cache, as a machine that needs memory does.
     pub fn page_out(&self, per_mille: u64) {
         let system = self.system.borrow();

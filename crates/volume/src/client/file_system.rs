@@ -28,10 +28,12 @@ use super::references::{Optimistic, ReadOptions, References};
 use super::servers::{Addresses, Peer, Resolver, Servers};
 use super::siblings::Siblings;
 use super::slots::SessionSlots;
+use super::verifier::Source;
 use crate::convert::{caller_of, vfs_status_of, whole_of};
 use crate::layout::{own_len_of, placements, size_from_object};
 use crate::limits::{
-    ATTEMPT_PAUSE, AWAY_PATIENCE, CAPABILITIES_MAX, FULL_PATIENCE, LOG_INTERVAL, OPERATION_DEADLINE,
+    ATTEMPT_PAUSE, AWAY_PATIENCE, CAPABILITIES_MAX, FULL_PATIENCE, LOG_INTERVAL,
+    OPERATION_DEADLINE, PRIMARY_SILENT_AFTER,
 };
 use crate::link::{Identity, LinkError, Message};
 use crate::secret::Secret;
@@ -51,6 +53,7 @@ use object_states::ObjectStates;
 use prefetch::PrefetchQueue;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -441,6 +444,33 @@ impl VolumeFs {
         Ok(targets)
     }
 
+    /// Awaits what these servers are asked for. If it takes long, the manager is asked whether they are still the
+    /// primaries of their groups.
+    async fn while_primaries<T>(&self, targets: &[Target], work: impl Future<Output = T>) -> T {
+        let groups = self.servers.known_groups();
+        let of_several = targets.iter().filter(|target| {
+            let record = groups.get(target.group);
+            record.is_some_and(|record| record.members.len() > 1)
+        });
+        let of_several: Vec<_> = of_several
+            .map(|target| (target.group, target.server, target.link.clone()))
+            .collect();
+        if of_several.is_empty() {
+            return work.await;
+        }
+        let mut work = pin!(work);
+        loop {
+            match timeout(&self.runtime, PRIMARY_SILENT_AFTER, work.as_mut()).await {
+                Ok(done) => return done,
+                Err(_) => {
+                    let (servers, of_several) = (Rc::clone(&self.servers), of_several.clone());
+                    let asking = async move { servers.end_replaced(&of_several).await };
+                    self.runtime.spawn("silent I/O server", Box::pin(asking));
+                }
+            }
+        }
+    }
+
     /// As [`VolumeFs::pause`], after I/O servers have failed with a file.
     async fn after(
         &self,
@@ -455,6 +485,8 @@ impl VolumeFs {
         {
             self.leases.drop_all(id);
             self.servers.doubt_groups();
+        } else {
+            self.servers.doubt_primaries();
         }
         self.pause(began, failed).await
     }
@@ -463,8 +495,12 @@ impl VolumeFs {
     fn note_verifiers(&self, layout: &LayoutRecord, states: &States) -> Verifier {
         let groups = self.servers.known_groups();
         let said = states.iter().filter_map(|(index, state)| {
-            let group = layout.groups.get(*index as usize)?;
-            Some((groups.primary(*group)?, state.verifier))
+            let number = layout.groups.get(*index as usize)?;
+            let source = match &groups.get(*number)?.members[..] {
+                [only] => Source::Server(only.server),
+                _ => Source::Group(*number),
+            };
+            Some((source, state.verifier))
         });
         self.siblings.verifier.note(said, || self.runtime.random())
     }

@@ -1,18 +1,19 @@
 //! Connections to the servers of a volume, made when they are needed and again when they are lost.
 
 use crate::limits::{
-    AWAY_PATIENCE, CALL_DEADLINE, CONNECT_AGAIN_AFTER, GROUPS_AGE_MIN, HELLO_DEADLINE,
+    AWAY_PATIENCE, CALL_DEADLINE, CONNECT_AGAIN_AFTER, GROUPS_AGE_MIN, GROUPS_AGE_MIN_OF_COPIES,
+    HELLO_DEADLINE, PRIMARY_SILENT_AFTER,
 };
 use crate::link::{
-    self, HandshakeError, Identity, Link, LinkError, LookupError, Pool, ServerPlace, Session,
-    Unreachable,
+    self, EndReason, HandshakeError, Identity, Link, LinkError, LookupError, Pool, ServerPlace,
+    Session, Unreachable,
 };
 use crate::manager::{IoServers, Registry};
 use gannet_fabric::Provider;
-use gannet_meta::groups::Groups;
+use gannet_meta::groups::{Copies, Groups};
 use gannet_runtime::{Handle, Instant, LocalFuture, timeout};
 use gannet_wire::volume::{
-    Address, Class, Hello, LayoutRecord, Operation, VolumeRecord, VolumeRequest,
+    Address, Class, GroupRecord, Hello, LayoutRecord, Operation, VolumeRecord, VolumeRequest,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, RefCell};
@@ -35,6 +36,9 @@ pub struct Addresses {
 
 /// Finds the address of a host that is given by name.
 pub type Resolver = Rc<dyn Fn(String, u16) -> LocalFuture<io::Result<SocketAddr>>>;
+
+/// Finds the address of the manager, again for each connection.
+pub type ManagerFinder = Rc<dyn Fn() -> LocalFuture<io::Result<SocketAddr>>>;
 
 /// A server of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,7 +64,9 @@ pub(crate) struct Servers {
     pool: Pool,
     identity: Identity,
     session: Session,
-    manager: Option<SocketAddr>,
+    /// The manager's address, as it was found last.
+    manager: Cell<Option<SocketAddr>>,
+    find_manager: Option<ManagerFinder>,
     book: Book,
     resolver: RefCell<Option<Resolver>>,
     /// The groups by the manager's last report, if it is asked for them.
@@ -69,6 +75,9 @@ pub(crate) struct Servers {
     groups_since: Cell<Option<Instant>>,
     /// They may have changed since.
     doubts_groups: Cell<bool>,
+    /// A task asks the manager for them, and wakes those who wait.
+    is_looking: Cell<bool>,
+    looked: Notify,
     seats: RefCell<BTreeMap<Peer, Rc<Seat>>>,
     /// A server that has been silent for so long counts as dead; `None` if none ever does.
     patience: Cell<Option<Duration>>,
@@ -135,7 +144,25 @@ impl Servers {
         } else {
             Book::Fixed(io_servers)
         };
-        Servers::with_book(runtime, provider, identity, manager, book)
+        Rc::new(Servers::with_book(
+            runtime, provider, identity, manager, book,
+        ))
+    }
+
+    /// The servers of a volume, for its I/O server `number`, which finds the manager with `find_manager`.
+    pub(crate) fn of_io_server(
+        runtime: Handle,
+        provider: Rc<dyn Provider>,
+        identity: Identity,
+        number: u32,
+        find_manager: ManagerFinder,
+    ) -> Rc<Servers> {
+        let book = Book::Reported(RefCell::default());
+        Rc::new(Servers {
+            session: Session::of_io_server(number),
+            find_manager: Some(find_manager),
+            ..Servers::with_book(runtime, provider, identity, None, book)
+        })
     }
 
     fn with_book(
@@ -144,28 +171,31 @@ impl Servers {
         identity: Identity,
         manager: Option<SocketAddr>,
         book: Book,
-    ) -> Rc<Servers> {
+    ) -> Servers {
         let groups = match &book {
             // There is no manager that could say otherwise.
             Book::Fixed(addresses) if manager.is_none() => addresses.len() as u32,
             _ => 0,
         };
-        Rc::new(Servers {
+        Servers {
             groups: RefCell::new(Arc::new(Groups::of_servers(groups))),
             groups_since: Cell::new(None),
             doubts_groups: Cell::new(false),
+            is_looking: Cell::new(false),
+            looked: Notify::new(),
             session: Session::new(&runtime),
             runtime,
             provider,
             pool: Pool::new(),
             identity,
-            manager,
+            manager: Cell::new(manager),
+            find_manager: None,
             book,
             resolver: RefCell::default(),
             seats: RefCell::default(),
             patience: Cell::new(None),
             reconnects: Cell::new(0),
-        })
+        }
     }
 
     /// Hosts that are given by name are found by `resolver`.
@@ -246,7 +276,7 @@ impl Servers {
         let server = peer.number();
         let number = match peer {
             Peer::Manager => {
-                let address = self.manager.ok_or(Unreachable::NoManager)?;
+                let address = self.manager_address().await?;
                 return self.connect(address, server).await;
             }
             Peer::IoServer(number) => number,
@@ -263,6 +293,16 @@ impl Servers {
             }
             Book::Reported(_) => self.connect_as_reported(number).await,
         }
+    }
+
+    async fn manager_address(&self) -> Result<SocketAddr, Unreachable> {
+        if let Some(find) = &self.find_manager {
+            let found = timeout(&self.runtime, HELLO_DEADLINE, find()).await;
+            let found = found.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+            let found = found.map_err(|error| Unreachable::NoAddress(error.into()))?;
+            self.manager.set(Some(found));
+        }
+        self.manager.get().ok_or(Unreachable::NoManager)
     }
 
     /// Whether there is a connection on which a server has authenticated us, and so ended our earlier ones.
@@ -296,11 +336,80 @@ impl Servers {
     /// are asked for again when they are needed next, unless they were just now.
     pub(super) fn doubt_groups(&self) {
         let now = self.runtime.now();
-        let is_old = self
-            .groups_since
-            .get()
-            .is_none_or(|since| now >= since + GROUPS_AGE_MIN);
-        self.doubts_groups.set(is_old && self.manager.is_some());
+        let age_min = match self.known_groups().copies() {
+            Copies::One => GROUPS_AGE_MIN,
+            Copies::Two => GROUPS_AGE_MIN_OF_COPIES,
+        };
+        let since = self.groups_since.get();
+        let is_old = since.is_none_or(|since| now >= since + age_min);
+        self.doubts_groups
+            .set(is_old && self.manager.get().is_some());
+    }
+
+    /// The primary of a group of several members does not answer, or cannot be reached: another one may be.
+    pub(super) fn doubt_primaries(&self) {
+        if self.known_groups().copies() == Copies::Two {
+            self.doubt_groups();
+        }
+    }
+
+    /// Whether these groups have several members each.
+    pub(super) fn is_of_several(&self, groups: &[u32]) -> bool {
+        let known = self.known_groups();
+        let has_several = |group: &u32| known.get(*group).is_some_and(|it| it.members.len() > 1);
+        !groups.is_empty() && groups.iter().all(has_several)
+    }
+
+    /// Whether a server is the primary of none of these groups any more, as far as is known.
+    pub(super) fn is_replaced(&self, server: u32, groups: &[u32]) -> bool {
+        let known = self.known_groups();
+        let is_primary = |group: &u32| known.primary(*group) == Some(server);
+        !groups.is_empty() && !groups.iter().any(is_primary)
+    }
+
+    /// Ends the connection to an I/O server, if there is one.
+    pub(crate) fn leave(&self, server: u32) {
+        if let Some(link) = self.connected(Peer::IoServer(server)) {
+            link.abort(EndReason::TakenOver);
+        }
+    }
+
+    /// Asks the manager whether these servers are still the primaries of these groups, and ends the connections to
+    /// those that are not: nobody shall wait for their answers.
+    pub(super) async fn end_replaced(self: &Rc<Self>, targets: &[(u32, u32, Link)]) {
+        self.look_again().await;
+        let groups = self.known_groups();
+        for (group, server, link) in targets {
+            if groups.primary(*group) != Some(*server) {
+                link.abort(EndReason::TakenOver);
+            }
+        }
+    }
+
+    /// Asks the manager for the groups, unless it has said them just now. All who want to know wait for one answer; it
+    /// may not come.
+    pub(super) async fn look_again(self: &Rc<Self>) {
+        let (now, since) = (self.runtime.now(), self.groups_since.get());
+        if since.is_some_and(|since| now < since + GROUPS_AGE_MIN_OF_COPIES) {
+            return;
+        }
+        if !self.is_looking.replace(true) {
+            let servers = Rc::clone(self);
+            let looking = async move {
+                // A manager that is away is asked again.
+                let _ = timeout(&servers.runtime, HELLO_DEADLINE, servers.ask_manager()).await;
+                servers.is_looking.set(false);
+                servers.looked.notify_waiters();
+            };
+            self.runtime.spawn("ask for groups", Box::pin(looking));
+        }
+        loop {
+            let looked = self.looked.notified();
+            if !self.is_looking.get() {
+                return;
+            }
+            looked.await;
+        }
     }
 
     /// The groups of the volume, all those of `layout` among them. The manager is asked where one is not known yet: it
@@ -315,6 +424,11 @@ impl Servers {
         // Of those who doubt at a time, one asks.
         if are_known && !self.doubts_groups.replace(false) {
             return Ok(groups);
+        }
+        if are_known && groups.copies() == Copies::Two {
+            // What goes on without the manager does not wait for it long.
+            let _ = timeout(&self.runtime, PRIMARY_SILENT_AFTER, self.look_again()).await;
+            return Ok(self.known_groups());
         }
         let asked = timeout(&self.runtime, HELLO_DEADLINE, self.ask_manager()).await;
         match asked.unwrap_or(Err(LinkError::TimedOut)) {
@@ -375,7 +489,7 @@ impl Servers {
     }
 
     async fn connect_to(&self, number: u32, address: &Address) -> Result<Link, LinkError> {
-        let here = self.manager.map(|manager| manager.ip());
+        let here = self.manager.get().map(|manager| manager.ip());
         let here = here.ok_or(Unreachable::NoSuchServer)?;
         let found = self.find(address, here).await?;
         self.connect(found, Hello::io_server(number)).await
@@ -420,7 +534,8 @@ impl Servers {
             };
             let has_servers = record.servers.len() >= record.count as usize;
             if has_servers && record.groups.len() >= record.group_count as usize {
-                let groups = Groups::new(record.groups.clone());
+                let mut groups = Groups::new(record.groups.clone());
+                groups.keep_later(&self.groups.borrow());
                 self.groups.replace(Arc::new(groups));
                 self.groups_since.set(Some(self.runtime.now()));
                 if let Book::Reported(reported) = &self.book {
@@ -593,6 +708,16 @@ impl IoServers for Servers {
         self.known_groups()
     }
 
+    fn replace_group(&self, number: u32, record: GroupRecord) {
+        match &self.book {
+            Book::Registry { registry, .. } => registry.replace_group(number, record),
+            _ => {
+                let groups = self.groups.borrow().with(number, record);
+                self.groups.replace(Arc::new(groups));
+            }
+        }
+    }
+
     fn link(self: Rc<Self>, number: u32) -> LocalFuture<Result<Link, LinkError>> {
         Box::pin(async move { self.io_server(number).await })
     }
@@ -612,7 +737,7 @@ pub fn registered_io_servers(
     resolver: Resolver,
 ) -> Rc<dyn IoServers> {
     let book = Book::Registry { registry, here };
-    let servers = Servers::with_book(runtime, provider, identity, None, book);
+    let servers = Rc::new(Servers::with_book(runtime, provider, identity, None, book));
     servers.resolve_with(resolver);
     servers
 }

@@ -71,10 +71,11 @@ impl<V: Vfs> IoServer<V> {
             Class::Metadata | Class::Small => &self.small,
             Class::Bulk | Class::Background => &self.writes,
         };
-        let _permit = scheduler.take(flow_of(link, class), count).await;
+        let permit = scheduler.take(flow_of(link, class), count).await;
         // Fits: it is in memory.
         let data = 0..count as usize;
-        self.store_own(target, transfer, buffer, data, pace).await
+        self.store_own(target, transfer, (buffer, data), Some(permit), pace)
+            .await
     }
 
     /// The answer to a WRITE by a client-driven buffer: one for the next WRITE comes with it.
@@ -107,7 +108,9 @@ impl<V: Vfs> IoServer<V> {
         };
         let buffer = Some(count).filter(|it| *it <= CLIENT_BUFFER_LEN_MAX);
         let Some(buffer) = buffer.and_then(|count| link.client_buffer_memory(count)) else {
-            return Ok(to_bytes(&nothing(self.objects.state_of(object).await?)));
+            let state = self.objects.state_of(object).await?;
+            let state = self.after_read(transfer.group, state)?;
+            return Ok(to_bytes(&nothing(state)));
         };
         let _permit = match class {
             Class::Metadata | Class::Small => None,
@@ -117,6 +120,7 @@ impl<V: Vfs> IoServer<V> {
         };
         let gathered = self.gather_own(object, transfer, buffer, pace).await;
         let (buffer, state) = gathered?;
+        let state = self.after_read(transfer.group, state)?;
         Ok(to_bytes(
             &match link.open_buffer(buffer, Access::RemoteRead) {
                 None => nothing(state),

@@ -295,7 +295,9 @@ impl<V: Vfs> IoServer<V> {
     /// would else get a reference.
     fn export(&self, link: &Link, right: &ObjectRight, file: &FileRef) -> Option<ObjectReference> {
         let checked = self.objects.check(&right.capability, Capability::READ);
-        if self.objects.is_removed(right.object()) || checked.is_err() {
+        // Nobody could end a reference in time when another member takes over.
+        let is_single = self.objects.is_single(right.group);
+        if self.objects.is_removed(right.object()) || checked.is_err() || !is_single {
             return None;
         }
         self.exports.enter(link, right, file)
@@ -382,7 +384,7 @@ impl<V: Vfs> IoServer<V> {
                 Some(self.objects.open(&object, 0, 0).await?.file)
             }
             None => {
-                self.objects.may_be_lost(name.file)?;
+                self.objects.may_be_lost(name)?;
                 None
             }
         };
@@ -392,6 +394,9 @@ impl<V: Vfs> IoServer<V> {
         }
         if opened.is_none() && !self.exports.is_missing(name) {
             return Err(Status::Jukebox);
+        }
+        if !self.objects.is_single(name.group) {
+            return Ok(None);
         }
         Ok(self.exports.enter_state(link, name, opened.as_ref()))
     }

@@ -27,7 +27,7 @@ impl<V: Vfs> IoServer<V> {
         let pace = Pace::new(&self.walks, link);
         let count = own_len(&pace, &transfer.file, transfer.placement).await;
         if object.is_none() && count > 0 {
-            self.objects.may_be_lost(transfer.capability.file)?;
+            self.objects.may_be_lost(transfer.object())?;
         }
         let class = class_of(request.header.class, count);
         let reference = match &object {
@@ -78,6 +78,7 @@ impl<V: Vfs> IoServer<V> {
                 return Ok(AnswerBytes::of_body(read.await?));
             }
         };
+        let state = self.after_read(transfer.group, state)?;
         let done = TransferDone {
             count,
             state,
@@ -88,6 +89,12 @@ impl<V: Vfs> IoServer<V> {
             carrier,
             ..AnswerBytes::of_body(to_bytes(&done))
         })
+    }
+
+    /// The state that goes with bytes that were read, if the server may still serve the group.
+    pub(super) fn after_read(&self, group: u32, state: ObjectState) -> Result<ObjectState, Status> {
+        self.objects.may_serve(group)?;
+        Ok(self.objects.as_told(group, state))
     }
 
     /// Queues RDMA Writes to an eager buffer of the peer, or gives memory from which the bytes leave with the reply.

@@ -10,12 +10,11 @@ use crate::layout::{ByteRun, Pair, pairs, pairs_together};
 use crate::limits::{STORED_AT_A_TIME, WRITE_PIECE_LEN_MIN};
 use crate::link::{Link, LinkError, Message};
 use gannet_fabric::RemoteKey;
-use gannet_objects::{Target, copy_of};
+use gannet_objects::{PutBytes, Target, copy_of};
 use gannet_runtime::{Buffer, all, both};
 use gannet_vfs::{Status, Vfs};
 use gannet_wire::volume::{Capability, Class, Memory, ObjectState, Transfer, TransferDone};
 use gannet_wire::xdr::to_bytes;
-use std::ops::Range;
 use std::pin::Pin;
 
 /// One of several ranges on its way to the disk.
@@ -53,6 +52,7 @@ impl<V: Vfs> IoServer<V> {
         let write = (self.objects).accept_write(object, &transfer.file, transfer.placement)?;
         let handle = self.objects.find_or_make(object).await?;
         let target = Target {
+            object,
             handle: &handle,
             write: &write,
             capability,
@@ -61,18 +61,17 @@ impl<V: Vfs> IoServer<V> {
         let pace = Pace::new(&self.walks, link);
         let count = own_len(&pace, &transfer.file, transfer.placement).await;
         let class = class_of(request.header.class, count);
-        // From before the first byte: if the store restarts meanwhile, bytes of the first part may be lost, and only
-        // the earlier verifier shows that.
-        let verifier = self.objects.verifier();
+        // From before the first byte: if a store restarts meanwhile, only the earlier one shows that bytes are lost.
+        let verifier = self.objects.verifier_for_write(object).await?;
         match &transfer.memory {
             Memory::Inline => {
                 let data = request.data_range();
                 if data.len() as u64 != count {
                     return Err(Status::Inval);
                 }
-                let buffer = request.into_buffer();
-                self.store_own(target, &transfer, buffer, data, &pace)
-                    .await?;
+                let bytes = (request.into_buffer(), data);
+                let storing = self.store_own(target, &transfer, bytes, None, &pace);
+                storing.await?;
             }
             Memory::Region { key, shape } => {
                 let source = Fetching::new(link, PeerMemory::Region(RemoteKey(*key)), class);
@@ -89,8 +88,7 @@ impl<V: Vfs> IoServer<V> {
             }
             Memory::Eager { slot } => {
                 let buffer = link.take_eager_buffer(*slot).ok_or(Status::Inval)?;
-                let stored = self.write_eager(target, &transfer, buffer, count, &pace);
-                let stored = stored.await;
+                let stored = (self.write_eager(target, &transfer, buffer, count, &pace)).await;
                 link.restore_eager_buffers();
                 stored?;
             }
@@ -105,9 +103,10 @@ impl<V: Vfs> IoServer<V> {
             }
         }
         let state = self.objects.state_of(Some(&handle)).await?;
+        let told = self.objects.as_told(object.group, state);
         let done = TransferDone {
             count,
-            state: ObjectState { verifier, ..state },
+            state: ObjectState { verifier, ..told },
             reference: None,
         };
         Ok(match transfer.memory {
@@ -129,18 +128,20 @@ impl<V: Vfs> IoServer<V> {
         if len > buffer.len() {
             return Err(Status::Inval);
         }
-        self.store_own(target, transfer, buffer, 0..len, pace).await
+        self.store_own(target, transfer, (buffer, 0..len), None, pace)
+            .await
     }
 
-    /// Stores the server's own bytes, which lie one behind the other in `data` of a buffer.
+    /// Stores the server's own bytes, which lie one behind the other in a buffer. A permit lasts until then.
     pub(super) async fn store_own(
         &self,
         target: Target<'_>,
         transfer: &Transfer,
-        buffer: Buffer,
-        data: Range<usize>,
+        bytes: PutBytes,
+        permit: Option<Permit>,
         pace: &Pace,
     ) -> Result<(), Status> {
+        let (buffer, data) = bytes;
         let start = data.start as u64;
         let pairs = pairs_together(&transfer.file, transfer.placement, start);
         let mut plans = Plans::new(pairs, u32::MAX, pace);
@@ -149,7 +150,8 @@ impl<V: Vfs> IoServer<V> {
             && let Some(ByteRun { offset, len }) = only(ranges_of(plan))
             && len == data.len() as u64
         {
-            return self.objects.store(target, offset, buffer, data).await;
+            let storing = self.objects.store(target, offset, buffer, data, permit);
+            return storing.await;
         }
         while let Some(plan) = next {
             self.store_copies(target, &buffer, &plan).await?;
@@ -174,11 +176,7 @@ impl<V: Vfs> IoServer<V> {
     ) -> Result<(), Status> {
         let mut here = self.fetch_next(&source, &mut plans).await?;
         while let Some((fetched, permit)) = here {
-            let storing = async {
-                let stored = self.store_fetched(target, fetched).await;
-                drop(permit);
-                stored
-            };
+            let storing = self.store_fetched(target, fetched, permit);
             let (stored, fetched) = both(storing, self.fetch_next(&source, &mut plans)).await;
             stored?;
             here = fetched?;
@@ -249,17 +247,19 @@ impl<V: Vfs> IoServer<V> {
         })
     }
 
-    /// Stores the bytes of a plan, which lie one behind the other in a buffer.
+    /// Stores the bytes of a plan, which lie one behind the other in a buffer. The permit lasts until then.
     async fn store_fetched(
         &self,
         target: Target<'_>,
         Fetched { buffer, plan }: Fetched,
+        permit: Permit,
     ) -> Result<(), Status> {
         match only(ranges_of(&plan)) {
             // Bounded by SLAB_LEN_MAX.
             Some(ByteRun { offset, len }) => {
                 let data = 0..len as usize;
-                self.objects.store(target, offset, buffer, data).await
+                let storing = self.objects.store(target, offset, buffer, data, permit);
+                storing.await
             }
             None => self.store_copies(target, &buffer, &plan).await,
         }
@@ -289,7 +289,7 @@ impl<V: Vfs> IoServer<V> {
                 let end = at + len as usize;
                 let part = copy_of(buffer, at..end)?;
                 let range = 0..part.len();
-                let storing = self.objects.store(target, offset, part, range);
+                let storing = self.objects.store(target, offset, part, range, ());
                 together.push(Box::pin(storing));
                 (at, end_before) = (end, offset.saturating_add(len));
             }

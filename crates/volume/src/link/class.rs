@@ -15,14 +15,14 @@ use thiserror::Error;
 pub struct TrafficClasses {
     /// Links with the manager at one end.
     pub metadata: Dscp,
-    /// Links between clients and I/O servers.
+    /// Links of clients and of I/O servers to I/O servers.
     pub data: Dscp,
 }
 
 impl TrafficClasses {
     /// The class of the link that begins with this `Hello`.
     pub(super) fn of(&self, hello: &Hello) -> Dscp {
-        if hello.role == Role::Client && hello.server != Hello::MANAGER {
+        if hello.role != Role::Manager && hello.server != Hello::MANAGER {
             self.data
         } else {
             self.metadata
@@ -112,13 +112,14 @@ mod tests {
     }
 
     #[test]
-    fn only_links_of_clients_to_io_servers_carry_data() {
+    fn only_links_of_clients_and_io_servers_to_io_servers_carry_data() {
         let (metadata, data) = (Dscp::new(24).unwrap(), Dscp::new(10).unwrap());
         for (role, server, class) in [
             (Role::Client, Hello::MANAGER, metadata),
             (Role::Client, Hello::io_server(0), data),
             (Role::Client, Hello::io_server(7), data),
             (Role::Manager, Hello::io_server(0), metadata),
+            (Role::IoServer, Hello::io_server(0), data),
             (Role::IoServer, Hello::MANAGER, metadata),
         ] {
             let hello = Hello {

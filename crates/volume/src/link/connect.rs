@@ -49,6 +49,19 @@ impl Session {
         Session(token(runtime))
     }
 
+    /// The session of an I/O server in all its connections to others, which goes on when the server restarts. So what
+    /// it has asked for before is over before it asks for something else.
+    pub(crate) fn of_io_server(number: u32) -> Session {
+        let mut token = *b"an I/O server...";
+        let number = number.to_be_bytes();
+        token
+            .iter_mut()
+            .rev()
+            .zip(number)
+            .for_each(|(to, byte)| *to = byte);
+        Session(token)
+    }
+
     /// Its bytes.
     pub(super) fn token(&self) -> Token {
         self.0

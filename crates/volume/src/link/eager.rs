@@ -343,7 +343,7 @@ pub(super) mod tests {
     ) {
         let disk = Disk::new(&world);
         let store = SimStore::open(&disk, server.runtime());
-        let handler = IoServer::new(server.runtime(), store, 0, keys());
+        let handler = IoServer::new(server.runtime(), store, 0, keys()).unmanaged();
         let serving = Server::new(server.runtime(), VOLUME, keys(), handler);
         let provider: Rc<dyn Provider> = fabric.provider(&server);
         let address = SocketAddr::new(server.ip(), 20050);

@@ -102,6 +102,9 @@ pub enum EndReason {
     /// The clients' key has changed.
     #[error("the volume has a new key for clients")]
     KeyChanged,
+    /// The peer was silent, and another server is the primary of its groups.
+    #[error("another server has taken over from the peer")]
+    TakenOver,
     /// The same session has connected again.
     #[error("the peer has connected again")]
     Replaced,

@@ -71,7 +71,7 @@ impl Task {
 #[derive(Clone)]
 struct Layouts {
     default: Stripes,
-    /// The groups of which each server is the primary.
+    /// The groups for files on each server.
     groups: Arc<[Vec<u32>]>,
     turn: u32,
     /// Servers that do not answer.
@@ -195,7 +195,7 @@ impl Manager {
         let files = work.iter().filter(|work| work.task.makes_file()).count();
         Layouts {
             default: self.stripes.clone(),
-            groups: Arc::clone(&self.groups_by_primary),
+            groups: Arc::clone(&self.groups_by_server.borrow()),
             turn: self.take_turns(files),
             away: self.office.away(),
         }

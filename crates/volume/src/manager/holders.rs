@@ -154,9 +154,10 @@ impl Manager {
 
     async fn revoke(self: &Rc<Self>, file: FileId, layout: &LayoutRecord, fence: u64) {
         let groups = self.servers.groups();
-        let servers: BTreeSet<u32> = (layout.groups.iter())
-            .filter_map(|group| groups.primary(*group))
-            .collect();
+        // All members: each may be the next primary.
+        let records = layout.groups.iter().filter_map(|group| groups.get(*group));
+        let members = records.flat_map(|record| &record.members);
+        let servers: BTreeSet<u32> = members.map(|member| member.server).collect();
         let calls = servers.into_iter().map(|number| {
             let manager = Rc::clone(self);
             let call: LocalFuture<()> = Box::pin(async move {

@@ -15,7 +15,7 @@ use gannet_meta::namespace::{self, Intent};
 use gannet_runtime::all;
 use gannet_runtime::{Handle, Instant, LocalFuture, Notify, run_blocking, sleep, timeout};
 use gannet_wire::volume::{
-    Capability, Class, FileId, LayoutRecord, ObjectRange, Operation, Placement, Status,
+    Capability, Class, FileId, GroupRecord, LayoutRecord, ObjectRange, Operation, Placement, Status,
 };
 use gannet_wire::xdr::to_bytes;
 use std::cell::RefCell;
@@ -33,6 +33,9 @@ pub trait IoServers {
 
     /// The groups that they are in.
     fn groups(&self) -> Arc<Groups>;
+
+    /// Another record of a group counts from now on.
+    fn replace_group(&self, number: u32, record: GroupRecord);
 
     /// A connection to one of them, made if there is none.
     fn link(self: Rc<Self>, number: u32) -> LocalFuture<Result<Link, LinkError>>;

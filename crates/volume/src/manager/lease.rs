@@ -27,6 +27,11 @@ impl Lease {
         }
     }
 
+    /// When a server was asked for its last confirmation.
+    pub(super) fn last_asked(&self, server: u32) -> Option<Instant> {
+        self.asked.get(server as usize).copied().flatten()
+    }
+
     /// The end of the lease; `None` if fewer than half of the servers have ever confirmed it.
     pub(super) fn until(&self) -> Option<Instant> {
         // Half is enough, because any half shares a server with any majority.

@@ -10,8 +10,8 @@ use gannet_fabric::Provider;
 use gannet_meta::groups::Groups;
 use gannet_runtime::{Handle, LocalFuture, sleep, timeout};
 use gannet_wire::volume::{
-    Address, BODY_MAX, ClaimRecord, Class, Operation, RegisterRecord, Role, Status, Stripes,
-    VolumeRecord, VolumeRequest,
+    Address, BODY_MAX, ClaimRecord, Class, GroupRecord, Operation, RegisterRecord, Role, Status,
+    Stripes, VolumeRecord, VolumeRequest,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -26,7 +26,7 @@ pub struct Registry {
     name: String,
     stripes: Stripes,
     servers: RefCell<Vec<Address>>,
-    groups: Arc<Groups>,
+    groups: RefCell<Arc<Groups>>,
     /// The facts about the servers, for other threads.
     volume: OnceCell<Arc<VolumeState>>,
 }
@@ -43,7 +43,7 @@ impl Registry {
             name,
             stripes,
             servers: RefCell::new(servers),
-            groups: Arc::new(groups),
+            groups: RefCell::new(Arc::new(groups)),
             volume: OnceCell::new(),
         })
     }
@@ -69,7 +69,12 @@ impl Registry {
     }
 
     pub(crate) fn groups(&self) -> Arc<Groups> {
-        Arc::clone(&self.groups)
+        Arc::clone(&self.groups.borrow())
+    }
+
+    pub(crate) fn replace_group(&self, number: u32, record: GroupRecord) {
+        let groups = self.groups.borrow().with(number, record);
+        self.groups.replace(Arc::new(groups));
     }
 
     pub(crate) fn address(&self, number: u32) -> Option<Address> {
@@ -83,7 +88,7 @@ impl Registry {
             unit: self.stripes.unit,
             width: self.stripes.width(),
             count: self.count(),
-            group_count: self.groups.count(),
+            group_count: self.groups.borrow().count(),
             servers: Vec::new(),
             groups: Vec::new(),
         };
@@ -95,7 +100,8 @@ impl Registry {
             }
             record.servers.push(address.clone());
         }
-        for group in self.groups.records().iter().skip(from.group as usize) {
+        let groups = self.groups();
+        for group in groups.records().iter().skip(from.group as usize) {
             len += to_bytes(group).len();
             if len > BODY_MAX {
                 break;

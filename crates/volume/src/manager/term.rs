@@ -18,15 +18,17 @@ use super::state::{ManagerCondition, VolumeState};
 use super::watched::Watched;
 use super::{Manager, look};
 use crate::limits::{
-    CONFIRM_DEADLINE, CONNECT_AGAIN_AFTER, FORCE_PATIENCE, NOTE_GROUPS_RETRY, TERM_DEADLINE,
-    TERM_HEARTBEAT, TERM_LEASE, TERM_LEASE_OVER, TERM_PATIENCE, TERM_PAUSE,
+    ANSWERS_WITHIN, CONFIRM_DEADLINE, CONNECT_AGAIN_AFTER, FORCE_PATIENCE, NOTE_GROUPS_RETRY,
+    TERM_DEADLINE, TERM_HEARTBEAT, TERM_LEASE, TERM_LEASE_OVER, TERM_PATIENCE, TERM_PAUSE,
 };
-use crate::link::{Link, LinkError};
+use crate::link::{EndReason, Link, LinkError};
 use crate::manager::IoServers;
 use gannet_meta::namespace::{Failure, Outcome};
 use gannet_meta::{MetaStore, terms};
 use gannet_runtime::{Handle, Instant, LocalFuture, all, both, run_blocking, sleep, timeout};
-use gannet_wire::volume::{Class, Operation, Status, Term, TermAnswer, TermCall, TermStage};
+use gannet_wire::volume::{
+    Class, Memberships, Operation, Status, Term, TermAnswer, TermCall, TermStage,
+};
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -110,6 +112,8 @@ pub(super) struct Office {
     /// The connections on which the servers answered last.
     links: RefCell<BTreeMap<u32, Link>>,
     told: RefCell<BTreeMap<u32, Told>>,
+    /// How often servers were told.
+    tellings: Cell<u64>,
     /// Servers with a new connection, which may have restarted and have not been told yet what they forgot.
     returned: RefCell<BTreeSet<u32>>,
     has_returned: Notify,
@@ -138,6 +142,7 @@ impl Office {
             away: RefCell::default(),
             links: RefCell::default(),
             told: RefCell::default(),
+            tellings: Cell::new(0),
             returned: RefCell::default(),
             has_returned: Notify::new(),
         })
@@ -483,6 +488,24 @@ impl Office {
         all(calls).await;
     }
 
+    /// A server is out of a group: nobody shall wait for it longer, unless it answers the manager.
+    pub(super) fn is_out(&self, number: u32) {
+        let asked = self.lease.borrow().last_asked(number);
+        let answers = asked.is_some_and(|asked| self.runtime.now() < asked + ANSWERS_WITHIN);
+        if let Some(link) = self.links.borrow().get(&number)
+            && !answers
+        {
+            link.abort(EndReason::TakenOver);
+        }
+    }
+
+    /// One of an I/O server's groups has changed: it is told them again.
+    pub(super) fn tell_again(self: &Rc<Self>, number: u32) {
+        self.told.borrow_mut().remove(&number);
+        let telling = Rc::clone(self).tell_groups(number);
+        self.runtime.spawn("groups", Box::pin(telling));
+    }
+
     /// Tells an I/O server which groups it is a member of, once on each connection.
     async fn tell_groups(self: Rc<Self>, number: u32) {
         let link = self.links.borrow().get(&number).cloned();
@@ -495,15 +518,24 @@ impl Office {
         if self.told.borrow().get(&number).is_some_and(is_told) {
             return;
         }
+        let telling = self.tellings.get() + 1;
+        self.tellings.set(telling);
         let note = |again| {
             let link = link.clone();
-            self.told.borrow_mut().insert(number, Told { link, again });
+            let told = Told {
+                link,
+                again,
+                telling,
+            };
+            self.told.borrow_mut().insert(number, told);
         };
         note(Some(now + NOTE_GROUPS_RETRY));
         let body = to_bytes(&self.servers.groups().memberships(number));
         let answer = link.call(Operation::Groups, Class::Metadata, &body, &[]);
         match answer.await.map(|answer| answer.header.status) {
-            Ok(Ok(())) => note(None),
+            // Unless it is being told something later.
+            Ok(Ok(())) if self.is_last_telling(number, telling) => note(None),
+            Ok(Ok(())) => {}
             Ok(Err(status)) => {
                 let what = "an I/O server cannot note its groups: it is told again";
                 tracing::warn!(number, %status, "{what}");
@@ -511,6 +543,23 @@ impl Office {
             // It is told on the next connection.
             Err(error) => tracing::debug!(number, %error, "groups are not told"),
         }
+    }
+
+    /// Tells an I/O server these groups; whether it has noted them.
+    pub(super) async fn tell(&self, number: u32, groups: &Memberships) -> bool {
+        let link = self.links.borrow().get(&number).cloned();
+        let Some(link) = link else {
+            return false;
+        };
+        let body = to_bytes(groups);
+        let telling = link.call(Operation::Groups, Class::Metadata, &body, &[]);
+        let told = timeout(&self.runtime, ANSWERS_WITHIN, telling).await;
+        matches!(told, Ok(Ok(answer)) if answer.header.status == Ok(()))
+    }
+
+    fn is_last_telling(&self, number: u32, telling: u64) -> bool {
+        let told = self.told.borrow();
+        told.get(&number).is_some_and(|it| it.telling == telling)
     }
 
     /// Confirms the term with all I/O servers at intervals, and tells them the last change; returns the reason when the
@@ -574,6 +623,8 @@ struct Told {
     link: Link,
     /// When it is told again, unless it has confirmed that it noted them.
     again: Option<Instant>,
+    /// The number of this telling.
+    telling: u64,
 }
 
 /// Whether a majority of the servers says yes, and of the first `former` ones.

@@ -9,6 +9,7 @@ mod attributes;
 mod client_driven;
 mod common;
 mod connecting;
+mod copies;
 mod credits;
 mod cuts;
 mod faults;

@@ -92,7 +92,7 @@ impl Bed {
     fn start_io_server(&self, number: u32, port: u16) {
         let runtime = self.host.runtime();
         let store = SimStore::open(&self.disks[number as usize], self.host.runtime());
-        let handler = IoServer::new(self.host.runtime(), store, number, keys());
+        let handler = IoServer::new(self.host.runtime(), store, number, keys()).unmanaged();
         let server = Server::new(self.host.runtime(), VOLUME, keys(), handler);
         self.serve(&self.host, port, server.named(Hello::io_server(number)));
         let address = Address {

@@ -84,7 +84,7 @@ impl Bed {
         if let Some(host) = host {
             store = store.charged_to(&host);
         }
-        let handler = IoServer::new(node.runtime(), store, number, keys());
+        let handler = IoServer::new(node.runtime(), store, number, keys()).unmanaged();
         let server = Server::new(node.runtime(), VOLUME, keys(), handler);
         let provider: Rc<dyn Provider> = self.fabric.provider(&node);
         let listener = provider.listen(SocketAddr::new(node.ip(), PORT)).unwrap();

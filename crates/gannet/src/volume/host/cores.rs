@@ -11,9 +11,11 @@ use gannet_meta::MetaStore;
 use gannet_runtime::tokio_plug::Cores;
 use gannet_runtime::{Handle, all};
 use gannet_verbs::VerbsError;
-use gannet_volume::host::{self, Claim, Claimed, IoServerRole, ManagerRole, Port};
+use gannet_volume::client::ManagerFinder;
+use gannet_volume::host::{self, Claim, Claimed, IoServerRole, ManagerRole, PeerAccess, Port};
 use gannet_volume::io_server::ServerPolicy;
 use gannet_volume::manager::{Manager, Registration};
+use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -81,6 +83,7 @@ fn start_io_server(runtime: &Handle, roles: &Arc<Roles>, at: usize) {
             return;
         }
     };
+    let peers = roles.peers(runtime, seat, &port);
     let role = IoServerRole {
         claim: seat.claim(runtime),
         claimed: seat.claimed,
@@ -88,6 +91,7 @@ fn start_io_server(runtime: &Handle, roles: &Arc<Roles>, at: usize) {
         policy: ServerPolicy::default(),
         port,
         registration: roles.registration(runtime, seat),
+        peers,
     };
     let (folder, failed) = (seat.folder.clone(), roles.failed.clone());
     roles.host(runtime).start_io_server(role, move |failure| {
@@ -130,6 +134,32 @@ impl Roles {
         let provider = self.fabric.at(runtime, own).ok()?;
         let host = self.host(runtime);
         Some(host.registration(provider, find, seat.number, address))
+    }
+
+    /// The way of an I/O server to the others.
+    fn peers(&self, runtime: &Handle, seat: &IoServerSeat, port: &Port) -> PeerAccess {
+        let clock = Handle::clone(runtime);
+        let find_manager: ManagerFinder = match (&seat.register, &self.manager) {
+            (Some((Place(manager), _)), _) => {
+                let manager = manager.clone();
+                Rc::new(move || {
+                    let (clock, host) = (Handle::clone(&clock), manager.host.clone());
+                    let port = manager.port;
+                    Box::pin(async move { find(&clock, host, port).await })
+                })
+            }
+            (None, Some(manager)) => {
+                let at = manager.listener.local_address();
+                let at = SocketAddr::new(host::local_address(at.ip()), at.port());
+                Rc::new(move || Box::pin(ready(Ok(at))))
+            }
+            (None, None) => Rc::new(|| Box::pin(ready(Err(io::ErrorKind::NotFound.into())))),
+        };
+        PeerAccess {
+            provider: Rc::clone(&port.provider),
+            find_manager,
+            resolver: resolver(runtime),
+        }
     }
 
     /// Asks the manager about a folder if it is empty.

@@ -431,11 +431,12 @@ impl VolumeFs {
                 let targets = self.targets_of(&lease.layout, &shapes.file).await?;
                 let read = match memory {
                     ClientMemory::Own(parents) => {
-                        self.mover.read_to(&targets, &request, parents).await
+                        let reading = self.mover.read_to(&targets, &request, parents);
+                        self.while_primaries(&targets, reading).await
                     }
                     ClientMemory::Registered(memory) => {
                         let reading = self.mover.read_registered(&targets, &request, memory);
-                        reading.await
+                        self.while_primaries(&targets, reading).await
                     }
                 };
                 read.map_err(|error| OperationError::of(&targets, error))?
@@ -470,11 +471,11 @@ impl VolumeFs {
         let written = match memory {
             ClientMemory::Own(parents) => {
                 let writing = mover.write_from(&targets, stability, request, parents);
-                writing.await
+                self.while_primaries(&targets, writing).await
             }
             ClientMemory::Registered(memory) => {
                 let writing = mover.write_registered(&targets, stability, request, memory);
-                writing.await
+                self.while_primaries(&targets, writing).await
             }
         };
         guard.inspect(|guard| match written {
@@ -517,9 +518,11 @@ impl VolumeFs {
                 noted.is_none_or(|noted| noted.groups.contains(&group))
             };
             let done = match self.targets(&lease.layout, is_needed).await {
-                Ok(targets) => commit_objects(&targets, lease.capability)
-                    .await
-                    .map_err(|error| OperationError::of(&targets, error)),
+                Ok(targets) => {
+                    let committing = commit_objects(&targets, lease.capability);
+                    let committed = self.while_primaries(&targets, committing).await;
+                    committed.map_err(|error| OperationError::of(&targets, error))
+                }
                 Err(error) => Err(error),
             };
             match done {

@@ -12,7 +12,7 @@ use crate::client::data::Target;
 use crate::client::error::OperationError;
 use crate::client::fences::FenceGuard;
 use crate::client::servers::{Peer, Servers};
-use crate::limits::ATTEMPT_PAUSE;
+use crate::limits::{ATTEMPT_PAUSE, PRIMARY_SILENT_AFTER};
 use gannet_runtime::{Handle, sleep, timeout};
 use gannet_vfs::Status;
 use gannet_wire::volume::{Call, Class, Entry, Operation, VolumeRequest};
@@ -39,6 +39,9 @@ struct Unacknowledged {
     manager: bool,
     /// The same of these I/O servers.
     io_servers: Vec<u32>,
+    /// The groups of several members for which I/O servers were asked, after each server. One that is the primary of
+    /// none of its groups any more does nothing of the change: the other member refuses what it would pass on.
+    groups: Vec<(u32, u32)>,
     /// These have failed to answer: their connection was lost, with the request or its reply.
     failed: BTreeSet<Peer>,
 }
@@ -52,7 +55,16 @@ impl ChangeGuard {
     /// These I/O servers are asked now.
     pub(super) fn asks(&self, targets: &[Target]) {
         let numbers = targets.iter().map(|target| target.server).collect();
-        self.unacknowledged.borrow_mut().io_servers = numbers;
+        let mut unacknowledged = self.unacknowledged.borrow_mut();
+        unacknowledged.io_servers = numbers;
+        let Some(servers) = self.servers.upgrade() else {
+            return;
+        };
+        let several = targets
+            .iter()
+            .filter(|target| servers.is_of_several(&[target.group]));
+        let several = several.map(|target| (target.server, target.group));
+        unacknowledged.groups.extend(several);
     }
 
     /// All that were asked have answered, on connections that were made since they had failed to.
@@ -111,7 +123,8 @@ impl Drop for ChangeGuard {
         }
         let (runtime, servers) = (Rc::clone(&self.runtime), Weak::clone(&self.servers));
         let task = async move {
-            wait_acknowledged(&runtime, &servers, asked, unacknowledged.failed).await;
+            let Unacknowledged { failed, groups, .. } = unacknowledged;
+            wait_acknowledged(&runtime, &servers, asked, failed, &groups).await;
             drop(fence);
             drop(lock);
         };
@@ -171,12 +184,39 @@ async fn wait_acknowledged(
     servers: &Weak<Servers>,
     asked: BTreeSet<Peer>,
     failed: BTreeSet<Peer>,
+    groups: &[(u32, u32)],
 ) {
     let asked = asked.into_iter().map(|server| (server, false));
     let failed = failed.into_iter().map(|server| (server, true));
     for (server, has_failed) in asked.chain(failed) {
         while let Some(servers) = servers.upgrade() {
-            if (has_failed && servers.is_authenticated(server)) || answers(server, &servers).await {
+            if has_failed && servers.is_authenticated(server) {
+                break;
+            }
+            let of_several = match server {
+                Peer::IoServer(number) => {
+                    let of_server = groups.iter().filter(|(server, _)| *server == number);
+                    (number, of_server.map(|(_, group)| *group).collect())
+                }
+                Peer::Manager => (0, Vec::new()),
+            };
+            let (number, groups): (u32, Vec<u32>) = of_several;
+            if groups.is_empty() {
+                if answers(server, &servers).await {
+                    break;
+                }
+                drop(servers);
+                sleep(runtime, ATTEMPT_PAUSE).await;
+                continue;
+            }
+            let answering = timeout(runtime, PRIMARY_SILENT_AFTER, answers(server, &servers));
+            if answering.await == Ok(true) {
+                break;
+            }
+            servers.look_again().await;
+            if servers.is_replaced(number, &groups) {
+                // What it has not read yet must not come later, when it may be the primary again.
+                servers.leave(number);
                 break;
             }
             drop(servers);

@@ -8,8 +8,8 @@ use crate::manager::DiskSpace;
 use gannet_runtime::{all, timeout};
 use gannet_vfs::Credentials;
 use gannet_wire::volume::{
-    Address, Call, Class, FOLDERS, ObjectPage, ObjectPosition, Operation, ROOT, SlotSequence,
-    VolumeRequest,
+    Address, Call, Class, FOLDERS, GroupRecord, ObjectPage, ObjectPosition, Operation, ROOT,
+    SlotSequence, VolumeRequest,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::net::SocketAddr;
@@ -25,6 +25,8 @@ pub struct ServerStates {
     pub names: Result<(), LinkError>,
     /// The I/O servers by their numbers.
     pub io_servers: Vec<IoServerState>,
+    /// The groups by their numbers.
+    pub groups: Vec<GroupRecord>,
 }
 
 /// The state of an I/O server.
@@ -79,6 +81,7 @@ impl VolumeFs {
         let servers = record.servers.into_iter().zip(answers);
         Ok(ServerStates {
             name: record.name,
+            groups: record.groups,
             names: names.unwrap_or(Err(LinkError::Silent)),
             term,
             io_servers: servers

@@ -63,7 +63,7 @@ fn given(servers: u32, new_slots: usize) -> Given {
     Given {
         layouts: Layouts {
             default: Stripes::everywhere(4096),
-            groups: Groups::of_servers(servers).by_primary(servers).into(),
+            groups: Groups::of_servers(servers).by_server(servers).into(),
             turn: 0,
             away: Arc::default(),
         },

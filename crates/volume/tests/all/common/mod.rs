@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each test uses a part
 
 use gannet_dst::volume::Carrier;
+use gannet_meta::groups::Copies;
 use gannet_runtime::Buffer;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::store::SimStore;
@@ -39,6 +40,18 @@ impl Bed {
     pub(crate) fn new(world: &World, servers: usize) -> Rc<Bed> {
         let carrier = Carrier::Memory(SimFabric::new(world, FabricProfile::default()));
         let volume = gannet_dst::volume::Bed::new(world, carrier, servers, VOLUME_UNIT);
+        Bed::of(world, volume)
+    }
+
+    /// A volume with two copies of all data.
+    pub(crate) fn with_copies(world: &World, servers: usize) -> Rc<Bed> {
+        let carrier = Carrier::Memory(SimFabric::new(world, FabricProfile::default()));
+        let (unit, copies) = (VOLUME_UNIT, Some(Copies::Two));
+        let volume = gannet_dst::volume::Bed::with_groups(world, carrier, servers, unit, copies);
+        Bed::of(world, volume)
+    }
+
+    fn of(world: &World, volume: gannet_dst::volume::Bed) -> Rc<Bed> {
         volume.start();
         let client = world.add_node("client");
         Rc::new(Bed { volume, client })

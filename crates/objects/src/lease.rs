@@ -1,0 +1,128 @@
+//! The right of a primary to serve a group of two members, which the other one gives it for a while.
+//!
+//! | who | what | until |
+//! |---|---|---|
+//! | the primary | serves | [`RIGHT`] after it asked, by its clock |
+//! | the other member | does not serve as the next primary | [`RIGHT_OVER`] after it answered, by its clock |
+//!
+//! Both clocks run on while a machine is suspended. So a primary that was paused is silent before the other member
+//! serves. A primary that is alone, or whose other member is being filled, needs no right: that one cannot take over.
+
+use super::Objects;
+use super::groups::Standing;
+use super::limits::{RIGHT, RIGHT_OVER};
+use super::store::ObjectStore;
+use gannet_runtime::Instant;
+use gannet_vfs::Status;
+use gannet_wire::volume::{Renewal, Renewals};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+/// The rights of and to the groups of a server.
+pub(super) struct Leases {
+    groups: RefCell<BTreeMap<u32, Lease>>,
+    /// When this process began.
+    began: Instant,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Lease {
+    /// Until when this server may serve, and the epoch of the right.
+    right: (u64, Instant),
+    /// Until when the other one may serve by what this one has answered.
+    promised: Instant,
+    /// The last epoch in which the other one has asked, and when it did last.
+    met: (u64, Instant),
+}
+
+impl Leases {
+    /// None, of a process that begins now ([`Runtime::now_with_suspend`](gannet_runtime::Runtime::now_with_suspend)).
+    pub(super) fn new(began: Instant) -> Leases {
+        Leases {
+            groups: RefCell::default(),
+            began,
+        }
+    }
+
+    fn of(&self, group: u32) -> Lease {
+        self.groups
+            .borrow()
+            .get(&group)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    fn change(&self, group: u32, change: impl FnOnce(&mut Lease)) {
+        change(self.groups.borrow_mut().entry(group).or_default());
+    }
+}
+
+impl<S: ObjectStore> Objects<S> {
+    /// Whether the server may answer for a group now.
+    ///
+    /// # Errors
+    /// `Stale`: it is not the primary. `Jukebox`: nobody is, its right is over, or that of the former primary is not.
+    pub fn may_serve(&self, group: u32) -> Result<(), Status> {
+        let standing = self.groups.standing(group)?;
+        if standing == Standing::Single {
+            return Ok(());
+        }
+        let (lease, now) = (self.leases.of(group), self.runtime.now_with_suspend());
+        let has_right = match standing {
+            Standing::Single | Standing::Alone { .. } => true,
+            Standing::Primary {
+                is_filling: true, ..
+            } => true,
+            Standing::Primary { epoch, .. } => lease.right.0 == epoch && now < lease.right.1,
+            Standing::Second { .. } | Standing::Out => return Err(Status::Stale),
+            Standing::Restarted | Standing::Lost | Standing::Unserved => false,
+        };
+        // What an earlier process has promised is not known.
+        let began_before = self.leases.began + RIGHT_OVER;
+        let may_have_promised = self.groups.has_restarted(group) && now < began_before;
+        if has_right && now >= lease.promised && !may_have_promised {
+            Ok(())
+        } else {
+            Err(Status::Jukebox)
+        }
+    }
+
+    /// Gives the primary of groups the right to serve them a while longer: those that it may serve.
+    pub fn renew(&self, asked: &Renewals) -> Vec<u32> {
+        let (until, now) = (
+            self.runtime.now_with_suspend() + RIGHT_OVER,
+            self.runtime.now(),
+        );
+        let is_second = |it: &&Renewal| {
+            let standing = self.groups.standing(it.group);
+            matches!(standing, Ok(Standing::Second { epoch, primary, .. })
+                if epoch == it.epoch && primary == asked.primary)
+        };
+        let groups = asked.groups.iter().filter(is_second).map(|it| {
+            self.leases.change(it.group, |lease| {
+                lease.promised = lease.promised.max(until);
+                lease.met = (it.epoch, now);
+            });
+            it.group
+        });
+        groups.collect()
+    }
+
+    /// The other member of a group has given this server the right to serve, which it asked for at `asked`
+    /// ([`Runtime::now_with_suspend`](gannet_runtime::Runtime::now_with_suspend)), in `epoch`.
+    pub fn is_renewed(&self, group: u32, epoch: u64, asked: Instant) {
+        self.leases.change(group, |lease| {
+            let until = asked + RIGHT;
+            if lease.right.0 != epoch || lease.right.1 < until {
+                lease.right = (epoch, until);
+            }
+        });
+    }
+
+    /// When the primary of a group has last asked for the right to serve in this epoch. If it has, it believes in no
+    /// earlier one.
+    pub fn last_renewal(&self, group: u32, epoch: u64) -> Option<Instant> {
+        let (met, at) = self.leases.of(group).met;
+        (met == epoch).then_some(at)
+    }
+}

@@ -1,0 +1,143 @@
+//! Changes of the records of groups, which their members wish for.
+//!
+//! A record that replaces another is durable in the metadata, and the manager still holds its lease afterwards, before
+//! a member or a client hears of it. So of two managers only one decides.
+
+use super::{Manager, status};
+use crate::link::{Link, Message};
+use gannet_meta::groups::{put_group, wished};
+use gannet_meta::terms;
+use gannet_runtime::run_blocking;
+use gannet_wire::volume::{GroupRecord, GroupWish, Role, Status, Wish};
+use gannet_wire::xdr::{from_bytes, to_bytes};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::sync::Mutex;
+
+/// The wishes of members of groups.
+#[derive(Default)]
+pub(super) struct Wishes {
+    /// One wish at a time is granted.
+    alone: Mutex<()>,
+    /// The last epoch of groups that their primaries have noted before any other member heard of it.
+    confirmed: RefCell<BTreeMap<u32, u64>>,
+    /// The members of groups that have restarted in an epoch.
+    restarted: RefCell<BTreeMap<u32, (u64, BTreeSet<u32>)>>,
+}
+
+impl Wishes {
+    /// The members of a group that have restarted in this epoch.
+    fn restarted(&self, group: u32, epoch: u64) -> BTreeSet<u32> {
+        match self.restarted.borrow().get(&group) {
+            Some((known, servers)) if *known == epoch => servers.clone(),
+            _ => BTreeSet::new(),
+        }
+    }
+
+    fn has_restarted(&self, group: u32, epoch: u64, server: u32) {
+        let mut restarted = self.restarted.borrow_mut();
+        let known = restarted.entry(group).or_default();
+        if known.0 != epoch {
+            *known = (epoch, BTreeSet::new());
+        }
+        known.1.insert(server);
+    }
+}
+
+impl Manager {
+    /// Answers the wish of a member of a group with the record that counts now.
+    ///
+    /// # Errors
+    /// `Perm`: the peer is no I/O server. `Inval`: there is no such group, or the server is no member. `Jukebox`: the
+    /// manager may not decide now. Others: those of the store.
+    pub(super) async fn hear_wish(
+        self: &Rc<Self>,
+        link: &Link,
+        request: &Message,
+    ) -> Result<Vec<u8>, Status> {
+        if link.peer() != Role::IoServer {
+            return Err(Status::Perm);
+        }
+        let wish: GroupWish = from_bytes(request.body()).map_err(|_| Status::Inval)?;
+        let _alone = self.wishes.alone.lock().await;
+        let known = self.servers.groups().get(wish.group).cloned();
+        let known = known.filter(|it| it.has(wish.server));
+        let known = known.ok_or(Status::Inval)?;
+        if wish.record.epoch < known.epoch {
+            return Ok(to_bytes(&known));
+        }
+        let has_same_members = known.members.len() == wish.record.members.len()
+            && known.members.iter().all(|it| wish.record.has(it.server));
+        if !has_same_members {
+            return Err(Status::Inval);
+        }
+        // A later one: the metadata is a backup from before it.
+        let is_known = wish.record.epoch == known.epoch;
+        let base = if is_known { known } else { wish.record.clone() };
+        if wish.wish == Wish::Restarted {
+            (self.wishes).has_restarted(wish.group, base.epoch, wish.server);
+        }
+        let restarted = self.wishes.restarted(wish.group, base.epoch);
+        let confirmed = self.wishes.confirmed.borrow().get(&wish.group).copied();
+        let what = match wish.wish {
+            // The primary has noted this record: it believes in no earlier one.
+            Wish::DropRestarted if confirmed == Some(base.epoch) => Wish::Drop,
+            what => what,
+        };
+        let Some(next) = wished(&base, wish.server, what, &restarted) else {
+            if !is_known {
+                self.replace_group(&wish, &base).await?;
+            }
+            return Ok(to_bytes(&base));
+        };
+        self.replace_group(&wish, &next).await?;
+        if matches!(wish.wish, Wish::Drop | Wish::DropRestarted) {
+            let others = next.members.iter().filter(|it| it.server != wish.server);
+            others.for_each(|other| self.office.is_out(other.server));
+        }
+        tracing::info!(group = wish.group, server = wish.server, wish = %wish.wish, record = %next, "a group changes");
+        Ok(to_bytes(&next))
+    }
+
+    async fn replace_group(
+        self: &Rc<Self>,
+        wish: &GroupWish,
+        record: &GroupRecord,
+    ) -> Result<(), Status> {
+        let group = wish.group;
+        let (store, noted) = (Arc::clone(&self.store), record.clone());
+        let noting = run_blocking(&self.runtime, move || {
+            let mut change = Ok(0);
+            store.commit(&mut |transaction| {
+                put_group(transaction, group, &noted)?;
+                change = terms::next_change(transaction);
+                Ok(())
+            })?;
+            Ok(change?)
+        });
+        let change = noting.await.map_err(|_| Status::Io)?.map_err(status)?;
+        self.office.note_change(change);
+        // Afterwards: another manager could have begun before the record was durable.
+        self.office.within_lease(Ok(()), false).await?;
+        if wish.wish == Wish::Filled {
+            // The primary first: the other member may then take over from it at any time.
+            let groups = self.servers.groups().with(group, record.clone());
+            let memberships = groups.memberships(wish.server);
+            if self.office.tell(wish.server, &memberships).await {
+                let mut confirmed = self.wishes.confirmed.borrow_mut();
+                confirmed.insert(group, record.epoch);
+            }
+            // Again: it may have taken a while.
+            self.office.within_lease(Ok(()), false).await?;
+        }
+        self.servers.replace_group(group, record.clone());
+        let groups = self.servers.groups().by_server(self.servers.count());
+        self.groups_by_server.replace(groups.into());
+        for member in &record.members {
+            self.office.tell_again(member.server);
+        }
+        Ok(())
+    }
+}
