@@ -54,6 +54,9 @@ enum Chore {
         /// Only clients of a volume against their model
         #[arg(long)]
         volume: bool,
+        /// Only volumes that keep all data twice
+        #[arg(long, conflicts_with = "volume")]
+        copies: bool,
     },
     /// Fuzz every decoder and server, guided by coverage, for SECONDS in all
     Fuzz {
@@ -105,7 +108,8 @@ fn run(chore: Chore) -> Result<()> {
             seed,
             count,
             volume,
-        } => ci::simulate(&root, seed, count, volume),
+            copies,
+        } => ci::simulate(&root, seed, count, volume, copies),
         Chore::Fuzz {
             minimise: true,
             target,

@@ -1,5 +1,5 @@
 //! Runs the scenarios, files under faults, volumes (mounted or not) under faults and memory under revocation: one
-//! seed to replay, or many fresh ones. `--volume` runs the volumes alone.
+//! seed to replay, or many fresh ones. `--volume` runs the volumes alone, `--copies` volumes that keep all data twice.
 //!
 //! Seeds are printed as they fail, each with the line that replays it; the exit status is 1 if any did.
 
@@ -10,7 +10,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: gannet-dst [SEED] [--volume] [--count N] [--trace FILE]";
+const USAGE: &str = "usage: gannet-dst [SEED] [--volume | --copies] [--count N] [--trace FILE]";
 
 /// Fresh seeds stay short enough to be typed.
 const FRESH_SEED_BITS: u32 = 40;
@@ -22,6 +22,8 @@ struct Arguments {
     seed: Option<u64>,
     count: u64,
     only_volume: bool,
+    /// Volumes with copies alone.
+    copies: bool,
     trace: Option<PathBuf>,
 }
 
@@ -61,7 +63,9 @@ fn main() -> ExitCode {
     if arguments.count > 1 {
         println!("{reads:?}");
     }
-    let is_vacuous = arguments.count >= MANY && failed == 0 && !reads.has_all();
+    // Volumes with copies give no references.
+    let may_be_without = arguments.count < MANY || arguments.copies;
+    let is_vacuous = !may_be_without && failed == 0 && !reads.has_all();
     if is_vacuous {
         println!("clients did not read without asking in every way that there is");
     }
@@ -72,7 +76,7 @@ fn main() -> ExitCode {
 fn run(seed: u64, arguments: &Arguments, reads: &mut ReadsSummary) -> io::Result<bool> {
     let keep_trace = arguments.trace.is_some();
     let mut trace = String::new();
-    if !arguments.only_volume {
+    if !arguments.only_volume && !arguments.copies {
         let report = scenario::run(seed, keep_trace);
         trace.push_str(&report.trace);
         let is_served = print(seed, &report, arguments.is_verbose(), "");
@@ -81,13 +85,22 @@ fn run(seed: u64, arguments: &Arguments, reads: &mut ReadsSummary) -> io::Result
             return Ok(false);
         }
     }
-    let report = volume::run(seed, keep_trace);
+    let report = if arguments.copies {
+        volume::run_with_copies(seed, keep_trace)
+    } else {
+        volume::run(seed, keep_trace)
+    };
     trace.push_str(&report.trace);
     write_trace(arguments, &trace)?;
     if let Ok(summary) = &report.outcome {
         reads.add(&summary.reads);
     }
-    Ok(print(seed, &report, arguments.is_verbose(), " --volume"))
+    let which = if arguments.copies {
+        " --copies"
+    } else {
+        " --volume"
+    };
+    Ok(print(seed, &report, arguments.is_verbose(), which))
 }
 
 fn write_trace(arguments: &Arguments, trace: &str) -> io::Result<()> {
@@ -143,6 +156,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Arguments, Strin
         seed: None,
         count: 1,
         only_volume: false,
+        copies: false,
         trace: None,
     };
     while let Some(argument) = arguments.next() {
@@ -150,6 +164,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Arguments, Strin
         match argument.as_str() {
             "--count" => parsed.count = number(&value()?)?,
             "--volume" => parsed.only_volume = true,
+            "--copies" => parsed.copies = true,
             "--trace" => parsed.trace = Some(PathBuf::from(value()?)),
             seed if parsed.seed.is_none() => parsed.seed = Some(number(seed)?),
             other => return Err(format!("{other:?} is one argument too many")),

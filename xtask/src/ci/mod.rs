@@ -12,6 +12,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Fresh seeds that each of the two processes of the simulator runs.
+/// Seeds of volumes with copies.
+const COPIES_SEEDS: u32 = 100;
 const SIM_SEEDS: u32 = 150;
 /// The scenarios with a Linux kernel that find most; `.ci/nightly` runs all.
 const KERNEL_SCENARIOS: &[&str] = &[
@@ -123,6 +125,13 @@ impl Gate<'_> {
         let simulation = self.beside("simulation", worlds()?, &variables)?;
         self.step("simulation, second half", |root| worlds()?.run(root))?;
         self.join(simulation)?;
+        self.step("simulation of copies", |root| {
+            let simulator = Step::program(binary("gannet-dst")?).with("--copies");
+            simulator
+                .with("--count")
+                .with(COPIES_SEEDS.to_string())
+                .run(root)
+        })?;
         // They wait for each other's opposite: one for disks, the other for processors.
         let disks = Step::program(std::env::current_exe()?).with("disks");
         let disks = disks.with(format!("--binary={}", gannet.display()));
@@ -208,7 +217,8 @@ pub(crate) fn left_out(check: &str, reason: &str) -> Result<()> {
     Ok(writeln!(list, "{line}")?)
 }
 
-/// Simulates whole systems with `count` seeds from `seed` on, or from a fresh one; all scenarios, or `only_volume`.
+/// Simulates whole systems with `count` seeds from `seed` on, or from a fresh one; all scenarios, `only_volume`, or
+/// volumes with `copies`.
 ///
 /// # Errors
 /// A seed failed; its reproduction line was printed.
@@ -217,6 +227,7 @@ pub(crate) fn simulate(
     seed: Option<u64>,
     count: Option<u32>,
     only_volume: bool,
+    copies: bool,
 ) -> Result<()> {
     let mut step = Step::cargo("run --release --locked -p gannet-dst --");
     if let Some(seed) = seed {
@@ -227,6 +238,9 @@ pub(crate) fn simulate(
     }
     if only_volume {
         step = step.with("--volume");
+    }
+    if copies {
+        step = step.with("--copies");
     }
     step.run(root)
 }

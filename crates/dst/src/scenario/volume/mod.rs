@@ -28,6 +28,7 @@ use crate::volume::{Bed, Carrier};
 use gannet_fuse::headless::Headless;
 use gannet_fuse::limits::KeptBounds;
 use gannet_fuse::{Caching, Closing, Locks, MountOptions};
+use gannet_meta::groups::Copies;
 use gannet_sim::LinkProfile;
 use gannet_sim::Node;
 use gannet_sim::Random;
@@ -48,6 +49,8 @@ use worker::{Mount, Seat, Worker};
 /// How long everything may take once all is healed, in virtual time.
 const PROGRESS_TIME_MAX: Duration = Duration::from_secs(900);
 /// How long objects of removed files may stay: those that a late write made again are removed by the second removal.
+/// How long the members of groups may take until all have all bytes.
+const FILLING_TIME_MAX: Duration = Duration::from_secs(120);
 const REMOVAL_TIME_MAX: Duration = Duration::from_secs(240);
 /// How long mounts by NFS wait for a reply. An abandoned WRITE may be done after later requests, since NFS has no order
 /// between requests. Only a mount that waits for every reply (`hard`) avoids that.
@@ -64,6 +67,8 @@ const UNIT: u32 = 4096;
 struct Plan {
     iwarp: bool,
     servers: usize,
+    /// Groups of servers have two members each.
+    copies: bool,
     clients: usize,
     workers: usize,
     /// Operations of each worker.
@@ -162,9 +167,12 @@ impl Plan {
     fn draw(random: &Random) -> Plan {
         let clients = random.index(4) + 1;
         let reads = Reads::draw(&random.fork("reads"), clients);
+        let (iwarp, servers) = (random.chance(300), random.index(5) + 1);
+        let copies = random.fork("copies").chance(500);
         let mut plan = Plan {
-            iwarp: random.chance(300),
-            servers: random.index(5) + 1,
+            iwarp,
+            servers,
+            copies: copies && servers.is_multiple_of(2),
             clients,
             workers: clients + random.index(3),
             operations: 30 + random.index(70),
@@ -264,12 +272,29 @@ struct Stage {
 
 /// Runs the scenario of `seed`.
 pub fn run(seed: u64, keep_trace: bool) -> Report {
+    run_plan(seed, keep_trace, Plan::draw)
+}
+
+/// As [`run`], of a volume that keeps all data twice, with more faults of I/O servers.
+pub fn run_with_copies(seed: u64, keep_trace: bool) -> Report {
+    run_plan(seed, keep_trace, |random| {
+        let plan = Plan::draw(random);
+        Plan {
+            servers: [2, 4][random.fork("servers").index(2)],
+            copies: true,
+            events: plan.events + 20,
+            ..plan
+        }
+    })
+}
+
+fn run_plan(seed: u64, keep_trace: bool, draw: impl FnOnce(&Random) -> Plan) -> Report {
     let world = if keep_trace {
         World::traced(seed)
     } else {
         World::new(seed)
     };
-    let plan = Plan::draw(&world.random("volume"));
+    let plan = draw(&world.random("volume"));
     world.set_links(plan.links);
     let stage = Rc::new(Stage::build(&world, plan.clone()));
     let random = world.random("volume faults");
@@ -296,7 +321,11 @@ impl Stage {
             Some(fabric) => Carrier::Memory(Rc::clone(fabric)),
             None => Carrier::iwarp(),
         };
-        let bed = Bed::new(world, carrier, plan.servers, UNIT);
+        let bed = if plan.copies {
+            Bed::with_groups(world, carrier, plan.servers, UNIT, Some(Copies::Two))
+        } else {
+            Bed::new(world, carrier, plan.servers, UNIT)
+        };
         for io_server in &bed.io_servers {
             io_server.disk.set_profile(plan.disk);
         }
@@ -443,6 +472,9 @@ async fn play(stage: Rc<Stage>, random: Random) -> Result<(), String> {
         return Err(why);
     }
     find_the_same(&stage).await?;
+    if stage.plan.copies {
+        find_the_same_at_others(&stage).await?;
+    }
     leave_nothing(&stage).await?;
     reach_nothing(&stage)
 }
@@ -470,6 +502,22 @@ async fn find_the_same(stage: &Rc<Stage>) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Checks that the other members of groups have the model's contents, once all are filled.
+async fn find_the_same_at_others(stage: &Rc<Stage>) -> Result<(), String> {
+    let deadline = after(stage, FILLING_TIME_MAX);
+    while let Some(lacking) = stage.bed.group_that_lacks_a_copy() {
+        if stage.faults.now_ns() > deadline {
+            return Err(format!("a group stays without a copy: {lacking}"));
+        }
+        stage.faults.sleep(Duration::from_millis(100)).await;
+    }
+    // What differs is copied within a second.
+    stage.faults.sleep(Duration::from_secs(10)).await;
+    stage.bed.turn_groups();
+    let found = find_the_same(stage).await;
+    found.map_err(|why| format!("at the other members: {why}"))
 }
 
 /// Checks that removed files leave no objects; the folders of objects may stay.

@@ -61,6 +61,9 @@ pub(super) async fn torment(stage: &Rc<Stage>, random: &Random) {
                 stage.faults.restart(stage.bed.manager.id());
                 stage.bed.start_manager();
             }
+            IO_SERVER_DIES..=4 if stage.plan.copies && random.chance(400) => {
+                kill_with_copies(stage, random).await;
+            }
             IO_SERVER_DIES..=4 => {
                 let number = random.index(stage.bed.io_servers.len());
                 stage.bed.kill_io_server(number, how(random));
@@ -119,6 +122,33 @@ async fn restart_gateway(stage: &Stage, random: &Random) {
     outage(stage, random, 3_000_000_000).await;
     stage.faults.restart(gateway.node.id());
     gateway.start(stage);
+}
+
+/// Takes I/O servers of a volume with copies down: two at a time, one for so long that another takes over, or one with
+/// its disk.
+async fn kill_with_copies(stage: &Stage, random: &Random) {
+    let count = stage.bed.io_servers.len();
+    let first = random.index(count);
+    let mut down = vec![first];
+    let loses_disk = random.chance(300) && stage.bed.group_that_lacks_a_copy().is_none();
+    if !loses_disk && random.chance(400) {
+        down.push((first + 1 + random.index(count - 1)) % count);
+    }
+    for number in &down {
+        stage.bed.kill_io_server(*number, how(random));
+        pause(stage, random, 100_000_000).await;
+    }
+    outage(stage, random, 8_000_000_000).await;
+    for number in down {
+        stage.faults.restart(stage.bed.io_servers[number].node.id());
+        // Otherwise the other members may have failed meanwhile, and have less than this one.
+        if loses_disk && stage.bed.is_replaced(number as u32) {
+            stage.bed.start_on_a_new_disk(number);
+        } else {
+            stage.bed.start_io_server(number);
+        }
+        pause(stage, random, 1_000_000_000).await;
+    }
 }
 
 /// Waits for the time of the next fault; true if a worker asks for a crash of an I/O server now.
@@ -214,7 +244,12 @@ async fn freeze(stage: &Stage, random: &Random) {
     let node = a_node(stage, random).id();
     stage.freezes.set(stage.freezes.get() + 1);
     stage.faults.freeze(node);
-    outage(stage, random, 2_000_000_000).await;
+    let longest = if stage.plan.copies {
+        6_000_000_000
+    } else {
+        2_000_000_000
+    };
+    outage(stage, random, longest).await;
     stage.faults.thaw(node);
     stage.freezes.set(stage.freezes.get() + 1);
 }

@@ -63,11 +63,18 @@ impl Worker {
             }
         };
         let servers = servers.ok_or_else(|| format!("file {name} is in no group: {layout:?}"))?;
-        let mut distinct = servers.clone();
+        // With copies, the groups of a server that was away have other primaries for a while.
+        let may_be_elsewhere = self.stage.plan.copies;
+        let mut distinct = if may_be_elsewhere {
+            layout.groups.clone()
+        } else {
+            servers.clone()
+        };
         distinct.sort_unstable();
         distinct.dedup();
         let right = distinct.len() == servers.len()
             && match &stripes.on {
+                _ if may_be_elsewhere => true,
                 Chosen::Listed(listed) => servers == *listed,
                 Chosen::From { first, .. } => servers.first() == Some(first),
                 Chosen::InTurn(_) => true,
