@@ -88,6 +88,18 @@ pub struct CreateOptions {
     /// Stripe each file over N I/O servers [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=WIDTH_MAX as i64))]
     pub stripe_width: Option<u32>,
+    /// Keep each byte on N I/O servers, so that one of them may die: 1 or 2
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        requires_if("2", "same_host")
+    )]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub copies: u8,
+    /// Both copies of a byte may be on one host: only a disk or a process may die
+    #[arg(long)]
+    pub same_host: bool,
 }
 
 /// `gannet volume show`.

@@ -5,6 +5,7 @@ use gannet::local::Remote;
 use gannet_vfs::{Credentials, EntryName, FileHandle, SetAttributes, Status};
 use gannet_volume::client::{Striping, VolumeFs};
 use gannet_wire::volume::{Chosen, Stripes};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Asks the server, or a volume's manager, for a reply.
@@ -42,9 +43,16 @@ pub(super) async fn create_like(
     };
     let servers = volume.servers_of(&layout).await;
     let servers = servers.map_err(|_| Status::Jukebox)?;
+    let servers = servers.ok_or(Status::Jukebox)?;
+    let distinct: BTreeSet<&u32> = servers.iter().collect();
     let stripes = Stripes {
         unit: layout.unit,
-        on: Chosen::Listed(servers.ok_or(Status::Jukebox)?),
+        on: if distinct.len() == servers.len() {
+            Chosen::Listed(servers)
+        } else {
+            // A server stands in for another one, with the other copy. Bounded by WIDTH_MAX.
+            Chosen::InTurn(layout.groups.len() as u32)
+        },
     };
     let attributes = SetAttributes {
         mode: Some(mode),

@@ -4,7 +4,7 @@ use super::explain;
 use crate::cli::CreateOptions;
 use crate::failure::Failure;
 use crate::output;
-use gannet::volume::{NewIoServers, Volume, identity_text};
+use gannet::volume::{Copies, NewIoServers, Volume, identity_text};
 
 /// Makes a volume, or nothing.
 ///
@@ -19,6 +19,10 @@ pub(super) fn run(options: &CreateOptions) -> Result<(), Failure> {
         },
         stripe_unit: options.stripe_unit,
         stripe_width: options.stripe_width.unwrap_or(0),
+        copies: match options.copies {
+            1 => Copies::One,
+            _ => Copies::Two,
+        },
     };
     let volume = Volume::create(&options.path, &wanted);
     let volume = volume.map_err(|error| explain(&options.path, error))?;

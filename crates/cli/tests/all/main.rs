@@ -7,6 +7,7 @@ mod admin;
 mod alerting;
 mod audit;
 mod commands;
+mod copies;
 mod descriptors;
 mod dscp;
 mod dump;
