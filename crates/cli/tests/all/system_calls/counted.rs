@@ -24,7 +24,7 @@ const MANY: u32 = 610;
 /// The part by which a count may grow.
 const GROWTH_MAX: f64 = 0.02;
 /// Runs after one in which a count has grown.
-const RUNS_MORE: usize = 2;
+const RUNS_MORE: usize = 6;
 /// A variable that has the table written anew.
 const RENEW: &str = "GANNET_RENEW_COUNTS";
 /// Calls that wait, that wake another thread (an event descriptor is written), that manage memory or start threads.
