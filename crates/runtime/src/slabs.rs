@@ -54,6 +54,14 @@ impl Slabs {
         self.fitting(len).iter().find_map(Arena::take)
     }
 
+    /// As [`Slabs::take_or_split`]; idle shorter slots that hold the room are given up for it.
+    pub fn take_or_trim(&self, len: usize) -> Option<Buffer> {
+        self.take_or_split(len).or_else(|| {
+            self.trim();
+            self.take_or_split(len)
+        })
+    }
+
     /// As [`Slabs::take`]; but a longer slot is cut into several, and becomes one again when all of them are back. Only
     /// for memory whose registrations end with each use: a part has a name of its own in each.
     pub fn take_or_split(&self, len: usize) -> Option<Buffer> {

@@ -183,11 +183,6 @@ impl<V: Vfs> IoServer<V> {
         Rc::clone(&self.objects)
     }
 
-    /// Whether an object of its groups may differ at the other member.
-    pub fn has_uneven(&self) -> bool {
-        self.objects.has_uneven()
-    }
-
     /// The states of objects, for the manager, which needs no capability.
     async fn states(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
         let ObjectList { objects } = parse(body)?;

@@ -51,10 +51,6 @@ impl<V: Vfs> IoServer<V> {
     fn copy_slab(&self, len: u32) -> Option<Buffer> {
         let idle = &self.copy_slabs_idle;
         idle.look_after(&self.runtime, &self.copy_slabs);
-        let slabs = &self.copy_slabs;
-        slabs.take_or_split(len as usize).or_else(|| {
-            slabs.trim();
-            slabs.take_or_split(len as usize)
-        })
+        self.copy_slabs.take_or_trim(len as usize)
     }
 }

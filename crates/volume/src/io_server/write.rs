@@ -239,12 +239,7 @@ impl<V: Vfs> IoServer<V> {
     }
 
     fn free_slab_slot(&self, len: u64) -> Option<Buffer> {
-        let len = usize::try_from(len).ok()?;
-        self.slabs.take_or_split(len).or_else(|| {
-            // Idle shorter slots may hold the room.
-            self.slabs.trim();
-            self.slabs.take_or_split(len)
-        })
+        self.slabs.take_or_trim(usize::try_from(len).ok()?)
     }
 
     /// Stores the bytes of a plan, which lie one behind the other in a buffer. The permit lasts until then.

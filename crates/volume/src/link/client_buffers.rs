@@ -101,10 +101,7 @@ impl Link {
                 .spawn("client-driven buffers", Box::pin(watching));
         }
         let slabs = &client_buffers.source.as_ref()?.slabs;
-        slabs.take_or_split(len).or_else(|| {
-            slabs.trim();
-            slabs.take_or_split(len)
-        })
+        slabs.take_or_trim(len)
     }
 
     /// Opens memory to the peer, for `access`.
