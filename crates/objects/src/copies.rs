@@ -24,7 +24,7 @@ use gannet_wire::volume::{
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::hash::Hasher;
-use std::pin::pin;
+use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use uneven::Uneven;
 
@@ -240,12 +240,11 @@ impl<S: ObjectStore> Objects<S> {
         &self,
         way: &Option<Way<'_, S>>,
         permit: &mut Option<impl Sized>,
-        work: impl Future<Output = T>,
+        mut work: Pin<&mut impl Future<Output = T>>,
     ) -> T {
         let Some(way) = way else {
             return work.await;
         };
-        let mut work = pin!(work);
         match timeout(&self.runtime, SLOW_AFTER, work.as_mut()).await {
             Ok(done) => done,
             Err(_) => {

@@ -10,6 +10,7 @@ use gannet_wire::volume::{
     Capability, ObjectChange, ObjectId, Placement, Shape, Stability as WireStability,
 };
 use std::ops::Range;
+use std::pin::pin;
 
 /// Where a WRITE stores its bytes, and by which right.
 #[derive(Clone, Copy)]
@@ -74,7 +75,7 @@ impl<S: ObjectStore> Objects<S> {
         } = target;
         let bytes = offset..offset + data.len() as u64;
         let (way, mut permit) = (self.way(object.group, data.len())?, Some(permit));
-        let locking = write.lock(bytes.clone());
+        let locking = pin!(write.lock(bytes.clone()));
         let guard = self.on_the_way(&way, &mut permit, locking).await;
         let guard = guard.ok_or(Status::Jukebox)?;
         // Checked again: the bytes may have come after the grant had ended, and the manager may have reported the size
@@ -82,7 +83,7 @@ impl<S: ObjectStore> Objects<S> {
         self.check(capability, Capability::WRITE)?;
         let left = guard.left();
         if left[..] == [bytes] {
-            let putting = self.put_everywhere(target, offset, buffer, data);
+            let putting = pin!(self.put_everywhere(target, offset, buffer, data));
             self.on_the_way(&way, &mut permit, putting).await?;
         } else {
             for Range { start, end } in left {
@@ -90,7 +91,7 @@ impl<S: ObjectStore> Objects<S> {
                 let at = data.start + (start - offset) as usize;
                 let part = copy_of(&buffer, at..at + (end - start) as usize)?;
                 let range = 0..part.len();
-                let putting = self.put_everywhere(target, start, part, range);
+                let putting = pin!(self.put_everywhere(target, start, part, range));
                 self.on_the_way(&way, &mut permit, putting).await?;
             }
             if stability != Stability::Unstable {

@@ -53,7 +53,7 @@ use object_states::ObjectStates;
 use prefetch::PrefetchQueue;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::pin::pin;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -446,7 +446,11 @@ impl VolumeFs {
 
     /// Awaits what these servers are asked for. If it takes long, the manager is asked whether they are still the
     /// primaries of their groups.
-    async fn while_primaries<T>(&self, targets: &[Target], work: impl Future<Output = T>) -> T {
+    async fn while_primaries<T>(
+        &self,
+        targets: &[Target],
+        mut work: Pin<&mut impl Future<Output = T>>,
+    ) -> T {
         let groups = self.servers.known_groups();
         let of_several = targets.iter().filter(|target| {
             let record = groups.get(target.group);
@@ -458,7 +462,6 @@ impl VolumeFs {
         if of_several.is_empty() {
             return work.await;
         }
-        let mut work = pin!(work);
         loop {
             match timeout(&self.runtime, PRIMARY_SILENT_AFTER, work.as_mut()).await {
                 Ok(done) => return done,

@@ -20,6 +20,7 @@ use gannet_wire::volume::{
     Capability, Class, FileId, ObjectRange, ObjectState, Operation, Placement, Shape,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
+use std::pin::pin;
 use std::slice;
 
 /// Bytes of a file.
@@ -431,11 +432,11 @@ impl VolumeFs {
                 let targets = self.targets_of(&lease.layout, &shapes.file).await?;
                 let read = match memory {
                     ClientMemory::Own(parents) => {
-                        let reading = self.mover.read_to(&targets, &request, parents);
+                        let reading = pin!(self.mover.read_to(&targets, &request, parents));
                         self.while_primaries(&targets, reading).await
                     }
                     ClientMemory::Registered(memory) => {
-                        let reading = self.mover.read_registered(&targets, &request, memory);
+                        let reading = pin!(self.mover.read_registered(&targets, &request, memory));
                         self.while_primaries(&targets, reading).await
                     }
                 };
@@ -470,11 +471,11 @@ impl VolumeFs {
         let mover = &self.mover;
         let written = match memory {
             ClientMemory::Own(parents) => {
-                let writing = mover.write_from(&targets, stability, request, parents);
+                let writing = pin!(mover.write_from(&targets, stability, request, parents));
                 self.while_primaries(&targets, writing).await
             }
             ClientMemory::Registered(memory) => {
-                let writing = mover.write_registered(&targets, stability, request, memory);
+                let writing = pin!(mover.write_registered(&targets, stability, request, memory));
                 self.while_primaries(&targets, writing).await
             }
         };
@@ -519,7 +520,7 @@ impl VolumeFs {
             };
             let done = match self.targets(&lease.layout, is_needed).await {
                 Ok(targets) => {
-                    let committing = commit_objects(&targets, lease.capability);
+                    let committing = pin!(commit_objects(&targets, lease.capability));
                     let committed = self.while_primaries(&targets, committing).await;
                     committed.map_err(|error| OperationError::of(&targets, error))
                 }
