@@ -10,6 +10,7 @@
 
 mod copies;
 mod double_note;
+mod failing_disk;
 mod folder;
 mod folder_list;
 mod groups;
@@ -26,6 +27,7 @@ mod tests;
 mod tombstones;
 
 use copies::Copies;
+use failing_disk::FailingDisk;
 use gannet_metrics::{Counter, Exposition, Family, Latency, Source};
 use gannet_runtime::Handle;
 use gannet_vfs::{FileHandle, Status};
@@ -100,6 +102,7 @@ pub struct Objects<S> {
     terms: Terms,
     groups: Groups,
     leases: Leases,
+    failing_disk: FailingDisk,
     copies: Copies<S>,
     /// Files with numbers below this may have had an object on an earlier disk, which was lost.
     lost_below: Cell<u64>,
@@ -183,6 +186,7 @@ impl<S: ObjectStore> Objects<S> {
             range_locks: RangeLocks::default(),
             terms: Terms::default(),
             groups: Groups::new(number),
+            failing_disk: FailingDisk::default(),
             leases: Leases::new(runtime.now_with_suspend()),
             lost_below: Cell::default(),
             disk: RefCell::default(),
@@ -294,7 +298,8 @@ impl<S: ObjectStore> Objects<S> {
         if let Some(handle) = self.handles.borrow().get(&object) {
             return Ok(Some(*handle));
         }
-        let found = self.store.find(object).await?;
+        let found = self.store.find(object).await;
+        let found = found.map_err(|status| self.own_failure(object.group, status))?;
         if let Some(handle) = found {
             self.remember(object, handle);
         }
@@ -333,7 +338,8 @@ impl<S: ObjectStore> Objects<S> {
 
     /// Makes an object that does not exist.
     async fn make(&self, object: ObjectId) -> Result<FileHandle, Status> {
-        let handle = self.store.make(object).await?;
+        let handle = self.store.make(object).await;
+        let handle = handle.map_err(|status| self.own_failure(object.group, status))?;
         self.remember(object, handle);
         Ok(handle)
     }
@@ -451,7 +457,10 @@ impl<S: ObjectStore> Objects<S> {
         if let Some(handle) = &object {
             self.pass_on(name, ObjectChange::Cut { size }).await?;
             let cut = self.store.cut(handle, size).await;
-            cut.inspect_err(|_| self.note_uneven(name, size..u64::MAX))?;
+            cut.map_err(|status| {
+                self.note_uneven(name, size..u64::MAX);
+                self.own_failure(name.group, status)
+            })?;
             drop(guard);
             self.sync_everywhere(name, handle).await?;
         }
@@ -476,7 +485,8 @@ impl<S: ObjectStore> Objects<S> {
             | Err(Status::Jukebox) => return Err(Status::Jukebox),
             _ => self.forget(object),
         }
-        self.store.remove(object).await
+        let removed = self.store.remove(object).await;
+        removed.map_err(|status| self.own_failure(object.group, status))
     }
 
     /// Nothing is written to an object from now on, which is about to be removed.

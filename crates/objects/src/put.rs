@@ -111,6 +111,7 @@ impl<S: ObjectStore> Objects<S> {
     ) -> Result<(), Status> {
         let other = self.pass_on(object, ObjectChange::Sync);
         let (own, other) = both(self.sync(handle), other).await;
+        let own = own.map_err(|status| self.own_failure(object.group, status));
         own.and(other)
     }
 
@@ -146,7 +147,10 @@ impl<S: ObjectStore> Objects<S> {
         let buffer = self.pass_put_on(object, change, bytes).await?;
         // The right may have ended while the other member stored: the manager may have reported the size since.
         let stored = match self.check(capability, Capability::WRITE) {
-            Ok(()) => self.put(handle, offset, buffer, data, stability).await,
+            Ok(()) => {
+                let put = self.put(handle, offset, buffer, data, stability).await;
+                put.map_err(|status| self.own_failure(object.group, status))
+            }
             Err(status) => Err(status),
         };
         stored.inspect_err(|_| self.note_uneven(object, offset..end))

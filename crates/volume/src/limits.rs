@@ -58,6 +58,9 @@ pub const MEMBER_AWAY_AFTER: Duration = Duration::from_millis(700);
 pub const PAUSED_AFTER: Duration = Duration::from_millis(700);
 /// How often the manager is asked for the same change of a group.
 pub const WISH_EVERY: Duration = Duration::from_millis(500);
+/// How long the manager waits for the other member of a group, when one has restarted and may have lost what was not
+/// durable. Afterwards that one serves alone.
+pub const RESTARTED_ALONE_AFTER: Duration = Duration::from_secs(10);
 /// Changes that an I/O server has under way at another: other requests are to find credits on the connection.
 pub const CHANGES_TO_A_PEER: usize = CREDITS as usize / 4 * 3;
 /// Bytes of a long READ that leave by one permit.

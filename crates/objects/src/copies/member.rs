@@ -49,6 +49,15 @@ impl<S: ObjectStore> Objects<S> {
         bytes: Option<PutBytes>,
     ) -> Result<Replicated, Status> {
         self.check_primary(change)?;
+        let taken = self.take(change, bytes).await;
+        taken.map_err(|status| self.own_failure(change.object.group, status))
+    }
+
+    async fn take(
+        &self,
+        change: &Replication,
+        bytes: Option<PutBytes>,
+    ) -> Result<Replicated, Status> {
         // From before: if the store restarts meanwhile, only the earlier verifier shows that bytes may be lost.
         let verifier = self.verifier();
         let object = change.object;

@@ -22,6 +22,16 @@ impl<V: Vfs> IoServer<V> {
     /// Answers a READ with the body and the data of the reply.
     pub(super) async fn read(&self, link: &Link, request: &Message) -> Result<AnswerBytes, Status> {
         let transfer = parse_transfer(request.body())?;
+        let read = self.read_transfer(link, request, &transfer).await;
+        read.map_err(|status| self.objects.own_failure(transfer.group, status))
+    }
+
+    async fn read_transfer(
+        &self,
+        link: &Link,
+        request: &Message,
+        transfer: &Transfer,
+    ) -> Result<AnswerBytes, Status> {
         self.objects.check(&transfer.capability, Capability::READ)?;
         let object = self.objects.find(transfer.object()).await?;
         let pace = Pace::new(&self.walks, link);
@@ -32,7 +42,7 @@ impl<V: Vfs> IoServer<V> {
         let class = class_of(request.header.class, count);
         let reference = match &object {
             Some(object) if transfer.wants_reference => {
-                self.reference_of(link, &transfer, object).await?
+                self.reference_of(link, transfer, object).await?
             }
             _ => None,
         };
@@ -44,7 +54,7 @@ impl<V: Vfs> IoServer<V> {
                     return Err(Status::Toosmall);
                 }
                 let buffer = Buffer::from_vec(vec![0; len]);
-                let gathered = self.gather_own(object.as_ref(), &transfer, buffer, &pace);
+                let gathered = self.gather_own(object.as_ref(), transfer, buffer, &pace);
                 let (buffer, state) = gathered.await?;
                 (buffer.into_vec(), state)
             }
@@ -62,14 +72,14 @@ impl<V: Vfs> IoServer<V> {
             }
             Memory::Eager { slot } => {
                 let object = object.as_ref();
-                let read = self.read_eager(link, class, *slot, object, &transfer, &pace);
+                let read = self.read_eager(link, class, *slot, object, transfer, &pace);
                 let (carried, state) = read.await?;
                 carrier = carried;
                 (Vec::new(), state)
             }
             Memory::ClientDriven { .. } => {
                 let read = ReadToBuffer {
-                    transfer: &transfer,
+                    transfer,
                     count,
                     class,
                     reference,

@@ -4,14 +4,15 @@
 //! a member or a client hears of it. So of two managers only one decides.
 
 use super::{Manager, status};
+use crate::limits::RESTARTED_ALONE_AFTER;
 use crate::link::{Link, Message};
 use gannet_meta::groups::{put_group, wished};
 use gannet_meta::terms;
-use gannet_runtime::run_blocking;
-use gannet_wire::volume::{GroupRecord, GroupWish, Role, Status, Wish};
+use gannet_runtime::{Instant, run_blocking};
+use gannet_wire::volume::{GroupRecord, GroupWish, MemberState, Role, Status, Wish};
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::Mutex;
@@ -24,26 +25,58 @@ pub(super) struct Wishes {
     /// The last epoch of groups that their primaries have noted before any other member heard of it.
     confirmed: RefCell<BTreeMap<u32, u64>>,
     /// The members of groups that have restarted in an epoch.
-    restarted: RefCell<BTreeMap<u32, (u64, BTreeSet<u32>)>>,
+    restarted: RefCell<BTreeMap<u32, Restarted>>,
+}
+
+/// The members of a group that have restarted in an epoch.
+#[derive(Default)]
+struct Restarted {
+    epoch: u64,
+    /// When each said so first.
+    since: BTreeMap<u32, Instant>,
 }
 
 impl Wishes {
-    /// The members of a group that have restarted in this epoch.
-    fn restarted(&self, group: u32, epoch: u64) -> BTreeSet<u32> {
+    /// The members of a group that have restarted in this epoch, and since when that is known of each.
+    fn restarted(&self, group: u32, epoch: u64) -> BTreeMap<u32, Instant> {
         match self.restarted.borrow().get(&group) {
-            Some((known, servers)) if *known == epoch => servers.clone(),
-            _ => BTreeSet::new(),
+            Some(known) if known.epoch == epoch => known.since.clone(),
+            _ => BTreeMap::new(),
         }
     }
 
-    fn has_restarted(&self, group: u32, epoch: u64, server: u32) {
+    fn has_restarted(&self, group: u32, epoch: u64, server: u32, now: Instant) {
         let mut restarted = self.restarted.borrow_mut();
         let known = restarted.entry(group).or_default();
-        if known.0 != epoch {
-            *known = (epoch, BTreeSet::new());
+        if known.epoch != epoch {
+            *known = Restarted {
+                epoch,
+                since: BTreeMap::new(),
+            };
         }
-        known.1.insert(server);
+        known.since.entry(server).or_insert(now);
     }
+}
+
+/// The record as it counts for a member that restarted a while ago: one that has said nothing since is out. Were that
+/// one there, it would have had this one dropped. All that is durable is here, and what is not is written again.
+fn without_silent(
+    record: &GroupRecord,
+    restarted: &BTreeMap<u32, Instant>,
+    now: Instant,
+) -> GroupRecord {
+    let mut record = record.clone();
+    let is_over = restarted
+        .values()
+        .any(|since| now >= *since + RESTARTED_ALONE_AFTER);
+    let silent = record
+        .members
+        .iter_mut()
+        .filter(|it| !restarted.contains_key(&it.server));
+    if is_over {
+        silent.for_each(|member| member.state = MemberState::Out);
+    }
+    record
 }
 
 impl Manager {
@@ -76,8 +109,9 @@ impl Manager {
         // A later one: the metadata is a backup from before it.
         let is_known = wish.record.epoch == known.epoch;
         let base = if is_known { known } else { wish.record.clone() };
+        let now = self.runtime.now();
         if wish.wish == Wish::Restarted {
-            (self.wishes).has_restarted(wish.group, base.epoch, wish.server);
+            (self.wishes).has_restarted(wish.group, base.epoch, wish.server, now);
         }
         let restarted = self.wishes.restarted(wish.group, base.epoch);
         let confirmed = self.wishes.confirmed.borrow().get(&wish.group).copied();
@@ -86,7 +120,14 @@ impl Manager {
             Wish::DropRestarted if confirmed == Some(base.epoch) => Wish::Drop,
             what => what,
         };
-        let Some(next) = wished(&base, wish.server, what, &restarted) else {
+        let (members, said) = (
+            restarted.keys().copied().collect(),
+            match what {
+                Wish::Restarted => &without_silent(&base, &restarted, now),
+                _ => &base,
+            },
+        );
+        let Some(next) = wished(said, wish.server, what, &members) else {
             if !is_known {
                 self.replace_group(&wish, &base).await?;
             }

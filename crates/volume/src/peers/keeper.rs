@@ -4,9 +4,10 @@
 //! | what the server is in a group | what the keeper does |
 //! |---|---|
 //! | primary | asks the other member for the right to serve, every half second; drops one that is silent |
+//! | primary, the own disk fails | wishes to be out |
 //! | primary, the other is being filled | fills it, and says so |
 //! | second | drops a primary that does not ask any more |
-//! | out | wishes to be filled |
+//! | out | wishes to be filled, unless the own disk fails |
 //! | restarted, or without its former disk | says so |
 
 use super::PeerLinks;
@@ -100,7 +101,9 @@ impl<V: Vfs> Keeper<V> {
                         self.fill(group, &record, watch);
                     }
                     let is_broken = self.objects.is_other_broken(group, epoch);
-                    if is_broken || now >= watch.heard + self.patience_with(other) {
+                    if !is_filling && self.objects.has_failing_disk() {
+                        self.wish(group, record, Wish::Broken, now);
+                    } else if is_broken || now >= watch.heard + self.patience_with(other) {
                         self.wish(group, record, Wish::Drop, now);
                     }
                 }
@@ -117,6 +120,8 @@ impl<V: Vfs> Keeper<V> {
                         self.wish(group, record, wish, now);
                     }
                 }
+                // It would be out again soon.
+                Standing::Out if self.objects.has_failing_disk() => {}
                 Standing::Out => self.wish(group, record, Wish::Join, now),
                 Standing::Restarted => self.wish(group, record, Wish::Restarted, now),
                 Standing::Lost => self.wish(group, record, Wish::Lost, now),

@@ -20,6 +20,8 @@ enumeration! {
         Restarted = 4 => "restarted",
         /// The member has lost its disk.
         Lost = 5 => "lost",
+        /// The member's disk fails.
+        Broken = 6 => "broken",
     }
 }
 
