@@ -9,6 +9,7 @@
 
 mod filling;
 mod member;
+mod settling;
 mod uneven;
 
 use super::Objects;
@@ -80,6 +81,8 @@ pub(super) struct Copies<S> {
 struct Passing {
     /// The last verifier of the member, and the epoch in which it was said.
     verifier: Option<(u64, u64)>,
+    /// The last epoch in which the member had everything, and the epoch in which it said so.
+    kept_in: Option<(u64, u64)>,
     /// The last epoch in which the member's disk has failed.
     broken: u64,
     /// Bytes of the puts on their way.
@@ -347,7 +350,10 @@ impl<S: ObjectStore> Objects<S> {
         let passed = peers.replicate(other, replication, bytes).await;
         self.copies
             .note(object.group, |passing| match passed.answer {
-                Ok(Replicated { verifier }) => passing.verifier = Some((epoch, verifier)),
+                Ok(Replicated { verifier, kept_in }) => {
+                    passing.verifier = Some((epoch, verifier));
+                    passing.kept_in = Some((epoch, kept_in));
+                }
                 Err(PeerFailure::Refused(Status::Io | Status::Rofs)) => passing.broken = epoch,
                 Err(_) => {}
             });

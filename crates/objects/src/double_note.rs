@@ -7,11 +7,6 @@ use std::cell::Cell;
 use std::hash::Hasher;
 use tokio::sync::{Mutex, MutexGuard};
 
-/// Offsets of the two records. The newest durable record stays until a later one is durable at the other offset:
-/// writes that may be torn go there. The first record goes to the second offset.
-const PLACES: [u64; 2] = [0, PLACE_LEN as u64];
-/// Bytes that a record may have.
-const PLACE_LEN: usize = 4096;
 const MAGIC_LEN: usize = 8;
 /// Bytes of a record besides its payload: magic, sequence and check.
 const FRAME_LEN: usize = MAGIC_LEN + 8 + 8;
@@ -24,15 +19,25 @@ pub(super) struct NoteForm {
     pub(super) magic: &'static [u8; MAGIC_LEN],
     /// Bytes of each payload.
     pub(super) payload_len: usize,
+    /// Bytes that a record may have: the second one begins there.
+    pub(super) place_len: usize,
     /// The consequence of its damage, and what to do.
     pub(super) damage: &'static str,
+}
+
+impl NoteForm {
+    /// Offsets of the two records. The newest durable record stays until a later one is durable at the other offset:
+    /// writes that may be torn go there. The first record goes to the second offset.
+    fn places(&self) -> [usize; 2] {
+        [0, self.place_len]
+    }
 }
 
 /// The note's records in the store. One writer or reader at a time has it: an earlier write could else end last and
 /// hide the latest payload.
 pub(super) struct DoubleNote {
     form: NoteForm,
-    /// The index in [`PLACES`] of the newest durable record.
+    /// The index in [`NoteForm::places`] of the newest durable record.
     durable: Cell<usize>,
     /// The sequence of the newest record; the highest one is the newest.
     sequence: Cell<u64>,
@@ -50,7 +55,7 @@ pub(super) enum Loaded {
 
 impl DoubleNote {
     pub(super) const fn new(form: NoteForm) -> DoubleNote {
-        assert!(FRAME_LEN + form.payload_len <= PLACE_LEN);
+        assert!(FRAME_LEN + form.payload_len <= form.place_len);
         DoubleNote {
             form,
             durable: Cell::new(0),
@@ -73,13 +78,13 @@ impl DoubleNote {
         store: &impl ObjectStore,
         _alone: &MutexGuard<'_, ()>,
     ) -> Result<Loaded, Status> {
-        let len = PLACE_LEN + FRAME_LEN + self.form.payload_len;
+        let len = self.form.place_len + FRAME_LEN + self.form.payload_len;
         // The server ended between the note's creation and its first record: it is empty.
         let note = store.note(self.form.name, len).await?;
         let Some(note) = note.filter(|note| !note.is_empty()) else {
             return Ok(Loaded::Never);
         };
-        let records = [0, PLACE_LEN].map(|place| {
+        let records = self.form.places().map(|place| {
             let mut record = note.get(place..).unwrap_or_default().to_vec();
             record.resize(FRAME_LEN + self.form.payload_len, 0);
             record
@@ -117,7 +122,8 @@ impl DoubleNote {
         let sequence = self.sequence.get() + 1;
         let place = 1 - self.durable.get();
         let record = self.record_of(sequence, payload);
-        let written = store.write_note(self.form.name, PLACES[place], record, stability);
+        let offset = self.form.places()[place] as u64;
+        let written = store.write_note(self.form.name, offset, record, stability);
         written.await?;
         if stability == Stability::FileSync {
             self.durable.set(place);
@@ -159,6 +165,7 @@ mod tests {
             name: "a note",
             magic: b"gannet-x",
             payload_len: 3,
+            place_len: 4096,
             damage: "nothing is lost",
         });
         let record = note.record_of(9, b"abc");

@@ -1,7 +1,7 @@
 //! The listing of a folder's objects, for checks that compare them with the files of the volume.
 
 use super::folder::{FolderStore, folder_of, name_of, own};
-use super::{GROUPS_FILE, OWNER_FILE, TERM_FILE};
+use super::{GROUPS_FILE, INTENTS_FILE, OWNER_FILE, TERM_FILE};
 use gannet_vfs::{Attributes, DirectoryEntry, Entries, FileHandle, FileKind, Status, Vfs};
 use gannet_wire::volume::{ObjectEntry, ObjectId, ObjectPage, ObjectPosition, PAGE_OBJECTS_MAX};
 
@@ -201,7 +201,7 @@ impl Entries for RootNames {
             .object
             .is_none_or(|(_, attributes)| attributes.kind == FileKind::Directory);
         let has_objects = is_folder && is_folder_name(entry.name);
-        let own_files = [OWNER_FILE, TERM_FILE, GROUPS_FILE].map(str::as_bytes);
+        let own_files = [OWNER_FILE, TERM_FILE, GROUPS_FILE, INTENTS_FILE].map(str::as_bytes);
         let is_ours = has_objects || own_files.contains(&entry.name);
         if !is_ours && !is_dots(entry.name) {
             self.foreign_files = self.foreign_files.saturating_add(1);

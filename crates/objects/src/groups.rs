@@ -21,6 +21,7 @@ const FORM: NoteForm = NoteForm {
     magic: b"gannet-g",
     // The term, a count, and the longest memberships: number, epoch and members.
     payload_len: 8 + 4 + GROUPS_OF_SERVER_MAX * (4 + 8 + 4 + MEMBERS_MAX * 8),
+    place_len: 4096,
     damage: "it serves no group until the manager has told them again",
 };
 
@@ -476,6 +477,7 @@ impl<S: ObjectStore> Objects<S> {
             // References to objects are for groups with one member alone.
             self.watcher.term_began();
         }
+        self.mark_taken(&before, &now).await?;
         let payload = self.groups.to_note(&now).payload();
         self.groups.pending.replace(now.several());
         self.groups.known.replace(before.with_single_of(&now));
@@ -488,7 +490,70 @@ impl<S: ObjectStore> Objects<S> {
         self.groups.changed.notify_waiters();
         let others = self.groups.others();
         self.leave(left.difference(&others).copied());
+        self.note_kept().await;
         Ok(())
+    }
+
+    /// Of groups that this server takes over without having everything, any object may differ from that of the other
+    /// member.
+    async fn mark_taken(&self, before: &Known, now: &Known) -> Result<(), Status> {
+        let (
+            Known::Told { records, .. },
+            Known::Told {
+                records: before, ..
+            },
+        ) = (now, before)
+        else {
+            return Ok(());
+        };
+        let own = self.groups.own;
+        let lacks = |group| {
+            let standing = before.get(group).map(|it| Standing::of(own, it));
+            matches!(
+                standing,
+                Some(
+                    Standing::Out
+                        | Standing::Unserved
+                        | Standing::Second {
+                            is_filling: true,
+                            ..
+                        }
+                )
+            )
+        };
+        for (group, record) in records {
+            let standing = Standing::of(own, record);
+            let serves = matches!(standing, Standing::Alone { .. } | Standing::Primary { .. });
+            if serves && lacks(group) {
+                self.intents.mark_all(*group);
+            }
+        }
+        self.note_all_intents().await
+    }
+
+    /// Notes of which groups the server has everything. If that is not durable, more than is needed is copied later.
+    async fn note_kept(&self) {
+        let several = self.groups.of_several();
+        let groups = several.iter().map(|(group, ..)| *group);
+        self.intents.retain(&groups.collect());
+        for (group, _, standing) in several {
+            if let Standing::Primary {
+                epoch,
+                is_filling: false,
+                ..
+            }
+            | Standing::Second {
+                epoch,
+                is_filling: false,
+                ..
+            } = standing
+            {
+                self.intents.has_all(group, epoch);
+            }
+        }
+        if let Err(status) = self.note_all_intents().await {
+            tracing::warn!(%status, "an I/O server cannot note of which groups it has everything");
+        }
     }
 
     /// Waits until the server is in a group of several members.

@@ -25,6 +25,7 @@ mod term;
 #[allow(clippy::unwrap_used)]
 mod tests;
 mod tombstones;
+mod write_intents;
 
 use copies::Copies;
 use failing_disk::FailingDisk;
@@ -49,6 +50,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use term::Terms;
 use tombstones::Tombstones;
+use write_intents::WriteIntents;
 
 pub use copies::{PassedOn, PeerFailure, Peers, PutBytes};
 pub use folder::{FolderStore, timestamp_of};
@@ -58,6 +60,7 @@ pub use put::{Target, copy_of};
 pub use range_lock::Write;
 pub use store::{ObjectStore, Opened, Room};
 pub use term::TERM_FILE;
+pub use write_intents::INTENTS_FILE;
 
 /// The file beside the objects' folders that says which volume and server they belong to.
 pub const OWNER_FILE: &str = "io-server.toml";
@@ -104,6 +107,7 @@ pub struct Objects<S> {
     leases: Leases,
     failing_disk: FailingDisk,
     copies: Copies<S>,
+    intents: WriteIntents,
     /// Files with numbers below this may have had an object on an earlier disk, which was lost.
     lost_below: Cell<u64>,
     /// The failures of the disk, for other threads.
@@ -177,6 +181,7 @@ impl<S: ObjectStore> Objects<S> {
     ) -> Rc<Objects<S>> {
         Rc::new_cyclic(|me| Objects {
             copies: Copies::new(Weak::clone(me)),
+            intents: WriteIntents::default(),
             store,
             watcher,
             handles: RefCell::default(),
@@ -333,6 +338,7 @@ impl<S: ObjectStore> Objects<S> {
             return Err(Status::Stale);
         }
         self.may_be_lost(object)?;
+        let _change = self.begin_change(object).await?;
         self.make(object).await
     }
 
@@ -444,6 +450,8 @@ impl<S: ObjectStore> Objects<S> {
     pub async fn truncate(&self, range: &ObjectRange) -> Result<ObjectState, Status> {
         self.check_genuine(&range.capability, Capability::WRITE)?;
         let (name, size) = (range.object(), range.size);
+        self.may_serve(name.group)?;
+        let _change = self.begin_change(name).await?;
         let truncation = self.range_locks.truncate(name);
         let guard = truncation.lock().await;
         let object = match size {
@@ -475,6 +483,12 @@ impl<S: ObjectStore> Objects<S> {
     pub async fn unlink(&self, range: &ObjectRange) -> Result<(), Status> {
         self.check_genuine(&range.capability, Capability::WRITE)?;
         let object = range.object();
+        let _change = match self.groups.standing(object.group) {
+            Ok(Standing::Primary { .. } | Standing::Alone { .. }) => {
+                self.begin_change(object).await?
+            }
+            _ => None,
+        };
         match self.groups.standing(object.group) {
             Ok(Standing::Primary { .. }) => {
                 self.forget(object);

@@ -30,10 +30,14 @@ pub const UNEVEN_OBJECTS_MAX: usize = 1024;
 pub const LEVEL_PAUSE: Duration = Duration::from_millis(500);
 /// Bytes that are copied under one lock.
 pub const LEVELLED_AT_A_TIME: u64 = 1 << 20;
+/// After which time without a change a bucket of objects is made durable at both members of its group.
+pub const SETTLE_AFTER: Duration = Duration::from_secs(10);
+/// Files of a group whose changes are remembered, so that their objects are made durable without a search.
+pub const INTENT_NAMES_MAX: usize = 1 << 14;
 /// How long a disk counts as failing after a failure: its server gives its groups to others, and takes none back.
 pub const DISK_PAUSE: Duration = Duration::from_secs(10);
 /// The same, of a disk that has failed again and again.
-pub const DISK_PAUSE_MAX: Duration = Duration::from_secs(600);
+pub const DISK_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// After this time without a failure, earlier ones do not count any more.
 pub const DISK_WELL_AFTER: Duration = Duration::from_secs(3600);
 /// The versions of objects rise by so much with each epoch of a group: 64 seconds in the unit of a store's versions.

@@ -133,6 +133,7 @@ impl<S: ObjectStore> Objects<S> {
         if self.groups.standing(object.group)? == Standing::Single {
             return self.put(handle, offset, buffer, data, stability).await;
         }
+        let _change = self.begin_change(object).await?;
         let change = ObjectChange::Put {
             offset,
             stability: match stability {

@@ -24,6 +24,7 @@ const FORM: NoteForm = NoteForm {
     name: TERM_FILE,
     magic: b"gannet-t",
     payload_len: TERM_LEN + 8,
+    place_len: 4096,
     damage: "it does not know its manager: remove the file if no second manager of the volume can be running",
 };
 
@@ -72,11 +73,12 @@ impl Terms {
 }
 
 impl<S: ObjectStore> Objects<S> {
-    /// Reads what an earlier incarnation knew from the manager: its term, and the server's groups.
+    /// Reads what an earlier incarnation knew from the manager: its term, and the server's groups with their write intents.
     ///
     /// # Errors
     /// A note cannot be read, or that of the term is damaged (`Io`). The server then accepts no manager.
     pub async fn load_notes(&self) -> Result<(), Status> {
+        self.load_intents().await?;
         self.load_groups().await?;
         self.load_term().await
     }

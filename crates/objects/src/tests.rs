@@ -1,6 +1,7 @@
 //! What objects promise, without a connection.
 
 mod copies;
+mod returns;
 
 use super::*;
 use gannet_runtime::Buffer;

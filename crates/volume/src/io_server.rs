@@ -35,7 +35,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use walk::{Pace, Walks};
 
-pub use gannet_objects::{DiskCounters, GROUPS_FILE, OWNER_FILE, TERM_FILE, object_at};
+pub use gannet_objects::{
+    DiskCounters, GROUPS_FILE, INTENTS_FILE, OWNER_FILE, TERM_FILE, object_at,
+};
 
 /// Serves objects out of a store of its own, all of which it may change.
 pub struct IoServer<V: Vfs> {

@@ -12,7 +12,7 @@ use gannet_meta::groups::{Groups, groups};
 use gannet_meta::namespace::{self, Outcome};
 use gannet_meta::orphan_check::{OrphanCheck, status_by_age};
 use gannet_meta::{MetaStore, RedbStore, View};
-use gannet_volume::io_server::{GROUPS_FILE, OWNER_FILE, TERM_FILE, object_at};
+use gannet_volume::io_server::{GROUPS_FILE, INTENTS_FILE, OWNER_FILE, TERM_FILE, object_at};
 use gannet_volume::layout::{ObjectPlace, object_size, places, size_from_object, size_with_lost};
 use gannet_wire::volume::{FileId, ObjectId, OrphanStatus, Placement};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -209,7 +209,7 @@ fn look_at_server(
     objects.looked.insert(number);
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
-        if [OWNER_FILE, TERM_FILE, GROUPS_FILE]
+        if [OWNER_FILE, TERM_FILE, GROUPS_FILE, INTENTS_FILE]
             .iter()
             .any(|own| entry.file_name() == *own)
         {

@@ -7,6 +7,7 @@ use super::super::Objects;
 use super::super::groups::Standing;
 use super::super::limits::{COPY_RETRY, LEVELLED_AT_A_TIME};
 use super::super::store::ObjectStore;
+use super::super::write_intents::Buckets;
 use super::member::ALONE;
 use gannet_runtime::file::read_cold;
 use gannet_runtime::{Buffer, sleep};
@@ -17,6 +18,10 @@ use gannet_wire::volume::{
 
 /// How often an object is begun again that is cut while it is copied.
 const ATTEMPTS_MAX: usize = 100;
+
+pub(super) fn first_page() -> ObjectPage {
+    page_from(BEGINNING)
+}
 
 fn page_from(next: ObjectPosition) -> ObjectPage {
     ObjectPage {
@@ -34,7 +39,8 @@ const BEGINNING: ObjectPosition = ObjectPosition {
 };
 
 impl<S: ObjectStore> Objects<S> {
-    /// Copies all objects of a group to its other member, durably, and removes what that one has beside them.
+    /// Copies the objects of a group that its other member may lack, durably, and removes what that one has beside
+    /// them. If the member had everything before, these are the objects in marked buckets.
     ///
     /// # Errors
     /// `Stale`: another record has come. `Jukebox`: the member does not answer, or has yet to get some bytes. Others:
@@ -45,12 +51,15 @@ impl<S: ObjectStore> Objects<S> {
             let revocation = ObjectChange::Revoke { fence };
             self.pass_on(ObjectId { group, file }, revocation).await?;
         }
-        self.discard_all(group, epoch).await?;
-        let mut page = page_from(BEGINNING);
+        let begun = self.runtime.now();
+        let wanted = self.wanted(group, epoch).await?;
+        self.intents.begin_copy(group, &wanted);
+        self.discard_all(group, epoch, &wanted).await?;
+        let mut page = first_page();
         while page.next.folder < FOLDERS {
             self.store.list(&mut page).await?;
             for entry in std::mem::take(&mut page.objects) {
-                if entry.object.group == group {
+                if entry.object.group == group && wanted.has(entry.object.file) {
                     self.check_filling(group, epoch)?;
                     let copied = self.copy(entry.object).await;
                     // If it was removed meanwhile, the member refuses it.
@@ -65,7 +74,20 @@ impl<S: ObjectStore> Objects<S> {
             self.check_filling(group, epoch)?;
             sleep(&self.runtime, COPY_RETRY).await;
         }
-        self.check_filling(group, epoch)
+        self.check_filling(group, epoch)?;
+        self.intents.are_copied(group, &wanted, begun);
+        Ok(())
+    }
+
+    /// The buckets that the other member of a group needs a copy of.
+    async fn wanted(&self, group: u32, epoch: u64) -> Result<Buckets, Status> {
+        self.pass_on(ObjectId { group, file: 0 }, ObjectChange::Greet)
+            .await?;
+        let said = self.copies.note(group, |passing| passing.kept_in);
+        let said = said.filter(|(at, _)| *at == epoch);
+        Ok(self
+            .intents
+            .to_copy(group, said.map_or(0, |(_, kept_in)| kept_in)))
     }
 
     /// Whether the server is the primary of a group, in this epoch, whose other member is being filled.
@@ -85,7 +107,7 @@ impl<S: ObjectStore> Objects<S> {
     }
 
     /// Removes the member's objects of a group that the primary does not have.
-    async fn discard_all(&self, group: u32, epoch: u64) -> Result<(), Status> {
+    async fn discard_all(&self, group: u32, epoch: u64, wanted: &Buckets) -> Result<(), Status> {
         let mut next = BEGINNING;
         while next.folder < FOLDERS {
             self.check_filling(group, epoch)?;
@@ -103,7 +125,8 @@ impl<S: ObjectStore> Objects<S> {
             next = page.next;
             for entry in page.objects {
                 let object = entry.object;
-                if object.group == group && self.find_any(object).await?.is_none() {
+                let is_wanted = object.group == group && wanted.has(object.file);
+                if is_wanted && self.find_any(object).await?.is_none() {
                     let truncation = self.range_locks.truncate(object);
                     let _guard = truncation.lock().await;
                     // Again: it may have been made meanwhile, and then the member has it by that.
@@ -136,15 +159,16 @@ impl<S: ObjectStore> Objects<S> {
         Err(Status::Jukebox)
     }
 
-    /// Gives the member's object the time of the primary's, and makes it durable.
+    /// Gives the member's object the time of the primary's, and makes both durable.
     async fn copy_time(&self, object: ObjectId) -> Result<(), Status> {
         let truncation = self.range_locks.truncate(object);
         let _guard = truncation.lock().await;
         if let Some(handle) = self.find_any(object).await? {
             let time = self.store.state(&handle).await?.modified;
             self.pass_on(object, ObjectChange::Stamp { time }).await?;
+            self.sync_everywhere(object, &handle).await?;
         }
-        self.pass_on(object, ObjectChange::Sync).await
+        Ok(())
     }
 
     /// Copies the bytes that an object had when its length was set at the member; false if it was cut meanwhile.

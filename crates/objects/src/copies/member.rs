@@ -61,8 +61,17 @@ impl<S: ObjectStore> Objects<S> {
         // From before: if the store restarts meanwhile, only the earlier verifier shows that bytes may be lost.
         let verifier = self.verifier();
         let object = change.object;
+        let kept_in = self.intents.kept_in(object.group);
+        if let ObjectChange::Settled { first, mask } = change.change {
+            self.take_settled(object.group, first, mask).await?;
+            return Ok(Replicated { verifier, kept_in });
+        }
+        let _change = match change.change {
+            ObjectChange::Greet | ObjectChange::Revoke { .. } | ObjectChange::Sync => None,
+            _ => self.begin_change(object).await?,
+        };
         match change.change {
-            ObjectChange::Greet => {}
+            ObjectChange::Greet | ObjectChange::Settled { .. } => {}
             ObjectChange::Put {
                 offset, stability, ..
             } => {
@@ -90,7 +99,7 @@ impl<S: ObjectStore> Objects<S> {
                 }
             }
         }
-        Ok(Replicated { verifier })
+        Ok(Replicated { verifier, kept_in })
     }
 
     /// The object, which is made if there is none.

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | primary | asks the other member for the right to serve, every half second; drops one that is silent |
 //! | primary, the own disk fails | wishes to be out |
+//! | primary, the other has everything | settles what has not changed for a while |
 //! | primary, the other is being filled | fills it, and says so |
 //! | second | drops a primary that does not ask any more |
 //! | out | wishes to be filled, unless the own disk fails |
@@ -12,7 +13,8 @@
 
 use super::PeerLinks;
 use crate::limits::{
-    KEEP_EVERY, MEMBER_AWAY_AFTER, MEMBER_SILENT_AFTER, PAUSED_AFTER, RENEW_EVERY, WISH_EVERY,
+    KEEP_EVERY, MEMBER_AWAY_AFTER, MEMBER_SILENT_AFTER, PAUSED_AFTER, RENEW_EVERY,
+    SETTLE_GROUPS_EVERY, WISH_EVERY,
 };
 use crate::link::LinkError;
 use gannet_objects::{FolderStore, Objects, Standing};
@@ -42,6 +44,9 @@ struct Watch {
     wished: Option<Instant>,
     is_wishing: bool,
     is_filling: bool,
+    /// When the primary last began to settle what has changed.
+    settled: Option<Instant>,
+    is_settling: bool,
 }
 
 /// Another server, as the keeper knows it.
@@ -99,6 +104,8 @@ impl<V: Vfs> Keeper<V> {
                     renewals.push(Renewal { group, epoch });
                     if is_filling {
                         self.fill(group, &record, watch);
+                    } else {
+                        self.settle(group, watch, now);
                     }
                     let is_broken = self.objects.is_other_broken(group, epoch);
                     if !is_filling && self.objects.has_failing_disk() {
@@ -143,6 +150,7 @@ impl<V: Vfs> Keeper<V> {
                 heard: now,
                 is_wishing: watch.is_wishing,
                 is_filling: watch.is_filling,
+                is_settling: watch.is_settling,
                 ..Watch::default()
             };
         }
@@ -278,6 +286,28 @@ impl<V: Vfs> Keeper<V> {
             Ok(_) => {}
             Err(error) => tracing::debug!(group, %wish, %error, "the manager does not answer"),
         }
+    }
+
+    /// Makes durable at both members what has not changed for a while, unless that is under way.
+    fn settle(self: &Rc<Self>, group: u32, watch: Watch, now: Instant) {
+        let is_due = watch
+            .settled
+            .is_none_or(|at| now >= at + SETTLE_GROUPS_EVERY);
+        if watch.is_settling || !is_due {
+            return;
+        }
+        self.note(group, |watch| {
+            (watch.settled, watch.is_settling) = (Some(now), true);
+        });
+        let keeper = Rc::clone(self);
+        let settling = async move {
+            if let Err(status) = keeper.objects.settle(group).await {
+                tracing::debug!(group, %status, "the members of a group are not settled yet");
+            }
+            keeper.note(group, |watch| watch.is_settling = false);
+        };
+        self.runtime
+            .spawn("settle the members of a group", Box::pin(settling));
     }
 
     /// Fills the other member of a group, unless that is under way.

@@ -59,6 +59,14 @@ pub enum ObjectChange {
         /// The time.
         time: Timestamp,
     },
+    /// 8: the members are equal, durably, in buckets of objects of the group (docs/formats/volume.md). The object does
+    /// not count.
+    Settled {
+        /// The first bucket, of 64.
+        first: u32,
+        /// Those that it is said of: bit 0 is the first.
+        mask: u64,
+    },
 }
 
 impl fmt::Display for ObjectChange {
@@ -82,6 +90,7 @@ impl fmt::Display for ObjectChange {
             ObjectChange::Discard => f.write_str("discard"),
             ObjectChange::Revoke { fence } => write!(f, "revoke({fence})"),
             ObjectChange::Stamp { time } => write!(f, "stamp({time})"),
+            ObjectChange::Settled { first, mask } => write!(f, "settled({first} {mask:016x})"),
         }
     }
 }
@@ -98,6 +107,7 @@ mod change {
     pub(super) const DISCARD: u32 = 5;
     pub(super) const REVOKE: u32 = 6;
     pub(super) const STAMP: u32 = 7;
+    pub(super) const SETTLED: u32 = 8;
 }
 
 impl Encode for ObjectChange {
@@ -129,6 +139,11 @@ impl Encode for ObjectChange {
                 encoder.u32(change::STAMP);
                 time.encode(encoder);
             }
+            ObjectChange::Settled { first, mask } => {
+                encoder.u32(change::SETTLED);
+                encoder.u32(*first);
+                encoder.u64(*mask);
+            }
         }
     }
 }
@@ -153,6 +168,10 @@ impl Decode<'_> for ObjectChange {
             }),
             change::STAMP => Ok(ObjectChange::Stamp {
                 time: Timestamp::decode(decoder)?,
+            }),
+            change::SETTLED => Ok(ObjectChange::Settled {
+                first: decoder.u32()?,
+                mask: decoder.u64()?,
             }),
             _ => Err(XdrError::Value),
         }
@@ -186,6 +205,8 @@ record! {
     Replicated = "replicated" {
         /// The write verifier of the member: another one after data that was not durable may have been lost.
         verifier: u64,
+        /// The last epoch in which the member had everything, as far as it knows; 0 if it has lost that.
+        kept_in: u64,
     }
 }
 
@@ -235,6 +256,7 @@ mod tests {
             ObjectChange::Stamp {
                 time: Timestamp::default(),
             },
+            ObjectChange::Settled { first: 64, mask: 5 },
         ] {
             let sent = replication(change);
             assert_eq!(from_bytes(&to_bytes(&sent)), Ok(sent));
@@ -250,7 +272,7 @@ mod tests {
     fn changes_that_cannot_be_are_refused() {
         let mut sent = to_bytes(&replication(ObjectChange::Sync));
         let last = sent.len() - 1;
-        sent[last] = 8;
+        sent[last] = 9;
         assert_eq!(from_bytes::<Replication>(&sent), Err(XdrError::Value));
         assert!(from_bytes::<Replication>(&sent[..last - 3]).is_err());
     }

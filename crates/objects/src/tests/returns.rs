@@ -1,0 +1,231 @@
+//! What a member gets that was away: a copy of what may have changed meanwhile, and no more.
+
+use super::copies::{
+    Fate, GROUP, Pair, SERVERS, bytes_at, name, object_range, open, record, run_pair,
+};
+use super::*;
+use crate::limits::SETTLE_AFTER;
+use crate::write_intents::FORM;
+use gannet_runtime::{both, sleep};
+use gannet_sim::store::DiskProfile;
+use gannet_wire::volume::MemberState;
+
+/// Files in as many buckets.
+const FILES: u64 = 20;
+
+/// The file in bucket `number`.
+fn file(number: u64) -> u64 {
+    64 * number
+}
+
+fn with_member(epoch: u64, state: MemberState) -> Memberships {
+    let mut told = record(epoch, SERVERS);
+    told.groups[0].record.members[1].state = state;
+    told
+}
+
+impl Pair {
+    /// Writes files, and waits until the members are settled.
+    async fn settle_files(&self) {
+        for number in 0..FILES {
+            let bytes = vec![number as u8; 100];
+            self.write(file(number), 0, bytes).await.unwrap();
+        }
+        self.settle().await;
+    }
+
+    async fn settle(&self) {
+        sleep(&self.way.runtime, SETTLE_AFTER).await;
+        self.primary.settle(GROUP).await.unwrap();
+    }
+
+    /// The member is out, and is filled then. Gives how many changes were passed on for that.
+    async fn fill_again(&self, epoch: u64) -> usize {
+        self.both_hear(with_member(epoch, MemberState::Filling))
+            .await;
+        let before = self.way.passed.get();
+        self.primary.fill(GROUP, epoch).await.unwrap();
+        let passed = self.way.passed.get() - before;
+        self.both_hear(record(epoch + 1, SERVERS)).await;
+        passed
+    }
+
+    /// Whether a bucket is marked at the primary, and at the member.
+    fn marks(&self, number: u64) -> [bool; 2] {
+        [&self.primary, &self.member()].map(|it| is_marked(it, number))
+    }
+}
+
+fn is_marked(objects: &SimObjects, number: u64) -> bool {
+    let marked = objects.intents.to_copy(GROUP, u64::MAX);
+    marked.has(file(number))
+}
+
+#[test]
+fn a_member_that_was_away_gets_what_changed_meanwhile() {
+    run_pair(async |pair| {
+        pair.settle_files().await;
+        assert_eq!(pair.marks(3), [false; 2]);
+        pair.both_hear(with_member(2, MemberState::Out)).await;
+        pair.write(file(3), 50, vec![99; 100]).await.unwrap();
+        pair.write(file(30), 0, vec![98; 7]).await.unwrap();
+        let removed = object_range(file(5), 0);
+        pair.primary.unlink(&removed).await.unwrap();
+        let (cut, size) = (file(6), 10);
+        pair.primary
+            .truncate(&object_range(cut, size))
+            .await
+            .unwrap();
+        // Greet, discard; length, bytes, time and sync of three.
+        assert_eq!(pair.fill_again(3).await, 2 + 4 * 3);
+        assert_eq!(
+            pair.bytes(file(3)).await,
+            [vec![3; 50], vec![99; 100]].concat()
+        );
+        assert_eq!(pair.bytes(file(30)).await, [98; 7]);
+        assert_eq!(pair.bytes(file(5)).await, []);
+        assert_eq!(pair.bytes(cut).await, [6; 10]);
+        for number in 7..FILES {
+            assert_eq!(pair.bytes(file(number)).await, [number as u8; 100]);
+        }
+        // What was copied need not be made durable again.
+        let passed = pair.way.passed.get();
+        pair.settle().await;
+        assert_eq!(
+            pair.way.passed.get() - passed,
+            1,
+            "one message takes the marks back"
+        );
+        assert_eq!(pair.marks(30), [false; 2]);
+    });
+}
+
+#[test]
+fn what_is_settled_outlives_the_power_of_both() {
+    run_pair(async |pair| {
+        pair.settle_files().await;
+        pair.disks.iter().for_each(|disk| disk.crash());
+        for (at, disk) in pair.disks.iter().enumerate() {
+            let again = open(&pair.nodes[at], disk, SERVERS[at]);
+            again.load_notes().await.unwrap();
+            for number in 0..FILES {
+                assert_eq!(bytes_at(&again, file(number)).await, [number as u8; 100]);
+                assert!(!is_marked(&again, number));
+            }
+        }
+    });
+}
+
+#[test]
+fn marks_outlive_the_power_of_both() {
+    run_pair(async |pair| {
+        pair.settle_files().await;
+        pair.write(file(3), 0, vec![99]).await.unwrap();
+        assert_eq!(pair.marks(3), [true; 2]);
+        pair.disks.iter().for_each(|disk| disk.crash());
+        for (at, disk) in pair.disks.iter().enumerate() {
+            let again = open(&pair.nodes[at], disk, SERVERS[at]);
+            again.load_notes().await.unwrap();
+            assert!(is_marked(&again, 3) && !is_marked(&again, 4));
+        }
+    });
+}
+
+#[test]
+fn a_member_without_its_disk_gets_everything() {
+    run_pair(async |pair| {
+        pair.settle_files().await;
+        pair.both_hear(with_member(2, MemberState::Out)).await;
+        pair.disks[1].replace();
+        let again = open(&pair.nodes[1], &pair.disks[1], SERVERS[1]);
+        again.note_lost(file(FILES));
+        again.load_notes().await.unwrap();
+        pair.way.member.replace(again);
+        pair.both_hear(with_member(2, MemberState::Out)).await;
+        // The first attempt comes to nothing, also for the next process.
+        pair.both_hear(with_member(3, MemberState::Filling)).await;
+        pair.both_hear(with_member(4, MemberState::Out)).await;
+        let again = open(&pair.nodes[1], &pair.disks[1], SERVERS[1]);
+        again.load_notes().await.unwrap();
+        pair.way.member.replace(again);
+        pair.both_hear(with_member(4, MemberState::Out)).await;
+        assert!(pair.fill_again(5).await > FILES as usize);
+        for number in 0..FILES {
+            assert_eq!(pair.bytes(file(number)).await, [number as u8; 100]);
+        }
+    });
+}
+
+#[test]
+fn a_member_that_takes_over_without_everything_marks_everything() {
+    run_pair(async |pair| {
+        pair.settle_files().await;
+        pair.both_hear(with_member(2, MemberState::Out)).await;
+        // The operator accepts its older copy.
+        let mut alone = record(3, [SERVERS[1], SERVERS[0]]);
+        alone.groups[0].record.members[1].state = MemberState::Out;
+        let member = pair.member();
+        member.learn_groups(alone).await.unwrap();
+        assert!((0..FILES).all(|number| is_marked(&member, number)));
+    });
+}
+
+#[test]
+fn a_change_waits_until_its_mark_has_been_taken_back_at_both() {
+    run_pair(async |pair| {
+        pair.settle_files().await;
+        pair.write(file(3), 0, vec![98]).await.unwrap();
+        sleep(&pair.way.runtime, SETTLE_AFTER).await;
+        // The sync, and what takes the mark back.
+        pair.fates(&[Fate::Slow(1), Fate::Slow(3000)]);
+        let begun = pair.way.runtime.now();
+        let writing = async {
+            sleep(&pair.way.runtime, Duration::from_millis(100)).await;
+            pair.write(file(3), 0, vec![99]).await.unwrap();
+            pair.way.runtime.now().duration_since(begun)
+        };
+        let (settled, took) = both(pair.primary.settle(GROUP), writing).await;
+        settled.unwrap();
+        assert!(took >= Duration::from_secs(3), "{took:?}");
+        assert_eq!(pair.marks(3), [true; 2]);
+        pair.settle().await;
+        assert_eq!(pair.marks(3), [false; 2]);
+    });
+}
+
+#[test]
+fn objects_that_change_or_differ_are_not_settled() {
+    run_pair(async |pair| {
+        pair.settle_files().await;
+        pair.write(file(3), 0, vec![8]).await.unwrap();
+        // The member has the next bytes, the primary does not, and cannot copy its own.
+        pair.disks[0].set_profile(DiskProfile {
+            no_space_per_mille: 1000,
+            ..DiskProfile::default()
+        });
+        pair.fates(&[Fate::Slow(1)]);
+        pair.fates(&[Fate::Lost; 100]);
+        let refused = pair.write(file(3), 0, vec![9; 100]).await;
+        assert_eq!(refused, Err(Status::Nospc));
+        pair.disks[0].set_profile(DiskProfile::default());
+        assert!(pair.primary.has_uneven());
+        pair.settle().await;
+        assert!(pair.marks(3)[0]);
+    });
+}
+
+#[test]
+fn without_its_note_a_member_copies_everything() {
+    run_pair(async |pair| {
+        pair.settle_files().await;
+        let noise = vec![7; 2 * FORM.place_len];
+        let store = &pair.primary.store;
+        let noted = store.write_note(FORM.name, 0, noise, Stability::FileSync);
+        noted.await.unwrap();
+        let again = open(&pair.nodes[0], &pair.disks[0], SERVERS[0]);
+        again.load_notes().await.unwrap();
+        let wanted = again.intents.to_copy(GROUP, u64::MAX);
+        assert!((0..FILES).all(|number| wanted.has(file(number))));
+        assert!(name(7).group == GROUP);
+    });
+}
