@@ -7,6 +7,7 @@
 //! The order holds at the member because changes of the same bytes follow each other here, and because it takes the
 //! first request of a new connection after the last one of the connection before.
 
+mod dirty;
 mod filling;
 mod member;
 mod settling;
@@ -16,6 +17,7 @@ use super::Objects;
 use super::groups::Standing;
 use super::limits::{COPY_PATIENCE, COPY_RETRY, SLOW_AFTER, SLOW_BYTES_MAX, VERSIONS_OF_EPOCH};
 use super::store::ObjectStore;
+use dirty::{Dirty, Numbered};
 use gannet_runtime::{Buffer, Instant, LocalFuture, sleep, timeout};
 use gannet_vfs::Status;
 use gannet_wire::volume::{
@@ -83,6 +85,10 @@ struct Passing {
     verifier: Option<(u64, u64)>,
     /// The last epoch in which the member had everything, and the epoch in which it said so.
     kept_in: Option<(u64, u64)>,
+    /// The changes of this server as the primary.
+    numbered: Numbered,
+    /// The changes of the primary, whose other member this server is.
+    dirty: Dirty,
     /// The last epoch in which the member's disk has failed.
     broken: u64,
     /// Bytes of the puts on their way.
@@ -340,7 +346,10 @@ impl<S: ObjectStore> Objects<S> {
         else {
             return away(bytes);
         };
+        let (begun, over) = self.copies.begun_and_over(object.group);
         let replication = Replication {
+            begun,
+            over,
             primary: self.groups.own,
             epoch,
             object,

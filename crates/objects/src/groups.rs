@@ -494,8 +494,8 @@ impl<S: ObjectStore> Objects<S> {
         Ok(())
     }
 
-    /// Of groups that this server takes over without having everything, any object may differ from that of the other
-    /// member.
+    /// Marks all objects of groups that this server takes over without having everything: any may differ from that of
+    /// the other member.
     async fn mark_taken(&self, before: &Known, now: &Known) -> Result<(), Status> {
         let (
             Known::Told { records, .. },

@@ -3,10 +3,11 @@
 //! | who | what | until |
 //! |---|---|---|
 //! | the primary | serves | [`RIGHT`] after it asked, by its clock |
-//! | the other member | does not serve as the next primary | [`RIGHT_OVER`] after it answered, by its clock |
+//! | the next primary | serves reads of clean bytes alone | [`RIGHT_OVER`] after it answered, by its clock |
 //!
-//! Both clocks run on while a machine is suspended. So a primary that was paused is silent before the other member
-//! serves. A primary that is alone, or whose other member is being filled, needs no right: that one cannot take over.
+//! Clean bytes are those that the former primary has stored, too. Both clocks run on while a machine is suspended. So a
+//! primary that was paused is silent before the other member changes anything. A primary that is alone, or whose other
+//! member is being filled, needs no right: that one cannot take over.
 
 use super::Objects;
 use super::groups::Standing;
@@ -14,9 +15,10 @@ use super::limits::{RIGHT, RIGHT_OVER};
 use super::store::ObjectStore;
 use gannet_runtime::Instant;
 use gannet_vfs::Status;
-use gannet_wire::volume::{Renewal, Renewals};
+use gannet_wire::volume::{ObjectId, Renewal, Renewals};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The rights of and to the groups of a server.
 pub(super) struct Leases {
@@ -77,14 +79,55 @@ impl<S: ObjectStore> Objects<S> {
             Standing::Second { .. } | Standing::Out => return Err(Status::Stale),
             Standing::Restarted | Standing::Lost | Standing::Unserved => false,
         };
-        // What an earlier process has promised is not known.
-        let began_before = self.leases.began + RIGHT_OVER;
-        let may_have_promised = self.groups.has_restarted(group) && now < began_before;
-        if has_right && now >= lease.promised && !may_have_promised {
+        if has_right && now >= lease.promised && !self.may_have_promised(group) {
             Ok(())
         } else {
             Err(Status::Jukebox)
         }
+    }
+
+    /// Whether the server may answer a read of these bytes of an object now. One that takes over may also while the
+    /// former primary has the right to serve, if that one has stored the bytes: it changes nothing any more.
+    ///
+    /// # Errors
+    /// As [`Objects::may_serve`].
+    pub fn may_read(
+        &self,
+        object: ObjectId,
+        bytes: impl FnOnce() -> Range<u64>,
+    ) -> Result<(), Status> {
+        let served = self.may_serve(object.group);
+        if served != Err(Status::Jukebox) || !self.takes_over(object.group) {
+            return served;
+        }
+        let (epoch, _) = self.leases.of(object.group).met;
+        if self.copies.is_clean(object, epoch, &bytes()) {
+            Ok(())
+        } else {
+            served
+        }
+    }
+
+    /// Whether the server waits for the end of the right that it gave to the former primary, and for nothing else.
+    fn takes_over(&self, group: u32) -> bool {
+        let serves = match self.groups.standing(group) {
+            Ok(
+                Standing::Alone { epoch }
+                | Standing::Primary {
+                    epoch,
+                    is_filling: true,
+                    ..
+                },
+            ) => epoch > self.leases.of(group).met.0,
+            _ => false,
+        };
+        serves && !self.may_have_promised(group)
+    }
+
+    /// Whether an earlier process may have given a right that lasts.
+    fn may_have_promised(&self, group: u32) -> bool {
+        let until = self.leases.began + RIGHT_OVER;
+        self.groups.has_restarted(group) && self.runtime.now_with_suspend() < until
     }
 
     /// Gives the primary of groups the right to serve them a while longer: those that it may serve.
@@ -99,6 +142,7 @@ impl<S: ObjectStore> Objects<S> {
                 if epoch == it.epoch && primary == asked.primary)
         };
         let groups = asked.groups.iter().filter(is_second).map(|it| {
+            self.copies.are_over(it.group, it.epoch, it.over);
             self.leases.change(it.group, |lease| {
                 lease.promised = lease.promised.max(until);
                 lease.met = (it.epoch, now);
@@ -117,6 +161,11 @@ impl<S: ObjectStore> Objects<S> {
                 lease.right = (epoch, until);
             }
         });
+    }
+
+    /// How many changes of a group are over, which this server has begun as its primary.
+    pub fn changes_over(&self, group: u32) -> u64 {
+        self.copies.begun_and_over(group).1
     }
 
     /// When the primary of a group has last asked for the right to serve in this epoch. If it has, it believes in no

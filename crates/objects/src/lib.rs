@@ -44,6 +44,7 @@ use revocations::Revocations;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::ops::Range;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -298,6 +299,19 @@ impl<S: ObjectStore> Objects<S> {
         self.find_any(object).await
     }
 
+    /// As [`Objects::find`], to read these bytes of the object: see [`Objects::may_read`].
+    ///
+    /// # Errors
+    /// As [`Objects::may_read`]; others: those of the store.
+    pub async fn find_to_read(
+        &self,
+        object: ObjectId,
+        bytes: impl FnOnce() -> Range<u64>,
+    ) -> Result<Option<FileHandle>, Status> {
+        self.may_read(object, bytes)?;
+        self.find_any(object).await
+    }
+
     /// As [`Objects::find`], also of a group that the server does not serve.
     async fn find_any(&self, object: ObjectId) -> Result<Option<FileHandle>, Status> {
         if let Some(handle) = self.handles.borrow().get(&object) {
@@ -396,23 +410,26 @@ impl<S: ObjectStore> Objects<S> {
     /// `Nxio`: the object may have been lost. Of a group of several members those of [`Objects::may_serve`]. Others:
     /// those of the store.
     pub async fn state_of_named(&self, name: ObjectId) -> Result<ObjectState, Status> {
-        self.may_tell(name.group)?;
+        self.may_tell(name)?;
         let object = self.find_any(name).await?;
         if object.is_none() {
             self.may_be_lost(name)?;
         }
         let state = self.state_of(object.as_ref()).await?;
         // Again: the right to serve may have ended meanwhile.
-        self.may_tell(name.group)?;
+        self.may_tell(name)?;
         Ok(self.as_told(name.group, state))
     }
 
     /// Whether the server may tell the manager of an object: it is no member of the group, or may serve it.
-    fn may_tell(&self, group: u32) -> Result<(), Status> {
-        match self.groups.standing(group) {
+    fn may_tell(&self, object: ObjectId) -> Result<(), Status> {
+        match self.groups.standing(object.group) {
             Ok(Standing::Single) | Err(Status::Stale) => Ok(()),
             // That another server is the primary says nothing of the file.
-            _ => self.may_serve(group).map_err(|_| Status::Jukebox),
+            _ => {
+                let may_read = self.may_read(object, || 0..u64::MAX);
+                may_read.map_err(|_| Status::Jukebox)
+            }
         }
     }
 
@@ -463,7 +480,9 @@ impl<S: ObjectStore> Objects<S> {
             _ => Some(self.find_or_make(name).await?),
         };
         if let Some(handle) = &object {
-            self.pass_on(name, ObjectChange::Cut { size }).await?;
+            let passed = self.pass_on(name, ObjectChange::Cut { size }).await;
+            // The other member may be cut.
+            passed.inspect_err(|_| self.note_uneven(name, size..u64::MAX))?;
             let cut = self.store.cut(handle, size).await;
             cut.map_err(|status| {
                 self.note_uneven(name, size..u64::MAX);

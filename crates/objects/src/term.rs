@@ -73,7 +73,7 @@ impl Terms {
 }
 
 impl<S: ObjectStore> Objects<S> {
-    /// Reads what an earlier incarnation knew from the manager: its term, and the server's groups with their write intents.
+    /// Reads what an earlier incarnation knew: the manager's term, the server's groups and their write intents.
     ///
     /// # Errors
     /// A note cannot be read, or that of the term is damaged (`Io`). The server then accepts no manager.

@@ -84,14 +84,14 @@ impl Buckets {
         self.0.iter().all(|word| *word == 0)
     }
 
-    /// Those that are in it, by messages: the first bucket of each, and a mask.
+    /// All that are in it, by messages: the first bucket of each, and a mask.
     pub(super) fn messages(&self) -> Vec<(u32, u64)> {
         let firsts = (0..).step_by(BUCKETS_OF_MESSAGE);
         let all = firsts.zip(*self.0.clone());
         all.filter(|(_, mask)| *mask != 0).collect()
     }
 
-    /// Those of a message; `None` if there are no such buckets.
+    /// The buckets of a message; `None` if there are no such buckets.
     fn of_message(first: u32, mask: u64) -> Option<Buckets> {
         let mut buckets = Buckets::none();
         let first = first as usize;
@@ -123,7 +123,7 @@ struct OfGroup {
     /// Marks that are being taken back.
     clearing: Buckets,
     buckets: BTreeMap<usize, Bucket>,
-    /// Of all buckets.
+    /// How many, of all buckets.
     files: usize,
 }
 
@@ -179,7 +179,7 @@ pub(super) struct Idle {
     pub(super) files: Option<BTreeSet<u64>>,
 }
 
-/// What a change has to wait for.
+/// The wait of a change that begins.
 pub(super) enum Begun {
     /// For nothing.
     Marked,

@@ -45,15 +45,15 @@ pub const COPY_SLABS_MAX: usize = 32 << 20;
 /// How long an I/O server waits for a connection to another, and for an answer of it.
 pub const PEER_DEADLINE: Duration = Duration::from_secs(10);
 /// How often an I/O server looks after its groups of several members.
-pub const KEEP_EVERY: Duration = Duration::from_millis(100);
+pub const KEEP_EVERY: Duration = Duration::from_millis(50);
 /// How often it asks the other members for the right to serve.
 pub const RENEW_EVERY: Duration = Duration::from_millis(500);
 /// How long it waits for the answer.
 pub const RENEW_DEADLINE: Duration = Duration::from_millis(1400);
 /// The silence after which a member of a group is dropped.
 pub const MEMBER_SILENT_AFTER: Duration = Duration::from_millis(1500);
-/// The same of one that cannot be reached.
-pub const MEMBER_AWAY_AFTER: Duration = Duration::from_millis(700);
+/// The same of one that accepts no connection any more.
+pub const MEMBER_AWAY_AFTER: Duration = Duration::from_millis(100);
 /// A pause of this length was one of the process: nobody else was silent.
 pub const PAUSED_AFTER: Duration = Duration::from_millis(700);
 /// How often the manager is asked for the same change of a group.
@@ -207,7 +207,7 @@ pub const NAMES_PATIENCE: Duration = Duration::from_secs(5);
 /// How long a client does not ask for the groups of a volume again, though a server does not know one.
 pub const GROUPS_AGE_MIN: Duration = Duration::from_secs(1);
 /// The same in a volume with copies, where a group may get another primary.
-pub const GROUPS_AGE_MIN_OF_COPIES: Duration = Duration::from_millis(200);
+pub const GROUPS_AGE_MIN_OF_COPIES: Duration = Duration::from_millis(50);
 /// How long a client waits for the primary of a group of several before it asks the manager whether another one is.
 pub const PRIMARY_SILENT_AFTER: Duration = Duration::from_secs(1);
 /// When an I/O server that cannot note its groups is told them again.

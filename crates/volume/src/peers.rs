@@ -182,6 +182,11 @@ impl PeerLinks {
         asked.unwrap_or(Err(LinkError::TimedOut))
     }
 
+    /// Whether there is a connection to a server.
+    fn is_connected(&self, server: u32) -> bool {
+        self.servers.is_connected(server)
+    }
+
     /// Asks the other members of groups for the right to serve them.
     async fn renew(&self, to: u32, renewals: &Renewals) -> Result<Renewed, LinkError> {
         let link = self.servers.io_server(to);

@@ -66,9 +66,19 @@ impl<S: ObjectStore> Objects<S> {
             self.take_settled(object.group, first, mask).await?;
             return Ok(Replicated { verifier, kept_in });
         }
+        (self.copies).are_over(object.group, change.epoch, change.over);
         let _change = match change.change {
             ObjectChange::Greet | ObjectChange::Revoke { .. } | ObjectChange::Sync => None,
-            _ => self.begin_change(object).await?,
+            ObjectChange::Put { offset, .. } => {
+                let len = bytes.as_ref().map_or(0, |(_, data)| data.len() as u64);
+                let bytes = offset..offset.saturating_add(len);
+                self.copies.become_dirty(object, bytes, change.begun);
+                self.begin_change(object).await?
+            }
+            _ => {
+                (self.copies).become_dirty(object, 0..u64::MAX, change.begun);
+                self.begin_change(object).await?
+            }
         };
         match change.change {
             ObjectChange::Greet | ObjectChange::Settled { .. } => {}

@@ -14,12 +14,14 @@ use gannet_wire::volume::{FOLDERS, ObjectChange, ObjectId};
 pub(in super::super) struct Change<'a, S: ObjectStore> {
     objects: &'a Objects<S>,
     object: ObjectId,
+    number: u64,
 }
 
 impl<S: ObjectStore> Drop for Change<'_, S> {
     fn drop(&mut self) {
         let now = self.objects.runtime.now();
         self.objects.intents.end(self.object, now);
+        self.objects.copies.end(self.object.group, self.number);
     }
 }
 
@@ -64,8 +66,11 @@ impl<S: ObjectStore> Objects<S> {
                 waited.map_err(|_| Status::Jukebox)?;
                 continue;
             }
-            let objects = self;
-            let change = Change { objects, object };
+            let change = Change {
+                objects: self,
+                object,
+                number: self.copies.begin(object.group),
+            };
             if let Begun::Marking(version) = begun {
                 let noted = self.note_intents(version).await;
                 noted.map_err(|status| self.own_failure(object.group, status))?;

@@ -35,6 +35,12 @@ impl Uneven {
             || self.objects.range(of_group).count() < UNEVEN_OBJECTS_MAX
     }
 
+    /// Whether a group has some.
+    pub(super) fn has(&self, group: u32) -> bool {
+        let is_levelled = self.levelled.is_some_and(|it| it.group == group);
+        is_levelled || self.objects.keys().any(|it| it.group == group)
+    }
+
     fn note(&mut self, object: ObjectId, bytes: Range<u64>) {
         let known = self.objects.entry(object).or_insert(bytes.clone());
         *known = known.start.min(bytes.start)..known.end.max(bytes.end);
@@ -82,9 +88,7 @@ impl<S: ObjectStore> Objects<S> {
 
     /// Whether the members of this group may differ.
     pub(super) fn is_uneven(&self, group: u32) -> bool {
-        let uneven = self.copies.uneven.borrow();
-        let is_levelled = uneven.levelled.is_some_and(|it| it.group == group);
-        is_levelled || uneven.objects.keys().any(|it| it.group == group)
+        self.copies.uneven.borrow().has(group)
     }
 
     /// Forgets what differs in groups without another member: that one gets everything when it is back.

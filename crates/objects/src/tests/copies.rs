@@ -142,6 +142,7 @@ impl Pair {
         let groups = known.map(|(group, record, _)| Renewal {
             group,
             epoch: record.epoch,
+            over: self.primary.changes_over(group),
         });
         let asked = Renewals {
             primary: SERVERS[0],
@@ -349,6 +350,8 @@ fn the_other_member_serves_nobody_and_hears_only_its_primary() {
             epoch: 1,
             object: name(7),
             time: Timestamp::default(),
+            begun: 0,
+            over: 0,
             change: ObjectChange::Cut { size: 0 },
         };
         let strangers = [
@@ -529,6 +532,8 @@ fn the_verifier_of_a_member_is_known_before_the_first_write() {
             epoch: 1,
             object: name(7),
             time: Timestamp::default(),
+            begun: 0,
+            over: 0,
             change: ObjectChange::Greet,
         };
         let greeted = pair.member().take_over(&greeting, None).await;

@@ -229,3 +229,40 @@ fn without_its_note_a_member_copies_everything() {
         assert!(name(7).group == GROUP);
     });
 }
+
+#[test]
+fn a_member_that_takes_over_serves_at_once_what_the_primary_has_stored() {
+    run_pair(async |pair| {
+        pair.write(7, 0, vec![1; 100]).await.unwrap();
+        pair.write(8, 0, vec![2; 100]).await.unwrap();
+        // The right is asked for again, and what is over is said with that.
+        sleep(&pair.way.runtime, Duration::from_millis(600)).await;
+        let member = pair.member();
+        // The member has these bytes, and the primary stores its own long after.
+        pair.disks[0].set_profile(DiskProfile {
+            slow_per_mille: 1000,
+            delay_max_ns: 60_000_000_000,
+            ..DiskProfile::default()
+        });
+        let writing = async { pair.write(7, 50, vec![3; 100]).await };
+        let taking_over = async {
+            while bytes_at(&member, 7).await.len() < 150 {
+                sleep(&pair.way.runtime, Duration::from_millis(1)).await;
+            }
+            let mut alone = record(2, [SERVERS[1], SERVERS[0]]);
+            alone.groups[0].record.members[1].state = MemberState::Out;
+            member.learn_groups(alone).await.unwrap();
+            let may_read = |file, bytes| member.may_read(name(file), || bytes);
+            assert_eq!(member.may_serve(GROUP), Err(Status::Jukebox));
+            assert_eq!(may_read(7, 0..50), Ok(()));
+            assert_eq!(may_read(8, 0..u64::MAX), Ok(()));
+            assert_eq!(may_read(7, 0..51), Err(Status::Jukebox));
+            let told = member.state_of_named(name(8)).await;
+            assert_eq!(told.map(|state| state.size), Ok(100));
+            assert_eq!(member.state_of_named(name(7)).await, Err(Status::Jukebox));
+            sleep(&pair.way.runtime, Duration::from_millis(2100)).await;
+            assert_eq!(may_read(7, 0..51), Ok(()));
+        };
+        let (_, ()) = both(writing, taking_over).await;
+    });
+}

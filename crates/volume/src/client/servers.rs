@@ -324,6 +324,11 @@ impl Servers {
         }
     }
 
+    /// Whether there is a connection to an I/O server.
+    pub(crate) fn is_connected(&self, number: u32) -> bool {
+        self.connected(Peer::IoServer(number)).is_some()
+    }
+
     /// The groups of the volume, as far as they are known.
     pub(super) fn known_groups(&self) -> Arc<Groups> {
         match &self.book {

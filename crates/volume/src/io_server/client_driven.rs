@@ -109,7 +109,7 @@ impl<V: Vfs> IoServer<V> {
         let buffer = Some(count).filter(|it| *it <= CLIENT_BUFFER_LEN_MAX);
         let Some(buffer) = buffer.and_then(|count| link.client_buffer_memory(count)) else {
             let state = self.objects.state_of(object).await?;
-            let state = self.after_read(transfer.group, state)?;
+            let state = self.after_read(transfer, state)?;
             return Ok(to_bytes(&nothing(state)));
         };
         let _permit = match class {
@@ -120,7 +120,7 @@ impl<V: Vfs> IoServer<V> {
         };
         let gathered = self.gather_own(object, transfer, buffer, pace).await;
         let (buffer, state) = gathered?;
-        let state = self.after_read(transfer.group, state)?;
+        let state = self.after_read(transfer, state)?;
         Ok(to_bytes(
             &match link.open_buffer(buffer, Access::RemoteRead) {
                 None => nothing(state),

@@ -4,7 +4,7 @@ use super::client_driven::ReadToBuffer;
 use super::peer_memory::PeerMemory;
 use super::walk::{Pace, Plans, own_len, ranges_of};
 use super::{IoServer, class_of, flow_of, parse_transfer};
-use crate::layout::{ByteRun, Pair, Pairs, pairs, pairs_together};
+use crate::layout::{ByteRun, Pair, Pairs, object_size, pairs, pairs_together};
 use crate::limits::{EAGER_MESSAGE_LEN, RANGE_STEPS};
 use crate::link::{AnswerBytes, Carrier, Hold, Link, Message};
 use gannet_datapath::{Datapath, FileRange, Gather, Part, Writes};
@@ -17,6 +17,7 @@ use gannet_wire::volume::{
 };
 use gannet_wire::xdr::to_bytes;
 use std::io;
+use std::ops::Range;
 
 impl<V: Vfs> IoServer<V> {
     /// Answers a READ with the body and the data of the reply.
@@ -32,20 +33,14 @@ impl<V: Vfs> IoServer<V> {
         request: &Message,
         transfer: &Transfer,
     ) -> Result<AnswerBytes, Status> {
-        self.objects.check(&transfer.capability, Capability::READ)?;
-        let object = self.objects.find(transfer.object()).await?;
+        let object = self.find_to_read(transfer).await?;
         let pace = Pace::new(&self.walks, link);
         let count = own_len(&pace, &transfer.file, transfer.placement).await;
         if object.is_none() && count > 0 {
             self.objects.may_be_lost(transfer.object())?;
         }
         let class = class_of(request.header.class, count);
-        let reference = match &object {
-            Some(object) if transfer.wants_reference => {
-                self.reference_of(link, transfer, object).await?
-            }
-            _ => None,
-        };
+        let reference = self.reference_of(link, transfer, object.as_ref()).await?;
         let mut carrier = None;
         let (data, state) = match &transfer.memory {
             Memory::Inline => {
@@ -71,8 +66,7 @@ impl<V: Vfs> IoServer<V> {
                 (Vec::new(), read.await?)
             }
             Memory::Eager { slot } => {
-                let object = object.as_ref();
-                let read = self.read_eager(link, class, *slot, object, transfer, &pace);
+                let read = self.read_eager(link, class, *slot, object.as_ref(), transfer, &pace);
                 let (carried, state) = read.await?;
                 carrier = carried;
                 (Vec::new(), state)
@@ -88,7 +82,7 @@ impl<V: Vfs> IoServer<V> {
                 return Ok(AnswerBytes::of_body(read.await?));
             }
         };
-        let state = self.after_read(transfer.group, state)?;
+        let state = self.after_read(transfer, state)?;
         let done = TransferDone {
             count,
             state,
@@ -101,10 +95,20 @@ impl<V: Vfs> IoServer<V> {
         })
     }
 
-    /// The state that goes with bytes that were read, if the server may still serve the group.
-    pub(super) fn after_read(&self, group: u32, state: ObjectState) -> Result<ObjectState, Status> {
-        self.objects.may_serve(group)?;
-        Ok(self.objects.as_told(group, state))
+    async fn find_to_read(&self, transfer: &Transfer) -> Result<Option<FileHandle>, Status> {
+        self.objects.check(&transfer.capability, Capability::READ)?;
+        let found = (self.objects).find_to_read(transfer.object(), || cover_of(transfer));
+        found.await
+    }
+
+    /// The state that goes with bytes that were read, if the server may still answer.
+    pub(super) fn after_read(
+        &self,
+        transfer: &Transfer,
+        state: ObjectState,
+    ) -> Result<ObjectState, Status> {
+        (self.objects).may_read(transfer.object(), || cover_of(transfer))?;
+        Ok(self.objects.as_told(transfer.group, state))
     }
 
     /// Queues RDMA Writes to an eager buffer of the peer, or gives memory from which the bytes leave with the reply.
@@ -133,13 +137,16 @@ impl<V: Vfs> IoServer<V> {
         Ok((None, read.await?))
     }
 
-    /// The reference that goes with the reply to a READ.
+    /// The reference that goes with the reply to a READ, if one is wanted.
     async fn reference_of(
         &self,
         link: &Link,
         transfer: &Transfer,
-        object: &FileHandle,
+        object: Option<&FileHandle>,
     ) -> Result<Option<ObjectReference>, Status> {
+        let Some(object) = object.filter(|_| transfer.wants_reference) else {
+            return Ok(None);
+        };
         let mut own = pairs_together(&transfer.file, transfer.placement, 0);
         let first = own.next().map(|it| (it.object_offset, u64::from(it.len)));
         let right = ObjectRight {
@@ -307,6 +314,14 @@ impl<V: Vfs> IoServer<V> {
         }
         Ok(())
     }
+}
+
+/// A range with all bytes of the server's object that a transfer moves.
+fn cover_of(transfer: &Transfer) -> Range<u64> {
+    let (file, placement) = (&transfer.file, transfer.placement);
+    let starts = file.pieces().map(|piece| piece.offset);
+    let start = object_size(starts.min().unwrap_or_default(), placement);
+    start..object_size(file.end(), placement)
 }
 
 fn unreadable(error: io::Error) -> Status {

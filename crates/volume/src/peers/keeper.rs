@@ -101,7 +101,8 @@ impl<V: Vfs> Keeper<V> {
                     is_filling,
                 } => {
                     let renewals = asked.entry(other).or_default();
-                    renewals.push(Renewal { group, epoch });
+                    let over = self.objects.changes_over(group);
+                    renewals.push(Renewal { group, epoch, over });
                     if is_filling {
                         self.fill(group, &record, watch);
                     } else {
@@ -115,15 +116,19 @@ impl<V: Vfs> Keeper<V> {
                     }
                 }
                 Standing::Second {
-                    epoch, is_filling, ..
+                    epoch,
+                    primary,
+                    is_filling,
                 } => {
+                    // Nothing, to see whether it can be reached.
+                    asked.entry(primary).or_default();
                     let renewed = self.objects.last_renewal(group, epoch);
                     let heard = renewed.unwrap_or_default().max(watch.heard);
                     let wish = match renewed {
                         Some(_) => Wish::Drop,
                         None => Wish::DropRestarted,
                     };
-                    if !is_filling && now >= heard + MEMBER_SILENT_AFTER {
+                    if !is_filling && now >= heard + self.patience_with(primary) {
                         self.wish(group, record, wish, now);
                     }
                 }
@@ -182,7 +187,7 @@ impl<V: Vfs> Keeper<V> {
         {
             let mut others = self.others.borrow_mut();
             let known = others.entry(other).or_default();
-            let pause = if known.is_away {
+            let pause = if known.is_away || !self.peers.is_connected(other) {
                 KEEP_EVERY
             } else {
                 RENEW_EVERY
@@ -234,7 +239,7 @@ impl<V: Vfs> Keeper<V> {
             return;
         };
         for renewal in &renewals.groups {
-            let Renewal { group, epoch } = *renewal;
+            let Renewal { group, epoch, .. } = *renewal;
             if renewed.groups.contains(&group) {
                 self.objects.is_renewed(group, epoch, asked);
                 self.note(group, |watch| {

@@ -135,3 +135,25 @@ fn a_server_that_is_cut_off_from_one_other_stops_their_groups_alone() {
         }
     });
 }
+
+#[test]
+fn what_was_written_is_read_right_after_its_primary_was_killed() {
+    run(4, async |bed| {
+        let runtime = bed.client.runtime();
+        let fs = bed.mount();
+        let file = file_on(&fs, b"file", vec![1]).await;
+        write(&fs, &file, 0, &noise(1 << 20, 1)).await.unwrap();
+        fs.commit(&root(), &file, 0, 0).await.result.unwrap();
+        sleep(&runtime, Duration::from_secs(2)).await;
+        bed.kill_io_server(1);
+        let killed = runtime.now();
+        assert!(read(&fs, &file, 4096, 1 << 16).await == noise(1 << 20, 1)[4096..4096 + (1 << 16)]);
+        let stall = runtime.now().duration_since(killed);
+        assert!(stall < Duration::from_millis(300), "{stall:?}");
+        // What changes waits until the right of the dead server is over.
+        write(&fs, &file, 0, &noise(1000, 2)).await.unwrap();
+        let stall = runtime.now().duration_since(killed);
+        assert!(stall < Duration::from_secs(3), "{stall:?}");
+        assert!(read(&fs, &file, 0, 1000).await == noise(1000, 2));
+    });
+}

@@ -18,11 +18,15 @@ pub struct Replication {
     pub object: ObjectId,
     /// The primary's clock: the object's time of modification is not earlier.
     pub time: Timestamp,
+    /// Changes of the group that the primary had begun, this one among them.
+    pub begun: u64,
+    /// As many of them, the first ones, are over: the members are equal in what they changed.
+    pub over: u64,
     /// The change.
     pub change: ObjectChange,
 }
 
-printed! { Replication = "replication" { primary, epoch, object, time, change, } }
+printed! { Replication = "replication" { primary, epoch, object, time, begun, over, change, } }
 
 /// A change of an object (`object_change`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +68,7 @@ pub enum ObjectChange {
     Settled {
         /// The first bucket, of 64.
         first: u32,
-        /// Those that it is said of: bit 0 is the first.
+        /// The buckets that it is said of: bit 0 is the first.
         mask: u64,
     },
 }
@@ -184,6 +188,8 @@ impl Encode for Replication {
         encoder.u64(self.epoch);
         self.object.encode(encoder);
         self.time.encode(encoder);
+        encoder.u64(self.begun);
+        encoder.u64(self.over);
         self.change.encode(encoder);
     }
 }
@@ -195,6 +201,8 @@ impl Decode<'_> for Replication {
             epoch: decoder.u64()?,
             object: ObjectId::decode(decoder)?,
             time: Timestamp::decode(decoder)?,
+            begun: decoder.u64()?,
+            over: decoder.u64()?,
             change: ObjectChange::decode(decoder)?,
         })
     }
@@ -226,6 +234,8 @@ mod tests {
                 seconds: 1,
                 nanoseconds: 2,
             },
+            begun: 4,
+            over: 3,
             change,
         }
     }
@@ -264,7 +274,7 @@ mod tests {
         assert_eq!(
             replication(put(memory)).to_string(),
             "replication primary=3 epoch=7 object=(group=5 file=9) time=1.000000002 \
-             change=put(8 unstable 00000abc+4096@10)"
+             begun=4 over=3 change=put(8 unstable 00000abc+4096@10)"
         );
     }
 

@@ -67,6 +67,8 @@ record! {
         group: u32,
         /// The epoch in which the server is its primary.
         epoch: u64,
+        /// Changes of the group that are over, the first ones: see [`Replication`](super::Replication).
+        over: u64,
     }
 }
 
@@ -149,7 +151,14 @@ mod tests {
         );
         let renewals = |count| Renewals {
             primary: 3,
-            groups: vec![Renewal { group: 9, epoch: 2 }; count],
+            groups: vec![
+                Renewal {
+                    group: 9,
+                    epoch: 2,
+                    over: 1
+                };
+                count
+            ],
         };
         assert_eq!(from_bytes(&to_bytes(&renewals(16))), Ok(renewals(16)));
         assert!(from_bytes::<Renewals>(&to_bytes(&renewals(17))).is_err());
