@@ -19,7 +19,7 @@ use super::limits::{COPY_PATIENCE, COPY_RETRY, SLOW_AFTER, SLOW_BYTES_MAX, VERSI
 use super::store::ObjectStore;
 use dirty::{Dirty, Numbered};
 use gannet_runtime::{Buffer, Instant, LocalFuture, sleep, timeout};
-use gannet_vfs::Status;
+use gannet_vfs::{FileHandle, Status};
 use gannet_wire::volume::{
     ObjectChange, ObjectId, ObjectPage, ObjectPosition, ObjectState, Replicated, Replication,
     Timestamp,
@@ -89,6 +89,8 @@ struct Passing {
     numbered: Numbered,
     /// The changes of the primary, whose other member this server is.
     dirty: Dirty,
+    /// The latest time that a primary has said: no change of this server is earlier.
+    latest: Timestamp,
     /// The last epoch in which the member's disk has failed.
     broken: u64,
     /// Bytes of the puts on their way.
@@ -329,6 +331,22 @@ impl<S: ObjectStore> Objects<S> {
         self.runtime.now() >= until
     }
 
+    /// The time of a change that begins now. It does not fall when another member with another clock is the primary.
+    fn time_of_change(&self, group: u32) -> Timestamp {
+        let now = Timestamp::since_epoch(self.runtime.wall_clock());
+        now.max(self.copies.note(group, |passing| passing.latest))
+    }
+
+    /// Gives an object that has just changed here the time of the group's latest change, if this clock is behind.
+    pub(super) async fn stamp_change(&self, group: u32, handle: &FileHandle) -> Result<(), Status> {
+        let now = Timestamp::since_epoch(self.runtime.wall_clock());
+        let latest = self.copies.note(group, |passing| passing.latest);
+        if now < latest {
+            self.store.stamp(handle, latest).await?;
+        }
+        Ok(())
+    }
+
     /// Passes a change on once, and notes what the member says of its verifier.
     async fn pass_once(
         &self,
@@ -353,7 +371,7 @@ impl<S: ObjectStore> Objects<S> {
             primary: self.groups.own,
             epoch,
             object,
-            time: Timestamp::since_epoch(self.runtime.wall_clock()),
+            time: self.time_of_change(object.group),
             change,
         };
         let passed = peers.replicate(other, replication, bytes).await;

@@ -483,7 +483,10 @@ impl<S: ObjectStore> Objects<S> {
             let passed = self.pass_on(name, ObjectChange::Cut { size }).await;
             // The other member may be cut.
             passed.inspect_err(|_| self.note_uneven(name, size..u64::MAX))?;
-            let cut = self.store.cut(handle, size).await;
+            let cut = match self.store.cut(handle, size).await {
+                Ok(()) => self.stamp_change(name.group, handle).await,
+                failed => failed,
+            };
             cut.map_err(|status| {
                 self.note_uneven(name, size..u64::MAX);
                 self.own_failure(name.group, status)

@@ -150,6 +150,10 @@ impl<S: ObjectStore> Objects<S> {
         let stored = match self.check(capability, Capability::WRITE) {
             Ok(()) => {
                 let put = self.put(handle, offset, buffer, data, stability).await;
+                let put = match put {
+                    Ok(()) => self.stamp_change(object.group, handle).await,
+                    failed => failed,
+                };
                 put.map_err(|status| self.own_failure(object.group, status))
             }
             Err(status) => Err(status),

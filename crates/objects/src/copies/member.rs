@@ -67,6 +67,7 @@ impl<S: ObjectStore> Objects<S> {
             return Ok(Replicated { verifier, kept_in });
         }
         (self.copies).are_over(object.group, change.epoch, change.over);
+        (self.copies).note(object.group, |it| it.latest = it.latest.max(change.time));
         let _change = match change.change {
             ObjectChange::Greet | ObjectChange::Revoke { .. } | ObjectChange::Sync => None,
             ObjectChange::Put { offset, .. } => {
@@ -152,7 +153,7 @@ impl<S: ObjectStore> Objects<S> {
         };
         self.put(&handle, offset, buffer, data, stability).await?;
         guard.stored();
-        self.stamp(&handle, change).await
+        self.stamp_change(change.object.group, &handle).await
     }
 
     async fn take_cut(&self, change: &Replication, size: u64) -> Result<(), Status> {
@@ -167,15 +168,6 @@ impl<S: ObjectStore> Objects<S> {
             _ => self.object_of_member(change.object).await?,
         };
         self.store.cut(&handle, size).await?;
-        self.stamp(&handle, change).await
-    }
-
-    /// Sets the time of an object to the primary's if this clock is behind: it must not fall when this one is primary.
-    async fn stamp(&self, handle: &FileHandle, change: &Replication) -> Result<(), Status> {
-        let own = gannet_wire::volume::Timestamp::since_epoch(self.runtime.wall_clock());
-        if own < change.time {
-            self.store.stamp(handle, change.time).await?;
-        }
-        Ok(())
+        self.stamp_change(change.object.group, &handle).await
     }
 }

@@ -3,8 +3,8 @@
 use super::*;
 use crate::{PassedOn, PeerFailure, Peers, PutBytes, Standing};
 use gannet_runtime::{LocalFuture, both, sleep};
-use gannet_sim::Node;
 use gannet_sim::store::DiskProfile;
+use gannet_sim::{Faults, Node};
 use gannet_wire::volume::{
     GroupRecord, Member, MemberState, ObjectChange, ObjectPosition, Renewal, Renewals, Replication,
 };
@@ -125,6 +125,7 @@ pub(super) struct Pair {
     pub(super) disks: [Rc<Disk>; 2],
     pub(super) primary: Rc<SimObjects>,
     pub(super) way: Rc<Way>,
+    pub(super) faults: Faults,
 }
 
 impl Pair {
@@ -214,7 +215,7 @@ impl Pair {
     }
 }
 
-async fn write_at(
+pub(super) async fn write_at(
     objects: &SimObjects,
     file: u64,
     offset: u64,
@@ -270,6 +271,7 @@ pub(super) fn run_pair(story: impl AsyncFnOnce(Rc<Pair>) + 'static) {
     let world = World::new(1);
     let nodes = [world.add_node("primary"), world.add_node("member")];
     let disks = [Disk::new(&world), Disk::new(&world)];
+    let faults = world.faults();
     let story = async move {
         let member = open(&nodes[1], &disks[1], SERVERS[1]);
         let primary = open(&nodes[0], &disks[0], SERVERS[0]);
@@ -289,6 +291,7 @@ pub(super) fn run_pair(story: impl AsyncFnOnce(Rc<Pair>) + 'static) {
             disks,
             primary,
             way,
+            faults,
         });
         let renewing = Rc::clone(&pair);
         let renewing = async move { renewing.keep_renewing().await };

@@ -1,7 +1,7 @@
 //! What a member gets that was away: a copy of what may have changed meanwhile, and no more.
 
 use super::copies::{
-    Fate, GROUP, Pair, SERVERS, bytes_at, name, object_range, open, record, run_pair,
+    Fate, GROUP, Pair, SERVERS, bytes_at, name, object_range, open, record, run_pair, write_at,
 };
 use super::*;
 use crate::limits::SETTLE_AFTER;
@@ -264,5 +264,32 @@ fn a_member_that_takes_over_serves_at_once_what_the_primary_has_stored() {
             assert_eq!(may_read(7, 0..51), Ok(()));
         };
         let (_, ()) = both(writing, taking_over).await;
+    });
+}
+
+#[test]
+fn times_do_not_fall_when_a_member_with_a_slow_clock_takes_over() {
+    run_pair(async |pair| {
+        pair.faults.set_clock(pair.nodes[1].id(), -20);
+        pair.write(7, 0, vec![1; 100]).await.unwrap();
+        pair.write(8, 0, vec![1; 100]).await.unwrap();
+        let member = pair.member();
+        let time = async |file| {
+            let state = member.state_of_named(name(file)).await.unwrap();
+            state.modified
+        };
+        let mut alone = record(2, [SERVERS[1], SERVERS[0]]);
+        alone.groups[0].record.members[1].state = MemberState::Out;
+        member.learn_groups(alone).await.unwrap();
+        sleep(&pair.way.runtime, Duration::from_millis(2100)).await;
+        let before = time(8).await;
+        write_at(&member, 7, 0, vec![2]).await.unwrap();
+        assert!(time(7).await >= before);
+        member.truncate(&object_range(8, 5)).await.unwrap();
+        assert!(time(8).await >= before);
+        // Its own clock counts once it is later.
+        sleep(&pair.way.runtime, Duration::from_secs(60)).await;
+        write_at(&member, 7, 0, vec![3]).await.unwrap();
+        assert!(time(7).await > before);
     });
 }
