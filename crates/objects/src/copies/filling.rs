@@ -186,7 +186,13 @@ impl<S: ObjectStore> Objects<S> {
                 return Ok(true);
             };
             let (bytes, count) = self.own_bytes(&handle, at, (end - at) as u32).await?;
-            if count > 0 {
+            let is_hole = bytes.iter().take(count).all(|byte| *byte == 0);
+            if is_hole {
+                // At most LEVELLED_AT_A_TIME.
+                let (offset, len) = (at, count as u32);
+                let zeros = ObjectChange::Zeros { offset, len };
+                self.pass_on(object, zeros).await?;
+            } else {
                 let put = ObjectChange::Put {
                     offset: at,
                     stability: Stability::Unstable,

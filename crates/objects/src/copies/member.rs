@@ -3,6 +3,7 @@
 
 use super::super::Objects;
 use super::super::groups::Standing;
+use super::super::limits::LEVELLED_AT_A_TIME;
 use super::super::store::ObjectStore;
 use gannet_runtime::Buffer;
 use gannet_vfs::{FileHandle, Stability, Status};
@@ -76,6 +77,11 @@ impl<S: ObjectStore> Objects<S> {
                 self.copies.become_dirty(object, bytes, change.begun);
                 self.begin_change(object).await?
             }
+            ObjectChange::Zeros { offset, len } => {
+                let bytes = offset..offset.saturating_add(len.into());
+                self.copies.become_dirty(object, bytes, change.begun);
+                self.begin_change(object).await?
+            }
             _ => {
                 (self.copies).become_dirty(object, 0..u64::MAX, change.begun);
                 self.begin_change(object).await?
@@ -89,6 +95,7 @@ impl<S: ObjectStore> Objects<S> {
                 let bytes = bytes.ok_or(Status::Inval)?;
                 self.take_put(change, offset, stability, bytes).await?;
             }
+            ObjectChange::Zeros { offset, len } => self.take_zeros(change, offset, len).await?,
             ObjectChange::Cut { size } => self.take_cut(change, size).await?,
             ObjectChange::Remove => {
                 self.forget(object);
@@ -154,6 +161,26 @@ impl<S: ObjectStore> Objects<S> {
         self.put(&handle, offset, buffer, data, stability).await?;
         guard.stored();
         self.stamp_change(change.object.group, &handle).await
+    }
+
+    /// Writes zeros, unless the object has zeros or nothing there: an object with holes is to stay small.
+    async fn take_zeros(&self, change: &Replication, offset: u64, len: u32) -> Result<(), Status> {
+        if u64::from(len) > LEVELLED_AT_A_TIME {
+            return Err(Status::Inval);
+        }
+        // The primary has the lock of these bytes.
+        let Some(handle) = self.find_any(change.object).await? else {
+            return Ok(());
+        };
+        let (mut bytes, count) = self.own_bytes(&handle, offset, len).await?;
+        bytes.truncate(count);
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        bytes.fill(0);
+        let data = (Buffer::from_vec(bytes), 0..count);
+        self.take_put(change, offset, WireStability::Unstable, data)
+            .await
     }
 
     async fn take_cut(&self, change: &Replication, size: u64) -> Result<(), Status> {

@@ -53,6 +53,8 @@ pub(super) struct Way {
     pub(super) member: RefCell<Rc<SimObjects>>,
     fates: RefCell<VecDeque<Fate>>,
     pub(super) passed: Cell<usize>,
+    /// Bytes of puts that were passed on.
+    pub(super) data: Rc<Cell<usize>>,
 }
 
 impl Way {
@@ -62,6 +64,7 @@ impl Way {
         let copy = bytes.as_ref().map(|(buffer, data)| {
             let bytes = buffer[data.clone()].to_vec();
             let len = bytes.len();
+            self.data.set(self.data.get() + len);
             (Buffer::from_vec(bytes), 0..len)
         });
         let member = Rc::clone(&self.member.borrow());
@@ -280,6 +283,7 @@ pub(super) fn run_pair(story: impl AsyncFnOnce(Rc<Pair>) + 'static) {
             member: RefCell::new(Rc::clone(&member)),
             fates: RefCell::default(),
             passed: Cell::new(0),
+            data: Rc::default(),
         });
         primary.reach_peers(Rc::clone(&way) as Rc<dyn Peers>);
         for objects in [&primary, &member] {

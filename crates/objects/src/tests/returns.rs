@@ -293,3 +293,30 @@ fn times_do_not_fall_when_a_member_with_a_slow_clock_takes_over() {
         assert!(time(7).await > before);
     });
 }
+
+#[test]
+fn holes_are_copied_as_holes() {
+    run_pair(async |pair| {
+        pair.settle_files().await;
+        pair.write(7, 0, vec![7; 50_000]).await.unwrap();
+        pair.both_hear(with_member(2, MemberState::Out)).await;
+        let (cut, size) = (object_range(7, 10), object_range(7, 60_000));
+        pair.primary.truncate(&cut).await.unwrap();
+        pair.primary.truncate(&size).await.unwrap();
+        pair.write(8, 50 << 20, vec![8; 10]).await.unwrap();
+        let data = Rc::clone(&pair.way.data);
+        let before = data.get();
+        pair.fill_again(3).await;
+        assert!(
+            data.get() - before < 3 << 20,
+            "{} bytes",
+            data.get() - before
+        );
+        // What the member had in place of a hole does not stay.
+        assert_eq!(pair.bytes(7).await, [vec![7; 10], vec![0; 59_990]].concat());
+        let member = pair.member();
+        let found = member.find_any(name(8)).await.unwrap();
+        let state = member.state_of(found.as_ref()).await.unwrap();
+        assert_eq!(state.size, (50 << 20) + 10);
+    });
+}

@@ -71,6 +71,13 @@ pub enum ObjectChange {
         /// The buckets that it is said of: bit 0 is the first.
         mask: u64,
     },
+    /// 9: these bytes are zeros. The member writes those that it has otherwise: holes stay holes.
+    Zeros {
+        /// Where the first one is.
+        offset: u64,
+        /// How many.
+        len: u32,
+    },
 }
 
 impl fmt::Display for ObjectChange {
@@ -95,6 +102,7 @@ impl fmt::Display for ObjectChange {
             ObjectChange::Revoke { fence } => write!(f, "revoke({fence})"),
             ObjectChange::Stamp { time } => write!(f, "stamp({time})"),
             ObjectChange::Settled { first, mask } => write!(f, "settled({first} {mask:016x})"),
+            ObjectChange::Zeros { offset, len } => write!(f, "zeros({offset}+{len})"),
         }
     }
 }
@@ -112,6 +120,7 @@ mod change {
     pub(super) const REVOKE: u32 = 6;
     pub(super) const STAMP: u32 = 7;
     pub(super) const SETTLED: u32 = 8;
+    pub(super) const ZEROS: u32 = 9;
 }
 
 impl Encode for ObjectChange {
@@ -148,6 +157,11 @@ impl Encode for ObjectChange {
                 encoder.u32(*first);
                 encoder.u64(*mask);
             }
+            ObjectChange::Zeros { offset, len } => {
+                encoder.u32(change::ZEROS);
+                encoder.u64(*offset);
+                encoder.u32(*len);
+            }
         }
     }
 }
@@ -176,6 +190,10 @@ impl Decode<'_> for ObjectChange {
             change::SETTLED => Ok(ObjectChange::Settled {
                 first: decoder.u32()?,
                 mask: decoder.u64()?,
+            }),
+            change::ZEROS => Ok(ObjectChange::Zeros {
+                offset: decoder.u64()?,
+                len: decoder.u32()?,
             }),
             _ => Err(XdrError::Value),
         }
@@ -267,6 +285,7 @@ mod tests {
                 time: Timestamp::default(),
             },
             ObjectChange::Settled { first: 64, mask: 5 },
+            ObjectChange::Zeros { offset: 9, len: 7 },
         ] {
             let sent = replication(change);
             assert_eq!(from_bytes(&to_bytes(&sent)), Ok(sent));
@@ -282,7 +301,7 @@ mod tests {
     fn changes_that_cannot_be_are_refused() {
         let mut sent = to_bytes(&replication(ObjectChange::Sync));
         let last = sent.len() - 1;
-        sent[last] = 9;
+        sent[last] = 10;
         assert_eq!(from_bytes::<Replication>(&sent), Err(XdrError::Value));
         assert!(from_bytes::<Replication>(&sent[..last - 3]).is_err());
     }
