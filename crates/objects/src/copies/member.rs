@@ -64,7 +64,7 @@ impl<S: ObjectStore> Objects<S> {
         let object = change.object;
         let kept_in = self.intents.kept_in(object.group);
         if let ObjectChange::Settled { first, mask } = change.change {
-            self.take_settled(object.group, first, mask).await?;
+            self.take_settled(object.group, first, mask)?;
             return Ok(Replicated { verifier, kept_in });
         }
         (self.copies).are_over(object.group, change.epoch, change.over);

@@ -103,17 +103,14 @@ impl<S: ObjectStore> Objects<S> {
     }
 
     /// The primary says that buckets are equal at both members, durably.
-    pub(super) async fn take_settled(
-        &self,
-        group: u32,
-        first: u32,
-        mask: u64,
-    ) -> Result<(), Status> {
-        // At once: changes that come later must find their marks.
-        if !self.intents.are_settled(group, first, mask) {
-            return Err(Status::Inval);
+    pub(super) fn take_settled(&self, group: u32, first: u32, mask: u64) -> Result<(), Status> {
+        // At once: changes that come later must find no mark. The note gets it with the next one: until then it has
+        // more marks than are needed, which does no harm.
+        if self.intents.are_settled(group, first, mask) {
+            Ok(())
+        } else {
+            Err(Status::Inval)
         }
-        self.note_all_intents().await
     }
 
     /// Takes back the marks of buckets that have not changed for a while, once both members are durably equal there.
