@@ -272,7 +272,7 @@ pub fn put_group(
 /// | restarted | in | out, filling | the other one out |
 /// | restarted | filling | in | the member out |
 /// | lost | in, filling | in | the member out |
-/// | broken | in | in, not restarted | the member out |
+/// | broken | in, filling | in, not restarted | the member out |
 pub fn wished(
     record: &GroupRecord,
     server: u32,
@@ -303,7 +303,7 @@ pub fn wished(
         (Wish::Restarted, In, Out | Filling) => (In, Out),
         (Wish::Restarted, Filling, In) => (Out, In),
         (Wish::Lost, In | Filling, In) => (Out, In),
-        (Wish::Broken, In, In) if !has_restarted(other) => (Out, In),
+        (Wish::Broken, In | Filling, In) if !has_restarted(other) => (Out, In),
         _ => return None,
     };
     let primary = record.primary();
@@ -521,6 +521,7 @@ mod tests {
             (Wish::Lost, In, In),
             (Wish::Lost, Filling, In),
             (Wish::Broken, In, In),
+            (Wish::Broken, Filling, In),
         ];
         assert_eq!(seen, expected);
         assert!(wished(&GroupRecord::of(1), 1, Wish::Restarted, &BTreeSet::new()).is_none());

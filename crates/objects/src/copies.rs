@@ -81,10 +81,8 @@ pub(super) struct Copies<S> {
 /// The changes of a group on their way to the other member.
 #[derive(Default)]
 struct Passing {
-    /// The last verifier of the member, and the epoch in which it was said.
-    verifier: Option<(u64, u64)>,
-    /// The last epoch in which the member had everything, and the epoch in which it said so.
-    kept_in: Option<(u64, u64)>,
+    /// What the member has said of itself last, and the epoch in which it did.
+    said: Option<(u64, Replicated)>,
     /// The changes of this server as the primary.
     numbered: Numbered,
     /// The changes of the primary, whose other member this server is.
@@ -108,6 +106,12 @@ impl<S> Copies<S> {
             uneven: RefCell::default(),
             is_levelling: Cell::new(false),
         }
+    }
+
+    /// What the other member of a group has said of itself last in this epoch.
+    fn said(&self, group: u32, epoch: u64) -> Option<Replicated> {
+        let said = self.note(group, |passing| passing.said);
+        said.and_then(|(at, said)| (at == epoch).then_some(said))
     }
 
     fn note<T>(&self, group: u32, note: impl FnOnce(&mut Passing) -> T) -> T {
@@ -152,9 +156,8 @@ impl<S: ObjectStore> Objects<S> {
         let own = self.verifier();
         match self.groups.standing(group) {
             Ok(Standing::Primary { epoch, .. }) => {
-                let said = self.copies.note(group, |passing| passing.verifier);
-                let said = said.filter(|(at, _)| *at == epoch);
-                mixed(own, epoch, said.map_or(0, |(_, verifier)| verifier))
+                let said = self.copies.said(group, epoch);
+                mixed(own, epoch, said.map_or(0, |said| said.verifier))
             }
             Ok(Standing::Alone { epoch }) => mixed(own, epoch, 0),
             _ => own,
@@ -187,8 +190,7 @@ impl<S: ObjectStore> Objects<S> {
     /// `Jukebox`: it does not answer.
     pub async fn verifier_for_write(&self, object: ObjectId) -> Result<u64, Status> {
         if let Standing::Primary { epoch, .. } = self.groups.standing(object.group)? {
-            let said = self.copies.note(object.group, |passing| passing.verifier);
-            if said.is_none_or(|(at, _)| at != epoch) {
+            if self.copies.said(object.group, epoch).is_none() {
                 self.pass_on(object, ObjectChange::Greet).await?;
             }
         }
@@ -377,10 +379,7 @@ impl<S: ObjectStore> Objects<S> {
         let passed = peers.replicate(other, replication, bytes).await;
         self.copies
             .note(object.group, |passing| match passed.answer {
-                Ok(Replicated { verifier, kept_in }) => {
-                    passing.verifier = Some((epoch, verifier));
-                    passing.kept_in = Some((epoch, kept_in));
-                }
+                Ok(said) => passing.said = Some((epoch, said)),
                 Err(PeerFailure::Refused(Status::Io | Status::Rofs)) => passing.broken = epoch,
                 Err(_) => {}
             });

@@ -11,7 +11,11 @@ use std::time::Duration;
 
 /// The last failure of a disk.
 #[derive(Default)]
-pub(super) struct FailingDisk(Cell<Option<LastFailure>>);
+pub(super) struct FailingDisk {
+    last: Cell<Option<LastFailure>>,
+    /// The store's verifier, when it was looked at last.
+    verifier: Cell<Option<u64>>,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct LastFailure {
@@ -37,8 +41,24 @@ impl LastFailure {
 impl<S: ObjectStore> Objects<S> {
     /// Whether the disk has failed a short while ago.
     pub fn has_failing_disk(&self) -> bool {
-        let last = self.failing_disk.0.get();
+        let last = self.failing_disk.last.get();
         last.is_some_and(|it| self.runtime.now() < it.at + it.pause)
+    }
+
+    /// Looks whether the disk has lost bytes without a request that could say so.
+    pub fn look_at_disk(&self) {
+        let verifier = self.store.verifier();
+        let before = self.failing_disk.verifier.replace(Some(verifier));
+        if before.is_some_and(|before| before != verifier) {
+            self.disk_fails();
+        }
+    }
+
+    /// The disk fails: whatever it has may be lost. A later sync of the same bytes may pass.
+    fn disk_fails(&self) {
+        let last = &self.failing_disk.last;
+        last.set(Some(LastFailure::after(last.get(), self.runtime.now())));
+        self.intents.taint_all();
     }
 
     /// Notes that a request of a group failed, if the disk is the reason. Gives the status for the caller: where the
@@ -47,8 +67,7 @@ impl<S: ObjectStore> Objects<S> {
         if !matches!(status, Status::Io | Status::Rofs) {
             return status;
         }
-        let last = &self.failing_disk.0;
-        last.set(Some(LastFailure::after(last.get(), self.runtime.now())));
+        self.disk_fails();
         match self.groups.standing(group) {
             Ok(Standing::Primary {
                 is_filling: false, ..

@@ -98,6 +98,23 @@ impl Standing {
         }
     }
 
+    /// Whether the server has all bytes of the group, as far as the record says.
+    fn has_everything(self) -> bool {
+        match self {
+            Standing::Single | Standing::Alone { .. } | Standing::Primary { .. } => true,
+            Standing::Second { is_filling, .. } => !is_filling,
+            Standing::Out | Standing::Restarted | Standing::Lost | Standing::Unserved => false,
+        }
+    }
+
+    /// Whether the server is being filled.
+    fn is_filled(self) -> bool {
+        match self {
+            Standing::Second { is_filling, .. } => is_filling,
+            _ => false,
+        }
+    }
+
     /// Whether the server has to do with changes of the group's objects.
     fn gets_changes(self) -> bool {
         matches!(
@@ -477,7 +494,7 @@ impl<S: ObjectStore> Objects<S> {
             // References to objects are for groups with one member alone.
             self.watcher.term_began();
         }
-        self.mark_taken(&before, &now).await?;
+        self.note_turns(&before, &now).await?;
         let payload = self.groups.to_note(&now).payload();
         self.groups.pending.replace(now.several());
         self.groups.known.replace(before.with_single_of(&now));
@@ -494,9 +511,10 @@ impl<S: ObjectStore> Objects<S> {
         Ok(())
     }
 
-    /// Marks all objects of groups that this server takes over without having everything: any may differ from that of
-    /// the other member.
-    async fn mark_taken(&self, before: &Known, now: &Known) -> Result<(), Status> {
+    /// Notes what this server can say of its objects after a change of records. If it takes a group over without having
+    /// everything, any object may differ from that of the other member. If it was alone, and another one serves now that
+    /// it has not filled, it may have what that one lacks.
+    async fn note_turns(&self, before: &Known, now: &Known) -> Result<(), Status> {
         let (
             Known::Told { records, .. },
             Known::Told {
@@ -507,28 +525,31 @@ impl<S: ObjectStore> Objects<S> {
             return Ok(());
         };
         let own = self.groups.own;
-        let lacks = |group| {
-            let standing = before.get(group).map(|it| Standing::of(own, it));
-            matches!(
-                standing,
-                Some(
-                    Standing::Out
-                        | Standing::Unserved
-                        | Standing::Second {
-                            is_filling: true,
-                            ..
-                        }
-                )
-            )
-        };
+        let mut has_turned = false;
         for (group, record) in records {
-            let standing = Standing::of(own, record);
-            let serves = matches!(standing, Standing::Alone { .. } | Standing::Primary { .. });
-            if serves && lacks(group) {
-                self.intents.mark_all(*group);
+            let Some(before) = before.get(group).map(|it| Standing::of(own, it)) else {
+                continue;
+            };
+            let now = Standing::of(own, record);
+            match (before.has_everything(), now.has_everything()) {
+                (false, true) if !matches!(now, Standing::Second { .. }) => {
+                    self.intents.mark_all(*group);
+                    has_turned = true;
+                }
+                (true, false) if matches!(before, Standing::Alone { .. }) => {
+                    self.intents.taint(*group);
+                    has_turned = true;
+                }
+                _ => {}
+            }
+            if before != now && now.is_filled() {
+                self.intents.is_filled(*group);
             }
         }
-        self.note_all_intents().await
+        if has_turned {
+            self.note_all_intents().await?;
+        }
+        Ok(())
     }
 
     /// Notes of which groups the server has everything. If that is not durable, more than is needed is copied later.

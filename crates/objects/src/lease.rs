@@ -142,7 +142,7 @@ impl<S: ObjectStore> Objects<S> {
                 if epoch == it.epoch && primary == asked.primary)
         };
         let groups = asked.groups.iter().filter(is_second).map(|it| {
-            self.copies.are_over(it.group, it.epoch, it.over);
+            self.copies.are_over(it.group, it.epoch, it.begun, it.over);
             self.leases.change(it.group, |lease| {
                 lease.promised = lease.promised.max(until);
                 lease.met = (it.epoch, now);
@@ -163,9 +163,15 @@ impl<S: ObjectStore> Objects<S> {
         });
     }
 
-    /// How many changes of a group are over, which this server has begun as its primary.
-    pub fn changes_over(&self, group: u32) -> u64 {
-        self.copies.begun_and_over(group).1
+    /// The request of this primary for the right to serve a group on.
+    pub fn renewal(&self, group: u32, epoch: u64) -> Renewal {
+        let (begun, over) = self.copies.begun_and_over(group);
+        Renewal {
+            group,
+            epoch,
+            begun,
+            over,
+        }
     }
 
     /// When the primary of a group has last asked for the right to serve in this epoch. If it has, it believes in no

@@ -13,7 +13,7 @@
 use super::double_note::{DoubleNote, NoteForm};
 use super::limits::{INTENT_NAMES_MAX, SETTLE_AFTER};
 use gannet_runtime::Instant;
-use gannet_wire::volume::{GROUPS_OF_SERVER_MAX, ObjectId};
+use gannet_wire::volume::{GROUPS_OF_SERVER_MAX, ObjectId, Replicated};
 use gannet_wire::xdr::{Decoder, Encoder};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,8 +29,8 @@ const FILES_TOGETHER: u64 = 64;
 /// The numbers of buckets that one message names.
 pub(super) const BUCKETS_OF_MESSAGE: usize = 64;
 const WORDS: usize = BUCKETS / 64;
-/// Number, epoch and marks of a group.
-const GROUP_LEN: usize = 4 + 8 + BUCKETS / 8;
+/// Number, epoch, count and marks of a group.
+const GROUP_LEN: usize = 4 + 8 + 8 + BUCKETS / 8;
 
 pub(super) const FORM: NoteForm = NoteForm {
     name: INTENTS_FILE,
@@ -69,6 +69,16 @@ impl Buckets {
         self.has_bucket(Buckets::of(file))
     }
 
+    fn add(&mut self, others: &Buckets) {
+        let words = self.0.iter_mut().zip(&*others.0);
+        words.for_each(|(word, other)| *word |= other);
+    }
+
+    fn retain(&mut self, others: &Buckets) {
+        let words = self.0.iter_mut().zip(&*others.0);
+        words.for_each(|(word, other)| *word &= other);
+    }
+
     fn set(&mut self, bucket: usize, is_in: bool) {
         if let Some(word) = self.0.get_mut(bucket / 64) {
             let bit = 1 << (bucket % 64);
@@ -104,8 +114,9 @@ impl Buckets {
 /// The changes of a marked bucket, as far as this process knows them.
 #[derive(Default)]
 struct Bucket {
-    /// Changes so far, and those that are under way.
-    count: u64,
+    /// The number of the last change, of all that this process has begun.
+    number: u64,
+    /// How many are under way.
     open: u32,
     last: Instant,
     /// Files of which objects changed.
@@ -115,8 +126,12 @@ struct Bucket {
 }
 
 struct OfGroup {
-    /// The last epoch in which this member had everything.
+    /// The last epoch in which this member had everything; 0 if it has lost something since.
     kept_in: u64,
+    /// It has lost something, and has not been filled since.
+    is_tainted: bool,
+    /// How often marks have been taken back.
+    settled: u64,
     marks: Buckets,
     /// Marks that are in the note, at least as long as they are in `marks`.
     noted: Buckets,
@@ -130,12 +145,14 @@ struct OfGroup {
 impl OfGroup {
     /// A group of which nothing is known.
     fn unknown() -> OfGroup {
-        OfGroup::noted(0, Buckets::all())
+        OfGroup::noted(0, 0, Buckets::all())
     }
 
-    fn noted(kept_in: u64, marks: Buckets) -> OfGroup {
+    fn noted(kept_in: u64, settled: u64, marks: Buckets) -> OfGroup {
         OfGroup {
             kept_in,
+            is_tainted: false,
+            settled,
             noted: marks.clone(),
             marks,
             clearing: Buckets::none(),
@@ -172,8 +189,8 @@ impl OfGroup {
 
 /// Buckets that have not changed for a while, and what is known of their changes.
 pub(super) struct Idle {
-    /// The buckets, each with the count of its changes.
-    counts: Vec<(usize, u64)>,
+    /// The buckets, each with the number of its last change.
+    numbers: Vec<(usize, u64)>,
     pub(super) buckets: Buckets,
     /// The files whose objects may not be durable; `None`: any of the buckets.
     pub(super) files: Option<BTreeSet<u64>>,
@@ -198,6 +215,8 @@ pub(super) struct WriteIntents {
     version: Cell<u64>,
     /// The latest version that is durable.
     durable: Cell<u64>,
+    /// Changes that this process has begun.
+    begun: Cell<u64>,
     /// Marks have been taken back.
     pub(super) cleared: Notify,
 }
@@ -210,6 +229,7 @@ impl Default for WriteIntents {
             groups: RefCell::default(),
             version: Cell::default(),
             durable: Cell::default(),
+            begun: Cell::default(),
             cleared: Notify::new(),
         }
     }
@@ -231,14 +251,15 @@ impl WriteIntents {
     /// it.
     pub(super) fn begin(&self, object: ObjectId, now: Instant) -> Begun {
         let bucket = Buckets::of(object.file);
+        self.begun.set(self.begun.get() + 1);
         let before = self.with(object.group, |group| {
             if group.clearing.has_bucket(bucket) {
                 return None;
             }
             let is_full = group.files >= INTENT_NAMES_MAX;
             let known = group.bucket(bucket);
-            (known.count, known.open) = (known.count + 1, known.open + 1);
-            known.last = now;
+            known.number = self.begun.get();
+            (known.open, known.last) = (known.open + 1, now);
             if is_full {
                 known.others = Some(now);
             } else if known.files.insert(object.file) {
@@ -274,14 +295,14 @@ impl WriteIntents {
     pub(super) fn idle(&self, group: u32, now: Instant) -> Idle {
         self.with(group, |group| {
             let mut idle = Idle {
-                counts: Vec::new(),
+                numbers: Vec::new(),
                 buckets: Buckets::none(),
                 files: Some(BTreeSet::new()),
             };
             for bucket in group.marks.iter().filter(|it| group.is_idle(*it, now)) {
                 let known = group.buckets.get(&bucket);
                 let files = known.filter(|it| it.others.is_none());
-                idle.counts.push((bucket, known.map_or(0, |it| it.count)));
+                idle.numbers.push((bucket, known.map_or(0, |it| it.number)));
                 idle.buckets.set(bucket, true);
                 match (&mut idle.files, files) {
                     (Some(all), Some(known)) => all.extend(&known.files),
@@ -295,11 +316,13 @@ impl WriteIntents {
     /// Begins to take back the marks of buckets, as far as they have not changed since.
     pub(super) fn begin_clearing(&self, group: u32, idle: &Idle) -> Buckets {
         self.with(group, |group| {
-            for (bucket, count) in &idle.counts {
+            for (bucket, number) in &idle.numbers {
                 let known = group.buckets.get(bucket);
-                let is_same = known.map_or(*count == 0, |it| it.count == *count && it.open == 0);
+                let is_same = known.map_or(*number == 0, |it| it.number == *number && it.open == 0);
                 group.clearing.set(*bucket, is_same);
             }
+            group.settled += 1;
+            self.next_version();
             group.clearing.clone()
         })
     }
@@ -331,10 +354,14 @@ impl WriteIntents {
         true
     }
 
-    /// The buckets of a group that another member needs a copy of, if it had everything in the epoch `kept_in`.
-    pub(super) fn to_copy(&self, group: u32, kept_in: u64) -> Buckets {
+    /// The buckets of a group that another member needs a copy of, by what it says of itself. It has what it had if it
+    /// had everything as late as this one, and knows of every mark that this one has taken back: an older image of its
+    /// disk does not.
+    pub(super) fn to_copy(&self, group: u32, said: Option<Replicated>) -> Buckets {
         self.with(group, |group| {
-            if group.kept_in > 0 && kept_in >= group.kept_in {
+            let has_kept =
+                said.is_some_and(|it| it.kept_in >= group.kept_in && it.settled >= group.settled);
+            if group.kept_in > 0 && has_kept {
                 group.marks.clone()
             } else {
                 Buckets::all()
@@ -343,15 +370,19 @@ impl WriteIntents {
     }
 
     /// All objects of these buckets are about to be copied: which of them have changed before does not count.
-    pub(super) fn begin_copy(&self, group: u32, copied: &Buckets) {
+    pub(super) fn begin_copy(&self, group: u32, copied: &Buckets, now: Instant) {
         self.with(group, |group| {
             for bucket in copied.iter() {
                 let known = group.bucket(bucket);
                 let before = std::mem::take(&mut known.files).len();
-                known.others = known.others.or(Some(Instant::default()));
+                let others = known.others.unwrap_or_default();
+                known.others = Some(if known.open > 0 { now } else { others });
                 group.files -= before;
             }
+            // The member marks what it gets.
+            group.marks.add(copied);
         });
+        self.next_version();
     }
 
     /// All objects of these buckets were copied, durably at both, from `begun` on.
@@ -364,16 +395,59 @@ impl WriteIntents {
         });
     }
 
-    /// The last epoch in which this member had everything of a group.
-    pub(super) fn kept_in(&self, group: u32) -> u64 {
-        self.with(group, |group| group.kept_in)
+    /// The words of this member about itself, for the primary.
+    pub(super) fn replicated(&self, group: u32, verifier: u64) -> Replicated {
+        self.with(group, |group| Replicated {
+            verifier,
+            kept_in: group.kept_in,
+            settled: group.settled,
+        })
+    }
+
+    /// How often marks of a group have been taken back.
+    pub(super) fn settled(&self, group: u32) -> u64 {
+        self.with(group, |group| group.settled)
+    }
+
+    /// The primary says how often marks of a group have been taken back.
+    pub(super) fn have_settled(&self, group: u32, count: u64) {
+        self.with(group, |group| group.settled = group.settled.max(count));
+        self.next_version();
+    }
+
+    /// This member may have lost something of all its groups: it has everything again once it was filled.
+    pub(super) fn taint_all(&self) {
+        for group in self.groups.borrow_mut().values_mut() {
+            (group.is_tainted, group.kept_in) = (true, 0);
+        }
+        self.next_version();
+    }
+
+    /// As [`WriteIntents::taint_all`], of one group.
+    pub(super) fn taint(&self, group: u32) {
+        self.with(group, |group| {
+            (group.is_tainted, group.kept_in) = (true, 0);
+        });
+        self.next_version();
+    }
+
+    /// Whether this member may have lost something of a group since it was filled.
+    pub(super) fn is_tainted(&self, group: u32) -> bool {
+        self.with(group, |group| group.is_tainted)
+    }
+
+    /// This member is being filled: what it loses from now on counts.
+    pub(super) fn is_filled(&self, group: u32) {
+        self.with(group, |group| group.is_tainted = false);
     }
 
     /// The member has everything of a group in this epoch.
     pub(super) fn has_all(&self, group: u32, epoch: u64) {
         let is_new = self.with(group, |group| {
-            let is_new = group.kept_in < epoch;
-            group.kept_in = group.kept_in.max(epoch);
+            let is_new = group.kept_in < epoch && !group.is_tainted;
+            if is_new {
+                group.kept_in = epoch;
+            }
             is_new
         });
         if is_new {
@@ -420,6 +494,7 @@ impl WriteIntents {
         for (number, group) in known() {
             encoder.u32(*number);
             encoder.u64(group.kept_in);
+            encoder.u64(group.settled);
             group.marks.0.iter().for_each(|word| encoder.u64(*word));
         }
         payload.resize(FORM.payload_len, 0);
@@ -430,8 +505,12 @@ impl WriteIntents {
     /// A version of the note is durable, with these marks.
     pub(super) fn note_durable(&self, version: u64, marks: BTreeMap<u32, Buckets>) {
         self.durable.set(self.durable.get().max(version));
-        for (number, marks) in marks {
-            self.with(number, |group| group.noted = marks);
+        for (number, mut marks) in marks {
+            self.with(number, |group| {
+                // Not those that were taken back meanwhile: the next note will lack them.
+                marks.retain(&group.marks);
+                group.noted = marks;
+            });
         }
     }
 
@@ -442,13 +521,74 @@ impl WriteIntents {
         let mut groups = BTreeMap::new();
         for _ in 0..count {
             let (number, kept_in) = (decoder.u32().ok()?, decoder.u64().ok()?);
+            let settled = decoder.u64().ok()?;
             let mut marks = Buckets::none();
             for word in &mut *marks.0 {
                 *word = decoder.u64().ok()?;
             }
-            groups.insert(number, OfGroup::noted(kept_in, marks));
+            groups.insert(number, OfGroup::noted(kept_in, settled, marks));
         }
         self.groups.replace(groups);
         Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const OBJECT: ObjectId = ObjectId { group: 9, file: 7 };
+
+    #[test]
+    fn a_mark_that_was_taken_back_while_the_note_was_written_is_noted_again() {
+        let intents = WriteIntents::default();
+        let mut now = Instant::default();
+        intents.begin(OBJECT, now);
+        let (version, _, marks) = intents.payload();
+        intents.end(OBJECT, now);
+        now += SETTLE_AFTER + Duration::from_secs(1);
+        let idle = intents.idle(OBJECT.group, now);
+        let clearing = intents.begin_clearing(OBJECT.group, &idle);
+        assert!(clearing.has(OBJECT.file));
+        assert!(matches!(intents.begin(OBJECT, now), Begun::Clearing));
+        intents.end_clearing(OBJECT.group);
+        // That note has the mark, and the next one will lack it.
+        intents.note_durable(version, marks);
+        for _ in 0..2 {
+            match intents.begin(OBJECT, now) {
+                Begun::Marking(marking) => assert!(!intents.is_durable(marking)),
+                _ => panic!("a change goes on without a mark"),
+            }
+        }
+        let (version, _, marks) = intents.payload();
+        intents.note_durable(version, marks);
+        assert!(matches!(intents.begin(OBJECT, now), Begun::Marked));
+    }
+
+    #[test]
+    fn notes_are_read_as_they_were_written_and_not_otherwise() {
+        let intents = WriteIntents::default();
+        intents.has_all(9, 4);
+        intents.have_settled(9, 3);
+        let (_, payload, _) = intents.payload();
+        assert_eq!(payload.len(), FORM.payload_len);
+        let again = WriteIntents::default();
+        again.load(&payload).unwrap();
+        assert_eq!(again.replicated(9, 1), intents.replicated(9, 1));
+        assert!(again.load(&[0xff; 8]).is_none());
+        assert!(again.load(&payload[..100]).is_none());
+    }
+
+    #[test]
+    fn messages_name_all_buckets_and_no_others() {
+        assert!(Buckets::none().messages().is_empty());
+        let all = Buckets::all().messages();
+        assert_eq!(all.len(), BUCKETS / BUCKETS_OF_MESSAGE);
+        for (first, mask) in all {
+            assert!(Buckets::of_message(first, mask).is_some());
+            assert!(Buckets::of_message(first + 1, mask).is_none());
+        }
+        assert!(Buckets::of_message(BUCKETS as u32, 1).is_none());
     }
 }

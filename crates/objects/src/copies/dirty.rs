@@ -31,12 +31,13 @@ pub(super) struct Dirty {
 }
 
 impl Dirty {
-    /// The primary says in `epoch` that changes are over.
-    fn are_over(&mut self, epoch: u64, over: u64) {
+    /// The primary says in `epoch` how many changes it had begun, and how many are over.
+    fn are_over(&mut self, epoch: u64, begun: u64, over: u64) {
         if epoch > self.epoch {
-            // What was dirty in earlier epochs has been made equal.
+            // Changes that began in an earlier epoch may still be under way.
             *self = Dirty {
                 epoch,
+                all_until: begun,
                 ..Dirty::default()
             };
         }
@@ -101,9 +102,9 @@ impl<S> Copies<S> {
         })
     }
 
-    /// The primary of a group says in `epoch` how many of its changes are over.
-    pub(in super::super) fn are_over(&self, group: u32, epoch: u64, over: u64) {
-        self.note(group, |passing| passing.dirty.are_over(epoch, over));
+    /// The primary of a group says in `epoch` how many changes it had begun, and how many are over.
+    pub(in super::super) fn are_over(&self, group: u32, epoch: u64, begun: u64, over: u64) {
+        self.note(group, |passing| passing.dirty.are_over(epoch, begun, over));
     }
 
     /// Bytes change that the primary may not have stored before `until` of its changes are over.
@@ -131,7 +132,7 @@ mod tests {
     #[test]
     fn bytes_are_clean_when_the_changes_before_them_are_over() {
         let mut dirty = Dirty::default();
-        dirty.are_over(5, 0);
+        dirty.are_over(5, 0, 0);
         dirty.add(7, 100..200, 3);
         dirty.add(7, 300..400, 9);
         let is_clean = |dirty: &Dirty, bytes| dirty.is_clean(5, 7, &bytes);
@@ -142,29 +143,32 @@ mod tests {
             !dirty.is_clean(6, 7, &(0..1)),
             "nothing is known of this epoch"
         );
-        dirty.are_over(5, 3);
+        dirty.are_over(5, 9, 3);
         assert!(is_clean(&dirty, 100..200) && !is_clean(&dirty, 300..301));
         // It came late.
-        dirty.are_over(5, 2);
+        dirty.are_over(5, 9, 2);
         dirty.add(7, 0..10, 3);
         assert!(is_clean(&dirty, 0..300));
-        dirty.are_over(4, 99);
+        dirty.are_over(4, 99, 99);
         assert!(!is_clean(&dirty, 300..400));
-        dirty.are_over(6, 1);
+        // Those of the epoch before may still be under way.
+        dirty.are_over(6, 10, 9);
+        assert!(!dirty.is_clean(6, 8, &(0..1)));
+        dirty.are_over(6, 11, 10);
         assert!(dirty.is_clean(6, 7, &(300..400)));
     }
 
     #[test]
     fn with_too_many_ranges_nothing_is_clean() {
         let mut dirty = Dirty::default();
-        dirty.are_over(1, 0);
+        dirty.are_over(1, 0, 0);
         for until in 1..=DIRTY_RANGES_MAX as u64 + 1 {
             dirty.add(7, until..until + 1, until);
         }
         assert!(!dirty.is_clean(1, 8, &(0..1)));
-        dirty.are_over(1, DIRTY_RANGES_MAX as u64);
+        dirty.are_over(1, 0, DIRTY_RANGES_MAX as u64);
         assert!(!dirty.is_clean(1, 8, &(0..1)) && dirty.count == 0);
-        dirty.are_over(1, DIRTY_RANGES_MAX as u64 + 1);
+        dirty.are_over(1, 0, DIRTY_RANGES_MAX as u64 + 1);
         assert!(dirty.is_clean(1, 7, &(0..u64::MAX)));
     }
 }

@@ -53,7 +53,7 @@ impl<S: ObjectStore> Objects<S> {
         }
         let begun = self.runtime.now();
         let wanted = self.wanted(group, epoch).await?;
-        self.intents.begin_copy(group, &wanted);
+        self.intents.begin_copy(group, &wanted, begun);
         self.discard_all(group, epoch, &wanted).await?;
         let mut page = first_page();
         while page.next.folder < FOLDERS {
@@ -83,11 +83,7 @@ impl<S: ObjectStore> Objects<S> {
     async fn wanted(&self, group: u32, epoch: u64) -> Result<Buckets, Status> {
         self.pass_on(ObjectId { group, file: 0 }, ObjectChange::Greet)
             .await?;
-        let said = self.copies.note(group, |passing| passing.kept_in);
-        let said = said.filter(|(at, _)| *at == epoch);
-        Ok(self
-            .intents
-            .to_copy(group, said.map_or(0, |(_, kept_in)| kept_in)))
+        Ok(self.intents.to_copy(group, self.copies.said(group, epoch)))
     }
 
     /// Whether the server is the primary of a group, in this epoch, whose other member is being filled.

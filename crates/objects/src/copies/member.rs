@@ -62,12 +62,15 @@ impl<S: ObjectStore> Objects<S> {
         // From before: if the store restarts meanwhile, only the earlier verifier shows that bytes may be lost.
         let verifier = self.verifier();
         let object = change.object;
-        let kept_in = self.intents.kept_in(object.group);
-        if let ObjectChange::Settled { first, mask } = change.change {
-            self.take_settled(object.group, first, mask)?;
-            return Ok(Replicated { verifier, kept_in });
+        let replicated = self.intents.replicated(object.group, verifier);
+        if let ObjectChange::Settled { first, mask, count } = change.change {
+            self.take_settled(object.group, first, mask, count).await?;
+            return Ok(self.intents.replicated(object.group, verifier));
         }
-        (self.copies).are_over(object.group, change.epoch, change.over);
+        let Replication {
+            epoch, begun, over, ..
+        } = *change;
+        self.copies.are_over(object.group, epoch, begun, over);
         (self.copies).note(object.group, |it| it.latest = it.latest.max(change.time));
         let _change = match change.change {
             ObjectChange::Greet | ObjectChange::Revoke { .. } | ObjectChange::Sync => None,
@@ -87,6 +90,8 @@ impl<S: ObjectStore> Objects<S> {
                 self.begin_change(object).await?
             }
         };
+        // Again: another record may have come while the mark became durable.
+        self.check_primary(change)?;
         match change.change {
             ObjectChange::Greet | ObjectChange::Settled { .. } => {}
             ObjectChange::Put {
@@ -98,10 +103,15 @@ impl<S: ObjectStore> Objects<S> {
             ObjectChange::Zeros { offset, len } => self.take_zeros(change, offset, len).await?,
             ObjectChange::Cut { size } => self.take_cut(change, size).await?,
             ObjectChange::Remove => {
+                let truncation = self.range_locks.truncate(object);
+                let _guard = truncation.lock().await;
                 self.forget(object);
                 self.store.remove(object).await?;
             }
             ObjectChange::Discard => {
+                let truncation = self.range_locks.truncate(object);
+                let _guard = truncation.lock().await;
+                self.check_primary(change)?;
                 self.handles.borrow_mut().remove(&object);
                 self.store.remove(object).await?;
             }
@@ -117,7 +127,7 @@ impl<S: ObjectStore> Objects<S> {
                 }
             }
         }
-        Ok(Replicated { verifier, kept_in })
+        Ok(replicated)
     }
 
     /// The object, which is made if there is none.

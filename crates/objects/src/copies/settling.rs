@@ -5,7 +5,7 @@ use super::super::double_note::Loaded;
 use super::super::groups::Standing;
 use super::super::limits::COPY_PATIENCE;
 use super::super::store::ObjectStore;
-use super::super::write_intents::{Begun, Idle};
+use super::super::write_intents::{Begun, Buckets, Idle};
 use gannet_runtime::timeout;
 use gannet_vfs::{Stability, Status};
 use gannet_wire::volume::{FOLDERS, ObjectChange, ObjectId};
@@ -103,14 +103,22 @@ impl<S: ObjectStore> Objects<S> {
     }
 
     /// The primary says that buckets are equal at both members, durably.
-    pub(super) fn take_settled(&self, group: u32, first: u32, mask: u64) -> Result<(), Status> {
-        // At once: changes that come later must find no mark. The note gets it with the next one: until then it has
-        // more marks than are needed, which does no harm.
-        if self.intents.are_settled(group, first, mask) {
-            Ok(())
-        } else {
-            Err(Status::Inval)
+    pub(super) async fn take_settled(
+        &self,
+        group: u32,
+        first: u32,
+        mask: u64,
+        count: u64,
+    ) -> Result<(), Status> {
+        // At once: changes that come later must find no mark.
+        if !self.intents.are_settled(group, first, mask) {
+            return Err(Status::Inval);
         }
+        if count == 0 {
+            return Ok(());
+        }
+        self.intents.have_settled(group, count);
+        self.note_all_intents().await
     }
 
     /// Takes back the marks of buckets that have not changed for a while, once both members are durably equal there.
@@ -119,51 +127,78 @@ impl<S: ObjectStore> Objects<S> {
     /// # Errors
     /// `Jukebox`, `Stale`: the member does not answer, or has another primary. Others: those of the stores.
     pub async fn settle(&self, group: u32) -> Result<(), Status> {
-        if !self.may_settle(group) {
+        let Some(epoch) = self.may_settle(group) else {
             return Ok(());
-        }
+        };
         let idle = self.intents.idle(group, self.runtime.now());
         if idle.buckets.is_empty() {
-            return Ok(());
+            return self.tell_count(group, epoch).await;
         }
         self.sync_idle(group, &idle).await?;
         // Again: a write may have failed on the way, or the member may have gone.
-        if !self.may_settle(group) {
+        if self.may_settle(group) != Some(epoch) {
             return Ok(());
         }
         let clearing = self.intents.begin_clearing(group, &idle);
-        let mut told = Ok(());
-        for (first, mask) in clearing.messages() {
-            let (name, settled) = (
-                ObjectId { group, file: 0 },
-                ObjectChange::Settled { first, mask },
-            );
-            // Until it is known: a change that begins now could else come to the member before this.
-            while told.is_ok() {
+        let told = self.tell_settled(group, &clearing).await;
+        self.intents.end_clearing(group);
+        told
+    }
+
+    /// Says which marks have been taken back, until that is known: a change that begins later could else come to the
+    /// member before.
+    async fn tell_settled(&self, group: u32, clearing: &Buckets) -> Result<(), Status> {
+        // Before: an older image of the member's disk must not pass for the disk.
+        self.note_all_intents().await?;
+        let mut messages = clearing.messages();
+        if messages.is_empty() {
+            messages.push((0, 0));
+        }
+        let (name, last) = (ObjectId { group, file: 0 }, messages.len() - 1);
+        for (at, (first, mask)) in messages.into_iter().enumerate() {
+            let is_last = at == last;
+            let count = if is_last {
+                self.intents.settled(group)
+            } else {
+                0
+            };
+            let settled = ObjectChange::Settled { first, mask, count };
+            loop {
                 match self.pass_on(name, settled).await {
                     Err(Status::Jukebox) => {}
-                    answer => {
-                        told = answer;
-                        break;
-                    }
+                    Err(status) => return Err(status),
+                    Ok(()) => break,
                 }
             }
         }
-        self.intents.end_clearing(group);
-        told?;
-        self.note_all_intents().await
+        Ok(())
     }
 
-    fn may_settle(&self, group: u32) -> bool {
-        let standing = self.groups.standing(group);
-        let is_primary = matches!(
-            standing,
-            Ok(Standing::Primary {
-                is_filling: false,
-                ..
-            })
-        );
-        is_primary && !self.is_uneven(group)
+    /// Says how often marks have been taken back, to a member that does not know: it was filled since.
+    async fn tell_count(&self, group: u32, epoch: u64) -> Result<(), Status> {
+        let count = self.intents.settled(group);
+        let said = self.copies.said(group, epoch);
+        if said.is_some_and(|said| said.settled >= count) {
+            return Ok(());
+        }
+        let (first, mask) = (0, 0);
+        let settled = ObjectChange::Settled { first, mask, count };
+        self.pass_on(ObjectId { group, file: 0 }, settled).await
+    }
+
+    /// The epoch of a group whose marks this server may take back now.
+    fn may_settle(&self, group: u32) -> Option<u64> {
+        let Ok(Standing::Primary {
+            epoch,
+            is_filling: false,
+            ..
+        }) = self.groups.standing(group)
+        else {
+            return None;
+        };
+        // A sync that failed may pass the next time, though its bytes are lost.
+        let has_lost = self.intents.is_tainted(group) || self.is_other_broken(group, epoch);
+        (!has_lost && !self.is_uneven(group)).then_some(epoch)
     }
 
     /// Makes objects durable at both members that may not be, in buckets that have not changed for a while.

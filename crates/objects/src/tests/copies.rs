@@ -6,7 +6,7 @@ use gannet_runtime::{LocalFuture, both, sleep};
 use gannet_sim::store::DiskProfile;
 use gannet_sim::{Faults, Node};
 use gannet_wire::volume::{
-    GroupRecord, Member, MemberState, ObjectChange, ObjectPosition, Renewal, Renewals, Replication,
+    GroupRecord, Member, MemberState, ObjectChange, ObjectPosition, Renewals, Replication,
 };
 use std::collections::VecDeque;
 
@@ -143,11 +143,7 @@ impl Pair {
     /// The member gives the primary the right to serve, if it may have it.
     fn renew(&self) {
         let known = self.primary.groups_of_several().into_iter();
-        let groups = known.map(|(group, record, _)| Renewal {
-            group,
-            epoch: record.epoch,
-            over: self.primary.changes_over(group),
-        });
+        let groups = known.map(|(group, record, _)| self.primary.renewal(group, record.epoch));
         let asked = Renewals {
             primary: SERVERS[0],
             groups: groups.collect(),

@@ -484,16 +484,19 @@ impl Office {
     /// them something else.
     async fn tell_all_groups(self: &Rc<Self>, accepted: &[bool]) {
         let accepted = (0..).zip(accepted).filter(|(_, accepted)| **accepted);
-        let calls = accepted.map(|(number, _)| Box::pin(Rc::clone(self).tell_groups(number)));
-        all(calls).await;
+        all(accepted.map(|(number, _)| Box::pin(Rc::clone(self).tell_groups(number)))).await;
+    }
+
+    /// Whether an I/O server has answered a short while ago.
+    pub(super) fn answers(&self, number: u32) -> bool {
+        let asked = self.lease.borrow().last_asked(number);
+        asked.is_some_and(|asked| self.runtime.now() < asked + ANSWERS_WITHIN)
     }
 
     /// A server is out of a group: nobody shall wait for it longer, unless it answers the manager.
     pub(super) fn is_out(&self, number: u32) {
-        let asked = self.lease.borrow().last_asked(number);
-        let answers = asked.is_some_and(|asked| self.runtime.now() < asked + ANSWERS_WITHIN);
         if let Some(link) = self.links.borrow().get(&number)
-            && !answers
+            && !self.answers(number)
         {
             link.abort(EndReason::TakenOver);
         }

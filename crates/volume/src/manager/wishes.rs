@@ -114,6 +114,9 @@ impl Manager {
             (self.wishes).has_restarted(wish.group, base.epoch, wish.server, now);
         }
         let restarted = self.wishes.restarted(wish.group, base.epoch);
+        if wish.wish == Wish::Broken && !self.other_answers(&base, wish.server) {
+            return Ok(to_bytes(&base));
+        }
         let confirmed = self.wishes.confirmed.borrow().get(&wish.group).copied();
         let what = match wish.wish {
             // The primary has noted this record: it believes in no earlier one.
@@ -140,6 +143,12 @@ impl Manager {
         }
         tracing::info!(group = wish.group, server = wish.server, wish = %wish.wish, record = %next, "a group changes");
         Ok(to_bytes(&next))
+    }
+
+    /// Whether the other members of a group have answered this manager a short while ago.
+    fn other_answers(&self, record: &GroupRecord, server: u32) -> bool {
+        let mut others = record.members.iter().filter(|it| it.server != server);
+        others.all(|it| self.office.answers(it.server))
     }
 
     async fn replace_group(

@@ -4,7 +4,7 @@
 //! | what the server is in a group | what the keeper does |
 //! |---|---|
 //! | primary | asks the other member for the right to serve, every half second; drops one that is silent |
-//! | primary, the own disk fails | wishes to be out |
+//! | primary, second, the own disk fails | wishes to be out, unless the other one is silent |
 //! | primary, the other has everything | settles what has not changed for a while |
 //! | primary, the other is being filled | fills it, and says so |
 //! | second | drops a primary that does not ask any more |
@@ -83,6 +83,7 @@ pub(crate) async fn keep<V: Vfs>(
             groups.values_mut().for_each(|watch| watch.heard = now);
         }
         last = now;
+        keeper.objects.look_at_disk();
         keeper.look(now);
         sleep(&keeper.runtime, KEEP_EVERY).await;
     }
@@ -101,18 +102,18 @@ impl<V: Vfs> Keeper<V> {
                     is_filling,
                 } => {
                     let renewals = asked.entry(other).or_default();
-                    let over = self.objects.changes_over(group);
-                    renewals.push(Renewal { group, epoch, over });
+                    renewals.push(self.objects.renewal(group, epoch));
                     if is_filling {
                         self.fill(group, &record, watch);
                     } else {
                         self.settle(group, watch, now);
                     }
                     let is_broken = self.objects.is_other_broken(group, epoch);
-                    if !is_filling && self.objects.has_failing_disk() {
-                        self.wish(group, record, Wish::Broken, now);
-                    } else if is_broken || now >= watch.heard + self.patience_with(other) {
+                    if is_broken || now >= watch.heard + self.patience_with(other) {
                         self.wish(group, record, Wish::Drop, now);
+                    } else if !is_filling && self.objects.has_failing_disk() {
+                        // Only to a member that answers: nobody else has everything.
+                        self.wish(group, record, Wish::Broken, now);
                     }
                 }
                 Standing::Second {
@@ -130,6 +131,8 @@ impl<V: Vfs> Keeper<V> {
                     };
                     if !is_filling && now >= heard + self.patience_with(primary) {
                         self.wish(group, record, wish, now);
+                    } else if self.objects.has_failing_disk() {
+                        self.wish(group, record, Wish::Broken, now);
                     }
                 }
                 // It would be out again soon.
@@ -230,10 +233,7 @@ impl<V: Vfs> Keeper<V> {
         let now = self.runtime.now();
         if let Some(known) = self.others.borrow_mut().get_mut(&other) {
             known.is_asked = false;
-            known.is_away = matches!(
-                renewed,
-                Err(LinkError::Unreachable(_) | LinkError::Ended(_))
-            );
+            known.is_away = matches!(renewed, Err(LinkError::Unreachable(_)));
         }
         let Ok(renewed) = renewed else {
             return;

@@ -70,6 +70,8 @@ pub enum ObjectChange {
         first: u32,
         /// The buckets that it is said of: bit 0 is the first.
         mask: u64,
+        /// How often buckets have settled, with the last message about some; 0 before. The member makes it durable.
+        count: u64,
     },
     /// 9: these bytes are zeros. The member writes those that it has otherwise: holes stay holes.
     Zeros {
@@ -101,7 +103,9 @@ impl fmt::Display for ObjectChange {
             ObjectChange::Discard => f.write_str("discard"),
             ObjectChange::Revoke { fence } => write!(f, "revoke({fence})"),
             ObjectChange::Stamp { time } => write!(f, "stamp({time})"),
-            ObjectChange::Settled { first, mask } => write!(f, "settled({first} {mask:016x})"),
+            ObjectChange::Settled { first, mask, count } => {
+                write!(f, "settled({first} {mask:016x} {count})")
+            }
             ObjectChange::Zeros { offset, len } => write!(f, "zeros({offset}+{len})"),
         }
     }
@@ -152,10 +156,11 @@ impl Encode for ObjectChange {
                 encoder.u32(change::STAMP);
                 time.encode(encoder);
             }
-            ObjectChange::Settled { first, mask } => {
+            ObjectChange::Settled { first, mask, count } => {
                 encoder.u32(change::SETTLED);
                 encoder.u32(*first);
                 encoder.u64(*mask);
+                encoder.u64(*count);
             }
             ObjectChange::Zeros { offset, len } => {
                 encoder.u32(change::ZEROS);
@@ -190,6 +195,7 @@ impl Decode<'_> for ObjectChange {
             change::SETTLED => Ok(ObjectChange::Settled {
                 first: decoder.u32()?,
                 mask: decoder.u64()?,
+                count: decoder.u64()?,
             }),
             change::ZEROS => Ok(ObjectChange::Zeros {
                 offset: decoder.u64()?,
@@ -233,6 +239,8 @@ record! {
         verifier: u64,
         /// The last epoch in which the member had everything, as far as it knows; 0 if it has lost that.
         kept_in: u64,
+        /// How often buckets have settled, as far as it knows.
+        settled: u64,
     }
 }
 
@@ -284,7 +292,11 @@ mod tests {
             ObjectChange::Stamp {
                 time: Timestamp::default(),
             },
-            ObjectChange::Settled { first: 64, mask: 5 },
+            ObjectChange::Settled {
+                first: 64,
+                mask: 5,
+                count: 6,
+            },
             ObjectChange::Zeros { offset: 9, len: 7 },
         ] {
             let sent = replication(change);

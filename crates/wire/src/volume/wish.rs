@@ -67,7 +67,9 @@ record! {
         group: u32,
         /// The epoch in which the server is its primary.
         epoch: u64,
-        /// Changes of the group that are over, the first ones: see [`Replication`](super::Replication).
+        /// Changes of the group that it had begun: see [`Replication`](super::Replication).
+        begun: u64,
+        /// As many of them, the first ones, are over.
         over: u64,
     }
 }
@@ -155,6 +157,7 @@ mod tests {
                 Renewal {
                     group: 9,
                     epoch: 2,
+                    begun: 2,
                     over: 1
                 };
                 count
