@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod under_load;
+
 use crate::support;
 
 use std::fs;
