@@ -3,7 +3,7 @@
 
 use crate::ci::left_out;
 use crate::command::Step;
-use crate::target_folder;
+use crate::{release_binary, target_folder};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use rustix::process::geteuid;
@@ -66,13 +66,7 @@ struct Disk {
 /// # Errors
 /// One of them fails; with `CI=true` also that a file system cannot be made or mounted here.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
-    let binary = match &options.binary {
-        Some(binary) => fs::canonicalize(binary).context("no such binary")?,
-        None => {
-            Step::cargo("build --release --locked -p gannet-cli").run(root)?;
-            target_folder()?.join("release/gannet")
-        }
-    };
+    let binary = release_binary(root, options.binary.as_deref())?;
     let kinds = KINDS
         .iter()
         .filter(|kind| kind.name.contains(&options.name));

@@ -2,16 +2,18 @@
 //!
 //! `tidy` checks what the compiler cannot: the arrows between crates, lengths, banned calls, documents. `test` runs the
 //! tests that need this process alone. `ci` is everything `.ci/run` does, in the same commands a developer types.
-//! `disks` runs tests on the file systems that users have. `sim` and `fuzz` start the simulator and the fuzz targets.
-//! `mutants` breaks rules, and sees that tests find it. `kernel-lab` runs scenarios with a Linux kernel as client and
-//! server. `generate` makes the man pages and shell completions, `package` the Debian package; `licences` checks those
-//! of all dependencies. `alerts` checks the alert rules and the dashboard.
+//! `disks` runs tests on the file systems that users have. `copies` kills servers of a volume under fio. `sim` and
+//! `fuzz` start the simulator and the fuzz targets. `mutants` breaks rules, and sees that tests find it. `kernel-lab`
+//! runs scenarios with a Linux kernel as client and server. `generate` makes the man pages and shell completions,
+//! `package` the Debian package; `licences` checks those of all dependencies. `alerts` checks the alert rules and the
+//! dashboard.
 //!
 //! First module to read: [`tidy`].
 
 mod alerts;
 mod ci;
 mod command;
+mod copies;
 mod disks;
 mod fuzz;
 mod generate;
@@ -24,6 +26,7 @@ mod tidy;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -44,6 +47,8 @@ enum Chore {
     Ci,
     /// Run tests, the demo and copies on ext4 with a journal, XFS and btrfs, in loop images; needs root
     Disks(disks::Options),
+    /// Run fio on a mounted volume with two copies, while its I/O servers are killed, stopped, and lose a disk
+    Copies(copies::Options),
     /// Run the simulator: one seed, or many fresh ones
     Sim {
         /// The seed to replay
@@ -104,6 +109,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Test => quick::run(&root),
         Chore::Ci => ci::run(&root),
         Chore::Disks(options) => disks::run(&root, &options),
+        Chore::Copies(options) => copies::run(&root, &options),
         Chore::Sim {
             seed,
             count,
@@ -131,6 +137,18 @@ fn run(chore: Chore) -> Result<()> {
 fn workspace_root() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     own.parent().unwrap_or(own).to_path_buf()
+}
+
+/// The release binary of `gannet`: `given`, or built now.
+///
+/// # Errors
+/// `given` does not exist, or the build fails.
+fn release_binary(root: &Path, given: Option<&Path>) -> Result<PathBuf> {
+    if let Some(given) = given {
+        return fs::canonicalize(given).context("no such binary");
+    }
+    command::Step::cargo("build --release --locked -p gannet-cli").run(root)?;
+    Ok(target_folder()?.join("release/gannet"))
 }
 
 /// Cargo's target folder: this program is in `debug` there.

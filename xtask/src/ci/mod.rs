@@ -11,9 +11,9 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Fresh seeds that each of the two processes of the simulator runs.
 /// Seeds of volumes with copies.
 const COPIES_SEEDS: u32 = 100;
+/// Fresh seeds that each of the two processes of the simulator runs.
 const SIM_SEEDS: u32 = 150;
 /// The scenarios with a Linux kernel that find most; `.ci/nightly` runs all.
 const KERNEL_SCENARIOS: &[&str] = &[
@@ -83,7 +83,7 @@ impl Gate<'_> {
             Step::cargo("test --workspace --locked --no-run").run(root)
         })?;
         self.step("nothing is built twice", rebuilds::check)?;
-        let release = self.beside("release build", release_build(), &variables)?;
+        let building = self.beside("release build", release_build(), &variables)?;
         let waiting = Step::cargo(WAITING_TESTS);
         let waiting = self.beside("tests that wait", waiting, &variables)?;
         self.step("tests", |root| {
@@ -91,7 +91,7 @@ impl Gate<'_> {
             let tests = tests.with_variable("GANNET_TESTS_THAT_WAIT", "elsewhere");
             tests.with_path(LEFT_OUT, left_out).run(root)
         })?;
-        self.join(release)?;
+        self.join(building)?;
         self.join(waiting)?;
         self.step("lints", |root| {
             Step::cargo("clippy --workspace --all-targets --locked -- -D warnings").run(root)
@@ -102,9 +102,7 @@ impl Gate<'_> {
             Step::cargo(check).with("--features").with("rdma").run(root)
         })?;
         self.step("rustdoc", rustdoc)?;
-        let binary =
-            |name| Ok::<PathBuf, anyhow::Error>(target_folder()?.join("release").join(name));
-        let lab = binary("gannet-lab")?;
+        let lab = release("gannet-lab")?;
         let papers = Step::program(&lab).with("papers").with("all");
         let papers = self.beside("papers", papers.with("--check"), &variables)?;
         self.step("charts of papers", |root| {
@@ -113,24 +111,17 @@ impl Gate<'_> {
         })?;
         self.step("mutants", |root| mutants::run(root, &[]))?;
         self.join(papers)?;
-        let gannet = binary("gannet")?;
+        let gannet = release("gannet")?;
         self.step("man pages and completions", |root| {
             generate::check(root, Some(&gannet))
         })?;
         self.step("demo", |root| Step::program(&gannet).with("demo").run(root))?;
-        let worlds = || -> Result<Step> {
-            let simulator = Step::program(binary("gannet-dst")?);
-            Ok(simulator.with("--count").with(SIM_SEEDS.to_string()))
-        };
-        let simulation = self.beside("simulation", worlds()?, &variables)?;
-        self.step("simulation, second half", |root| worlds()?.run(root))?;
-        self.join(simulation)?;
-        self.step("simulation of copies", |root| {
-            let simulator = Step::program(binary("gannet-dst")?).with("--copies");
-            simulator
-                .with("--count")
-                .with(COPIES_SEEDS.to_string())
-                .run(root)
+        self.simulations(&variables)?;
+        // Alone, because it bounds the wait for a server that dies.
+        self.step("copies under fio", |root| {
+            let copies = Step::program(std::env::current_exe()?).with("copies");
+            let copies = copies.with(format!("--binary={}", gannet.display()));
+            copies.with_path(LEFT_OUT, left_out).run(root)
         })?;
         // They wait for each other's opposite: one for disks, the other for processors.
         let disks = Step::program(std::env::current_exe()?).with("disks");
@@ -138,6 +129,23 @@ impl Gate<'_> {
         let disks = self.beside("disks", disks, &variables)?;
         self.step("kernel lab", |root| kernel_lab(root, &gannet))?;
         self.join(disks)
+    }
+
+    fn simulations(&mut self, variables: &[(&'static str, &Path)]) -> Result<()> {
+        let worlds = || -> Result<Step> {
+            let simulator = Step::program(release("gannet-dst")?);
+            Ok(simulator.with("--count").with(SIM_SEEDS.to_string()))
+        };
+        let simulation = self.beside("simulation", worlds()?, variables)?;
+        self.step("simulation, second half", |root| worlds()?.run(root))?;
+        self.join(simulation)?;
+        self.step("simulation of copies", |root| {
+            let simulator = Step::program(release("gannet-dst")?).with("--copies");
+            simulator
+                .with("--count")
+                .with(COPIES_SEEDS.to_string())
+                .run(root)
+        })
     }
 
     /// Runs one step to its end.
@@ -181,6 +189,11 @@ impl Gate<'_> {
         println!("== {cost}");
         self.costs.push(cost);
     }
+}
+
+/// A binary of [`release_build`].
+fn release(name: &str) -> Result<PathBuf> {
+    Ok(target_folder()?.join("release").join(name))
 }
 
 /// One build of all binaries that later steps run.
