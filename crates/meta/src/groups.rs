@@ -270,6 +270,7 @@ pub fn put_group(
 /// | filled | in, the primary, not restarted | filling, not restarted | both in, the primary first |
 /// | restarted | in | in, restarted | the second one filling |
 /// | restarted | in | out, filling | the other one out |
+/// | restarted | in | in, not restarted | nothing: the other one is to wish that it is dropped |
 /// | restarted | filling | in | the member out |
 /// | lost | in, filling | in | the member out |
 /// | broken | in, filling | in, not restarted | the member out |

@@ -29,6 +29,7 @@ use std::collections::BTreeMap;
 use std::hash::Hasher;
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
+use tokio::sync::Mutex;
 use uneven::Uneven;
 
 pub use member::PutBytes;
@@ -76,6 +77,10 @@ pub(super) struct Copies<S> {
     groups: RefCell<BTreeMap<u32, Passing>>,
     uneven: RefCell<Uneven>,
     is_levelling: Cell<bool>,
+    /// One part of an object at a time is copied to a member that is being filled.
+    filling: Mutex<()>,
+    /// Requests that clients have sent.
+    requests: Cell<u64>,
 }
 
 /// The changes of a group on their way to the other member.
@@ -105,6 +110,8 @@ impl<S> Copies<S> {
             groups: RefCell::default(),
             uneven: RefCell::default(),
             is_levelling: Cell::new(false),
+            filling: Mutex::default(),
+            requests: Cell::new(0),
         }
     }
 
@@ -151,6 +158,11 @@ impl<S: ObjectStore> Objects<S> {
         self.copies.peers.replace(Some(peers));
     }
 
+    /// Notes that a client asks for something: who is filled waits the longer.
+    pub fn note_request(&self) {
+        self.copies.requests.set(self.copies.requests.get() + 1);
+    }
+
     /// The write verifier of a group: another one after any member may have lost data that was not durable.
     pub fn verifier_of(&self, group: u32) -> u64 {
         let own = self.verifier();
@@ -167,6 +179,9 @@ impl<S: ObjectStore> Objects<S> {
     /// The state of an object of a group as others get it: with the verifier of the group, and a version that does not
     /// fall when another member with another clock is the primary.
     pub fn as_told(&self, group: u32, state: ObjectState) -> ObjectState {
+        if self.groups.is_single(group) {
+            return state;
+        }
         let epoch = match self.groups.standing(group) {
             Ok(Standing::Alone { epoch } | Standing::Primary { epoch, .. }) => epoch,
             _ => return state,

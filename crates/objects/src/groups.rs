@@ -147,6 +147,8 @@ pub(super) struct Groups {
     /// The number of the server, and of the group of that number.
     pub(super) own: u32,
     pub(super) known: RefCell<Known>,
+    /// The groups of `known` with the server as their only member: looked at for each request.
+    singles: RefCell<Vec<u32>>,
     is_loaded: Cell<bool>,
     /// The file has what is known.
     is_noted: Cell<bool>,
@@ -283,6 +285,7 @@ impl Groups {
         Groups {
             own,
             known: RefCell::new(Known::Never),
+            singles: RefCell::default(),
             is_loaded: Cell::default(),
             is_noted: Cell::default(),
             note: DoubleNote::new(FORM),
@@ -295,11 +298,32 @@ impl Groups {
         }
     }
 
+    /// Knows these groups from now on.
+    fn know(&self, known: Known) {
+        let mut singles = Vec::new();
+        if let Known::Told { records, .. } = &known {
+            let own = records
+                .iter()
+                .filter(|(_, it)| Standing::of(self.own, it) == Standing::Single);
+            singles.extend(own.map(|(group, _)| *group));
+        }
+        self.singles.replace(singles);
+        self.known.replace(known);
+    }
+
+    /// Whether the server is the only member of a group.
+    pub(super) fn is_single(&self, group: u32) -> bool {
+        self.singles.borrow().contains(&group)
+    }
+
     /// The part of the server in a group.
     ///
     /// # Errors
     /// `Stale`: it is no member. `Jukebox`: the manager has not told it yet.
     pub(super) fn standing(&self, group: u32) -> Result<Standing, Status> {
+        if self.is_single(group) {
+            return Ok(Standing::Single);
+        }
         match &*self.known.borrow() {
             Known::Told { records, .. } => match records.get(&group) {
                 Some(record) => self.standing_by(group, record),
@@ -452,7 +476,7 @@ impl<S: ObjectStore> Objects<S> {
             Known::Lost => Noted::Unknown,
             Known::Never | Known::Told { .. } => Noted::Groups(known.several()),
         });
-        self.groups.known.replace(known);
+        self.groups.know(known);
         self.groups.is_loaded.set(true);
         Ok(())
     }
@@ -497,12 +521,12 @@ impl<S: ObjectStore> Objects<S> {
         self.note_turns(&before, &now).await?;
         let payload = self.groups.to_note(&now).payload();
         self.groups.pending.replace(now.several());
-        self.groups.known.replace(before.with_single_of(&now));
+        self.groups.know(before.with_single_of(&now));
         let note = &self.groups.note;
         let written = note.write(&self.store, &payload, Stability::FileSync, &alone);
         written.await?;
         let left = self.groups.others();
-        self.groups.known.replace(now);
+        self.groups.know(now);
         self.groups.is_noted.set(true);
         self.groups.changed.notify_waiters();
         let others = self.groups.others();

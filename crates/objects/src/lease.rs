@@ -65,10 +65,10 @@ impl<S: ObjectStore> Objects<S> {
     /// # Errors
     /// `Stale`: it is not the primary. `Jukebox`: nobody is, its right is over, or that of the former primary is not.
     pub fn may_serve(&self, group: u32) -> Result<(), Status> {
-        let standing = self.groups.standing(group)?;
-        if standing == Standing::Single {
+        if self.groups.is_single(group) {
             return Ok(());
         }
+        let standing = self.groups.standing(group)?;
         let (lease, now) = (self.leases.of(group), self.runtime.now_with_suspend());
         let has_right = match standing {
             Standing::Single | Standing::Alone { .. } => true,

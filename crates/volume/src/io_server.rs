@@ -296,6 +296,9 @@ impl<V: Vfs> IoServer<V> {
         if from_manager && operation != Operation::Term && is_replaced {
             return Answer::of(Err(status_of(Status::Stale)));
         }
+        if matches!(operation, Operation::Read | Operation::Write) {
+            self.objects.note_request();
+        }
         let done = match operation {
             Operation::Read => {
                 let read = self.read(&link, &request).await;

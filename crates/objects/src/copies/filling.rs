@@ -15,6 +15,7 @@ use gannet_vfs::{FileHandle, Status};
 use gannet_wire::volume::{
     FOLDERS, ObjectChange, ObjectId, ObjectPage, ObjectPosition, Shape, Stability,
 };
+use std::ops::Range;
 
 /// How often an object is begun again that is cut while it is copied.
 const ATTEMPTS_MAX: usize = 100;
@@ -172,34 +173,50 @@ impl<S: ObjectStore> Objects<S> {
         let mut at = 0;
         while at < size {
             let end = size.min(at + LEVELLED_AT_A_TIME);
-            // Bounded by LEVELLED_AT_A_TIME.
-            let shape = Shape::contiguous(at, (end - at) as u32).map_err(|_| Status::Inval)?;
-            let write = self.range_locks.write(object, &shape, ALONE)?;
-            let Some(guard) = write.lock(at..end).await else {
+            let (begun, requests) = (self.runtime.now(), self.copies.requests.get());
+            let copied = {
+                let _turn = self.copies.filling.lock().await;
+                self.copy_part(object, at..end).await?
+            };
+            if !copied {
                 return Ok(false);
-            };
-            let Some(handle) = self.find_any(object).await? else {
-                return Ok(true);
-            };
-            let (bytes, count) = self.own_bytes(&handle, at, (end - at) as u32).await?;
-            let is_hole = bytes.iter().take(count).all(|byte| *byte == 0);
-            if is_hole {
-                // At most LEVELLED_AT_A_TIME.
-                let (offset, len) = (at, count as u32);
-                let zeros = ObjectChange::Zeros { offset, len };
-                self.pass_on(object, zeros).await?;
-            } else {
-                let put = ObjectChange::Put {
-                    offset: at,
-                    stability: Stability::Unstable,
-                    memory: None,
-                };
-                let bytes = Some((Buffer::from_vec(bytes), 0..count));
-                self.pass_on_bytes(object, put, bytes).await?;
             }
-            // Not noted as stored: earlier writes have yet to store theirs.
-            drop(guard);
+            if requests != self.copies.requests.get() {
+                // Clients get every other moment.
+                let took = self.runtime.now().duration_since(begun);
+                sleep(&self.runtime, took.min(COPY_RETRY)).await;
+            }
             at = end;
+        }
+        Ok(true)
+    }
+
+    /// Copies a part of an object, as far as it has these bytes; false if it was cut meanwhile.
+    async fn copy_part(&self, object: ObjectId, part: Range<u64>) -> Result<bool, Status> {
+        // At most LEVELLED_AT_A_TIME.
+        let (offset, len) = (part.start, (part.end - part.start) as u32);
+        let shape = Shape::contiguous(offset, len).map_err(|_| Status::Inval)?;
+        let write = self.range_locks.write(object, &shape, ALONE)?;
+        // Not noted as stored: earlier writes have yet to store theirs.
+        let Some(_guard) = write.lock(part).await else {
+            return Ok(false);
+        };
+        let Some(handle) = self.find_any(object).await? else {
+            return Ok(true);
+        };
+        let (bytes, count) = self.own_bytes(&handle, offset, len).await?;
+        if bytes.iter().take(count).all(|byte| *byte == 0) {
+            let len = count as u32;
+            let zeros = ObjectChange::Zeros { offset, len };
+            self.pass_on(object, zeros).await?;
+        } else {
+            let put = ObjectChange::Put {
+                offset,
+                stability: Stability::Unstable,
+                memory: None,
+            };
+            let bytes = Some((Buffer::from_vec(bytes), 0..count));
+            self.pass_on_bytes(object, put, bytes).await?;
         }
         Ok(true)
     }

@@ -12,7 +12,7 @@ use gannet_runtime::{Instant, run_blocking};
 use gannet_wire::volume::{GroupRecord, GroupWish, MemberState, Role, Status, Wish};
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::Mutex;
@@ -130,7 +130,11 @@ impl Manager {
                 _ => &base,
             },
         );
-        let Some(next) = wished(said, wish.server, what, &members) else {
+        let next = match wished(said, wish.server, what, &members) {
+            None => self.without_restarted(&base, &wish, &members).await,
+            next => next,
+        };
+        let Some(next) = next else {
             if !is_known {
                 self.replace_group(&wish, &base).await?;
             }
@@ -143,6 +147,25 @@ impl Manager {
         }
         tracing::info!(group = wish.group, server = wish.server, wish = %wish.wish, record = %next, "a group changes");
         Ok(to_bytes(&next))
+    }
+
+    /// The record without a member that has restarted, if the other one has not and is there: it would wish for that
+    /// once it has waited for the member.
+    async fn without_restarted(
+        &self,
+        record: &GroupRecord,
+        wish: &GroupWish,
+        restarted: &BTreeSet<u32>,
+    ) -> Option<GroupRecord> {
+        if wish.wish != Wish::Restarted || !self.other_answers(record, wish.server) {
+            return None;
+        }
+        let mut others = record.members.iter().filter(|it| it.server != wish.server);
+        let other = others.next()?.server;
+        let next = wished(record, other, Wish::Drop, restarted)?;
+        // It answers now: it could have died just after its last answer.
+        let memberships = self.servers.groups().memberships(other);
+        self.office.tell(other, &memberships).await.then_some(next)
     }
 
     /// Whether the other members of a group have answered this manager a short while ago.

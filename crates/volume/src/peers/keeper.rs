@@ -40,6 +40,8 @@ struct Watch {
     epoch: u64,
     /// The last sign of life of the other member, or the beginning of the epoch.
     heard: Instant,
+    /// The other member has given the right to serve in this epoch.
+    is_renewed: bool,
     /// When the manager was last asked.
     wished: Option<Instant>,
     is_wishing: bool,
@@ -220,7 +222,8 @@ impl<V: Vfs> Keeper<V> {
     fn has_right(&self, renewal: &Renewal, now: Instant) -> bool {
         let groups = self.groups.borrow();
         let watch = groups.get(&renewal.group);
-        watch.is_some_and(|it| it.epoch == renewal.epoch && now < it.heard + RENEW_EVERY)
+        let watch = watch.filter(|it| it.epoch == renewal.epoch && it.is_renewed);
+        watch.is_some_and(|it| now < it.heard + RENEW_EVERY)
     }
 
     fn note_renewed(
@@ -244,7 +247,7 @@ impl<V: Vfs> Keeper<V> {
                 self.objects.is_renewed(group, epoch, asked);
                 self.note(group, |watch| {
                     if watch.epoch == epoch {
-                        watch.heard = now;
+                        (watch.heard, watch.is_renewed) = (now, true);
                     }
                 });
             }

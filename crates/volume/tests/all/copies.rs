@@ -157,3 +157,25 @@ fn what_was_written_is_read_right_after_its_primary_was_killed() {
         assert!(read(&fs, &file, 0, 1000).await == noise(1000, 2));
     });
 }
+
+#[test]
+fn a_member_that_restarts_is_waited_for_no_longer() {
+    run(4, async |bed| {
+        let fs = bed.mount();
+        let mut files = Vec::new();
+        for number in 0..4 {
+            let file = file_on(&fs, &[b'a' + number], vec![0]).await;
+            write(&fs, &file, 0, &noise(1000, 1)).await.unwrap();
+            files.push(file);
+        }
+        let runtime = bed.client.runtime();
+        bed.kill_io_server(1);
+        bed.start_io_server(1);
+        let begun = runtime.now();
+        for file in &files {
+            write(&fs, file, 0, &noise(1000, 2)).await.unwrap();
+        }
+        let stall = runtime.now().duration_since(begun);
+        assert!(stall < Duration::from_millis(800), "{stall:?}");
+    });
+}
