@@ -351,6 +351,7 @@ impl Bed {
             resolver: no_names(),
             port: accepting(provider, listener),
             force_term,
+            describe_groups: None,
         };
         let manager = host(node).start_manager(role, move |error| {
             *ended.borrow_mut() = Some(error);

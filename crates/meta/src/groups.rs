@@ -2,6 +2,7 @@
 //!
 //! A volume that was made before there were groups has no records of them. There, group `n` is I/O server `n` alone.
 
+use super::group_placement::second_for;
 use super::namespace::{Failure, Outcome};
 use super::{StoreError, Table, Transaction, View};
 use gannet_wire::volume::{
@@ -61,9 +62,17 @@ impl Groups {
     /// The same with another record of a group.
     #[must_use]
     pub fn with(&self, number: u32, record: GroupRecord) -> Groups {
+        self.with_all(&[(number, record)])
+    }
+
+    /// The same with other records of the groups with these numbers.
+    #[must_use]
+    pub fn with_all(&self, records: &[(u32, GroupRecord)]) -> Groups {
         let mut groups = self.clone();
-        if let Some(known) = groups.0.get_mut(number as usize) {
-            *known = record;
+        for (number, record) in records {
+            if let Some(known) = groups.0.get_mut(*number as usize) {
+                known.clone_from(record);
+            }
         }
         groups
     }
@@ -324,19 +333,6 @@ pub fn wished(
         epoch: record.epoch.saturating_add(1),
         members,
     })
-}
-
-/// The second member for a group of `server`, of `all` servers: the one with which it has the fewest groups together,
-/// of these the one in the fewest groups, of these the next one behind it. `None`: all others are in as many as may be.
-fn second_for(records: &[GroupRecord], server: u32, all: u32) -> Option<u32> {
-    let others = (1..all).map(|step| (server + step) % all);
-    let used = |other: u32| {
-        let groups = || records.iter().filter(|record| record.has(other));
-        let together = groups().filter(|record| record.has(server)).count();
-        (together, groups().count())
-    };
-    let free = others.filter(|other| used(*other).1 < GROUPS_OF_SERVER_MAX);
-    free.min_by_key(|other| used(*other))
 }
 
 #[cfg(test)]

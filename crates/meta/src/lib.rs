@@ -14,6 +14,7 @@ pub mod claims;
 #[cfg(test)]
 mod fixture;
 mod format;
+pub mod group_placement;
 pub mod groups;
 pub mod inode_allocator;
 mod journal;

@@ -17,7 +17,7 @@ use crate::client::{ManagerFinder, Resolver, Servers, registered_io_servers};
 use crate::io_server::{DiskCounters, IoServer, ServerPolicy};
 use crate::limits::START_PATIENCE;
 use crate::link::{Handler, Identity, TrafficClasses};
-use crate::manager::{Manager, Registration, Registry, TermError, VolumeState};
+use crate::manager::{DescribeGroups, Manager, Registration, Registry, TermError, VolumeState};
 use crate::peers::{PeerLinks, keep};
 use crate::secret::{CurrentKeys, RoleKey};
 use crate::serve::{Server, ServerCounters};
@@ -117,6 +117,8 @@ pub struct ManagerRole {
     pub port: Port,
     /// Serve the metadata even if I/O servers know of newer ones or do not answer.
     pub force_term: bool,
+    /// Prepares the volume's description for records of groups; `None` where it is in no file.
+    pub describe_groups: Option<DescribeGroups>,
 }
 
 /// The parts of an I/O server, after the first decision about its disk.
@@ -198,6 +200,9 @@ impl Host {
         let clock = Handle::clone(&self.runtime);
         let manager = Manager::open(clock, role.metadata, self.keys.now(), servers, role.stripes)?;
         registry.report_in(manager.state());
+        if let Some(describing) = role.describe_groups {
+            manager.describe_groups_with(describing);
+        }
         // A process starts one manager; the simulator keeps the state of the first one of a machine.
         let _ = self.counters.volume.set(manager.state());
         if role.force_term {

@@ -8,6 +8,7 @@
 mod appends;
 mod change;
 mod claims;
+mod copies;
 mod group_commit;
 mod holders;
 mod intents;
@@ -56,6 +57,7 @@ use std::sync::Arc;
 use term::Office;
 use wishes::Wishes;
 
+pub use copies::DescribeGroups;
 pub use intents::IoServers;
 pub use listing::{LeaseKind, LeaseList, LeaseRow};
 pub use records::RecordStats;
@@ -285,6 +287,7 @@ impl Manager {
             }
             Call::GiveBack { file, number } => self.sizes.give_back(file, number),
             Call::Files { from } => body = self.files(from).await?,
+            Call::Copies { wanted } => body = self.set_copies(&caller, wanted).await?,
             Call::Orphans {
                 server,
                 remove,
@@ -292,10 +295,7 @@ impl Manager {
             } => {
                 body = self.orphans(&caller, server, remove, &objects).await?;
             }
-            change => {
-                let all = self.perform_change(caller, slot, change, cut).await?;
-                body = found_body(all);
-            }
+            change => body = found_body(self.perform_change(caller, slot, change, cut).await?),
         }
         Ok(body)
     }

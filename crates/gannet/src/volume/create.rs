@@ -260,6 +260,14 @@ fn describe(path: &Path, added: &[IoServerDescription]) -> Result<Description, V
     Ok(description)
 }
 
+/// Makes the description of the volume at `path` one of a volume that may have records of groups.
+///
+/// # Errors
+/// The description cannot be changed.
+pub(super) fn describe_groups(path: &Path) -> io::Result<()> {
+    describe(path, &[]).map(|_| ()).map_err(io::Error::other)
+}
+
 /// The text of `volume.toml` of a volume that may have records of groups. Its other lines stay as they are.
 ///
 /// # Errors

@@ -5,6 +5,7 @@ mod cores;
 use super::Volume;
 use super::error::VolumeError;
 use super::folder::{Folder, identity, lock_folder};
+use super::made::absolute;
 use super::metadata::{check_servers_count, open_metadata};
 use super::owner::Owner;
 use super::place::Place;
@@ -29,6 +30,7 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -206,6 +208,8 @@ struct Roles {
 }
 
 struct ManagerSeat {
+    /// The volume's folder, from the root.
+    path: PathBuf,
     name: String,
     stripes: Stripes,
     metadata: Arc<JournaledStore>,
@@ -474,6 +478,7 @@ fn open_manager(
         }
     }
     Ok(ManagerSeat {
+        path: absolute(&volume.path)?,
         name: description.name.clone(),
         stripes: Stripes {
             unit: description.stripes.unit,

@@ -2,6 +2,7 @@
 
 mod attribute_references;
 pub(super) mod bytes;
+mod copies;
 mod cut;
 mod guards;
 mod inventory;

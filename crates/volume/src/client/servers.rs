@@ -713,11 +713,11 @@ impl IoServers for Servers {
         self.known_groups()
     }
 
-    fn replace_group(&self, number: u32, record: GroupRecord) {
+    fn replace_groups(&self, records: &[(u32, GroupRecord)]) {
         match &self.book {
-            Book::Registry { registry, .. } => registry.replace_group(number, record),
+            Book::Registry { registry, .. } => registry.replace_groups(records),
             _ => {
-                let groups = self.groups.borrow().with(number, record);
+                let groups = self.groups.borrow().with_all(records);
                 self.groups.replace(Arc::new(groups));
             }
         }

@@ -35,7 +35,7 @@ pub trait IoServers {
     fn groups(&self) -> Arc<Groups>;
 
     /// Another record of a group counts from now on.
-    fn replace_group(&self, number: u32, record: GroupRecord);
+    fn replace_groups(&self, records: &[(u32, GroupRecord)]);
 
     /// A connection to one of them, made if there is none.
     fn link(self: Rc<Self>, number: u32) -> LocalFuture<Result<Link, LinkError>>;

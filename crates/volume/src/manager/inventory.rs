@@ -19,6 +19,19 @@ use std::rc::Rc;
 use std::time::Duration;
 
 impl Manager {
+    /// Checks that a caller may change the volume as a whole: as root, or as the owner of its root directory.
+    ///
+    /// # Errors
+    /// `Perm`: it may not. Others: those of the store.
+    pub(super) fn may_administer(&self, caller: &Caller) -> Result<(), Status> {
+        let owner = self.look(|view| namespace::inode(view, ROOT))?.uid;
+        if [0, owner].contains(&caller.uid) {
+            Ok(())
+        } else {
+            Err(Status::Perm)
+        }
+    }
+
     /// A page of the regular files from this number on.
     pub(super) async fn files(&self, from: FileId) -> Result<Vec<u8>, Status> {
         // There may be a million directories before the next file.
@@ -38,9 +51,8 @@ impl Manager {
         if server >= self.objects.count() {
             return Err(Status::Inval);
         }
-        let owner = self.look(|view| namespace::inode(view, ROOT))?.uid;
-        if remove && ![0, owner].contains(&caller.uid) {
-            return Err(Status::Perm);
+        if remove {
+            self.may_administer(caller)?;
         }
         let objects: Vec<_> = names.iter().map(|name| (server, *name)).collect();
         let groups = self.servers.groups();

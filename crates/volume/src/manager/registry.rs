@@ -72,8 +72,8 @@ impl Registry {
         Arc::clone(&self.groups.borrow())
     }
 
-    pub(crate) fn replace_group(&self, number: u32, record: GroupRecord) {
-        let groups = self.groups.borrow().with(number, record);
+    pub(crate) fn replace_groups(&self, records: &[(u32, GroupRecord)]) {
+        let groups = self.groups.borrow().with_all(records);
         self.groups.replace(Arc::new(groups));
     }
 

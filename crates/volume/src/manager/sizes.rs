@@ -624,7 +624,7 @@ pub(super) mod tests {
             Arc::new(Groups::of_servers(2))
         }
 
-        fn replace_group(&self, _: u32, _: gannet_wire::volume::GroupRecord) {}
+        fn replace_groups(&self, _: &[(u32, gannet_wire::volume::GroupRecord)]) {}
 
         fn link(self: Rc<Self>, _: u32) -> LocalFuture<Result<Link, LinkError>> {
             Box::pin(std::future::pending())

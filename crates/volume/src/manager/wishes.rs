@@ -3,7 +3,7 @@
 //! A record that replaces another is durable in the metadata, and the manager still holds its lease afterwards, before
 //! a member or a client hears of it. So of two managers only one decides.
 
-use super::{Manager, status};
+use super::{DescribeGroups, Manager, status};
 use crate::limits::RESTARTED_ALONE_AFTER;
 use crate::link::{Link, Message};
 use gannet_meta::groups::{put_group, wished};
@@ -11,7 +11,7 @@ use gannet_meta::terms;
 use gannet_runtime::{Instant, run_blocking};
 use gannet_wire::volume::{GroupRecord, GroupWish, MemberState, Role, Status, Wish};
 use gannet_wire::xdr::{from_bytes, to_bytes};
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,11 +21,13 @@ use tokio::sync::Mutex;
 #[derive(Default)]
 pub(super) struct Wishes {
     /// One wish at a time is granted.
-    alone: Mutex<()>,
+    pub(super) alone: Mutex<()>,
     /// The last epoch of groups that their primaries have noted before any other member heard of it.
     confirmed: RefCell<BTreeMap<u32, u64>>,
     /// The members of groups that have restarted in an epoch.
     restarted: RefCell<BTreeMap<u32, Restarted>>,
+    /// Prepares the volume's description for records of groups.
+    pub(super) describing: OnceCell<DescribeGroups>,
 }
 
 /// The members of a group that have restarted in an epoch.
@@ -101,13 +103,11 @@ impl Manager {
         if wish.record.epoch < known.epoch {
             return Ok(to_bytes(&known));
         }
-        let has_same_members = known.members.len() == wish.record.members.len()
-            && known.members.iter().all(|it| wish.record.has(it.server));
-        if !has_same_members {
-            return Err(Status::Inval);
-        }
         // A later one: the metadata is a backup from before it.
         let is_known = wish.record.epoch == known.epoch;
+        if !self.has_its_members(&wish, &known) {
+            return Err(Status::Inval);
+        }
         let base = if is_known { known } else { wish.record.clone() };
         let now = self.runtime.now();
         if wish.wish == Wish::Restarted {
@@ -205,9 +205,7 @@ impl Manager {
             // Again: it may have taken a while.
             self.office.within_lease(Ok(()), false).await?;
         }
-        self.servers.replace_group(group, record.clone());
-        let groups = self.servers.groups().by_server(self.servers.count());
-        self.groups_by_server.replace(groups.into());
+        self.use_groups(&[(group, record.clone())]);
         for member in &record.members {
             self.office.tell_again(member.server);
         }

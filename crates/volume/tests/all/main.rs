@@ -10,6 +10,7 @@ mod client_driven;
 mod common;
 mod connecting;
 mod copies;
+mod copies_changed;
 mod credits;
 mod cuts;
 mod faults;

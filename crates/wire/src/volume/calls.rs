@@ -1,9 +1,9 @@
 //! Requests to the manager: the bodies of its operations (docs/formats/volume.md, "Messages").
 
 use super::{
-    AccessMask, AttributeChanges, Caller, Capability, CreateMode, FILE_NAME_DECODED_MAX, FileId,
-    NodeKind, OBJECTS_MAX, ObjectId, Operation, SYMLINK_MAX, SetTimestamp, SlotSequence, Stripes,
-    Timestamp,
+    AccessMask, AttributeChanges, Caller, Capability, CopiesWanted, CreateMode,
+    FILE_NAME_DECODED_MAX, FileId, NodeKind, OBJECTS_MAX, ObjectId, Operation, SYMLINK_MAX,
+    SetTimestamp, SlotSequence, Stripes, Timestamp,
 };
 use crate::xdr::{
     Count, Decode, Decoder, Encode, Encoder, Printed, Quoted, XdrError, print_as_display,
@@ -179,6 +179,11 @@ pub enum Call {
         /// The objects, at most [`OBJECTS_MAX`].
         objects: Vec<ObjectId>,
     },
+    /// Sets how many I/O servers keep each byte. Returns a [`CopiesAnswer`](super::CopiesAnswer).
+    Copies {
+        /// The number of copies that is wanted.
+        wanted: CopiesWanted,
+    },
     /// Makes a file, whose name must not exist, with stripes of its own. Returns the file and the directory.
     CreateStriped {
         /// The name of the file.
@@ -232,6 +237,7 @@ impl Call {
             Call::Append { .. } => Operation::Append,
             Call::Files { .. } => Operation::Files,
             Call::Orphans { .. } => Operation::Orphans,
+            Call::Copies { .. } => Operation::Copies,
             Call::CreateStriped { .. } => Operation::CreateStriped,
         }
     }
@@ -365,6 +371,7 @@ impl Call {
     fn put_more_arguments(&self, encoder: &mut Encoder<'_>) {
         match self {
             Call::Files { from } => put(encoder, &[from]),
+            Call::Copies { wanted } => put(encoder, &[wanted]),
             Call::Layout { file, rights } => put(encoder, &[file, rights]),
             Call::GiveBack { file, number } => put(encoder, &[file, number]),
             Call::Append {
@@ -493,6 +500,7 @@ impl Call {
                 print_field(f, gap, "rights", &Capability::right_bits(*rights))
             }
             Call::Files { from } => print_field(f, gap, "from", from),
+            Call::Copies { wanted } => print_field(f, gap, "wanted", wanted),
             Call::Orphans {
                 server,
                 remove,
@@ -633,6 +641,9 @@ fn take_more_arguments(operation: Operation, from: &mut Decoder<'_>) -> Result<C
             len: take(from)?,
         },
         Operation::Files => Call::Files { from: take(from)? },
+        Operation::Copies => Call::Copies {
+            wanted: take(from)?,
+        },
         Operation::Orphans => {
             let (server, remove) = (take(from)?, take(from)?);
             let objects = (0..from.length(OBJECTS_MAX)?).map(|_| take(from));

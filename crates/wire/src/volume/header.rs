@@ -137,6 +137,8 @@ operations! {
     Append = 0x0212,
     /// Manager, from an I/O server: another record of one of its groups.
     GroupWish = 0x0213,
+    /// Manager: sets how many I/O servers keep each byte.
+    Copies = 0x0214,
     /// I/O server: bytes of an object.
     Read = 0x0301,
     /// I/O server: bytes into an object.

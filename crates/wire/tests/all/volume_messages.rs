@@ -2,10 +2,10 @@
 
 use gannet_wire::volume::{
     AccessAnswer, AccessMask, Appending, AttributeChanges, AttributeReferences, BODY_MAX, Body,
-    Call, Caller, Capability, Chosen, CreateMode, DeviceNumbers, Entry, FILE_NAME_MAX, FileId,
-    FileState, Found, FoundFiles, Granted, Inode, LayoutRecord, Listed, NodeKind, ObjectId,
-    Operation, Page, ROOT, Referenced, SLOTS_MAX, SYMLINK_MAX, SetTimestamp, SlotSequence, Stripes,
-    Timestamp, WIDTH_MAX,
+    Call, Caller, Capability, Chosen, CopiesWanted, CreateMode, DeviceNumbers, Entry,
+    FILE_NAME_MAX, FileId, FileState, Found, FoundFiles, Granted, Inode, LayoutRecord, Listed,
+    NodeKind, ObjectId, Operation, Page, ROOT, Referenced, SLOTS_MAX, SYMLINK_MAX, SetTimestamp,
+    SlotSequence, Stripes, Timestamp, WIDTH_MAX,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 
@@ -145,6 +145,12 @@ fn calls() -> Vec<Call> {
             rights: Capability::WRITE,
         },
         Call::Files { from: file },
+        Call::Copies {
+            wanted: CopiesWanted {
+                copies: 2,
+                same_host: true,
+            },
+        },
         Call::Orphans {
             server: 3,
             remove: true,

@@ -1,9 +1,10 @@
 //! The threads that run the servers of a volume, each with a core.
 
-use super::{IoServerSeat, Roles, on_a_core};
+use super::{IoServerSeat, ManagerSeat, Roles, on_a_core};
 use crate::client::connect::{find, resolver};
 use crate::server::{CoreFabric, FabricListener};
 use crate::volume::Place;
+use crate::volume::create::describe_groups;
 use crate::volume::error::{ManagerError, VolumeError};
 use crate::volume::folder::FolderDisk;
 use gannet_localfs::LocalStore;
@@ -14,7 +15,7 @@ use gannet_verbs::VerbsError;
 use gannet_volume::client::ManagerFinder;
 use gannet_volume::host::{self, Claim, Claimed, IoServerRole, ManagerRole, PeerAccess, Port};
 use gannet_volume::io_server::ServerPolicy;
-use gannet_volume::manager::{Manager, Registration};
+use gannet_volume::manager::{DescribeGroups, Manager, Registration};
 use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
@@ -98,6 +99,14 @@ fn start_io_server(runtime: &Handle, roles: &Arc<Roles>, at: usize) {
         // One reason is enough to end.
         let _ = failed.try_send(folder.refused(failure));
     });
+}
+
+impl ManagerSeat {
+    /// Prepares the volume's description for records of groups.
+    fn describe_groups(&self) -> DescribeGroups {
+        let path = self.path.clone();
+        Arc::new(move || describe_groups(&path))
+    }
 }
 
 impl IoServerSeat {
@@ -221,6 +230,7 @@ fn start_manager(
         resolver: resolver(runtime),
         port,
         force_term: roles.force_term,
+        describe_groups: Some(seat.describe_groups()),
     };
     let failed = roles.failed.clone();
     let manager = roles.host(runtime).start_manager(role, move |error| {

@@ -1,0 +1,169 @@
+//! The members of groups: which I/O server gets a second copy, and which copies are taken away again.
+
+use super::groups::Groups;
+use gannet_wire::volume::{GROUPS_OF_SERVER_MAX, GroupRecord, Member, MemberState};
+use thiserror::Error;
+
+/// The reason why groups cannot get or lose a second member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PlacementError {
+    /// There is no I/O server that could be the second member of a group.
+    #[error("no I/O server can be the second member of group {group}")]
+    NoSecond {
+        /// The number of the group.
+        group: u32,
+    },
+    /// No member of a group is in, so none is known to have everything.
+    #[error("no member of group {group} has all of its data")]
+    Unserved {
+        /// The number of the group.
+        group: u32,
+    },
+}
+
+/// The later records of all groups with one member, each of which gets a second one of `servers` I/O servers. That one
+/// is out: it has nothing yet, and asks to be filled.
+///
+/// # Errors
+/// `NoSecond`: all other servers are in as many groups as may be.
+pub fn with_second_members(
+    known: &Groups,
+    servers: u32,
+) -> Result<Vec<(u32, GroupRecord)>, PlacementError> {
+    let (mut records, mut changed) = (known.records().to_vec(), Vec::new());
+    for (group, single) in (0..).zip(known.records()) {
+        let [first] = single.members[..] else {
+            continue;
+        };
+        let second = second_for(&records, first.server, servers);
+        let server = second.ok_or(PlacementError::NoSecond { group })?;
+        let second = Member {
+            server,
+            state: MemberState::Out,
+        };
+        let record = GroupRecord {
+            epoch: single.epoch.saturating_add(1),
+            members: vec![first, second],
+        };
+        if let Some(of_group) = records.get_mut(group as usize) {
+            *of_group = record.clone();
+        }
+        changed.push((group, record));
+    }
+    Ok(changed)
+}
+
+/// The later records of all groups with two members, each of which keeps its primary alone.
+///
+/// # Errors
+/// `Unserved`: a group has no primary.
+pub fn without_second_members(known: &Groups) -> Result<Vec<(u32, GroupRecord)>, PlacementError> {
+    let of_several = (0..).zip(known.records());
+    let of_several = of_several.filter(|(_, record)| record.members.len() > 1);
+    let changed = of_several.map(|(group, record)| {
+        let mut members = record.members.iter().copied();
+        let primary = members.find(|member| member.state == MemberState::In);
+        let primary = primary.ok_or(PlacementError::Unserved { group })?;
+        let single = GroupRecord {
+            epoch: record.epoch.saturating_add(1),
+            members: vec![primary],
+        };
+        Ok((group, single))
+    });
+    changed.collect()
+}
+
+/// The second member for a group of `server`, of `all` servers: the one with which it has the fewest groups together,
+/// of these the one in the fewest groups, of these the next one behind it. `None`: all others are in as many as may be.
+pub(super) fn second_for(records: &[GroupRecord], server: u32, all: u32) -> Option<u32> {
+    let others = (1..all).map(|step| (server + step) % all);
+    let used = |other: u32| {
+        let groups = || records.iter().filter(|record| record.has(other));
+        let together = groups().filter(|record| record.has(server)).count();
+        (together, groups().count())
+    };
+    let free = others.filter(|other| used(*other).1 < GROUPS_OF_SERVER_MAX);
+    free.min_by_key(|other| used(*other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn alone(servers: u32, rounds: u32) -> Groups {
+        let all = (0..servers * rounds).map(|number| GroupRecord::of(number % servers));
+        Groups::new(all.collect())
+    }
+
+    fn changed(known: &Groups, records: Vec<(u32, GroupRecord)>) -> Groups {
+        let changed = records.into_iter();
+        changed.fold(known.clone(), |groups, (number, record)| {
+            groups.with(number, record)
+        })
+    }
+
+    #[test]
+    fn second_members_go_round_over_the_other_servers_and_away_again() {
+        for (servers, rounds) in [(2, 1), (3, 1), (2, 4), (4, 4), (5, 8)] {
+            let known = alone(servers, rounds);
+            let two = with_second_members(&known, servers).unwrap();
+            let two = changed(&known, two);
+            for server in 0..servers {
+                let groups = two.memberships(server).groups;
+                assert_eq!(groups.len() as u32, 2 * rounds, "of {servers}");
+                let own = groups
+                    .iter()
+                    .filter(|it| it.record.primary() == Some(server));
+                let others: BTreeSet<u32> = own.map(|it| it.record.members[1].server).collect();
+                let least = rounds.min(servers - 1).min(2) as usize;
+                assert!(others.len() >= least && !others.contains(&server));
+            }
+            let of_two = |it: &GroupRecord| {
+                it.epoch == 2 && it.members[1].state == MemberState::Out && it.members.len() == 2
+            };
+            assert!(two.records().iter().all(of_two));
+            assert_eq!(with_second_members(&two, servers), Ok(vec![]));
+            let one = changed(&two, without_second_members(&two).unwrap());
+            assert!(one.records().iter().all(|it| it.epoch == 3));
+            assert_eq!(one.by_server(servers), known.by_server(servers));
+        }
+    }
+
+    #[test]
+    fn the_member_that_has_everything_stays() {
+        let of = |states: [MemberState; 2]| {
+            let members = (0..).zip(states);
+            let members = members.map(|(server, state)| Member { server, state });
+            Groups::new(vec![GroupRecord {
+                epoch: 7,
+                members: members.collect(),
+            }])
+        };
+        use MemberState::{Filling, In, Last, Out};
+        for (states, kept) in [([In, Filling], 0), ([Out, In], 1), ([In, In], 0)] {
+            let records = without_second_members(&of(states)).unwrap();
+            let [(0, GroupRecord { epoch: 8, members })] = &records[..] else {
+                panic!("{records:?}");
+            };
+            assert_eq!(
+                members[..],
+                [Member {
+                    server: kept,
+                    state: In
+                }]
+            );
+        }
+        let refused = without_second_members(&of([Last, Out]));
+        assert_eq!(refused, Err(PlacementError::Unserved { group: 0 }));
+    }
+
+    #[test]
+    fn a_server_gets_no_more_groups_than_it_may_be_in() {
+        let refused = with_second_members(&alone(2, 9), 2);
+        assert_eq!(refused, Err(PlacementError::NoSecond { group: 14 }));
+        let refused = with_second_members(&alone(1, 4), 1);
+        assert_eq!(refused, Err(PlacementError::NoSecond { group: 0 }));
+    }
+}

@@ -1,0 +1,23 @@
+//! The number of copies of a volume's data, which its owner may change.
+
+use super::VolumeFs;
+use gannet_vfs::{Credentials, Status};
+use gannet_wire::volume::{Call, CopiesAnswer, CopiesWanted};
+use gannet_wire::xdr::from_bytes;
+
+impl VolumeFs {
+    /// Has the manager give each group of I/O servers as many members as is wanted. Those that come are filled
+    /// afterwards.
+    ///
+    /// # Errors
+    /// `Perm`: the caller is neither root nor the owner of the root directory. `Inval`: two copies may come to lie on
+    /// one host, which was not allowed. `Jukebox`: the manager is away, or may not decide now.
+    pub async fn set_copies(
+        &self,
+        caller: &Credentials,
+        wanted: CopiesWanted,
+    ) -> Result<CopiesAnswer, Status> {
+        let answer = self.ask(caller, Call::Copies { wanted }).await?;
+        from_bytes(answer.body()).map_err(|_| Status::Serverfault)
+    }
+}

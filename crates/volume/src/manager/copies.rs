@@ -1,0 +1,163 @@
+//! How many I/O servers keep each byte, which the volume's owner may change while it is served.
+//!
+//! All groups change in one transaction. A second member that comes is *out*: it has nothing yet, and asks to be filled
+//! like a member that was away. The primary serves its group all the time.
+
+use super::{Manager, status};
+use gannet_meta::group_placement::{PlacementError, with_second_members, without_second_members};
+use gannet_meta::groups::{Groups, put_group};
+use gannet_meta::{claims, terms};
+use gannet_runtime::{all, run_blocking};
+use gannet_wire::volume::{
+    Caller, CopiesAnswer, CopiesOutcome, CopiesWanted, GROUPS_OF_SERVER_MAX, GroupRecord,
+    GroupWish, Status,
+};
+use gannet_wire::xdr::to_bytes;
+use std::collections::BTreeSet;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Prepares the description of a volume for records of groups, durably: an earlier release must refuse the volume.
+pub type DescribeGroups = Arc<dyn Fn() -> io::Result<()> + Send + Sync>;
+
+fn answer(outcome: CopiesOutcome, number: u32) -> CopiesAnswer {
+    CopiesAnswer { outcome, number }
+}
+
+impl Manager {
+    /// Calls `describing` before the first record of a group is written.
+    pub fn describe_groups_with(&self, describing: DescribeGroups) {
+        // Called once, by the start of the manager.
+        let _ = self.wishes.describing.set(describing);
+    }
+
+    /// Gives each group as many members as is wanted.
+    ///
+    /// # Errors
+    /// `Perm`: the caller may not. `Inval`: both copies of a byte may come to lie on one host, which was not allowed.
+    /// `Jukebox`: the manager may not decide now. Others: those of the store.
+    pub(super) async fn set_copies(
+        self: &Rc<Self>,
+        caller: &Caller,
+        wanted: CopiesWanted,
+    ) -> Result<Vec<u8>, Status> {
+        self.may_administer(caller)?;
+        if wanted.copies > 1 && !wanted.same_host {
+            return Err(Status::Inval);
+        }
+        // Wishes of members change the records too.
+        let _alone = self.wishes.alone.lock().await;
+        Ok(to_bytes(&self.change_copies(wanted).await?))
+    }
+
+    async fn change_copies(self: &Rc<Self>, wanted: CopiesWanted) -> Result<CopiesAnswer, Status> {
+        let (known, servers) = (self.servers.groups(), self.servers.count());
+        let changed = match wanted.copies {
+            1 => without_second_members(&known),
+            _ if servers < 2 => return Ok(answer(CopiesOutcome::OneServer, 0)),
+            _ => with_second_members(&known, servers),
+        };
+        let changed = match changed {
+            Ok(changed) => changed,
+            Err(PlacementError::Unserved { group }) => {
+                return Ok(answer(CopiesOutcome::Unserved, group));
+            }
+            Err(PlacementError::NoSecond { group }) => {
+                return Ok(answer(CopiesOutcome::NoSecond, group));
+            }
+            // A reason that this release does not know.
+            Err(_) => return Err(Status::Serverfault),
+        };
+        let kept = changed.iter().filter_map(|(_, record)| record.primary());
+        if let Some(refusal) = self.may_keep_alone(&known, &kept.collect()).await? {
+            return Ok(refusal);
+        }
+        self.replace_groups(&known, &changed).await?;
+        tracing::info!(
+            copies = wanted.copies,
+            groups = changed.len(),
+            "the groups change"
+        );
+        // Bounded by GROUPS_MAX.
+        Ok(answer(CopiesOutcome::Done, changed.len() as u32))
+    }
+
+    /// Why these servers cannot be the only ones with all data of their groups, if one cannot.
+    async fn may_keep_alone(
+        &self,
+        known: &Groups,
+        servers: &BTreeSet<u32>,
+    ) -> Result<Option<CopiesAnswer>, Status> {
+        // That a server answered a while ago says nothing of its disk now. What it is told, it knows already.
+        let telling = servers.iter().map(|server| {
+            Box::pin(async move { self.office.tell(*server, &known.memberships(*server)).await })
+        });
+        let told = all(telling).await;
+        let mut away = servers.iter().zip(told).filter(|(_, is_told)| !is_told);
+        if let Some((server, _)) = away.next() {
+            return Ok(Some(answer(CopiesOutcome::Away, *server)));
+        }
+        // A group of two takes no missing object for a lost one.
+        let losses = self.look(claims::losses)?;
+        let lost = losses.keys().find(|it| servers.contains(it));
+        Ok(lost.map(|server| answer(CopiesOutcome::LostDisk, *server)))
+    }
+
+    async fn replace_groups(
+        self: &Rc<Self>,
+        known: &Groups,
+        changed: &[(u32, GroupRecord)],
+    ) -> Result<(), Status> {
+        let (store, noted) = (Arc::clone(&self.store), changed.to_vec());
+        let describing = self.wishes.describing.get().cloned();
+        let noting = run_blocking(&self.runtime, move || {
+            if let Some(Err(error)) = describing.map(|describe| describe()) {
+                tracing::error!(%error, "the description of the volume cannot be changed");
+                return Err(Status::Io);
+            }
+            let mut change = Ok(0);
+            let committed = store.commit(&mut |transaction| {
+                (noted.iter()).try_for_each(|(group, it)| put_group(transaction, *group, it))?;
+                change = terms::next_change(transaction);
+                Ok(())
+            });
+            committed.map_err(|error| status(error.into()))?;
+            change.map_err(|error| status(error.into()))
+        });
+        let change = noting.await.map_err(|_| Status::Io)??;
+        self.office.note_change(change);
+        // Afterwards: another manager could have begun before the records were durable.
+        self.office.within_lease(Ok(()), false).await?;
+        self.use_groups(changed);
+        let members = |record: &GroupRecord| -> Vec<u32> {
+            record.members.iter().map(|it| it.server).collect()
+        };
+        let before = changed.iter().filter_map(|(group, _)| known.get(*group));
+        let after = changed.iter().map(|(_, record)| record);
+        let told: BTreeSet<u32> = before.chain(after).flat_map(members).collect();
+        told.into_iter().for_each(|it| self.office.tell_again(it));
+        Ok(())
+    }
+
+    /// These records of groups count from now on.
+    pub(super) fn use_groups(&self, records: &[(u32, GroupRecord)]) {
+        self.servers.replace_groups(records);
+        let groups = self.servers.groups().by_server(self.servers.count());
+        self.groups_by_server.replace(groups.into());
+    }
+
+    /// Whether the record of a wish has the members of the group that is known. A later one may have one more: the
+    /// metadata is a backup from before that came.
+    pub(super) fn has_its_members(&self, wish: &GroupWish, known: &GroupRecord) -> bool {
+        let has_all = known.members.iter().all(|it| wish.record.has(it.server));
+        let groups = self.servers.groups();
+        let mut more = (wish.record.members.iter()).filter(|it| !known.has(it.server));
+        let has_room = |server| groups.memberships(server).groups.len() < GROUPS_OF_SERVER_MAX;
+        let may_come = wish.record.epoch > known.epoch
+            && more
+                .clone()
+                .all(|it| it.server < self.servers.count() && has_room(it.server));
+        has_all && (more.next().is_none() || may_come)
+    }
+}

@@ -1,0 +1,222 @@
+//! A served volume gets second copies of its data, and loses them again.
+#![allow(clippy::unwrap_used)]
+
+use crate::common;
+
+use common::{Bed, noise, read, root, until, write};
+use gannet_meta::groups::put_group;
+use gannet_runtime::{sleep, timeout};
+use gannet_sim::{Crash, World};
+use gannet_vfs::{Credentials, FileHandle, SetAttributes, Status, Vfs};
+use gannet_volume::client::VolumeFs;
+use gannet_wire::volume::{
+    Chosen, CopiesAnswer, CopiesOutcome, CopiesWanted, GroupRecord, Stripes,
+};
+use std::rc::Rc;
+use std::time::Duration;
+
+const TWO: CopiesWanted = CopiesWanted {
+    copies: 2,
+    same_host: true,
+};
+const ONE: CopiesWanted = CopiesWanted {
+    copies: 1,
+    same_host: false,
+};
+/// Files of each test, and bytes of each.
+const FILES: u32 = 8;
+const LEN: usize = 50_000;
+/// How long servers may take to be filled, or to take over.
+const FILLING_TIME_MAX: Duration = Duration::from_secs(30);
+
+fn done(number: u32) -> Result<CopiesAnswer, Status> {
+    answer(CopiesOutcome::Done, number)
+}
+
+fn answer(outcome: CopiesOutcome, number: u32) -> Result<CopiesAnswer, Status> {
+    Ok(CopiesAnswer { outcome, number })
+}
+
+/// Files whose stripes begin on each server in turn.
+async fn files(fs: &VolumeFs, servers: u32) -> Vec<FileHandle> {
+    let mut files = Vec::new();
+    for number in 0..FILES {
+        let first = number % servers;
+        let on = Chosen::From { first, width: 2 };
+        let stripes = Stripes { unit: 4096, on };
+        let (name, plain) = (format!("file {number}"), SetAttributes::default());
+        let (caller, at) = (root(), fs.root());
+        let made = fs.create_striped(&caller, &at, name.as_bytes(), &plain, stripes);
+        let file = made.await.unwrap();
+        write(fs, &file, 0, &noise(LEN, number as u8))
+            .await
+            .unwrap();
+        files.push(file);
+    }
+    files
+}
+
+/// Reads all files, each with the seed of its number and `more`.
+async fn check(fs: &VolumeFs, files: &[FileHandle], more: u8) {
+    for (number, file) in (0..).zip(files) {
+        let expected = noise(LEN, number + more);
+        assert!(read(fs, file, 0, LEN).await == expected, "file {number}");
+    }
+}
+
+/// Waits until each group has both of its members.
+async fn is_whole(bed: &Bed) {
+    let runtime = bed.client.runtime();
+    let filling = async {
+        while let Some(lacking) = bed.group_that_lacks_a_copy() {
+            sleep(&runtime, Duration::from_millis(100)).await;
+            drop(lacking);
+        }
+    };
+    let filled = timeout(&runtime, FILLING_TIME_MAX, filling).await;
+    assert!(filled.is_ok(), "{:?}", bed.group_that_lacks_a_copy());
+}
+
+fn run(servers: usize, story: impl AsyncFnOnce(Rc<Bed>) + 'static) {
+    let world = World::new(42);
+    let bed = Bed::new(&world, servers);
+    world.run(story(bed)).unwrap();
+}
+
+/// Writes a file again and again, and reads it back each time.
+async fn keep_writing(fs: &VolumeFs, runtime: &gannet_runtime::Handle) {
+    let file = files(fs, 2).await[0];
+    for round in (0..u8::MAX).cycle() {
+        let bytes = noise(LEN, round);
+        write(fs, &file, 0, &bytes).await.unwrap();
+        assert!(read(fs, &file, 0, LEN).await == bytes, "round {round}");
+        sleep(runtime, Duration::from_millis(10)).await;
+    }
+}
+
+#[test]
+fn files_outlive_a_server_once_copies_were_added() {
+    // Four servers have four groups each; three are a volume of an earlier release, with one group each.
+    for (servers, groups) in [(4, 16), (3, 3)] {
+        run(servers, async move |bed| {
+            let (fs, runtime) = (bed.mount(), bed.client.runtime());
+            let files = files(&fs, servers as u32).await;
+            assert_eq!(fs.set_copies(&root(), TWO).await, done(groups));
+            is_whole(&bed).await;
+            assert_eq!(fs.set_copies(&root(), TWO).await, done(0));
+            check(&fs, &files, 0).await;
+            // What was written afterwards is there twice, too.
+            for (number, file) in (1..).zip(&files[1..]) {
+                write(&fs, file, 0, &noise(LEN, number + 100))
+                    .await
+                    .unwrap();
+            }
+            write(&fs, &files[0], 0, &noise(LEN, 100)).await.unwrap();
+            for number in 0..servers {
+                bed.kill_io_server(number);
+                // A client that knew each group with one member finds the other one.
+                let checking = check(&fs, &files, 100);
+                timeout(&runtime, FILLING_TIME_MAX, checking).await.unwrap();
+                bed.start_io_server(number);
+                is_whole(&bed).await;
+            }
+        });
+    }
+}
+
+#[test]
+fn writes_go_on_while_copies_come_and_go() {
+    run(2, async |bed| {
+        let (fs, writer) = (bed.mount(), bed.mount());
+        let runtime = bed.client.runtime();
+        let story = async {
+            sleep(&runtime, Duration::from_secs(1)).await;
+            for _ in 0..3 {
+                assert_eq!(fs.set_copies(&root(), TWO).await, done(8));
+                is_whole(&bed).await;
+                sleep(&runtime, Duration::from_secs(1)).await;
+                assert_eq!(fs.set_copies(&root(), ONE).await, done(8));
+                // Also of members that are not filled yet.
+                assert_eq!(fs.set_copies(&root(), TWO).await, done(8));
+                sleep(&runtime, Duration::from_millis(50)).await;
+                assert_eq!(fs.set_copies(&root(), ONE).await, done(8));
+                sleep(&runtime, Duration::from_secs(1)).await;
+            }
+            assert_eq!(fs.set_copies(&root(), ONE).await, done(0));
+        };
+        until(story, keep_writing(&writer, &runtime)).await;
+    });
+}
+
+#[test]
+fn copies_that_were_taken_away_are_not_read_again() {
+    run(2, async |bed| {
+        let (fs, files) = (bed.mount(), files(&bed.mount(), 2).await);
+        assert_eq!(fs.set_copies(&root(), TWO).await, done(8));
+        is_whole(&bed).await;
+        assert_eq!(fs.set_copies(&root(), ONE).await, done(8));
+        for (number, file) in (100..).zip(&files) {
+            write(&fs, file, 0, &noise(LEN, number)).await.unwrap();
+        }
+        fs.remove(&root(), &fs.root(), b"file 7")
+            .await
+            .result
+            .unwrap();
+        bed.kill_manager(Crash::Process);
+        bed.start_manager();
+        check(&bed.mount(), &files[..7], 100).await;
+        // They are copied again.
+        assert_eq!(fs.set_copies(&root(), TWO).await, done(8));
+        is_whole(&bed).await;
+        bed.turn_groups();
+        check(&bed.mount(), &files[..7], 100).await;
+    });
+}
+
+#[test]
+fn members_that_metadata_of_a_backup_do_not_know_come_back() {
+    run(2, async |bed| {
+        let (fs, files) = (bed.mount(), files(&bed.mount(), 2).await);
+        assert_eq!(fs.set_copies(&root(), TWO).await, done(8));
+        is_whole(&bed).await;
+        bed.kill_manager(Crash::Process);
+        bed.damage(&mut |it| {
+            (0..8).try_for_each(|number| put_group(it, number, &GroupRecord::of(number % 2)))
+        });
+        bed.start_manager();
+        let fs = bed.mount();
+        check(&fs, &files, 0).await;
+        for (number, file) in (100..).zip(&files) {
+            write(&fs, file, 0, &noise(LEN, number)).await.unwrap();
+        }
+        is_whole(&bed).await;
+        bed.turn_groups();
+        check(&bed.mount(), &files, 100).await;
+    });
+}
+
+#[test]
+fn who_may_not_change_copies_and_what_cannot_have_them_is_refused() {
+    run(2, async |bed| {
+        let fs = bed.mount();
+        let stranger = Credentials::new(7, 7, &[]);
+        assert_eq!(fs.set_copies(&stranger, TWO).await, Err(Status::Perm));
+        let apart = CopiesWanted {
+            same_host: false,
+            ..TWO
+        };
+        assert_eq!(fs.set_copies(&root(), apart).await, Err(Status::Inval));
+        bed.kill_io_server(1);
+        let refused = fs.set_copies(&root(), TWO).await;
+        assert_eq!(refused, answer(CopiesOutcome::Away, 1));
+        bed.start_on_a_new_disk(1);
+        let file = files(&fs, 2).await[1];
+        let refused = fs.set_copies(&root(), TWO).await;
+        assert_eq!(refused, answer(CopiesOutcome::LostDisk, 1));
+        assert!(read(&fs, &file, 0, LEN).await == noise(LEN, 1));
+    });
+    run(1, async |bed| {
+        let refused = bed.mount().set_copies(&root(), TWO).await;
+        assert_eq!(refused, answer(CopiesOutcome::OneServer, 0));
+    });
+}

@@ -1,0 +1,94 @@
+//! The number of copies that a volume keeps of each byte, which its owner may change (docs/formats/volume.md, "Groups").
+
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, enumeration, printed, record};
+
+/// The wish for another number of copies (`copies_wanted`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopiesWanted {
+    /// How many I/O servers are to keep each byte, from 1 to [`MEMBERS_MAX`](super::MEMBERS_MAX).
+    pub copies: u32,
+    /// Both copies of a byte may be on one host.
+    pub same_host: bool,
+}
+
+printed! { CopiesWanted = "copies_wanted" { copies, same_host as "same_host", } }
+
+impl Encode for CopiesWanted {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.u32(self.copies);
+        encoder.bool(self.same_host);
+    }
+}
+
+impl Decode<'_> for CopiesWanted {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<CopiesWanted, XdrError> {
+        let copies = decoder.u32()?;
+        if copies == 0 || copies as usize > super::MEMBERS_MAX {
+            return Err(XdrError::Value);
+        }
+        Ok(CopiesWanted {
+            copies,
+            same_host: bool::decode(decoder)?,
+        })
+    }
+}
+
+enumeration! {
+    /// The outcome of a [`CopiesWanted`].
+    CopiesOutcome {
+        /// All groups have as many members as was wanted. So many had another number before.
+        Done = 0 => "done",
+        /// Nothing was changed: the volume has one I/O server.
+        OneServer = 1 => "one_server",
+        /// Nothing was changed: no I/O server can be the second member of the group with this number.
+        NoSecond = 2 => "no_second",
+        /// Nothing was changed: no member of the group with this number has everything.
+        Unserved = 3 => "unserved",
+        /// Nothing was changed: the I/O server with this number is away, and has data that no other one has.
+        Away = 4 => "away",
+        /// Nothing was changed: the I/O server with this number has lost a disk. What its groups lost is an error while
+        /// they have one member, and would not be one with two.
+        LostDisk = 5 => "lost_disk",
+    }
+}
+
+record! {
+    /// The reply to a [`CopiesWanted`] (`copies_answer`).
+    CopiesAnswer = "copies_answer" {
+        /// The outcome.
+        outcome: CopiesOutcome,
+        /// The number that belongs to the outcome, or 0.
+        number: u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::xdr::{from_bytes, to_bytes};
+    use alloc::string::ToString;
+
+    #[test]
+    fn wishes_for_copies_go_there_and_back_within_their_bound() {
+        let wanted = |copies| CopiesWanted {
+            copies,
+            same_host: true,
+        };
+        assert_eq!(to_bytes(&wanted(2)), b"\0\0\0\x02\0\0\0\x01");
+        assert_eq!(from_bytes(&to_bytes(&wanted(2))), Ok(wanted(2)));
+        assert_eq!(
+            wanted(1).to_string(),
+            "copies_wanted copies=1 same_host=true"
+        );
+        for copies in [0, 3] {
+            let refused = from_bytes::<CopiesWanted>(&to_bytes(&wanted(copies)));
+            assert_eq!(refused, Err(XdrError::Value));
+        }
+        let answer = CopiesAnswer {
+            outcome: CopiesOutcome::Away,
+            number: 3,
+        };
+        assert_eq!(from_bytes(&to_bytes(&answer)), Ok(answer));
+        assert_eq!(answer.to_string(), "copies_answer outcome=away number=3");
+    }
+}
