@@ -116,6 +116,10 @@ fn documented_command_lines_set_the_options_they_name() {
             ],
         ),
         (
+            "gannet volume copies gannet://h/ 2 --same-host",
+            &["copies: Some(2)", "same_host: true", "json: false"],
+        ),
+        (
             "gannet serve /data --allow ::/0 --secure --manage-gids",
             &["secure: true", "manage_gids: true", "no_root_squash: false"],
         ),

@@ -58,6 +58,12 @@ pub enum VolumeWhat {
     /// On a directory, --unit, --width, --first and --servers set the stripes of files that are made in it later. With
     /// a name that does not exist, they make an empty file with these stripes. An existing file keeps its stripes.
     Stripes(StripesOptions),
+    /// Show or set how many I/O servers keep each byte
+    ///
+    /// With 2, each group of I/O servers gets a second member, which is filled while the volume is served. With 1, the
+    /// second members are taken away again; `gannet volume check --repair` then frees their space. Only root and the
+    /// volume's owner may set the number.
+    Copies(CopiesOptions),
     /// Make a new client key for a volume
     ///
     /// Writes the key to the file `client-key` of the volume's folder. After a restart, servers accept the new key and
@@ -171,6 +177,27 @@ pub struct CheckOptions {
     /// Only list the files that lost bytes with the disk of an I/O server; the exit status is 1 if there are any
     #[arg(long, conflicts_with = "repair")]
     pub lost: bool,
+    /// Options of the connection.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// `gannet volume copies`.
+#[derive(Debug, Args)]
+pub struct CopiesOptions {
+    /// The URL of a volume that is served
+    #[arg(value_name = "URL", value_parser = url_parser())]
+    pub url: Url,
+    /// Keep each byte on N I/O servers: 1 or 2
+    #[arg(value_name = "N", requires_if("2", "same_host"))]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub copies: Option<u8>,
+    /// Both copies of a byte may be on one host: only a disk or a process may die
+    #[arg(long)]
+    pub same_host: bool,
+    /// Print one JSON object
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
     /// Options of the connection.
     #[command(flatten)]
     pub client: ClientOptions,

@@ -5,6 +5,7 @@
 mod check;
 mod check_objects;
 mod check_served;
+mod copies;
 mod create;
 mod explain;
 mod extend;
@@ -45,6 +46,7 @@ pub fn run(options: &VolumeOptions) -> Result<(), Failure> {
         VolumeWhat::Extend(options) => extend::run(options),
         VolumeWhat::Check(options) => check::run(options),
         VolumeWhat::Stripes(options) => stripes::run(options),
+        VolumeWhat::Copies(options) => copies::run(options),
         VolumeWhat::Key(options) => key::run(options),
     }
 }

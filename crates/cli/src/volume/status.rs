@@ -1,5 +1,6 @@
 //! `gannet volume status`: the servers of a volume that is served, and what is wrong with them.
 
+use super::copies::CopiesStatus;
 use crate::cli::{ClientOptions, StatusOptions};
 use crate::failure::{Explain, Failure};
 use crate::output;
@@ -14,9 +15,7 @@ use gannet::volume::{
 };
 use gannet_runtime::Handle;
 use gannet_volume::client::{IoServerAnswer, IoServerState, ServerStates};
-use gannet_wire::volume::{GroupRecord, Member, MemberState};
 use serde::Serialize;
-use std::collections::BTreeSet;
 
 /// Columns before the text of a finding.
 const INDENT: usize = 2;
@@ -35,61 +34,6 @@ pub(crate) struct VolumeStatus {
     pub(crate) findings: Vec<Finding>,
     /// Faults of the past whose traces may last.
     pub(crate) notes: Vec<Finding>,
-}
-
-/// The groups of I/O servers that keep the same data.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-struct CopiesStatus {
-    /// Groups of two I/O servers.
-    groups: usize,
-    /// How many of them have one server with all data.
-    lacking: usize,
-    /// The servers that lack data of some group, and are being filled or away.
-    servers: Vec<u32>,
-}
-
-impl CopiesStatus {
-    /// The copies of a volume with these groups, if any has two members.
-    fn of(groups: &[GroupRecord]) -> Option<CopiesStatus> {
-        let pairs = groups.iter().filter(|record| record.members.len() > 1);
-        let pairs: Vec<_> = pairs.collect();
-        let lacks = |member: &&Member| member.state != MemberState::In;
-        let lacking = pairs
-            .iter()
-            .filter(|it| it.members.iter().any(|it| lacks(&it)));
-        let servers = pairs.iter().flat_map(|it| it.members.iter().filter(lacks));
-        let servers: BTreeSet<u32> = servers.map(|member| member.server).collect();
-        (!pairs.is_empty()).then(|| CopiesStatus {
-            groups: pairs.len(),
-            lacking: lacking.count(),
-            servers: servers.into_iter().collect(),
-        })
-    }
-
-    fn text(&self) -> String {
-        match self.lacking {
-            0 => String::from("copies      2 of all data"),
-            lacking => format!(
-                "copies      2; {lacking} of {} groups lack one",
-                self.groups
-            ),
-        }
-    }
-
-    fn finding(&self) -> Option<Finding> {
-        let servers: Vec<String> = self.servers.iter().map(u32::to_string).collect();
-        (self.lacking > 0).then(|| Finding {
-            what: format!(
-                "{} of {} groups have one copy of their data: I/O servers {} lack it",
-                self.lacking,
-                self.groups,
-                servers.join(", ")
-            ),
-            next: String::from(
-                "nothing while the server runs: it is being filled; otherwise start it, with `--lost-disk` if its disk is gone",
-            ),
-        })
-    }
 }
 
 #[derive(Debug, Serialize)]
@@ -424,25 +368,5 @@ mod tests {
         status.add_manager(0, &LinkError::Silent.to_string());
         assert_eq!(status.manager.state, "waiting");
         assert!(status.judged().is_err());
-    }
-
-    #[test]
-    fn a_group_that_lacks_a_copy_is_a_finding() {
-        let member = |server, state| Member { server, state };
-        let group = |first, second| GroupRecord {
-            epoch: 3,
-            members: vec![member(0, first), member(1, second)],
-        };
-        let whole = group(MemberState::In, MemberState::In);
-        let of = |groups: &[GroupRecord]| CopiesStatus::of(groups);
-        assert_eq!(of(&[GroupRecord::of(0)]), None);
-        let status = of(&[whole.clone(), whole.clone()]).unwrap();
-        assert_eq!(status.text(), "copies      2 of all data");
-        assert_eq!(status.finding(), None);
-        let lacking = group(MemberState::In, MemberState::Filling);
-        let status = of(&[whole, lacking]).unwrap();
-        assert_eq!(status.text(), "copies      2; 1 of 2 groups lack one");
-        let found = status.finding().unwrap().what;
-        assert!(found.ends_with("I/O servers 1 lack it"), "{found}");
     }
 }

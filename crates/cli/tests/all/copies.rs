@@ -22,12 +22,12 @@ struct Bed {
 }
 
 impl Bed {
-    fn new() -> Bed {
+    /// A volume of four I/O servers, which is created with these options.
+    fn new(options: &[&str]) -> Bed {
         let place = Place::new();
         let volume = place.text("volume");
-        let copies = ["--copies", "2", "--same-host"];
         let create = ["volume", "create", &volume, "--io-servers", "4"];
-        succeed(&[&create[..], &copies].concat());
+        succeed(&[&create[..], options].concat());
         let manager = Server::with(&[
             "--volume", &volume, "--role", "manager", "--native", FREE_PORT,
         ]);
@@ -91,7 +91,7 @@ impl Bed {
 
 #[test]
 fn files_outlive_a_server_and_its_disk() {
-    let mut bed = Bed::new();
+    let mut bed = Bed::new(&["--copies", "2", "--same-host"]);
     bed.write("before", 1);
     bed.is_whole();
     bed.io_servers[1].take().unwrap().kill();
@@ -118,6 +118,44 @@ fn files_outlive_a_server_and_its_disk() {
     bed.read("after", 3);
     let checked = bed.with_key(&["volume", "check", &bed.url("")]);
     assert!(checked.contains("0 findings"), "{checked}");
+}
+
+#[test]
+fn a_served_volume_gets_copies_and_loses_them_again() {
+    let mut bed = Bed::new(&[]);
+    bed.write("before", 1);
+    let url = bed.url("");
+    let shown = bed.with_key(&["volume", "copies", &url]);
+    assert_eq!(shown, "copies      1 of all data\n");
+    let refused = fail(&["volume", "copies", &url, "2"], 2);
+    assert!(refused.contains("--same-host"), "{refused}");
+    let two = ["volume", "copies", &url, "2", "--same-host"];
+    let stranger = ["--uid", "77777", "--volume-key", &bed.key];
+    let refused = fail(&[&two[..], &stranger].concat(), 1);
+    assert!(
+        refused.contains("only root and the volume's owner"),
+        "{refused}"
+    );
+    let changed = bed.with_key(&two);
+    assert!(
+        changed.contains("16 groups get a second member"),
+        "{changed}"
+    );
+    bed.is_whole();
+    for number in [0, 3] {
+        bed.io_servers[number].take().unwrap().kill();
+        bed.read("before", 1);
+        bed.write("during", 2);
+        bed.io_servers[number] = Some(bed.io_server(number, &[]));
+        bed.is_whole();
+    }
+    let changed = bed.with_key(&["volume", "copies", &url, "1"]);
+    assert!(changed.contains("16 second members are gone"), "{changed}");
+    let shown = bed.with_key(&["volume", "copies", &url, "--json"]);
+    assert!(shown.contains("\"copies\":1"), "{shown}");
+    for (name, seed) in [("before", 1), ("during", 2)] {
+        bed.read(name, seed);
+    }
 }
 
 #[test]

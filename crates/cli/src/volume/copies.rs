@@ -1,0 +1,201 @@
+//! `gannet volume copies`: how many I/O servers keep each byte of a volume.
+
+use crate::cli::CopiesOptions;
+use crate::failure::{Explain, Failure};
+use crate::output;
+use crate::session;
+use gannet::admin::Finding;
+use gannet_vfs::{Credentials, Status};
+use gannet_volume::client::VolumeFs;
+use gannet_wire::volume::{
+    CopiesAnswer, CopiesOutcome, CopiesWanted, GroupRecord, Member, MemberState,
+};
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// The output of `--json`.
+#[derive(Serialize)]
+struct CopiesJson {
+    url: String,
+    /// How many I/O servers are to keep each byte.
+    copies: u32,
+    /// The groups of two, if there are any.
+    #[serde(flatten)]
+    of_two: Option<CopiesStatus>,
+}
+
+/// Shows how many copies a volume keeps, after it was given another number if one is wanted.
+///
+/// # Errors
+/// The volume cannot be reached, or cannot have so many.
+pub(super) fn run(options: &CopiesOptions) -> Result<(), Failure> {
+    session::run(async |runtime| {
+        let url = &options.url;
+        let (volume, caller) = session::open_volume(&runtime, url, &options.client).await?;
+        let what = || format!("cannot query {url}");
+        let changed = match options.copies {
+            Some(copies) => Some(set(&volume, &caller, options, copies).await?),
+            None => None,
+        };
+        // Asked afterwards, so that it has the records that came of it.
+        let record = volume.volume().await.explain(what)?;
+        let of_two = CopiesStatus::of(&record.groups);
+        if options.json {
+            return output::json(&CopiesJson {
+                url: url.to_string(),
+                copies: if of_two.is_some() { 2 } else { 1 },
+                of_two,
+            });
+        }
+        let mut text = of_two.as_ref().map_or_else(
+            || String::from("copies      1 of all data"),
+            CopiesStatus::text,
+        );
+        match (options.copies, changed) {
+            (Some(1), Some(changed)) if changed > 0 => text.push_str(&format!(
+                "\n{changed} second members are gone; `gannet volume check --repair {url}` frees their space"
+            )),
+            (Some(_), Some(changed)) if changed > 0 => text.push_str(&format!(
+                "\n{changed} groups get a second member: `gannet volume status {url}` says when they have all data"
+            )),
+            _ => {}
+        }
+        output::line(&text)
+    })
+}
+
+/// Gives the volume so many copies; returns how many groups had another number of members.
+async fn set(
+    volume: &VolumeFs,
+    caller: &Credentials,
+    options: &CopiesOptions,
+    copies: u8,
+) -> Result<u32, Failure> {
+    let url = &options.url;
+    let what = || format!("cannot give {url} {copies} copies");
+    let wanted = CopiesWanted {
+        copies: u32::from(copies),
+        same_host: options.same_host,
+    };
+    match volume.set_copies(caller, wanted).await {
+        Ok(CopiesAnswer {
+            outcome: CopiesOutcome::Done,
+            number,
+        }) => Ok(number),
+        Ok(answer) => {
+            let (why, hint) = refusal(&answer);
+            Err(Failure::new(what(), why).hint(hint))
+        }
+        Err(status) => Err(Failure::new(what(), status).hint_if(
+            status == Status::Perm,
+            "only root and the volume's owner may (--uid)",
+        )),
+    }
+}
+
+/// Why the manager has changed nothing, and what to do.
+fn refusal(answer: &CopiesAnswer) -> (String, &'static str) {
+    let number = answer.number;
+    match answer.outcome {
+        CopiesOutcome::Done | CopiesOutcome::OneServer => (
+            String::from("two copies need two I/O servers, and it has one"),
+            "add some with `gannet volume extend PATH --io-servers N` while it is not served",
+        ),
+        CopiesOutcome::NoSecond => (
+            format!("no I/O server can be the second member of group {number}"),
+            "an I/O server is in 16 groups at most: add some with `gannet volume extend`",
+        ),
+        CopiesOutcome::Unserved => (
+            format!("no member of group {number} has all of its data"),
+            "start its I/O servers: `gannet volume status` says which are away",
+        ),
+        CopiesOutcome::Away => (
+            format!("I/O server {number} does not answer, and has data that no other one has"),
+            "start it, and try again",
+        ),
+        CopiesOutcome::LostDisk => (
+            format!("I/O server {number} has lost a disk: what its files lost would read as zeros"),
+            "copy the files that are left into a new volume",
+        ),
+    }
+}
+
+/// The groups of I/O servers that keep the same data.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct CopiesStatus {
+    /// Groups of two I/O servers.
+    groups: usize,
+    /// How many of them have one server with all data.
+    lacking: usize,
+    /// The servers that lack data of some group, and are being filled or away.
+    servers: Vec<u32>,
+}
+
+impl CopiesStatus {
+    /// The copies of a volume with these groups, if any has two members.
+    pub(super) fn of(groups: &[GroupRecord]) -> Option<CopiesStatus> {
+        let pairs = groups.iter().filter(|record| record.members.len() > 1);
+        let pairs: Vec<_> = pairs.collect();
+        let lacks = |member: &&Member| member.state != MemberState::In;
+        let lacking = pairs
+            .iter()
+            .filter(|it| it.members.iter().any(|it| lacks(&it)));
+        let servers = pairs.iter().flat_map(|it| it.members.iter().filter(lacks));
+        let servers: BTreeSet<u32> = servers.map(|member| member.server).collect();
+        (!pairs.is_empty()).then(|| CopiesStatus {
+            groups: pairs.len(),
+            lacking: lacking.count(),
+            servers: servers.into_iter().collect(),
+        })
+    }
+
+    pub(super) fn text(&self) -> String {
+        match self.lacking {
+            0 => String::from("copies      2 of all data"),
+            lacking => format!(
+                "copies      2; {lacking} of {} groups lack one",
+                self.groups
+            ),
+        }
+    }
+
+    pub(super) fn finding(&self) -> Option<Finding> {
+        let servers: Vec<String> = self.servers.iter().map(u32::to_string).collect();
+        (self.lacking > 0).then(|| Finding {
+            what: format!(
+                "{} of {} groups have one copy of their data: I/O servers {} lack it",
+                self.lacking,
+                self.groups,
+                servers.join(", ")
+            ),
+            next: String::from(
+                "nothing while the server runs: it is being filled; otherwise start it, with `--lost-disk` if its disk is gone",
+            ),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_that_lacks_a_copy_is_a_finding() {
+        let member = |server, state| Member { server, state };
+        let group = |first, second| GroupRecord {
+            epoch: 3,
+            members: vec![member(0, first), member(1, second)],
+        };
+        let whole = group(MemberState::In, MemberState::In);
+        let of = |groups: &[GroupRecord]| CopiesStatus::of(groups);
+        assert_eq!(of(&[GroupRecord::of(0)]), None);
+        let status = of(&[whole.clone(), whole.clone()]).unwrap();
+        assert_eq!(status.text(), "copies      2 of all data");
+        assert_eq!(status.finding(), None);
+        let lacking = group(MemberState::In, MemberState::Filling);
+        let status = of(&[whole, lacking]).unwrap();
+        assert_eq!(status.text(), "copies      2; 1 of 2 groups lack one");
+        let found = status.finding().unwrap().what;
+        assert!(found.ends_with("I/O servers 1 lack it"), "{found}");
+    }
+}
