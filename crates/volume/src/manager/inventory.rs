@@ -16,6 +16,7 @@ use gannet_wire::volume::{
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Manager {
@@ -57,8 +58,10 @@ impl Manager {
         let objects: Vec<_> = names.iter().map(|name| (server, *name)).collect();
         let groups = self.servers.groups();
         // On the blocking pool: where files are missing, all names are read, and this core serves requests.
+        let before = Arc::clone(&groups);
         let known = (self.beside(move |store| known(store, &groups, &objects))).await?;
         // Asked after the metadata are read: objects that intents had removed by then are not reported as orphans.
+        let remove = remove.then_some(&*before);
         let work = self.look_at_objects(names, known, server, remove);
         let done = timeout(&self.runtime, CALL_DEADLINE, work).await;
         let statuses = done.unwrap_or(Err(LinkError::Silent));
@@ -69,12 +72,14 @@ impl Manager {
         Ok(to_bytes(&OrphanStatuses { statuses }))
     }
 
+    /// The statuses of objects by the I/O server that has them. Orphans are removed if `remove` has the groups from
+    /// before the metadata were read.
     async fn look_at_objects(
         &self,
         names: &[ObjectId],
         known: Vec<Option<OrphanStatus>>,
         server: u32,
-        remove: bool,
+        remove: Option<&Groups>,
     ) -> Result<Vec<OrphanStatus>, LinkError> {
         let link = Rc::clone(&self.servers).link(server).await?;
         let list = ObjectList {
@@ -92,17 +97,29 @@ impl Manager {
                 // No object is there; one may have been on a disk that was lost.
                 (None, Err(Status::Nxio)) => OrphanStatus::Gone,
                 (None, Err(status)) => return Err(LinkError::Refused(status)),
-                (None, Ok(state)) => match status_of_object(&state, now) {
-                    OrphanStatus::Orphan if remove => {
+                (None, Ok(state)) => match (status_of_object(&state, now), remove) {
+                    // The server has come to be a member since, and may have been given it as such.
+                    (OrphanStatus::Orphan, Some(before))
+                        if self.has_joined(name, server, before) =>
+                    {
+                        OrphanStatus::Recent
+                    }
+                    (OrphanStatus::Orphan, Some(_)) => {
                         self.remove_object(&link, *name, now).await?;
                         tracing::info!(%name, server, "removed an object of no file");
                         OrphanStatus::Removed
                     }
-                    status => status,
+                    (status, _) => status,
                 },
             });
         }
         Ok(statuses)
+    }
+
+    /// Whether a server is a member of an object's group, and was none by the groups of `before`.
+    fn has_joined(&self, object: &ObjectId, server: u32, before: &Groups) -> bool {
+        let groups = self.servers.groups();
+        groups.is_member(object.group, server) && !before.is_member(object.group, server)
     }
 
     async fn remove_object(
