@@ -28,7 +28,7 @@ use gannet_volume::host::{
 };
 use gannet_volume::io_server::{OWNER_FILE, ServerPolicy};
 use gannet_volume::link::{self, Identity, Link, Pool, ServerPlace, Session};
-use gannet_volume::manager::TermError;
+use gannet_volume::manager::{GroupsDescription, TermError};
 use gannet_volume::secret::{CurrentKeys, Secret, ServerKeys};
 use gannet_wire::volume::{Address, Member, MemberState, Role, Stripes, Token};
 use std::cell::{Cell, Ref, RefCell};
@@ -351,7 +351,7 @@ impl Bed {
             resolver: no_names(),
             port: accepting(provider, listener),
             force_term,
-            describe_groups: None,
+            groups: GroupsDescription::default(),
         };
         let manager = host(node).start_manager(role, move |error| {
             *ended.borrow_mut() = Some(error);

@@ -45,7 +45,7 @@ mod watch;
 pub use create::{CreateOptions, NewIoServers};
 pub use description::{
     DESCRIPTION_FILE, Description, IoServerDescription, ManagerDescription, StripesDescription,
-    identity_text,
+    Zone, ZoneError, identity_text,
 };
 pub use error::{DescriptionError, FileWork, ManagerError, SecretError, VolumeError};
 pub use finding::{IoServerFacts, manager_finding, not_ready};

@@ -4,6 +4,43 @@ use super::groups::Groups;
 use gannet_wire::volume::{GROUPS_OF_SERVER_MAX, GroupRecord, Member, MemberState};
 use thiserror::Error;
 
+/// The zones of I/O servers by their numbers. Servers of one zone may fail together: those of a host, or of a rack.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Zones {
+    /// The name of each zone; `None` where it is not known.
+    names: Vec<Option<String>>,
+    /// Both members of a group may be in one zone.
+    may_share: bool,
+}
+
+impl Zones {
+    /// Zones with these names. Both members of a group may be in one zone if `may_share` is set.
+    pub fn new(names: Vec<Option<String>>, may_share: bool) -> Zones {
+        Zones { names, may_share }
+    }
+
+    /// No zones: both members of a group may be anywhere.
+    pub fn any() -> Zones {
+        Zones::new(Vec::new(), true)
+    }
+
+    /// Whether two servers are in different zones, as far as is known.
+    fn are_apart(&self, one: u32, other: u32) -> bool {
+        let name = |server: u32| self.names.get(server as usize).and_then(Option::as_ref);
+        matches!((name(one), name(other)), (Some(one), Some(other)) if one != other)
+    }
+
+    /// How many groups have members that are in one zone, or whose zones are not known.
+    pub fn groups_in_one(&self, groups: &Groups) -> u32 {
+        let are_in_one = |record: &&GroupRecord| match record.members[..] {
+            [one, other] => !self.are_apart(one.server, other.server),
+            _ => false,
+        };
+        // Bounded by GROUPS_MAX.
+        groups.records().iter().filter(are_in_one).count() as u32
+    }
+}
+
 /// The reason why groups cannot get or lose a second member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -26,17 +63,18 @@ pub enum PlacementError {
 /// is out: it has nothing yet, and asks to be filled.
 ///
 /// # Errors
-/// `NoSecond`: all other servers are in as many groups as may be.
+/// `NoSecond`: all other servers are in as many groups as may be, or in the same zone.
 pub fn with_second_members(
     known: &Groups,
     servers: u32,
+    zones: &Zones,
 ) -> Result<Vec<(u32, GroupRecord)>, PlacementError> {
     let (mut records, mut changed) = (known.records().to_vec(), Vec::new());
     for (group, single) in (0..).zip(known.records()) {
         let [first] = single.members[..] else {
             continue;
         };
-        let second = second_for(&records, first.server, servers);
+        let second = second_for(&records, first.server, servers, zones);
         let server = second.ok_or(PlacementError::NoSecond { group })?;
         let second = Member {
             server,
@@ -74,17 +112,25 @@ pub fn without_second_members(known: &Groups) -> Result<Vec<(u32, GroupRecord)>,
     changed.collect()
 }
 
-/// The second member for a group of `server`, of `all` servers: the one with which it has the fewest groups together,
-/// of these the one in the fewest groups, of these the next one behind it. `None`: all others are in as many as may be.
-pub(super) fn second_for(records: &[GroupRecord], server: u32, all: u32) -> Option<u32> {
+/// The second member for a group of `server`, of `all` servers: one in another zone, of these the one with which it has
+/// the fewest groups together, of these the one in the fewest groups, of these the next one behind it. `None`: all
+/// others are in as many groups as may be, or in the same zone where that may not be.
+pub(super) fn second_for(
+    records: &[GroupRecord],
+    server: u32,
+    all: u32,
+    zones: &Zones,
+) -> Option<u32> {
     let others = (1..all).map(|step| (server + step) % all);
     let used = |other: u32| {
         let groups = || records.iter().filter(|record| record.has(other));
         let together = groups().filter(|record| record.has(server)).count();
         (together, groups().count())
     };
+    let are_apart = |other: u32| zones.are_apart(server, other);
     let free = others.filter(|other| used(*other).1 < GROUPS_OF_SERVER_MAX);
-    free.min_by_key(|other| used(*other))
+    let free = free.filter(|other| zones.may_share || are_apart(*other));
+    free.min_by_key(|other| (!are_apart(*other), used(*other)))
 }
 
 #[cfg(test)]
@@ -108,7 +154,7 @@ mod tests {
     fn second_members_go_round_over_the_other_servers_and_away_again() {
         for (servers, rounds) in [(2, 1), (3, 1), (2, 4), (4, 4), (5, 8)] {
             let known = alone(servers, rounds);
-            let two = with_second_members(&known, servers).unwrap();
+            let two = with_second_members(&known, servers, &Zones::any()).unwrap();
             let two = changed(&known, two);
             for server in 0..servers {
                 let groups = two.memberships(server).groups;
@@ -124,7 +170,10 @@ mod tests {
                 it.epoch == 2 && it.members[1].state == MemberState::Out && it.members.len() == 2
             };
             assert!(two.records().iter().all(of_two));
-            assert_eq!(with_second_members(&two, servers), Ok(vec![]));
+            assert_eq!(
+                with_second_members(&two, servers, &Zones::any()),
+                Ok(vec![])
+            );
             let one = changed(&two, without_second_members(&two).unwrap());
             assert!(one.records().iter().all(|it| it.epoch == 3));
             assert_eq!(one.by_server(servers), known.by_server(servers));
@@ -161,9 +210,47 @@ mod tests {
 
     #[test]
     fn a_server_gets_no_more_groups_than_it_may_be_in() {
-        let refused = with_second_members(&alone(2, 9), 2);
+        let refused = with_second_members(&alone(2, 9), 2, &Zones::any());
         assert_eq!(refused, Err(PlacementError::NoSecond { group: 14 }));
-        let refused = with_second_members(&alone(1, 4), 1);
+        let refused = with_second_members(&alone(1, 4), 1, &Zones::any());
         assert_eq!(refused, Err(PlacementError::NoSecond { group: 0 }));
+    }
+
+    fn zones(names: &str, may_share: bool) -> Zones {
+        let names = names.chars().map(|it| (it != '?').then(|| it.to_string()));
+        Zones::new(names.collect(), may_share)
+    }
+
+    #[test]
+    fn second_members_are_in_other_zones() {
+        for (servers, names) in [(4, "aabb"), (3, "aab"), (6, "aabbcc"), (5, "aaaab")] {
+            let (known, zones) = (alone(servers, 4), zones(names, false));
+            let two = with_second_members(&known, servers, &zones);
+            if names == "aaaab" {
+                // Server 4 alone would be the second member of all groups of the others.
+                assert_eq!(two, Err(PlacementError::NoSecond { group: 15 }));
+                continue;
+            }
+            let two = changed(&known, two.unwrap());
+            assert_eq!(zones.groups_in_one(&two), 0, "{names}");
+            for server in 0..servers {
+                let groups = two.memberships(server).groups.len();
+                assert!((6..=16).contains(&groups), "{names}: {groups}");
+            }
+        }
+        let refused = |names| with_second_members(&alone(2, 1), 2, &zones(names, false));
+        assert_eq!(refused("aa"), Err(PlacementError::NoSecond { group: 0 }));
+        assert_eq!(refused("a?"), Err(PlacementError::NoSecond { group: 0 }));
+    }
+
+    #[test]
+    fn zones_that_may_share_are_apart_where_that_is_possible() {
+        let (known, zones) = (alone(3, 1), zones("aa?", true));
+        let two = with_second_members(&known, 3, &zones).unwrap();
+        assert_eq!(zones.groups_in_one(&changed(&known, two)), 3);
+        let zones = self::zones("aab", true);
+        let two = with_second_members(&known, 3, &zones).unwrap();
+        assert_eq!(zones.groups_in_one(&changed(&known, two)), 0);
+        assert_eq!(zones.groups_in_one(&known), 0);
     }
 }

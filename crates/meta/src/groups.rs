@@ -2,7 +2,7 @@
 //!
 //! A volume that was made before there were groups has no records of them. There, group `n` is I/O server `n` alone.
 
-use super::group_placement::second_for;
+use super::group_placement::{PlacementError, Zones, second_for};
 use super::namespace::{Failure, Outcome};
 use super::{StoreError, Table, Transaction, View};
 use gannet_wire::volume::{
@@ -225,9 +225,37 @@ pub enum Copies {
     Two,
 }
 
-/// Gives each of these new I/O servers groups of its own, behind those that the volume has. A server that is in a group
-/// already, by an attempt that did not end, gets no more. Each group of two has another second member, as far as there
-/// are others: the load of a server goes to several.
+/// Groups for these new I/O servers, behind those that the volume has. A server that is in a group already, by an
+/// attempt that did not end, gets no more. Each group of two has another second member, as far as there are others: the
+/// load of a server goes to several.
+///
+/// # Errors
+/// `NoSecond`: a group would have two members, and there is no I/O server for the second one.
+pub fn new_groups(
+    known: &Groups,
+    servers: Range<u32>,
+    copies: Copies,
+    zones: &Zones,
+) -> Result<Vec<(u32, GroupRecord)>, PlacementError> {
+    let (all, new) = (servers.end, known.in_none(servers));
+    let count = new.len() * GROUPS_OF_NEW_SERVER as usize;
+    let (mut records, mut added) = (known.0.clone(), Vec::with_capacity(count));
+    for (group, server) in (known.count()..).zip(new.into_iter().cycle().take(count)) {
+        let mut record = GroupRecord::of(server);
+        if copies == Copies::Two {
+            let other = second_for(&records, server, all, zones);
+            record.members.push(Member {
+                server: other.ok_or(PlacementError::NoSecond { group })?,
+                state: MemberState::In,
+            });
+        }
+        added.push((group, record.clone()));
+        records.push(record);
+    }
+    Ok(added)
+}
+
+/// Gives each of these new I/O servers groups of its own ([`begin_groups_in`]), with second members in any zone.
 ///
 /// # Errors
 /// The store failed.
@@ -237,23 +265,37 @@ pub fn begin_groups(
     servers: Range<u32>,
     copies: Copies,
 ) -> Result<(), StoreError> {
-    let (all, new) = (servers.end, known.in_none(servers));
-    let count = new.len() * GROUPS_OF_NEW_SERVER as usize;
-    let mut records = known.0.clone();
-    for (number, server) in (known.count()..).zip(new.into_iter().cycle().take(count)) {
-        let mut record = GroupRecord::of(server);
-        if copies == Copies::Two
-            && let Some(other) = second_for(&records, server, all)
-        {
-            record.members.push(Member {
-                server: other,
-                state: MemberState::In,
-            });
-        }
-        put_group(transaction, number, &record)?;
-        records.push(record);
-    }
-    Ok(())
+    begin_groups_in(transaction, known, servers, copies, &Zones::any())
+}
+
+/// Gives each of these new I/O servers groups of its own ([`new_groups`]). Where there can be no second member, the
+/// groups have one.
+///
+/// # Errors
+/// The store failed.
+pub fn begin_groups_in(
+    transaction: &mut dyn Transaction,
+    known: &Groups,
+    servers: Range<u32>,
+    copies: Copies,
+    zones: &Zones,
+) -> Result<(), StoreError> {
+    let of = |copies| new_groups(known, servers.clone(), copies, zones);
+    // Groups with one member need no place.
+    let added = of(copies).or_else(|_| of(Copies::One));
+    put_groups(transaction, &added.unwrap_or_default())
+}
+
+/// Replaces the records of the groups with these numbers, or adds them.
+///
+/// # Errors
+/// The store failed.
+pub fn put_groups(
+    transaction: &mut dyn Transaction,
+    records: &[(u32, GroupRecord)],
+) -> Result<(), StoreError> {
+    let mut records = records.iter();
+    records.try_for_each(|(number, record)| put_group(transaction, *number, record))
 }
 
 /// Replaces the record of a group.

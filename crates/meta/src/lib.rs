@@ -11,6 +11,7 @@
 
 pub mod check;
 pub mod claims;
+pub mod copies_setting;
 #[cfg(test)]
 mod fixture;
 mod format;

@@ -17,12 +17,13 @@ use crate::client::{ManagerFinder, Resolver, Servers, registered_io_servers};
 use crate::io_server::{DiskCounters, IoServer, ServerPolicy};
 use crate::limits::START_PATIENCE;
 use crate::link::{Handler, Identity, TrafficClasses};
-use crate::manager::{DescribeGroups, Manager, Registration, Registry, TermError, VolumeState};
+use crate::manager::{GroupsDescription, Manager, Registration, Registry, TermError, VolumeState};
 use crate::peers::{PeerLinks, keep};
 use crate::secret::{CurrentKeys, RoleKey};
 use crate::serve::{Server, ServerCounters};
 use gannet_fabric::{Listener, Provider};
-use gannet_meta::groups::{Groups, begin_groups, groups};
+use gannet_meta::copies_setting::{CopiesSetting, copies_setting};
+use gannet_meta::groups::{Groups, begin_groups_in, groups};
 use gannet_meta::namespace::Outcome;
 use gannet_meta::{MetaStore, StoreError, claims};
 use gannet_metrics::{ClientList, Exposition, Pools, Source};
@@ -117,8 +118,8 @@ pub struct ManagerRole {
     pub port: Port,
     /// Serve the metadata even if I/O servers know of newer ones or do not answer.
     pub force_term: bool,
-    /// Prepares the volume's description for records of groups; `None` where it is in no file.
-    pub describe_groups: Option<DescribeGroups>,
+    /// The parts of the volume's description that groups need.
+    pub groups: GroupsDescription,
 }
 
 /// The parts of an I/O server, after the first decision about its disk.
@@ -187,7 +188,7 @@ impl Host {
         role: ManagerRole,
         ended: impl FnOnce(TermError) + 'static,
     ) -> Outcome<Rc<Manager>> {
-        let groups = groups_in(&*role.metadata, role.io_servers.len() as u32)?;
+        let groups = groups_in(&role)?;
         let registry = Registry::new(role.name, role.stripes.clone(), role.io_servers, groups);
         let servers = registered_io_servers(
             Handle::clone(&self.runtime),
@@ -200,9 +201,7 @@ impl Host {
         let clock = Handle::clone(&self.runtime);
         let manager = Manager::open(clock, role.metadata, self.keys.now(), servers, role.stripes)?;
         registry.report_in(manager.state());
-        if let Some(describing) = role.describe_groups {
-            manager.describe_groups_with(describing);
-        }
+        manager.describe_groups_with(role.groups);
         // A process starts one manager; the simulator keeps the state of the first one of a machine.
         let _ = self.counters.volume.set(manager.state());
         if role.force_term {
@@ -326,20 +325,26 @@ impl Host {
     }
 }
 
-/// The groups of a volume with `servers` I/O servers. A server that is in none gets some: the metadata may be a backup
-/// from before it was added.
-fn groups_in(metadata: &dyn MetaStore, servers: u32) -> Outcome<Groups> {
-    let read = || {
-        let mut known = Ok(Groups::of_servers(servers));
-        metadata.read(&mut |view| known = groups(view, servers))?;
-        known
-    };
-    let known = read()?;
+/// The groups of a volume. A server that is in none gets some: the metadata may be a backup from before it was added.
+fn groups_in(role: &ManagerRole) -> Outcome<Groups> {
+    let (metadata, servers) = (&*role.metadata, role.io_servers.len() as u32);
+    let (mut known, mut setting) = (Ok(Groups::of_servers(servers)), Ok(Default::default()));
+    metadata.read(&mut |view| {
+        known = groups(view, servers);
+        setting = copies_setting(view);
+    })?;
+    let (known, CopiesSetting { same_host }) = (known?, setting?);
     if known.in_none(0..servers).is_empty() {
         return Ok(known);
     }
-    metadata.commit(&mut |store| begin_groups(store, &known, 0..servers, known.copies()))?;
-    read()
+    let addresses = role.io_servers.iter();
+    let addresses = addresses.map(|it| it.is_known().then(|| it.clone()));
+    let zones = role.groups.zones(&addresses.collect::<Vec<_>>(), same_host);
+    metadata
+        .commit(&mut |store| begin_groups_in(store, &known, 0..servers, known.copies(), &zones))?;
+    let mut begun = Ok(Groups::of_servers(servers));
+    metadata.read(&mut |view| begun = groups(view, servers))?;
+    begun
 }
 
 /// Waits for at most a short time until the manager's term has begun. If too few I/O servers answer by then, the

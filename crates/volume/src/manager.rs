@@ -57,7 +57,7 @@ use std::sync::Arc;
 use term::Office;
 use wishes::Wishes;
 
-pub use copies::DescribeGroups;
+pub use copies::{DescribeGroups, GroupsDescription};
 pub use intents::IoServers;
 pub use listing::{LeaseKind, LeaseList, LeaseRow};
 pub use records::RecordStats;

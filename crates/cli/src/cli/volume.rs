@@ -5,6 +5,7 @@ use crate::size;
 use clap::builder::TypedValueParser;
 use clap::{ArgGroup, Args, Subcommand};
 use gannet::url::{Location, Url};
+use gannet::volume::Zone;
 use gannet_volume::limits::UNIT_DEFAULT;
 use gannet_wire::volume::WIDTH_MAX;
 use gannet_wire::volume::{UNIT_MAX, UNIT_MIN};
@@ -62,7 +63,8 @@ pub enum VolumeWhat {
     ///
     /// With 2, each group of I/O servers gets a second member, which is filled while the volume is served. With 1, the
     /// second members are taken away again; `gannet volume check --repair` then frees their space. Only root and the
-    /// volume's owner may set the number.
+    /// volume's owner may set the number. The two members of a group are in different zones, which volume.toml names
+    /// (`zone`), or else on different hosts.
     Copies(CopiesOptions),
     /// Make a new client key for a volume
     ///
@@ -73,6 +75,7 @@ pub enum VolumeWhat {
 
 /// `gannet volume create`.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("places").multiple(true))]
 pub struct CreateOptions {
     /// The folder of the volume, which must be empty or not exist
     pub path: PathBuf,
@@ -99,13 +102,17 @@ pub struct CreateOptions {
         long,
         value_name = "N",
         default_value_t = 1,
-        requires_if("2", "same_host")
+        requires_if("2", "places")
     )]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=2))]
     pub copies: u8,
-    /// Both copies of a byte may be on one host: only a disk or a process may die
-    #[arg(long)]
+    /// Both copies of a byte may be in one zone or on one host: only a disk or a process may die
+    #[arg(long, group = "places")]
     pub same_host: bool,
+    /// The zone of each I/O server in turn, for example its rack: copies of a byte are in two of them
+    #[arg(long, value_name = "ZONE,...", group = "places")]
+    #[arg(value_delimiter = ',', num_args = 1)]
+    pub zones: Vec<Zone>,
 }
 
 /// `gannet volume show`.
@@ -163,6 +170,9 @@ pub struct ExtendOptions {
     /// Add an I/O server in this folder, which must be empty or not exist (repeat)
     #[arg(long, value_name = "DIR", group = "servers")]
     pub io_server: Vec<PathBuf>,
+    /// The zone of each new I/O server in turn
+    #[arg(long, value_name = "ZONE,...", value_delimiter = ',', num_args = 1)]
+    pub zones: Vec<Zone>,
 }
 
 /// `gannet volume check`.
@@ -189,10 +199,10 @@ pub struct CopiesOptions {
     #[arg(value_name = "URL", value_parser = url_parser())]
     pub url: Url,
     /// Keep each byte on N I/O servers: 1 or 2
-    #[arg(value_name = "N", requires_if("2", "same_host"))]
+    #[arg(value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=2))]
     pub copies: Option<u8>,
-    /// Both copies of a byte may be on one host: only a disk or a process may die
+    /// Both copies of a byte may be in one zone or on one host: only a disk or a process may die
     #[arg(long)]
     pub same_host: bool,
     /// Print one JSON object

@@ -81,6 +81,7 @@ async fn set(
         Ok(CopiesAnswer {
             outcome: CopiesOutcome::Done,
             number,
+            ..
         }) => Ok(number),
         Ok(answer) => {
             let (why, hint) = refusal(&answer);
@@ -102,8 +103,8 @@ fn refusal(answer: &CopiesAnswer) -> (String, &'static str) {
             "add some with `gannet volume extend PATH --io-servers N` while it is not served",
         ),
         CopiesOutcome::NoSecond => (
-            format!("no I/O server can be the second member of group {number}"),
-            "an I/O server is in 16 groups at most: add some with `gannet volume extend`",
+            format!("no I/O server of another zone can be the second member of group {number}"),
+            "name zones in volume.toml (`zone`), add I/O servers in other zones with `gannet volume extend`, or allow one host for both with --same-host",
         ),
         CopiesOutcome::Unserved => (
             format!("no member of group {number} has all of its data"),
@@ -175,9 +176,30 @@ impl CopiesStatus {
     }
 }
 
+/// The finding that so many groups have both members in one zone.
+pub(super) fn in_one_zone(groups: u32) -> Option<Finding> {
+    (groups > 0).then(|| Finding {
+        what: format!("{groups} groups have both copies of their data in one zone or on one host"),
+        next: String::from(
+            "name the zones in volume.toml, restart the manager, and place the copies anew with `gannet volume copies URL 1` and `2`; or allow it: `gannet volume copies URL 2 --same-host`",
+        ),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn copies_in_one_zone_are_a_finding() {
+        assert_eq!(in_one_zone(0), None);
+        assert!(
+            in_one_zone(3)
+                .unwrap()
+                .what
+                .starts_with("3 groups have both")
+        );
+    }
 
     #[test]
     fn a_group_that_lacks_a_copy_is_a_finding() {

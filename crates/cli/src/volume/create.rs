@@ -23,6 +23,8 @@ pub(super) fn run(options: &CreateOptions) -> Result<(), Failure> {
             1 => Copies::One,
             _ => Copies::Two,
         },
+        same_host: options.same_host,
+        zones: options.zones.clone(),
     };
     let volume = Volume::create(&options.path, &wanted);
     let volume = volume.map_err(|error| explain(&options.path, error))?;

@@ -90,6 +90,9 @@ fn explain_making(error: VolumeError) -> Failure {
         }
         error @ VolumeError::StripeWidth => Failure::usage("cannot make this volume", error)
             .hint("lower --stripe-width or add I/O servers"),
+        error @ (VolumeError::Zones | VolumeError::ZonesCount { .. }) => {
+            Failure::usage("cannot place the I/O servers", error)
+        }
         VolumeError::Random(error) => Failure::new("cannot get random bytes", error),
         VolumeError::MakeMetadata { path, why } => {
             Failure::new(format!("cannot make the metadata {}", path.display()), why)

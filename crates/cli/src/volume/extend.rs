@@ -19,15 +19,18 @@ pub(super) fn run(options: &ExtendOptions) -> Result<(), Failure> {
         NewIoServers::Folders(options.io_server.clone())
     };
     let what = "cannot extend this volume";
-    volume.extend(&more).map_err(|error| match error {
-        VolumeError::IoServersCount(_) => {
-            let why =
-                format!("it has {before}, and a volume has at most {IO_SERVERS_MAX} I/O servers");
-            Failure::usage(what, why)
-        }
-        VolumeError::Note(error) => Failure::new(what, error),
-        error => explain(&options.path, error),
-    })?;
+    volume
+        .extend(&more, &options.zones)
+        .map_err(|error| match error {
+            VolumeError::IoServersCount(_) => {
+                let why = format!(
+                    "it has {before}, and a volume has at most {IO_SERVERS_MAX} I/O servers"
+                );
+                Failure::usage(what, why)
+            }
+            VolumeError::Note(error) => Failure::new(what, error),
+            error => explain(&options.path, error),
+        })?;
     output::line(&format!(
         "volume {} has {} I/O servers now; new files use the new ones",
         volume.description.name,

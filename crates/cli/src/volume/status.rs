@@ -1,6 +1,6 @@
 //! `gannet volume status`: the servers of a volume that is served, and what is wrong with them.
 
-use super::copies::CopiesStatus;
+use super::copies::{CopiesStatus, in_one_zone};
 use crate::cli::{ClientOptions, StatusOptions};
 use crate::failure::{Explain, Failure};
 use crate::output;
@@ -128,6 +128,7 @@ impl VolumeStatus {
         }
         let lacking = status.copies.as_ref().and_then(CopiesStatus::finding);
         status.findings.extend(lacking);
+        status.findings.extend(in_one_zone(states.in_one_zone));
         status
     }
 
@@ -295,6 +296,7 @@ mod tests {
         let url = Url::parse("gannet://mgr.example/a/b").unwrap();
         let states = ServerStates {
             groups: Vec::new(),
+            in_one_zone: 0,
             name: String::from("volume"),
             term: 4,
             names: Ok(()),

@@ -127,7 +127,9 @@ fn a_served_volume_gets_copies_and_loses_them_again() {
     let url = bed.url("");
     let shown = bed.with_key(&["volume", "copies", &url]);
     assert_eq!(shown, "copies      1 of all data\n");
-    let refused = fail(&["volume", "copies", &url, "2"], 2);
+    // All I/O servers are on this host.
+    let apart = ["volume", "copies", &url, "2", "--volume-key", &bed.key];
+    let refused = fail(&apart, 1);
     assert!(refused.contains("--same-host"), "{refused}");
     let two = ["volume", "copies", &url, "2", "--same-host"];
     let stranger = ["--uid", "77777", "--volume-key", &bed.key];
@@ -156,6 +158,59 @@ fn a_served_volume_gets_copies_and_loses_them_again() {
     for (name, seed) in [("before", 1), ("during", 2)] {
         bed.read(name, seed);
     }
+}
+
+#[test]
+fn copies_are_in_different_zones() {
+    let mut bed = Bed::new(&["--copies", "2", "--zones", "a,a,b,b"]);
+    bed.write("before", 1);
+    bed.is_whole();
+    // A whole zone goes away.
+    for number in [2, 3] {
+        bed.io_servers[number].take().unwrap().kill();
+    }
+    bed.read("before", 1);
+    drop(bed.io_servers);
+    bed.manager.kill();
+    // What is added has a zone, too.
+    let extend = ["volume", "extend", &bed.volume, "--io-servers", "2"];
+    let refused = fail(&[&extend[..], &["--zones", "a"]].concat(), 2);
+    assert!(
+        refused.contains("1 zones are given for 2 I/O servers"),
+        "{refused}"
+    );
+    succeed(&[&extend[..], &["--zones", "a,b"]].concat());
+    let described = fs::read_to_string(bed.place.path("volume/volume.toml")).unwrap();
+    assert_eq!(described.matches("zone = \"b\"").count(), 3, "{described}");
+}
+
+#[test]
+fn copies_in_one_zone_are_reported() {
+    let mut bed = Bed::new(&["--copies", "2", "--zones", "a,a,b,b"]);
+    bed.is_whole();
+    bed.io_servers.clear();
+    bed.manager.kill();
+    let file = bed.place.path("volume/volume.toml");
+    let described = fs::read_to_string(&file).unwrap();
+    fs::write(&file, described.replace("zone = \"b\"", "zone = \"a\"")).unwrap();
+    let words = ["--volume", &bed.volume, "--native", FREE_PORT];
+    let server = Server::with(&words);
+    let url = format!("gannet://{}/", server.native);
+    let status = ["volume", "status", &url, "--volume-key", &bed.key];
+    let text = String::from_utf8(run(&status).stdout).unwrap();
+    assert!(text.contains("16 groups have both copies"), "{text}");
+    let allow = [
+        "volume",
+        "copies",
+        &url,
+        "2",
+        "--same-host",
+        "--volume-key",
+        &bed.key,
+    ];
+    succeed(&allow);
+    let text = String::from_utf8(run(&status).stdout).unwrap();
+    assert!(!text.contains("have both copies"), "{text}");
 }
 
 #[test]

@@ -2,19 +2,23 @@
 
 use super::description::{
     DESCRIPTION_FILE, Description, FORMAT, FORMAT_WITHOUT_GROUPS, IoServerDescription,
-    METADATA_FILE, ManagerDescription, SECRET_FILE, StripesDescription,
+    METADATA_FILE, ManagerDescription, SECRET_FILE, StripesDescription, Zone,
 };
 use super::error::{At, FileWork, VolumeError};
 use super::made::{Made, absolute, named_folders, own_folders, replace, sync_folder};
 use super::metadata::open_metadata;
 use super::{CLIENT_KEY_FILE, IO_SERVERS_MAX, METADATA_CACHE, Volume};
 use crate::ClientKey;
+use gannet_meta::copies_setting::{CopiesSetting, copies_setting, note_copies_setting};
+use gannet_meta::group_placement::Zones;
 use gannet_meta::groups::{self, Copies, Groups};
 use gannet_meta::namespace::{self, Failure, KeptFiles, Outcome, Request};
 use gannet_meta::{MetaStore, RedbStore, claims};
 use gannet_volume::limits::UNIT_DEFAULT;
 use gannet_volume::secret::{Secret, ServerKeys};
-use gannet_wire::volume::{AttributeChanges, Caller, ROOT, Timestamp, Token, UNIT_MAX, UNIT_MIN};
+use gannet_wire::volume::{
+    AttributeChanges, Caller, GroupRecord, ROOT, Timestamp, Token, UNIT_MAX, UNIT_MIN,
+};
 use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,6 +35,10 @@ pub struct CreateOptions {
     pub stripe_width: u32,
     /// How many I/O servers keep each byte.
     pub copies: Copies,
+    /// Both copies of a byte may be in one zone.
+    pub same_host: bool,
+    /// The zone of each I/O server in turn; none stands for zones that are not known yet.
+    pub zones: Vec<Zone>,
 }
 
 impl Default for CreateOptions {
@@ -40,6 +48,8 @@ impl Default for CreateOptions {
             stripe_unit: UNIT_DEFAULT,
             stripe_width: 0,
             copies: Copies::One,
+            same_host: false,
+            zones: Vec::new(),
         }
     }
 }
@@ -85,10 +95,12 @@ impl Volume {
     pub fn create(path: &Path, options: &CreateOptions) -> Result<Volume, VolumeError> {
         let servers = options.io_servers.count();
         check_options(options, servers)?;
+        let groups = groups_of(options, servers)?;
         let mut made = Made::default();
         made.empty_folder(path)?;
         let path = absolute(path)?;
-        let io_server = options.io_servers.make(&path, &[], &mut made)?;
+        let mut io_server = options.io_servers.make(&path, &[], &mut made)?;
+        put_into_zones(&mut io_server, &options.zones)?;
         let name = path.file_name().unwrap_or_default();
         let description = Description {
             format: FORMAT,
@@ -110,8 +122,8 @@ impl Volume {
         made.file(&path.join(CLIENT_KEY_FILE), key.as_bytes())?;
         make_metadata(
             &path.join(METADATA_FILE),
-            servers,
-            options.copies,
+            &groups,
+            options.same_host,
             &mut made,
         )?;
         // Last: a folder with it is a whole volume.
@@ -121,11 +133,12 @@ impl Volume {
         Ok(Volume { path, description })
     }
 
-    /// Adds I/O servers, which new files use from then on. The volume must not be served meanwhile.
+    /// Adds I/O servers, which new files use from then on, with a zone for each in turn, or none. The volume must not
+    /// be served meanwhile.
     ///
     /// # Errors
     /// The volume is served, or the servers cannot be added.
-    pub fn extend(&mut self, more: &NewIoServers) -> Result<(), VolumeError> {
+    pub fn extend(&mut self, more: &NewIoServers, zones: &[Zone]) -> Result<(), VolumeError> {
         let path = absolute(&self.path)?;
         // Held until the end: a process that serves the volume holds it.
         let metadata = open_metadata(self)?;
@@ -136,18 +149,20 @@ impl Volume {
         }
         let mut made = Made::default();
         let existing: Vec<_> = self.folders().iter().map(|it| path.join(it)).collect();
-        let added = more.make(&path, &existing, &mut made)?;
+        let mut added = more.make(&path, &existing, &mut made)?;
+        put_into_zones(&mut added, zones)?;
         // Before the records of groups, which a release that knows format 2 alone would not see.
         describe(&path, &[])?;
         // Then these: a record of servers that are not added afterwards does no harm. At most IO_SERVERS_MAX.
         let new = before as u32..(before + added.len()) as u32;
-        let mut known = Ok(Groups::of_servers(0));
-        let read = metadata.read(&mut |view| known = groups::groups(view, before as u32));
-        let groups = read.map_err(Failure::Store).and(known);
-        let groups = groups.map_err(VolumeError::Groups)?;
+        let (groups, same_host) = groups_before(&metadata, before)?;
+        let all = self.description.io_server.iter().chain(&added);
+        let zones = Zones::new(all.map(IoServerDescription::zone_name).collect(), same_host);
+        let more = groups::new_groups(&groups, new.clone(), groups.copies(), &zones);
+        let more = more.map_err(|_| VolumeError::Zones)?;
         let noted = metadata.commit(&mut |transaction| {
             claims::note_new(transaction, new.clone())?;
-            groups::begin_groups(transaction, &groups, new.clone(), groups.copies())
+            groups::put_groups(transaction, &more)
         });
         noted.map_err(VolumeError::Note)?;
         self.description = describe(&path, &added)?;
@@ -192,21 +207,64 @@ fn check_options(options: &CreateOptions, servers: usize) -> Result<(), VolumeEr
     Ok(())
 }
 
+/// The groups of a new volume.
+fn groups_of(
+    options: &CreateOptions,
+    servers: usize,
+) -> Result<Vec<(u32, GroupRecord)>, VolumeError> {
+    let names = options.zones.iter().map(|it| Some(it.as_str().to_owned()));
+    let zones = Zones::new(names.collect(), options.same_host);
+    let none = Groups::new(Vec::new());
+    // At most IO_SERVERS_MAX.
+    let groups = groups::new_groups(&none, 0..servers as u32, options.copies, &zones);
+    groups.map_err(|_| VolumeError::Zones)
+}
+
+/// Notes the zone of each of these servers, unless no zones are given.
+fn put_into_zones(servers: &mut [IoServerDescription], zones: &[Zone]) -> Result<(), VolumeError> {
+    if ![0, servers.len()].contains(&zones.len()) {
+        return Err(VolumeError::ZonesCount {
+            zones: zones.len(),
+            servers: servers.len(),
+        });
+    }
+    for (server, zone) in servers.iter_mut().zip(zones) {
+        server.zone = Some(zone.clone());
+    }
+    Ok(())
+}
+
+/// The groups of a volume with so many I/O servers, and whether both members of one may be in one zone.
+fn groups_before(metadata: &dyn MetaStore, servers: usize) -> Result<(Groups, bool), VolumeError> {
+    let (mut known, mut setting) = (Ok(Groups::of_servers(0)), Ok(CopiesSetting::default()));
+    let read = metadata.read(&mut |view| {
+        // At most IO_SERVERS_MAX.
+        known = groups::groups(view, servers as u32);
+        setting = copies_setting(view);
+    });
+    let known = read.map_err(Failure::Store).and(known);
+    let groups = known.map_err(VolumeError::Groups)?;
+    Ok((groups, setting.map_err(VolumeError::Groups)?.same_host))
+}
+
 /// Makes an empty root directory, which belongs to the user of this process; its I/O servers are new.
 fn make_metadata(
     path: &Path,
-    servers: usize,
-    copies: Copies,
+    groups: &[(u32, GroupRecord)],
+    same_host: bool,
     made: &mut Made,
 ) -> Result<(), VolumeError> {
     made.file(path, b"")?;
-    fill_metadata(path, servers, copies).map_err(|why| VolumeError::MakeMetadata {
+    fill_metadata(path, groups, same_host).map_err(|why| VolumeError::MakeMetadata {
         path: path.to_path_buf(),
         why,
     })
 }
 
-fn fill_metadata(path: &Path, servers: usize, copies: Copies) -> Outcome<()> {
+fn fill_metadata(path: &Path, groups: &[(u32, GroupRecord)], same_host: bool) -> Outcome<()> {
+    // Each server is in a group.
+    let servers = groups.iter().filter_map(|(_, it)| it.members.first());
+    let servers = servers.map(|member| member.server + 1).max();
     let store = RedbStore::open(path, METADATA_CACHE)?;
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let now = Timestamp::since_epoch(since.unwrap_or_default());
@@ -228,14 +286,9 @@ fn fill_metadata(path: &Path, servers: usize, copies: Copies) -> Outcome<()> {
         formatted = namespace::format(transaction, now)
             .and_then(|()| namespace::set_attributes(transaction, request, ROOT, &owner, None, now))
             .map(|_| ());
-        // At most IO_SERVERS_MAX.
-        claims::note_all_new(transaction, servers as u32)?;
-        groups::begin_groups(
-            transaction,
-            &Groups::new(Vec::new()),
-            0..servers as u32,
-            copies,
-        )
+        claims::note_all_new(transaction, servers.unwrap_or(0))?;
+        note_copies_setting(transaction, CopiesSetting { same_host })?;
+        groups::put_groups(transaction, groups)
     })?;
     formatted
 }

@@ -9,11 +9,16 @@ use gannet_wire::volume::{NAME_MAX, Token, UNIT_MAX, UNIT_MIN};
 use serde::Deserialize;
 use serde::de::Error as _;
 use std::path::PathBuf;
+use std::str::FromStr;
+use thiserror::Error;
 
 /// The version of volumes that this program makes.
 pub(super) const FORMAT: u32 = 3;
 /// The version before, of which volumes are served too: their metadata have no records of groups.
 pub(super) const FORMAT_WITHOUT_GROUPS: u32 = 2;
+
+/// Most bytes of the name of a zone.
+const ZONE_MAX: usize = 64;
 
 /// The name of a description in its volume's folder.
 pub const DESCRIPTION_FILE: &str = "volume.toml";
@@ -62,7 +67,7 @@ pub struct ManagerDescription {
 }
 
 /// An I/O server.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IoServerDescription {
     /// Where it keeps its objects; a relative path starts at the volume's folder.
@@ -70,6 +75,43 @@ pub struct IoServerDescription {
     /// The address for clients, and the port to listen on. Without it the system picks a port, and the server
     /// reports it to the manager.
     pub address: Option<Place>,
+    /// The zone: servers of one may fail together, for example those of a rack. Without it, the zone is the host of the
+    /// server's address.
+    #[serde(default, deserialize_with = "zone")]
+    pub zone: Option<Zone>,
+}
+
+/// The name of a zone of I/O servers: 1 to 64 letters, digits, dots, underscores and hyphens.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Zone(String);
+
+/// The text, which is not the name of a zone.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is not a zone: 1 to {ZONE_MAX} letters, digits, and any of `._-`")]
+pub struct ZoneError(pub String);
+
+impl Zone {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Zone {
+    type Err = ZoneError;
+
+    fn from_str(text: &str) -> Result<Zone, ZoneError> {
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
+        if text.is_empty() || text.len() > ZONE_MAX || !text.chars().all(is_plain) {
+            return Err(ZoneError(text.to_owned()));
+        }
+        Ok(Zone(text.to_owned()))
+    }
+}
+
+fn zone<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Option<Zone>, D::Error> {
+    let text = String::deserialize(source)?;
+    text.parse().map(Some).map_err(D::Error::custom)
 }
 
 fn dscp<'de, D: serde::Deserializer<'de>>(source: D) -> Result<Option<TrafficClasses>, D::Error> {
@@ -150,6 +192,15 @@ impl Description {
 }
 
 impl IoServerDescription {
+    /// The name of its zone: the one that is described, or the host of its address.
+    pub(super) fn zone_name(&self) -> Option<String> {
+        let host = self
+            .address
+            .as_ref()
+            .map(|it| format!("host:{}", it.0.host));
+        self.zone.as_ref().map(|zone| zone.0.clone()).or(host)
+    }
+
     /// Its part of `volume.toml`.
     ///
     /// # Errors
@@ -161,8 +212,12 @@ impl IoServerDescription {
             Some(address) => format!("address = \"{address}\"\n"),
             None => String::new(),
         };
+        let zone = match &self.zone {
+            Some(zone) => format!("zone = \"{}\"\n", zone.as_str()),
+            None => String::new(),
+        };
         Ok(format!(
-            "\n[[io_server]]\nfolder = {}\n{address}",
+            "\n[[io_server]]\nfolder = {}\n{address}{zone}",
             quoted(folder)?
         ))
     }
@@ -189,6 +244,7 @@ mod tests {
         let folder = |path: &str, address: Option<&str>| IoServerDescription {
             folder: PathBuf::from(path),
             address: address.map(|it| it.parse().unwrap()),
+            zone: address.map(|_| "rack-1".parse().unwrap()),
         };
         Description {
             format: FORMAT,
@@ -226,6 +282,7 @@ mod tests {
             ("abab", "ab", "32 hexadecimal digits"),
             ("[stripes]", "[stripes]\nmore = 1", "more"),
             ("io1:20051", "io1", "HOST:PORT"),
+            ("rack-1", "rack 1", "is not a zone"),
             ("data=10", "data=100", "0 to 63"),
             ("\"io/0\"", "\"\"", "I/O server 0 is empty"),
         ] {

@@ -45,6 +45,19 @@ pub enum VolumeError {
     /// Two copies of each byte need two I/O servers.
     #[error("two copies need two I/O servers (--io-servers 2, or more)")]
     Copies,
+    /// Zones were given for another number of I/O servers.
+    #[error("{zones} zones are given for {servers} I/O servers")]
+    ZonesCount {
+        /// The number of zones.
+        zones: usize,
+        /// The number of I/O servers that they are for.
+        servers: usize,
+    },
+    /// No I/O server can be the second member of a group.
+    #[error(
+        "the copies of a byte need I/O servers of two zones (--zones), each in at most 16 groups, or --same-host"
+    )]
+    Zones,
     /// A stripe unit is too small or too large.
     #[error("the stripe unit must be from {UNIT_MIN} to {UNIT_MAX} bytes")]
     StripeUnit,

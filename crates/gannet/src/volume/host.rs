@@ -216,6 +216,8 @@ struct ManagerSeat {
     listener: FabricListener,
     /// Where I/O servers are, as far as it is known.
     servers: Vec<Address>,
+    /// Their zones, where the description names them.
+    zones: Vec<Option<String>>,
 }
 
 struct IoServerSeat {
@@ -468,6 +470,8 @@ fn open_manager(
     io_servers: &[IoServerSeat],
 ) -> Result<ManagerSeat, VolumeError> {
     let description = &volume.description;
+    let zones = description.io_server.iter();
+    let zones = zones.map(|it| it.zone.as_ref().map(|zone| zone.as_str().to_owned()));
     let said = description.io_server.iter().map(|server| &server.address);
     let said = said.map(|place| place.clone().map(|place| place.0).unwrap_or_default());
     let mut servers: Vec<Address> = said.collect();
@@ -487,6 +491,7 @@ fn open_manager(
         metadata,
         listener,
         servers,
+        zones: zones.collect(),
     })
 }
 

@@ -34,7 +34,7 @@ pub(super) fn own_folders(
         made.folder(&path.join(&folder))?;
         Ok(IoServerDescription {
             folder,
-            address: None,
+            ..IoServerDescription::default()
         })
     });
     folders.collect()
@@ -61,7 +61,7 @@ pub(super) fn named_folders(
         }
         folders.push(IoServerDescription {
             folder,
-            address: None,
+            ..IoServerDescription::default()
         });
     }
     Ok(folders)

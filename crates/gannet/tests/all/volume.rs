@@ -100,11 +100,13 @@ fn a_volume_grows_while_nobody_serves_it() {
     let path = place.path().join("volume");
     let mut volume = Volume::create(&path, &options(1)).unwrap();
     let server = Server::builder().volume(&path).start().unwrap();
-    let served = volume.extend(&NewIoServers::Inside(1)).unwrap_err();
+    let served = volume.extend(&NewIoServers::Inside(1), &[]).unwrap_err();
     assert!(matches!(served, VolumeError::ServedElsewhere), "{served}");
     server.stop().unwrap();
     let disk = place.path().join("disk");
-    volume.extend(&NewIoServers::Folders(vec![disk])).unwrap();
+    volume
+        .extend(&NewIoServers::Folders(vec![disk]), &[])
+        .unwrap();
     assert_eq!(volume.description.io_server.len(), 2);
     assert_eq!(Volume::open(&path).unwrap().description, volume.description);
     let server = Server::builder().volume(&path).start().unwrap();
@@ -205,7 +207,7 @@ fn a_volume_from_before_groups_gets_some_when_it_is_extended() {
     fs::write(&file, text.replace("format = 3", "format = 2")).unwrap();
     let mut volume = Volume::open(&path).unwrap();
     assert_eq!(groups_of(&volume), [0, 1], "each server is a group");
-    volume.extend(&NewIoServers::Inside(1)).unwrap();
+    volume.extend(&NewIoServers::Inside(1), &[]).unwrap();
     assert_eq!(groups_of(&volume), [0, 1, 2, 2, 2, 2]);
     assert_eq!(Volume::open(&path).unwrap().description.format, 3);
 }

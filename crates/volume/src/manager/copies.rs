@@ -4,12 +4,15 @@
 //! like a member that was away. The primary serves its group all the time.
 
 use super::{Manager, status};
-use gannet_meta::group_placement::{PlacementError, with_second_members, without_second_members};
-use gannet_meta::groups::{Groups, put_group};
+use gannet_meta::copies_setting::{CopiesSetting, copies_setting, note_copies_setting};
+use gannet_meta::group_placement::{
+    PlacementError, Zones, with_second_members, without_second_members,
+};
+use gannet_meta::groups::{Groups, put_groups};
 use gannet_meta::{claims, terms};
 use gannet_runtime::{all, run_blocking};
 use gannet_wire::volume::{
-    Caller, CopiesAnswer, CopiesOutcome, CopiesWanted, GROUPS_OF_SERVER_MAX, GroupRecord,
+    Address, Caller, CopiesAnswer, CopiesOutcome, CopiesWanted, GROUPS_OF_SERVER_MAX, GroupRecord,
     GroupWish, Status,
 };
 use gannet_wire::xdr::to_bytes;
@@ -21,50 +24,85 @@ use std::sync::Arc;
 /// Prepares the description of a volume for records of groups, durably: an earlier release must refuse the volume.
 pub type DescribeGroups = Arc<dyn Fn() -> io::Result<()> + Send + Sync>;
 
-fn answer(outcome: CopiesOutcome, number: u32) -> CopiesAnswer {
-    CopiesAnswer { outcome, number }
+/// The parts of a volume's description that groups need.
+#[derive(Default)]
+pub struct GroupsDescription {
+    /// The zones of I/O servers by their numbers, where the description names them.
+    pub zones: Vec<Option<String>>,
+    /// Prepares the description for records of groups; `None` where it is in no file.
+    pub prepare: Option<DescribeGroups>,
 }
 
+impl GroupsDescription {
+    /// The zones of I/O servers at these addresses. A server without one is in the zone of its host.
+    pub(crate) fn zones(&self, addresses: &[Option<Address>], may_share: bool) -> Zones {
+        let described = self.zones.iter().cloned().chain(std::iter::repeat(None));
+        let names = addresses.iter().zip(described).map(|(address, described)| {
+            // No name of a zone has a colon in it.
+            let host = address.as_ref().map(|it| format!("host:{}", it.host));
+            described.or(host)
+        });
+        Zones::new(names.collect(), may_share)
+    }
+}
+
+/// An outcome, and the number that belongs to it.
+type Outcome = (CopiesOutcome, u32);
+
 impl Manager {
-    /// Calls `describing` before the first record of a group is written.
-    pub fn describe_groups_with(&self, describing: DescribeGroups) {
+    /// Uses this description of groups from now on.
+    pub fn describe_groups_with(&self, description: GroupsDescription) {
         // Called once, by the start of the manager.
-        let _ = self.wishes.describing.set(describing);
+        let _ = self.wishes.description.set(description);
     }
 
-    /// Gives each group as many members as is wanted.
+    /// Gives each group as many members as is wanted, and tells the state that came of it.
     ///
     /// # Errors
-    /// `Perm`: the caller may not. `Inval`: both copies of a byte may come to lie on one host, which was not allowed.
-    /// `Jukebox`: the manager may not decide now. Others: those of the store.
+    /// `Perm`: the caller may not. `Jukebox`: the manager may not decide now. Others: those of the store.
     pub(super) async fn set_copies(
         self: &Rc<Self>,
         caller: &Caller,
         wanted: CopiesWanted,
     ) -> Result<Vec<u8>, Status> {
-        self.may_administer(caller)?;
-        if wanted.copies > 1 && !wanted.same_host {
-            return Err(Status::Inval);
+        let (mut outcome, mut number) = (CopiesOutcome::Done, 0);
+        if wanted.copies > 0 {
+            self.may_administer(caller)?;
+            // Wishes of members change the records too.
+            let _alone = self.wishes.alone.lock().await;
+            (outcome, number) = self.change_copies(wanted).await?;
         }
-        // Wishes of members change the records too.
-        let _alone = self.wishes.alone.lock().await;
-        Ok(to_bytes(&self.change_copies(wanted).await?))
+        let CopiesSetting { same_host } = self.look(copies_setting)?;
+        Ok(to_bytes(&CopiesAnswer {
+            outcome,
+            number,
+            same_host,
+            in_one_zone: self.zones(same_host).groups_in_one(&self.servers.groups()),
+        }))
     }
 
-    async fn change_copies(self: &Rc<Self>, wanted: CopiesWanted) -> Result<CopiesAnswer, Status> {
+    /// The zones of the I/O servers, as far as they are known now.
+    fn zones(&self, may_share: bool) -> Zones {
+        let addresses = self.state.addresses();
+        let described = self.wishes.description.get();
+        let zones = described.map(|it| it.zones(&addresses, may_share));
+        zones.unwrap_or_else(|| GroupsDescription::default().zones(&addresses, may_share))
+    }
+
+    async fn change_copies(self: &Rc<Self>, wanted: CopiesWanted) -> Result<Outcome, Status> {
         let (known, servers) = (self.servers.groups(), self.servers.count());
         let changed = match wanted.copies {
             1 => without_second_members(&known),
-            _ if servers < 2 => return Ok(answer(CopiesOutcome::OneServer, 0)),
-            _ => with_second_members(&known, servers),
+            _ if servers < 2 => return Ok((CopiesOutcome::OneServer, 0)),
+            _ => with_second_members(&known, servers, &self.zones(wanted.same_host)),
         };
         let changed = match changed {
             Ok(changed) => changed,
             Err(PlacementError::Unserved { group }) => {
-                return Ok(answer(CopiesOutcome::Unserved, group));
+                return Ok((CopiesOutcome::Unserved, group));
             }
             Err(PlacementError::NoSecond { group }) => {
-                return Ok(answer(CopiesOutcome::NoSecond, group));
+                return Ok((CopiesOutcome::NoSecond, group));
             }
             // A reason that this release does not know.
             Err(_) => return Err(Status::Serverfault),
@@ -73,14 +111,17 @@ impl Manager {
         if let Some(refusal) = self.may_keep_alone(&known, &kept.collect()).await? {
             return Ok(refusal);
         }
-        self.replace_groups(&known, &changed).await?;
+        let setting = CopiesSetting {
+            same_host: wanted.same_host,
+        };
+        self.replace_groups(&known, &changed, setting).await?;
         tracing::info!(
             copies = wanted.copies,
             groups = changed.len(),
             "the groups change"
         );
         // Bounded by GROUPS_MAX.
-        Ok(answer(CopiesOutcome::Done, changed.len() as u32))
+        Ok((CopiesOutcome::Done, changed.len() as u32))
     }
 
     /// Why these servers cannot be the only ones with all data of their groups, if one cannot.
@@ -88,7 +129,7 @@ impl Manager {
         &self,
         known: &Groups,
         servers: &BTreeSet<u32>,
-    ) -> Result<Option<CopiesAnswer>, Status> {
+    ) -> Result<Option<Outcome>, Status> {
         // That a server answered a while ago says nothing of its disk now. What it is told, it knows already.
         let telling = servers.iter().map(|server| {
             Box::pin(async move { self.office.tell(*server, &known.memberships(*server)).await })
@@ -96,21 +137,23 @@ impl Manager {
         let told = all(telling).await;
         let mut away = servers.iter().zip(told).filter(|(_, is_told)| !is_told);
         if let Some((server, _)) = away.next() {
-            return Ok(Some(answer(CopiesOutcome::Away, *server)));
+            return Ok(Some((CopiesOutcome::Away, *server)));
         }
         // A group of two takes no missing object for a lost one.
         let losses = self.look(claims::losses)?;
         let lost = losses.keys().find(|it| servers.contains(it));
-        Ok(lost.map(|server| answer(CopiesOutcome::LostDisk, *server)))
+        Ok(lost.map(|server| (CopiesOutcome::LostDisk, *server)))
     }
 
     async fn replace_groups(
         self: &Rc<Self>,
         known: &Groups,
         changed: &[(u32, GroupRecord)],
+        setting: CopiesSetting,
     ) -> Result<(), Status> {
         let (store, noted) = (Arc::clone(&self.store), changed.to_vec());
-        let describing = self.wishes.describing.get().cloned();
+        let describing = self.wishes.description.get();
+        let describing = describing.and_then(|it| it.prepare.clone());
         let noting = run_blocking(&self.runtime, move || {
             if let Some(Err(error)) = describing.map(|describe| describe()) {
                 tracing::error!(%error, "the description of the volume cannot be changed");
@@ -118,7 +161,8 @@ impl Manager {
             }
             let mut change = Ok(0);
             let committed = store.commit(&mut |transaction| {
-                (noted.iter()).try_for_each(|(group, it)| put_group(transaction, *group, it))?;
+                put_groups(transaction, &noted)?;
+                note_copies_setting(transaction, setting)?;
                 change = terms::next_change(transaction);
                 Ok(())
             });

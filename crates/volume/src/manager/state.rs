@@ -243,6 +243,13 @@ impl VolumeState {
         });
     }
 
+    /// Where each I/O server is, as far as it has said so.
+    pub(super) fn addresses(&self) -> Vec<Option<Address>> {
+        let report = self.lock();
+        let servers = report.io_servers.iter();
+        servers.map(|server| server.address.clone()).collect()
+    }
+
     /// An I/O server has answered.
     pub(super) fn answers(&self, number: u32, now: Duration) {
         self.change(number, |server| {

@@ -3,7 +3,7 @@
 //! A record that replaces another is durable in the metadata, and the manager still holds its lease afterwards, before
 //! a member or a client hears of it. So of two managers only one decides.
 
-use super::{DescribeGroups, Manager, status};
+use super::{GroupsDescription, Manager, status};
 use crate::limits::RESTARTED_ALONE_AFTER;
 use crate::link::{Link, Message};
 use gannet_meta::groups::{put_group, wished};
@@ -26,8 +26,8 @@ pub(super) struct Wishes {
     confirmed: RefCell<BTreeMap<u32, u64>>,
     /// The members of groups that have restarted in an epoch.
     restarted: RefCell<BTreeMap<u32, Restarted>>,
-    /// Prepares the volume's description for records of groups.
-    pub(super) describing: OnceCell<DescribeGroups>,
+    /// The parts of the volume's description that groups need.
+    pub(super) description: OnceCell<GroupsDescription>,
 }
 
 /// The members of a group that have restarted in an epoch.

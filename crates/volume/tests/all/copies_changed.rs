@@ -9,9 +9,7 @@ use gannet_runtime::{sleep, timeout};
 use gannet_sim::{Crash, World};
 use gannet_vfs::{Credentials, FileHandle, SetAttributes, Status, Vfs};
 use gannet_volume::client::VolumeFs;
-use gannet_wire::volume::{
-    Chosen, CopiesAnswer, CopiesOutcome, CopiesWanted, GroupRecord, Stripes,
-};
+use gannet_wire::volume::{Chosen, CopiesOutcome, CopiesWanted, GroupRecord, Stripes};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -29,12 +27,14 @@ const LEN: usize = 50_000;
 /// How long servers may take to be filled, or to take over.
 const FILLING_TIME_MAX: Duration = Duration::from_secs(30);
 
-fn done(number: u32) -> Result<CopiesAnswer, Status> {
-    answer(CopiesOutcome::Done, number)
+/// Sets the number of copies; returns the outcome, and the number that belongs to it.
+async fn set(fs: &VolumeFs, wanted: CopiesWanted) -> (CopiesOutcome, u32) {
+    let answer = fs.set_copies(&root(), wanted).await.unwrap();
+    (answer.outcome, answer.number)
 }
 
-fn answer(outcome: CopiesOutcome, number: u32) -> Result<CopiesAnswer, Status> {
-    Ok(CopiesAnswer { outcome, number })
+fn done(number: u32) -> (CopiesOutcome, u32) {
+    (CopiesOutcome::Done, number)
 }
 
 /// Files whose stripes begin on each server in turn.
@@ -101,9 +101,9 @@ fn files_outlive_a_server_once_copies_were_added() {
         run(servers, async move |bed| {
             let (fs, runtime) = (bed.mount(), bed.client.runtime());
             let files = files(&fs, servers as u32).await;
-            assert_eq!(fs.set_copies(&root(), TWO).await, done(groups));
+            assert_eq!(set(&fs, TWO).await, done(groups));
             is_whole(&bed).await;
-            assert_eq!(fs.set_copies(&root(), TWO).await, done(0));
+            assert_eq!(set(&fs, TWO).await, done(0));
             check(&fs, &files, 0).await;
             // What was written afterwards is there twice, too.
             for (number, file) in (1..).zip(&files[1..]) {
@@ -132,17 +132,17 @@ fn writes_go_on_while_copies_come_and_go() {
         let story = async {
             sleep(&runtime, Duration::from_secs(1)).await;
             for _ in 0..3 {
-                assert_eq!(fs.set_copies(&root(), TWO).await, done(8));
+                assert_eq!(set(&fs, TWO).await, done(8));
                 is_whole(&bed).await;
                 sleep(&runtime, Duration::from_secs(1)).await;
-                assert_eq!(fs.set_copies(&root(), ONE).await, done(8));
+                assert_eq!(set(&fs, ONE).await, done(8));
                 // Also of members that are not filled yet.
-                assert_eq!(fs.set_copies(&root(), TWO).await, done(8));
+                assert_eq!(set(&fs, TWO).await, done(8));
                 sleep(&runtime, Duration::from_millis(50)).await;
-                assert_eq!(fs.set_copies(&root(), ONE).await, done(8));
+                assert_eq!(set(&fs, ONE).await, done(8));
                 sleep(&runtime, Duration::from_secs(1)).await;
             }
-            assert_eq!(fs.set_copies(&root(), ONE).await, done(0));
+            assert_eq!(set(&fs, ONE).await, done(0));
         };
         until(story, keep_writing(&writer, &runtime)).await;
     });
@@ -152,9 +152,9 @@ fn writes_go_on_while_copies_come_and_go() {
 fn copies_that_were_taken_away_are_not_read_again() {
     run(2, async |bed| {
         let (fs, files) = (bed.mount(), files(&bed.mount(), 2).await);
-        assert_eq!(fs.set_copies(&root(), TWO).await, done(8));
+        assert_eq!(set(&fs, TWO).await, done(8));
         is_whole(&bed).await;
-        assert_eq!(fs.set_copies(&root(), ONE).await, done(8));
+        assert_eq!(set(&fs, ONE).await, done(8));
         for (number, file) in (100..).zip(&files) {
             write(&fs, file, 0, &noise(LEN, number)).await.unwrap();
         }
@@ -166,7 +166,7 @@ fn copies_that_were_taken_away_are_not_read_again() {
         bed.start_manager();
         check(&bed.mount(), &files[..7], 100).await;
         // They are copied again.
-        assert_eq!(fs.set_copies(&root(), TWO).await, done(8));
+        assert_eq!(set(&fs, TWO).await, done(8));
         is_whole(&bed).await;
         bed.turn_groups();
         check(&bed.mount(), &files[..7], 100).await;
@@ -177,7 +177,7 @@ fn copies_that_were_taken_away_are_not_read_again() {
 fn members_that_metadata_of_a_backup_do_not_know_come_back() {
     run(2, async |bed| {
         let (fs, files) = (bed.mount(), files(&bed.mount(), 2).await);
-        assert_eq!(fs.set_copies(&root(), TWO).await, done(8));
+        assert_eq!(set(&fs, TWO).await, done(8));
         is_whole(&bed).await;
         bed.kill_manager(Crash::Process);
         bed.damage(&mut |it| {
@@ -196,27 +196,42 @@ fn members_that_metadata_of_a_backup_do_not_know_come_back() {
 }
 
 #[test]
+fn servers_of_different_hosts_are_different_zones() {
+    run(2, async |bed| {
+        let fs = bed.mount();
+        let shown = async |copies, same_host| {
+            let wanted = CopiesWanted { copies, same_host };
+            let answer = fs.set_copies(&root(), wanted).await.unwrap();
+            assert_eq!(answer.outcome, CopiesOutcome::Done);
+            (answer.number, answer.same_host, answer.in_one_zone)
+        };
+        // Each has registered from a machine of its own.
+        assert_eq!(shown(2, false).await, (8, false, 0));
+        assert_eq!(shown(2, true).await, (0, true, 0));
+        let stranger = Credentials::new(7, 7, &[]);
+        let asked = CopiesWanted { copies: 0, ..ONE };
+        assert!(fs.set_copies(&stranger, asked).await.unwrap().same_host);
+        assert_eq!(shown(1, false).await, (8, false, 0));
+    });
+}
+
+#[test]
 fn who_may_not_change_copies_and_what_cannot_have_them_is_refused() {
     run(2, async |bed| {
         let fs = bed.mount();
         let stranger = Credentials::new(7, 7, &[]);
         assert_eq!(fs.set_copies(&stranger, TWO).await, Err(Status::Perm));
-        let apart = CopiesWanted {
-            same_host: false,
-            ..TWO
-        };
-        assert_eq!(fs.set_copies(&root(), apart).await, Err(Status::Inval));
         bed.kill_io_server(1);
-        let refused = fs.set_copies(&root(), TWO).await;
-        assert_eq!(refused, answer(CopiesOutcome::Away, 1));
+        let refused = set(&fs, TWO).await;
+        assert_eq!(refused, (CopiesOutcome::Away, 1));
         bed.start_on_a_new_disk(1);
         let file = files(&fs, 2).await[1];
-        let refused = fs.set_copies(&root(), TWO).await;
-        assert_eq!(refused, answer(CopiesOutcome::LostDisk, 1));
+        let refused = set(&fs, TWO).await;
+        assert_eq!(refused, (CopiesOutcome::LostDisk, 1));
         assert!(read(&fs, &file, 0, LEN).await == noise(LEN, 1));
     });
     run(1, async |bed| {
-        let refused = bed.mount().set_copies(&root(), TWO).await;
-        assert_eq!(refused, answer(CopiesOutcome::OneServer, 0));
+        let refused = set(&bed.mount(), TWO).await;
+        assert_eq!(refused, (CopiesOutcome::OneServer, 0));
     });
 }

@@ -1,13 +1,14 @@
 //! The number of copies that a volume keeps of each byte, which its owner may change (docs/formats/volume.md, "Groups").
 
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, enumeration, printed, record};
+use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, enumeration, printed};
 
 /// The wish for another number of copies (`copies_wanted`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopiesWanted {
-    /// How many I/O servers are to keep each byte, from 1 to [`MEMBERS_MAX`](super::MEMBERS_MAX).
+    /// How many I/O servers are to keep each byte, at most [`MEMBERS_MAX`](super::MEMBERS_MAX); 0 changes nothing, and
+    /// asks for the state alone.
     pub copies: u32,
-    /// Both copies of a byte may be on one host.
+    /// Both copies of a byte may be in one zone, for example on one host.
     pub same_host: bool,
 }
 
@@ -23,7 +24,7 @@ impl Encode for CopiesWanted {
 impl Decode<'_> for CopiesWanted {
     fn decode(decoder: &mut Decoder<'_>) -> Result<CopiesWanted, XdrError> {
         let copies = decoder.u32()?;
-        if copies == 0 || copies as usize > super::MEMBERS_MAX {
+        if copies as usize > super::MEMBERS_MAX {
             return Err(XdrError::Value);
         }
         Ok(CopiesWanted {
@@ -52,13 +53,45 @@ enumeration! {
     }
 }
 
-record! {
-    /// The reply to a [`CopiesWanted`] (`copies_answer`).
+/// The reply to a [`CopiesWanted`] (`copies_answer`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopiesAnswer {
+    /// The outcome.
+    pub outcome: CopiesOutcome,
+    /// The number that belongs to the outcome, or 0.
+    pub number: u32,
+    /// Both copies of a byte may be in one zone.
+    pub same_host: bool,
+    /// The number of groups of two whose members are in one zone, or in zones that are not known.
+    pub in_one_zone: u32,
+}
+
+printed! {
     CopiesAnswer = "copies_answer" {
-        /// The outcome.
-        outcome: CopiesOutcome,
-        /// The number that belongs to the outcome, or 0.
-        number: u32,
+        outcome,
+        number,
+        same_host as "same_host",
+        in_one_zone as "in_one_zone",
+    }
+}
+
+impl Encode for CopiesAnswer {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        self.outcome.encode(encoder);
+        encoder.u32(self.number);
+        encoder.bool(self.same_host);
+        encoder.u32(self.in_one_zone);
+    }
+}
+
+impl Decode<'_> for CopiesAnswer {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<CopiesAnswer, XdrError> {
+        Ok(CopiesAnswer {
+            outcome: CopiesOutcome::decode(decoder)?,
+            number: decoder.u32()?,
+            same_host: bool::decode(decoder)?,
+            in_one_zone: decoder.u32()?,
+        })
     }
 }
 
@@ -80,15 +113,18 @@ mod tests {
             wanted(1).to_string(),
             "copies_wanted copies=1 same_host=true"
         );
-        for copies in [0, 3] {
-            let refused = from_bytes::<CopiesWanted>(&to_bytes(&wanted(copies)));
-            assert_eq!(refused, Err(XdrError::Value));
-        }
+        let refused = from_bytes::<CopiesWanted>(&to_bytes(&wanted(3)));
+        assert_eq!(refused, Err(XdrError::Value));
         let answer = CopiesAnswer {
             outcome: CopiesOutcome::Away,
             number: 3,
+            same_host: false,
+            in_one_zone: 4,
         };
         assert_eq!(from_bytes(&to_bytes(&answer)), Ok(answer));
-        assert_eq!(answer.to_string(), "copies_answer outcome=away number=3");
+        assert_eq!(
+            answer.to_string(),
+            "copies_answer outcome=away number=3 same_host=false in_one_zone=4"
+        );
     }
 }

@@ -15,7 +15,7 @@ use gannet_verbs::VerbsError;
 use gannet_volume::client::ManagerFinder;
 use gannet_volume::host::{self, Claim, Claimed, IoServerRole, ManagerRole, PeerAccess, Port};
 use gannet_volume::io_server::ServerPolicy;
-use gannet_volume::manager::{DescribeGroups, Manager, Registration};
+use gannet_volume::manager::{GroupsDescription, Manager, Registration};
 use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
@@ -102,10 +102,13 @@ fn start_io_server(runtime: &Handle, roles: &Arc<Roles>, at: usize) {
 }
 
 impl ManagerSeat {
-    /// Prepares the volume's description for records of groups.
-    fn describe_groups(&self) -> DescribeGroups {
+    /// The parts of the volume's description that groups need.
+    fn groups(&self) -> GroupsDescription {
         let path = self.path.clone();
-        Arc::new(move || describe_groups(&path))
+        GroupsDescription {
+            zones: self.zones.clone(),
+            prepare: Some(Arc::new(move || describe_groups(&path))),
+        }
     }
 }
 
@@ -230,7 +233,7 @@ fn start_manager(
         resolver: resolver(runtime),
         port,
         force_term: roles.force_term,
-        describe_groups: Some(seat.describe_groups()),
+        groups: seat.groups(),
     };
     let failed = roles.failed.clone();
     let manager = roles.host(runtime).start_manager(role, move |error| {

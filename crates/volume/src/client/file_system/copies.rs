@@ -7,11 +7,11 @@ use gannet_wire::xdr::from_bytes;
 
 impl VolumeFs {
     /// Has the manager give each group of I/O servers as many members as is wanted. Those that come are filled
-    /// afterwards.
+    /// afterwards. Every caller may ask for the state alone.
     ///
     /// # Errors
-    /// `Perm`: the caller is neither root nor the owner of the root directory. `Inval`: two copies may come to lie on
-    /// one host, which was not allowed. `Jukebox`: the manager is away, or may not decide now.
+    /// `Perm`: the caller is neither root nor the owner of the root directory. `Jukebox`: the manager is away, or may
+    /// not decide now.
     pub async fn set_copies(
         &self,
         caller: &Credentials,

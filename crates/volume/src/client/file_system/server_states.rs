@@ -8,8 +8,8 @@ use crate::manager::DiskSpace;
 use gannet_runtime::{all, timeout};
 use gannet_vfs::Credentials;
 use gannet_wire::volume::{
-    Address, Call, Class, FOLDERS, GroupRecord, ObjectPage, ObjectPosition, Operation, ROOT,
-    SlotSequence, VolumeRequest,
+    Address, Call, Class, CopiesAnswer, CopiesWanted, FOLDERS, GroupRecord, ObjectPage,
+    ObjectPosition, Operation, ROOT, SlotSequence, VolumeRequest,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::net::SocketAddr;
@@ -27,6 +27,8 @@ pub struct ServerStates {
     pub io_servers: Vec<IoServerState>,
     /// The groups by their numbers.
     pub groups: Vec<GroupRecord>,
+    /// How many groups of two have members in one zone, though they must not; 0 if the manager does not say it.
+    pub in_one_zone: u32,
 }
 
 /// The state of an I/O server.
@@ -75,6 +77,9 @@ impl VolumeFs {
         });
         let answers = all(asking).await;
         let names = timeout(&self.runtime, NAMES_PATIENCE, self.ask_for_root(caller)).await;
+        let placed = timeout(&self.runtime, NAMES_PATIENCE, self.ask_for_copies(caller)).await;
+        let placed = placed.unwrap_or(Err(LinkError::Silent)).ok();
+        let placed = placed.filter(|it| !it.same_host);
         let from = to_bytes(&VolumeRequest::default());
         let answer = manager.call(Operation::Volume, Class::Metadata, &from, &[]);
         let term = answer.await?.header.term;
@@ -82,6 +87,7 @@ impl VolumeFs {
         Ok(ServerStates {
             name: record.name,
             groups: record.groups,
+            in_one_zone: placed.map_or(0, |it| it.in_one_zone),
             names: names.unwrap_or(Err(LinkError::Silent)),
             term,
             io_servers: servers
@@ -117,10 +123,25 @@ impl VolumeFs {
             file: ROOT,
             wants_references: false,
         };
+        self.ask_once(caller, call).await.map(|_| ())
+    }
+
+    /// Asks the manager how copies are placed, once.
+    async fn ask_for_copies(&self, caller: &Credentials) -> Result<CopiesAnswer, LinkError> {
+        let wanted = CopiesWanted {
+            copies: 0,
+            same_host: false,
+        };
+        let answer = self.ask_once(caller, Call::Copies { wanted }).await?;
+        from_bytes(answer.body()).map_err(|_| LinkError::Undecodable)
+    }
+
+    /// Asks the manager a question, once.
+    async fn ask_once(&self, caller: &Credentials, call: Call) -> Result<Message, LinkError> {
         let body = call.to_body(&caller_of(caller), &SlotSequence::default());
         let link = self.servers.manager().await?;
         let answer = link.call(call.operation(), Class::Metadata, &body, &[]);
-        done(answer.await?).map(|_| ())
+        done(answer.await?)
     }
 }
 
