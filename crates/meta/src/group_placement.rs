@@ -112,6 +112,28 @@ pub fn without_second_members(known: &Groups) -> Result<Vec<(u32, GroupRecord)>,
     changed.collect()
 }
 
+/// The record that replaces `record` when its owner gives up what the only complete member alone has; `None` if there
+/// is no such member, or no other one.
+///
+/// | the one that is gone | the other one | makes |
+/// |---|---|---|
+/// | in | out, filling | the other one in, the first one out |
+pub fn with_stale_member(record: &GroupRecord) -> Option<GroupRecord> {
+    use MemberState::{Filling, In, Out};
+    let [one, other] = record.members[..] else {
+        return None;
+    };
+    let (gone, stale) = match (one.state, other.state) {
+        (In, Out | Filling) => (one, other),
+        (Out | Filling, In) => (other, one),
+        _ => return None,
+    };
+    Some(GroupRecord {
+        epoch: record.epoch.saturating_add(1),
+        members: vec![Member { state: In, ..stale }, Member { state: Out, ..gone }],
+    })
+}
+
 /// The second member for a group of `server`, of `all` servers: one in another zone, of these the one with which it has
 /// the fewest groups together, of these the one in the fewest groups, of these the next one behind it. `None`: all
 /// others are in as many groups as may be, or in the same zone where that may not be.
@@ -252,5 +274,31 @@ mod tests {
         let two = with_second_members(&known, 3, &zones).unwrap();
         assert_eq!(zones.groups_in_one(&changed(&known, two)), 0);
         assert_eq!(zones.groups_in_one(&known), 0);
+    }
+
+    #[test]
+    fn a_stale_member_counts_where_no_other_one_can() {
+        use MemberState::{Filling, In, Last, Out};
+        let states = [In, Last, Out, Filling];
+        let pairs = (states.iter()).flat_map(|one| states.iter().map(move |other| (*one, *other)));
+        let mut seen = Vec::new();
+        for (one, other) in pairs {
+            let members = [(1, one), (2, other)].map(|(server, state)| Member { server, state });
+            let record = GroupRecord {
+                epoch: 7,
+                members: members.to_vec(),
+            };
+            if let Some(next) = with_stale_member(&record) {
+                assert_eq!(
+                    (next.epoch, next.primary()),
+                    (8, Some(next.members[0].server))
+                );
+                assert_ne!(next.primary(), record.primary());
+                assert_eq!(next.members[1].state, Out);
+                seen.push((one, other));
+            }
+        }
+        assert_eq!(seen, [(In, Out), (In, Filling), (Out, In), (Filling, In)]);
+        assert_eq!(with_stale_member(&GroupRecord::of(1)), None);
     }
 }

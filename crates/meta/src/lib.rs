@@ -12,6 +12,7 @@
 pub mod check;
 pub mod claims;
 pub mod copies_setting;
+pub mod empty_members;
 #[cfg(test)]
 mod fixture;
 mod format;

@@ -22,6 +22,7 @@ mod replies;
 mod settling;
 mod sizes;
 mod space;
+mod stale;
 mod state;
 mod term;
 mod unnamed;
@@ -288,6 +289,7 @@ impl Manager {
             Call::GiveBack { file, number } => self.sizes.give_back(file, number),
             Call::Files { from } => body = self.files(from).await?,
             Call::Copies { wanted } => body = self.set_copies(&caller, wanted).await?,
+            Call::StaleGroups { accept } => body = self.stale_groups(&caller, accept).await?,
             Call::Orphans {
                 server,
                 remove,

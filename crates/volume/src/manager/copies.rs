@@ -114,7 +114,7 @@ impl Manager {
         let setting = CopiesSetting {
             same_host: wanted.same_host,
         };
-        self.replace_groups(&known, &changed, setting).await?;
+        self.replace_groups(&known, &changed, Some(setting)).await?;
         tracing::info!(
             copies = wanted.copies,
             groups = changed.len(),
@@ -130,13 +130,7 @@ impl Manager {
         known: &Groups,
         servers: &BTreeSet<u32>,
     ) -> Result<Option<Outcome>, Status> {
-        // That a server answered a while ago says nothing of its disk now. What it is told, it knows already.
-        let telling = servers.iter().map(|server| {
-            Box::pin(async move { self.office.tell(*server, &known.memberships(*server)).await })
-        });
-        let told = all(telling).await;
-        let mut away = servers.iter().zip(told).filter(|(_, is_told)| !is_told);
-        if let Some((server, _)) = away.next() {
+        if let Some(server) = self.silent(known, servers).await.first() {
             return Ok(Some((CopiesOutcome::Away, *server)));
         }
         // A group of two takes no missing object for a lost one.
@@ -145,11 +139,23 @@ impl Manager {
         Ok(lost.map(|server| (CopiesOutcome::LostDisk, *server)))
     }
 
-    async fn replace_groups(
+    /// The servers among these that do not answer now. An answer of a while ago says nothing of a disk.
+    pub(super) async fn silent(&self, known: &Groups, servers: &BTreeSet<u32>) -> BTreeSet<u32> {
+        // It is told what it knows already.
+        let telling = servers.iter().map(|server| {
+            Box::pin(async move { self.office.tell(*server, &known.memberships(*server)).await })
+        });
+        let told = all(telling).await;
+        let silent = servers.iter().zip(told).filter(|(_, is_told)| !is_told);
+        silent.map(|(server, _)| *server).collect()
+    }
+
+    /// Replaces the records of these groups, and the setting if there is one.
+    pub(super) async fn replace_groups(
         self: &Rc<Self>,
         known: &Groups,
         changed: &[(u32, GroupRecord)],
-        setting: CopiesSetting,
+        setting: Option<CopiesSetting>,
     ) -> Result<(), Status> {
         let (store, noted) = (Arc::clone(&self.store), changed.to_vec());
         let describing = self.wishes.description.get();
@@ -162,7 +168,9 @@ impl Manager {
             let mut change = Ok(0);
             let committed = store.commit(&mut |transaction| {
                 put_groups(transaction, &noted)?;
-                note_copies_setting(transaction, setting)?;
+                if let Some(setting) = setting {
+                    note_copies_setting(transaction, setting)?;
+                }
                 change = terms::next_change(transaction);
                 Ok(())
             });

@@ -6,6 +6,7 @@
 use super::{GroupsDescription, Manager, status};
 use crate::limits::RESTARTED_ALONE_AFTER;
 use crate::link::{Link, Message};
+use gannet_meta::empty_members::note_filled;
 use gannet_meta::groups::{put_group, wished};
 use gannet_meta::terms;
 use gannet_runtime::{Instant, run_blocking};
@@ -26,6 +27,8 @@ pub(super) struct Wishes {
     confirmed: RefCell<BTreeMap<u32, u64>>,
     /// The members of groups that have restarted in an epoch.
     restarted: RefCell<BTreeMap<u32, Restarted>>,
+    /// The members of groups that have lost their disks, in an epoch in which no other one is in.
+    lost: RefCell<BTreeMap<u32, (u64, u32)>>,
     /// The parts of the volume's description that groups need.
     pub(super) description: OnceCell<GroupsDescription>,
 }
@@ -45,6 +48,17 @@ impl Wishes {
             Some(known) if known.epoch == epoch => known.since.clone(),
             _ => BTreeMap::new(),
         }
+    }
+
+    fn has_lost(&self, group: u32, epoch: u64, server: u32) {
+        self.lost.borrow_mut().insert(group, (epoch, server));
+    }
+
+    /// The member of a group that has lost its disk in this epoch.
+    pub(super) fn lost(&self, group: u32, epoch: u64) -> Option<u32> {
+        let lost = self.lost.borrow().get(&group).copied();
+        lost.filter(|(at, _)| *at == epoch)
+            .map(|(_, server)| server)
     }
 
     fn has_restarted(&self, group: u32, epoch: u64, server: u32, now: Instant) {
@@ -110,6 +124,9 @@ impl Manager {
         }
         let base = if is_known { known } else { wish.record.clone() };
         let now = self.runtime.now();
+        if wish.wish == Wish::Lost {
+            self.wishes.has_lost(wish.group, base.epoch, wish.server);
+        }
         if wish.wish == Wish::Restarted {
             (self.wishes).has_restarted(wish.group, base.epoch, wish.server, now);
         }
@@ -181,10 +198,15 @@ impl Manager {
     ) -> Result<(), Status> {
         let group = wish.group;
         let (store, noted) = (Arc::clone(&self.store), record.clone());
+        let is_filled = wish.wish == Wish::Filled;
         let noting = run_blocking(&self.runtime, move || {
             let mut change = Ok(0);
             store.commit(&mut |transaction| {
                 put_group(transaction, group, &noted)?;
+                if is_filled {
+                    let mut members = noted.members.iter();
+                    members.try_for_each(|it| note_filled(transaction, it.server, group))?;
+                }
                 change = terms::next_change(transaction);
                 Ok(())
             })?;

@@ -196,6 +196,82 @@ fn members_that_metadata_of_a_backup_do_not_know_come_back() {
 }
 
 #[test]
+fn an_older_copy_counts_once_it_is_accepted() {
+    for loses_disk in [true, false] {
+        run(2, async move |bed| {
+            let (fs, runtime) = (bed.mount(), bed.client.runtime());
+            let files = files(&fs, 2).await;
+            for file in &files {
+                fs.commit(&root(), file, 0, 0).await.result.unwrap();
+            }
+            set(&fs, TWO).await;
+            is_whole(&bed).await;
+            assert_eq!(fs.stale_groups(&root(), true).await, Ok(vec![]));
+            // Server 1 misses what is written now, and then has the only copy.
+            bed.kill_io_server(1);
+            write(&fs, &files[0], 0, &noise(LEN, 200)).await.unwrap();
+            assert_eq!(fs.stale_groups(&root(), true).await, Ok(vec![]));
+            bed.kill_io_server(0);
+            if loses_disk {
+                // What it has said of its disk is heard again.
+                bed.kill_manager(Crash::Process);
+                bed.start_manager();
+                bed.start_on_a_new_disk(0);
+            }
+            bed.start_io_server(1);
+            sleep(&runtime, Duration::from_secs(5)).await;
+            let stranger = Credentials::new(7, 7, &[]);
+            let fs = bed.mount();
+            let stale = fs.stale_groups(&stranger, false).await.unwrap();
+            assert_eq!(stale.len(), 8, "{stale:?}");
+            let refused = fs.stale_groups(&stranger, true).await;
+            assert_eq!(refused, Err(Status::Perm));
+            assert_eq!(fs.stale_groups(&root(), true).await, Ok(stale));
+            check(&fs, &files, 0).await;
+            write(&fs, &files[0], 0, &noise(LEN, 201)).await.unwrap();
+            if !loses_disk {
+                bed.start_io_server(0);
+            }
+            is_whole(&bed).await;
+            assert_eq!(fs.stale_groups(&root(), true).await, Ok(vec![]));
+            // What server 0 had alone is gone for good.
+            bed.kill_io_server(1);
+            let reading = read(&fs, &files[0], 0, LEN);
+            let reading = timeout(&runtime, FILLING_TIME_MAX, reading).await;
+            assert!(reading.unwrap() == noise(LEN, 201));
+        });
+    }
+}
+
+#[test]
+fn an_empty_disk_is_no_older_copy() {
+    run(2, async |bed| {
+        let (fs, runtime) = (bed.mount(), bed.client.runtime());
+        set(&fs, TWO).await;
+        is_whole(&bed).await;
+        bed.kill_io_server(1);
+        let file = files(&fs, 2).await[0];
+        bed.start_on_a_new_disk(1);
+        bed.kill_io_server(0);
+        sleep(&runtime, Duration::from_secs(5)).await;
+        // Server 1 is being filled, or was about to be: it has lost what it had.
+        assert!(bed.group_that_lacks_a_copy().is_some());
+        assert_eq!(fs.stale_groups(&root(), true).await, Ok(vec![]));
+        bed.start_io_server(0);
+        is_whole(&bed).await;
+        assert!(read(&fs, &file, 0, LEN).await == noise(LEN, 0));
+        // Filled, it has an older copy again once it misses something.
+        bed.kill_io_server(1);
+        write(&fs, &file, 0, &noise(LEN, 1)).await.unwrap();
+        sleep(&runtime, Duration::from_secs(5)).await;
+        bed.kill_io_server(0);
+        bed.start_io_server(1);
+        sleep(&runtime, Duration::from_secs(5)).await;
+        assert_eq!(fs.stale_groups(&root(), true).await.unwrap().len(), 8);
+    });
+}
+
+#[test]
 fn servers_of_different_hosts_are_different_zones() {
     run(2, async |bed| {
         let fs = bed.mount();

@@ -184,6 +184,11 @@ pub enum Call {
         /// The number of copies that is wanted.
         wanted: CopiesWanted,
     },
+    /// Returns the [`StaleGroups`](super::StaleGroups).
+    StaleGroups {
+        /// The members with older data shall count from now on, and the others be filled with that.
+        accept: bool,
+    },
     /// Makes a file, whose name must not exist, with stripes of its own. Returns the file and the directory.
     CreateStriped {
         /// The name of the file.
@@ -238,6 +243,7 @@ impl Call {
             Call::Files { .. } => Operation::Files,
             Call::Orphans { .. } => Operation::Orphans,
             Call::Copies { .. } => Operation::Copies,
+            Call::StaleGroups { .. } => Operation::StaleGroups,
             Call::CreateStriped { .. } => Operation::CreateStriped,
         }
     }
@@ -372,6 +378,7 @@ impl Call {
         match self {
             Call::Files { from } => put(encoder, &[from]),
             Call::Copies { wanted } => put(encoder, &[wanted]),
+            Call::StaleGroups { accept } => put(encoder, &[accept]),
             Call::Layout { file, rights } => put(encoder, &[file, rights]),
             Call::GiveBack { file, number } => put(encoder, &[file, number]),
             Call::Append {
@@ -501,6 +508,7 @@ impl Call {
             }
             Call::Files { from } => print_field(f, gap, "from", from),
             Call::Copies { wanted } => print_field(f, gap, "wanted", wanted),
+            Call::StaleGroups { accept } => print_field(f, gap, "accept", accept),
             Call::Orphans {
                 server,
                 remove,
@@ -643,6 +651,9 @@ fn take_more_arguments(operation: Operation, from: &mut Decoder<'_>) -> Result<C
         Operation::Files => Call::Files { from: take(from)? },
         Operation::Copies => Call::Copies {
             wanted: take(from)?,
+        },
+        Operation::StaleGroups => Call::StaleGroups {
+            accept: take(from)?,
         },
         Operation::Orphans => {
             let (server, remove) = (take(from)?, take(from)?);

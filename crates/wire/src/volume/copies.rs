@@ -1,6 +1,8 @@
 //! The number of copies that a volume keeps of each byte, which its owner may change (docs/formats/volume.md, "Groups").
 
-use crate::xdr::{Decode, Decoder, Encode, Encoder, XdrError, enumeration, printed};
+use super::group::group_number;
+use crate::xdr::{Decode, Decoder, Encode, Encoder, Items, XdrError, enumeration, printed};
+use alloc::vec::Vec;
 
 /// The wish for another number of copies (`copies_wanted`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +97,34 @@ impl Decode<'_> for CopiesAnswer {
     }
 }
 
+/// Most groups of a [`StaleGroups`].
+pub const STALE_GROUPS_MAX: usize = 1024;
+
+/// Groups whose only member with all data is gone, while the other one has older data (`stale_groups`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StaleGroups {
+    /// The lowest numbers of such groups, at most [`STALE_GROUPS_MAX`].
+    pub groups: Vec<u32>,
+}
+
+printed! { StaleGroups = "stale_groups" { groups as "groups" via Items, } }
+
+impl Encode for StaleGroups {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        encoder.u32_array(&self.groups);
+    }
+}
+
+impl Decode<'_> for StaleGroups {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<StaleGroups, XdrError> {
+        let count = decoder.length(STALE_GROUPS_MAX)?;
+        let groups = (0..count).map(|_| group_number(decoder));
+        Ok(StaleGroups {
+            groups: groups.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,5 +156,18 @@ mod tests {
             answer.to_string(),
             "copies_answer outcome=away number=3 same_host=false in_one_zone=4"
         );
+    }
+
+    #[test]
+    fn stale_groups_go_there_and_back_within_their_bound() {
+        let stale = |count| StaleGroups {
+            groups: (0..count).collect(),
+        };
+        let most = to_bytes(&stale(STALE_GROUPS_MAX as u32));
+        assert!(most.len() <= super::super::BODY_MAX);
+        assert_eq!(from_bytes(&most), Ok(stale(STALE_GROUPS_MAX as u32)));
+        let more = to_bytes(&stale(STALE_GROUPS_MAX as u32 + 1));
+        assert!(from_bytes::<StaleGroups>(&more).is_err());
+        assert_eq!(stale(2).to_string(), "stale_groups groups=[0,1]");
     }
 }

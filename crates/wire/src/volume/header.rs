@@ -139,6 +139,8 @@ operations! {
     GroupWish = 0x0213,
     /// Manager: sets how many I/O servers keep each byte.
     Copies = 0x0214,
+    /// Manager: groups whose only member with all data is gone; makes the other member count if it is asked to.
+    StaleGroups = 0x0215,
     /// I/O server: bytes of an object.
     Read = 0x0301,
     /// I/O server: bytes into an object.

@@ -145,6 +145,7 @@ fn calls() -> Vec<Call> {
             rights: Capability::WRITE,
         },
         Call::Files { from: file },
+        Call::StaleGroups { accept: true },
         Call::Copies {
             wanted: CopiesWanted {
                 copies: 2,

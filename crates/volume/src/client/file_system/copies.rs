@@ -2,7 +2,7 @@
 
 use super::VolumeFs;
 use gannet_vfs::{Credentials, Status};
-use gannet_wire::volume::{Call, CopiesAnswer, CopiesWanted};
+use gannet_wire::volume::{Call, CopiesAnswer, CopiesWanted, StaleGroups};
 use gannet_wire::xdr::from_bytes;
 
 impl VolumeFs {
@@ -19,5 +19,21 @@ impl VolumeFs {
     ) -> Result<CopiesAnswer, Status> {
         let answer = self.ask(caller, Call::Copies { wanted }).await?;
         from_bytes(answer.body()).map_err(|_| Status::Serverfault)
+    }
+
+    /// The groups whose only member with all data is gone, while the other one has older data; at most
+    /// [`STALE_GROUPS_MAX`](gannet_wire::volume::STALE_GROUPS_MAX). With `accept`, the manager gives up what the first
+    /// member alone had: the other one counts from then on.
+    ///
+    /// # Errors
+    /// `Perm`: the caller may not accept. `Jukebox`: the manager is away, or may not decide now.
+    pub async fn stale_groups(
+        &self,
+        caller: &Credentials,
+        accept: bool,
+    ) -> Result<Vec<u32>, Status> {
+        let answer = self.ask(caller, Call::StaleGroups { accept }).await?;
+        let stale: StaleGroups = from_bytes(answer.body()).map_err(|_| Status::Serverfault)?;
+        Ok(stale.groups)
     }
 }

@@ -1,0 +1,68 @@
+//! Groups whose only member with all data is gone. Their owner may give up what that one alone had.
+
+use super::{Manager, listed};
+use gannet_meta::empty_members::empty_members;
+use gannet_meta::group_placement::with_stale_member;
+use gannet_meta::groups::Groups;
+use gannet_wire::volume::{Caller, GroupRecord, STALE_GROUPS_MAX, StaleGroups, Status};
+use gannet_wire::xdr::to_bytes;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+impl Manager {
+    /// The groups whose only member with all data does not answer, or has lost its disk. With `accept` the other member
+    /// counts from now on.
+    ///
+    /// # Errors
+    /// `Perm`: the caller may not accept. `Jukebox`: the manager may not decide now. Others: those of the store.
+    pub(super) async fn stale_groups(
+        self: &Rc<Self>,
+        caller: &Caller,
+        accept: bool,
+    ) -> Result<Vec<u8>, Status> {
+        if accept {
+            self.may_administer(caller)?;
+        }
+        // No wish of a member comes between the question who is there and the next record.
+        let _alone = self.wishes.alone.lock().await;
+        let known = self.servers.groups();
+        let empty = self.look(|view| Ok(empty_members(view)?))?;
+        let stale = self.stale_among(&known, &empty).await;
+        let groups: Vec<u32> = stale.iter().map(|(group, _)| *group).collect();
+        if accept && !stale.is_empty() {
+            self.replace_groups(&known, &stale, None).await?;
+            tracing::warn!(
+                groups = listed(&groups),
+                "older data of groups count: what another member alone had is given up"
+            );
+        }
+        Ok(to_bytes(&StaleGroups { groups }))
+    }
+
+    /// Stale groups, each with the record that would replace its own. A member of `empty` has nothing that could count.
+    async fn stale_among(
+        &self,
+        known: &Groups,
+        empty: &BTreeSet<(u32, u32)>,
+    ) -> Vec<(u32, GroupRecord)> {
+        let mut stale: Vec<(u32, GroupRecord)> = (0..)
+            .zip(known.records())
+            .filter_map(|(group, record)| Some((group, with_stale_member(record)?)))
+            .collect();
+        let members = stale.iter().flat_map(|(_, record)| &record.members);
+        let members: BTreeSet<u32> = members.map(|member| member.server).collect();
+        let away = self.silent(known, &members).await;
+        stale.retain(|(group, next)| {
+            let [stale, gone] = &next.members[..] else {
+                return false;
+            };
+            let lost = known
+                .get(*group)
+                .and_then(|it| self.wishes.lost(*group, it.epoch));
+            let is_gone = away.contains(&gone.server) || lost == Some(gone.server);
+            is_gone && !away.contains(&stale.server) && !empty.contains(&(*group, stale.server))
+        });
+        stale.truncate(STALE_GROUPS_MAX);
+        stale
+    }
+}
