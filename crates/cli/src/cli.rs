@@ -21,8 +21,8 @@ pub use files::{
 pub use mount::{CloseMode, HelperOptions, Locks, MountOptions};
 pub use serve::{Listen, ListenError, ServeOptions};
 pub use volume::{
-    CheckOptions, CopiesOptions, CreateOptions, ExtendOptions, ListOptions, NewKeyOptions,
-    ShowOptions, StatusOptions, StripesOptions, VolumeOptions, VolumeWhat,
+    CheckOptions, CopiesOptions, CreateOptions, ExtendOptions, HealOptions, ListOptions,
+    NewKeyOptions, ShowOptions, StatusOptions, StripesOptions, VolumeOptions, VolumeWhat,
 };
 pub use watch::{
     AdminPlace, ClientsOptions, LocksOptions, ReloadOptions, TopOptions, TopTable, TraceOptions,

@@ -116,6 +116,10 @@ fn documented_command_lines_set_the_options_they_name() {
             ],
         ),
         (
+            "gannet volume heal gannet://h/ --accept-stale",
+            &["accept_stale: true", "json: false"],
+        ),
+        (
             "gannet volume copies gannet://h/ 2 --same-host",
             &["copies: Some(2)", "same_host: true", "json: false"],
         ),

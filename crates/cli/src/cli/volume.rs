@@ -66,6 +66,14 @@ pub enum VolumeWhat {
     /// volume's owner may set the number. The two members of a group are in different zones, which volume.toml names
     /// (`zone`), or else on different hosts.
     Copies(CopiesOptions),
+    /// Show which data lack a copy, and why
+    ///
+    /// Prints a line for each group of I/O servers that lacks a copy, and the files that have data there. A member that
+    /// comes back is filled by itself: nothing has to be asked for. The exit status is 1 if a group lacks a copy.
+    ///
+    /// If the only I/O server with all data of a group is gone for good, --accept-stale has the older copy of the other
+    /// one count. Only root and the volume's owner may do that.
+    Heal(HealOptions),
     /// Make a new client key for a volume
     ///
     /// Writes the key to the file `client-key` of the volume's folder. After a restart, servers accept the new key and
@@ -205,6 +213,23 @@ pub struct CopiesOptions {
     /// Both copies of a byte may be in one zone or on one host: only a disk or a process may die
     #[arg(long)]
     pub same_host: bool,
+    /// Print one JSON object
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// Options of the connection.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// `gannet volume heal`.
+#[derive(Debug, Args)]
+pub struct HealOptions {
+    /// The URL of a volume that is served, or of a directory on it, below which files are listed
+    #[arg(value_name = "URL", value_parser = url_parser())]
+    pub url: Url,
+    /// Give up data that an I/O server alone had which is gone for good: the older copies count
+    #[arg(long)]
+    pub accept_stale: bool,
     /// Print one JSON object
     #[arg(long, help_heading = "Output")]
     pub json: bool,

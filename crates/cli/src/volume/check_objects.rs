@@ -24,9 +24,9 @@ pub(super) struct Compared {
 }
 
 /// Lengths of the objects of one I/O server.
-type Objects = HashMap<ObjectId, u64>;
+pub(super) type Objects = HashMap<ObjectId, u64>;
 /// Regular files, and their layouts.
-type Files = BTreeMap<u64, LayoutRecord>;
+pub(super) type Files = BTreeMap<u64, LayoutRecord>;
 
 /// Compares the objects of the I/O servers with these numbers with all files. Nobody is kept from changing them
 /// meanwhile: what looks wrong is looked at again. Takes some fifty bytes of memory for each object and file.
@@ -277,8 +277,8 @@ fn missing(
 }
 
 /// The objects of one I/O server.
-struct Listed {
-    objects: Objects,
+pub(super) struct Listed {
+    pub(super) objects: Objects,
     /// Other names.
     foreign_files: u64,
     /// Files with numbers below this may have had objects on a lost disk.
@@ -286,7 +286,7 @@ struct Listed {
 }
 
 /// All objects of an I/O server.
-async fn list(volume: &VolumeFs, number: u32) -> Result<Listed, String> {
+pub(super) async fn list(volume: &VolumeFs, number: u32) -> Result<Listed, String> {
     let (mut objects, mut foreign_files, mut lost_below) = (Objects::default(), 0, 0);
     let mut at = ObjectPosition {
         folder: 0,
@@ -311,7 +311,8 @@ async fn list(volume: &VolumeFs, number: u32) -> Result<Listed, String> {
     })
 }
 
-async fn all_files(volume: &VolumeFs, caller: &Credentials) -> Result<Files, Status> {
+/// All regular files of a volume.
+pub(super) async fn all_files(volume: &VolumeFs, caller: &Credentials) -> Result<Files, Status> {
     let (mut files, mut from) = (Files::new(), 0);
     loop {
         let page = volume.files(caller, FileId(from)).await?;

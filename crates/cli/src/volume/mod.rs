@@ -9,6 +9,7 @@ mod copies;
 mod create;
 mod explain;
 mod extend;
+mod heal;
 mod key;
 mod list;
 mod reach;
@@ -47,6 +48,7 @@ pub fn run(options: &VolumeOptions) -> Result<(), Failure> {
         VolumeWhat::Check(options) => check::run(options),
         VolumeWhat::Stripes(options) => stripes::run(options),
         VolumeWhat::Copies(options) => copies::run(options),
+        VolumeWhat::Heal(options) => heal::run(options),
         VolumeWhat::Key(options) => key::run(options),
     }
 }

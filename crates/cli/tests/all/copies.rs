@@ -161,6 +161,63 @@ fn a_served_volume_gets_copies_and_loses_them_again() {
 }
 
 #[test]
+fn what_lacks_a_copy_is_listed_and_an_older_copy_can_be_accepted() {
+    let mut bed = Bed::new(&["--copies", "2", "--same-host"]);
+    bed.write("before", 1);
+    bed.is_whole();
+    let url = bed.url("");
+    let heal = ["volume", "heal", &url, "--volume-key", &bed.key];
+    assert_eq!(succeed(&heal), "all data have their copies\n");
+    bed.io_servers[1].take().unwrap().kill();
+    bed.write("before", 2);
+    let healed = run(&heal);
+    let text = String::from_utf8(healed.stdout).unwrap();
+    assert!(
+        text.contains("I/O server 1 does not answer: start it"),
+        "{text}"
+    );
+    assert!(text.contains(&bed.url("before")), "{text}");
+    assert!(
+        !healed.status.success() && !text.contains("--accept-stale"),
+        "{text}"
+    );
+    // The only servers with what was written meanwhile are gone for good.
+    for number in [0, 2, 3] {
+        bed.io_servers[number].take().unwrap().kill();
+        let folder = bed.place.path(&format!("volume/io/{number}"));
+        fs::remove_dir_all(&folder).unwrap();
+        fs::create_dir(&folder).unwrap();
+    }
+    bed.io_servers[1] = Some(bed.io_server(1, &[]));
+    for number in [0, 2, 3] {
+        let lost = number.to_string();
+        bed.io_servers[number] = Some(bed.io_server(number, &["--lost-disk", &lost]));
+    }
+    let until = Instant::now() + FILLING_TIME_MAX;
+    loop {
+        let text = String::from_utf8(run(&heal).stdout).unwrap();
+        if text.contains("I/O server 1 has older data") {
+            assert!(text.contains("--accept-stale"), "{text}");
+            break;
+        }
+        assert!(Instant::now() < until, "{text}");
+    }
+    let stranger = fail(
+        &[&heal[..], &["--accept-stale", "--uid", "77777"]].concat(),
+        1,
+    );
+    assert!(
+        stranger.contains("only root and the volume's owner"),
+        "{stranger}"
+    );
+    let accepted = succeed(&[&heal[..], &["--accept-stale"]].concat());
+    assert!(
+        accepted.contains("have their older data from now on"),
+        "{accepted}"
+    );
+}
+
+#[test]
 fn copies_are_in_different_zones() {
     let mut bed = Bed::new(&["--copies", "2", "--zones", "a,a,b,b"]);
     bed.write("before", 1);
