@@ -232,6 +232,7 @@ impl<S: ObjectStore> Objects<S> {
     pub(super) fn way(&self, group: u32, len: usize) -> Result<Option<Way<'_, S>>, Status> {
         match self.groups.standing(group)? {
             Standing::Single => return Ok(None),
+            standing if self.groups.lacks_copies(standing) => return Err(Status::Jukebox),
             Standing::Primary { .. } => {}
             _ => self.may_serve(group)?,
         }
@@ -296,6 +297,10 @@ impl<S: ObjectStore> Objects<S> {
         loop {
             match self.groups.standing(object.group)? {
                 Standing::Primary { .. } => {}
+                // The other member has left meanwhile. A change without bytes was begun before that.
+                standing if data.is_some() && self.groups.lacks_copies(standing) => {
+                    return Err(Status::Jukebox);
+                }
                 Standing::Single | Standing::Alone { .. } => {
                     return Ok(bytes.map(|(buffer, _)| buffer));
                 }

@@ -161,6 +161,8 @@ pub(super) struct Groups {
     heard: RefCell<BTreeMap<u32, Heard>>,
     /// Groups of several members that the manager has told, and that are not durable yet.
     pending: RefCell<BTreeSet<u32>>,
+    /// How many members of a group of several must have a write before it is answered.
+    min_copies: Cell<u32>,
     /// The manager has told something.
     changed: Notify,
 }
@@ -294,6 +296,7 @@ impl Groups {
             is_unmanaged: Cell::new(false),
             heard: RefCell::default(),
             pending: RefCell::default(),
+            min_copies: Cell::new(1),
             changed: Notify::new(),
         }
     }
@@ -417,6 +420,16 @@ impl Groups {
         known
     }
 
+    /// Whether a group has too few copies for a write, by this part of the server in it.
+    pub(super) fn lacks_copies(&self, standing: Standing) -> bool {
+        let copies = match standing {
+            Standing::Alone { .. } => 1,
+            Standing::Primary { is_filling, .. } if is_filling => 1,
+            _ => return false,
+        };
+        copies < self.min_copies.get()
+    }
+
     /// The servers to which this one passes changes on.
     fn others(&self) -> BTreeSet<u32> {
         let several = self.of_several().into_iter();
@@ -489,6 +502,11 @@ impl<S: ObjectStore> Objects<S> {
     pub async fn learn_groups(&self, told: Memberships) -> Result<(), Status> {
         let term = self.term_number();
         self.learn(None, |known| known.after(told, term)).await
+    }
+
+    /// From now on, a write to a group of several members waits until so many have it.
+    pub fn need_copies(&self, min_copies: u32) {
+        self.groups.min_copies.set(min_copies);
     }
 
     /// Learns a later record of a group, which the manager gave for a wish.

@@ -468,6 +468,10 @@ impl<S: ObjectStore> Objects<S> {
         self.check_genuine(&range.capability, Capability::WRITE)?;
         let (name, size) = (range.object(), range.size);
         self.may_serve(name.group)?;
+        // As a write: the other members would miss it.
+        if self.groups.lacks_copies(self.groups.standing(name.group)?) {
+            return Err(Status::Jukebox);
+        }
         let _change = self.begin_change(name).await?;
         let truncation = self.range_locks.truncate(name);
         let guard = truncation.lock().await;

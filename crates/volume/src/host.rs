@@ -188,7 +188,7 @@ impl Host {
         role: ManagerRole,
         ended: impl FnOnce(TermError) + 'static,
     ) -> Outcome<Rc<Manager>> {
-        let groups = groups_in(&role)?;
+        let (groups, setting) = groups_in(&role)?;
         let registry = Registry::new(role.name, role.stripes.clone(), role.io_servers, groups);
         let servers = registered_io_servers(
             Handle::clone(&self.runtime),
@@ -201,7 +201,7 @@ impl Host {
         let clock = Handle::clone(&self.runtime);
         let manager = Manager::open(clock, role.metadata, self.keys.now(), servers, role.stripes)?;
         registry.report_in(manager.state());
-        manager.describe_groups_with(role.groups);
+        manager.describe_groups_with(role.groups, setting);
         // A process starts one manager; the simulator keeps the state of the first one of a machine.
         let _ = self.counters.volume.set(manager.state());
         if role.force_term {
@@ -326,25 +326,27 @@ impl Host {
 }
 
 /// The groups of a volume. A server that is in none gets some: the metadata may be a backup from before it was added.
-fn groups_in(role: &ManagerRole) -> Outcome<Groups> {
+fn groups_in(role: &ManagerRole) -> Outcome<(Groups, CopiesSetting)> {
     let (metadata, servers) = (&*role.metadata, role.io_servers.len() as u32);
     let (mut known, mut setting) = (Ok(Groups::of_servers(servers)), Ok(Default::default()));
     metadata.read(&mut |view| {
         known = groups(view, servers);
         setting = copies_setting(view);
     })?;
-    let (known, CopiesSetting { same_host }) = (known?, setting?);
+    let (known, setting) = (known?, setting?);
     if known.in_none(0..servers).is_empty() {
-        return Ok(known);
+        return Ok((known, setting));
     }
     let addresses = role.io_servers.iter();
     let addresses = addresses.map(|it| it.is_known().then(|| it.clone()));
-    let zones = role.groups.zones(&addresses.collect::<Vec<_>>(), same_host);
+    let zones = role
+        .groups
+        .zones(&addresses.collect::<Vec<_>>(), setting.same_host);
     metadata
         .commit(&mut |store| begin_groups_in(store, &known, 0..servers, known.copies(), &zones))?;
     let mut begun = Ok(Groups::of_servers(servers));
     metadata.read(&mut |view| begun = groups(view, servers))?;
-    begun
+    Ok((begun?, setting))
 }
 
 /// Waits for at most a short time until the manager's term has begun. If too few I/O servers answer by then, the

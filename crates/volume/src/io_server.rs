@@ -27,7 +27,7 @@ use gannet_runtime::{Handle, IdleWatch, LocalFuture, Slabs, all};
 use gannet_vfs::{Status, Vfs};
 use gannet_wire::volume::{
     Capability, Class, FOLDERS, ObjectList, ObjectPage, ObjectRange, ObjectStates, Operation,
-    PAGE_OBJECTS_MAX, Renewed, Role, StateAnswer, Transfer, UNIT_MAX, UNIT_MIN,
+    PAGE_OBJECTS_MAX, Renewed, Role, StateAnswer, ToldGroups, Transfer, UNIT_MAX, UNIT_MIN,
 };
 use gannet_wire::xdr::{Decode, Encoder, from_bytes, to_bytes};
 use scheduler::{FlowKey, Scheduler};
@@ -235,7 +235,10 @@ impl<V: Vfs> IoServer<V> {
     }
 
     async fn groups(&self, body: &[u8]) -> Result<Vec<u8>, Status> {
-        self.objects.learn_groups(parse(body)?).await?;
+        let told: ToldGroups = parse(body)?;
+        // Before records that count at once.
+        self.objects.need_copies(told.min_copies);
+        self.objects.learn_groups(told.memberships).await?;
         Ok(Vec::new())
     }
 

@@ -41,7 +41,9 @@ pub use attributes::{
 pub use buffers::{Buffers, Carrying, Place};
 pub use calls::{Call, Entry};
 pub use client_buffer::{ClientBuffer, ClientDrivenDone};
-pub use copies::{CopiesAnswer, CopiesOutcome, CopiesWanted, STALE_GROUPS_MAX, StaleGroups};
+pub use copies::{
+    CopiesAnswer, CopiesOutcome, CopiesWanted, STALE_GROUPS_MAX, StaleGroups, ToldGroups,
+};
 pub use group::{
     GROUPS_MAX, GROUPS_OF_SERVER_MAX, GroupRecord, MEMBERS_MAX, Member, MemberState, Membership,
     Memberships, ObjectId,

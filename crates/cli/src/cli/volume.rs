@@ -121,6 +121,10 @@ pub struct CreateOptions {
     #[arg(long, value_name = "ZONE,...", group = "places")]
     #[arg(value_delimiter = ',', num_args = 1)]
     pub zones: Vec<Zone>,
+    /// Answer a write when N I/O servers have it: with 2, writes wait while a copy is missing
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub min_copies: u8,
 }
 
 /// `gannet volume show`.
@@ -213,6 +217,10 @@ pub struct CopiesOptions {
     /// Both copies of a byte may be in one zone or on one host: only a disk or a process may die
     #[arg(long)]
     pub same_host: bool,
+    /// Answer a write when N I/O servers have it: with 2, writes wait while a copy is missing
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub min_copies: u8,
     /// Print one JSON object
     #[arg(long, help_heading = "Output")]
     pub json: bool,

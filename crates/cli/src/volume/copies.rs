@@ -19,6 +19,8 @@ struct CopiesJson {
     url: String,
     /// How many I/O servers are to keep each byte.
     copies: u32,
+    /// How many I/O servers must have a write before it is answered.
+    min_copies: u32,
     /// The groups of two, if there are any.
     #[serde(flatten)]
     of_two: Option<CopiesStatus>,
@@ -40,10 +42,18 @@ pub(super) fn run(options: &CopiesOptions) -> Result<(), Failure> {
         // Asked afterwards, so that it has the records that came of it.
         let record = volume.volume().await.explain(what)?;
         let of_two = CopiesStatus::of(&record.groups);
+        let asked = CopiesWanted {
+            copies: 0,
+            same_host: false,
+            min_copies: 1,
+        };
+        let state = volume.set_copies(&caller, asked).await.explain(what)?;
+        let min_copies = state.min_copies;
         if options.json {
             return output::json(&CopiesJson {
                 url: url.to_string(),
                 copies: if of_two.is_some() { 2 } else { 1 },
+                min_copies,
                 of_two,
             });
         }
@@ -51,6 +61,9 @@ pub(super) fn run(options: &CopiesOptions) -> Result<(), Failure> {
             || String::from("copies      1 of all data"),
             CopiesStatus::text,
         );
+        if min_copies > 1 {
+            text.push_str("; writes wait for both");
+        }
         match (options.copies, changed) {
             (Some(1), Some(changed)) if changed > 0 => text.push_str(&format!(
                 "\n{changed} second members are gone; `gannet volume check --repair {url}` frees their space"
@@ -76,6 +89,7 @@ async fn set(
     let wanted = CopiesWanted {
         copies: u32::from(copies),
         same_host: options.same_host,
+        min_copies: u32::from(options.min_copies),
     };
     match volume.set_copies(caller, wanted).await {
         Ok(CopiesAnswer {

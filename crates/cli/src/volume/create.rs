@@ -24,6 +24,7 @@ pub(super) fn run(options: &CreateOptions) -> Result<(), Failure> {
             _ => Copies::Two,
         },
         same_host: options.same_host,
+        needs_both: options.min_copies > 1,
         zones: options.zones.clone(),
     };
     let volume = Volume::create(&options.path, &wanted);

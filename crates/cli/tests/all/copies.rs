@@ -219,8 +219,11 @@ fn what_lacks_a_copy_is_listed_and_an_older_copy_can_be_accepted() {
 
 #[test]
 fn copies_are_in_different_zones() {
-    let mut bed = Bed::new(&["--copies", "2", "--zones", "a,a,b,b"]);
+    let zones = ["--zones", "a,a,b,b", "--min-copies", "2"];
+    let mut bed = Bed::new(&[&["--copies", "2"], &zones[..]].concat());
     bed.write("before", 1);
+    let shown = bed.with_key(&["volume", "copies", &bed.url("")]);
+    assert_eq!(shown, "copies      2 of all data; writes wait for both\n");
     bed.is_whole();
     // A whole zone goes away.
     for number in [2, 3] {

@@ -37,6 +37,8 @@ pub struct CreateOptions {
     pub copies: Copies,
     /// Both copies of a byte may be in one zone.
     pub same_host: bool,
+    /// Writes wait until both copies of their bytes are there.
+    pub needs_both: bool,
     /// The zone of each I/O server in turn; none stands for zones that are not known yet.
     pub zones: Vec<Zone>,
 }
@@ -49,6 +51,7 @@ impl Default for CreateOptions {
             stripe_width: 0,
             copies: Copies::One,
             same_host: false,
+            needs_both: false,
             zones: Vec::new(),
         }
     }
@@ -120,12 +123,11 @@ impl Volume {
         let keys = ServerKeys::new(Secret::new(secret));
         let key = ClientKey::of(description.identity, &keys).to_text(&description.name);
         made.file(&path.join(CLIENT_KEY_FILE), key.as_bytes())?;
-        make_metadata(
-            &path.join(METADATA_FILE),
-            &groups,
-            options.same_host,
-            &mut made,
-        )?;
+        let setting = CopiesSetting {
+            same_host: options.same_host,
+            min_copies: if options.needs_both { 2 } else { 1 },
+        };
+        make_metadata(&path.join(METADATA_FILE), &groups, setting, &mut made)?;
         // Last: a folder with it is a whole volume.
         made.file(&path.join(DESCRIPTION_FILE), text.as_bytes())?;
         sync_folder(&path)?;
@@ -251,17 +253,21 @@ fn groups_before(metadata: &dyn MetaStore, servers: usize) -> Result<(Groups, bo
 fn make_metadata(
     path: &Path,
     groups: &[(u32, GroupRecord)],
-    same_host: bool,
+    setting: CopiesSetting,
     made: &mut Made,
 ) -> Result<(), VolumeError> {
     made.file(path, b"")?;
-    fill_metadata(path, groups, same_host).map_err(|why| VolumeError::MakeMetadata {
+    fill_metadata(path, groups, setting).map_err(|why| VolumeError::MakeMetadata {
         path: path.to_path_buf(),
         why,
     })
 }
 
-fn fill_metadata(path: &Path, groups: &[(u32, GroupRecord)], same_host: bool) -> Outcome<()> {
+fn fill_metadata(
+    path: &Path,
+    groups: &[(u32, GroupRecord)],
+    setting: CopiesSetting,
+) -> Outcome<()> {
     // Each server is in a group.
     let servers = groups.iter().filter_map(|(_, it)| it.members.first());
     let servers = servers.map(|member| member.server + 1).max();
@@ -287,7 +293,7 @@ fn fill_metadata(path: &Path, groups: &[(u32, GroupRecord)], same_host: bool) ->
             .and_then(|()| namespace::set_attributes(transaction, request, ROOT, &owner, None, now))
             .map(|_| ());
         claims::note_all_new(transaction, servers.unwrap_or(0))?;
-        note_copies_setting(transaction, CopiesSetting { same_host })?;
+        note_copies_setting(transaction, setting)?;
         groups::put_groups(transaction, groups)
     })?;
     formatted

@@ -3,7 +3,7 @@
 //! All groups change in one transaction. A second member that comes is *out*: it has nothing yet, and asks to be filled
 //! like a member that was away. The primary serves its group all the time.
 
-use super::{Manager, status};
+use super::{Manager, VolumeState, status};
 use gannet_meta::copies_setting::{CopiesSetting, copies_setting, note_copies_setting};
 use gannet_meta::group_placement::{
     PlacementError, Zones, with_second_members, without_second_members,
@@ -13,7 +13,7 @@ use gannet_meta::{claims, terms};
 use gannet_runtime::{all, run_blocking};
 use gannet_wire::volume::{
     Address, Caller, CopiesAnswer, CopiesOutcome, CopiesWanted, GROUPS_OF_SERVER_MAX, GroupRecord,
-    GroupWish, Status,
+    GroupWish, Memberships, Status, ToldGroups,
 };
 use gannet_wire::xdr::to_bytes;
 use std::collections::BTreeSet;
@@ -46,12 +46,21 @@ impl GroupsDescription {
     }
 }
 
+/// The message that tells an I/O server these groups.
+pub(super) fn told_groups(volume: &VolumeState, memberships: Memberships) -> Vec<u8> {
+    to_bytes(&ToldGroups {
+        memberships,
+        min_copies: volume.min_copies(),
+    })
+}
+
 /// An outcome, and the number that belongs to it.
 type Outcome = (CopiesOutcome, u32);
 
 impl Manager {
-    /// Uses this description of groups from now on.
-    pub fn describe_groups_with(&self, description: GroupsDescription) {
+    /// Uses this description and this setting from now on.
+    pub fn describe_groups_with(&self, description: GroupsDescription, setting: CopiesSetting) {
+        self.state.need_copies(setting.min_copies);
         // Called once, by the start of the manager.
         let _ = self.wishes.description.set(description);
     }
@@ -72,11 +81,15 @@ impl Manager {
             let _alone = self.wishes.alone.lock().await;
             (outcome, number) = self.change_copies(wanted).await?;
         }
-        let CopiesSetting { same_host } = self.look(copies_setting)?;
+        let CopiesSetting {
+            same_host,
+            min_copies,
+        } = self.look(copies_setting)?;
         Ok(to_bytes(&CopiesAnswer {
             outcome,
             number,
             same_host,
+            min_copies,
             in_one_zone: self.zones(same_host).groups_in_one(&self.servers.groups()),
         }))
     }
@@ -113,8 +126,16 @@ impl Manager {
         }
         let setting = CopiesSetting {
             same_host: wanted.same_host,
+            min_copies: wanted.min_copies.min(wanted.copies),
         };
-        self.replace_groups(&known, &changed, Some(setting)).await?;
+        let needed = self.state.min_copies();
+        // Told with the records: what is written to a group with one copy from then on waits.
+        self.state.need_copies(setting.min_copies);
+        let replacing = self.replace_groups(&known, &changed, Some(setting)).await;
+        replacing.inspect_err(|_| self.state.need_copies(needed))?;
+        if needed != setting.min_copies {
+            (0..servers).for_each(|server| self.office.tell_again(server));
+        }
         tracing::info!(
             copies = wanted.copies,
             groups = changed.len(),

@@ -12,6 +12,7 @@ use gannet_metrics::{Counter, Exposition, Family, Gauge, Label, Source};
 use gannet_wire::volume::Address;
 use gannet_wire::xdr::Decoder;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -129,6 +130,8 @@ pub struct VolumeReport {
 #[derive(Debug, Default)]
 pub struct VolumeState {
     report: Mutex<VolumeReport>,
+    /// How many members of a group of several must have a write before it is answered; 0 until the manager knows it.
+    min_copies: AtomicU32,
     /// The locks and grants of clients, as of the manager's last sweep over its leases.
     leases: Mutex<LeaseList>,
     /// The metadata, which readers keep from no end.
@@ -241,6 +244,16 @@ impl VolumeState {
         self.change(number, |server| {
             server.address = address.is_known().then(|| address.clone());
         });
+    }
+
+    /// A write to a group of several members waits until so many have it.
+    pub(super) fn need_copies(&self, min_copies: u32) {
+        self.min_copies.store(min_copies, Ordering::Relaxed);
+    }
+
+    /// How many members of a group of several must have a write before it is answered.
+    pub(super) fn min_copies(&self) -> u32 {
+        self.min_copies.load(Ordering::Relaxed).max(1)
     }
 
     /// Where each I/O server is, as far as it has said so.

@@ -13,6 +13,7 @@
 //! When servers were added since the last term, the next one needs a majority of the former servers too. Half of two
 //! servers and a majority of three may share none, and both managers would answer.
 
+use super::copies::told_groups;
 use super::lease::Lease;
 use super::state::{ManagerCondition, VolumeState};
 use super::watched::Watched;
@@ -533,7 +534,7 @@ impl Office {
             self.told.borrow_mut().insert(number, told);
         };
         note(Some(now + NOTE_GROUPS_RETRY));
-        let body = to_bytes(&self.servers.groups().memberships(number));
+        let body = told_groups(&self.volume, self.servers.groups().memberships(number));
         let answer = link.call(Operation::Groups, Class::Metadata, &body, &[]);
         match answer.await.map(|answer| answer.header.status) {
             // Unless it is being told something later.
@@ -554,7 +555,7 @@ impl Office {
         let Some(link) = link else {
             return false;
         };
-        let body = to_bytes(groups);
+        let body = told_groups(&self.volume, groups.clone());
         let telling = link.call(Operation::Groups, Class::Metadata, &body, &[]);
         let told = timeout(&self.runtime, ANSWERS_WITHIN, telling).await;
         matches!(told, Ok(Ok(answer)) if answer.header.status == Ok(()))

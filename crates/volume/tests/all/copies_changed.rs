@@ -16,10 +16,12 @@ use std::time::Duration;
 const TWO: CopiesWanted = CopiesWanted {
     copies: 2,
     same_host: true,
+    min_copies: 1,
 };
 const ONE: CopiesWanted = CopiesWanted {
     copies: 1,
     same_host: false,
+    min_copies: 1,
 };
 /// Files of each test, and bytes of each.
 const FILES: u32 = 8;
@@ -272,11 +274,61 @@ fn an_empty_disk_is_no_older_copy() {
 }
 
 #[test]
+fn writes_wait_for_both_copies_where_two_are_needed() {
+    run(2, async |bed| {
+        let (fs, runtime) = (bed.mount(), bed.client.runtime());
+        let files = files(&fs, 2).await;
+        let file = files[0];
+        let both = CopiesWanted {
+            min_copies: 2,
+            ..TWO
+        };
+        assert_eq!(set(&fs, both).await, done(8));
+        write(&fs, &file, 0, &noise(LEN, 1)).await.unwrap();
+        is_whole(&bed).await;
+        bed.kill_io_server(1);
+        sleep(&runtime, Duration::from_secs(5)).await;
+        let (bytes, cut) = (
+            noise(LEN, 2),
+            SetAttributes {
+                size: Some(10),
+                ..SetAttributes::default()
+            },
+        );
+        let caller = root();
+        let writing = write(&fs, &file, 0, &bytes);
+        let waits = timeout(&runtime, Duration::from_secs(5), writing).await;
+        assert!(waits.is_err(), "{waits:?}");
+        let cutting = fs.set_attributes(&caller, &files[1], &cut, None);
+        let waits = timeout(&runtime, Duration::from_secs(5), cutting).await;
+        assert!(waits.is_err());
+        let other = bed.mount();
+        assert!(read(&other, &file, 0, LEN).await == noise(LEN, 1));
+        // A manager that begins anew has not forgotten it.
+        let writing = write(&fs, &file, 0, &bytes);
+        bed.kill_manager(Crash::Process);
+        bed.start_manager();
+        bed.start_io_server(1);
+        let written = timeout(&runtime, FILLING_TIME_MAX, writing).await;
+        written.unwrap().unwrap();
+        is_whole(&bed).await;
+        // One is enough from now on.
+        assert_eq!(set(&fs, TWO).await, done(0));
+        bed.kill_io_server(1);
+        write(&fs, &file, 0, &noise(LEN, 3)).await.unwrap();
+    });
+}
+
+#[test]
 fn servers_of_different_hosts_are_different_zones() {
     run(2, async |bed| {
         let fs = bed.mount();
         let shown = async |copies, same_host| {
-            let wanted = CopiesWanted { copies, same_host };
+            let wanted = CopiesWanted {
+                copies,
+                same_host,
+                ..TWO
+            };
             let answer = fs.set_copies(&root(), wanted).await.unwrap();
             assert_eq!(answer.outcome, CopiesOutcome::Done);
             (answer.number, answer.same_host, answer.in_one_zone)

@@ -1,6 +1,6 @@
 //! The number of copies that a volume keeps of each byte, which its owner may change (docs/formats/volume.md, "Groups").
 
-use super::group::group_number;
+use super::group::{Memberships, group_number};
 use crate::xdr::{Decode, Decoder, Encode, Encoder, Items, XdrError, enumeration, printed};
 use alloc::vec::Vec;
 
@@ -12,14 +12,23 @@ pub struct CopiesWanted {
     pub copies: u32,
     /// Both copies of a byte may be in one zone, for example on one host.
     pub same_host: bool,
+    /// How many I/O servers must have a write before it is answered, from 1 to [`MEMBERS_MAX`](super::MEMBERS_MAX).
+    pub min_copies: u32,
 }
 
-printed! { CopiesWanted = "copies_wanted" { copies, same_host as "same_host", } }
+printed! {
+    CopiesWanted = "copies_wanted" {
+        copies,
+        same_host as "same_host",
+        min_copies as "min_copies",
+    }
+}
 
 impl Encode for CopiesWanted {
     fn encode(&self, encoder: &mut Encoder<'_>) {
         encoder.u32(self.copies);
         encoder.bool(self.same_host);
+        encoder.u32(self.min_copies);
     }
 }
 
@@ -32,8 +41,18 @@ impl Decode<'_> for CopiesWanted {
         Ok(CopiesWanted {
             copies,
             same_host: bool::decode(decoder)?,
+            min_copies: min_copies(decoder)?,
         })
     }
+}
+
+/// The number of copies that a write needs.
+fn min_copies(decoder: &mut Decoder<'_>) -> Result<u32, XdrError> {
+    let copies = decoder.u32()?;
+    if copies == 0 || copies as usize > super::MEMBERS_MAX {
+        return Err(XdrError::Value);
+    }
+    Ok(copies)
 }
 
 enumeration! {
@@ -66,6 +85,8 @@ pub struct CopiesAnswer {
     pub same_host: bool,
     /// The number of groups of two whose members are in one zone, or in zones that are not known.
     pub in_one_zone: u32,
+    /// How many I/O servers must have a write before it is answered.
+    pub min_copies: u32,
 }
 
 printed! {
@@ -74,6 +95,7 @@ printed! {
         number,
         same_host as "same_host",
         in_one_zone as "in_one_zone",
+        min_copies as "min_copies",
     }
 }
 
@@ -83,6 +105,7 @@ impl Encode for CopiesAnswer {
         encoder.u32(self.number);
         encoder.bool(self.same_host);
         encoder.u32(self.in_one_zone);
+        encoder.u32(self.min_copies);
     }
 }
 
@@ -93,6 +116,34 @@ impl Decode<'_> for CopiesAnswer {
             number: decoder.u32()?,
             same_host: bool::decode(decoder)?,
             in_one_zone: decoder.u32()?,
+            min_copies: min_copies(decoder)?,
+        })
+    }
+}
+
+/// The groups of an I/O server as the manager tells them (`told_groups`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToldGroups {
+    /// The groups that it is a member of.
+    pub memberships: Memberships,
+    /// How many members of a group must have a write before it is answered, in groups of several.
+    pub min_copies: u32,
+}
+
+printed! { ToldGroups = "told_groups" { memberships, min_copies as "min_copies", } }
+
+impl Encode for ToldGroups {
+    fn encode(&self, encoder: &mut Encoder<'_>) {
+        self.memberships.encode(encoder);
+        encoder.u32(self.min_copies);
+    }
+}
+
+impl Decode<'_> for ToldGroups {
+    fn decode(decoder: &mut Decoder<'_>) -> Result<ToldGroups, XdrError> {
+        Ok(ToldGroups {
+            memberships: Memberships::decode(decoder)?,
+            min_copies: min_copies(decoder)?,
         })
     }
 }
@@ -136,12 +187,13 @@ mod tests {
         let wanted = |copies| CopiesWanted {
             copies,
             same_host: true,
+            min_copies: 2,
         };
-        assert_eq!(to_bytes(&wanted(2)), b"\0\0\0\x02\0\0\0\x01");
+        assert_eq!(to_bytes(&wanted(2)), b"\0\0\0\x02\0\0\0\x01\0\0\0\x02");
         assert_eq!(from_bytes(&to_bytes(&wanted(2))), Ok(wanted(2)));
         assert_eq!(
             wanted(1).to_string(),
-            "copies_wanted copies=1 same_host=true"
+            "copies_wanted copies=1 same_host=true min_copies=2"
         );
         let refused = from_bytes::<CopiesWanted>(&to_bytes(&wanted(3)));
         assert_eq!(refused, Err(XdrError::Value));
@@ -150,12 +202,24 @@ mod tests {
             number: 3,
             same_host: false,
             in_one_zone: 4,
+            min_copies: 1,
         };
         assert_eq!(from_bytes(&to_bytes(&answer)), Ok(answer));
         assert_eq!(
             answer.to_string(),
-            "copies_answer outcome=away number=3 same_host=false in_one_zone=4"
+            "copies_answer outcome=away number=3 same_host=false in_one_zone=4 min_copies=1"
         );
+    }
+
+    #[test]
+    fn told_groups_have_a_number_of_copies() {
+        let told = |min_copies| ToldGroups {
+            memberships: Memberships::default(),
+            min_copies,
+        };
+        assert_eq!(from_bytes(&to_bytes(&told(2))), Ok(told(2)));
+        assert!(from_bytes::<ToldGroups>(&to_bytes(&told(0))).is_err());
+        assert!(told(1).to_string().ends_with("min_copies=1"));
     }
 
     #[test]

@@ -150,6 +150,7 @@ fn calls() -> Vec<Call> {
             wanted: CopiesWanted {
                 copies: 2,
                 same_host: true,
+                min_copies: 2,
             },
         },
         Call::Orphans {

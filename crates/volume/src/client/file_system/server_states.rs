@@ -131,6 +131,7 @@ impl VolumeFs {
         let wanted = CopiesWanted {
             copies: 0,
             same_host: false,
+            min_copies: 1,
         };
         let answer = self.ask_once(caller, Call::Copies { wanted }).await?;
         from_bytes(answer.body()).map_err(|_| LinkError::Undecodable)
