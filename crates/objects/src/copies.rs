@@ -86,7 +86,7 @@ pub(super) struct Copies<S> {
 /// The changes of a group on their way to the other member.
 #[derive(Default)]
 struct Passing {
-    /// What the member has said of itself last, and the epoch in which it did.
+    /// The last words of the member about itself, and the epoch in which it did.
     said: Option<(u64, Replicated)>,
     /// The changes of this server as the primary.
     numbered: Numbered,
@@ -115,7 +115,7 @@ impl<S> Copies<S> {
         }
     }
 
-    /// What the other member of a group has said of itself last in this epoch.
+    /// The last words of the other member of a group about itself, in this epoch.
     fn said(&self, group: u32, epoch: u64) -> Option<Replicated> {
         let said = self.note(group, |passing| passing.said);
         said.and_then(|(at, said)| (at == epoch).then_some(said))
@@ -204,10 +204,10 @@ impl<S: ObjectStore> Objects<S> {
     /// # Errors
     /// `Jukebox`: it does not answer.
     pub async fn verifier_for_write(&self, object: ObjectId) -> Result<u64, Status> {
-        if let Standing::Primary { epoch, .. } = self.groups.standing(object.group)? {
-            if self.copies.said(object.group, epoch).is_none() {
-                self.pass_on(object, ObjectChange::Greet).await?;
-            }
+        if let Standing::Primary { epoch, .. } = self.groups.standing(object.group)?
+            && self.copies.said(object.group, epoch).is_none()
+        {
+            self.pass_on(object, ObjectChange::Greet).await?;
         }
         Ok(self.verifier_of(object.group))
     }

@@ -553,9 +553,9 @@ impl<S: ObjectStore> Objects<S> {
         Ok(())
     }
 
-    /// Notes what this server can say of its objects after a change of records. If it takes a group over without having
-    /// everything, any object may differ from that of the other member. If it was alone, and another one serves now that
-    /// it has not filled, it may have what that one lacks.
+    /// Notes what this server can say of its objects after a change of records. If it takes a group over without
+    /// everything, any object may differ from that of the other member. If it was alone, and another one serves now
+    /// that it has not filled, it may have what that one lacks.
     async fn note_turns(&self, before: &Known, now: &Known) -> Result<(), Status> {
         let (
             Known::Told { records, .. },

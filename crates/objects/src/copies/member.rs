@@ -23,6 +23,25 @@ pub(super) const ALONE: Placement = Placement {
     index: 0,
 };
 
+/// The bytes of the object that a change changes.
+fn changed(change: &Replication, bytes: &Option<PutBytes>) -> Option<Range<u64>> {
+    match change.change {
+        ObjectChange::Greet
+        | ObjectChange::Revoke { .. }
+        | ObjectChange::Sync
+        | ObjectChange::Settled { .. } => None,
+        ObjectChange::Put { offset, .. } => {
+            let len = bytes.as_ref().map_or(0, |(_, data)| data.len() as u64);
+            Some(offset..offset.saturating_add(len))
+        }
+        ObjectChange::Zeros { offset, len } => Some(offset..offset.saturating_add(len.into())),
+        ObjectChange::Cut { .. }
+        | ObjectChange::Remove
+        | ObjectChange::Discard
+        | ObjectChange::Stamp { .. } => Some(0..u64::MAX),
+    }
+}
+
 impl<S: ObjectStore> Objects<S> {
     /// Whether a change comes from the primary of the group, in the epoch that is known here.
     ///
@@ -72,23 +91,12 @@ impl<S: ObjectStore> Objects<S> {
         } = *change;
         self.copies.are_over(object.group, epoch, begun, over);
         (self.copies).note(object.group, |it| it.latest = it.latest.max(change.time));
-        let _change = match change.change {
-            ObjectChange::Greet | ObjectChange::Revoke { .. } | ObjectChange::Sync => None,
-            ObjectChange::Put { offset, .. } => {
-                let len = bytes.as_ref().map_or(0, |(_, data)| data.len() as u64);
-                let bytes = offset..offset.saturating_add(len);
-                self.copies.become_dirty(object, bytes, change.begun);
+        let _change = match changed(change, &bytes) {
+            Some(changed) => {
+                self.copies.become_dirty(object, changed, begun);
                 self.begin_change(object).await?
             }
-            ObjectChange::Zeros { offset, len } => {
-                let bytes = offset..offset.saturating_add(len.into());
-                self.copies.become_dirty(object, bytes, change.begun);
-                self.begin_change(object).await?
-            }
-            _ => {
-                (self.copies).become_dirty(object, 0..u64::MAX, change.begun);
-                self.begin_change(object).await?
-            }
+            None => None,
         };
         // Again: another record may have come while the mark became durable.
         self.check_primary(change)?;

@@ -480,9 +480,8 @@ impl Office {
         asked
     }
 
-    /// Tells the I/O servers that have accepted the term which groups they are members of. Clients would else be told
-    /// to try again. The others are told when they confirm the term: before that, an earlier manager could still tell
-    /// them something else.
+    /// Tells the I/O servers that have accepted the term their groups. The others are told when they confirm it: before
+    /// that, an earlier manager could still tell them something else.
     async fn tell_all_groups(self: &Rc<Self>, accepted: &[bool]) {
         let accepted = (0..).zip(accepted).filter(|(_, accepted)| **accepted);
         all(accepted.map(|(number, _)| Box::pin(Rc::clone(self).tell_groups(number)))).await;
