@@ -1,5 +1,6 @@
 //! Claims: which I/O servers may have data. A server whose folder is empty must know whether it should be.
 
+use super::empty_members::note_empty;
 use super::namespace::{Failure, Outcome};
 use super::{StoreError, Table, Transaction, View};
 use gannet_wire::volume::{Body, FileId, Inode, ROOT};
@@ -78,7 +79,8 @@ pub struct Loss {
     pub below: u64,
 }
 
-/// Notes that the disk of an I/O server is lost, and that it has another one from now on.
+/// Notes that the disk of an I/O server is lost, and that it has another one from now on. What it has of groups of
+/// several members never counts before it was filled.
 ///
 /// # Errors
 /// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
@@ -89,6 +91,8 @@ pub fn note_lost(transaction: &mut dyn Transaction, number: u32, since: u64) -> 
     let key = [LOST, &number.to_be_bytes()].concat();
     transaction.put(Table::Volume, &key, &value)?;
     note_served(transaction, number)?;
+    let groups = super::groups::several_of(transaction, number)?;
+    note_empty(transaction, number, &groups)?;
     Ok(loss)
 }
 

@@ -74,7 +74,7 @@ pub fn with_second_members(
         let [first] = single.members[..] else {
             continue;
         };
-        let second = second_for(&records, first.server, servers, zones);
+        let second = second_for(&records, first.server, servers, zones, |_| 0);
         let server = second.ok_or(PlacementError::NoSecond { group })?;
         let second = Member {
             server,
@@ -135,13 +135,15 @@ pub fn with_stale_member(record: &GroupRecord) -> Option<GroupRecord> {
 }
 
 /// The second member for a group of `server`, of `all` servers: one in another zone, of these the one with which it has
-/// the fewest groups together, of these the one in the fewest groups, of these the next one behind it. `None`: all
-/// others are in as many groups as may be, or in the same zone where that may not be.
+/// the fewest groups together, of these the one in the fewest groups, of these the next one behind it. A server will be
+/// in `coming` more groups of its own. `None`: all others are in as many groups as may be, or in the same zone where
+/// that may not be.
 pub(super) fn second_for(
     records: &[GroupRecord],
     server: u32,
     all: u32,
     zones: &Zones,
+    coming: impl Fn(u32) -> usize,
 ) -> Option<u32> {
     let others = (1..all).map(|step| (server + step) % all);
     let used = |other: u32| {
@@ -150,7 +152,7 @@ pub(super) fn second_for(
         (together, groups().count())
     };
     let are_apart = |other: u32| zones.are_apart(server, other);
-    let free = others.filter(|other| used(*other).1 < GROUPS_OF_SERVER_MAX);
+    let free = others.filter(|other| used(*other).1 + coming(*other) < GROUPS_OF_SERVER_MAX);
     let free = free.filter(|other| zones.may_share || are_apart(*other));
     free.min_by_key(|other| (!are_apart(*other), used(*other)))
 }

@@ -216,6 +216,25 @@ pub fn groups(view: &dyn View, servers: u32) -> Outcome<Groups> {
     }
 }
 
+/// The groups of several members that a server is in.
+///
+/// # Errors
+/// The store failed.
+pub fn several_of(view: &dyn View, server: u32) -> Result<Vec<u32>, StoreError> {
+    let mut several = Vec::new();
+    view.scan(Table::Volume, GROUP, &mut |key, value| {
+        let number = key.strip_prefix(GROUP).map(<[u8; 4]>::try_from);
+        if let (Some(Ok(number)), Ok(record)) = (number, from_bytes::<GroupRecord>(value))
+            && record.members.len() > 1
+            && record.has(server)
+        {
+            several.push(u32::from_be_bytes(number));
+        }
+        true
+    })?;
+    Ok(several)
+}
+
 /// How many members new groups have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Copies {
@@ -238,17 +257,22 @@ pub fn new_groups(
     zones: &Zones,
 ) -> Result<Vec<(u32, GroupRecord)>, PlacementError> {
     let (all, new) = (servers.end, known.in_none(servers));
-    let count = new.len() * GROUPS_OF_NEW_SERVER as usize;
+    const OWN: usize = GROUPS_OF_NEW_SERVER as usize;
+    let count = new.len() * OWN;
     let (mut records, mut added) = (known.0.clone(), Vec::with_capacity(count));
+    // A server must have room for the groups of its own that are still to come.
+    let mut coming: BTreeMap<u32, usize> = new.iter().map(|it| (*it, OWN)).collect();
     for (group, server) in (known.count()..).zip(new.into_iter().cycle().take(count)) {
         let mut record = GroupRecord::of(server);
         if copies == Copies::Two {
-            let other = second_for(&records, server, all, zones);
+            let to_come = |server| coming.get(&server).copied().unwrap_or_default();
+            let other = second_for(&records, server, all, zones, to_come);
             record.members.push(Member {
                 server: other.ok_or(PlacementError::NoSecond { group })?,
                 state: MemberState::In,
             });
         }
+        coming.entry(server).and_modify(|it| *it -= 1);
         added.push((group, record.clone()));
         records.push(record);
     }

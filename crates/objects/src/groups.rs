@@ -532,11 +532,11 @@ impl<S: ObjectStore> Objects<S> {
             return Ok(());
         }
         self.groups.is_noted.set(false);
+        self.note_turns(&before, &now).await?;
         if before.gets_members(&now) {
             // References to objects are for groups with one member alone.
             self.watcher.term_began();
         }
-        self.note_turns(&before, &now).await?;
         let payload = self.groups.to_note(&now).payload();
         self.groups.pending.replace(now.several());
         self.groups.know(before.with_single_of(&now));
@@ -583,6 +583,11 @@ impl<S: ObjectStore> Objects<S> {
                     has_turned = true;
                 }
                 _ => {}
+            }
+            if before == Standing::Single && now != Standing::Single {
+                // It has marked nothing since: what an earlier second member had says nothing.
+                self.intents.forget(*group);
+                has_turned = true;
             }
             if before != now && now.is_filled() {
                 self.intents.is_filled(*group);

@@ -466,6 +466,14 @@ impl WriteIntents {
         self.next_version();
     }
 
+    /// Nothing is known of a group any more.
+    pub(super) fn forget(&self, group: u32) {
+        let mut unknown = OfGroup::unknown();
+        unknown.noted = Buckets::none();
+        self.groups.borrow_mut().insert(group, unknown);
+        self.next_version();
+    }
+
     /// Forgets groups but these.
     pub(super) fn retain(&self, groups: &BTreeSet<u32>) {
         let mut known = self.groups.borrow_mut();

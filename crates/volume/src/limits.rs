@@ -58,6 +58,8 @@ pub const MEMBER_AWAY_AFTER: Duration = Duration::from_millis(100);
 pub const PAUSED_AFTER: Duration = Duration::from_millis(700);
 /// How often the manager is asked for the same change of a group.
 pub const WISH_EVERY: Duration = Duration::from_millis(500);
+/// How long an I/O server has not answered when its owner may give it up.
+pub const GONE_AFTER: Duration = Duration::from_secs(10);
 /// How often a primary looks whether its groups have objects to make durable at both members.
 pub const SETTLE_GROUPS_EVERY: Duration = Duration::from_secs(2);
 /// How long the manager waits for the other member of a group, when one has restarted and may have lost what was not

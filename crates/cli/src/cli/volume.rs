@@ -214,13 +214,13 @@ pub struct CopiesOptions {
     #[arg(value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=2))]
     pub copies: Option<u8>,
-    /// Both copies of a byte may be in one zone or on one host: only a disk or a process may die
-    #[arg(long)]
+    /// Both copies of a byte may be in one zone or on one host from now on: only a disk or a process may die
+    #[arg(long, requires = "copies")]
     pub same_host: bool,
-    /// Answer a write when N I/O servers have it: with 2, writes wait while a copy is missing
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Answer a write when N I/O servers have it: with 2, writes wait while a copy is missing [default: as before]
+    #[arg(long, value_name = "N", requires = "copies")]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=2))]
-    pub min_copies: u8,
+    pub min_copies: Option<u8>,
     /// Print one JSON object
     #[arg(long, help_heading = "Output")]
     pub json: bool,

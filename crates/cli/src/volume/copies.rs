@@ -42,12 +42,7 @@ pub(super) fn run(options: &CopiesOptions) -> Result<(), Failure> {
         // Asked afterwards, so that it has the records that came of it.
         let record = volume.volume().await.explain(what)?;
         let of_two = CopiesStatus::of(&record.groups);
-        let asked = CopiesWanted {
-            copies: 0,
-            same_host: false,
-            min_copies: 1,
-        };
-        let state = volume.set_copies(&caller, asked).await.explain(what)?;
+        let state = volume.set_copies(&caller, ASK).await.explain(what)?;
         let min_copies = state.min_copies;
         if options.json {
             return output::json(&CopiesJson {
@@ -77,6 +72,13 @@ pub(super) fn run(options: &CopiesOptions) -> Result<(), Failure> {
     })
 }
 
+/// The question for the state.
+const ASK: CopiesWanted = CopiesWanted {
+    copies: 0,
+    same_host: false,
+    min_copies: 1,
+};
+
 /// Gives the volume so many copies; returns how many groups had another number of members.
 async fn set(
     volume: &VolumeFs,
@@ -86,10 +88,17 @@ async fn set(
 ) -> Result<u32, Failure> {
     let url = &options.url;
     let what = || format!("cannot give {url} {copies} copies");
+    if options.min_copies.is_some_and(|least| least > copies) {
+        let hint = "with one copy there is nothing to wait for";
+        return Err(Failure::new(what(), "--min-copies is more than the copies").hint(hint));
+    }
+    // What is not said stays.
+    let before = volume.set_copies(caller, ASK).await.explain(what)?;
+    let least = options.min_copies.map_or(before.min_copies, u32::from);
     let wanted = CopiesWanted {
         copies: u32::from(copies),
-        same_host: options.same_host,
-        min_copies: u32::from(options.min_copies),
+        same_host: options.same_host || before.same_host,
+        min_copies: least.min(u32::from(copies)),
     };
     match volume.set_copies(caller, wanted).await {
         Ok(CopiesAnswer {
@@ -117,7 +126,9 @@ fn refusal(answer: &CopiesAnswer) -> (String, &'static str) {
             "add some with `gannet volume extend PATH --io-servers N` while it is not served",
         ),
         CopiesOutcome::NoSecond => (
-            format!("no I/O server of another zone can be the second member of group {number}"),
+            format!(
+                "no I/O server can be the second member of group {number}: each is in its zone, or in too many groups"
+            ),
             "name zones in volume.toml (`zone`), add I/O servers in other zones with `gannet volume extend`, or allow one host for both with --same-host",
         ),
         CopiesOutcome::Unserved => (
@@ -138,7 +149,7 @@ fn refusal(answer: &CopiesAnswer) -> (String, &'static str) {
 /// The groups of I/O servers that keep the same data.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct CopiesStatus {
-    /// Groups of two I/O servers.
+    /// Groups of I/O servers.
     groups: usize,
     /// How many of them have one server with all data.
     lacking: usize,
@@ -152,13 +163,14 @@ impl CopiesStatus {
         let pairs = groups.iter().filter(|record| record.members.len() > 1);
         let pairs: Vec<_> = pairs.collect();
         let lacks = |member: &&Member| member.state != MemberState::In;
-        let lacking = pairs
+        // In a volume of two copies, a group with one member lacks one as well.
+        let lacking = groups
             .iter()
-            .filter(|it| it.members.iter().any(|it| lacks(&it)));
+            .filter(|it| it.members.len() < 2 || it.members.iter().any(|it| lacks(&it)));
         let servers = pairs.iter().flat_map(|it| it.members.iter().filter(lacks));
         let servers: BTreeSet<u32> = servers.map(|member| member.server).collect();
         (!pairs.is_empty()).then(|| CopiesStatus {
-            groups: pairs.len(),
+            groups: groups.len(),
             lacking: lacking.count(),
             servers: servers.into_iter().collect(),
         })
@@ -183,9 +195,7 @@ impl CopiesStatus {
                 self.groups,
                 servers.join(", ")
             ),
-            next: String::from(
-                "nothing while the server runs: it is being filled; otherwise start it, with `--lost-disk` if its disk is gone",
-            ),
+            next: String::from("`gannet volume heal URL` says why of each group, and what to do"),
         })
     }
 }

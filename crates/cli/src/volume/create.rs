@@ -11,6 +11,11 @@ use gannet::volume::{Copies, NewIoServers, Volume, identity_text};
 /// # Errors
 /// It cannot be made at this place.
 pub(super) fn run(options: &CreateOptions) -> Result<(), Failure> {
+    if options.min_copies > options.copies {
+        let what = format!("cannot make {}", options.path.display());
+        let hint = "add --copies 2: with one copy there is nothing to wait for";
+        return Err(Failure::new(what, "--min-copies is more than the copies").hint(hint));
+    }
     let wanted = gannet::volume::CreateOptions {
         io_servers: if options.io_server.is_empty() {
             NewIoServers::Inside(options.io_servers as usize)

@@ -10,12 +10,14 @@ use gannet_vfs::{
     Credentials, DirectoryEntry, Entries, FileHandle, FileKind, Status, Verifier, Vfs,
 };
 use gannet_volume::client::VolumeFs;
-use gannet_wire::volume::{GroupRecord, MemberState, STALE_GROUPS_MAX};
+use gannet_wire::volume::{GROUPS_MAX, GroupRecord, Member, MemberState, STALE_GROUPS_MAX};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Directories below each other that are looked into.
 const DEPTH_MAX: usize = 1024;
+/// Answers that name all groups of a volume.
+const ANSWERS_MAX: usize = GROUPS_MAX.div_ceil(STALE_GROUPS_MAX);
 
 /// The output of `--json`.
 #[derive(Serialize)]
@@ -25,8 +27,8 @@ struct HealJson {
     groups: Vec<Lack>,
     /// The files with data in one of them, by their URLs.
     files: Vec<String>,
-    /// How many groups have had their older copy accepted.
-    accepted: usize,
+    /// The groups that have had their older copy accepted.
+    accepted: Vec<u32>,
 }
 
 /// A group that lacks a copy.
@@ -59,6 +61,10 @@ enum Why {
     Away,
     /// The server with all data is gone, and this one has older data.
     Stale,
+    /// The server with all data does not answer, and this one has none that could count.
+    NoPrimary,
+    /// The server has all data, and no other one is to have them.
+    Single,
 }
 
 /// Shows which data lack a copy, after older copies were accepted if that is asked for.
@@ -78,9 +84,12 @@ pub(super) fn run(options: &HealOptions) -> Result<(), Failure> {
                 )
             })?
         } else {
-            0
+            Vec::new()
         };
-        let stale = volume.stale_groups(&caller, false).await.explain(what)?;
+        let stale = volume
+            .stale_groups(&caller, Vec::new())
+            .await
+            .explain(what)?;
         let servers = volume.io_servers().await.explain(what)?;
         let there = (0..).zip(&servers).filter(|(_, reached)| reached.is_ok());
         let there: BTreeSet<u32> = there.map(|(number, _)| number).collect();
@@ -103,37 +112,43 @@ pub(super) fn run(options: &HealOptions) -> Result<(), Failure> {
     })
 }
 
-/// Accepts all older copies that alone are left; returns of how many groups.
-async fn accept(volume: &VolumeFs, caller: &Credentials) -> Result<usize, Status> {
-    let mut accepted = 0;
-    loop {
-        let groups = volume.stale_groups(caller, true).await?.len();
-        accepted += groups;
-        if groups < STALE_GROUPS_MAX {
-            return Ok(accepted);
+/// Accepts all older copies that alone are left now; returns of which groups.
+async fn accept(volume: &VolumeFs, caller: &Credentials) -> Result<Vec<u32>, Status> {
+    let mut accepted = Vec::new();
+    for _ in 0..ANSWERS_MAX {
+        let stale = volume.stale_groups(caller, Vec::new()).await?;
+        if stale.is_empty() {
+            break;
         }
+        accepted.extend(&stale);
+        volume.stale_groups(caller, stale).await?;
     }
+    Ok(accepted)
 }
 
 /// The groups that lack a copy, where these I/O servers answer, and these groups are stale.
 fn lacking(records: &[GroupRecord], there: &BTreeSet<u32>, stale: &[u32]) -> Vec<Lack> {
+    let has_pairs = records.iter().any(|record| record.members.len() > 1);
     let mut lacks = Vec::new();
-    for (group, record) in (0..).zip(records) {
-        let incomplete = record
-            .members
-            .iter()
-            .filter(|it| it.state != MemberState::In);
-        let incomplete = incomplete.filter(|_| record.members.len() > 1);
-        lacks.extend(incomplete.map(|member| Lack {
+    for (group, record) in (0..).zip(records).filter(|_| has_pairs) {
+        let primary = record.primary();
+        let is_there = |server: u32| there.contains(&server);
+        let why = |member: &Member| match (&record.members[..], member.state) {
+            ([_], _) => Some(Why::Single),
+            (_, MemberState::In) => (!is_there(member.server)).then_some(Why::Away),
+            _ if stale.contains(&group) => Some(Why::Stale),
+            _ if !is_there(member.server) => Some(Why::Away),
+            _ if !primary.is_some_and(is_there) => Some(Why::NoPrimary),
+            (_, MemberState::Filling) => Some(Why::Filling),
+            _ => Some(Why::Waiting),
+        };
+        let members = record.members.iter();
+        let lacking = members.filter_map(|member| Some((member.server, why(member)?)));
+        lacks.extend(lacking.map(|(io_server, why)| Lack {
             group,
-            primary: record.primary(),
-            io_server: member.server,
-            why: match member.state {
-                _ if stale.contains(&group) => Why::Stale,
-                _ if !there.contains(&member.server) => Why::Away,
-                MemberState::Filling => Why::Filling,
-                _ => Why::Waiting,
-            },
+            primary,
+            io_server,
+            why,
             objects_there: None,
             objects: None,
         }));
@@ -271,6 +286,13 @@ impl Lack {
             (Why::Away, _) => {
                 format!("group {group}: I/O server {io_server} does not answer: start it")
             }
+            (Why::NoPrimary, _) => format!(
+                "group {group}: I/O server {} alone has all data, and does not answer: start it",
+                self.primary.map_or_else(String::new, |it| it.to_string())
+            ),
+            (Why::Single, _) => format!(
+                "group {group}: I/O server {io_server} is its only one: `gannet volume copies URL 2` adds another"
+            ),
             (Why::Stale, _) => format!(
                 "group {group}: I/O server {} is gone or has lost its disk, and I/O server {io_server} has older data",
                 self.primary.map_or_else(String::new, |it| it.to_string())
@@ -286,10 +308,10 @@ impl HealJson {
 
     fn text(&self) -> String {
         let mut lines = Vec::new();
-        if self.accepted > 0 {
+        if !self.accepted.is_empty() {
             lines.push(format!(
                 "{} groups have their older data from now on, and are filled with them",
-                self.accepted
+                self.accepted.len()
             ));
         }
         lines.extend(self.groups.iter().map(Lack::text));
@@ -311,15 +333,19 @@ impl HealJson {
         lines.join("\n")
     }
 
-    /// Fails if a group lacks a copy, unless older ones were just accepted.
+    /// Fails if a group lacks a copy whose older one was not just accepted.
     ///
     /// # Errors
     /// There are such groups.
     fn judged(&self) -> Result<(), Failure> {
-        if self.groups.is_empty() || self.accepted > 0 {
+        let lacking = self.groups.iter().map(|lack| lack.group);
+        let lacking: BTreeSet<u32> = lacking
+            .filter(|group| !self.accepted.contains(group))
+            .collect();
+        if lacking.is_empty() {
             return Ok(());
         }
-        let why = format!("{} groups lack a copy", self.groups.len());
+        let why = format!("{} groups lack a copy", lacking.len());
         let hint = "each line says why; a server that answers is filled by itself";
         Err(Failure::new(format!("{} is not whole", self.url), why).hint(hint))
     }
@@ -328,7 +354,6 @@ impl HealJson {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gannet_wire::volume::Member;
 
     #[test]
     fn each_group_that_lacks_a_copy_says_why() {
@@ -355,15 +380,34 @@ mod tests {
                 .map(|it| (it.group, it.io_server, it.why))
                 .collect()
         };
+        let single = (4, 1, Why::Single);
         let all = [
             (1, 1, Why::Filling),
             (2, 1, Why::Waiting),
             (3, 0, Why::Waiting),
+            single,
         ];
         assert_eq!(of(&[0, 1], &[]), all);
-        let one = [(1, 1, Why::Away), (2, 1, Why::Away), (3, 0, Why::Waiting)];
+        let one = [
+            (0, 1, Why::Away),
+            (1, 1, Why::Away),
+            (2, 1, Why::Away),
+            (3, 0, Why::NoPrimary),
+            (3, 1, Why::Away),
+            single,
+        ];
         assert_eq!(of(&[0], &[]), one);
-        let stale = [(1, 1, Why::Filling), (2, 1, Why::Stale), (3, 0, Why::Away)];
+        let stale = [
+            (0, 0, Why::Away),
+            (1, 0, Why::Away),
+            (1, 1, Why::NoPrimary),
+            (2, 0, Why::Away),
+            (2, 1, Why::Stale),
+            (3, 0, Why::Away),
+            single,
+        ];
         assert_eq!(of(&[1], &[2]), stale);
+        // In a volume with one copy none is lacking.
+        assert!(lacking(&records[4..], &BTreeSet::new(), &[]).is_empty());
     }
 }

@@ -3,7 +3,6 @@
 use super::{Manager, look};
 use crate::link::{Link, Message};
 use gannet_meta::claims;
-use gannet_meta::empty_members::note_empty;
 use gannet_wire::volume::{ClaimRecord, Operation, RegisterRecord, Role, Status};
 use gannet_wire::xdr::from_bytes;
 
@@ -63,14 +62,11 @@ impl Manager {
             return Err(Status::Inval);
         }
         let since = self.runtime.wall_clock().as_secs();
-        let memberships = self.servers.groups().memberships(number).groups;
-        let of_several = memberships.iter().filter(|it| it.record.members.len() > 1);
-        let of_several: Vec<u32> = of_several.map(|it| it.group).collect();
         let noting = self.beside(move |store| {
             let mut noted = Err(Status::Serverfault.into());
             store.commit(&mut |transaction| {
                 noted = claims::note_lost(transaction, number, since);
-                note_empty(transaction, number, &of_several)
+                Ok(())
             })?;
             noted
         });

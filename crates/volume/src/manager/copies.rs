@@ -5,6 +5,7 @@
 
 use super::{Manager, VolumeState, status};
 use gannet_meta::copies_setting::{CopiesSetting, copies_setting, note_copies_setting};
+use gannet_meta::empty_members::note_empty;
 use gannet_meta::group_placement::{
     PlacementError, Zones, with_second_members, without_second_members,
 };
@@ -62,6 +63,7 @@ impl Manager {
     pub fn describe_groups_with(&self, description: GroupsDescription, setting: CopiesSetting) {
         self.state.need_copies(setting.min_copies);
         // Called once, by the start of the manager.
+        let _ = self.wishes.began.set(self.runtime.now());
         let _ = self.wishes.description.set(description);
     }
 
@@ -124,6 +126,9 @@ impl Manager {
         if let Some(refusal) = self.may_keep_alone(&known, &kept.collect()).await? {
             return Ok(refusal);
         }
+        if let Some(server) = self.restarted_among(&changed) {
+            return Ok((CopiesOutcome::Away, server));
+        }
         let setting = CopiesSetting {
             same_host: wanted.same_host,
             min_copies: wanted.min_copies.min(wanted.copies),
@@ -143,6 +148,19 @@ impl Manager {
         );
         // Bounded by GROUPS_MAX.
         Ok((CopiesOutcome::Done, changed.len() as u32))
+    }
+
+    /// A server that is to be the only member of a group, and has just restarted in that: the other one may have more.
+    fn restarted_among(&self, changed: &[(u32, GroupRecord)]) -> Option<u32> {
+        let mut single = changed.iter().filter(|(_, it)| it.members.len() == 1);
+        let has_restarted = single.find(|(group, record)| {
+            let epoch = record.epoch.saturating_sub(1);
+            let restarted = self.wishes.restarted(*group, epoch);
+            record
+                .primary()
+                .is_some_and(|it| restarted.contains_key(&it))
+        });
+        has_restarted.and_then(|(_, record)| record.primary())
     }
 
     /// Why these servers cannot be the only ones with all data of their groups, if one cannot.
@@ -179,6 +197,14 @@ impl Manager {
         setting: Option<CopiesSetting>,
     ) -> Result<(), Status> {
         let (store, noted) = (Arc::clone(&self.store), changed.to_vec());
+        let new = changed.iter().flat_map(|(group, record)| {
+            let had = move |server| known.get(*group).is_some_and(|it| it.has(server));
+            let members = record.members.iter().map(|it| it.server);
+            members
+                .filter(move |it| !had(*it))
+                .map(|server| (*group, server))
+        });
+        let new: Vec<(u32, u32)> = new.collect();
         let describing = self.wishes.description.get();
         let describing = describing.and_then(|it| it.prepare.clone());
         let noting = run_blocking(&self.runtime, move || {
@@ -189,6 +215,10 @@ impl Manager {
             let mut change = Ok(0);
             let committed = store.commit(&mut |transaction| {
                 put_groups(transaction, &noted)?;
+                // They have nothing yet: that must not pass for an older copy.
+                for (group, server) in &new {
+                    note_empty(transaction, *server, &[*group])?;
+                }
                 if let Some(setting) = setting {
                     note_copies_setting(transaction, setting)?;
                 }

@@ -1,6 +1,7 @@
 //! Groups whose only member with all data is gone. Their owner may give up what that one alone had.
 
 use super::{Manager, listed};
+use crate::limits::GONE_AFTER;
 use gannet_meta::empty_members::empty_members;
 use gannet_meta::group_placement::with_stale_member;
 use gannet_meta::groups::Groups;
@@ -10,26 +11,32 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 impl Manager {
-    /// The groups whose only member with all data does not answer, or has lost its disk. With `accept` the other member
-    /// counts from now on.
+    /// The groups whose only member with all data has not answered for a while, or has lost its disk. Of those that
+    /// are named, the other member counts from now on.
     ///
     /// # Errors
     /// `Perm`: the caller may not accept. `Jukebox`: the manager may not decide now. Others: those of the store.
     pub(super) async fn stale_groups(
         self: &Rc<Self>,
         caller: &Caller,
-        accept: bool,
+        accept: StaleGroups,
     ) -> Result<Vec<u8>, Status> {
-        if accept {
+        let StaleGroups { groups: accepted } = accept;
+        let _alone = if accepted.is_empty() {
+            None
+        } else {
             self.may_administer(caller)?;
-        }
-        // No wish of a member comes between the question who is there and the next record.
-        let _alone = self.wishes.alone.lock().await;
+            // No wish of a member comes between the question who is there and the next record.
+            Some(self.wishes.alone.lock().await)
+        };
         let known = self.servers.groups();
         let empty = self.look(|view| Ok(empty_members(view)?))?;
-        let stale = self.stale_among(&known, &empty).await;
+        let mut stale = self.stale_among(&known, &empty).await;
+        if !accepted.is_empty() {
+            stale.retain(|(group, _)| accepted.contains(group));
+        }
         let groups: Vec<u32> = stale.iter().map(|(group, _)| *group).collect();
-        if accept && !stale.is_empty() {
+        if !accepted.is_empty() && !stale.is_empty() {
             self.replace_groups(&known, &stale, None).await?;
             tracing::warn!(
                 groups = listed(&groups),
@@ -59,10 +66,19 @@ impl Manager {
             let lost = known
                 .get(*group)
                 .and_then(|it| self.wishes.lost(*group, it.epoch));
-            let is_gone = away.contains(&gone.server) || lost == Some(gone.server);
+            // One that is slow, or cannot note its groups, has all data.
+            let is_away = away.contains(&gone.server) && self.is_gone(gone.server);
+            let is_gone = is_away || lost == Some(gone.server);
             is_gone && !away.contains(&stale.server) && !empty.contains(&(*group, stale.server))
         });
         stale.truncate(STALE_GROUPS_MAX);
         stale
+    }
+
+    /// Whether an I/O server has not answered this manager for [`GONE_AFTER`].
+    fn is_gone(&self, server: u32) -> bool {
+        let began = self.wishes.began.get().copied();
+        let since = self.office.last_answer(server).max(began);
+        since.is_some_and(|since| self.runtime.now() >= since + GONE_AFTER)
     }
 }

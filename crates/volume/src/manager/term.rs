@@ -489,8 +489,13 @@ impl Office {
 
     /// Whether an I/O server has answered a short while ago.
     pub(super) fn answers(&self, number: u32) -> bool {
-        let asked = self.lease.borrow().last_asked(number);
+        let asked = self.last_answer(number);
         asked.is_some_and(|asked| self.runtime.now() < asked + ANSWERS_WITHIN)
+    }
+
+    /// When an I/O server was asked for its last answer in this term.
+    pub(super) fn last_answer(&self, number: u32) -> Option<Instant> {
+        self.lease.borrow().last_asked(number)
     }
 
     /// A server is out of a group: nobody shall wait for it longer, unless it answers the manager.

@@ -31,6 +31,8 @@ pub(super) struct Wishes {
     lost: RefCell<BTreeMap<u32, (u64, u32)>>,
     /// The parts of the volume's description that groups need.
     pub(super) description: OnceCell<GroupsDescription>,
+    /// When this manager began.
+    pub(super) began: OnceCell<Instant>,
 }
 
 /// The members of a group that have restarted in an epoch.
@@ -43,7 +45,7 @@ struct Restarted {
 
 impl Wishes {
     /// The members of a group that have restarted in this epoch, and since when that is known of each.
-    fn restarted(&self, group: u32, epoch: u64) -> BTreeMap<u32, Instant> {
+    pub(super) fn restarted(&self, group: u32, epoch: u64) -> BTreeMap<u32, Instant> {
         match self.restarted.borrow().get(&group) {
             Some(known) if known.epoch == epoch => known.since.clone(),
             _ => BTreeMap::new(),

@@ -197,6 +197,34 @@ fn members_that_metadata_of_a_backup_do_not_know_come_back() {
     });
 }
 
+/// After which a server that does not answer may be given up.
+const GONE: Duration = Duration::from_secs(15);
+
+async fn stale(fs: &VolumeFs) -> Vec<u32> {
+    fs.stale_groups(&root(), vec![]).await.unwrap()
+}
+
+#[test]
+fn a_member_that_has_got_nothing_yet_is_no_older_copy() {
+    run(2, async |bed| {
+        let (fs, runtime) = (bed.mount(), bed.client.runtime());
+        let file = files(&fs, 2).await[0];
+        fs.commit(&root(), &file, 0, 0).await.result.unwrap();
+        bed.kill_io_server(1);
+        bed.start_io_server(1);
+        sleep(&runtime, Duration::from_secs(1)).await;
+        set(&fs, TWO).await;
+        bed.kill_io_server(0);
+        sleep(&runtime, GONE).await;
+        let lacking = bed.group_that_lacks_a_copy();
+        assert!(lacking.is_some());
+        assert!(stale(&fs).await.is_empty());
+        bed.start_io_server(0);
+        is_whole(&bed).await;
+        assert!(read(&fs, &file, 0, LEN).await == noise(LEN, 0));
+    });
+}
+
 #[test]
 fn an_older_copy_counts_once_it_is_accepted() {
     for loses_disk in [true, false] {
@@ -208,11 +236,11 @@ fn an_older_copy_counts_once_it_is_accepted() {
             }
             set(&fs, TWO).await;
             is_whole(&bed).await;
-            assert_eq!(fs.stale_groups(&root(), true).await, Ok(vec![]));
+            assert!(stale(&fs).await.is_empty());
             // Server 1 misses what is written now, and then has the only copy.
             bed.kill_io_server(1);
             write(&fs, &files[0], 0, &noise(LEN, 200)).await.unwrap();
-            assert_eq!(fs.stale_groups(&root(), true).await, Ok(vec![]));
+            assert!(stale(&fs).await.is_empty());
             bed.kill_io_server(0);
             if loses_disk {
                 // What it has said of its disk is heard again.
@@ -221,21 +249,25 @@ fn an_older_copy_counts_once_it_is_accepted() {
                 bed.start_on_a_new_disk(0);
             }
             bed.start_io_server(1);
-            sleep(&runtime, Duration::from_secs(5)).await;
+            sleep(&runtime, GONE).await;
             let stranger = Credentials::new(7, 7, &[]);
             let fs = bed.mount();
-            let stale = fs.stale_groups(&stranger, false).await.unwrap();
-            assert_eq!(stale.len(), 8, "{stale:?}");
-            let refused = fs.stale_groups(&stranger, true).await;
+            let shown = fs.stale_groups(&stranger, vec![]).await.unwrap();
+            assert_eq!(shown.len(), 8, "{shown:?}");
+            let refused = fs.stale_groups(&stranger, shown.clone()).await;
             assert_eq!(refused, Err(Status::Perm));
-            assert_eq!(fs.stale_groups(&root(), true).await, Ok(stale));
+            let first = fs.stale_groups(&root(), vec![shown[0]]).await;
+            assert_eq!(first, Ok(vec![shown[0]]), "no others are given up");
+            assert_eq!(stale(&fs).await, shown[1..]);
+            let accepted = fs.stale_groups(&root(), shown[1..].to_vec()).await;
+            assert_eq!(accepted.unwrap(), shown[1..]);
             check(&fs, &files, 0).await;
             write(&fs, &files[0], 0, &noise(LEN, 201)).await.unwrap();
             if !loses_disk {
                 bed.start_io_server(0);
             }
             is_whole(&bed).await;
-            assert_eq!(fs.stale_groups(&root(), true).await, Ok(vec![]));
+            assert!(stale(&fs).await.is_empty());
             // What server 0 had alone is gone for good.
             bed.kill_io_server(1);
             let reading = read(&fs, &files[0], 0, LEN);
@@ -253,23 +285,24 @@ fn an_empty_disk_is_no_older_copy() {
         is_whole(&bed).await;
         bed.kill_io_server(1);
         let file = files(&fs, 2).await[0];
+        fs.commit(&root(), &file, 0, 0).await.result.unwrap();
         bed.start_on_a_new_disk(1);
         bed.kill_io_server(0);
-        sleep(&runtime, Duration::from_secs(5)).await;
+        sleep(&runtime, GONE).await;
         // Server 1 is being filled, or was about to be: it has lost what it had.
         assert!(bed.group_that_lacks_a_copy().is_some());
-        assert_eq!(fs.stale_groups(&root(), true).await, Ok(vec![]));
+        assert!(stale(&fs).await.is_empty());
         bed.start_io_server(0);
         is_whole(&bed).await;
         assert!(read(&fs, &file, 0, LEN).await == noise(LEN, 0));
         // Filled, it has an older copy again once it misses something.
         bed.kill_io_server(1);
         write(&fs, &file, 0, &noise(LEN, 1)).await.unwrap();
-        sleep(&runtime, Duration::from_secs(5)).await;
+        sleep(&runtime, GONE).await;
         bed.kill_io_server(0);
         bed.start_io_server(1);
-        sleep(&runtime, Duration::from_secs(5)).await;
-        assert_eq!(fs.stale_groups(&root(), true).await.unwrap().len(), 8);
+        sleep(&runtime, GONE).await;
+        assert_eq!(stale(&fs).await.len(), 8);
     });
 }
 

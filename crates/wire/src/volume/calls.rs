@@ -3,7 +3,7 @@
 use super::{
     AccessMask, AttributeChanges, Caller, Capability, CopiesWanted, CreateMode,
     FILE_NAME_DECODED_MAX, FileId, NodeKind, OBJECTS_MAX, ObjectId, Operation, SYMLINK_MAX,
-    SetTimestamp, SlotSequence, Stripes, Timestamp,
+    SetTimestamp, SlotSequence, StaleGroups, Stripes, Timestamp,
 };
 use crate::xdr::{
     Count, Decode, Decoder, Encode, Encoder, Printed, Quoted, XdrError, print_as_display,
@@ -184,10 +184,10 @@ pub enum Call {
         /// The number of copies that is wanted.
         wanted: CopiesWanted,
     },
-    /// Returns the [`StaleGroups`](super::StaleGroups).
+    /// Returns the [`StaleGroups`](super::StaleGroups): all, or those that were accepted.
     StaleGroups {
-        /// The members with older data shall count from now on, and the others be filled with that.
-        accept: bool,
+        /// In these groups the members with older data shall count from now on, and the others be filled with that.
+        accept: StaleGroups,
     },
     /// Makes a file, whose name must not exist, with stripes of its own. Returns the file and the directory.
     CreateStriped {

@@ -5,7 +5,7 @@ use gannet_wire::volume::{
     Call, Caller, Capability, Chosen, CopiesWanted, CreateMode, DeviceNumbers, Entry,
     FILE_NAME_MAX, FileId, FileState, Found, FoundFiles, Granted, Inode, LayoutRecord, Listed,
     NodeKind, ObjectId, Operation, Page, ROOT, Referenced, SLOTS_MAX, SYMLINK_MAX, SetTimestamp,
-    SlotSequence, Stripes, Timestamp, WIDTH_MAX,
+    SlotSequence, StaleGroups, Stripes, Timestamp, WIDTH_MAX,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 
@@ -145,7 +145,9 @@ fn calls() -> Vec<Call> {
             rights: Capability::WRITE,
         },
         Call::Files { from: file },
-        Call::StaleGroups { accept: true },
+        Call::StaleGroups {
+            accept: StaleGroups { groups: vec![7] },
+        },
         Call::Copies {
             wanted: CopiesWanted {
                 copies: 2,

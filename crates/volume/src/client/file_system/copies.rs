@@ -30,8 +30,9 @@ impl VolumeFs {
     pub async fn stale_groups(
         &self,
         caller: &Credentials,
-        accept: bool,
+        accept: Vec<u32>,
     ) -> Result<Vec<u32>, Status> {
+        let accept = StaleGroups { groups: accept };
         let answer = self.ask(caller, Call::StaleGroups { accept }).await?;
         let stale: StaleGroups = from_bytes(answer.body()).map_err(|_| Status::Serverfault)?;
         Ok(stale.groups)
