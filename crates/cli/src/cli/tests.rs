@@ -121,7 +121,7 @@ fn documented_command_lines_set_the_options_they_name() {
         ),
         (
             "gannet volume copies gannet://h/ 2 --same-host",
-            &["copies: Some(2)", "same_host: true", "min_copies: 1"],
+            &["copies: Some(2)", "same_host: true", "min_copies: None"],
         ),
         (
             "gannet serve /data --allow ::/0 --secure --manage-gids",
