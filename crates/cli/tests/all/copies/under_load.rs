@@ -155,7 +155,7 @@ fn fio_sees_no_error_and_no_long_wait() {
     if is_left_out() || !fio_is_there() {
         return;
     }
-    let mut bed = Bed::new(&[]);
+    let mut bed = Bed::new(&["--copies", "2", "--same-host"]);
     bed.is_whole();
     let key = ["--volume-key", &bed.key];
     let mount = Mount::of(&bed.url(""), &bed.place.path("mnt"), &key);
