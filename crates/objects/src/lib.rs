@@ -262,8 +262,7 @@ impl<S: ObjectStore> Objects<S> {
 
     /// Whether the server is the only member of a group.
     pub fn is_single(&self, group: u32) -> bool {
-        let standing = self.groups.standing(group);
-        standing.is_ok_and(|standing| standing == Standing::Single)
+        self.groups.standing(group) == Ok(Standing::Single)
     }
 
     /// Checks a capability to read or write.

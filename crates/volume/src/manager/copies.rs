@@ -10,7 +10,7 @@ use gannet_meta::group_placement::{
     PlacementError, Zones, with_second_members, without_second_members,
 };
 use gannet_meta::groups::{Groups, put_groups};
-use gannet_meta::{claims, terms};
+use gannet_meta::{StoreError, Transaction, claims, terms};
 use gannet_runtime::{all, run_blocking};
 use gannet_wire::volume::{
     Address, Caller, CopiesAnswer, CopiesOutcome, CopiesWanted, GROUPS_OF_SERVER_MAX, GroupRecord,
@@ -196,7 +196,6 @@ impl Manager {
         changed: &[(u32, GroupRecord)],
         setting: Option<CopiesSetting>,
     ) -> Result<(), Status> {
-        let (store, noted) = (Arc::clone(&self.store), changed.to_vec());
         let new = changed.iter().flat_map(|(group, record)| {
             let had = move |server| known.get(*group).is_some_and(|it| it.has(server));
             let members = record.members.iter().map(|it| it.server);
@@ -206,32 +205,21 @@ impl Manager {
         });
         let new: Vec<(u32, u32)> = new.collect();
         let describing = self.wishes.description.get();
-        let describing = describing.and_then(|it| it.prepare.clone());
-        let noting = run_blocking(&self.runtime, move || {
-            if let Some(Err(error)) = describing.map(|describe| describe()) {
+        if let Some(describe) = describing.and_then(|it| it.prepare.clone()) {
+            let described = run_blocking(&self.runtime, move || describe()).await;
+            described.map_err(|_| Status::Io)?.map_err(|error| {
                 tracing::error!(%error, "the description of the volume cannot be changed");
-                return Err(Status::Io);
+                Status::Io
+            })?;
+        }
+        let noting = self.note_groups(changed, move |transaction| {
+            // They have nothing yet: that must not pass for an older copy.
+            for (group, server) in &new {
+                note_empty(transaction, *server, &[*group])?;
             }
-            let mut change = Ok(0);
-            let committed = store.commit(&mut |transaction| {
-                put_groups(transaction, &noted)?;
-                // They have nothing yet: that must not pass for an older copy.
-                for (group, server) in &new {
-                    note_empty(transaction, *server, &[*group])?;
-                }
-                if let Some(setting) = setting {
-                    note_copies_setting(transaction, setting)?;
-                }
-                change = terms::next_change(transaction);
-                Ok(())
-            });
-            committed.map_err(|error| status(error.into()))?;
-            change.map_err(|error| status(error.into()))
+            setting.map_or(Ok(()), |it| note_copies_setting(transaction, it))
         });
-        let change = noting.await.map_err(|_| Status::Io)??;
-        self.office.note_change(change);
-        // Afterwards: another manager could have begun before the records were durable.
-        self.office.within_lease(Ok(()), false).await?;
+        noting.await?;
         self.use_groups(changed);
         let members = |record: &GroupRecord| -> Vec<u32> {
             record.members.iter().map(|it| it.server).collect()
@@ -241,6 +229,29 @@ impl Manager {
         let told: BTreeSet<u32> = before.chain(after).flat_map(members).collect();
         told.into_iter().for_each(|it| self.office.tell_again(it));
         Ok(())
+    }
+
+    /// Makes records of groups durable, with what `more` notes. The manager still holds its lease afterwards: another
+    /// one could have begun before they were durable.
+    pub(super) async fn note_groups(
+        &self,
+        records: &[(u32, GroupRecord)],
+        more: impl Fn(&mut dyn Transaction) -> Result<(), StoreError> + Send + 'static,
+    ) -> Result<(), Status> {
+        let (store, noted) = (Arc::clone(&self.store), records.to_vec());
+        let noting = run_blocking(&self.runtime, move || {
+            let mut change = Ok(0);
+            store.commit(&mut |transaction| {
+                put_groups(transaction, &noted)?;
+                more(transaction)?;
+                change = terms::next_change(transaction);
+                Ok(())
+            })?;
+            Ok(change?)
+        });
+        let change = noting.await.map_err(|_| Status::Io)?.map_err(status)?;
+        self.office.note_change(change);
+        self.office.within_lease(Ok(()), false).await
     }
 
     /// These records of groups count from now on.

@@ -13,28 +13,28 @@
 //! When servers were added since the last term, the next one needs a majority of the former servers too. Half of two
 //! servers and a majority of three may share none, and both managers would answer.
 
-use super::copies::told_groups;
+mod telling;
+
 use super::lease::Lease;
 use super::state::{ManagerCondition, VolumeState};
 use super::watched::Watched;
 use super::{Manager, look};
 use crate::limits::{
-    ANSWERS_WITHIN, CONFIRM_DEADLINE, CONNECT_AGAIN_AFTER, FORCE_PATIENCE, NOTE_GROUPS_RETRY,
-    TERM_DEADLINE, TERM_HEARTBEAT, TERM_LEASE, TERM_LEASE_OVER, TERM_PATIENCE, TERM_PAUSE,
+    ANSWERS_WITHIN, CONFIRM_DEADLINE, CONNECT_AGAIN_AFTER, FORCE_PATIENCE, TERM_DEADLINE,
+    TERM_HEARTBEAT, TERM_LEASE, TERM_LEASE_OVER, TERM_PATIENCE, TERM_PAUSE,
 };
 use crate::link::{EndReason, Link, LinkError};
 use crate::manager::IoServers;
 use gannet_meta::namespace::{Failure, Outcome};
 use gannet_meta::{MetaStore, terms};
 use gannet_runtime::{Handle, Instant, LocalFuture, all, both, run_blocking, sleep, timeout};
-use gannet_wire::volume::{
-    Class, Memberships, Operation, Status, Term, TermAnswer, TermCall, TermStage,
-};
+use gannet_wire::volume::{Class, Operation, Status, Term, TermAnswer, TermCall, TermStage};
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
+use telling::Told;
 use thiserror::Error;
 use tokio::sync::Notify;
 
@@ -480,13 +480,6 @@ impl Office {
         asked
     }
 
-    /// Tells the I/O servers that have accepted the term their groups. The others are told when they confirm it: before
-    /// that, an earlier manager could still tell them something else.
-    async fn tell_all_groups(self: &Rc<Self>, accepted: &[bool]) {
-        let accepted = (0..).zip(accepted).filter(|(_, accepted)| **accepted);
-        all(accepted.map(|(number, _)| Box::pin(Rc::clone(self).tell_groups(number)))).await;
-    }
-
     /// Whether an I/O server has answered a short while ago.
     pub(super) fn answers(&self, number: u32) -> bool {
         let asked = self.last_answer(number);
@@ -505,69 +498,6 @@ impl Office {
         {
             link.abort(EndReason::TakenOver);
         }
-    }
-
-    /// One of an I/O server's groups has changed: it is told them again.
-    pub(super) fn tell_again(self: &Rc<Self>, number: u32) {
-        self.told.borrow_mut().remove(&number);
-        let telling = Rc::clone(self).tell_groups(number);
-        self.runtime.spawn("groups", Box::pin(telling));
-    }
-
-    /// Tells an I/O server which groups it is a member of, once on each connection.
-    async fn tell_groups(self: Rc<Self>, number: u32) {
-        let link = self.links.borrow().get(&number).cloned();
-        let Some(link) = link else {
-            return;
-        };
-        let now = self.runtime.now();
-        let is_told =
-            |told: &Told| told.link.is(&link) && told.again.is_none_or(|again| now < again);
-        if self.told.borrow().get(&number).is_some_and(is_told) {
-            return;
-        }
-        let telling = self.tellings.get() + 1;
-        self.tellings.set(telling);
-        let note = |again| {
-            let link = link.clone();
-            let told = Told {
-                link,
-                again,
-                telling,
-            };
-            self.told.borrow_mut().insert(number, told);
-        };
-        note(Some(now + NOTE_GROUPS_RETRY));
-        let body = told_groups(&self.volume, self.servers.groups().memberships(number));
-        let answer = link.call(Operation::Groups, Class::Metadata, &body, &[]);
-        match answer.await.map(|answer| answer.header.status) {
-            // Unless it is being told something later.
-            Ok(Ok(())) if self.is_last_telling(number, telling) => note(None),
-            Ok(Ok(())) => {}
-            Ok(Err(status)) => {
-                let what = "an I/O server cannot note its groups: it is told again";
-                tracing::warn!(number, %status, "{what}");
-            }
-            // It is told on the next connection.
-            Err(error) => tracing::debug!(number, %error, "groups are not told"),
-        }
-    }
-
-    /// Tells an I/O server these groups; whether it has noted them.
-    pub(super) async fn tell(&self, number: u32, groups: &Memberships) -> bool {
-        let link = self.links.borrow().get(&number).cloned();
-        let Some(link) = link else {
-            return false;
-        };
-        let body = told_groups(&self.volume, groups.clone());
-        let telling = link.call(Operation::Groups, Class::Metadata, &body, &[]);
-        let told = timeout(&self.runtime, ANSWERS_WITHIN, telling).await;
-        matches!(told, Ok(Ok(answer)) if answer.header.status == Ok(()))
-    }
-
-    fn is_last_telling(&self, number: u32, telling: u64) -> bool {
-        let told = self.told.borrow();
-        told.get(&number).is_some_and(|it| it.telling == telling)
     }
 
     /// Confirms the term with all I/O servers at intervals, and tells them the last change; returns the reason when the
@@ -623,16 +553,6 @@ impl Office {
         self.volume.manager_is(ended);
         self.state.set(State::Ended(error));
     }
-}
-
-/// An I/O server that was told its groups.
-struct Told {
-    /// On this connection.
-    link: Link,
-    /// When it is told again, unless it has confirmed that it noted them.
-    again: Option<Instant>,
-    /// The number of this telling.
-    telling: u64,
 }
 
 /// Whether a majority of the servers says yes, and of the first `former` ones.

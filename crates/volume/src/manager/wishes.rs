@@ -3,19 +3,17 @@
 //! A record that replaces another is durable in the metadata, and the manager still holds its lease afterwards, before
 //! a member or a client hears of it. So of two managers only one decides.
 
-use super::{GroupsDescription, Manager, status};
+use super::{GroupsDescription, Manager};
 use crate::limits::RESTARTED_ALONE_AFTER;
 use crate::link::{Link, Message};
 use gannet_meta::empty_members::note_filled;
-use gannet_meta::groups::{put_group, wished};
-use gannet_meta::terms;
-use gannet_runtime::{Instant, run_blocking};
+use gannet_meta::groups::wished;
+use gannet_runtime::Instant;
 use gannet_wire::volume::{GroupRecord, GroupWish, MemberState, Role, Status, Wish};
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::sync::Arc;
 use tokio::sync::Mutex;
 
 /// The wishes of members of groups.
@@ -199,26 +197,15 @@ impl Manager {
         record: &GroupRecord,
     ) -> Result<(), Status> {
         let group = wish.group;
-        let (store, noted) = (Arc::clone(&self.store), record.clone());
         let is_filled = wish.wish == Wish::Filled;
-        let noting = run_blocking(&self.runtime, move || {
-            let mut change = Ok(0);
-            store.commit(&mut |transaction| {
-                put_group(transaction, group, &noted)?;
-                if is_filled {
-                    let mut members = noted.members.iter();
-                    members.try_for_each(|it| note_filled(transaction, it.server, group))?;
-                }
-                change = terms::next_change(transaction);
-                Ok(())
-            })?;
-            Ok(change?)
+        let servers: Vec<u32> = record.members.iter().map(|it| it.server).collect();
+        let noted = [(group, record.clone())];
+        let noting = self.note_groups(&noted, move |transaction| {
+            let mut filled = servers.iter().filter(|_| is_filled);
+            filled.try_for_each(|server| note_filled(transaction, *server, group))
         });
-        let change = noting.await.map_err(|_| Status::Io)?.map_err(status)?;
-        self.office.note_change(change);
-        // Afterwards: another manager could have begun before the record was durable.
-        self.office.within_lease(Ok(()), false).await?;
-        if wish.wish == Wish::Filled {
+        noting.await?;
+        if is_filled {
             // The primary first: the other member may then take over from it at any time.
             let groups = self.servers.groups().with(group, record.clone());
             let memberships = groups.memberships(wish.server);
@@ -229,7 +216,7 @@ impl Manager {
             // Again: it may have taken a while.
             self.office.within_lease(Ok(()), false).await?;
         }
-        self.use_groups(&[(group, record.clone())]);
+        self.use_groups(&noted);
         for member in &record.members {
             self.office.tell_again(member.server);
         }
