@@ -19,6 +19,19 @@ pub(super) fn name(file: u64) -> ObjectId {
     ObjectId { group: GROUP, file }
 }
 
+/// A change of object 7 by the primary, in the first epoch.
+fn of_primary(change: ObjectChange) -> Replication {
+    Replication {
+        primary: SERVERS[0],
+        epoch: 1,
+        object: name(7),
+        time: Timestamp::default(),
+        begun: 0,
+        over: 0,
+        change,
+    }
+}
+
 pub(super) fn record(epoch: u64, servers: [u32; 2]) -> Memberships {
     let members = servers.map(|server| Member {
         server,
@@ -348,15 +361,7 @@ fn the_other_member_serves_nobody_and_hears_only_its_primary() {
         assert_eq!(member.find(name(7)).await, Err(Status::Stale));
         let refused = write_at(&member, 7, 0, vec![2]).await;
         assert_eq!(refused, Err(Status::Stale));
-        let change = Replication {
-            primary: SERVERS[0],
-            epoch: 1,
-            object: name(7),
-            time: Timestamp::default(),
-            begun: 0,
-            over: 0,
-            change: ObjectChange::Cut { size: 0 },
-        };
+        let change = of_primary(ObjectChange::Cut { size: 0 });
         let strangers = [
             Replication { epoch: 2, ..change },
             Replication { epoch: 0, ..change },
@@ -530,15 +535,7 @@ fn the_verifier_of_a_member_is_known_before_the_first_write() {
         assert_eq!(pair.write(7, 1, vec![1]).await, Ok(first));
         assert_eq!(pair.way.passed.get(), 3);
         let own = pair.member().verifier();
-        let greeting = Replication {
-            primary: SERVERS[0],
-            epoch: 1,
-            object: name(7),
-            time: Timestamp::default(),
-            begun: 0,
-            over: 0,
-            change: ObjectChange::Greet,
-        };
+        let greeting = of_primary(ObjectChange::Greet);
         let greeted = pair.member().take_over(&greeting, None).await;
         let verifier = greeted.map(|it| it.verifier);
         assert_eq!(verifier, Ok(own));
