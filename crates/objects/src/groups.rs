@@ -19,8 +19,8 @@ pub const GROUPS_FILE: &str = "groups";
 const FORM: NoteForm = NoteForm {
     name: GROUPS_FILE,
     magic: b"gannet-g",
-    // The term, a count, and the longest memberships: number, epoch and members.
-    payload_len: 8 + 4 + GROUPS_OF_SERVER_MAX * (4 + 8 + 4 + MEMBERS_MAX * 8),
+    // The term, a count, and the longest memberships: number, epoch and members. Then the groups that are lost.
+    payload_len: 8 + 4 + GROUPS_OF_SERVER_MAX * (4 + 8 + 4 + MEMBERS_MAX * 8 + 4) + 4,
     place_len: 4096,
     damage: "it serves no group until the manager has told them again",
 };
@@ -136,8 +136,11 @@ struct Heard {
 /// The groups of several members that an earlier process has noted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Noted {
-    /// These. Of others the server has nothing yet, or has lost it.
-    Groups(BTreeSet<u32>),
+    /// These, and those of which the server had lost everything and was not out yet. Of others it has nothing yet.
+    Groups {
+        kept: BTreeSet<u32>,
+        lost: BTreeSet<u32>,
+    },
     /// The note is damaged.
     Unknown,
 }
@@ -263,22 +266,28 @@ impl Known {
         }
     }
 
-    fn payload(&self) -> Vec<u8> {
+    /// The note of these groups, of which those in `lost` are lost.
+    fn payload(&self, lost: &BTreeSet<u32>) -> Vec<u8> {
         let mut payload = Vec::with_capacity(FORM.payload_len);
         if let Known::Told { term, records } = self {
             let mut encoder = Encoder::new(&mut payload);
             encoder.u64(*term);
             memberships(records).encode(&mut encoder);
+            // Each of them is a membership.
+            let lost: Vec<u32> = lost.iter().copied().collect();
+            encoder.u32_array(&lost);
         }
         payload.resize(FORM.payload_len, 0);
         payload
     }
 
-    fn of_payload(payload: &[u8]) -> Option<Known> {
+    fn of_payload(payload: &[u8]) -> Option<(Known, BTreeSet<u32>)> {
         let mut decoder = Decoder::new(payload);
         let term = decoder.u64().ok()?;
         let told = Memberships::decode(&mut decoder).ok()?;
-        Some(Known::Never.after(told, term))
+        let lost = (0..decoder.length(GROUPS_OF_SERVER_MAX).ok()?).map(|_| decoder.u32());
+        let lost = lost.collect::<Result<_, _>>().ok()?;
+        Some((Known::Never.after(told, term), lost))
     }
 }
 
@@ -291,7 +300,10 @@ impl Groups {
             is_loaded: Cell::default(),
             is_noted: Cell::default(),
             note: DoubleNote::new(FORM),
-            noted: RefCell::new(Noted::Groups(BTreeSet::new())),
+            noted: RefCell::new(Noted::Groups {
+                kept: BTreeSet::new(),
+                lost: BTreeSet::new(),
+            }),
             has_lost_disk: Cell::new(false),
             is_unmanaged: Cell::new(false),
             heard: RefCell::default(),
@@ -377,20 +389,26 @@ impl Groups {
         }
     }
 
-    /// A group that this process hears of with this record for the first time.
+    /// A group that this process hears of with this record for the first time. On a new disk the first groups that the
+    /// manager tells are those of the lost one. Groups that it tells later are new.
     fn first_heard(&self, group: u32, record: &GroupRecord) -> Heard {
-        let noted = self.noted.borrow();
-        let has_noted = matches!(&*noted, Noted::Groups(groups) if groups.contains(&group));
+        let is_told = matches!(&*self.known.borrow(), Known::Told { .. });
+        let (is_returning, is_lost) = match &*self.noted.borrow() {
+            Noted::Groups { kept, .. } if kept.contains(&group) => (true, false),
+            Noted::Groups { lost, .. } => {
+                let is_of_lost_disk = self.has_lost_disk.get() && !is_told;
+                (false, is_of_lost_disk || lost.contains(&group))
+            }
+            Noted::Unknown => (true, self.has_lost_disk.get()),
+        };
         let gets_changes = Standing::of(self.own, record).gets_changes();
-        let is_lost = self.has_lost_disk.get() && !has_noted && gets_changes;
-        let is_returning = has_noted || *noted == Noted::Unknown;
         Heard {
             restarted: if is_returning && gets_changes {
                 record.epoch
             } else {
                 0
             },
-            is_lost,
+            is_lost: is_lost && gets_changes,
         }
     }
 
@@ -408,16 +426,14 @@ impl Groups {
         heard.get(&group).is_some_and(|it| it.restarted > 0)
     }
 
-    /// The part of `known` that a later process is to find. A group whose objects are lost is noted when the server is
-    /// out.
-    /// Until then it must know that it has nothing of it.
-    fn to_note(&self, known: &Known) -> Known {
-        let mut known = known.clone();
-        if let Known::Told { records, .. } = &mut known {
-            let heard = self.heard.borrow();
-            records.retain(|group, _| !heard.get(group).is_some_and(|it| it.is_lost));
-        }
-        known
+    /// The groups that a later process is to find as lost: until the server is out, it must know that it has nothing.
+    fn lost(&self, known: &Known) -> BTreeSet<u32> {
+        let Known::Told { records, .. } = known else {
+            return BTreeSet::new();
+        };
+        let heard = self.heard.borrow();
+        let is_lost = |group: &&u32| heard.get(group).is_some_and(|it| it.is_lost);
+        records.keys().filter(is_lost).copied().collect()
     }
 
     /// Whether a group has too few copies for a write, by this part of the server in it.
@@ -478,16 +494,20 @@ impl<S: ObjectStore> Objects<S> {
         if self.groups.is_loaded.get() {
             return Ok(());
         }
-        let known = match self.groups.note.load(&self.store, &alone).await? {
-            Loaded::Never => Known::Never,
-            Loaded::Damaged => Known::Lost,
-            Loaded::Payload(payload) => Known::of_payload(&payload).unwrap_or(Known::Lost),
+        let damaged = || (Known::Lost, BTreeSet::new());
+        let (known, lost) = match self.groups.note.load(&self.store, &alone).await? {
+            Loaded::Never => (Known::Never, BTreeSet::new()),
+            Loaded::Damaged => damaged(),
+            Loaded::Payload(payload) => Known::of_payload(&payload).unwrap_or_else(damaged),
         };
         let is_told = matches!(known, Known::Told { .. });
         self.groups.is_noted.set(is_told);
         self.groups.noted.replace(match &known {
             Known::Lost => Noted::Unknown,
-            Known::Never | Known::Told { .. } => Noted::Groups(known.several()),
+            Known::Never | Known::Told { .. } => Noted::Groups {
+                kept: &known.several() - &lost,
+                lost,
+            },
         });
         self.groups.know(known);
         self.groups.is_loaded.set(true);
@@ -537,7 +557,7 @@ impl<S: ObjectStore> Objects<S> {
             // References to objects are for groups with one member alone.
             self.watcher.term_began();
         }
-        let payload = self.groups.to_note(&now).payload();
+        let payload = now.payload(&self.groups.lost(&now));
         self.groups.pending.replace(now.several());
         self.groups.know(before.with_single_of(&now));
         let note = &self.groups.note;

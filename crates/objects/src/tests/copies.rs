@@ -595,6 +595,37 @@ fn a_lost_disk_serves_nothing_until_it_is_out_also_after_a_restart() {
     });
 }
 
+/// The other member may have lost its disk as well: they must not wait for each other.
+#[test]
+fn a_group_from_after_the_loss_of_a_disk_is_served() {
+    run_pair(async |pair| {
+        pair.disks[1].replace();
+        let told = |new: bool| {
+            let mut told = record(1, SERVERS);
+            let mut later = told.groups[0].clone();
+            later.group = GROUP + 1;
+            told.groups.extend(new.then_some(later));
+            told
+        };
+        for is_restarted in [false, true] {
+            let again = open(&pair.nodes[1], &pair.disks[1], SERVERS[1]);
+            again.note_lost(100);
+            again.load_notes().await.unwrap();
+            again.learn_groups(told(is_restarted)).await.unwrap();
+            again.learn_groups(told(true)).await.unwrap();
+            let [first, later] = &again.groups_of_several()[..] else {
+                panic!("two groups");
+            };
+            assert_eq!(first.2, Standing::Lost);
+            if is_restarted {
+                assert_eq!(later.2, Standing::Restarted);
+            } else {
+                assert!(matches!(later.2, Standing::Second { .. }), "{later:?}");
+            }
+        }
+    });
+}
+
 #[test]
 fn a_member_is_filled_while_both_go_on() {
     run_pair(async |pair| {
