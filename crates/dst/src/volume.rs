@@ -10,7 +10,7 @@ pub use disk::DiskError;
 use disk::SimDisk;
 use gannet_fabric::{Listener, Provider};
 use gannet_iwarp::{IwarpConfig, IwarpProvider};
-use gannet_meta::groups::{Copies, Groups, begin_groups, groups, put_group};
+use gannet_meta::groups::{Groups, begin_groups, groups, put_group};
 use gannet_meta::{
     JournalMemory, JournaledStore, MemoryStore, MetaStore, StoreError, Transaction, View, claims,
     namespace,
@@ -30,7 +30,7 @@ use gannet_volume::io_server::{OWNER_FILE, ServerPolicy};
 use gannet_volume::link::{self, Identity, Link, Pool, ServerPlace, Session};
 use gannet_volume::manager::{GroupsDescription, TermError};
 use gannet_volume::secret::{CurrentKeys, Secret, ServerKeys};
-use gannet_wire::volume::{Address, Member, MemberState, Role, Stripes, Token};
+use gannet_wire::volume::{Address, Copies, Member, MemberState, Role, Stripes, Token};
 use std::cell::{Cell, Ref, RefCell};
 use std::io;
 use std::net::SocketAddr;

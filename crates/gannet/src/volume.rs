@@ -50,9 +50,9 @@ pub use description::{
 pub use error::{DescriptionError, FileWork, ManagerError, SecretError, VolumeError};
 pub use finding::{IoServerFacts, manager_finding, not_ready};
 pub use folder::lock_folder;
-pub use gannet_meta::groups::Copies;
 pub use gannet_volume::host::{ClaimFailure, HostCounters};
 pub use gannet_volume::manager::{ClaimError, IoServerCondition, ManagerCondition, TermError};
+pub use gannet_wire::volume::Copies;
 pub use host::{Front, Host, HostOptions, Listening, OpenHost, VolumeRole, VolumeRoleError};
 pub use metadata::open_metadata;
 pub use owner::Owner;

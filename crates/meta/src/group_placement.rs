@@ -51,6 +51,12 @@ pub enum PlacementError {
         /// The number of the group.
         group: u32,
     },
+    /// A server is in as many groups as may be.
+    #[error("I/O server {server} is in {GROUPS_OF_SERVER_MAX} groups already")]
+    Full {
+        /// The number of the server.
+        server: u32,
+    },
     /// No member of a group is in, so none is known to have everything.
     #[error("no member of group {group} has all of its data")]
     Unserved {
@@ -60,7 +66,7 @@ pub enum PlacementError {
 }
 
 /// The later records of all groups with one member, each of which gets a second one of `servers` I/O servers. That one
-/// is out: it has nothing yet, and asks to be filled.
+/// is out: it has nothing yet, and asks to be filled. Groups for directories that choose their copies stay as they are.
 ///
 /// # Errors
 /// `NoSecond`: all other servers are in as many groups as may be, or in the same zone.
@@ -70,7 +76,7 @@ pub fn with_second_members(
     zones: &Zones,
 ) -> Result<Vec<(u32, GroupRecord)>, PlacementError> {
     let (mut records, mut changed) = (known.records().to_vec(), Vec::new());
-    for (group, single) in (0..).zip(known.records()) {
+    for (group, single) in known.for_choice(None) {
         let [first] = single.members[..] else {
             continue;
         };
@@ -92,12 +98,13 @@ pub fn with_second_members(
     Ok(changed)
 }
 
-/// The later records of all groups with two members, each of which keeps its primary alone.
+/// The later records of all groups with two members, each of which keeps its primary alone. Groups for directories that
+/// choose their copies stay as they are.
 ///
 /// # Errors
 /// `Unserved`: a group has no primary.
 pub fn without_second_members(known: &Groups) -> Result<Vec<(u32, GroupRecord)>, PlacementError> {
-    let of_several = (0..).zip(known.records());
+    let of_several = known.for_choice(None);
     let of_several = of_several.filter(|(_, record)| record.members.len() > 1);
     let changed = of_several.map(|(group, record)| {
         let mut members = record.members.iter().copied();
@@ -200,7 +207,7 @@ mod tests {
             );
             let one = changed(&two, without_second_members(&two).unwrap());
             assert!(one.records().iter().all(|it| it.epoch == 3));
-            assert_eq!(one.by_server(servers), known.by_server(servers));
+            assert_eq!(one.by_server(servers, None), known.by_server(servers, None));
         }
     }
 

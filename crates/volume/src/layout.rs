@@ -6,9 +6,38 @@
 use gannet_meta::groups::Groups;
 use gannet_meta::limits::FILE_SIZE_MAX;
 use gannet_wire::volume::{
-    Chosen, FileId, FileState, LayoutRecord, ObjectId, ObjectState, Piece, Pieces, Placement,
-    Shape, Stripes, WIDTH_MAX,
+    Chosen, Copies, FileId, FileState, LayoutRecord, ObjectId, ObjectState, Piece, Pieces,
+    Placement, Shape, Stripes, WIDTH_MAX,
 };
+
+/// The groups for new files on each I/O server.
+#[derive(Debug)]
+pub struct GroupsForFiles {
+    /// For files whose directories and creators choose no copies.
+    others: Vec<Vec<u32>>,
+    one: Vec<Vec<u32>>,
+    two: Vec<Vec<u32>>,
+}
+
+impl GroupsForFiles {
+    /// The groups of `servers` I/O servers, by choice and server.
+    pub fn of(groups: &Groups, servers: u32) -> GroupsForFiles {
+        GroupsForFiles {
+            others: groups.by_server(servers, None),
+            one: groups.by_server(servers, Some(Copies::One)),
+            two: groups.by_server(servers, Some(Copies::Two)),
+        }
+    }
+
+    /// The groups for files with this choice of copies, or without one.
+    pub fn for_choice(&self, choice: Option<Copies>) -> &[Vec<u32>] {
+        match choice {
+            None => &self.others,
+            Some(Copies::One) => &self.one,
+            Some(Copies::Two) => &self.two,
+        }
+    }
+}
 
 /// Groups for a new file: of servers as `stripes` wishes, and as far as there are any. `groups` has the groups for
 /// files on each server. `turn` goes round over the servers where no first one is chosen, and over the groups of each.
@@ -25,8 +54,9 @@ pub fn place(stripes: &Stripes, groups: &[Vec<u32>], turn: u32, away: &[u32]) ->
         .filter_map(group_of)
         .collect();
     if placed.is_empty() {
-        // A file must lie somewhere, also while nobody serves the groups that it should be in.
-        placed.push(0);
+        // A file must lie somewhere, also while nobody serves the groups that it should be in. In another group it
+        // could have other copies.
+        placed.push(groups.iter().flatten().next().copied().unwrap_or(0));
     }
     LayoutRecord {
         unit: stripes.unit,
@@ -456,7 +486,16 @@ mod tests {
     #[test]
     fn files_get_the_servers_that_were_wished_for() {
         let away = |on, servers, turn, away: &[u32]| {
-            servers_for(&Stripes { unit: 4096, on }, servers, turn, away)
+            servers_for(
+                &Stripes {
+                    unit: 4096,
+                    on,
+                    copies: None,
+                },
+                servers,
+                turn,
+                away,
+            )
         };
         let placed = |on, servers, turn| away(on, servers, turn, &[]);
         let from = |first, width| Chosen::From { first, width };
@@ -475,7 +514,19 @@ mod tests {
     #[test]
     fn files_go_round_over_the_groups_of_their_servers() {
         let groups = [vec![0, 2], vec![1, 3], vec![]];
-        let placed = |on, turn| place(&Stripes { unit: 4096, on }, &groups, turn, &[]).groups;
+        let placed = |on, turn| {
+            place(
+                &Stripes {
+                    unit: 4096,
+                    on,
+                    copies: None,
+                },
+                &groups,
+                turn,
+                &[],
+            )
+            .groups
+        };
         let turns = (0..7).map(|turn| placed(Chosen::InTurn(1), turn));
         let expected: [&[u32]; 7] = [&[0], &[1], &[0], &[2], &[3], &[0], &[0]];
         assert_eq!(turns.collect::<Vec<_>>(), expected);
@@ -484,6 +535,7 @@ mod tests {
             &Stripes {
                 unit: 4096,
                 on: Chosen::InTurn(0),
+                copies: None,
             },
             &[],
             0,

@@ -7,6 +7,7 @@
 
 mod appends;
 mod change;
+mod chosen;
 mod claims;
 mod copies;
 mod group_commit;
@@ -29,6 +30,7 @@ mod unnamed;
 mod watched;
 mod wishes;
 
+use crate::layout::GroupsForFiles;
 use crate::limits::{ATTRIBUTE_RECORDS_MAX, SESSION_SLOTS};
 use crate::link::{Answer, Handler, Link, Message};
 use crate::secret::ServerKeys;
@@ -79,8 +81,7 @@ pub struct Manager {
     runtime: Handle,
     store: Arc<dyn MetaStore>,
     keys: ServerKeys,
-    /// The groups for new files on each I/O server.
-    groups_by_server: RefCell<Arc<[Vec<u32>]>>,
+    groups_for_files: RefCell<Arc<GroupsForFiles>>,
     wishes: Wishes,
     /// Stripes of files whose directories and creators chose none.
     stripes: Stripes,
@@ -154,7 +155,7 @@ impl Manager {
         let records = Records::new(Handle::clone(&runtime), ATTRIBUTE_RECORDS_MAX);
         let (clock, peers) = (Handle::clone(&runtime), Rc::clone(&servers));
         Ok(Rc::new(Manager {
-            groups_by_server: RefCell::new(groups.by_server(servers.count()).into()),
+            groups_for_files: RefCell::new(GroupsForFiles::of(&groups, servers.count()).into()),
             sizes: Sizes::new(
                 Handle::clone(&runtime),
                 Rc::clone(&servers),
@@ -348,6 +349,7 @@ impl Manager {
         cut: Option<ToBeCut>,
     ) -> Result<Vec<Found>, Status> {
         self.check_grants_of_others(&caller, &change)?;
+        self.open_groups_for(&caller, &change).await?;
         let last_write = self.last_write(&change).await?;
         let before = self.before_loss(&change);
         let work = Work {

@@ -42,7 +42,8 @@ pub use buffers::{Buffers, Carrying, Place};
 pub use calls::{Call, Entry};
 pub use client_buffer::{ClientBuffer, ClientDrivenDone};
 pub use copies::{
-    CopiesAnswer, CopiesOutcome, CopiesWanted, STALE_GROUPS_MAX, StaleGroups, ToldGroups,
+    CHOSEN_GROUPS_MAX, Copies, CopiesAnswer, CopiesOutcome, CopiesWanted, STALE_GROUPS_MAX,
+    StaleGroups, ToldGroups,
 };
 pub use group::{
     GROUPS_MAX, GROUPS_OF_SERVER_MAX, GroupRecord, MEMBERS_MAX, Member, MemberState, Membership,

@@ -2,11 +2,11 @@
 
 use crate::native::{FILES, KEY, NUMBER, Peer, Step, UNIT};
 use gannet_wire::volume::{
-    AccessMask, AttributeChanges, Call, Caller, Capability, Chosen, ClaimRecord, CreateMode, Entry,
-    FileId, LockAction, LockKind, LockRecord, LockRequest, Memory, NodeKind, ObjectId, ObjectList,
-    ObjectPosition, ObjectRange, ObjectRight, Operation, Placement, ReferenceRequest,
-    RegisterRecord, SetTimestamp, Shape, SlotSequence, Stability, Stripes, Term, TermCall,
-    TermStage, Timestamp, Token, Transfer, VolumeRequest,
+    AccessMask, AttributeChanges, Call, Caller, Capability, Chosen, ClaimRecord, Copies,
+    CreateMode, Entry, FileId, LockAction, LockKind, LockRecord, LockRequest, Memory, NodeKind,
+    ObjectId, ObjectList, ObjectPosition, ObjectRange, ObjectRight, Operation, Placement,
+    ReferenceRequest, RegisterRecord, SetTimestamp, Shape, SlotSequence, Stability, Stripes, Term,
+    TermCall, TermStage, Timestamp, Token, Transfer, VolumeRequest,
 };
 use gannet_wire::xdr::{Encode, to_bytes};
 
@@ -163,7 +163,11 @@ fn changes() -> Vec<Step> {
 }
 
 fn stripes() -> Vec<Step> {
-    let chosen = |on| Stripes { unit: UNIT, on };
+    let chosen = |on| Stripes {
+        unit: UNIT,
+        on,
+        copies: Some(Copies::Two),
+    };
     let calls = [
         Call::Stripes {
             directory: number(DIRECTORY),

@@ -2,7 +2,7 @@
 
 use gannet_wire::volume::{
     Accepted, AccessMask, Address, AttributeChanges, AttributeRecord, AttributeReferences, Body,
-    Call, Caller, Capability, Chosen, ClaimRecord, Class, ClientBuffer, ClientDrivenDone,
+    Call, Caller, Capability, Chosen, ClaimRecord, Class, ClientBuffer, ClientDrivenDone, Copies,
     CreateMode, DeviceNumbers, Entry, FileAttributes, FileId, FileKind, FileLayout, FilePage,
     FileState, Found, Granted, GroupRecord, Hello, Inode, Kind, LayoutRecord, Level, Listed,
     Memory, MessageHeader, NodeKind, ObjectEntry, ObjectId, ObjectPage, ObjectPosition,
@@ -100,7 +100,11 @@ fn inodes() -> impl Iterator<Item = Inode> {
         parent: ROOT,
         entries: 4,
         next_cookie: 9,
-        stripes: Some(Stripes { unit: 4096, on }),
+        stripes: Some(Stripes {
+            unit: 4096,
+            on,
+            copies: Some(Copies::Two),
+        }),
     };
     let file = Body::Regular {
         layout: layout(),
@@ -143,6 +147,7 @@ fn calls() -> Vec<(&'static str, Call)> {
     let listed = Stripes {
         unit: 65536,
         on: Chosen::Listed(vec![3, 0, 2]),
+        copies: None,
     };
     vec![
         (

@@ -274,8 +274,11 @@ pub struct StripesOptions {
     #[arg(conflicts_with_all = ["width", "first"])]
     #[arg(value_parser = clap::value_parser!(u32).range(0..WIDTH_MAX as i64))]
     pub servers: Vec<u32>,
-    /// Use the volume's stripes again for new files of the directory
-    #[arg(long, conflicts_with_all = ["unit", "width", "first", "servers"])]
+    /// Keep N copies of each new file, whatever the volume keeps: 1 or 2
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub copies: Option<u8>,
+    /// Use the volume's stripes and copies again for new files of the directory
+    #[arg(long, conflicts_with_all = ["unit", "width", "first", "servers", "copies"])]
     pub default: bool,
     /// Print one JSON object
     #[arg(long, help_heading = "Output")]
@@ -289,7 +292,7 @@ impl StripesOptions {
     /// Whether stripes are chosen.
     pub fn changes(&self) -> bool {
         let any = [self.unit, self.width, self.first];
-        any.iter().any(Option::is_some) || !self.servers.is_empty()
+        any.iter().any(Option::is_some) || !self.servers.is_empty() || self.copies.is_some()
     }
 }
 

@@ -53,6 +53,7 @@ pub(super) async fn create_like(
             // A server stands in for another one, with the other copy. Bounded by WIDTH_MAX.
             Chosen::InTurn(layout.groups.len() as u32)
         },
+        copies: volume.chosen_copies(caller, &layout).await?,
     };
     let attributes = SetAttributes {
         mode: Some(mode),

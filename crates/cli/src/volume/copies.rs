@@ -5,10 +5,11 @@ use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::session;
 use gannet::admin::Finding;
+use gannet_meta::groups::Groups;
 use gannet_vfs::{Credentials, Status};
 use gannet_volume::client::VolumeFs;
 use gannet_wire::volume::{
-    CopiesAnswer, CopiesOutcome, CopiesWanted, GroupRecord, Member, MemberState,
+    Copies, CopiesAnswer, CopiesOutcome, CopiesWanted, GroupRecord, Member, MemberState,
 };
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -17,7 +18,7 @@ use std::collections::BTreeSet;
 #[derive(Serialize)]
 struct CopiesJson {
     url: String,
-    /// How many I/O servers are to keep each byte.
+    /// How many I/O servers are to keep each byte of files whose directories choose none.
     copies: u32,
     /// How many I/O servers must have a write before it is answered.
     min_copies: u32,
@@ -41,13 +42,17 @@ pub(super) fn run(options: &CopiesOptions) -> Result<(), Failure> {
         };
         // Asked afterwards, so that it has the records that came of it.
         let record = volume.volume().await.explain(what)?;
-        let of_two = CopiesStatus::of(&record.groups);
-        let state = volume.set_copies(&caller, ASK).await.explain(what)?;
+        let state = volume
+            .set_copies(&caller, CopiesWanted::NOTHING)
+            .await
+            .explain(what)?;
+        let groups = Groups::new(record.groups).choosing(state.chosen);
+        let of_two = CopiesStatus::of(&groups);
         let min_copies = state.min_copies;
         if options.json {
             return output::json(&CopiesJson {
                 url: url.to_string(),
-                copies: if of_two.is_some() { 2 } else { 1 },
+                copies: groups.copies().number(),
                 min_copies,
                 of_two,
             });
@@ -72,13 +77,6 @@ pub(super) fn run(options: &CopiesOptions) -> Result<(), Failure> {
     })
 }
 
-/// The question for the state.
-const ASK: CopiesWanted = CopiesWanted {
-    copies: 0,
-    same_host: false,
-    min_copies: 1,
-};
-
 /// Gives the volume so many copies; returns how many groups had another number of members.
 async fn set(
     volume: &VolumeFs,
@@ -93,7 +91,10 @@ async fn set(
         return Err(Failure::new(what(), "--min-copies is more than the copies").hint(hint));
     }
     // What is not said stays.
-    let before = volume.set_copies(caller, ASK).await.explain(what)?;
+    let before = volume
+        .set_copies(caller, CopiesWanted::NOTHING)
+        .await
+        .explain(what)?;
     let least = options.min_copies.map_or(before.min_copies, u32::from);
     let wanted = CopiesWanted {
         copies: u32::from(copies),
@@ -146,41 +147,67 @@ fn refusal(answer: &CopiesAnswer) -> (String, &'static str) {
     }
 }
 
-/// The groups of I/O servers that keep the same data.
+/// The groups that are to have two members: all but those with one that directories chose, if any has two.
+pub(super) fn wanting_two(groups: &Groups) -> impl Iterator<Item = (u32, &GroupRecord)> {
+    let volume_has_two = groups.copies() == Copies::Two;
+    let records = (0..).zip(groups.records());
+    records.filter(move |(number, record)| {
+        let is_lone = volume_has_two && !groups.chosen().contains(number);
+        record.members.len() > 1 || is_lone
+    })
+}
+
+/// The groups of I/O servers that are to keep the same data.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct CopiesStatus {
-    /// Groups of I/O servers.
+    /// Such groups.
     groups: usize,
     /// How many of them have one server with all data.
     lacking: usize,
     /// The servers that lack data of some group, and are being filled or away.
     servers: Vec<u32>,
+    /// How many copies the volume keeps.
+    #[serde(skip)]
+    copies: Copies,
+    /// Whether directories have chosen another number.
+    others_chosen: bool,
 }
 
 impl CopiesStatus {
     /// The copies of a volume with these groups, if any has two members.
-    pub(super) fn of(groups: &[GroupRecord]) -> Option<CopiesStatus> {
-        let pairs = groups.iter().filter(|record| record.members.len() > 1);
+    pub(super) fn of(groups: &Groups) -> Option<CopiesStatus> {
+        let copies = groups.copies();
+        let pairs = wanting_two(groups).map(|(_, record)| record);
         let pairs: Vec<_> = pairs.collect();
         let lacks = |member: &&Member| member.state != MemberState::In;
-        // In a volume of two copies, a group with one member lacks one as well.
-        let lacking = groups
-            .iter()
+        let lacking = (pairs.iter())
             .filter(|it| it.members.len() < 2 || it.members.iter().any(|it| lacks(&it)));
         let servers = pairs.iter().flat_map(|it| it.members.iter().filter(lacks));
         let servers: BTreeSet<u32> = servers.map(|member| member.server).collect();
-        (!pairs.is_empty()).then(|| CopiesStatus {
-            groups: groups.len(),
+        let others = match copies {
+            Copies::One => Copies::Two,
+            Copies::Two => Copies::One,
+        };
+        groups.has_several().then(|| CopiesStatus {
+            groups: pairs.len(),
             lacking: lacking.count(),
             servers: servers.into_iter().collect(),
+            copies,
+            others_chosen: groups.for_choice(Some(others)).next().is_some(),
         })
     }
 
     pub(super) fn text(&self) -> String {
+        let copies = match (self.copies, self.others_chosen) {
+            (Copies::One, _) => "1, and 2 where a directory chose so",
+            (Copies::Two, true) => "2, and 1 where a directory chose so",
+            (Copies::Two, false) if self.lacking == 0 => "2 of all data",
+            (Copies::Two, false) => "2",
+        };
         match self.lacking {
-            0 => String::from("copies      2 of all data"),
+            0 => format!("copies      {copies}"),
             lacking => format!(
-                "copies      2; {lacking} of {} groups lack one",
+                "copies      {copies}; {lacking} of {} groups lack one",
                 self.groups
             ),
         }
@@ -233,12 +260,25 @@ mod tests {
             members: vec![member(0, first), member(1, second)],
         };
         let whole = group(MemberState::In, MemberState::In);
-        let of = |groups: &[GroupRecord]| CopiesStatus::of(groups);
+        let of = |groups: &[GroupRecord]| CopiesStatus::of(&Groups::new(groups.to_vec()));
         assert_eq!(of(&[GroupRecord::of(0)]), None);
         let status = of(&[whole.clone(), whole.clone()]).unwrap();
         assert_eq!(status.text(), "copies      2 of all data");
         assert_eq!(status.finding(), None);
         let lacking = group(MemberState::In, MemberState::Filling);
+        let chosen = |groups: [GroupRecord; 3], number| {
+            let status = CopiesStatus::of(&Groups::new(groups.to_vec()).choosing([number]));
+            status.unwrap().text()
+        };
+        let single = || GroupRecord::of(0);
+        assert_eq!(
+            chosen([whole.clone(), lacking.clone(), single()], 2),
+            "copies      2, and 1 where a directory chose so; 1 of 2 groups lack one"
+        );
+        assert_eq!(
+            chosen([single(), single(), whole.clone()], 2),
+            "copies      1, and 2 where a directory chose so"
+        );
         let status = of(&[whole, lacking]).unwrap();
         assert_eq!(status.text(), "copies      2; 1 of 2 groups lack one");
         let found = status.finding().unwrap().what;

@@ -1,16 +1,18 @@
 //! `gannet volume heal`: which data of a volume lack a copy, and why.
 
 use super::check_objects::{Objects, all_files, list};
+use super::copies::wanting_two;
 use crate::cli::HealOptions;
 use crate::failure::{Explain, Failure};
 use crate::output;
 use crate::session;
 use gannet::url::Url;
+use gannet_meta::groups::Groups;
 use gannet_vfs::{
     Credentials, DirectoryEntry, Entries, FileHandle, FileKind, Status, Verifier, Vfs,
 };
 use gannet_volume::client::VolumeFs;
-use gannet_wire::volume::{GROUPS_MAX, GroupRecord, Member, MemberState, STALE_GROUPS_MAX};
+use gannet_wire::volume::{CopiesWanted, GROUPS_MAX, Member, MemberState, STALE_GROUPS_MAX};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,7 +96,10 @@ pub(super) fn run(options: &HealOptions) -> Result<(), Failure> {
         let there = (0..).zip(&servers).filter(|(_, reached)| reached.is_ok());
         let there: BTreeSet<u32> = there.map(|(number, _)| number).collect();
         let groups = volume.groups().await.explain(what)?;
-        let mut lacks = lacking(groups.records(), &there, &stale);
+        let state = volume.set_copies(&caller, CopiesWanted::NOTHING).await;
+        let chosen = state.explain(what)?.chosen;
+        let groups = Groups::clone(&groups).choosing(chosen);
+        let mut lacks = lacking(&groups, &there, &stale);
         count_objects(&volume, &mut lacks, &there).await;
         let files = files_in(url, &volume, &caller, &lacks).await?;
         let shown = HealJson {
@@ -127,10 +132,9 @@ async fn accept(volume: &VolumeFs, caller: &Credentials) -> Result<Vec<u32>, Sta
 }
 
 /// The groups that lack a copy, where these I/O servers answer, and these groups are stale.
-fn lacking(records: &[GroupRecord], there: &BTreeSet<u32>, stale: &[u32]) -> Vec<Lack> {
-    let has_pairs = records.iter().any(|record| record.members.len() > 1);
+fn lacking(groups: &Groups, there: &BTreeSet<u32>, stale: &[u32]) -> Vec<Lack> {
     let mut lacks = Vec::new();
-    for (group, record) in (0..).zip(records).filter(|_| has_pairs) {
+    for (group, record) in wanting_two(groups) {
         let primary = record.primary();
         let is_there = |server: u32| there.contains(&server);
         let why = |member: &Member| match (&record.members[..], member.state) {
@@ -354,6 +358,7 @@ impl HealJson {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gannet_wire::volume::GroupRecord;
 
     #[test]
     fn each_group_that_lacks_a_copy_says_why() {
@@ -374,7 +379,7 @@ mod tests {
         ];
         let of = |there: &[u32], stale: &[u32]| -> Vec<_> {
             let there = there.iter().copied().collect();
-            let lacks = lacking(&records, &there, stale);
+            let lacks = lacking(&Groups::new(records.to_vec()), &there, stale);
             lacks
                 .iter()
                 .map(|it| (it.group, it.io_server, it.why))
@@ -408,6 +413,11 @@ mod tests {
         ];
         assert_eq!(of(&[1], &[2]), stale);
         // In a volume with one copy none is lacking.
-        assert!(lacking(&records[4..], &BTreeSet::new(), &[]).is_empty());
+        let single = Groups::new(records[4..].to_vec());
+        assert!(lacking(&single, &BTreeSet::new(), &[]).is_empty());
+        // A directory chose that the last group has one member.
+        let chosen = Groups::new(records.to_vec()).choosing([4]);
+        let lacks = lacking(&chosen, &BTreeSet::from([0, 1]), &[]);
+        assert!(lacks.iter().all(|it| it.why != Why::Single));
     }
 }

@@ -274,6 +274,7 @@ impl IoServerStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gannet_meta::groups::Groups;
     use gannet_volume::link::{LinkError, Unreachable};
     use gannet_volume::manager::DiskSpace;
 
@@ -295,7 +296,7 @@ mod tests {
     fn status(io_servers: Vec<IoServerState>) -> VolumeStatus {
         let url = Url::parse("gannet://mgr.example/a/b").unwrap();
         let states = ServerStates {
-            groups: Vec::new(),
+            groups: Groups::new(Vec::new()),
             in_one_zone: 0,
             name: String::from("volume"),
             term: 4,

@@ -7,7 +7,7 @@ use crate::session;
 use crate::size::human;
 use gannet_vfs::{Credentials, FileHandle, SetAttributes, Status, Vfs};
 use gannet_volume::client::{Striping, VolumeFs};
-use gannet_wire::volume::{Chosen, Stripes, VolumeRecord};
+use gannet_wire::volume::{Chosen, Copies, Stripes, VolumeRecord};
 use serde::Serialize;
 
 /// The output of `--json`.
@@ -24,6 +24,9 @@ struct StripesJson {
     /// The I/O servers in the order of the stripes, for files and for directories that name them.
     #[serde(skip_serializing_if = "Option::is_none")]
     io_servers: Option<Vec<u32>>,
+    /// How many I/O servers keep each byte, for files and for directories that choose it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    copies: Option<u32>,
 }
 
 /// Shows, and sets if asked to, how files are striped; makes a file if nothing is there yet.
@@ -82,8 +85,9 @@ async fn make(
         ..SetAttributes::default()
     };
     check(what(), &chosen, record)?;
+    let copies = chosen.copies;
     let made = volume.create_striped(caller, &directory, name, &attributes, chosen);
-    made.await.explain(what)
+    made.await.map_err(|status| refusal(what(), status, copies))
 }
 
 /// The manager checks it too, and says of it only that it cannot be.
@@ -114,8 +118,23 @@ async fn set(
     let chosen = (!options.default).then_some(options.choose(before));
     let checked = chosen.iter().try_for_each(|it| check(what(), it, record));
     checked?;
+    let copies = chosen.as_ref().and_then(|it| it.copies);
     let set = volume.set_striping(caller, found, chosen).await;
-    set.explain(what)
+    set.map_err(|status| refusal(what(), status, copies))
+}
+
+/// The error of the manager, and what to do where these copies are the reason.
+fn refusal(what: String, status: Status, copies: Option<Copies>) -> Failure {
+    let failure = Failure::new(what, status);
+    match (status, copies) {
+        (Status::Notsupp, Some(_)) => failure.hint(
+            "two copies need I/O servers in two zones that are in few groups: add some with `gannet volume extend`, or allow one host for both with `gannet volume copies URL 1 --same-host`",
+        ),
+        (Status::Perm, Some(_)) => failure.hint(
+            "only the directory's owner may choose (--uid); for the first directory that chooses so many copies that must be root or the volume's owner",
+        ),
+        _ => failure,
+    }
 }
 
 impl StripesOptions {
@@ -131,7 +150,9 @@ impl StripesOptions {
             ([], None, _) => Chosen::InTurn(width),
             (servers, _, _) => Chosen::Listed(servers.to_vec()),
         };
-        Stripes { unit, on }
+        let copies = self.copies.and_then(|it| Copies::of(it.into()));
+        let copies = copies.or(before.copies);
+        Stripes { unit, on, copies }
     }
 }
 
@@ -139,6 +160,7 @@ fn of_volume(record: &VolumeRecord) -> Stripes {
     Stripes {
         unit: record.unit,
         on: Chosen::InTurn(record.width),
+        copies: None,
     }
 }
 
@@ -155,6 +177,9 @@ async fn look(
         Striping::File(layout) => {
             let what = || format!("cannot look at {url}");
             let servers = volume.servers_of(&layout).await.explain(what)?;
+            let groups = volume.groups().await.explain(what)?;
+            let members = layout.groups.iter().filter_map(|it| groups.get(*it));
+            let copies = members.map(|it| it.members.len() as u32).min();
             return Ok(StripesJson {
                 url,
                 chosen_by: "file",
@@ -163,6 +188,7 @@ async fn look(
                 stripe_width: layout.groups.len() as u32,
                 first: None,
                 io_servers: servers,
+                copies,
             });
         }
         Striping::Directory(chosen) => chosen,
@@ -176,6 +202,7 @@ async fn look(
         0 => record.count,
         width => width.min(record.count),
     };
+    let copies = stripes.copies.map(Copies::number);
     let (first, io_servers) = match stripes.on {
         Chosen::InTurn(_) => (None, None),
         Chosen::From { first, .. } => (Some(first), None),
@@ -188,6 +215,7 @@ async fn look(
         stripe_width,
         first,
         io_servers,
+        copies,
     })
 }
 
@@ -210,6 +238,12 @@ impl StripesJson {
             "volume" => " (as the volume says)",
             _ => "",
         };
-        format!("{}: {stripes}{which}{by}", self.url)
+        let copies = match self.copies {
+            Some(2) => ", 2 copies",
+            // Files of a volume without copies have no other number.
+            Some(_) if self.chosen_by == "directory" => ", 1 copy",
+            _ => "",
+        };
+        format!("{}: {stripes}{which}{copies}{by}", self.url)
     }
 }

@@ -61,7 +61,7 @@ impl Bed {
 
     /// Writes a file, and reads it back.
     fn write(&self, name: &str, seed: usize) {
-        let file = self.place.text(name);
+        let file = self.place.text("local");
         fs::write(&file, bytes(seed, 3_000_000)).unwrap();
         self.with_key(&["cp", "--verify", &file, &self.url(name)]);
     }
@@ -74,6 +74,11 @@ impl Bed {
 
     /// Waits until `volume status` finds all data twice, and finds nothing else.
     fn is_whole(&self) {
+        self.shows("copies      2 of all data");
+    }
+
+    /// Waits until `volume status` finds nothing, and shows this of copies.
+    fn shows(&self, copies: &str) {
         let url = self.url("");
         let words = ["volume", "status", &url, "--volume-key", &self.key];
         let until = Instant::now() + FILLING_TIME_MAX;
@@ -81,7 +86,7 @@ impl Bed {
             let status = run(&words);
             let text = String::from_utf8(status.stdout).unwrap();
             if status.status.success() {
-                assert!(text.contains("copies      2 of all data"), "{text}");
+                assert!(text.contains(copies), "{text}");
                 return;
             }
             assert!(Instant::now() < until, "{text}");
@@ -158,6 +163,67 @@ fn a_served_volume_gets_copies_and_loses_them_again() {
     for (name, seed) in [("before", 1), ("during", 2)] {
         bed.read(name, seed);
     }
+}
+
+#[test]
+fn a_directory_chooses_two_copies() {
+    let mut bed = Bed::new(&[]);
+    let (url, d) = (bed.url(""), bed.url("d"));
+    bed.with_key(&["mkdir", &d]);
+    let two = ["volume", "stripes", &d, "--copies", "2"];
+    // All I/O servers are on this host.
+    let refused = fail(&[&two[..], &["--volume-key", &bed.key]].concat(), 1);
+    assert!(refused.contains("copies URL 1 --same-host"), "{refused}");
+    bed.with_key(&["volume", "copies", &url, "1", "--same-host"]);
+    let shown = bed.with_key(&two);
+    assert!(shown.contains("of 4 I/O servers, 2 copies\n"), "{shown}");
+    let chosen = "copies      1, and 2 where a directory chose so\n";
+    bed.shows(chosen);
+    bed.write("d/kept", 1);
+    bed.write("plain", 2);
+    let shown = bed.with_key(&["volume", "stripes", &bed.url("d/kept"), "--json"]);
+    assert!(shown.contains("\"copies\":2"), "{shown}");
+    let shown = bed.with_key(&["volume", "stripes", &bed.url("plain")]);
+    assert!(!shown.contains("cop"), "{shown}");
+    for number in 0..4 {
+        bed.io_servers[number].take().unwrap().kill();
+        bed.read("d/kept", 1);
+        bed.write("d/during", 3);
+        bed.io_servers[number] = Some(bed.io_server(number, &[]));
+        bed.shows(chosen);
+    }
+    // What it chose stays when the volume gets another number.
+    let one = ["volume", "stripes", &bed.url("single"), "--copies", "1"];
+    bed.with_key(&one);
+    let changed = bed.with_key(&["volume", "copies", &url, "2"]);
+    assert!(
+        changed.contains("16 groups get a second member"),
+        "{changed}"
+    );
+    bed.shows("copies      2, and 1 where a directory chose so\n");
+    let shown = bed.with_key(&["volume", "heal", &url]);
+    assert_eq!(shown, "all data have their copies\n");
+    let shown = bed.with_key(&["volume", "stripes", &bed.url("single"), "--json"]);
+    assert!(shown.contains("\"copies\":1"), "{shown}");
+    let changed = bed.with_key(&["volume", "copies", &url, "1"]);
+    assert!(changed.contains("16 second members are gone"), "{changed}");
+    bed.shows(chosen);
+    let checked = bed.with_key(&["volume", "check", &url, "--repair"]);
+    assert!(!checked.contains("missing"), "{checked}");
+    bed.read("d/kept", 1);
+    bed.read("plain", 2);
+    let shown = bed.with_key(&["volume", "stripes", &d, "--default"]);
+    assert!(shown.contains("(as the volume says)"), "{shown}");
+    // Servers that are added get groups for the choice, too.
+    bed.io_servers.clear();
+    bed.manager.kill();
+    succeed(&["volume", "extend", &bed.volume, "--io-servers", "1"]);
+    let server = Server::with(&["--volume", &bed.volume, "--native", FREE_PORT]);
+    let url = |name: &str| format!("gannet://{}/{name}", server.native);
+    let two = ["--copies", "2", "--servers", "4"];
+    bed.with_key(&[&["volume", "stripes", &url("new")], &two[..]].concat());
+    let shown = bed.with_key(&["volume", "stripes", &url("new"), "--json"]);
+    assert!(shown.contains("\"io_servers\":[4],\"copies\":2"), "{shown}");
 }
 
 #[test]

@@ -11,13 +11,13 @@ use super::{CLIENT_KEY_FILE, IO_SERVERS_MAX, METADATA_CACHE, Volume};
 use crate::ClientKey;
 use gannet_meta::copies_setting::{CopiesSetting, copies_setting, note_copies_setting};
 use gannet_meta::group_placement::Zones;
-use gannet_meta::groups::{self, Copies, Groups};
+use gannet_meta::groups::{self, Groups};
 use gannet_meta::namespace::{self, Failure, KeptFiles, Outcome, Request};
 use gannet_meta::{MetaStore, RedbStore, claims};
 use gannet_volume::limits::UNIT_DEFAULT;
 use gannet_volume::secret::{Secret, ServerKeys};
 use gannet_wire::volume::{
-    AttributeChanges, Caller, GroupRecord, ROOT, Timestamp, Token, UNIT_MAX, UNIT_MIN,
+    AttributeChanges, Caller, Copies, GroupRecord, ROOT, Timestamp, Token, UNIT_MAX, UNIT_MIN,
 };
 use std::cell::RefCell;
 use std::io;
@@ -162,9 +162,13 @@ impl Volume {
         let zones = Zones::new(all.map(IoServerDescription::zone_name).collect(), same_host);
         let more = groups::new_groups(&groups, new.clone(), groups.copies(), &zones);
         let more = more.map_err(|_| VolumeError::Zones)?;
+        let chosen = groups::further_to_choose(&groups.with_new(&more, false), new.end, &zones);
+        let chosen = chosen.map_err(|_| VolumeError::Zones)?;
         let noted = metadata.commit(&mut |transaction| {
             claims::note_new(transaction, new.clone())?;
-            groups::put_groups(transaction, &more)
+            groups::put_groups(transaction, &more)?;
+            groups::put_groups(transaction, &chosen)?;
+            groups::note_chosen(transaction, &chosen)
         });
         noted.map_err(VolumeError::Note)?;
         self.description = describe(&path, &added)?;

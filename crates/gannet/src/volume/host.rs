@@ -487,6 +487,7 @@ fn open_manager(
         stripes: Stripes {
             unit: description.stripes.unit,
             on: Chosen::InTurn(description.stripes.width),
+            copies: None,
         },
         metadata,
         listener,

@@ -10,10 +10,10 @@ use crate::link::{
 };
 use crate::manager::{IoServers, Registry};
 use gannet_fabric::Provider;
-use gannet_meta::groups::{Copies, Groups};
+use gannet_meta::groups::Groups;
 use gannet_runtime::{Handle, Instant, LocalFuture, timeout};
 use gannet_wire::volume::{
-    Address, Class, GroupRecord, Hello, LayoutRecord, Operation, VolumeRecord, VolumeRequest,
+    Address, Class, Hello, LayoutRecord, Operation, VolumeRecord, VolumeRequest,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, RefCell};
@@ -341,9 +341,10 @@ impl Servers {
     /// are asked for again when they are needed next, unless they were just now.
     pub(super) fn doubt_groups(&self) {
         let now = self.runtime.now();
-        let age_min = match self.known_groups().copies() {
-            Copies::One => GROUPS_AGE_MIN,
-            Copies::Two => GROUPS_AGE_MIN_OF_COPIES,
+        let age_min = if self.known_groups().has_several() {
+            GROUPS_AGE_MIN_OF_COPIES
+        } else {
+            GROUPS_AGE_MIN
         };
         let since = self.groups_since.get();
         let is_old = since.is_none_or(|since| now >= since + age_min);
@@ -353,7 +354,7 @@ impl Servers {
 
     /// The primary of a group of several members does not answer, or cannot be reached: another one may be.
     pub(super) fn doubt_primaries(&self) {
-        if self.known_groups().copies() == Copies::Two {
+        if self.known_groups().has_several() {
             self.doubt_groups();
         }
     }
@@ -430,7 +431,7 @@ impl Servers {
         if are_known && !self.doubts_groups.replace(false) {
             return Ok(groups);
         }
-        if are_known && groups.copies() == Copies::Two {
+        if are_known && groups.has_several() {
             // What goes on without the manager does not wait for it long.
             let _ = timeout(&self.runtime, PRIMARY_SILENT_AFTER, self.look_again()).await;
             return Ok(self.known_groups());
@@ -713,12 +714,11 @@ impl IoServers for Servers {
         self.known_groups()
     }
 
-    fn replace_groups(&self, records: &[(u32, GroupRecord)]) {
+    fn use_groups(&self, groups: Arc<Groups>) {
         match &self.book {
-            Book::Registry { registry, .. } => registry.replace_groups(records),
+            Book::Registry { registry, .. } => registry.use_groups(groups),
             _ => {
-                let groups = self.groups.borrow().with_all(records);
-                self.groups.replace(Arc::new(groups));
+                self.groups.replace(groups);
             }
         }
     }

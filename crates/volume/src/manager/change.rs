@@ -3,7 +3,7 @@
 use super::group_commit::Ended;
 use super::sizes::ToBeCut;
 use super::{Manager, now, status};
-use crate::layout::place;
+use crate::layout::{GroupsForFiles, place};
 use crate::limits::{CHANGES_AT_A_TIME, CHANGES_MAX, GROUP_COMMIT_WAIT_MAX, REFUSED_OF_BATCH_MAX};
 use gannet_meta::namespace::{self, Failure, Intent, KeptFiles, Make, Opened, Outcome, Request};
 use gannet_meta::reply_cache::{self, Done, Slot};
@@ -71,22 +71,18 @@ impl Task {
 #[derive(Clone)]
 struct Layouts {
     default: Stripes,
-    /// The groups for files on each server.
-    groups: Arc<[Vec<u32>]>,
+    servers: u32,
+    groups: Arc<GroupsForFiles>,
     turn: u32,
     /// Servers that do not answer.
     away: Arc<[u32]>,
 }
 
 impl Layouts {
-    fn servers(&self) -> u32 {
-        // Bounded by WIDTH_MAX.
-        self.groups.len() as u32
-    }
-
     fn choose(&self, chosen: Option<&Stripes>) -> LayoutRecord {
         let stripes = chosen.unwrap_or(&self.default);
-        place(stripes, &self.groups, self.turn, &self.away)
+        let groups = self.groups.for_choice(stripes.copies);
+        place(stripes, groups, self.turn, &self.away)
     }
 }
 
@@ -195,7 +191,8 @@ impl Manager {
         let files = work.iter().filter(|work| work.task.makes_file()).count();
         Layouts {
             default: self.stripes.clone(),
-            groups: Arc::clone(&self.groups_by_server.borrow()),
+            servers: self.servers.count(),
+            groups: Arc::clone(&self.groups_for_files.borrow()),
             turn: self.take_turns(files),
             away: self.office.away(),
         }
@@ -529,7 +526,7 @@ fn perform(
             directory: id,
             stripes,
         } => {
-            let servers = layouts.servers();
+            let servers = layouts.servers;
             let inode =
                 namespace::set_stripes(transaction, request, *id, stripes.clone(), servers)?;
             (Some((*id, inode)), vec![])
@@ -603,7 +600,7 @@ fn create(
     layouts: &Layouts,
 ) -> Outcome<Opened> {
     if let Some(stripes) = stripes {
-        namespace::check_stripes(stripes, layouts.servers())?;
+        namespace::check_stripes(stripes, layouts.servers)?;
     }
     let place = &mut |chosen: Option<&Stripes>| layouts.choose(stripes.or(chosen));
     let Entry { directory, name } = entry;

@@ -4,6 +4,7 @@
 //! like a member that was away. The primary serves its group all the time.
 
 use super::{Manager, VolumeState, status};
+use crate::layout::GroupsForFiles;
 use gannet_meta::copies_setting::{CopiesSetting, copies_setting, note_copies_setting};
 use gannet_meta::empty_members::note_empty;
 use gannet_meta::group_placement::{
@@ -93,11 +94,12 @@ impl Manager {
             same_host,
             min_copies,
             in_one_zone: self.zones(same_host).groups_in_one(&self.servers.groups()),
+            chosen: self.servers.groups().chosen().iter().copied().collect(),
         }))
     }
 
     /// The zones of the I/O servers, as far as they are known now.
-    fn zones(&self, may_share: bool) -> Zones {
+    pub(super) fn zones(&self, may_share: bool) -> Zones {
         let addresses = self.state.addresses();
         let described = self.wishes.description.get();
         let zones = described.map(|it| it.zones(&addresses, may_share));
@@ -204,14 +206,7 @@ impl Manager {
                 .map(|server| (*group, server))
         });
         let new: Vec<(u32, u32)> = new.collect();
-        let describing = self.wishes.description.get();
-        if let Some(describe) = describing.and_then(|it| it.prepare.clone()) {
-            let described = run_blocking(&self.runtime, move || describe()).await;
-            described.map_err(|_| Status::Io)?.map_err(|error| {
-                tracing::error!(%error, "the description of the volume cannot be changed");
-                Status::Io
-            })?;
-        }
+        self.describe_groups().await?;
         let noting = self.note_groups(changed, move |transaction| {
             // They have nothing yet: that must not pass for an older copy.
             for (group, server) in &new {
@@ -220,7 +215,7 @@ impl Manager {
             setting.map_or(Ok(()), |it| note_copies_setting(transaction, it))
         });
         noting.await?;
-        self.use_groups(changed);
+        self.use_groups(known.with_all(changed));
         let members = |record: &GroupRecord| -> Vec<u32> {
             record.members.iter().map(|it| it.server).collect()
         };
@@ -229,6 +224,19 @@ impl Manager {
         let told: BTreeSet<u32> = before.chain(after).flat_map(members).collect();
         told.into_iter().for_each(|it| self.office.tell_again(it));
         Ok(())
+    }
+
+    /// Prepares the description of the volume for records of groups, durably.
+    pub(super) async fn describe_groups(&self) -> Result<(), Status> {
+        let describing = self.wishes.description.get();
+        let Some(describe) = describing.and_then(|it| it.prepare.clone()) else {
+            return Ok(());
+        };
+        let described = run_blocking(&self.runtime, move || describe()).await;
+        described.map_err(|_| Status::Io)?.map_err(|error| {
+            tracing::error!(%error, "the description of the volume cannot be changed");
+            Status::Io
+        })
     }
 
     /// Makes records of groups durable, with what `more` notes. The manager still holds its lease afterwards: another
@@ -254,11 +262,13 @@ impl Manager {
         self.office.within_lease(Ok(()), false).await
     }
 
-    /// These records of groups count from now on.
-    pub(super) fn use_groups(&self, records: &[(u32, GroupRecord)]) {
-        self.servers.replace_groups(records);
-        let groups = self.servers.groups().by_server(self.servers.count());
-        self.groups_by_server.replace(groups.into());
+    /// These groups count from now on.
+    pub(super) fn use_groups(&self, groups: Groups) {
+        let groups = Arc::new(groups);
+        self.servers.use_groups(Arc::clone(&groups));
+        let for_files = GroupsForFiles::of(&groups, self.servers.count());
+        self.groups_for_files.replace(Arc::new(for_files));
+        self.intents.use_groups(groups);
     }
 
     /// Whether the record of a wish has the members of the group that is known. A later one may have one more: the

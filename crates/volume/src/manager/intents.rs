@@ -15,7 +15,7 @@ use gannet_meta::namespace::{self, Intent};
 use gannet_runtime::all;
 use gannet_runtime::{Handle, Instant, LocalFuture, Notify, run_blocking, sleep, timeout};
 use gannet_wire::volume::{
-    Capability, Class, FileId, GroupRecord, LayoutRecord, ObjectRange, Operation, Placement, Status,
+    Capability, Class, FileId, LayoutRecord, ObjectRange, Operation, Placement, Status,
 };
 use gannet_wire::xdr::to_bytes;
 use std::cell::RefCell;
@@ -35,7 +35,7 @@ pub trait IoServers {
     fn groups(&self) -> Arc<Groups>;
 
     /// Another record of a group counts from now on.
-    fn replace_groups(&self, records: &[(u32, GroupRecord)]);
+    fn use_groups(&self, groups: Arc<Groups>);
 
     /// A connection to one of them, made if there is none.
     fn link(self: Rc<Self>, number: u32) -> LocalFuture<Result<Link, LinkError>>;
@@ -288,7 +288,7 @@ impl Open {
 
 /// The intents that are not done, by work queue.
 pub(super) struct Intents {
-    groups: Arc<Groups>,
+    groups: RefCell<Arc<Groups>>,
     open: RefCell<BTreeMap<WorkQueue, BTreeMap<u64, Open>>>,
     /// Queues that a task runs.
     running: RefCell<HashSet<WorkQueue>>,
@@ -305,7 +305,7 @@ pub(super) struct Intents {
 impl Intents {
     pub(super) fn new(groups: Arc<Groups>, open: Vec<(u64, Intent)>) -> Intents {
         let intents = Intents {
-            groups,
+            groups: RefCell::new(groups),
             open: RefCell::default(),
             running: RefCell::default(),
             again: RefCell::default(),
@@ -316,6 +316,11 @@ impl Intents {
         };
         intents.learn(open);
         intents
+    }
+
+    /// Intents that come from now on wait for the servers of these groups.
+    pub(super) fn use_groups(&self, groups: Arc<Groups>) {
+        self.groups.replace(groups);
     }
 
     /// Takes new intents.
@@ -332,7 +337,8 @@ impl Intents {
     }
 
     fn open(&self, number: u64, open: Open) {
-        let (mut queues, queue) = (self.open.borrow_mut(), queue_of(&self.groups, &open.intent));
+        let mut queues = self.open.borrow_mut();
+        let queue = queue_of(&self.groups.borrow(), &open.intent);
         self.resting.borrow_mut().remove(&queue);
         queues.entry(queue).or_default().insert(number, open);
     }

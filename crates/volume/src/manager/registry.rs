@@ -10,8 +10,8 @@ use gannet_fabric::Provider;
 use gannet_meta::groups::Groups;
 use gannet_runtime::{Handle, LocalFuture, sleep, timeout};
 use gannet_wire::volume::{
-    Address, BODY_MAX, ClaimRecord, Class, GroupRecord, Operation, RegisterRecord, Role, Status,
-    Stripes, VolumeRecord, VolumeRequest,
+    Address, BODY_MAX, ClaimRecord, Class, Operation, RegisterRecord, Role, Status, Stripes,
+    VolumeRecord, VolumeRequest,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -72,9 +72,8 @@ impl Registry {
         Arc::clone(&self.groups.borrow())
     }
 
-    pub(crate) fn replace_groups(&self, records: &[(u32, GroupRecord)]) {
-        let groups = self.groups.borrow().with_all(records);
-        self.groups.replace(Arc::new(groups));
+    pub(crate) fn use_groups(&self, groups: Arc<Groups>) {
+        self.groups.replace(groups);
     }
 
     pub(crate) fn address(&self, number: u32) -> Option<Address> {

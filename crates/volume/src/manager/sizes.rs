@@ -624,7 +624,7 @@ pub(super) mod tests {
             Arc::new(Groups::of_servers(2))
         }
 
-        fn replace_groups(&self, _: &[(u32, gannet_wire::volume::GroupRecord)]) {}
+        fn use_groups(&self, _: Arc<Groups>) {}
 
         fn link(self: Rc<Self>, _: u32) -> LocalFuture<Result<Link, LinkError>> {
             Box::pin(std::future::pending())

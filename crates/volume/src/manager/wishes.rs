@@ -216,7 +216,7 @@ impl Manager {
             // Again: it may have taken a while.
             self.office.within_lease(Ok(()), false).await?;
         }
-        self.use_groups(&noted);
+        self.use_groups(self.servers.groups().with_all(&noted));
         for member in &record.members {
             self.office.tell_again(member.server);
         }

@@ -17,6 +17,7 @@ async fn file_on(fs: &VolumeFs, name: &[u8], servers: Vec<u32>) -> FileHandle {
     let stripes = Stripes {
         unit: 65536,
         on: Chosen::Listed(servers),
+        copies: None,
     };
     let (caller, at, plain) = (root(), fs.root(), SetAttributes::default());
     let made = fs.create_striped(&caller, &at, name, &plain, stripes);

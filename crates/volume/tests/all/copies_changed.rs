@@ -45,7 +45,11 @@ async fn files(fs: &VolumeFs, servers: u32) -> Vec<FileHandle> {
     for number in 0..FILES {
         let first = number % servers;
         let on = Chosen::From { first, width: 2 };
-        let stripes = Stripes { unit: 4096, on };
+        let stripes = Stripes {
+            unit: 4096,
+            on,
+            copies: None,
+        };
         let (name, plain) = (format!("file {number}"), SetAttributes::default());
         let (caller, at) = (root(), fs.root());
         let made = fs.create_striped(&caller, &at, name.as_bytes(), &plain, stripes);

@@ -21,6 +21,7 @@ fn a_client_with_groups_from_before_writes_where_others_look() {
         let stripes = Stripes {
             unit: 4096,
             on: Chosen::Listed(vec![0]),
+            copies: None,
         };
         let (caller, at, plain) = (root(), fs.root(), SetAttributes::default());
         let made = fs.create_striped(&caller, &at, b"file", &plain, stripes);

@@ -36,6 +36,7 @@ async fn create_on(fs: &VolumeFs, name: &str, servers: Vec<u32>) -> gannet_vfs::
     let stripes = Stripes {
         unit: 8192,
         on: Chosen::Listed(servers),
+        copies: None,
     };
     let (root_of_volume, plain) = (fs.root(), SetAttributes::default());
     let name = name.as_bytes();

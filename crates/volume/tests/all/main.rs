@@ -11,6 +11,7 @@ mod common;
 mod connecting;
 mod copies;
 mod copies_changed;
+mod copies_chosen;
 mod credits;
 mod cuts;
 mod faults;

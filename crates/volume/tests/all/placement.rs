@@ -24,6 +24,7 @@ fn listed(servers: &[u32]) -> Stripes {
     Stripes {
         unit: 8192,
         on: Chosen::Listed(servers.to_vec()),
+        copies: None,
     }
 }
 

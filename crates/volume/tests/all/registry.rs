@@ -156,6 +156,7 @@ async fn make_everywhere(volume: &VolumeFs) {
     let stripes = Stripes {
         unit: VOLUME_UNIT,
         on: Chosen::Listed(vec![0, 1, 2]),
+        copies: None,
     };
     let (top, caller) = (volume.root(), root());
     let made = volume.create_striped(&caller, &top, b"file", &plain, stripes);

@@ -131,6 +131,7 @@ async fn make_on(fs: &VolumeFs, server: u32, name: &str) -> FileHandle {
     let stripes = Stripes {
         unit: VOLUME_UNIT,
         on: Chosen::Listed(vec![server]),
+        copies: None,
     };
     let (top, name) = (fs.root(), name.as_bytes());
     let made = fs.create_striped(&caller, &top, name, &plain, stripes);

@@ -4,6 +4,34 @@ use super::group::{Memberships, group_number};
 use crate::xdr::{Decode, Decoder, Encode, Encoder, Items, XdrError, enumeration, printed};
 use alloc::vec::Vec;
 
+/// How many I/O servers keep each byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copies {
+    /// One.
+    One,
+    /// Two, of which one may die.
+    Two,
+}
+
+impl Copies {
+    /// So many copies; `None`: no volume keeps so many.
+    pub fn of(number: u32) -> Option<Copies> {
+        match number {
+            1 => Some(Copies::One),
+            2 => Some(Copies::Two),
+            _ => None,
+        }
+    }
+
+    /// How many.
+    pub fn number(self) -> u32 {
+        match self {
+            Copies::One => 1,
+            Copies::Two => 2,
+        }
+    }
+}
+
 /// The wish for another number of copies (`copies_wanted`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopiesWanted {
@@ -14,6 +42,15 @@ pub struct CopiesWanted {
     pub same_host: bool,
     /// How many I/O servers must have a write before it is answered, from 1 to [`MEMBERS_MAX`](super::MEMBERS_MAX).
     pub min_copies: u32,
+}
+
+impl CopiesWanted {
+    /// Changes nothing, and asks for the state.
+    pub const NOTHING: CopiesWanted = CopiesWanted {
+        copies: 0,
+        same_host: false,
+        min_copies: 1,
+    };
 }
 
 printed! {
@@ -75,7 +112,7 @@ enumeration! {
 }
 
 /// The reply to a [`CopiesWanted`] (`copies_answer`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopiesAnswer {
     /// The outcome.
     pub outcome: CopiesOutcome,
@@ -87,7 +124,12 @@ pub struct CopiesAnswer {
     pub in_one_zone: u32,
     /// How many I/O servers must have a write before it is answered.
     pub min_copies: u32,
+    /// The groups for directories that choose their copies, at most [`CHOSEN_GROUPS_MAX`].
+    pub chosen: Vec<u32>,
 }
+
+/// Most groups for directories that choose their copies: three for each server.
+pub const CHOSEN_GROUPS_MAX: usize = 3 * super::WIDTH_MAX;
 
 printed! {
     CopiesAnswer = "copies_answer" {
@@ -96,6 +138,7 @@ printed! {
         same_host as "same_host",
         in_one_zone as "in_one_zone",
         min_copies as "min_copies",
+        chosen as "chosen" via Items,
     }
 }
 
@@ -106,6 +149,7 @@ impl Encode for CopiesAnswer {
         encoder.bool(self.same_host);
         encoder.u32(self.in_one_zone);
         encoder.u32(self.min_copies);
+        encoder.u32_array(&self.chosen);
     }
 }
 
@@ -117,6 +161,7 @@ impl Decode<'_> for CopiesAnswer {
             same_host: bool::decode(decoder)?,
             in_one_zone: decoder.u32()?,
             min_copies: min_copies(decoder)?,
+            chosen: group_numbers(decoder, CHOSEN_GROUPS_MAX)?,
         })
     }
 }
@@ -168,12 +213,15 @@ impl Encode for StaleGroups {
 
 impl Decode<'_> for StaleGroups {
     fn decode(decoder: &mut Decoder<'_>) -> Result<StaleGroups, XdrError> {
-        let count = decoder.length(STALE_GROUPS_MAX)?;
-        let groups = (0..count).map(|_| group_number(decoder));
         Ok(StaleGroups {
-            groups: groups.collect::<Result<_, _>>()?,
+            groups: group_numbers(decoder, STALE_GROUPS_MAX)?,
         })
     }
+}
+
+fn group_numbers(decoder: &mut Decoder<'_>, max: usize) -> Result<Vec<u32>, XdrError> {
+    let count = decoder.length(max)?;
+    (0..count).map(|_| group_number(decoder)).collect()
 }
 
 #[cfg(test)]
@@ -181,6 +229,7 @@ mod tests {
     use super::*;
     use crate::xdr::{from_bytes, to_bytes};
     use alloc::string::ToString;
+    use alloc::vec;
 
     #[test]
     fn wishes_for_copies_go_there_and_back_within_their_bound() {
@@ -203,11 +252,12 @@ mod tests {
             same_host: false,
             in_one_zone: 4,
             min_copies: 1,
+            chosen: vec![8, 9],
         };
-        assert_eq!(from_bytes(&to_bytes(&answer)), Ok(answer));
+        assert_eq!(from_bytes(&to_bytes(&answer)).as_ref(), Ok(&answer));
         assert_eq!(
             answer.to_string(),
-            "copies_answer outcome=away number=3 same_host=false in_one_zone=4 min_copies=1"
+            "copies_answer outcome=away number=3 same_host=false in_one_zone=4 min_copies=1 chosen=[8,9]"
         );
     }
 

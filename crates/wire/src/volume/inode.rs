@@ -302,7 +302,11 @@ mod tests {
             parent: ROOT,
             entries: 4,
             next_cookie: 9,
-            stripes: Some(Stripes { unit: 4096, on }),
+            stripes: Some(Stripes {
+                unit: 4096,
+                on,
+                copies: None,
+            }),
         };
         let bodies = [
             regular(None),

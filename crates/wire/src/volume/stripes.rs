@@ -1,6 +1,6 @@
 //! The stripes that a user chooses for new files (`stripes` in docs/formats/volume.md).
 
-use super::{UNIT_MAX, UNIT_MIN, WIDTH_MAX};
+use super::{Copies, UNIT_MAX, UNIT_MIN, WIDTH_MAX};
 use crate::xdr::{
     Decode, Decoder, Encode, Encoder, Items, Print, Printed, XdrError, print_as_display,
 };
@@ -11,9 +11,10 @@ use thiserror::Error;
 /// The stripes of the new files of a directory or of the volume, or of a file that is made with stripes of its own.
 ///
 /// ```
-/// use gannet_wire::volume::{Chosen, Stripes, StripesError};
+/// use gannet_wire::volume::{Chosen, Copies, Stripes, StripesError};
 ///
-/// let near = Stripes { unit: 1 << 20, on: Chosen::Listed(vec![3, 0, 2]) };
+/// let on = Chosen::Listed(vec![3, 0, 2]);
+/// let near = Stripes { unit: 1 << 20, on, copies: Some(Copies::Two) };
 /// assert_eq!(near.check(4), Ok(()));
 /// let missing = StripesError::NoSuch { number: 3, servers: 3 };
 /// assert_eq!(near.check(3), Err(missing));
@@ -24,6 +25,8 @@ pub struct Stripes {
     pub unit: u32,
     /// The servers that the stripes go to.
     pub on: Chosen,
+    /// How many I/O servers keep each byte; `None`: as many as the volume says.
+    pub copies: Option<Copies>,
 }
 
 /// The choice of I/O servers for new files. The number of a server is below the number of servers of the volume.
@@ -44,13 +47,16 @@ pub enum Chosen {
 
 impl Print for Stripes {
     fn print(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "(unit={} {})", self.unit, self.on)
+        write!(f, "(")?;
+        self.write(f)?;
+        write!(f, ")")
     }
 }
 
 impl fmt::Display for Stripes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "stripes unit={} {}", self.unit, self.on)
+        write!(f, "stripes ")?;
+        self.write(f)
     }
 }
 
@@ -105,7 +111,14 @@ impl Stripes {
         Stripes {
             unit,
             on: Chosen::InTurn(0),
+            copies: None,
         }
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unit={} {}", self.unit, self.on)?;
+        let copies = self.copies.map(Copies::number);
+        copies.map_or(Ok(()), |it| write!(f, " copies={it}"))
     }
 
     /// The number of servers of a file with these stripes; 0 stands for all.
@@ -164,22 +177,24 @@ impl Stripes {
 const IN_TURN: u32 = 0;
 const FROM: u32 = 1;
 const LISTED: u32 = 2;
+/// The number of copies is above it, 0 where the volume says it.
+const COPIES_SHIFT: u32 = 8;
 
 impl Encode for Stripes {
     fn encode(&self, encoder: &mut Encoder<'_>) {
-        let Stripes { unit, on } = self;
-        encoder.u32(*unit);
+        let Stripes { unit, on, copies } = self;
+        let (width, how) = match on {
+            Chosen::InTurn(width) => (*width, IN_TURN),
+            Chosen::From { width, .. } => (*width, FROM),
+            Chosen::Listed(_) => (0, LISTED),
+        };
+        let copies = copies.map_or(0, Copies::number) << COPIES_SHIFT;
+        let words = [*unit, width, how | copies];
+        words.into_iter().for_each(|it| encoder.u32(it));
         match on {
-            Chosen::InTurn(width) => [*width, IN_TURN].iter().for_each(|it| encoder.u32(*it)),
-            Chosen::From { first, width } => {
-                [*width, FROM, *first]
-                    .iter()
-                    .for_each(|it| encoder.u32(*it));
-            }
-            Chosen::Listed(list) => {
-                [0, LISTED].iter().for_each(|it| encoder.u32(*it));
-                encoder.u32_array(list);
-            }
+            Chosen::InTurn(_) => {}
+            Chosen::From { first, .. } => encoder.u32(*first),
+            Chosen::Listed(list) => encoder.u32_array(list),
         }
     }
 }
@@ -187,7 +202,11 @@ impl Encode for Stripes {
 impl Decode<'_> for Stripes {
     fn decode(decoder: &mut Decoder<'_>) -> Result<Stripes, XdrError> {
         let (unit, width, how) = (decoder.u32()?, decoder.u32()?, decoder.u32()?);
-        let on = match (how, width) {
+        let copies = match how >> COPIES_SHIFT {
+            0 => None,
+            number => Some(Copies::of(number).ok_or(XdrError::Value)?),
+        };
+        let on = match (how & ((1 << COPIES_SHIFT) - 1), width) {
             (IN_TURN, width) => Chosen::InTurn(width),
             (FROM, width) => Chosen::From {
                 first: decoder.u32()?,
@@ -199,7 +218,7 @@ impl Decode<'_> for Stripes {
             }
             _ => return Err(XdrError::Value),
         };
-        Ok(Stripes { unit, on })
+        Ok(Stripes { unit, on, copies })
     }
 }
 
@@ -211,7 +230,18 @@ mod tests {
     use alloc::vec;
 
     fn stripes(on: Chosen) -> Stripes {
-        Stripes { unit: 4096, on }
+        Stripes {
+            unit: 4096,
+            on,
+            copies: None,
+        }
+    }
+
+    fn with_copies(on: Chosen, copies: Copies) -> Stripes {
+        Stripes {
+            copies: Some(copies),
+            ..stripes(on)
+        }
     }
 
     fn taken(bytes: &[u8]) -> Result<Option<Stripes>, XdrError> {
@@ -261,14 +291,39 @@ mod tests {
         ] {
             assert_eq!(stripes(on).to_string(), line);
         }
+        let two = with_copies(Chosen::InTurn(5), Copies::Two);
+        assert_eq!(two.to_string(), "stripes unit=4096 in_turn=5 copies=2");
+    }
+
+    #[test]
+    fn copies_are_beside_the_choice_of_servers() {
+        let known: [(Stripes, &[u8]); 2] = [
+            (
+                with_copies(Chosen::InTurn(5), Copies::One),
+                b"\0\0\0\x01\0\0\x10\0\0\0\0\x05\0\0\x01\0",
+            ),
+            (
+                with_copies(Chosen::From { first: 3, width: 2 }, Copies::Two),
+                b"\0\0\0\x01\0\0\x10\0\0\0\0\x02\0\0\x02\x01\0\0\0\x03",
+            ),
+        ];
+        for (stripes, bytes) in known {
+            let (stripes, mut out) = (Some(stripes), Vec::new());
+            stripes.encode(&mut Encoder::new(&mut out));
+            assert_eq!(out, bytes, "{stripes:?}");
+            assert_eq!(taken(bytes), Ok(stripes));
+        }
     }
 
     #[test]
     fn impossible_stripes_are_refused() {
-        // A list with a width beside it, an undefined choice, a flag that is no boolean, a list that is too long.
+        // A list with a width beside it, an undefined choice, three copies, too many copies, a flag that is no boolean,
+        // a list that is too long.
         for words in [
             &[1u32, 4096, 2, 2, 2, 0, 1][..],
             &[1, 4096, 2, 3],
+            &[1, 4096, 2, 3 << 8],
+            &[1, 4096, 2, 1 << 16],
             &[2, 4096, 2, 0],
             &[&[1, 4096, 0, 2, 257][..], &[0; 257]].concat(),
         ] {

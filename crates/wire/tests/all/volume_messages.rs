@@ -35,7 +35,11 @@ fn entry(name: &[u8]) -> Entry {
 }
 
 fn stripes(on: Chosen) -> Stripes {
-    Stripes { unit: 65536, on }
+    Stripes {
+        unit: 65536,
+        on,
+        copies: None,
+    }
 }
 
 /// One of each operation, and of each way to say something in it.

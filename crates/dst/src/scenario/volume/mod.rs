@@ -28,7 +28,6 @@ use crate::volume::{Bed, Carrier};
 use gannet_fuse::headless::Headless;
 use gannet_fuse::limits::KeptBounds;
 use gannet_fuse::{Caching, Closing, Locks, MountOptions};
-use gannet_meta::groups::Copies;
 use gannet_sim::LinkProfile;
 use gannet_sim::Node;
 use gannet_sim::Random;
@@ -322,7 +321,8 @@ impl Stage {
             None => Carrier::iwarp(),
         };
         let bed = if plan.copies {
-            Bed::with_groups(world, carrier, plan.servers, UNIT, Some(Copies::Two))
+            let copies = Some(gannet_wire::volume::Copies::Two);
+            Bed::with_groups(world, carrier, plan.servers, UNIT, copies)
         } else {
             Bed::new(world, carrier, plan.servers, UNIT)
         };

@@ -2,7 +2,7 @@
 
 use super::VolumeFs;
 use gannet_vfs::{Credentials, Status};
-use gannet_wire::volume::{Call, CopiesAnswer, CopiesWanted, StaleGroups};
+use gannet_wire::volume::{Call, Copies, CopiesAnswer, CopiesWanted, LayoutRecord, StaleGroups};
 use gannet_wire::xdr::from_bytes;
 
 impl VolumeFs {
@@ -36,5 +36,24 @@ impl VolumeFs {
         let answer = self.ask(caller, Call::StaleGroups { accept }).await?;
         let stale: StaleGroups = from_bytes(answer.body()).map_err(|_| Status::Serverfault)?;
         Ok(stale.groups)
+    }
+
+    /// The copies that a file with this layout has by choice; `None`: it has as many as the volume says.
+    ///
+    /// # Errors
+    /// `Jukebox`: the manager is away.
+    pub async fn chosen_copies(
+        &self,
+        caller: &Credentials,
+        layout: &LayoutRecord,
+    ) -> Result<Option<Copies>, Status> {
+        let state = self.set_copies(caller, CopiesWanted::NOTHING).await?;
+        let groups = self.servers.groups_of(layout).await;
+        let groups = groups.map_err(|_| Status::Jukebox)?;
+        let first = layout.groups.first();
+        let first = first.filter(|group| state.chosen.contains(group));
+        let record = first.and_then(|group| groups.get(*group));
+        // Bounded by MEMBERS_MAX.
+        Ok(record.and_then(|it| Copies::of(it.members.len() as u32)))
     }
 }

@@ -5,11 +5,12 @@ use crate::convert::caller_of;
 use crate::limits::{AWAY_PATIENCE, NAMES_PATIENCE};
 use crate::link::{LinkError, Message};
 use crate::manager::DiskSpace;
+use gannet_meta::groups::Groups;
 use gannet_runtime::{all, timeout};
 use gannet_vfs::Credentials;
 use gannet_wire::volume::{
-    Address, Call, Class, CopiesAnswer, CopiesWanted, FOLDERS, GroupRecord, ObjectPage,
-    ObjectPosition, Operation, ROOT, SlotSequence, VolumeRequest,
+    Address, Call, Class, CopiesAnswer, CopiesWanted, FOLDERS, ObjectPage, ObjectPosition,
+    Operation, ROOT, SlotSequence, VolumeRequest,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::net::SocketAddr;
@@ -25,8 +26,8 @@ pub struct ServerStates {
     pub names: Result<(), LinkError>,
     /// The I/O servers by their numbers.
     pub io_servers: Vec<IoServerState>,
-    /// The groups by their numbers.
-    pub groups: Vec<GroupRecord>,
+    /// The groups. None is known to be chosen by directories if the manager does not say it.
+    pub groups: Groups,
     /// How many groups of two have members in one zone, though they must not; 0 if the manager does not say it.
     pub in_one_zone: u32,
 }
@@ -79,6 +80,7 @@ impl VolumeFs {
         let names = timeout(&self.runtime, NAMES_PATIENCE, self.ask_for_root(caller)).await;
         let placed = timeout(&self.runtime, NAMES_PATIENCE, self.ask_for_copies(caller)).await;
         let placed = placed.unwrap_or(Err(LinkError::Silent)).ok();
+        let chosen = placed.as_ref().map(|it| it.chosen.clone());
         let placed = placed.filter(|it| !it.same_host);
         let from = to_bytes(&VolumeRequest::default());
         let answer = manager.call(Operation::Volume, Class::Metadata, &from, &[]);
@@ -86,7 +88,7 @@ impl VolumeFs {
         let servers = record.servers.into_iter().zip(answers);
         Ok(ServerStates {
             name: record.name,
-            groups: record.groups,
+            groups: Groups::new(record.groups).choosing(chosen.unwrap_or_default()),
             in_one_zone: placed.map_or(0, |it| it.in_one_zone),
             names: names.unwrap_or(Err(LinkError::Silent)),
             term,
@@ -128,11 +130,7 @@ impl VolumeFs {
 
     /// Asks the manager how copies are placed, once.
     async fn ask_for_copies(&self, caller: &Credentials) -> Result<CopiesAnswer, LinkError> {
-        let wanted = CopiesWanted {
-            copies: 0,
-            same_host: false,
-            min_copies: 1,
-        };
+        let wanted = CopiesWanted::NOTHING;
         let answer = self.ask_once(caller, Call::Copies { wanted }).await?;
         from_bytes(answer.body()).map_err(|_| LinkError::Undecodable)
     }

@@ -63,7 +63,8 @@ fn given(servers: u32, new_slots: usize) -> Given {
     Given {
         layouts: Layouts {
             default: Stripes::everywhere(4096),
-            groups: Groups::of_servers(servers).by_server(servers).into(),
+            servers,
+            groups: GroupsForFiles::of(&Groups::of_servers(servers), servers).into(),
             turn: 0,
             away: Arc::default(),
         },
@@ -136,6 +137,7 @@ fn the_longest_change_fits_its_part_of_the_journal() {
     let wide = Stripes {
         unit: 4096,
         on: Chosen::Listed((0..WIDTH_MAX as u32).collect()),
+        copies: None,
     };
     let (root, now) = (Caller::new(0, 0, &[7; 16]), Timestamp::default());
     let format = |it: &mut dyn Transaction| {

@@ -2,7 +2,6 @@
 #![allow(dead_code)] // each test uses a part
 
 use gannet_dst::volume::Carrier;
-use gannet_meta::groups::Copies;
 use gannet_runtime::Buffer;
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::store::SimStore;
@@ -10,6 +9,7 @@ use gannet_sim::{Crash, Node, World};
 pub(crate) use gannet_testing::noise;
 use gannet_vfs::{CreateMode, Credentials, FileHandle, SetAttributes, Stability, Status, Vfs};
 use gannet_volume::client::{Siblings, VolumeFs};
+use gannet_wire::volume::Copies;
 use std::ops::Deref;
 use std::pin::pin;
 use std::rc::Rc;

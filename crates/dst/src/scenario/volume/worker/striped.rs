@@ -4,7 +4,7 @@ use super::{UNIT, Worker, name_of};
 use gannet_sim::Random;
 use gannet_vfs::{SetAttributes, Status};
 use gannet_volume::client::Striping;
-use gannet_wire::volume::{Chosen, Stripes};
+use gannet_wire::volume::{Chosen, Copies, Stripes};
 
 /// Stripes that a volume with so many I/O servers can have.
 pub(super) fn draw_stripes(random: &Random, servers: usize) -> Stripes {
@@ -22,14 +22,19 @@ pub(super) fn draw_stripes(random: &Random, servers: usize) -> Stripes {
         }
     };
     let unit = UNIT << random.index(3);
-    Stripes { unit, on }
+    Stripes {
+        unit,
+        on,
+        // Where all else is kept twice, this is as well.
+        copies: random.chance(300).then_some(Copies::One),
+    }
 }
 
 impl Worker {
     pub(super) async fn create_on(&self, name: usize, stripes: &Stripes) -> Result<(), String> {
         let (own_name, plain) = (name_of(name), SetAttributes::default());
         loop {
-            let (directory, stripes) = (&self.directory, stripes.clone());
+            let (directory, stripes) = (&self.directory, self.as_here(stripes));
             let making =
                 self.fs
                     .create_striped(&self.caller, directory, &own_name, &plain, stripes);
@@ -97,9 +102,23 @@ impl Worker {
         }
     }
 
+    /// These stripes, in the volume of the plan: without a second copy, files would not outlive its faults.
+    fn as_here(&self, stripes: &Stripes) -> Stripes {
+        let copies = if self.stage.plan.copies {
+            Copies::Two
+        } else {
+            Copies::One
+        };
+        Stripes {
+            copies: stripes.copies.map(|_| copies),
+            ..stripes.clone()
+        }
+    }
+
     pub(super) async fn stripe(&self, stripes: Option<&Stripes>) -> Result<(), String> {
         loop {
-            let setting = (self.fs).set_striping(&self.caller, &self.directory, stripes.cloned());
+            let stripes = stripes.map(|it| self.as_here(it));
+            let setting = (self.fs).set_striping(&self.caller, &self.directory, stripes);
             match setting.await {
                 Ok(()) => return Ok(()),
                 Err(error) => self.try_later("set stripes", error).await?,
