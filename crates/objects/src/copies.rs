@@ -81,6 +81,8 @@ pub(super) struct Copies<S> {
     filling: Mutex<()>,
     /// Requests that clients have sent.
     requests: Cell<u64>,
+    /// Some came while a part was copied last.
+    clients_ask: Cell<bool>,
 }
 
 /// The changes of a group on their way to the other member.
@@ -112,6 +114,7 @@ impl<S> Copies<S> {
             is_levelling: Cell::new(false),
             filling: Mutex::default(),
             requests: Cell::new(0),
+            clients_ask: Cell::new(false),
         }
     }
 

@@ -564,6 +564,7 @@ impl<S: ObjectStore> Objects<S> {
         let written = note.write(&self.store, &payload, Stability::FileSync, &alone);
         written.await?;
         let left = self.groups.others();
+        self.keep_rights(&now);
         self.groups.know(now);
         self.groups.is_noted.set(true);
         self.groups.changed.notify_waiters();
@@ -571,6 +572,37 @@ impl<S: ObjectStore> Objects<S> {
         self.leave(left.difference(&others).copied());
         self.note_kept().await;
         Ok(())
+    }
+
+    /// The right to serve a group outlives that its other member is filled: that one has promised by time, and not by
+    /// epoch. Else this server would serve nothing until it has heard of the record, too.
+    fn keep_rights(&self, now: &Known) {
+        let Known::Told { records, .. } = now else {
+            return;
+        };
+        for (group, record) in records {
+            let (
+                Ok(Standing::Primary {
+                    epoch: before,
+                    other: filled,
+                    is_filling: true,
+                }),
+                Standing::Primary {
+                    epoch,
+                    other,
+                    is_filling: false,
+                },
+            ) = (
+                self.groups.standing(*group),
+                Standing::of(self.groups.own, record),
+            )
+            else {
+                continue;
+            };
+            if epoch == before + 1 && other == filled {
+                self.leases.keep(*group, before, epoch);
+            }
+        }
     }
 
     /// Notes what this server can say of its objects after a change of records. If it takes a group over without

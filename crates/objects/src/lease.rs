@@ -54,6 +54,15 @@ impl Leases {
             .unwrap_or_default()
     }
 
+    /// A right of the epoch before goes on in this one.
+    pub(super) fn keep(&self, group: u32, before: u64, epoch: u64) {
+        self.change(group, |lease| {
+            if lease.right.0 == before {
+                lease.right.0 = epoch;
+            }
+        });
+    }
+
     fn change(&self, group: u32, change: impl FnOnce(&mut Lease)) {
         change(self.groups.borrow_mut().entry(group).or_default());
     }

@@ -30,6 +30,8 @@ pub const UNEVEN_OBJECTS_MAX: usize = 1024;
 pub const LEVEL_PAUSE: Duration = Duration::from_millis(500);
 /// Bytes that are copied under one lock.
 pub const LEVELLED_AT_A_TIME: u64 = 1 << 20;
+/// The same while clients ask: their requests wait for as long as that takes.
+pub const LEVELLED_BESIDE_CLIENTS: u64 = 128 << 10;
 /// Ranges of a group that a member knows to be dirty; with more, all bytes count as dirty for a while.
 pub const DIRTY_RANGES_MAX: usize = 4096;
 /// After which time without a change a bucket of objects is made durable at both members of its group.

@@ -5,7 +5,7 @@
 
 use super::super::Objects;
 use super::super::groups::Standing;
-use super::super::limits::{COPY_RETRY, LEVELLED_AT_A_TIME};
+use super::super::limits::{COPY_RETRY, LEVELLED_AT_A_TIME, LEVELLED_BESIDE_CLIENTS};
 use super::super::store::ObjectStore;
 use super::super::write_intents::Buckets;
 use super::member::ALONE;
@@ -172,7 +172,12 @@ impl<S: ObjectStore> Objects<S> {
     async fn copy_bytes(&self, object: ObjectId, size: u64) -> Result<bool, Status> {
         let mut at = 0;
         while at < size {
-            let end = size.min(at + LEVELLED_AT_A_TIME);
+            let len = if self.copies.clients_ask.get() {
+                LEVELLED_BESIDE_CLIENTS
+            } else {
+                LEVELLED_AT_A_TIME
+            };
+            let end = size.min(at + len);
             let (begun, requests) = (self.runtime.now(), self.copies.requests.get());
             let copied = {
                 let _turn = self.copies.filling.lock().await;
@@ -181,7 +186,9 @@ impl<S: ObjectStore> Objects<S> {
             if !copied {
                 return Ok(false);
             }
-            if requests != self.copies.requests.get() {
+            let clients_ask = requests != self.copies.requests.get();
+            self.copies.clients_ask.set(clients_ask);
+            if clients_ask {
                 // Clients get every other moment.
                 let took = self.runtime.now().duration_since(begun);
                 sleep(&self.runtime, took.min(COPY_RETRY)).await;

@@ -668,6 +668,26 @@ fn a_member_is_filled_while_both_go_on() {
 }
 
 #[test]
+fn a_primary_whose_other_member_is_filled_serves_on_by_its_right() {
+    run_pair(async |pair| {
+        let mut filling = record(2, SERVERS);
+        filling.groups[0].record.members[1].state = MemberState::Filling;
+        pair.both_hear(filling).await;
+        pair.renew();
+        pair.primary.learn_groups(record(3, SERVERS)).await.unwrap();
+        // The other member has not heard of it, and has promised all the same.
+        assert_eq!(pair.primary.may_serve(GROUP), Ok(()));
+        sleep(&pair.way.runtime, Duration::from_secs(2)).await;
+        assert_eq!(pair.primary.may_serve(GROUP), Err(Status::Jukebox));
+        // The next record is another matter.
+        pair.both_hear(record(3, SERVERS)).await;
+        pair.renew();
+        pair.primary.learn_groups(record(5, SERVERS)).await.unwrap();
+        assert_eq!(pair.primary.may_serve(GROUP), Err(Status::Jukebox));
+    });
+}
+
+#[test]
 fn a_primary_without_the_right_of_the_other_member_serves_nobody() {
     run_pair(async |pair| {
         pair.write(7, 0, vec![1]).await.unwrap();
