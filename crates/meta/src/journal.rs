@@ -6,12 +6,12 @@
 //! [`checkpoint`](super::MetaStore::checkpoint) moves the full one's changes down, in commits for which there is room
 //! below.
 //!
-//! Layers: `record` is bytes, `log` the two halves and what is found in them, `changes` the view from above, and
-//! `store` the whole. docs/formats/journal.md has the bytes, docs/decisions/0014-journal.md the reasons.
+//! [`Journal`] is the seam: records of changes, one for each commit. Below it, `file` is the journal in a file, with
+//! `record` its bytes. Above it, `changes` is the view of what the store below lacks, and `store` the whole. docs/formats/journal.md has the bytes, docs/decisions/0014-journal.md the reasons.
 
 mod changes;
 mod disk;
-mod log;
+mod file;
 mod memory;
 mod record;
 mod store;
@@ -19,9 +19,71 @@ mod store;
 pub use memory::JournalMemory;
 pub use store::JournaledStore;
 
-use crate::OtherFormat;
+use crate::{OtherFormat, StoreError};
+use changes::Changes;
 use std::io;
 use thiserror::Error;
+
+/// The progress of the store below a journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Mark {
+    /// The number of openings of the store with its journal.
+    epoch: u64,
+    /// The last record of that epoch that the store has.
+    applied: u64,
+}
+
+/// The records that the store below lacks.
+struct Unapplied {
+    /// The changes of all these records.
+    changes: Changes,
+    /// The mark of a store that has them.
+    mark: Mark,
+}
+
+/// The outcome of an attempt to append a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Appended {
+    /// It is durable behind the last one.
+    Durable,
+    /// It has no place before the store below has older records, and [`Journal::trim`] frees theirs.
+    Full,
+    /// It never has a place: the store below is to have it at once, after all others.
+    TooLong,
+}
+
+/// Where changes are durable before the store below has them: numbered records, each of one commit.
+///
+/// The records are of two generations. Those of the older one go to the store below while new ones are appended.
+trait Journal: Send + 'static {
+    /// The records behind those that the store below has, by its mark. Called once, before all else.
+    ///
+    /// # Errors
+    /// The journal fails, or is not of the same time as the store.
+    fn recover(&mut self, mark: Mark) -> Result<Unapplied, StoreError>;
+
+    /// Begins the next epoch, durably, when the store below has all records. Returns the store's new mark.
+    ///
+    /// # Errors
+    /// The journal fails.
+    fn begin(&mut self) -> Result<Mark, StoreError>;
+
+    /// Makes a record of these changes durable behind the last one.
+    ///
+    /// # Errors
+    /// The journal fails: the record may be there or not, and none can follow it.
+    fn append(&mut self, changes: &Changes) -> Result<Appended, StoreError>;
+
+    /// The present generation becomes the older one. The store below has all records of that which was older so far:
+    /// they may go.
+    fn trim(&mut self);
+
+    /// The mark of a store that has all records so far.
+    fn mark(&self) -> Mark;
+
+    /// Bytes of the records of the present generation.
+    fn used(&self) -> u64;
+}
 
 /// The file that a journal is in, of a length that never changes.
 pub trait JournalFile: Send + 'static {

@@ -2,9 +2,9 @@
 
 use super::changes::{ChangedPair, Changes, Layered};
 use super::disk::DiskFile;
-use super::log::{Log, Mark, Room};
+use super::file::FileJournal;
 use super::record::Header;
-use super::{JournalError, JournalFile};
+use super::{Appended, Journal, JournalError, JournalFile, Mark};
 use crate::limits::{JOURNAL_HALF_LEN, PAGE_VALUE_MAX};
 use crate::redb_store::RedbStore;
 use crate::{MetaStore, StoreError, StoreLengths, Table, Transaction, View};
@@ -32,8 +32,8 @@ struct HalfLengths {
 }
 
 struct Writer {
-    log: Log,
-    /// A write failed. Another record would follow one that may not be there, and be lost at the next start.
+    journal: Box<dyn Journal>,
+    /// An append failed. Another record would follow one that may not be there, and be lost at the next start.
     failed: bool,
 }
 
@@ -87,15 +87,26 @@ impl JournaledStore {
         file: Box<dyn JournalFile>,
         identity: Token,
     ) -> Result<JournaledStore, StoreError> {
+        let journal = FileJournal::open(file, &identity)?;
+        JournaledStore::with(base, Box::new(journal))
+    }
+
+    fn with(
+        base: Arc<dyn MetaStore>,
+        mut journal: Box<dyn Journal>,
+    ) -> Result<JournaledStore, StoreError> {
         let mark = mark_of(&*base)?.unwrap_or_default();
-        let opened = Log::open(file, &identity, mark).map_err(failed)?;
-        let (mut log, unapplied) = opened.map_err(failed)?;
+        let unapplied = journal.recover(mark)?;
         put_down_in_parts(&*base, &unapplied.changes, unapplied.mark)?;
-        let mark = log.begin().map_err(failed)?;
+        let mark = journal.begin()?;
         put_down(&*base, &[], Some(mark))?;
+        let writer = Writer {
+            journal,
+            failed: false,
+        };
         Ok(JournaledStore {
             base,
-            writer: Mutex::new(Writer { log, failed: false }),
+            writer: Mutex::new(writer),
             checkpointing: Mutex::default(),
             recent: RwLock::default(),
             lengths: HalfLengths::default(),
@@ -132,16 +143,16 @@ impl JournaledStore {
         outcome
     }
 
-    /// Makes commits go on in the other half, after a checkpoint has freed it.
-    fn turn(&self, log: &mut Log) -> Result<(), StoreError> {
+    /// Makes room for commits: a checkpoint moves the older records down, and those of now become the older ones.
+    fn turn(&self, journal: &mut dyn Journal) -> Result<(), StoreError> {
         self.checkpoint()?;
         let mut recent = self.recent_mut();
         recent.full = Arc::new(std::mem::take(&mut recent.active));
-        recent.checkpoint = Some(log.mark());
+        recent.checkpoint = Some(journal.mark());
         let lengths = &self.lengths;
-        lengths.full.store(log.used(), Ordering::Relaxed);
-        log.turn();
-        lengths.active.store(log.used(), Ordering::Relaxed);
+        lengths.full.store(journal.used(), Ordering::Relaxed);
+        journal.trim();
+        lengths.active.store(journal.used(), Ordering::Relaxed);
         Ok(())
     }
 }
@@ -161,9 +172,10 @@ impl MetaStore for JournaledStore {
     ) -> Result<(), StoreError> {
         let mut writer = self.writer();
         let Writer {
-            log,
+            journal,
             failed: broken,
         } = &mut *writer;
+        let journal = &mut **journal;
         if *broken {
             return Err(failed(JournalError::Failed));
         }
@@ -171,22 +183,28 @@ impl MetaStore for JournaledStore {
         if changes.is_empty() {
             return Ok(());
         }
-        match log.stage(&changes) {
-            Room::Here => {}
-            Room::OtherHalf => self.turn(log)?,
-            Room::Nowhere => {
-                // Changes of both halves are older, so their checkpoints come first.
-                self.turn(log)?;
-                self.checkpoint()?;
-                let pairs: Vec<_> = changes.iter().collect();
-                return put_down(&*self.base, &pairs, Some(log.mark()));
-            }
+        let mut append = |journal: &mut dyn Journal| {
+            let appended = journal.append(&changes);
+            appended.inspect_err(|_| *broken = true)
+        };
+        let mut appended = append(journal)?;
+        if appended == Appended::Full {
+            self.turn(journal)?;
+            appended = append(journal)?;
         }
-        if let Err(error) = log.write() {
-            *broken = true;
-            return Err(failed(error));
+        debug_assert_ne!(
+            appended,
+            Appended::Full,
+            "a generation has room for a record"
+        );
+        if appended != Appended::Durable {
+            // Changes of both generations are older, so their checkpoints come first.
+            self.turn(journal)?;
+            self.checkpoint()?;
+            let pairs: Vec<_> = changes.iter().collect();
+            return put_down(&*self.base, &pairs, Some(journal.mark()));
         }
-        self.lengths.active.store(log.used(), Ordering::Relaxed);
+        self.lengths.active.store(journal.used(), Ordering::Relaxed);
         self.recent_mut().active.absorb(changes);
         Ok(())
     }
@@ -275,7 +293,7 @@ impl Transaction for Changing<'_> {
     }
 }
 
-fn failed(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
+pub(super) fn failed(error: impl std::error::Error + Send + Sync + 'static) -> StoreError {
     StoreError(Box::new(error))
 }
 

@@ -1,37 +1,19 @@
-//! The two halves of a journal: the place of the next record, and the recovery of records after a crash.
+//! The journal in a file: two halves, the place of the next record, and the recovery of records after a crash.
 
 use super::changes::Changes;
 use super::record::{self, BLOCK_LEN, Header, Record, RecordNumber};
-use super::{JournalError, JournalFile};
+use super::store::failed;
+use super::{Appended, Journal, JournalError, JournalFile, Mark, Unapplied};
+use crate::StoreError;
 use gannet_wire::volume::Token;
 use std::collections::BTreeMap;
 use std::io;
 
-/// The progress of the store below the journal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Mark {
-    /// The number of openings of the store with its journal.
-    pub(super) epoch: u64,
-    /// The last record of that epoch that the store has.
-    pub(super) applied: u64,
-}
-
 /// The number of the first record of each epoch, which changes nothing.
 const OPENING: u64 = 1;
 
-/// The place that has room for a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Room {
-    /// There is room behind the last record.
-    Here,
-    /// The other half.
-    OtherHalf,
-    /// None: the record is longer than a half.
-    Nowhere,
-}
-
-/// A journal that is open for writing.
-pub(super) struct Log {
+/// A journal in a file of fixed length.
+pub(super) struct FileJournal {
     file: Box<dyn JournalFile>,
     header: Header,
     epoch: u64,
@@ -52,21 +34,24 @@ struct Half {
     beyond: Option<RecordNumber>,
 }
 
-/// The records that the store below lacks.
-pub(super) struct Unapplied {
-    /// The changes of all these records.
-    pub(super) changes: Changes,
-    /// The mark of a store that has them.
-    pub(super) mark: Mark,
-}
-
-impl Log {
-    /// Opens the journal of volume `identity`, above a store with this mark.
+impl FileJournal {
+    /// The journal of volume `identity` in a file.
+    ///
+    /// # Errors
+    /// The file fails, or has no journal of that volume.
     pub(super) fn open(
         file: Box<dyn JournalFile>,
         identity: &Token,
-        mark: Mark,
-    ) -> Result<Result<(Log, Unapplied), JournalError>, io::Error> {
+    ) -> Result<FileJournal, StoreError> {
+        FileJournal::with_header(file, identity)
+            .map_err(failed)?
+            .map_err(failed)
+    }
+
+    fn with_header(
+        file: Box<dyn JournalFile>,
+        identity: &Token,
+    ) -> io::Result<Result<FileJournal, JournalError>> {
         // The file may have a record that is not durable. Its changes are applied below, so a power failure must not
         // remove it.
         file.sync()?;
@@ -80,17 +65,15 @@ impl Log {
             Ok(header) => header,
             Err(error) => return Ok(Err(error)),
         };
-        let mut log = Log {
+        Ok(Ok(FileJournal {
             file,
             header,
-            epoch: mark.epoch,
-            last: mark.applied,
+            epoch: 0,
+            last: 0,
             half: 0,
             used: 0,
             staged: Vec::new(),
-        };
-        let found = [log.half(0)?, log.half(1)?];
-        Ok(log.take_over(found, mark).map(|unapplied| (log, unapplied)))
+        }))
     }
 
     /// The records that follow each other from the start of a half, and the latest one behind a gap.
@@ -172,50 +155,13 @@ impl Log {
         Ok(unapplied(changes, last))
     }
 
-    /// Begins the next epoch, when the store below has all records. Returns the store's new mark.
-    pub(super) fn begin(&mut self) -> io::Result<Mark> {
-        self.epoch += 1;
-        (self.last, self.used) = (OPENING - 1, 0);
-        self.stage(&Changes::default());
-        self.write()?;
-        Ok(self.mark())
-    }
-
-    /// The mark of a store that has all records so far.
-    pub(super) fn mark(&self) -> Mark {
-        Mark {
-            epoch: self.epoch,
-            applied: self.last,
-        }
-    }
-
-    /// Used bytes of the half under write.
-    pub(super) fn used(&self) -> u64 {
-        self.used
-    }
-
-    /// Encodes the next record, and returns the place that has room for it.
-    pub(super) fn stage(&mut self, changes: &Changes) -> Room {
+    fn stage(&mut self, changes: &Changes) {
         let (identity, sequence) = (&self.header.identity, self.last + 1);
         record::encode(&mut self.staged, identity, self.epoch, sequence, changes);
-        let len = self.staged.len() as u64;
-        if len > self.header.half_len {
-            Room::Nowhere
-        } else if len > self.header.half_len - self.used {
-            Room::OtherHalf
-        } else {
-            Room::Here
-        }
-    }
-
-    /// Turns to the other half. The store below must have all of its records, because the next ones overwrite them.
-    pub(super) fn turn(&mut self) {
-        self.half = 1 - self.half;
-        self.used = 0;
     }
 
     /// Makes the staged record durable at the present place, which must have room for it.
-    pub(super) fn write(&mut self) -> io::Result<()> {
+    fn write(&mut self) -> io::Result<()> {
         let at = self.start_of(self.half) + self.used;
         self.file.write(at, &self.staged)?;
         self.file.sync()?;
@@ -226,5 +172,51 @@ impl Log {
 
     fn start_of(&self, half: u64) -> u64 {
         BLOCK_LEN as u64 + half * self.header.half_len
+    }
+}
+
+impl Journal for FileJournal {
+    fn recover(&mut self, mark: Mark) -> Result<Unapplied, StoreError> {
+        (self.epoch, self.last) = (mark.epoch, mark.applied);
+        let found = [self.half(0).map_err(failed)?, self.half(1).map_err(failed)?];
+        self.take_over(found, mark).map_err(failed)
+    }
+
+    fn begin(&mut self) -> Result<Mark, StoreError> {
+        self.epoch += 1;
+        (self.last, self.used) = (OPENING - 1, 0);
+        self.stage(&Changes::default());
+        self.write().map_err(failed)?;
+        Ok(self.mark())
+    }
+
+    fn append(&mut self, changes: &Changes) -> Result<Appended, StoreError> {
+        self.stage(changes);
+        let len = self.staged.len() as u64;
+        if len > self.header.half_len {
+            return Ok(Appended::TooLong);
+        }
+        if len > self.header.half_len - self.used {
+            return Ok(Appended::Full);
+        }
+        self.write().map_err(failed)?;
+        Ok(Appended::Durable)
+    }
+
+    /// Turns to the other half, whose records the next ones overwrite.
+    fn trim(&mut self) {
+        self.half = 1 - self.half;
+        self.used = 0;
+    }
+
+    fn mark(&self) -> Mark {
+        Mark {
+            epoch: self.epoch,
+            applied: self.last,
+        }
+    }
+
+    fn used(&self) -> u64 {
+        self.used
     }
 }
