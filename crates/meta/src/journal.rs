@@ -7,7 +7,8 @@
 //! below.
 //!
 //! [`Journal`] is the seam: records of changes, one for each commit. Below it, `file` is the journal in a file, with
-//! `record` its bytes. Above it, `changes` is the view of what the store below lacks, and `store` the whole. docs/formats/journal.md has the bytes, docs/decisions/0014-journal.md the reasons.
+//! `record` its bytes. Above it, `changes` is the view of what the store below lacks, and `store` the whole.
+//! docs/formats/journal.md has the bytes, docs/decisions/0014-journal.md the reasons.
 
 mod changes;
 mod disk;

@@ -16,6 +16,11 @@ pub const ORPHAN_AGE_MIN: Duration = Duration::from_secs(300);
 /// Bytes of each half of the journal before the metadata: as many changes wait for a checkpoint, and are kept in
 /// memory.
 pub const JOURNAL_HALF_LEN: u64 = 8 << 20;
+/// Bytes of the changes of a transaction, beyond which it takes no further ones: each is one record of a journal, and
+/// engines that keep journals take a mebibyte at a time.
+pub const RECORD_LEN_MAX: usize = 1 << 20;
+/// Bytes that a pair takes in a record beside its key and its value.
+pub const PAIR_HEAD_LEN: usize = 24;
 /// Pairs of the metadata that a checkpoint moves in one commit. Each may take a page of 4 KiB and its part of those
 /// above (two pages if its value is longer than [`PAGE_VALUE_MAX`]: it counts twice), and what a commit frees is used
 /// by the one after the next.

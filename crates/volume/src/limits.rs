@@ -1,5 +1,6 @@
 //! Bounds of volumes, in one place.
 
+use gannet_meta::limits::RECORD_LEN_MAX;
 use std::time::Duration;
 
 /// The stripe unit of files whose creator and directory chose none.
@@ -172,14 +173,12 @@ pub const FORGET_EVERY: Duration = Duration::from_secs(30);
 pub const FORGET_AT_A_TIME: usize = 10_000;
 /// Changes of metadata that wait for a transaction.
 pub const CHANGES_MAX: usize = 1 << 14;
-/// Changes that share a transaction: all fit in a half of the journal, and need not go down at once however little room
-/// there is.
+/// Changes that share a transaction, at most; fewer if they are long ([`RECORD_LEN_MAX`]).
 pub const CHANGES_AT_A_TIME: usize = 512;
 /// Bytes of the journal that one change takes at most: the longest symbolic link, in the inode and in the answer that
 /// is kept, beside the longest names and directories striped over the most servers.
 pub const CHANGE_LEN_MAX: usize = 16 << 10;
-const _: () =
-    assert!((CHANGES_AT_A_TIME * CHANGE_LEN_MAX) as u64 <= gannet_meta::limits::JOURNAL_HALF_LEN);
+const _: () = assert!(RECORD_LEN_MAX as u64 <= gannet_meta::limits::JOURNAL_HALF_LEN);
 /// Changes of one batch that are refused one by one because of damaged values: with more of them all are.
 pub const REFUSED_OF_BATCH_MAX: usize = 16;
 /// How long the manager waits for what an I/O server says of its term.

@@ -4,7 +4,10 @@ use super::group_commit::Ended;
 use super::sizes::ToBeCut;
 use super::{Manager, now, status};
 use crate::layout::{GroupsForFiles, place};
-use crate::limits::{CHANGES_AT_A_TIME, CHANGES_MAX, GROUP_COMMIT_WAIT_MAX, REFUSED_OF_BATCH_MAX};
+use crate::limits::{
+    CHANGE_LEN_MAX, CHANGES_AT_A_TIME, CHANGES_MAX, GROUP_COMMIT_WAIT_MAX, REFUSED_OF_BATCH_MAX,
+};
+use gannet_meta::limits::{PAIR_HEAD_LEN, RECORD_LEN_MAX};
 use gannet_meta::namespace::{self, Failure, Intent, KeptFiles, Make, Opened, Outcome, Request};
 use gannet_meta::reply_cache::{self, Done, Slot};
 use gannet_meta::terms;
@@ -123,7 +126,7 @@ impl Manager {
                 self.committing.set(false);
                 return;
             }
-            let (askers, work): (Vec<_>, Vec<_>) = (batch.into_iter())
+            let (mut askers, work): (Vec<_>, Vec<_>) = (batch.into_iter())
                 .map(|change| (change.whose, change.work))
                 .unzip();
             // Before the transaction: calls see a change as soon as it is committed, and a record that outlives that
@@ -131,7 +134,7 @@ impl Manager {
             self.records.begin_changes(self.may_change(&work));
             let layouts = self.layouts(&work);
             let store = Arc::clone(&self.store);
-            let (began, count) = (self.runtime.now(), work.len());
+            let began = self.runtime.now();
             let kept = Arc::new(self.locks.kept());
             let given = Given {
                 layouts,
@@ -141,33 +144,12 @@ impl Manager {
             };
             let committing = move || commit(&*store, work, &given);
             let committed = run_blocking(&self.runtime, committing).await;
+            let mut count = askers.len();
             match committed.unwrap_or(Err(Status::Io)) {
-                Ok(Committed {
-                    outcomes,
-                    intents,
-                    made,
-                    new_slots,
-                    change,
-                    changed,
-                }) => {
-                    self.replies.add(new_slots);
-                    made.into_iter().for_each(|file| self.sizes.is_new(file));
-                    // Intents, also of files just made, are known before any caller is answered.
-                    for (_, intent) in &intents {
-                        match intent {
-                            Intent::Truncate { file, size, .. } => {
-                                self.sizes.will_be(*file, *size);
-                                self.appends.borrow_mut().forget(*file);
-                            }
-                            Intent::Unlink { file, .. } => self.sizes.changes(*file),
-                        }
-                    }
-                    self.intents.learn(intents);
-                    self.records.end_changes(&changed);
-                    self.learn_unnamed(&kept, &changed);
-                    let answers = askers.into_iter().zip(outcomes).collect();
-                    change.inspect(|change| self.office.note_change(*change));
-                    answer(answers);
+                Ok(mut committed) => {
+                    count = committed.outcomes.len();
+                    self.put_back(askers.split_off(count), std::mem::take(&mut committed.left));
+                    self.learn_committed(askers, committed, &kept);
                 }
                 Err(status) => {
                     self.records.end_changes(&BTreeSet::new());
@@ -176,6 +158,7 @@ impl Manager {
                     }
                 }
             }
+            self.state.changes.add(count as u64);
             self.group_commit.borrow_mut().ends(Ended {
                 began,
                 now: self.runtime.now(),
@@ -184,6 +167,35 @@ impl Manager {
             });
             self.checkpoint();
         }
+    }
+
+    /// Learns from the changes of a transaction, and answers those who asked for them.
+    fn learn_committed(
+        self: &Rc<Self>,
+        askers: Vec<Whose>,
+        committed: Committed,
+        kept: &KeptFiles,
+    ) {
+        self.replies.add(committed.new_slots);
+        let made = committed.made.into_iter();
+        made.for_each(|file| self.sizes.is_new(file));
+        // Intents, also of files just made, are known before any caller is answered.
+        for (_, intent) in &committed.intents {
+            match intent {
+                Intent::Truncate { file, size, .. } => {
+                    self.sizes.will_be(*file, *size);
+                    self.appends.borrow_mut().forget(*file);
+                }
+                Intent::Unlink { file, .. } => self.sizes.changes(*file),
+            }
+        }
+        self.intents.learn(committed.intents);
+        self.records.end_changes(&committed.changed);
+        self.learn_unnamed(kept, &committed.changed);
+        let answers = askers.into_iter().zip(committed.outcomes).collect();
+        let change = committed.change;
+        change.inspect(|change| self.office.note_change(*change));
+        answer(answers);
     }
 
     /// The inputs to the layouts of the files that a batch makes, each of which takes a turn of the servers.
@@ -232,8 +244,15 @@ impl Manager {
         let mut changes = self.changes.borrow_mut();
         let count = changes.len().min(CHANGES_AT_A_TIME);
         self.state.group_commits.add(u64::from(count > 0));
-        self.state.changes.add(count as u64);
         changes.drain(..count).collect()
+    }
+
+    /// Puts changes back for which the transaction had no room: they are in the next one.
+    fn put_back(&self, askers: Vec<Whose>, work: Vec<Work>) {
+        let mut changes = self.changes.borrow_mut();
+        for (whose, work) in askers.into_iter().zip(work).rev() {
+            changes.push_front(Change { work, whose });
+        }
     }
 
     /// Waits for changes that are about to come, if that pays.
@@ -299,16 +318,21 @@ struct Committed {
     change: Option<u64>,
     /// Files whose inodes were written or removed.
     changed: BTreeSet<FileId>,
+    /// The last changes of the batch, for which there was no room.
+    left: Vec<Work>,
 }
 
-/// A transaction that takes note of the files whose inodes it changes.
+/// A transaction that takes note of the files whose inodes it changes, and of its length.
 struct Noting<'a> {
     transaction: &'a mut dyn Transaction,
     changed: &'a mut BTreeSet<FileId>,
+    /// Bytes of its record, or less: each pair counts as often as it is changed.
+    len: usize,
 }
 
 impl Noting<'_> {
-    fn note(&mut self, table: Table, key: &[u8]) {
+    fn note(&mut self, table: Table, key: &[u8], value_len: usize) {
+        self.len += key.len() + value_len + PAIR_HEAD_LEN;
         if let (Table::Inodes, Ok(number)) = (table, key.try_into()) {
             self.changed.insert(FileId(u64::from_be_bytes(number)));
         }
@@ -332,19 +356,19 @@ impl View for Noting<'_> {
 
 impl Transaction for Noting<'_> {
     fn put(&mut self, table: Table, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.note(table, key);
+        self.note(table, key, value.len());
         self.transaction.put(table, key, value)
     }
 
     fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), StoreError> {
-        self.note(table, key);
+        self.note(table, key, 0);
         self.transaction.delete(table, key)
     }
 }
 
 /// Does a batch of changes in one transaction, on the blocking pool. A change that meets a damaged value fails the
 /// whole transaction, of which nothing stays. It is refused, and the others are done again without it.
-fn commit(store: &dyn MetaStore, work: Vec<Work>, given: &Given) -> Result<Committed, Status> {
+fn commit(store: &dyn MetaStore, mut work: Vec<Work>, given: &Given) -> Result<Committed, Status> {
     let mut refused = BTreeSet::new();
     loop {
         let mut stopped = None;
@@ -354,7 +378,10 @@ fn commit(store: &dyn MetaStore, work: Vec<Work>, given: &Given) -> Result<Commi
             given,
         };
         let error = match commit_without(store, &batch, &mut stopped) {
-            Ok(committed) => return Ok(committed),
+            Ok(committed) => {
+                let left = work.split_off(committed.outcomes.len());
+                return Ok(Committed { left, ..committed });
+            }
             Err(error) => error,
         };
         let is_one = error.is_damaged_value() && refused.len() < REFUSED_OF_BATCH_MAX;
@@ -398,9 +425,13 @@ fn commit_without(
         let transaction = &mut Noting {
             transaction,
             changed: &mut changed,
+            len: 0,
         };
         let mut turn = layouts.turn;
         for (place, work) in (0..).zip(batch.work) {
+            if transaction.len > RECORD_LEN_MAX - CHANGE_LEN_MAX {
+                break;
+            }
             let own = turn;
             turn = turn.wrapping_add(u32::from(work.task.makes_file()));
             if batch.refused.contains(&place) {

@@ -215,3 +215,50 @@ fn a_new_slot_waits_when_the_reply_cache_is_full_and_used_ones_go_on() {
     );
     assert_eq!(done(vec![mkdir(1, ROOT, "b")], 1), (vec![None], 1));
 }
+
+/// Engines take a mebibyte at a time.
+#[test]
+fn long_changes_share_a_transaction_as_far_as_a_record_has_room() {
+    let base = Arc::new(MemoryStore::default());
+    let journal = JournalMemory::new([7; 16], (RECORD_LEN_MAX / 4096) as u32);
+    let below = Arc::clone(&base) as Arc<dyn MetaStore>;
+    let store = JournaledStore::over(below, Box::new(journal), [7; 16]).unwrap();
+    let format = |it: &mut dyn Transaction| {
+        namespace::format(it, Timestamp::default()).unwrap();
+        Ok(())
+    };
+    store.commit(&mut |it| format(it)).unwrap();
+    let symlink = |slot: u32| {
+        let mut work = mkdir(slot, ROOT, "");
+        let entry = Entry {
+            directory: ROOT,
+            name: format!("link {slot}").into_bytes(),
+        };
+        if let Task::Asked { call, .. } = &mut work.task {
+            *call = Call::Symlink {
+                entry,
+                text: vec![b'x'; SYMLINK_MAX],
+                attributes: AttributeChanges::default(),
+            };
+        }
+        work
+    };
+    let mut left: Vec<Work> = (0..300).map(symlink).collect();
+    let mut transactions = 0;
+    while !left.is_empty() {
+        let before = left.len();
+        let made = commit(&store, left, &given(1, 1000)).unwrap();
+        assert_eq!(made.outcomes.len() + made.left.len(), before);
+        assert!(made.outcomes.iter().all(Result::is_ok));
+        // A record without a place in the journal would have gone down at once.
+        assert!(store.lengths().journal > made.outcomes.len() as u64 * SYMLINK_MAX as u64);
+        (left, transactions) = (made.left, transactions + 1);
+    }
+    assert!((2..10).contains(&transactions), "{transactions}");
+    store
+        .read(&mut |view| {
+            let (caller, name) = (Caller::new(0, 0, &[]), b"link 299");
+            namespace::lookup(view, &caller, ROOT, name).unwrap();
+        })
+        .unwrap();
+}
