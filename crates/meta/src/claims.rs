@@ -23,8 +23,16 @@ const NOTED: &[u8] = b"new I/O servers are noted";
 /// # Errors
 /// The store failed.
 pub fn note_all_new(transaction: &mut dyn Transaction, count: u32) -> Result<(), StoreError> {
-    transaction.put(Table::Volume, NOTED, &[1])?;
+    only_noted_are_new(transaction)?;
     note_new(transaction, 0..count)
+}
+
+/// Notes that all I/O servers that come new are noted: the others may have data, wherever files lie.
+///
+/// # Errors
+/// The store failed.
+pub fn only_noted_are_new(transaction: &mut dyn Transaction) -> Result<(), StoreError> {
+    transaction.put(Table::Volume, NOTED, &[1])
 }
 
 /// Notes that these I/O servers come new to the volume.
@@ -200,6 +208,8 @@ mod tests {
         assert_eq!([0, 1, 2].map(known), [true, false, false]);
         change(&store, |it| note_served(it, 2));
         assert_eq!([0, 1, 2].map(known), [true, false, true]);
+        change(&store, only_noted_are_new);
+        assert_eq!([0, 1, 2].map(known), [true; 3]);
         change(&store, |it| note_all_new(it, 2));
         assert_eq!([0, 1, 2].map(known), [false, false, true]);
         change(&store, |it| note_served(it, 1));

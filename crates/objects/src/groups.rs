@@ -19,11 +19,14 @@ pub const GROUPS_FILE: &str = "groups";
 const FORM: NoteForm = NoteForm {
     name: GROUPS_FILE,
     magic: b"gannet-g",
-    // The term, a count, and the longest memberships: number, epoch and members. Then the groups that are lost.
-    payload_len: 8 + 4 + GROUPS_OF_SERVER_MAX * (4 + 8 + 4 + MEMBERS_MAX * 8 + 4) + 4,
+    // The term, a count, and the longest memberships: number, epoch and members.
+    payload_len: 8 + 4 + GROUPS_OF_SERVER_MAX * (4 + 8 + 4 + MEMBERS_MAX * 8),
     place_len: 4096,
     damage: "it serves no group until the manager has told them again",
 };
+
+/// The epoch of a group when it is made.
+const FIRST_EPOCH: u64 = 1;
 
 /// The part of the server in a group that it is a member of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,14 +136,11 @@ struct Heard {
     is_lost: bool,
 }
 
-/// The groups of several members that an earlier process has noted.
+/// The groups that an earlier process has noted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Noted {
-    /// These, and those of which the server had lost everything and was not out yet. Of others it has nothing yet.
-    Groups {
-        kept: BTreeSet<u32>,
-        lost: BTreeSet<u32>,
-    },
+    /// These. Of others the server has nothing yet, or has lost it.
+    Groups(BTreeSet<u32>),
     /// The note is damaged.
     Unknown,
 }
@@ -266,28 +266,22 @@ impl Known {
         }
     }
 
-    /// The note of these groups, of which those in `lost` are lost.
-    fn payload(&self, lost: &BTreeSet<u32>) -> Vec<u8> {
+    fn payload(&self) -> Vec<u8> {
         let mut payload = Vec::with_capacity(FORM.payload_len);
         if let Known::Told { term, records } = self {
             let mut encoder = Encoder::new(&mut payload);
             encoder.u64(*term);
             memberships(records).encode(&mut encoder);
-            // Each of them is a membership.
-            let lost: Vec<u32> = lost.iter().copied().collect();
-            encoder.u32_array(&lost);
         }
         payload.resize(FORM.payload_len, 0);
         payload
     }
 
-    fn of_payload(payload: &[u8]) -> Option<(Known, BTreeSet<u32>)> {
+    fn of_payload(payload: &[u8]) -> Option<Known> {
         let mut decoder = Decoder::new(payload);
         let term = decoder.u64().ok()?;
         let told = Memberships::decode(&mut decoder).ok()?;
-        let lost = (0..decoder.length(GROUPS_OF_SERVER_MAX).ok()?).map(|_| decoder.u32());
-        let lost = lost.collect::<Result<_, _>>().ok()?;
-        Some((Known::Never.after(told, term), lost))
+        Some(Known::Never.after(told, term))
     }
 }
 
@@ -300,10 +294,7 @@ impl Groups {
             is_loaded: Cell::default(),
             is_noted: Cell::default(),
             note: DoubleNote::new(FORM),
-            noted: RefCell::new(Noted::Groups {
-                kept: BTreeSet::new(),
-                lost: BTreeSet::new(),
-            }),
+            noted: RefCell::new(Noted::Groups(BTreeSet::new())),
             has_lost_disk: Cell::new(false),
             is_unmanaged: Cell::new(false),
             heard: RefCell::default(),
@@ -369,11 +360,16 @@ impl Groups {
         let Known::Told { records, .. } = known else {
             return;
         };
-        let several = records.iter().filter(|(_, it)| it.members.len() > 1);
-        for (group, record) in several.filter(|(group, _)| only.is_none_or(|it| it == **group)) {
+        let wanted = records
+            .iter()
+            .filter(|(group, _)| only.is_none_or(|it| it == **group));
+        for (group, record) in wanted {
             let first = self.first_heard(*group, record);
             let mut heard = self.heard.borrow_mut();
             let heard = heard.entry(*group).or_insert(first);
+            if record.members.len() < 2 {
+                continue;
+            }
             let is_out = Standing::of(self.own, record) == Standing::Out;
             if heard.is_lost && is_out {
                 // It will be filled.
@@ -389,19 +385,25 @@ impl Groups {
         }
     }
 
-    /// A group that this process hears of with this record for the first time. On a new disk the first groups that the
-    /// manager tells are those of the lost one. Groups that it tells later are new.
+    /// A group that this process hears of with this record for the first time.
+    ///
+    /// | noted | record | the server |
+    /// |---|---|---|
+    /// | yes | gets changes | has restarted |
+    /// | no | gets changes, later than the first | has lost it, or has an older image of its disk |
+    /// | no | the first, both members in | has nothing yet; has lost it if a disk was lost |
+    /// | no | the first, the other member out | has nothing yet: nobody else has more |
     fn first_heard(&self, group: u32, record: &GroupRecord) -> Heard {
-        let is_told = matches!(&*self.known.borrow(), Known::Told { .. });
+        let standing = Standing::of(self.own, record);
+        let is_first = record.epoch <= FIRST_EPOCH;
+        let is_alone = matches!(standing, Standing::Alone { .. });
         let (is_returning, is_lost) = match &*self.noted.borrow() {
-            Noted::Groups { kept, .. } if kept.contains(&group) => (true, false),
-            Noted::Groups { lost, .. } => {
-                let is_of_lost_disk = self.has_lost_disk.get() && !is_told;
-                (false, is_of_lost_disk || lost.contains(&group))
-            }
+            Noted::Groups(groups) if groups.contains(&group) => (true, false),
+            Noted::Groups(_) if is_first => (false, self.has_lost_disk.get() && !is_alone),
+            Noted::Groups(_) => (false, true),
             Noted::Unknown => (true, self.has_lost_disk.get()),
         };
-        let gets_changes = Standing::of(self.own, record).gets_changes();
+        let gets_changes = standing.gets_changes();
         Heard {
             restarted: if is_returning && gets_changes {
                 record.epoch
@@ -426,14 +428,15 @@ impl Groups {
         heard.get(&group).is_some_and(|it| it.restarted > 0)
     }
 
-    /// The groups that a later process is to find as lost: until the server is out, it must know that it has nothing.
-    fn lost(&self, known: &Known) -> BTreeSet<u32> {
-        let Known::Told { records, .. } = known else {
-            return BTreeSet::new();
-        };
-        let heard = self.heard.borrow();
-        let is_lost = |group: &&u32| heard.get(group).is_some_and(|it| it.is_lost);
-        records.keys().filter(is_lost).copied().collect()
+    /// The part of `known` that a later process is to find. A group whose objects are lost is noted when the server is
+    /// out. Until then it must know that it has nothing of it.
+    fn to_note(&self, known: &Known) -> Known {
+        let mut known = known.clone();
+        if let Known::Told { records, .. } = &mut known {
+            let heard = self.heard.borrow();
+            records.retain(|group, _| !heard.get(group).is_some_and(|it| it.is_lost));
+        }
+        known
     }
 
     /// Whether a group has too few copies for a write, by this part of the server in it.
@@ -494,20 +497,17 @@ impl<S: ObjectStore> Objects<S> {
         if self.groups.is_loaded.get() {
             return Ok(());
         }
-        let damaged = || (Known::Lost, BTreeSet::new());
-        let (known, lost) = match self.groups.note.load(&self.store, &alone).await? {
-            Loaded::Never => (Known::Never, BTreeSet::new()),
-            Loaded::Damaged => damaged(),
-            Loaded::Payload(payload) => Known::of_payload(&payload).unwrap_or_else(damaged),
+        let known = match self.groups.note.load(&self.store, &alone).await? {
+            Loaded::Never => Known::Never,
+            Loaded::Damaged => Known::Lost,
+            Loaded::Payload(payload) => Known::of_payload(&payload).unwrap_or(Known::Lost),
         };
         let is_told = matches!(known, Known::Told { .. });
         self.groups.is_noted.set(is_told);
         self.groups.noted.replace(match &known {
             Known::Lost => Noted::Unknown,
-            Known::Never | Known::Told { .. } => Noted::Groups {
-                kept: &known.several() - &lost,
-                lost,
-            },
+            Known::Never => Noted::Groups(BTreeSet::new()),
+            Known::Told { records, .. } => Noted::Groups(records.keys().copied().collect()),
         });
         self.groups.know(known);
         self.groups.is_loaded.set(true);
@@ -557,7 +557,7 @@ impl<S: ObjectStore> Objects<S> {
             // References to objects are for groups with one member alone.
             self.watcher.term_began();
         }
-        let payload = now.payload(&self.groups.lost(&now));
+        let payload = self.groups.to_note(&now).payload();
         self.groups.pending.replace(now.several());
         self.groups.know(before.with_single_of(&now));
         let note = &self.groups.note;

@@ -169,7 +169,7 @@ impl Manager {
             state,
             appends: RefCell::default(),
             locks: Locks::new(Handle::clone(&runtime), lock_sessions),
-            intents: Intents::new(groups, open),
+            intents: Intents::new(open),
             runtime,
             store,
             keys,

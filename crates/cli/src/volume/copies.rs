@@ -86,20 +86,22 @@ async fn set(
 ) -> Result<u32, Failure> {
     let url = &options.url;
     let what = || format!("cannot give {url} {copies} copies");
-    if options.min_copies.is_some_and(|least| least > copies) {
+    // What is not said stays.
+    let before = volume.set_copies(caller, CopiesWanted::NOTHING).await;
+    let before = before.explain(what)?;
+    let groups = volume.groups().await.explain(what)?;
+    let groups = Groups::clone(&groups).choosing(before.chosen);
+    let mut of_two = groups.for_choice(Some(Copies::Two));
+    let most = if of_two.next().is_some() { 2 } else { copies };
+    if options.min_copies.is_some_and(|least| least > most) {
         let hint = "with one copy there is nothing to wait for";
         return Err(Failure::new(what(), "--min-copies is more than the copies").hint(hint));
     }
-    // What is not said stays.
-    let before = volume
-        .set_copies(caller, CopiesWanted::NOTHING)
-        .await
-        .explain(what)?;
     let least = options.min_copies.map_or(before.min_copies, u32::from);
     let wanted = CopiesWanted {
         copies: u32::from(copies),
         same_host: options.same_host || before.same_host,
-        min_copies: least.min(u32::from(copies)),
+        min_copies: least.min(u32::from(most)),
     };
     match volume.set_copies(caller, wanted).await {
         Ok(CopiesAnswer {
@@ -232,7 +234,7 @@ pub(super) fn in_one_zone(groups: u32) -> Option<Finding> {
     (groups > 0).then(|| Finding {
         what: format!("{groups} groups have both copies of their data in one zone or on one host"),
         next: String::from(
-            "name the zones in volume.toml, restart the manager, and place the copies anew with `gannet volume copies URL 1` and `2`; or allow it: `gannet volume copies URL 2 --same-host`",
+            "name the zones in volume.toml, restart the manager, and place the copies anew with `gannet volume copies URL 1` and `2` (those that directories chose stay in their places); or allow it: `gannet volume copies URL N --same-host`, where N is the number that it has",
         ),
     })
 }

@@ -163,7 +163,11 @@ impl Volume {
         let more = groups::new_groups(&groups, new.clone(), groups.copies(), &zones);
         let more = more.map_err(|_| VolumeError::Zones)?;
         let chosen = groups::further_to_choose(&groups.with_new(&more, false), new.end, &zones);
-        let chosen = chosen.map_err(|_| VolumeError::Zones)?;
+        // Without them, files of directories that choose their copies lie on the other servers.
+        let chosen = chosen.unwrap_or_else(|error| {
+            tracing::warn!(%error, "no files of directories that choose their copies on the new I/O servers");
+            Vec::new()
+        });
         let noted = metadata.commit(&mut |transaction| {
             claims::note_new(transaction, new.clone())?;
             groups::put_groups(transaction, &more)?;

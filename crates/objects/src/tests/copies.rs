@@ -595,33 +595,62 @@ fn a_lost_disk_serves_nothing_until_it_is_out_also_after_a_restart() {
     });
 }
 
-/// The other member may have lost its disk as well: they must not wait for each other.
+/// As the manager opens it: the other member is out until it has joined.
 #[test]
 fn a_group_from_after_the_loss_of_a_disk_is_served() {
     run_pair(async |pair| {
-        pair.disks[1].replace();
+        pair.disks[0].replace();
         let told = |new: bool| {
             let mut told = record(1, SERVERS);
             let mut later = told.groups[0].clone();
-            later.group = GROUP + 1;
+            (later.group, later.record.members[1].state) = (GROUP + 1, MemberState::Out);
             told.groups.extend(new.then_some(later));
             told
         };
-        for is_restarted in [false, true] {
-            let again = open(&pair.nodes[1], &pair.disks[1], SERVERS[1]);
+        for (is_restarted, expected) in [
+            (false, Standing::Alone { epoch: 1 }),
+            (true, Standing::Restarted),
+        ] {
+            let again = open(&pair.nodes[0], &pair.disks[0], SERVERS[0]);
             again.note_lost(100);
             again.load_notes().await.unwrap();
             again.learn_groups(told(is_restarted)).await.unwrap();
             again.learn_groups(told(true)).await.unwrap();
-            let [first, later] = &again.groups_of_several()[..] else {
-                panic!("two groups");
-            };
-            assert_eq!(first.2, Standing::Lost);
-            if is_restarted {
-                assert_eq!(later.2, Standing::Restarted);
-            } else {
-                assert!(matches!(later.2, Standing::Second { .. }), "{later:?}");
-            }
+            let standings = again.groups_of_several().into_iter().map(|it| it.2);
+            assert_eq!(standings.collect::<Vec<_>>(), [Standing::Lost, expected]);
+        }
+    });
+}
+
+/// The image of a disk is older than a group, or than its second member: the other one has what is missing.
+#[test]
+fn a_server_with_an_older_image_of_its_disk_does_not_serve() {
+    run_pair(async |pair| {
+        for (noted, expected) in [
+            (None, Standing::Lost),
+            (Some(GroupRecord::of(SERVERS[0])), Standing::Restarted),
+        ] {
+            pair.disks[0].replace();
+            let open = || open(&pair.nodes[0], &pair.disks[0], SERVERS[0]);
+            let mut single = record(1, SERVERS);
+            single.groups[0].group = GROUP + 1;
+            single.groups[0].record = GroupRecord::of(SERVERS[0]);
+            let mut before = single.clone();
+            before.groups.extend(noted.map(|record| Membership {
+                group: GROUP,
+                record,
+            }));
+            let earlier = open();
+            earlier.load_notes().await.unwrap();
+            earlier.learn_groups(before).await.unwrap();
+            drop(earlier);
+            let again = open();
+            again.load_notes().await.unwrap();
+            let mut now = record(3, SERVERS);
+            now.groups.extend(single.groups);
+            again.learn_groups(now).await.unwrap();
+            let standings = again.groups_of_several().into_iter().map(|it| it.2);
+            assert_eq!(standings.collect::<Vec<_>>(), [expected]);
         }
     });
 }

@@ -10,12 +10,12 @@ use gannet_meta::empty_members::note_empty;
 use gannet_meta::group_placement::{
     PlacementError, Zones, with_second_members, without_second_members,
 };
-use gannet_meta::groups::{Groups, put_groups};
+use gannet_meta::groups::{Groups, groups, put_groups};
 use gannet_meta::{StoreError, Transaction, claims, terms};
 use gannet_runtime::{all, run_blocking};
 use gannet_wire::volume::{
-    Address, Caller, CopiesAnswer, CopiesOutcome, CopiesWanted, GROUPS_OF_SERVER_MAX, GroupRecord,
-    GroupWish, Memberships, Status, ToldGroups,
+    Address, Caller, Copies, CopiesAnswer, CopiesOutcome, CopiesWanted, GROUPS_OF_SERVER_MAX,
+    GroupRecord, GroupWish, Memberships, Status, ToldGroups,
 };
 use gannet_wire::xdr::to_bytes;
 use std::collections::BTreeSet;
@@ -131,9 +131,15 @@ impl Manager {
         if let Some(server) = self.restarted_among(&changed) {
             return Ok((CopiesOutcome::Away, server));
         }
+        let mut chosen = known.for_choice(Some(Copies::Two));
+        let directories_have_two = chosen.next().is_some();
         let setting = CopiesSetting {
             same_host: wanted.same_host,
-            min_copies: wanted.min_copies.min(wanted.copies),
+            min_copies: wanted.min_copies.min(if directories_have_two {
+                2
+            } else {
+                wanted.copies
+            }),
         };
         let needed = self.state.min_copies();
         // Told with the records: what is written to a group with one copy from then on waits.
@@ -259,16 +265,20 @@ impl Manager {
         });
         let change = noting.await.map_err(|_| Status::Io)?.map_err(status)?;
         self.office.note_change(change);
-        self.office.within_lease(Ok(()), false).await
+        let within = self.office.within_lease(Ok(()), false).await;
+        if within.is_err() {
+            // They are durable all the same, and the next change must not forget them.
+            let count = self.servers.count();
+            self.use_groups(self.look(|view| groups(view, count))?);
+        }
+        within
     }
 
     /// These groups count from now on.
     pub(super) fn use_groups(&self, groups: Groups) {
-        let groups = Arc::new(groups);
-        self.servers.use_groups(Arc::clone(&groups));
         let for_files = GroupsForFiles::of(&groups, self.servers.count());
+        self.servers.use_groups(Arc::new(groups));
         self.groups_for_files.replace(Arc::new(for_files));
-        self.intents.use_groups(groups);
     }
 
     /// Whether the record of a wish has the members of the group that is known. A later one may have one more: the

@@ -244,14 +244,14 @@ fn room() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(INTENTS_AT_A_SERVER))
 }
 
-/// The key of a work queue: the I/O servers of a file, in the order of their numbers. Intents for files on the same
-/// servers share a queue and wait for no other: a server that is away blocks the queues that it is in, and no others.
+/// The key of a work queue: the groups of a file, in the order of their numbers. Intents for files in the same groups
+/// share a queue and wait for no other: a server that is away blocks the queues of its groups, and no others. Those of
+/// one file share a queue whoever serves its groups, and so run in their order.
 type WorkQueue = Vec<u32>;
 
-fn queue_of(groups: &Groups, intent: &Intent) -> WorkQueue {
+fn queue_of(intent: &Intent) -> WorkQueue {
     let (Intent::Unlink { layout, .. } | Intent::Truncate { layout, .. }) = intent;
-    let servers = layout.groups.iter().filter_map(|it| groups.primary(*it));
-    let mut queue: WorkQueue = servers.collect();
+    let mut queue = layout.groups.clone();
     queue.sort_unstable();
     queue.dedup();
     queue
@@ -288,7 +288,6 @@ impl Open {
 
 /// The intents that are not done, by work queue.
 pub(super) struct Intents {
-    groups: RefCell<Arc<Groups>>,
     open: RefCell<BTreeMap<WorkQueue, BTreeMap<u64, Open>>>,
     /// Queues that a task runs.
     running: RefCell<HashSet<WorkQueue>>,
@@ -303,9 +302,8 @@ pub(super) struct Intents {
 }
 
 impl Intents {
-    pub(super) fn new(groups: Arc<Groups>, open: Vec<(u64, Intent)>) -> Intents {
+    pub(super) fn new(open: Vec<(u64, Intent)>) -> Intents {
         let intents = Intents {
-            groups: RefCell::new(groups),
             open: RefCell::default(),
             running: RefCell::default(),
             again: RefCell::default(),
@@ -316,11 +314,6 @@ impl Intents {
         };
         intents.learn(open);
         intents
-    }
-
-    /// Intents that come from now on wait for the servers of these groups.
-    pub(super) fn use_groups(&self, groups: Arc<Groups>) {
-        self.groups.replace(groups);
     }
 
     /// Takes new intents.
@@ -338,7 +331,7 @@ impl Intents {
 
     fn open(&self, number: u64, open: Open) {
         let mut queues = self.open.borrow_mut();
-        let queue = queue_of(&self.groups.borrow(), &open.intent);
+        let queue = queue_of(&open.intent);
         self.resting.borrow_mut().remove(&queue);
         queues.entry(queue).or_default().insert(number, open);
     }
@@ -536,7 +529,7 @@ impl Manager {
                 tracing::warn!(
                     file,
                     %status,
-                    servers = super::listed(queue),
+                    groups = super::listed(queue),
                     refusals,
                     "an I/O server refuses to remove or cut an object: trying again (its log, or `gannet volume check`, may tell why)"
                 );

@@ -646,7 +646,7 @@ pub(super) mod tests {
         let node = world.add_node("manager");
         let done = world.run(async move {
             let sizes = of_mute_servers(node.runtime());
-            let intents = Intents::new(Mute.groups(), Vec::new());
+            let intents = Intents::new(Vec::new());
             let layout = |groups| LayoutRecord { unit: 4096, groups };
             let first = sizes.of(FileId(2), &layout(vec![0]), &intents).await;
             assert_eq!(first.err(), Some(Status::Jukebox));
@@ -695,7 +695,7 @@ pub(super) mod tests {
         let node = world.add_node("manager");
         let done = world.run(async move {
             let sizes = of_mute_servers(node.runtime());
-            let intents = Intents::new(Mute.groups(), Vec::new());
+            let intents = Intents::new(Vec::new());
             let layout = LayoutRecord {
                 unit: 4096,
                 groups: vec![0],

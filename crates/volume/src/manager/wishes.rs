@@ -157,6 +157,9 @@ impl Manager {
             }
             return Ok(to_bytes(&base));
         };
+        if !self.has_noted_the_first(&base, &next, wish.server).await {
+            return Ok(to_bytes(&base));
+        }
         self.replace_group(&wish, &next).await?;
         if matches!(wish.wish, Wish::Drop | Wish::DropRestarted) {
             let others = next.members.iter().filter(|it| it.server != wish.server);
@@ -164,6 +167,22 @@ impl Manager {
         }
         tracing::info!(group = wish.group, server = wish.server, wish = %wish.wish, record = %next, "a group changes");
         Ok(to_bytes(&next))
+    }
+
+    /// Whether the primary of the next record has surely noted the group's first one, if that is this one: else the next
+    /// one would tell it that it has lost the group. A server that wishes has noted the record.
+    async fn has_noted_the_first(
+        &self,
+        record: &GroupRecord,
+        next: &GroupRecord,
+        wishing: u32,
+    ) -> bool {
+        let primary = next.primary().filter(|it| *it != wishing);
+        let Some(primary) = primary.filter(|_| record.epoch <= 1) else {
+            return true;
+        };
+        let memberships = self.servers.groups().memberships(primary);
+        self.office.tell(primary, &memberships).await
     }
 
     /// The record without a member that has restarted, if the other one has not and is there: it would wish for that

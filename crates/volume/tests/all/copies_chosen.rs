@@ -110,6 +110,7 @@ fn what_a_directory_chooses_outlives_servers_and_changes_of_the_volume() {
             for (file, expected) in &copies {
                 assert_eq!(copies_of(&fs, file).await, *expected);
             }
+            is_whole(&bed).await;
             for number in 0..servers {
                 bed.kill_io_server(number);
                 let reading = async {
@@ -179,5 +180,74 @@ fn the_first_choice_is_for_those_who_administer_the_volume() {
         });
         let refused = fs.set_striping(&root(), &fs.root(), chosen).await;
         assert_eq!(refused, Err(Status::Notsupp));
+    });
+}
+
+#[test]
+fn groups_that_are_opened_while_a_server_is_away_are_served() {
+    run(3, async |bed| {
+        let (fs, runtime) = (bed.mount(), bed.client.runtime());
+        // All have said where they are.
+        file(&fs, &fs.root(), 0).await;
+        bed.kill_io_server(0);
+        sleep(&runtime, Duration::from_secs(3)).await;
+        let twice = directory(&fs, "twice", Some(Copies::Two)).await;
+        let making = async {
+            let mut kept = Vec::new();
+            for seed in 1..7 {
+                kept.push((file(&fs, &twice, seed).await, seed));
+            }
+            kept
+        };
+        let kept = timeout(&runtime, FILLING_TIME_MAX, making).await.unwrap();
+        bed.start_io_server(0);
+        is_whole(&bed).await;
+        for number in 0..3 {
+            bed.kill_io_server(number);
+            let reading = async {
+                for (file, seed) in &kept {
+                    assert!(read(&fs, file, 0, LEN).await == noise(LEN, *seed), "{seed}");
+                }
+            };
+            timeout(&runtime, FILLING_TIME_MAX, reading).await.unwrap();
+            bed.start_io_server(number);
+            is_whole(&bed).await;
+        }
+    });
+}
+
+#[test]
+fn a_smaller_number_of_copies_lets_chosen_ones_wait_for_both() {
+    run(2, async |bed| {
+        let (fs, runtime) = (bed.mount(), bed.client.runtime());
+        directory(&fs, "twice", Some(Copies::Two)).await;
+        is_whole(&bed).await;
+        let wanted = CopiesWanted {
+            copies: 1,
+            same_host: true,
+            min_copies: 2,
+        };
+        let answer = fs.set_copies(&root(), wanted).await.unwrap();
+        assert_eq!(answer.min_copies, 2);
+        bed.kill_io_server(1);
+        sleep(&runtime, Duration::from_secs(5)).await;
+        let chosen = Stripes {
+            on: Chosen::Listed(vec![0]),
+            ..stripes(Some(Copies::Two))
+        };
+        for (copies, writes) in [(None, true), (chosen.copies, false)] {
+            let (caller, at, plain) = (root(), fs.root(), SetAttributes::default());
+            let stripes = Stripes {
+                copies,
+                ..chosen.clone()
+            };
+            let name = format!("{copies:?}");
+            let made = fs.create_striped(&caller, &at, name.as_bytes(), &plain, stripes);
+            let made = made.await.unwrap();
+            let bytes = noise(LEN, 1);
+            let writing = write(&fs, &made, 0, &bytes);
+            let written = timeout(&runtime, Duration::from_secs(5), writing).await;
+            assert_eq!(written.is_ok_and(|it| it.is_ok()), writes, "{copies:?}");
+        }
     });
 }

@@ -9,8 +9,8 @@ use gannet_meta::groups::Groups;
 use gannet_runtime::{all, timeout};
 use gannet_vfs::Credentials;
 use gannet_wire::volume::{
-    Address, Call, Class, CopiesAnswer, CopiesWanted, FOLDERS, ObjectPage, ObjectPosition,
-    Operation, ROOT, SlotSequence, VolumeRequest,
+    Address, Call, Class, CopiesAnswer, CopiesWanted, FOLDERS, GroupRecord, ObjectPage,
+    ObjectPosition, Operation, ROOT, SlotSequence, VolumeRequest,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ pub struct ServerStates {
     pub names: Result<(), LinkError>,
     /// The I/O servers by their numbers.
     pub io_servers: Vec<IoServerState>,
-    /// The groups. None is known to be chosen by directories if the manager does not say it.
+    /// The groups. Those with one member are by choice of directories if the manager does not say it.
     pub groups: Groups,
     /// How many groups of two have members in one zone, though they must not; 0 if the manager does not say it.
     pub in_one_zone: u32,
@@ -88,7 +88,7 @@ impl VolumeFs {
         let servers = record.servers.into_iter().zip(answers);
         Ok(ServerStates {
             name: record.name,
-            groups: Groups::new(record.groups).choosing(chosen.unwrap_or_default()),
+            groups: groups_of(record.groups, chosen),
             in_one_zone: placed.map_or(0, |it| it.in_one_zone),
             names: names.unwrap_or(Err(LinkError::Silent)),
             term,
@@ -142,6 +142,18 @@ impl VolumeFs {
         let answer = link.call(call.operation(), Class::Metadata, &body, &[]);
         done(answer.await?)
     }
+}
+
+/// Groups with these records, of which these are chosen by directories. Where the manager does not say it, no group
+/// with one member counts as one that lacks a copy.
+fn groups_of(records: Vec<GroupRecord>, chosen: Option<Vec<u32>>) -> Groups {
+    let single = |records: &[GroupRecord]| -> Vec<u32> {
+        let single = (0..).zip(records);
+        let single = single.filter(|(_, record)| record.members.len() < 2);
+        single.map(|(number, _)| number).collect()
+    };
+    let chosen = chosen.unwrap_or_else(|| single(&records));
+    Groups::new(records).choosing(chosen)
 }
 
 /// The reply to a request that was done.
