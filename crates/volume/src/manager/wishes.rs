@@ -169,8 +169,8 @@ impl Manager {
         Ok(to_bytes(&next))
     }
 
-    /// Whether the primary of the next record has surely noted the group's first one, if that is this one: else the next
-    /// one would tell it that it has lost the group. A server that wishes has noted the record.
+    /// Whether the primary of the next record has surely noted the group's first one, if that is this one: else the
+    /// next one would tell it that it has lost the group. A server that wishes has noted the record.
     async fn has_noted_the_first(
         &self,
         record: &GroupRecord,
