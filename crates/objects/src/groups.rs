@@ -574,8 +574,8 @@ impl<S: ObjectStore> Objects<S> {
         Ok(())
     }
 
-    /// The right to serve a group outlives that its other member is filled: that one has promised by time, and not by
-    /// epoch. Else this server would serve nothing until it has heard of the record, too.
+    /// The right to serve a group outlives a record that changes no member, or has the other one filled: that one has
+    /// promised by time, and not by epoch. Else this server would serve nothing until it has heard of the record, too.
     fn keep_rights(&self, now: &Known) {
         let Known::Told { records, .. } = now else {
             return;
@@ -584,8 +584,8 @@ impl<S: ObjectStore> Objects<S> {
             let (
                 Ok(Standing::Primary {
                     epoch: before,
-                    other: filled,
-                    is_filling: true,
+                    other: before_it,
+                    ..
                 }),
                 Standing::Primary {
                     epoch,
@@ -599,7 +599,7 @@ impl<S: ObjectStore> Objects<S> {
             else {
                 continue;
             };
-            if epoch == before + 1 && other == filled {
+            if epoch == before + 1 && other == before_it {
                 self.leases.keep(*group, before, epoch);
             }
         }

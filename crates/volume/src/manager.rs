@@ -10,6 +10,7 @@ mod change;
 mod chosen;
 mod claims;
 mod copies;
+mod first_records;
 mod group_commit;
 mod holders;
 mod intents;

@@ -45,6 +45,24 @@ impl Manager {
         if self.has_groups_for(copies) {
             return Ok(());
         }
+        let has_first_records = {
+            let groups = self.servers.groups();
+            groups.for_choice(Some(copies)).next().is_some()
+        };
+        if !has_first_records {
+            self.open_groups(copies).await?;
+        }
+        // A file that lay there with a first record could be taken for nothing.
+        self.replace_noted_firsts().await?;
+        if self.has_groups_for(copies) {
+            Ok(())
+        } else {
+            Err(Status::Jukebox)
+        }
+    }
+
+    /// Opens groups for files with this choice.
+    async fn open_groups(self: &Rc<Self>, copies: Copies) -> Result<(), Status> {
         let (known, servers) = (self.servers.groups(), self.servers.count());
         if self.lacks_zones() {
             return Err(Status::Jukebox);
@@ -100,9 +118,12 @@ impl Manager {
         })
     }
 
+    /// Whether there are groups for files with this choice, which their members have noted.
     fn has_groups_for(&self, copies: Copies) -> bool {
         let groups = self.servers.groups();
-        groups.for_choice(Some(copies)).next().is_some()
+        let mut of_choice = groups.for_choice(Some(copies)).peekable();
+        of_choice.peek().is_some()
+            && of_choice.all(|(_, record)| record.members.len() < 2 || record.epoch > 1)
     }
 }
 

@@ -10,7 +10,7 @@ use gannet_meta::empty_members::note_empty;
 use gannet_meta::group_placement::{
     PlacementError, Zones, with_second_members, without_second_members,
 };
-use gannet_meta::groups::{Groups, groups, put_groups};
+use gannet_meta::groups::{Groups, put_groups};
 use gannet_meta::{StoreError, Transaction, claims, terms};
 use gannet_runtime::{all, run_blocking};
 use gannet_wire::volume::{
@@ -131,6 +131,9 @@ impl Manager {
         if let Some(server) = self.restarted_among(&changed) {
             return Ok((CopiesOutcome::Away, server));
         }
+        if let Some(server) = self.lost_among(&changed) {
+            return Ok((CopiesOutcome::LostDisk, server));
+        }
         let mut chosen = known.for_choice(Some(Copies::Two));
         let directories_have_two = chosen.next().is_some();
         let setting = CopiesSetting {
@@ -169,6 +172,16 @@ impl Manager {
                 .is_some_and(|it| restarted.contains_key(&it))
         });
         has_restarted.and_then(|(_, record)| record.primary())
+    }
+
+    /// A server that is to be the only member of a group, and says that it has lost what it had of it.
+    fn lost_among(&self, changed: &[(u32, GroupRecord)]) -> Option<u32> {
+        let single = changed.iter().filter(|(_, it)| it.members.len() == 1);
+        let mut kept = single.filter_map(|(group, record)| {
+            let lost = self.wishes.lost(*group, record.epoch.saturating_sub(1))?;
+            (record.primary() == Some(lost)).then_some(lost)
+        });
+        kept.next()
     }
 
     /// Why these servers cannot be the only ones with all data of their groups, if one cannot.
@@ -265,13 +278,7 @@ impl Manager {
         });
         let change = noting.await.map_err(|_| Status::Io)?.map_err(status)?;
         self.office.note_change(change);
-        let within = self.office.within_lease(Ok(()), false).await;
-        if within.is_err() {
-            // They are durable all the same, and the next change must not forget them.
-            let count = self.servers.count();
-            self.use_groups(self.look(|view| groups(view, count))?);
-        }
-        within
+        self.office.within_lease(Ok(()), false).await
     }
 
     /// These groups count from now on.

@@ -214,7 +214,7 @@ impl Office {
         }
     }
 
-    async fn lease_begins(&self) {
+    pub(super) async fn lease_begins(&self) {
         let now = || self.runtime.now();
         self.lease.wait_for(|lease| lease.lasts(now())).await;
     }
@@ -621,6 +621,8 @@ impl Manager {
         self.runtime.spawn("file locks", Box::pin(expiring));
         let expiring = Rc::clone(&self).expire_records();
         self.runtime.spawn("attribute records", Box::pin(expiring));
+        let replacing = Rc::clone(&self).replace_first_records();
+        self.runtime.spawn("first records", Box::pin(replacing));
         let watching = Rc::clone(&self).watch_lease();
         self.runtime.spawn("manager's lease", Box::pin(watching));
         let error = Rc::clone(&self.office).keep().await;

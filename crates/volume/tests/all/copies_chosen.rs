@@ -251,3 +251,41 @@ fn a_smaller_number_of_copies_lets_chosen_ones_wait_for_both() {
         }
     });
 }
+
+#[test]
+fn what_the_only_member_had_is_not_taken_for_nothing() {
+    run(3, async |bed| {
+        let (fs, runtime) = (bed.mount(), bed.client.runtime());
+        file(&fs, &fs.root(), 0).await;
+        bed.kill_io_server(0);
+        sleep(&runtime, Duration::from_secs(3)).await;
+        let (caller, at, plain) = (root(), fs.root(), SetAttributes::default());
+        let mut kept = Vec::new();
+        for seed in 1..9 {
+            let chosen = Stripes {
+                on: Chosen::Listed(vec![1]),
+                ..stripes(Some(Copies::Two))
+            };
+            let name = format!("kept {seed}");
+            let made = fs.create_striped(&caller, &at, name.as_bytes(), &plain, chosen);
+            let made = made.await.unwrap();
+            write(&fs, &made, 0, &noise(LEN, seed)).await.unwrap();
+            fs.commit(&caller, &made, 0, 0).await.result.unwrap();
+            kept.push((made, seed));
+        }
+        bed.kill_io_server(1);
+        bed.start_on_a_new_disk(1);
+        bed.start_io_server(0);
+        sleep(&runtime, FILLING_TIME_MAX).await;
+        let fs = bed.mount();
+        for (file, seed) in &kept {
+            let reading = read(&fs, file, 0, LEN);
+            // Server 0 has never had anything: what it was to keep is gone, and no zeros are read for it.
+            let read = timeout(&runtime, Duration::from_secs(5), reading).await;
+            assert!(
+                read.is_err() || read == Ok(noise(LEN, *seed)),
+                "file {seed}"
+            );
+        }
+    });
+}
