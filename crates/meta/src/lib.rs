@@ -17,6 +17,7 @@ pub mod empty_members;
 mod fixture;
 mod format;
 pub mod group_placement;
+pub mod group_wishes;
 pub mod groups;
 pub mod inode_allocator;
 mod journal;

@@ -7,7 +7,7 @@ use super::{GroupsDescription, Manager};
 use crate::limits::RESTARTED_ALONE_AFTER;
 use crate::link::{Link, Message};
 use gannet_meta::empty_members::note_filled;
-use gannet_meta::groups::wished;
+use gannet_meta::group_wishes::wished;
 use gannet_runtime::Instant;
 use gannet_wire::volume::{GroupRecord, GroupWish, MemberState, Role, Status, Wish};
 use gannet_wire::xdr::{from_bytes, to_bytes};
