@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::{Bed, noise, read, root, until, write};
+use common::{Bed, FILLING_TIME_MAX, noise, read, root, until, write};
 use gannet_meta::groups::put_group;
 use gannet_runtime::{sleep, timeout};
 use gannet_sim::{Crash, World};
@@ -26,8 +26,6 @@ const ONE: CopiesWanted = CopiesWanted {
 /// Files of each test, and bytes of each.
 const FILES: u32 = 8;
 const LEN: usize = 50_000;
-/// How long servers may take to be filled, or to take over.
-const FILLING_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Sets the number of copies; returns the outcome, and the number that belongs to it.
 async fn set(fs: &VolumeFs, wanted: CopiesWanted) -> (CopiesOutcome, u32) {
@@ -70,19 +68,6 @@ async fn check(fs: &VolumeFs, files: &[FileHandle], more: u8) {
     }
 }
 
-/// Waits until each group has both of its members.
-async fn is_whole(bed: &Bed) {
-    let runtime = bed.client.runtime();
-    let filling = async {
-        while let Some(lacking) = bed.group_that_lacks_a_copy() {
-            sleep(&runtime, Duration::from_millis(100)).await;
-            drop(lacking);
-        }
-    };
-    let filled = timeout(&runtime, FILLING_TIME_MAX, filling).await;
-    assert!(filled.is_ok(), "{:?}", bed.group_that_lacks_a_copy());
-}
-
 fn run(servers: usize, story: impl AsyncFnOnce(Rc<Bed>) + 'static) {
     let world = World::new(42);
     let bed = Bed::new(&world, servers);
@@ -105,10 +90,10 @@ fn files_outlive_a_server_once_copies_were_added() {
     // Four servers have four groups each; three are a volume of an earlier release, with one group each.
     for (servers, groups) in [(4, 16), (3, 3)] {
         run(servers, async move |bed| {
-            let (fs, runtime) = (bed.mount(), bed.client.runtime());
+            let fs = bed.mount();
             let files = files(&fs, servers as u32).await;
             assert_eq!(set(&fs, TWO).await, done(groups));
-            is_whole(&bed).await;
+            bed.is_whole().await;
             assert_eq!(set(&fs, TWO).await, done(0));
             check(&fs, &files, 0).await;
             // What was written afterwards is there twice, too.
@@ -118,14 +103,9 @@ fn files_outlive_a_server_once_copies_were_added() {
                     .unwrap();
             }
             write(&fs, &files[0], 0, &noise(LEN, 100)).await.unwrap();
-            for number in 0..servers {
-                bed.kill_io_server(number);
-                // A client that knew each group with one member finds the other one.
-                let checking = check(&fs, &files, 100);
-                timeout(&runtime, FILLING_TIME_MAX, checking).await.unwrap();
-                bed.start_io_server(number);
-                is_whole(&bed).await;
-            }
+            // A client that knew each group with one member finds the other one.
+            bed.without_each_in_turn(async || check(&fs, &files, 100).await)
+                .await;
         });
     }
 }
@@ -139,7 +119,7 @@ fn writes_go_on_while_copies_come_and_go() {
             sleep(&runtime, Duration::from_secs(1)).await;
             for _ in 0..3 {
                 assert_eq!(set(&fs, TWO).await, done(8));
-                is_whole(&bed).await;
+                bed.is_whole().await;
                 sleep(&runtime, Duration::from_secs(1)).await;
                 assert_eq!(set(&fs, ONE).await, done(8));
                 // Also of members that are not filled yet.
@@ -159,7 +139,7 @@ fn copies_that_were_taken_away_are_not_read_again() {
     run(2, async |bed| {
         let (fs, files) = (bed.mount(), files(&bed.mount(), 2).await);
         assert_eq!(set(&fs, TWO).await, done(8));
-        is_whole(&bed).await;
+        bed.is_whole().await;
         assert_eq!(set(&fs, ONE).await, done(8));
         for (number, file) in (100..).zip(&files) {
             write(&fs, file, 0, &noise(LEN, number)).await.unwrap();
@@ -173,7 +153,7 @@ fn copies_that_were_taken_away_are_not_read_again() {
         check(&bed.mount(), &files[..7], 100).await;
         // They are copied again.
         assert_eq!(set(&fs, TWO).await, done(8));
-        is_whole(&bed).await;
+        bed.is_whole().await;
         bed.turn_groups();
         check(&bed.mount(), &files[..7], 100).await;
     });
@@ -184,7 +164,7 @@ fn members_that_metadata_of_a_backup_do_not_know_come_back() {
     run(2, async |bed| {
         let (fs, files) = (bed.mount(), files(&bed.mount(), 2).await);
         assert_eq!(set(&fs, TWO).await, done(8));
-        is_whole(&bed).await;
+        bed.is_whole().await;
         bed.kill_manager(Crash::Process);
         bed.damage(&mut |it| {
             (0..8).try_for_each(|number| put_group(it, number, &GroupRecord::of(number % 2)))
@@ -195,7 +175,7 @@ fn members_that_metadata_of_a_backup_do_not_know_come_back() {
         for (number, file) in (100..).zip(&files) {
             write(&fs, file, 0, &noise(LEN, number)).await.unwrap();
         }
-        is_whole(&bed).await;
+        bed.is_whole().await;
         bed.turn_groups();
         check(&bed.mount(), &files, 100).await;
     });
@@ -224,7 +204,7 @@ fn a_member_that_has_got_nothing_yet_is_no_older_copy() {
         assert!(lacking.is_some());
         assert!(stale(&fs).await.is_empty());
         bed.start_io_server(0);
-        is_whole(&bed).await;
+        bed.is_whole().await;
         assert!(read(&fs, &file, 0, LEN).await == noise(LEN, 0));
     });
 }
@@ -239,7 +219,7 @@ fn an_older_copy_counts_once_it_is_accepted() {
                 fs.commit(&root(), file, 0, 0).await.result.unwrap();
             }
             set(&fs, TWO).await;
-            is_whole(&bed).await;
+            bed.is_whole().await;
             assert!(stale(&fs).await.is_empty());
             // Server 1 misses what is written now, and then has the only copy.
             bed.kill_io_server(1);
@@ -270,7 +250,7 @@ fn an_older_copy_counts_once_it_is_accepted() {
             if !loses_disk {
                 bed.start_io_server(0);
             }
-            is_whole(&bed).await;
+            bed.is_whole().await;
             assert!(stale(&fs).await.is_empty());
             // What server 0 had alone is gone for good.
             bed.kill_io_server(1);
@@ -286,7 +266,7 @@ fn an_empty_disk_is_no_older_copy() {
     run(2, async |bed| {
         let (fs, runtime) = (bed.mount(), bed.client.runtime());
         set(&fs, TWO).await;
-        is_whole(&bed).await;
+        bed.is_whole().await;
         bed.kill_io_server(1);
         let file = files(&fs, 2).await[0];
         fs.commit(&root(), &file, 0, 0).await.result.unwrap();
@@ -297,7 +277,7 @@ fn an_empty_disk_is_no_older_copy() {
         assert!(bed.group_that_lacks_a_copy().is_some());
         assert!(stale(&fs).await.is_empty());
         bed.start_io_server(0);
-        is_whole(&bed).await;
+        bed.is_whole().await;
         assert!(read(&fs, &file, 0, LEN).await == noise(LEN, 0));
         // Filled, it has an older copy again once it misses something.
         bed.kill_io_server(1);
@@ -322,7 +302,7 @@ fn writes_wait_for_both_copies_where_two_are_needed() {
         };
         assert_eq!(set(&fs, both).await, done(8));
         write(&fs, &file, 0, &noise(LEN, 1)).await.unwrap();
-        is_whole(&bed).await;
+        bed.is_whole().await;
         bed.kill_io_server(1);
         sleep(&runtime, Duration::from_secs(5)).await;
         let (bytes, cut) = (
@@ -348,7 +328,7 @@ fn writes_wait_for_both_copies_where_two_are_needed() {
         bed.start_io_server(1);
         let written = timeout(&runtime, FILLING_TIME_MAX, writing).await;
         written.unwrap().unwrap();
-        is_whole(&bed).await;
+        bed.is_whole().await;
         // One is enough from now on.
         assert_eq!(set(&fs, TWO).await, done(0));
         bed.kill_io_server(1);

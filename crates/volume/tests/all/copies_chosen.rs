@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::{Bed, noise, read, root, write};
+use common::{Bed, FILLING_TIME_MAX, noise, read, root, write};
 use gannet_runtime::{sleep, timeout};
 use gannet_sim::{Crash, World};
 use gannet_vfs::{Credentials, FileHandle, SetAttributes, Status, Vfs};
@@ -13,8 +13,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const LEN: usize = 50_000;
-/// How long servers may take to be filled, or to take over.
-const FILLING_TIME_MAX: Duration = Duration::from_secs(30);
 
 fn stripes(copies: Option<Copies>) -> Stripes {
     Stripes {
@@ -51,6 +49,13 @@ async fn file(fs: &VolumeFs, directory: &FileHandle, seed: u8) -> FileHandle {
     made
 }
 
+/// Reads all files, each with the seed beside it.
+async fn check(fs: &VolumeFs, files: &[(FileHandle, u8)]) {
+    for (file, seed) in files {
+        assert!(read(fs, file, 0, LEN).await == noise(LEN, *seed), "{seed}");
+    }
+}
+
 /// How many members the groups of a file have.
 async fn copies_of(fs: &VolumeFs, file: &FileHandle) -> u32 {
     let Striping::File(layout) = fs.striping(&root(), file).await.unwrap() else {
@@ -72,18 +77,6 @@ async fn set(fs: &VolumeFs, copies: u32) {
     fs.set_copies(&root(), wanted).await.unwrap();
 }
 
-/// Waits until each group that has two members has both.
-async fn is_whole(bed: &Bed) {
-    let runtime = bed.client.runtime();
-    let filling = async {
-        while bed.group_that_lacks_a_copy().is_some() {
-            sleep(&runtime, Duration::from_millis(100)).await;
-        }
-    };
-    let filled = timeout(&runtime, FILLING_TIME_MAX, filling).await;
-    assert!(filled.is_ok(), "{:?}", bed.group_that_lacks_a_copy());
-}
-
 fn run(servers: usize, story: impl AsyncFnOnce(Rc<Bed>) + 'static) {
     let world = World::new(42);
     let bed = Bed::new(&world, servers);
@@ -95,7 +88,7 @@ fn what_a_directory_chooses_outlives_servers_and_changes_of_the_volume() {
     // Four servers have four groups each; three are a volume of an earlier release, with one group each.
     for servers in [4, 3] {
         run(servers, async move |bed| {
-            let (fs, runtime) = (bed.mount(), bed.client.runtime());
+            let fs = bed.mount();
             let plain = file(&fs, &fs.root(), 0).await;
             let twice = directory(&fs, "twice", Some(Copies::Two)).await;
             let once = directory(&fs, "once", Some(Copies::One)).await;
@@ -110,22 +103,13 @@ fn what_a_directory_chooses_outlives_servers_and_changes_of_the_volume() {
             for (file, expected) in &copies {
                 assert_eq!(copies_of(&fs, file).await, *expected);
             }
-            is_whole(&bed).await;
-            for number in 0..servers {
-                bed.kill_io_server(number);
-                let reading = async {
-                    for (file, seed) in &kept {
-                        assert!(read(&fs, file, 0, LEN).await == noise(LEN, *seed), "{seed}");
-                    }
-                };
-                timeout(&runtime, FILLING_TIME_MAX, reading).await.unwrap();
-                bed.start_io_server(number);
-                is_whole(&bed).await;
-            }
+            bed.is_whole().await;
+            bed.without_each_in_turn(async || check(&fs, &kept).await)
+                .await;
             // The volume gets another number, and back; its manager restarts.
             for volume_copies in [2, 1] {
                 set(&fs, volume_copies).await;
-                is_whole(&bed).await;
+                bed.is_whole().await;
                 assert_eq!(copies_of(&fs, &plain).await, volume_copies);
                 for (file, expected) in &copies[1..] {
                     assert_eq!(copies_of(&fs, file).await, *expected);
@@ -201,18 +185,9 @@ fn groups_that_are_opened_while_a_server_is_away_are_served() {
         };
         let kept = timeout(&runtime, FILLING_TIME_MAX, making).await.unwrap();
         bed.start_io_server(0);
-        is_whole(&bed).await;
-        for number in 0..3 {
-            bed.kill_io_server(number);
-            let reading = async {
-                for (file, seed) in &kept {
-                    assert!(read(&fs, file, 0, LEN).await == noise(LEN, *seed), "{seed}");
-                }
-            };
-            timeout(&runtime, FILLING_TIME_MAX, reading).await.unwrap();
-            bed.start_io_server(number);
-            is_whole(&bed).await;
-        }
+        bed.is_whole().await;
+        bed.without_each_in_turn(async || check(&fs, &kept).await)
+            .await;
     });
 }
 
@@ -221,7 +196,7 @@ fn a_smaller_number_of_copies_lets_chosen_ones_wait_for_both() {
     run(2, async |bed| {
         let (fs, runtime) = (bed.mount(), bed.client.runtime());
         directory(&fs, "twice", Some(Copies::Two)).await;
-        is_whole(&bed).await;
+        bed.is_whole().await;
         let wanted = CopiesWanted {
             copies: 1,
             same_host: true,

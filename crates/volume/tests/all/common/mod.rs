@@ -2,7 +2,7 @@
 #![allow(dead_code)] // each test uses a part
 
 use gannet_dst::volume::Carrier;
-use gannet_runtime::Buffer;
+use gannet_runtime::{Buffer, sleep, timeout};
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::store::SimStore;
 use gannet_sim::{Crash, Node, World};
@@ -14,6 +14,7 @@ use std::ops::Deref;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes of a stripe.
 pub(crate) const VOLUME_UNIT: u32 = 4096;
@@ -27,6 +28,9 @@ pub(crate) struct Bed {
     pub(crate) volume: gannet_dst::volume::Bed,
     pub(crate) client: Node,
 }
+
+/// How long servers may take to be filled, or to take over.
+pub(crate) const FILLING_TIME_MAX: Duration = Duration::from_secs(30);
 
 impl Deref for Bed {
     type Target = gannet_dst::volume::Bed;
@@ -71,6 +75,29 @@ impl Bed {
             used += usage.files_total - usage.files_free;
         }
         used
+    }
+
+    /// Waits until each group of two has both of its members.
+    pub(crate) async fn is_whole(&self) {
+        let runtime = self.client.runtime();
+        let filling = async {
+            while self.group_that_lacks_a_copy().is_some() {
+                sleep(&runtime, Duration::from_millis(100)).await;
+            }
+        };
+        let filled = timeout(&runtime, FILLING_TIME_MAX, filling).await;
+        assert!(filled.is_ok(), "{:?}", self.group_that_lacks_a_copy());
+    }
+
+    /// Kills each I/O server in turn, does `work` meanwhile, and has the server come back and be filled.
+    pub(crate) async fn without_each_in_turn(&self, work: impl AsyncFn()) {
+        for number in 0..self.io_servers.len() {
+            self.kill_io_server(number);
+            let done = timeout(&self.client.runtime(), FILLING_TIME_MAX, work()).await;
+            done.unwrap();
+            self.start_io_server(number);
+            self.is_whole().await;
+        }
     }
 
     pub(crate) fn mount(&self) -> VolumeFs {
