@@ -182,17 +182,26 @@ impl Bench {
     }
 
     /// A directory that is synced in another turn than `other`, so that both can be synced at once.
-    async fn directory_beside(&self, other: &str, handle: FileHandle, name: &str) -> FileHandle {
-        let turn = |name| Subject::Directory(self.inode(name), handle).turn();
+    async fn directory_beside(&self, other: &str, name: &str) -> FileHandle {
         for attempt in 0.. {
             let made = self.directory(name).await;
-            if turn(name) != turn(other) {
+            if self.turn(name) != self.turn(other) {
                 return made;
             }
             let aside = self.path.join(format!("{name}-{attempt}"));
             std::fs::rename(self.path.join(name), aside).unwrap();
         }
         unreachable!("there are many turns")
+    }
+
+    /// The turn in which the object of a name is synced. Two inode numbers that a file system gives out may share one.
+    fn turn(&self, name: &str) -> usize {
+        let number = self.inode(name);
+        if self.path.join(name).is_dir() {
+            Subject::Directory(number, self.store.root()).turn()
+        } else {
+            Subject::File(number).turn()
+        }
     }
 
     async fn make(&self, parent: &FileHandle, name: &str) -> FileHandle {
@@ -206,6 +215,22 @@ impl Bench {
 
     async fn file(&self, directory: &FileHandle, name: &str) -> FileHandle {
         self.within(self.create(directory, name)).await.unwrap()
+    }
+
+    /// Files of the root, each of which is synced in a turn of its own. Their names are numbers.
+    async fn files_apart(&self, count: usize) -> Vec<(String, FileHandle)> {
+        let (mut files, mut turns) = (Vec::new(), HashSet::new());
+        for number in 0.. {
+            let name = number.to_string();
+            let file = self.file(&self.store.root(), &name).await;
+            if turns.insert(self.turn(&name)) {
+                files.push((name, file));
+            }
+            if files.len() == count {
+                break;
+            }
+        }
+        files
     }
 
     async fn create(&self, directory: &FileHandle, name: &str) -> Result<FileHandle, Status> {
@@ -367,7 +392,7 @@ async fn operate(store: &LocalStore, name: &str, d: &FileHandle, e: &FileHandle,
 fn reply_waits_for_its_sync(case: &'static Case, way: Way) {
     on_a_disk(way, |bench| async move {
         let d = bench.directory("d").await;
-        let e = bench.directory_beside("d", d, "e").await;
+        let e = bench.directory_beside("d", "e").await;
         let old = bench.file(&d, "old").await;
         bench.within(bench.make(&d, "empty")).await;
         bench.disk.forget();
@@ -378,25 +403,31 @@ fn reply_waits_for_its_sync(case: &'static Case, way: Way) {
         };
         let mut operation = [Box::pin(operation)];
         let what = format!("the syncs of {} by {way:?}", case.name);
-        let syncs = match way {
-            Way::Later => 0,
-            Way::Journal => 1,
-            Way::Directories => case.directories.len(),
-            Way::DirectoriesAndInodes => case.directories.len() + case.new.len(),
-        };
-        if syncs > 0 {
-            let begun = || bench.disk.begun().len() == syncs;
-            bench.until_with(&what, &mut operation, begun).await;
-            assert!((case.has_happened)(&bench.path), "{what} began too early");
-        }
-        bench.disk.release();
-        bench.within(gannet_runtime::all(operation)).await;
-        let synced: HashSet<u64> = bench.disk.begun().into_iter().collect();
         let objects = match way {
             Way::Later | Way::Journal => Vec::new(),
             Way::Directories => case.directories.to_vec(),
             Way::DirectoriesAndInodes => [case.directories, case.new].concat(),
         };
+        let all_begun = || {
+            let begun = bench.disk.begun().len();
+            let has_happened = (case.has_happened)(&bench.path);
+            assert!(begun == 0 || has_happened, "{what} began too early");
+            let at_once = || match way {
+                Way::Journal => 1,
+                // Objects of one turn are synced one after the other.
+                _ => {
+                    let turns = objects.iter().map(|name| bench.turn(name));
+                    turns.collect::<HashSet<usize>>().len()
+                }
+            };
+            has_happened && begun == at_once()
+        };
+        if way != Way::Later {
+            bench.until_with(&what, &mut operation, all_begun).await;
+        }
+        bench.disk.release();
+        bench.within(gannet_runtime::all(operation)).await;
+        let synced: HashSet<u64> = bench.disk.begun().into_iter().collect();
         let expected: HashSet<u64> = objects.iter().map(|name| bench.inode(name)).collect();
         match way {
             Way::Journal => assert_eq!(synced.len(), 1, "{what}"),
@@ -498,7 +529,8 @@ fn a_stable_write_is_answered_after_the_sync_of_its_file() {
 #[test]
 fn a_sync_that_fails_fails_the_operations_it_covers_and_no_others() {
     on_a_disk(Way::Directories, |bench| async move {
-        let (bad, good) = (bench.directory("bad").await, bench.directory("good").await);
+        let bad = bench.directory("bad").await;
+        let good = bench.directory_beside("bad", "good").await;
         bench.disk.forget();
         bench.disk.fail(bench.inode("bad"));
         bench.disk.hold();
@@ -528,18 +560,15 @@ fn a_sync_that_fails_fails_the_operations_it_covers_and_no_others() {
 fn a_client_that_syncs_many_files_delays_another_clients_sync_by_a_turn() {
     const FILES: usize = 100;
     on_a_disk(Way::Later, |bench| async move {
-        let root = bench.store.root();
-        let mut files = Vec::new();
-        for index in 0..FILES {
-            files.push(bench.file(&root, &index.to_string()).await);
-        }
-        let mine = bench.file(&root, "mine").await;
+        let mut files = bench.files_apart(FILES + 1).await;
+        let (my_name, mine) = files.pop().unwrap();
         bench.disk.hold();
         let bench = &bench;
         let commit = |caller: Credentials, file| {
             Box::pin(async move { bench.store.commit(&caller, &file, 0, 0).await.result })
         };
-        let mut greedy: Vec<_> = files.iter().map(|file| commit(client(1), *file)).collect();
+        let all = files.iter();
+        let mut greedy: Vec<_> = all.map(|(_, file)| commit(client(1), *file)).collect();
         for commit in &mut greedy {
             assert!(!is_ready(commit).await);
         }
@@ -553,7 +582,9 @@ fn a_client_that_syncs_many_files_delays_another_clients_sync_by_a_turn() {
         bench.within(gannet_runtime::all(greedy)).await;
         let begun = bench.disk.begun();
         assert_eq!(begun.len(), FILES + 1);
-        let at = begun.iter().position(|inode| *inode == bench.inode("mine"));
+        let at = begun
+            .iter()
+            .position(|inode| *inode == bench.inode(&my_name));
         // The syncs under way come first, and perhaps one of the greedy client. Threads report their own starts, so a
         // slow one may come some places later. In the order of the calls this sync would be the last.
         assert!(at.unwrap() < FILES / 4, "{at:?}");
@@ -564,15 +595,14 @@ fn a_client_that_syncs_many_files_delays_another_clients_sync_by_a_turn() {
 fn a_client_that_syncs_in_a_loop_leaves_threads_to_anothers_lookups() {
     on_a_disk(Way::Later, |bench| async move {
         let root = bench.store.root();
-        let mut files = Vec::new();
+        let files = bench.files_apart(64).await;
         for index in 0..64 {
-            files.push(bench.file(&root, &index.to_string()).await);
             std::fs::write(bench.path.join(format!("unknown-{index}")), "").unwrap();
         }
         bench.disk.hold();
         let bench = &bench;
         let mut syncing: Vec<_> = (files.iter().enumerate())
-            .map(|(index, file)| {
+            .map(|(index, (_, file))| {
                 Box::pin(async move {
                     let (greedy, how) = (client(1), Stability::FileSync);
                     if index % 2 == 0 {
