@@ -175,6 +175,11 @@ impl ClientLocks {
         let record = record_of(lock);
         let link = self.servers.manager().await?;
         let asked = self.runtime.now();
+        if request == LockRequest::Unlock {
+            // Before the request: a manager that has restarted does not know the lock, and a lock that is still known
+            // here would be reclaimed behind the unlock.
+            self.state.borrow_mut().release(file, &held_of(&record));
+        }
         let reply = send(&link, caller, file, action, record).await?;
         self.meet(&link, reply.incarnation).await?;
         let held = held_of(&record);
@@ -190,11 +195,7 @@ impl ClientLocks {
                 self.renew_from_now_on();
                 Locked::Done
             }
-            (LockOutcome::Done, LockRequest::Unlock) => {
-                self.state.borrow_mut().release(file, &held);
-                Locked::Done
-            }
-            (LockOutcome::Done, LockRequest::Test) => Locked::Done,
+            (LockOutcome::Done, LockRequest::Unlock | LockRequest::Test) => Locked::Done,
             (LockOutcome::Denied(other), _) => Locked::Denied(ByteLock {
                 owner: other.owner,
                 kind: match other.kind {
@@ -321,13 +322,6 @@ impl ClientLocks {
     /// Reclaims all locks. The manager has restarted, and its metadata says only that this client had some.
     async fn reclaim(&self, link: &Link, incarnation: u64) -> Result<(), LockFailure> {
         let asked = self.runtime.now();
-        let held: Vec<(FileId, HeldLock<u64>)> = {
-            let state = self.state.borrow();
-            let files = state.files.iter();
-            files
-                .flat_map(|(file, locks)| locks.iter().map(|it| (*file, it.clone())))
-                .collect()
-        };
         let root = nobody();
         let mut lost = 0;
         let kept = self.state.borrow().kept.clone();
@@ -348,13 +342,20 @@ impl ClientLocks {
                 tracing::warn!(file = file.0, "an open file without a name is lost");
             }
         }
-        for (file, lock) in held {
+        let mut reclaimed = Vec::new();
+        loop {
+            // Looked for again each time: one that is unlocked meanwhile must not be reclaimed behind its unlock.
+            let next = self.state.borrow().held_beside(&reclaimed);
+            let Some((file, lock)) = next else {
+                break;
+            };
             let record = record_of_held(&lock);
             let reply = send(link, &root, file, LockAction::Reclaim, record).await?;
             if reply.outcome != LockOutcome::Done {
                 lost += 1;
                 self.state.borrow_mut().release(file, &lock);
             }
+            reclaimed.push((file, lock));
         }
         let renew = RenewLocksRequest {
             reclaimed: incarnation,
@@ -444,6 +445,15 @@ impl LockState {
     fn is_empty(&self) -> bool {
         let has_files = !self.kept.is_empty() || !self.let_go.is_empty();
         self.files.is_empty() && self.owed.is_empty() && !has_files
+    }
+
+    /// A lock that is none of these.
+    fn held_beside(&self, these: &[(FileId, HeldLock<u64>)]) -> Option<(FileId, HeldLock<u64>)> {
+        let held = self.files.iter();
+        let mut held = held.flat_map(|(file, locks)| locks.iter().map(|it| (*file, it)));
+        let other =
+            held.find(|(file, lock)| !these.iter().any(|it| it.0 == *file && it.1 == **lock));
+        other.map(|(file, lock)| (file, lock.clone()))
     }
 
     /// Notes that the manager is to hear that a file is let go.

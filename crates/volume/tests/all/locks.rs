@@ -11,7 +11,7 @@ use gannet_vfs::{
     Status, Vfs,
 };
 use gannet_volume::client::VolumeFs;
-use gannet_volume::limits::{LOCK_LEASE, LOCK_SWEEP, LOCK_WAIT};
+use gannet_volume::limits::{LOCK_LEASE, LOCK_RENEW, LOCK_SWEEP, LOCK_WAIT};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -141,6 +141,30 @@ fn a_restarted_manager_gives_no_lock_to_another_before_it_was_reclaimed() {
         bed.start_manager();
         let tried = ask(&one, &file, &whole(1), LockRequest::Try).await;
         assert_eq!(tried, Ok(Locked::Denied(lock(9, 5, 5))));
+    });
+}
+
+/// The unlock is the first request that the client sends to the restarted manager, which does not know the lock yet.
+#[test]
+fn a_lock_that_is_released_after_a_restart_is_not_reclaimed() {
+    run(6, |bed| async move {
+        let (one, other) = (bed.mount(), bed.mount());
+        let file = shared_file(&[&one, &other]).await;
+        for locked in [whole(1), lock(2, 5, 9)] {
+            let tried = ask(&one, &file, &locked, LockRequest::Try).await;
+            assert_eq!(tried, Ok(Locked::Done));
+            bed.kill_manager(Crash::Process);
+            bed.start_manager();
+            // Until the manager answers, an unlock is owed. Later the client renews its lease, and reclaims the lock.
+            sleep(&bed.client.runtime(), LOCK_RENEW / 2).await;
+            let released = ask(&one, &file, &locked, LockRequest::Unlock).await;
+            assert_eq!(released, Ok(Locked::Done));
+            sleep(&bed.client.runtime(), LOCK_LEASE / 2).await;
+            let tried = ask(&other, &file, &whole(9), LockRequest::Try).await;
+            assert_eq!(tried, Ok(Locked::Done));
+            let released = ask(&other, &file, &whole(9), LockRequest::Unlock).await;
+            assert_eq!(released, Ok(Locked::Done));
+        }
     });
 }
 
