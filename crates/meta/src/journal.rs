@@ -11,18 +11,25 @@
 //! docs/formats/journal.md has the bytes, docs/decisions/0014-journal.md the reasons.
 
 mod changes;
+mod copy;
 mod disk;
+mod engine;
 mod file;
 mod memory;
 mod record;
+mod standby;
 mod store;
 
+pub use copy::{StoreCopy, pairs_from};
+pub use engine::{Engine, EngineError, EngineJournalError, ManagerName, RecordHash, Row, RowState};
 pub use memory::JournalMemory;
+pub use standby::{Standby, is_engine_unavailable};
 pub use store::JournaledStore;
 
 use crate::{OtherFormat, StoreError};
 use changes::Changes;
 use std::io;
+use std::time::Duration;
 use thiserror::Error;
 
 /// The progress of the store below a journal.
@@ -30,8 +37,10 @@ use thiserror::Error;
 struct Mark {
     /// The number of openings of the store with its journal.
     epoch: u64,
-    /// The last record of that epoch that the store has.
+    /// The last record of that epoch that the store has; of all epochs if the journal is in an engine.
     applied: u64,
+    /// The hash of that record, if the journal is in an engine.
+    chain: Option<RecordHash>,
 }
 
 /// The records that the store below lacks.
@@ -49,8 +58,8 @@ enum Appended {
     Durable,
     /// It has no place before the store below has older records, and [`Journal::trim`] frees theirs.
     Full,
-    /// It never has a place: the store below is to have it at once, after all others.
-    TooLong,
+    /// It never has a place, with so many bytes: the store below is to have it at once, after all others.
+    TooLong(usize),
 }
 
 /// Where changes are durable before the store below has them: numbered records, each of one commit.
@@ -84,6 +93,27 @@ trait Journal: Send + 'static {
 
     /// Bytes of the records of the present generation.
     fn used(&self) -> u64;
+
+    /// As [`MetaStore::lease`](super::MetaStore::lease).
+    fn lease(&self) -> Option<Duration> {
+        None
+    }
+
+    /// As [`MetaStore::renew`](super::MetaStore::renew).
+    ///
+    /// # Errors
+    /// The journal fails, or another manager has it.
+    fn renew(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Lets another manager have the journal at once. Nothing is appended after this.
+    ///
+    /// # Errors
+    /// The journal fails.
+    fn release(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// The file that a journal is in, of a length that never changes.
@@ -131,7 +161,11 @@ pub enum JournalError {
     /// Journal and metadata are of different times: one of them is from a backup.
     #[error("its journal and its metadata are not of the same time")]
     Apart,
-    /// A write failed earlier. What it was to keep may be in the journal or not; opening the store again shows.
-    #[error("its journal could not be written earlier (restart the manager)")]
-    Failed,
+    /// It is in an engine, and the description of the volume says nothing of that.
+    #[error("its journal is in an engine, which volume.toml does not name (`journal`)")]
+    InEngine,
+    /// A write failed earlier, for this reason. What it was to keep may be in the journal or not; opening the store
+    /// again shows.
+    #[error("its journal could not be written earlier: {0} (restart the manager)")]
+    Failed(String),
 }

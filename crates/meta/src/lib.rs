@@ -32,11 +32,16 @@ pub mod reply_cache;
 pub mod terms;
 
 pub use format::OtherFormat;
-pub use journal::{JournalError, JournalFile, JournalMemory, JournaledStore};
+pub use journal::{
+    Engine, EngineError, EngineJournalError, JournalError, JournalFile, JournalMemory,
+    JournaledStore, ManagerName, RecordHash, Row, RowState, Standby, StoreCopy,
+    is_engine_unavailable, pairs_from,
+};
 pub use memory_store::MemoryStore;
 pub use permissions::gives_privileges;
 pub use redb_store::{DamagedValue, RedbStore};
 
+use std::time::Duration;
 use thiserror::Error;
 
 /// A set of pairs within a store.
@@ -175,6 +180,26 @@ pub trait MetaStore: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError`]: the store failed; what was committed stays durable.
     fn checkpoint(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// How long this process alone has the store after a [`MetaStore::renew`] that succeeded, from its beginning on.
+    /// Another process may take the store over then. `None`: nobody can, as long as this one has it open.
+    fn lease(&self) -> Option<Duration> {
+        None
+    }
+
+    /// The number and the hash of the last record of a journal that other processes follow. All its changes are seen
+    /// by [`MetaStore::read`].
+    fn last_record(&self) -> Option<(u64, RecordHash)> {
+        None
+    }
+
+    /// Renews the lease. Blocks, perhaps for long.
+    ///
+    /// # Errors
+    /// [`StoreError`]: another process has the store, or it cannot be known. No change is possible any more.
+    fn renew(&self) -> Result<(), StoreError> {
         Ok(())
     }
 

@@ -19,6 +19,23 @@ pub const JOURNAL_HALF_LEN: u64 = 8 << 20;
 /// Bytes of the changes of a transaction, beyond which it takes no further ones: each is one record of a journal, and
 /// engines that keep journals take a mebibyte at a time.
 pub const RECORD_LEN_MAX: usize = 1 << 20;
+/// Bytes of records in an engine after which the store below gets them: as many are read at a start, and kept in
+/// memory.
+pub const ENGINE_GENERATION_LEN: u64 = 8 << 20;
+/// Generations of records that stay in an engine for managers that do not have them: one that lacks more gets a copy of
+/// a store.
+pub const ENGINE_TAIL_MAX: usize = 16;
+/// How long a manager may answer after it has renewed its row in an engine.
+pub const ENGINE_LEASE: Duration = Duration::from_secs(4);
+/// How often it renews the row.
+pub const ENGINE_RENEW_EVERY: Duration = Duration::from_secs(1);
+/// How long the row must be the same before another manager takes it over: some more than the lease, since no two
+/// clocks run at the same rate.
+pub const ENGINE_LEASE_OVER: Duration = Duration::from_millis(4200);
+/// Bytes of the name of a manager.
+pub const MANAGER_NAME_LEN_MAX: usize = 255;
+/// Records of an engine that are read at a time.
+pub const RECORDS_AT_A_TIME: usize = 8;
 /// Bytes that a pair takes in a record beside its key and its value.
 pub const PAIR_HEAD_LEN: usize = 24;
 /// Pairs of the metadata that a checkpoint moves in one commit. Each may take a page of 4 KiB and its part of those

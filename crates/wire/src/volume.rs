@@ -24,6 +24,7 @@ mod references;
 mod registry;
 mod replication;
 mod shape;
+mod snapshot;
 mod status;
 mod stripes;
 mod term;
@@ -73,6 +74,7 @@ pub use registry::{
 };
 pub use replication::{ObjectChange, Replicated, Replication};
 pub use shape::{Description, Level, Piece, Pieces, Shape};
+pub use snapshot::{METADATA_KEY_MAX, MetadataPage, MetadataPair, MetadataRequest};
 pub use status::{Stability, Status};
 pub use stripes::{Chosen, Stripes, StripesError};
 pub use term::{TERM_LEN, Term, TermAnswer, TermCall, TermStage};

@@ -35,6 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("objects", &["wire", "metrics", "runtime", "vfs"]),
     ("meta", &["wire"]),
+    ("engines", &["meta"]),
     (
         "volume",
         &[
@@ -48,7 +49,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         "gannet",
         &[
             "wire", "metrics", "runtime", "fabric", "session", "datapath", "iwarp", "verbs", "rpc",
-            "vfs", "localfs", "nfs", "meta", "volume", "client", "fuse",
+            "vfs", "localfs", "nfs", "meta", "engines", "volume", "client", "fuse",
         ],
     ),
     ("capi", &["gannet"]),

@@ -23,7 +23,7 @@ const OUTSIDE: &[&str] = &[
     "fuzz/",
 ];
 /// As [`OUTSIDE`], with the store, whose business are files, the mount front end where it asks the kernel about
-/// processes and mounts, the file of the metadata's journal, and the command lines of
+/// processes and mounts, the files of the metadata's journal and of a copy of a store, and the command lines of
 /// simulations.
 const FILES: &[&str] = &[
     "crates/runtime/src/tokio_plug/",
@@ -34,6 +34,7 @@ const FILES: &[&str] = &[
     "crates/localfs/src/",
     "crates/fuse/src/callers.rs",
     "crates/fuse/src/session.rs",
+    "crates/meta/src/journal/copy.rs",
     "crates/meta/src/journal/disk.rs",
     "crates/meta/src/redb_store/file.rs",
     "crates/meta/src/redb_store/reserve.rs",
@@ -44,10 +45,11 @@ const FILES: &[&str] = &[
     "fuzz/",
 ];
 /// The store of a directory is the real world behind the vfs seam: file times, threads and their identities are its
-/// business. The mount front end has the kernel's file times, and a thread that reads its device. A study of a paper
-/// simulates worlds side by side.
+/// business. The mount front end has the kernel's file times, and a thread that reads its device. An engine of another
+/// program is waited for by threads that do nothing else. A study of a paper simulates worlds side by side.
 const CLOCKS: &[&str] = &[
     "crates/lab/src/papers/study.rs",
+    "crates/engines/src/",
     "crates/fuse/src/",
     "crates/runtime/src/tokio_plug/",
     "crates/localfs/src/",

@@ -110,8 +110,7 @@ impl FileJournal {
             last.map(Record::number)
         });
         let unapplied = |changes, applied| {
-            let epoch = mark.epoch;
-            let mark = Mark { epoch, applied };
+            let mark = Mark { applied, ..mark };
             Unapplied { changes, mark }
         };
         let newest = ends.into_iter().max().flatten();
@@ -177,6 +176,9 @@ impl FileJournal {
 
 impl Journal for FileJournal {
     fn recover(&mut self, mark: Mark) -> Result<Unapplied, StoreError> {
+        if mark.chain.is_some() {
+            return Err(failed(JournalError::InEngine));
+        }
         (self.epoch, self.last) = (mark.epoch, mark.applied);
         let found = [self.half(0).map_err(failed)?, self.half(1).map_err(failed)?];
         self.take_over(found, mark).map_err(failed)
@@ -194,7 +196,7 @@ impl Journal for FileJournal {
         self.stage(changes);
         let len = self.staged.len() as u64;
         if len > self.header.half_len {
-            return Ok(Appended::TooLong);
+            return Ok(Appended::TooLong(self.staged.len()));
         }
         if len > self.header.half_len - self.used {
             return Ok(Appended::Full);
@@ -213,6 +215,7 @@ impl Journal for FileJournal {
         Mark {
             epoch: self.epoch,
             applied: self.last,
+            chain: None,
         }
     }
 

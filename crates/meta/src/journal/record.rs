@@ -1,7 +1,7 @@
 //! The format of a journal: its first block and its records.
 
-use super::JournalError;
 use super::changes::{ChangedPair, Changes};
+use super::{JournalError, RecordHash};
 use crate::{OtherFormat, Table};
 use gannet_wire::volume::Token;
 use gannet_wire::xdr::{Decoder, Encoder, XdrError};
@@ -151,14 +151,7 @@ pub(super) fn encode(
     encoder.u64(sequence);
     let length = encoder.reserve();
     let count = encoder.reserve();
-    let mut pairs = 0;
-    for ChangedPair { table, key, value } in changes.iter() {
-        encoder.u32(table.number());
-        encoder.opaque(key);
-        encoder.bool(value.is_some());
-        value.iter().for_each(|value| encoder.opaque(value));
-        pairs += 1;
-    }
+    let pairs = encode_pairs(&mut encoder, changes);
     let pairs_len = encoder.position() - HEAD_LEN;
     encoder.patch(length, pairs_len as u32);
     encoder.patch(count, pairs);
@@ -167,6 +160,56 @@ pub(super) fn encode(
     encoder.patch(check_high, (check >> 32) as u32);
     encoder.patch(check_low, check as u32);
     out.resize(out.len().next_multiple_of(BLOCK_LEN), 0);
+}
+
+/// Encodes the pairs; returns how many they are.
+fn encode_pairs(encoder: &mut Encoder<'_>, changes: &Changes) -> u32 {
+    let mut pairs = 0;
+    for ChangedPair { table, key, value } in changes.iter() {
+        encoder.u32(table.number());
+        encoder.opaque(key);
+        encoder.bool(value.is_some());
+        value.iter().for_each(|value| encoder.opaque(value));
+        pairs += 1;
+    }
+    pairs
+}
+
+fn decode_pairs(decoder: &mut Decoder<'_>, count: u32) -> Option<Changes> {
+    let mut changes = Changes::default();
+    for _ in 0..count {
+        let table = Table::from_number(decoder.u32().ok()?)?;
+        let key = decoder.opaque(usize::MAX).ok()?.to_vec();
+        let value = if decoder.bool().ok()? {
+            Some(decoder.opaque(usize::MAX).ok()?.to_vec())
+        } else {
+            None
+        };
+        changes.set(table, key, value);
+    }
+    Some(changes)
+}
+
+/// Encodes a record of an engine, which follows the one with the hash `previous`.
+pub(super) fn encode_chained(number: u64, previous: &RecordHash, changes: &Changes) -> Vec<u8> {
+    let mut record = Vec::new();
+    let mut encoder = Encoder::new(&mut record);
+    encoder.u64(number);
+    encoder.fixed(previous);
+    let count = encoder.reserve();
+    let pairs = encode_pairs(&mut encoder, changes);
+    encoder.patch(count, pairs);
+    record
+}
+
+/// The changes of a record of an engine; `None` if it is damaged, or has not this number and this one before it.
+pub(super) fn decode_chained(bytes: &[u8], number: u64, previous: &RecordHash) -> Option<Changes> {
+    let mut decoder = Decoder::new(bytes);
+    let follows = decoder.u64().ok()? == number && decoder.fixed().ok()? == previous;
+    let count = decoder.u32().ok().filter(|_| follows)?;
+    let changes = decode_pairs(&mut decoder, count)?;
+    decoder.finish().ok()?;
+    Some(changes)
 }
 
 /// The number at the start of `bytes`; only [`decode`] checks that they are those of a record.
@@ -189,17 +232,7 @@ pub(super) fn decode(bytes: &[u8], identity: &Token) -> Option<(Record, usize)> 
         return None;
     }
     let mut decoder = Decoder::new(bytes.get(HEAD_LEN..end)?);
-    let mut changes = Changes::default();
-    for _ in 0..count {
-        let table = Table::from_number(decoder.u32().ok()?)?;
-        let key = decoder.opaque(usize::MAX).ok()?.to_vec();
-        let value = if decoder.bool().ok()? {
-            Some(decoder.opaque(usize::MAX).ok()?.to_vec())
-        } else {
-            None
-        };
-        changes.set(table, key, value);
-    }
+    let changes = decode_pairs(&mut decoder, count)?;
     decoder.finish().ok()?;
     let record = Record {
         epoch,

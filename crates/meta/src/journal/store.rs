@@ -4,15 +4,16 @@ use super::changes::{ChangedPair, Changes, Layered};
 use super::disk::DiskFile;
 use super::file::FileJournal;
 use super::record::Header;
-use super::{Appended, Journal, JournalError, JournalFile, Mark};
+use super::{Appended, EngineJournalError, Journal, JournalError, JournalFile, Mark, RecordHash};
 use crate::limits::{JOURNAL_HALF_LEN, PAGE_VALUE_MAX};
 use crate::redb_store::RedbStore;
 use crate::{MetaStore, StoreError, StoreLengths, Table, Transaction, View};
 use gannet_wire::volume::Token;
-use gannet_wire::xdr::{Decoder, Encoder};
+use gannet_wire::xdr::{Decoder, Encoder, XdrError};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
 
 /// A store with a journal before it. Locks are taken in this order: the writer's, the checkpoint's, what is recent.
 pub struct JournaledStore {
@@ -21,6 +22,7 @@ pub struct JournaledStore {
     checkpointing: Mutex<()>,
     recent: RwLock<Recent>,
     lengths: HalfLengths,
+    lease: Option<Duration>,
 }
 
 /// Used bytes of the halves, as of the last commit and checkpoint.
@@ -33,8 +35,8 @@ struct HalfLengths {
 
 struct Writer {
     journal: Box<dyn Journal>,
-    /// An append failed. Another record would follow one that may not be there, and be lost at the next start.
-    failed: bool,
+    /// Why an append failed. Another record would follow one that may not be there, and be lost at the next start.
+    failed: Option<String>,
 }
 
 /// Changes that are durable in the journal and not in the store below.
@@ -48,7 +50,7 @@ struct Recent {
 }
 
 /// Where the store below keeps its [`Mark`].
-const MARK: &[u8] = b"journal";
+pub(super) const MARK: &[u8] = b"journal";
 
 impl JournaledStore {
     /// Opens the redb file at `path`, or makes it, with its journal beside it, that of volume `identity`. Up to
@@ -91,7 +93,7 @@ impl JournaledStore {
         JournaledStore::with(base, Box::new(journal))
     }
 
-    fn with(
+    pub(super) fn with(
         base: Arc<dyn MetaStore>,
         mut journal: Box<dyn Journal>,
     ) -> Result<JournaledStore, StoreError> {
@@ -100,9 +102,10 @@ impl JournaledStore {
         put_down_in_parts(&*base, &unapplied.changes, unapplied.mark)?;
         let mark = journal.begin()?;
         put_down(&*base, &[], Some(mark))?;
+        let lease = journal.lease();
         let writer = Writer {
             journal,
-            failed: false,
+            failed: None,
         };
         Ok(JournaledStore {
             base,
@@ -110,7 +113,22 @@ impl JournaledStore {
             checkpointing: Mutex::default(),
             recent: RwLock::default(),
             lengths: HalfLengths::default(),
+            lease,
         })
+    }
+
+    /// Lets another manager have a journal in an engine at once, and refuses changes from then on. A journal in a file
+    /// is left as it is.
+    ///
+    /// # Errors
+    /// The engine fails: another manager waits for the end of the lease.
+    pub fn release(&self) -> Result<(), StoreError> {
+        let mut writer = self.writer();
+        if writer.failed.is_some() || self.lease.is_none() {
+            return Ok(());
+        }
+        writer.failed = Some(EngineJournalError::Released.to_string());
+        writer.journal.release()
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {
@@ -157,6 +175,14 @@ impl JournaledStore {
     }
 }
 
+impl Writer {
+    /// Checks that records can follow the last one.
+    fn must_work(&self) -> Result<(), StoreError> {
+        let why = self.failed.clone();
+        why.map_or(Ok(()), |why| Err(failed(JournalError::Failed(why))))
+    }
+}
+
 impl MetaStore for JournaledStore {
     fn read(&self, look: &mut dyn FnMut(&dyn View)) -> Result<(), StoreError> {
         // The journal's changes are read before the base: a checkpoint between the two adds them to the base, and reads
@@ -171,21 +197,19 @@ impl MetaStore for JournaledStore {
         work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let mut writer = self.writer();
+        writer.must_work()?;
         let Writer {
             journal,
             failed: broken,
         } = &mut *writer;
         let journal = &mut **journal;
-        if *broken {
-            return Err(failed(JournalError::Failed));
-        }
         let changes = self.perform(work)?;
         if changes.is_empty() {
             return Ok(());
         }
         let mut append = |journal: &mut dyn Journal| {
             let appended = journal.append(&changes);
-            appended.inspect_err(|_| *broken = true)
+            appended.inspect_err(|error| *broken = Some(error.to_string()))
         };
         let mut appended = append(journal)?;
         if appended == Appended::Full {
@@ -197,7 +221,11 @@ impl MetaStore for JournaledStore {
             Appended::Full,
             "a generation has room for a record"
         );
-        if appended != Appended::Durable {
+        if let Appended::TooLong(len) = appended {
+            if journal.mark().chain.is_some() {
+                // Another manager would not see it.
+                return Err(failed(EngineJournalError::TooLong(len)));
+            }
             // Changes of both generations are older, so their checkpoints come first.
             self.turn(journal)?;
             self.checkpoint()?;
@@ -238,6 +266,23 @@ impl MetaStore for JournaledStore {
         drop(recent);
         drop(full);
         Ok(())
+    }
+
+    fn lease(&self) -> Option<Duration> {
+        self.lease
+    }
+
+    fn last_record(&self) -> Option<(u64, RecordHash)> {
+        // With the writer's lock, readers see all changes of the last record.
+        let mark = self.writer().journal.mark();
+        mark.chain.map(|hash| (mark.applied, hash))
+    }
+
+    fn renew(&self) -> Result<(), StoreError> {
+        let mut writer = self.writer();
+        writer.must_work()?;
+        let renewed = writer.journal.renew();
+        renewed.inspect_err(|error| writer.failed = Some(error.to_string()))
     }
 
     fn lengths(&self) -> StoreLengths {
@@ -298,22 +343,33 @@ pub(super) fn failed(error: impl std::error::Error + Send + Sync + 'static) -> S
 }
 
 /// The mark of the last checkpoint of a store, if it ever had a journal.
-fn mark_of(base: &dyn MetaStore) -> Result<Option<Mark>, StoreError> {
+pub(super) fn mark_of(base: &dyn MetaStore) -> Result<Option<Mark>, StoreError> {
     let mut found = Ok(None);
     base.read(&mut |view| found = view.get(Table::Volume, MARK))?;
     let Some(value) = found? else {
         return Ok(None);
     };
     let mut decoder = Decoder::new(&value);
-    match (decoder.u64(), decoder.u64(), decoder.finish()) {
-        (Ok(epoch), Ok(applied), Ok(())) => Ok(Some(Mark { epoch, applied })),
-        _ => Err(failed(JournalError::Damaged)),
-    }
+    let mut decode = || {
+        let (epoch, applied) = (decoder.u64()?, decoder.u64()?);
+        let chain = match decoder.remaining() {
+            [] => None,
+            _ => Some(*decoder.fixed()?),
+        };
+        decoder.finish()?;
+        Ok(Mark {
+            epoch,
+            applied,
+            chain,
+        })
+    };
+    let mark = decode().map_err(|_: XdrError| failed(JournalError::Damaged));
+    mark.map(Some)
 }
 
 /// Writes changes that are durable in the journal into a store, in commits for which it has room, and the mark in the
 /// last of them. Until then the journal's changes hide those in the store, so no reader sees a part.
-fn put_down_in_parts(
+pub(super) fn put_down_in_parts(
     base: &dyn MetaStore,
     changes: &Changes,
     mark: Mark,
@@ -339,7 +395,7 @@ fn pages_of(pair: &ChangedPair<'_>) -> usize {
 }
 
 /// Writes changes into a store in one commit, with the mark if there is one.
-fn put_down(
+pub(super) fn put_down(
     base: &dyn MetaStore,
     pairs: &[ChangedPair<'_>],
     mark: Option<Mark>,
@@ -358,6 +414,7 @@ fn put_down(
         let mut encoder = Encoder::new(&mut value);
         encoder.u64(mark.epoch);
         encoder.u64(mark.applied);
+        mark.chain.iter().for_each(|hash| encoder.fixed(hash));
         transaction.put(Table::Volume, MARK, &value)
     })
 }

@@ -17,7 +17,7 @@ const HALF_BLOCKS: u32 = 4;
 type State = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
 
 /// All pairs but the journal's own mark.
-fn state_of(store: &dyn MetaStore) -> State {
+pub(super) fn state_of(store: &dyn MetaStore) -> State {
     let mut state = State::new();
     let tables = [Table::Inodes, Table::Names, Table::Replies, Table::Volume];
     let look = &mut |view: &dyn View| {
@@ -34,7 +34,7 @@ fn state_of(store: &dyn MetaStore) -> State {
     state
 }
 
-fn copy_of(store: &MemoryStore) -> Arc<MemoryStore> {
+pub(super) fn copy_of(store: &MemoryStore) -> Arc<MemoryStore> {
     let copy = MemoryStore::default();
     let look = &mut |view: &dyn View| {
         let commit = &mut |it: &mut dyn Transaction| {
@@ -60,7 +60,7 @@ fn put(store: &dyn MetaStore, key: &[u8], value: &[u8]) -> Result<(), StoreError
 }
 
 /// A step of a story; each changes something that later ones change again.
-fn change(it: &mut dyn Transaction, step: u32) -> Result<(), StoreError> {
+pub(super) fn change(it: &mut dyn Transaction, step: u32) -> Result<(), StoreError> {
     let key = |number: u32| number.to_be_bytes();
     it.put(Table::Volume, b"step", &step.to_be_bytes())?;
     it.put(Table::Inodes, &key(step % 5), &[step as u8; 40])?;
@@ -75,7 +75,7 @@ fn change(it: &mut dyn Transaction, step: u32) -> Result<(), StoreError> {
 }
 
 /// The states after none, one, ... of `steps`.
-fn states(steps: u32) -> Vec<State> {
+pub(super) fn states(steps: u32) -> Vec<State> {
     let model = MemoryStore::default();
     let after = (0..steps).map(|step| {
         model.commit(&mut |it| change(it, step)).unwrap();

@@ -3,5 +3,6 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod engine;
 mod journal;
 mod namespace;

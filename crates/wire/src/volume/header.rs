@@ -141,6 +141,8 @@ operations! {
     Copies = 0x0214,
     /// Manager: groups whose only member with all data is gone; makes the other member count if it is asked to.
     StaleGroups = 0x0215,
+    /// Manager, from one that stands by: pairs of the metadata.
+    Metadata = 0x0216,
     /// I/O server: bytes of an object.
     Read = 0x0301,
     /// I/O server: bytes into an object.

@@ -1,0 +1,295 @@
+//! etcd, by its JSON gateway over HTTP/1.1.
+//!
+//! The row is one key, and each record another. An append is a transaction: if the row has still the revision of its
+//! last change, both are written. Reads are linearizable, which is what etcd does unless it is asked for less.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use gannet_meta::{Engine, EngineError, Row};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use thiserror::Error;
+use ureq::Agent;
+
+/// How long a member of the cluster may take to accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long it may take for an answer. Much shorter than the lease of a manager, which asks the next member then.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(1500);
+/// The pause before a request that nobody answered is sent again.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Bytes of the longest answer: records at a time, and their encoding.
+const ANSWER_MAX: u64 = 32 << 20;
+
+/// An address that is no address of etcd.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{0}` is no address of etcd: write http://HOST:PORT")]
+pub struct EtcdAddressError(String);
+
+/// A cluster of etcd, with the journal of a volume below a prefix of its keys.
+pub struct Etcd {
+    agent: Agent,
+    addresses: Vec<String>,
+    /// The address that has answered last.
+    last: usize,
+    prefix: String,
+    /// How long a request is sent again.
+    patience: Duration,
+    /// When the first attempt of the present one failed.
+    since: Option<Instant>,
+}
+
+/// An answer that has pairs.
+#[derive(Deserialize)]
+struct Ranged {
+    #[serde(default)]
+    kvs: Vec<Pair>,
+}
+
+#[derive(Deserialize)]
+struct Pair {
+    key: String,
+    #[serde(default)]
+    value: String,
+    mod_revision: String,
+}
+
+/// The answer to a transaction.
+#[derive(Deserialize)]
+struct Done {
+    #[serde(default)]
+    succeeded: bool,
+    header: Header,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    revision: String,
+}
+
+/// The reason of a refusal.
+#[derive(Deserialize)]
+struct Reason {
+    #[serde(default)]
+    message: String,
+}
+
+impl Etcd {
+    /// A cluster whose members are at these addresses. The keys of the volume begin with `prefix`. A request without an
+    /// answer is sent again for as long as `patience`.
+    ///
+    /// # Errors
+    /// There is no address, or one is none of etcd.
+    pub fn new(
+        addresses: Vec<String>,
+        prefix: &str,
+        patience: Duration,
+    ) -> Result<Etcd, EtcdAddressError> {
+        let wrong = addresses.iter().find(|it| !it.starts_with("http://"));
+        if let Some(wrong) = wrong {
+            return Err(EtcdAddressError(wrong.clone()));
+        }
+        if addresses.is_empty() {
+            return Err(EtcdAddressError(String::new()));
+        }
+        let config = Agent::config_builder()
+            .timeout_connect(Some(CONNECT_TIMEOUT))
+            .timeout_global(Some(ANSWER_TIMEOUT))
+            .http_status_as_error(false)
+            .build();
+        Ok(Etcd {
+            agent: config.into(),
+            addresses,
+            last: 0,
+            prefix: prefix.to_owned(),
+            patience,
+            since: None,
+        })
+    }
+
+    fn row_key(&self) -> Vec<u8> {
+        format!("{}/row", self.prefix).into_bytes()
+    }
+
+    /// The key of a record. Keys are in the order of the numbers.
+    fn record_key(&self, number: u64) -> Vec<u8> {
+        format!("{}/record/{number:016x}", self.prefix).into_bytes()
+    }
+
+    /// The key behind those of all records.
+    fn records_end(&self) -> Vec<u8> {
+        format!("{}/record0", self.prefix).into_bytes()
+    }
+
+    fn note_prefix(&self) -> String {
+        format!("{}/has/", self.prefix)
+    }
+
+    /// Asks the members in turn, until one answers.
+    fn ask<T: for<'a> Deserialize<'a>>(
+        &mut self,
+        what: &str,
+        body: &Value,
+    ) -> Result<T, EngineError> {
+        let body = body.to_string();
+        let mut silent = Vec::new();
+        let first = self.last;
+        for turn in 0..self.addresses.len() {
+            let number = (first + turn) % self.addresses.len();
+            // One that is silent is not asked first the next time either.
+            self.last = number;
+            let address = &self.addresses[number];
+            match self.ask_member(&format!("{address}/v3/kv/{what}"), &body) {
+                Ok((200, answer)) => {
+                    let answer = serde_json::from_slice(&answer);
+                    return answer.map_err(|_| {
+                        EngineError::Refused(format!(
+                            "{address} gives an answer that is none of etcd"
+                        ))
+                    });
+                }
+                // 503: it has no quorum, or looks for a leader.
+                Ok((503 | 504, answer)) => silent.push(format!("{address}: {}", reason(&answer))),
+                Ok((status, answer)) => {
+                    let why = reason(&answer);
+                    return Err(EngineError::Refused(format!(
+                        "{address} refuses with status {status}: {why}"
+                    )));
+                }
+                Err(error) => silent.push(format!("{address}: {error}")),
+            }
+        }
+        Err(EngineError::Unavailable(format!(
+            "etcd does not answer ({})",
+            silent.join("; ")
+        )))
+    }
+
+    fn ask_member(&self, url: &str, body: &str) -> Result<(u16, Vec<u8>), ureq::Error> {
+        let mut answer = self.agent.post(url).send(body)?;
+        let status = answer.status().as_u16();
+        let read = answer.body_mut().with_config().limit(ANSWER_MAX);
+        Ok((status, read.read_to_vec()?))
+    }
+}
+
+fn reason(answer: &[u8]) -> String {
+    let reason = serde_json::from_slice::<Reason>(answer);
+    reason.map_or_else(|_| String::from("no reason given"), |it| it.message)
+}
+
+fn encoded(bytes: &[u8]) -> String {
+    BASE64_STANDARD.encode(bytes)
+}
+
+fn decoded(text: &str) -> Result<Vec<u8>, EngineError> {
+    let bytes = BASE64_STANDARD.decode(text);
+    bytes.map_err(|_| EngineError::Refused(String::from("etcd gives a value that is not encoded")))
+}
+
+fn number(text: &str) -> Result<u64, EngineError> {
+    let number = text.parse();
+    number.map_err(|_| EngineError::Refused(format!("etcd gives `{text}` for a number")))
+}
+
+impl Engine for Etcd {
+    fn row(&mut self) -> Result<Option<Row>, EngineError> {
+        let asked = json!({ "key": encoded(&self.row_key()) });
+        let found: Ranged = self.ask("range", &asked)?;
+        let row = found.kvs.first().map(|pair| {
+            Ok(Row {
+                version: number(&pair.mod_revision)?,
+                bytes: decoded(&pair.value)?,
+            })
+        });
+        row.transpose()
+    }
+
+    fn replace(
+        &mut self,
+        version: Option<u64>,
+        row: &[u8],
+        record: Option<(u64, &[u8])>,
+    ) -> Result<Option<u64>, EngineError> {
+        let key = encoded(&self.row_key());
+        let put = |key: String, value: &[u8]| json!({ "request_put": { "key": key, "value": encoded(value) } });
+        let mut puts = vec![put(key.clone(), row)];
+        if let Some((number, record)) = record {
+            puts.push(put(encoded(&self.record_key(number)), record));
+        }
+        // A key that was never written has revision 0.
+        let compare = json!({
+            "key": key,
+            "target": "MOD",
+            "result": "EQUAL",
+            "mod_revision": version.unwrap_or(0).to_string(),
+        });
+        let done: Done = self.ask("txn", &json!({ "compare": [compare], "success": puts }))?;
+        let revision = done.succeeded.then(|| number(&done.header.revision));
+        revision.transpose()
+    }
+
+    fn records(&mut self, after: u64, count: usize) -> Result<Vec<(u64, Vec<u8>)>, EngineError> {
+        let asked = json!({
+            "key": encoded(&self.record_key(after.saturating_add(1))),
+            "range_end": encoded(&self.records_end()),
+            "limit": count,
+        });
+        let found: Ranged = self.ask("range", &asked)?;
+        let records = found.kvs.iter().map(|pair| {
+            let key = decoded(&pair.key)?;
+            let text = std::str::from_utf8(&key).unwrap_or_default();
+            let number = text.rsplit('/').next().unwrap_or_default();
+            let number = u64::from_str_radix(number, 16);
+            let number = number.map_err(|_| {
+                EngineError::Refused(format!("etcd has a key that is no record: {text}"))
+            })?;
+            Ok((number, decoded(&pair.value)?))
+        });
+        records.collect()
+    }
+
+    fn remove(&mut self, up_to: u64) -> Result<(), EngineError> {
+        let asked = json!({
+            "key": encoded(&self.record_key(0)),
+            "range_end": encoded(&self.record_key(up_to.saturating_add(1))),
+        });
+        self.ask("deleterange", &asked).map(|_: Value| ())
+    }
+
+    fn note(&mut self, name: &str, has: u64) -> Result<(), EngineError> {
+        let key = format!("{}{name}", self.note_prefix());
+        let asked = json!({
+            "key": encoded(key.as_bytes()),
+            "value": encoded(has.to_string().as_bytes()),
+        });
+        self.ask("put", &asked).map(|_: Value| ())
+    }
+
+    fn notes(&mut self) -> Result<BTreeMap<String, u64>, EngineError> {
+        let prefix = self.note_prefix();
+        // The byte after the last slash.
+        let end = format!("{}/has0", self.prefix);
+        let asked =
+            json!({ "key": encoded(prefix.as_bytes()), "range_end": encoded(end.as_bytes()) });
+        let found: Ranged = self.ask("range", &asked)?;
+        let notes = found.kvs.iter().map(|pair| {
+            let (key, value) = (decoded(&pair.key)?, decoded(&pair.value)?);
+            let name = String::from_utf8_lossy(&key);
+            let name = name.strip_prefix(&prefix).unwrap_or_default().to_owned();
+            Ok((name, number(&String::from_utf8_lossy(&value))?))
+        });
+        notes.collect()
+    }
+
+    fn wait(&mut self, attempt: u32) -> bool {
+        let now = Instant::now();
+        let since = match self.since.filter(|_| attempt > 0) {
+            Some(since) => since,
+            None => *self.since.insert(now),
+        };
+        std::thread::sleep(PAUSE);
+        now.duration_since(since) < self.patience
+    }
+}

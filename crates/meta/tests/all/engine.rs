@@ -1,0 +1,374 @@
+//! A journal in an engine: answers that are lost, two managers, an engine that was restored from a backup.
+
+use super::journal::{change, copy_of, state_of, states};
+use gannet_meta::{
+    Engine, EngineError, JournaledStore, ManagerName, MemoryStore, MetaStore, Row, Standby,
+    StoreError, Table, is_engine_unavailable,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+const VOLUME: [u8; 16] = [7; 16];
+
+/// The fate of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Answered,
+    /// It is not done, and there is no answer.
+    Lost,
+    /// It is done, and there is no answer.
+    AnswerLost,
+}
+
+#[derive(Default, Clone)]
+struct State {
+    row: Option<Row>,
+    version: u64,
+    records: BTreeMap<u64, Vec<u8>>,
+    notes: BTreeMap<String, u64>,
+}
+
+/// An engine in memory, which several managers use.
+#[derive(Default, Clone)]
+struct EngineMemory {
+    state: Arc<Mutex<State>>,
+    fates: Arc<Mutex<VecDeque<Fate>>>,
+}
+
+impl EngineMemory {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    fn fated<T>(&self, work: impl FnOnce(&mut State) -> T) -> Result<T, EngineError> {
+        let fate = self.fates.lock().unwrap().pop_front();
+        let lost = || EngineError::Unavailable(String::from("no answer"));
+        if fate == Some(Fate::Lost) {
+            return Err(lost());
+        }
+        let done = work(&mut self.state());
+        if fate == Some(Fate::AnswerLost) {
+            return Err(lost());
+        }
+        Ok(done)
+    }
+
+    fn stand_by(&self, base: &Arc<MemoryStore>, owner: u8) -> Result<Standby, StoreError> {
+        let base = Arc::clone(base) as Arc<dyn MetaStore>;
+        Standby::over(base, Box::new(self.clone()), VOLUME, manager(owner))
+    }
+
+    fn open(&self, base: &Arc<MemoryStore>, owner: u8) -> Result<JournaledStore, StoreError> {
+        let mut standby = self.stand_by(base, owner)?;
+        standby.follow()?;
+        standby.take_over()
+    }
+}
+
+impl Engine for EngineMemory {
+    fn row(&mut self) -> Result<Option<Row>, EngineError> {
+        self.fated(|state| state.row.clone())
+    }
+
+    fn replace(
+        &mut self,
+        version: Option<u64>,
+        row: &[u8],
+        record: Option<(u64, &[u8])>,
+    ) -> Result<Option<u64>, EngineError> {
+        self.fated(|state| {
+            if state.row.as_ref().map(|row| row.version) != version {
+                return None;
+            }
+            state.version += 1;
+            state.row = Some(Row {
+                version: state.version,
+                bytes: row.to_vec(),
+            });
+            let record = record.map(|(number, bytes)| (number, bytes.to_vec()));
+            state.records.extend(record);
+            Some(state.version)
+        })
+    }
+
+    fn records(&mut self, after: u64, count: usize) -> Result<Vec<(u64, Vec<u8>)>, EngineError> {
+        self.fated(|state| {
+            let behind = state.records.range(after + 1..).take(count);
+            behind
+                .map(|(number, bytes)| (*number, bytes.clone()))
+                .collect()
+        })
+    }
+
+    fn remove(&mut self, up_to: u64) -> Result<(), EngineError> {
+        self.fated(|state| state.records.retain(|number, _| *number > up_to))
+    }
+
+    fn note(&mut self, name: &str, has: u64) -> Result<(), EngineError> {
+        self.fated(|state| {
+            state.notes.insert(name.to_owned(), has);
+        })
+    }
+
+    fn notes(&mut self) -> Result<BTreeMap<String, u64>, EngineError> {
+        self.fated(|state| state.notes.clone())
+    }
+
+    fn wait(&mut self, attempt: u32) -> bool {
+        attempt < 2
+    }
+}
+
+fn manager(owner: u8) -> ManagerName {
+    ManagerName {
+        name: format!("manager {owner}"),
+        owner: [owner; 16],
+    }
+}
+
+fn why(opened: Result<JournaledStore, StoreError>) -> String {
+    opened.err().unwrap().to_string()
+}
+
+#[test]
+fn acknowledged_changes_outlive_managers_and_answers_that_are_lost() {
+    const STEPS: u32 = 12;
+    let states = states(STEPS);
+    for at in 0..STEPS as usize + 4 {
+        for fates in [
+            &[Fate::Lost][..],
+            &[Fate::AnswerLost],
+            &[Fate::Lost, Fate::AnswerLost],
+            &[Fate::AnswerLost, Fate::Lost],
+            &[Fate::Lost; 8],
+            &[Fate::AnswerLost; 8],
+        ] {
+            let (engine, base) = (EngineMemory::default(), Arc::<MemoryStore>::default());
+            let before = std::iter::repeat_n(Fate::Answered, at);
+            *engine.fates.lock().unwrap() = before.chain(fates.iter().copied()).collect();
+            let mut answered = 0;
+            if let Ok(store) = engine.open(&base, 1) {
+                while answered < STEPS && store.commit(&mut |it| change(it, answered)).is_ok() {
+                    answered += 1;
+                }
+                assert!(answered == STEPS || fates.len() == 8, "{at} {fates:?}");
+            }
+            engine.fates.lock().unwrap().clear();
+            // Another one begins, with what the first one had in its store below.
+            let store = engine.open(&base, 2).unwrap();
+            let now = states.iter().position(|it| *it == state_of(&store));
+            let now = now.unwrap() as u32;
+            assert!((answered..=answered + 1).contains(&now), "{at} {fates:?}");
+        }
+    }
+}
+
+#[test]
+fn of_two_managers_the_later_one_appends() {
+    let (engine, base) = (EngineMemory::default(), Arc::<MemoryStore>::default());
+    let first = engine.open(&base, 1).unwrap();
+    first.commit(&mut |it| change(it, 0)).unwrap();
+    let copy = copy_of(&base);
+    let second = engine.open(&copy, 2).unwrap();
+    let refused = first.commit(&mut |it| change(it, 1)).err().unwrap();
+    let by = "taken the journal over: manager 2";
+    assert!(refused.to_string().contains(by), "{refused}");
+    assert!(first.renew().err().unwrap().to_string().contains(by));
+    assert!(first.commit(&mut |it| change(it, 1)).is_err());
+    second.commit(&mut |it| change(it, 1)).unwrap();
+    // An attempt of the first one whose answer was lost does not count as one of the second.
+    let third = engine.open(&copy_of(&base), 3).unwrap();
+    assert!(state_of(&third) == states(2)[2]);
+    assert!(second.commit(&mut |it| change(it, 2)).is_err());
+}
+
+#[test]
+fn an_engine_and_metadata_of_different_times_are_refused() {
+    let (engine, base) = (EngineMemory::default(), Arc::<MemoryStore>::default());
+    let store = engine.open(&base, 1).unwrap();
+    let (empty, early) = (copy_of(&base), engine.state().clone());
+    for step in 0..6 {
+        store.commit(&mut |it| change(it, step)).unwrap();
+    }
+    drop(store);
+    drop(engine.open(&base, 1).unwrap());
+    let late = engine.state().clone();
+    // Restored from a backup.
+    *engine.state() = early;
+    let error = why(engine.open(&base, 1));
+    assert!(error.contains("restored from a backup"), "{error}");
+    // And then it went another way.
+    let other = engine.open(&empty, 1).unwrap();
+    for step in 10..17 {
+        other.commit(&mut |it| change(it, step)).unwrap();
+    }
+    let error = why(engine.open(&base, 1));
+    assert!(error.contains("do not belong"), "{error}");
+    // Records are gone that the metadata lack, or one is damaged.
+    for spoil in [
+        &mut (|state: &mut State| drop(state.records.remove(&1))) as &mut dyn FnMut(&mut State),
+        &mut |state| state.records.get_mut(&3).unwrap().push(0),
+        &mut |state| drop(state.records.remove(&6)),
+    ] {
+        *engine.state() = late.clone();
+        spoil(&mut engine.state());
+        let error = why(engine.open(&copy_of(&MemoryStore::default()), 1));
+        assert!(error.contains("do not belong"), "{error}");
+    }
+    *engine.state() = late;
+    let whole = engine.open(&copy_of(&MemoryStore::default()), 1).unwrap();
+    assert!(state_of(&whole) == states(6)[6]);
+    // Another volume's, and another release's.
+    let row = engine.state().row.clone().unwrap();
+    for (at, expected) in [(5, "another volume"), (3, "format")] {
+        engine.state().row.as_mut().unwrap().bytes[at] ^= 2;
+        let error = why(engine.open(&base, 1));
+        assert!(error.contains(expected), "{error}");
+        engine.state().row = Some(row.clone());
+    }
+}
+
+#[test]
+fn records_that_the_metadata_have_are_removed() {
+    let (engine, base) = (EngineMemory::default(), Arc::<MemoryStore>::default());
+    let store = engine.open(&base, 1).unwrap();
+    for step in 0..60u32 {
+        let long = vec![step as u8; 500_000];
+        let put = store.commit(&mut |it| it.put(Table::Names, &step.to_be_bytes(), &long));
+        put.unwrap();
+        if store.needs_checkpoint() {
+            store.checkpoint().unwrap();
+        }
+    }
+    assert!(engine.state().records.len() < 40);
+    assert!(store.lengths().journal < 20 << 20);
+    let again = engine.open(&base, 2).unwrap();
+    assert_eq!(state_of(&again).len(), 60);
+    let long = vec![0; 2 << 20];
+    let refused = again.commit(&mut |it| it.put(Table::Names, b"long", &long));
+    assert!(refused.err().unwrap().to_string().contains("longer than"));
+    // It is refused, and others go on.
+    again.commit(&mut |it| change(it, 3)).unwrap();
+}
+
+#[test]
+fn a_volume_moves_its_journal_from_the_file_into_an_engine() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, engine) = (folder.path().join("metadata"), EngineMemory::default());
+    let store = JournaledStore::open(&path, 1 << 20, VOLUME).unwrap();
+    store.commit(&mut |it| change(it, 0)).unwrap();
+    drop(store);
+    let open = || {
+        let engine = Box::new(engine.clone());
+        let mut standby = Standby::open(&path, 1 << 20, engine, VOLUME, manager(1))?;
+        standby.follow()?;
+        standby.take_over()
+    };
+    let store = open().unwrap();
+    store.commit(&mut |it| change(it, 1)).unwrap();
+    drop(store);
+    assert!(state_of(&open().unwrap()) == states(2)[2]);
+    let error = why(JournaledStore::open(&path, 1 << 20, VOLUME));
+    assert!(error.contains("in an engine"), "{error}");
+}
+
+#[test]
+fn a_standby_follows_and_takes_over() {
+    const STEPS: u32 = 12;
+    let states = states(STEPS);
+    let (engine, base) = (EngineMemory::default(), Arc::<MemoryStore>::default());
+    let followed = Arc::<MemoryStore>::default();
+    let mut standby = engine.stand_by(&followed, 2).unwrap();
+    assert_eq!(standby.follow().unwrap(), None, "nobody was ever active");
+    let first = engine.open(&base, 1).unwrap();
+    let mut last = None;
+    for step in 0..STEPS {
+        first.commit(&mut |it| change(it, step)).unwrap();
+        let row = standby.follow().unwrap().unwrap();
+        assert_eq!(row.manager.as_deref(), Some("manager 1"));
+        assert_eq!((row.term, row.last), (1, u64::from(step) + 1));
+        assert_ne!(
+            last.replace(row.version),
+            Some(row.version),
+            "it was heard of"
+        );
+        // What it has is in its own store, and the engine knows.
+        assert!(state_of(&*followed) == states[step as usize + 1]);
+        assert_eq!(engine.state().notes["manager 2"], u64::from(step) + 1);
+    }
+    let version = standby.follow().unwrap().unwrap().version;
+    assert_eq!(Some(version), last);
+    first.renew().unwrap();
+    assert_ne!(standby.follow().unwrap().unwrap().version, version);
+    // It gives the journal up: changes are refused from then on, also by itself.
+    first.release().unwrap();
+    assert_eq!(standby.follow().unwrap().unwrap().manager, None);
+    let refused = first.commit(&mut |it| change(it, STEPS)).err().unwrap();
+    assert!(refused.to_string().contains("given up"), "{refused}");
+    let second = standby.take_over().unwrap();
+    assert!(state_of(&second) == states[STEPS as usize]);
+    assert!(first.renew().is_err());
+    second.renew().unwrap();
+    assert!(second.lease().is_some());
+}
+
+#[test]
+fn metadata_of_before_the_engine_are_followed_by_copies_of_them_alone() {
+    let (engine, base) = (EngineMemory::default(), Arc::<MemoryStore>::default());
+    base.commit(&mut |it| it.put(Table::Names, b"before", b"1"))
+        .unwrap();
+    let copy = copy_of(&base);
+    let store = engine.open(&base, 1).unwrap();
+    store.commit(&mut |it| change(it, 0)).unwrap();
+    let mut standby = engine.stand_by(&copy, 2).unwrap();
+    assert_eq!(standby.follow().unwrap().unwrap().last, 1);
+    let error = why(engine.open(&Arc::default(), 3));
+    assert!(error.contains("do not belong"), "{error}");
+}
+
+#[test]
+fn of_two_that_take_over_at_the_same_time_one_does() {
+    let engine = EngineMemory::default();
+    drop(engine.open(&Arc::default(), 1).unwrap());
+    let mut standbys: Vec<Standby> = (2..4)
+        .map(|owner| engine.stand_by(&Arc::default(), owner).unwrap())
+        .collect();
+    standbys
+        .iter_mut()
+        .for_each(|it| drop(it.follow().unwrap()));
+    let later = standbys.pop().unwrap();
+    let first = standbys.pop().unwrap().take_over().unwrap();
+    // It judged a row that is not there any more.
+    let error = why(later.take_over());
+    assert!(error.contains("manager 2"), "{error}");
+    first.commit(&mut |it| change(it, 0)).unwrap();
+}
+
+#[test]
+fn records_stay_for_a_standby_that_lacks_them_but_not_for_ever() {
+    let (engine, base) = (EngineMemory::default(), Arc::<MemoryStore>::default());
+    let store = engine.open(&base, 1).unwrap();
+    let mut standby = engine.stand_by(&Arc::default(), 2).unwrap();
+    standby.follow().unwrap();
+    let put = |step: u32| {
+        let long = vec![step as u8; 500_000];
+        store
+            .commit(&mut |it| it.put(Table::Names, &step.to_be_bytes(), &long))
+            .unwrap();
+        store.checkpoint().unwrap();
+    };
+    (0..60).for_each(put);
+    assert_eq!(engine.state().records.len(), 60, "the standby is away");
+    standby.follow().unwrap();
+    (60..120).for_each(put);
+    let left = engine.state().records.len();
+    assert!((60..80).contains(&left), "{left}");
+    (120..600).for_each(put);
+    let left = engine.state().records.len();
+    assert!(left < 350, "{left}");
+    let error = standby.follow().err().unwrap();
+    assert!(error.to_string().contains("do not belong"), "{error}");
+    assert!(!is_engine_unavailable(&error));
+    engine.fates.lock().unwrap().push_back(Fate::Lost);
+    assert!(is_engine_unavailable(&standby.follow().err().unwrap()));
+}
