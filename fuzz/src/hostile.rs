@@ -53,7 +53,7 @@ pub(crate) fn native_client(data: &[u8]) {
         proxy.start(&between.runtime())
     };
     let addresses = Addresses {
-        manager: Some(proxy(1, &bed.manager)),
+        managers: vec![proxy(1, &bed.manager)],
         io_servers: (2..)
             .zip(&bed.io_servers)
             .map(|(port, server)| proxy(port, &server.node))

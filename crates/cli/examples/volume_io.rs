@@ -41,7 +41,7 @@ pub(crate) fn connect(
 ) -> Result<VolumeFs, Box<dyn Error>> {
     let identity = ClientKey::load(key)?.client(Default::default());
     let addresses = Addresses {
-        manager: Some(address),
+        managers: vec![address],
         io_servers: Vec::new(),
     };
     let provider = IwarpProvider::new(Handle::clone(runtime), IwarpConfig::default());

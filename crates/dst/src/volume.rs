@@ -448,7 +448,7 @@ impl Bed {
 
     fn mount_by(&self, node: &Node, manager: &Node, siblings: Arc<Siblings>) -> VolumeFs {
         let addresses = Addresses {
-            manager: Some(address(manager)),
+            managers: vec![address(manager)],
             io_servers: Vec::new(),
         };
         VolumeFs::new(
@@ -569,7 +569,7 @@ impl IoProcess {
             port: self.at.port(),
         };
         let manager = self.manager;
-        let find = async move || Ok(manager);
+        let find = async move || Ok(vec![manager]);
         let registration = self
             .host
             .registration(Rc::clone(&provider), find, self.number, own);
@@ -599,7 +599,7 @@ impl IoProcess {
             registration: Some(registration),
             peers: PeerAccess {
                 provider,
-                find_manager: Rc::new(move || Box::pin(std::future::ready(Ok(manager)))),
+                find_manager: Rc::new(move || Box::pin(std::future::ready(Ok(vec![manager])))),
                 resolver: no_names(),
             },
         };

@@ -49,7 +49,7 @@ pub use pool::{PoolCounters, PoolReading};
 pub use slabs::Slabs;
 pub use stream::{ByteStream, Dscp, Listener, Stream};
 pub use time::Instant;
-pub use together::{all, both};
+pub use together::{all, both, first};
 pub use windows::{FileWindow, FileWindows, WINDOW_RANGE_MAX};
 
 /// A future that stays on its core, boxed so that a seam can be a trait object.

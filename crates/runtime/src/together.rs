@@ -30,6 +30,20 @@ pub async fn both<A, B>(first: impl Future<Output = A>, second: impl Future<Outp
     .await
 }
 
+/// Polls all futures until the first of them ends, and drops the others. Never ends if there are none.
+pub async fn first<F: Future + Unpin>(futures: impl IntoIterator<Item = F>) -> F::Output {
+    let mut waiting: Vec<F> = futures.into_iter().collect();
+    std::future::poll_fn(|context| {
+        let mut polled = waiting.iter_mut();
+        let ready = polled.find_map(|it| match std::pin::Pin::new(it).poll(context) {
+            Poll::Ready(value) => Some(value),
+            Poll::Pending => None,
+        });
+        ready.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
+}
+
 /// Polls all futures to their ends; their values come in the order of the futures.
 pub async fn all<F: Future + Unpin>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut waiting: Vec<Result<F::Output, F>> = futures.into_iter().map(Err).collect();

@@ -161,8 +161,8 @@ impl Host {
         }
     }
 
-    /// The registration of I/O server `number` at `address` with the manager, whose address `find` returns.
-    pub fn registration<F: AsyncFn() -> io::Result<SocketAddr>>(
+    /// The registration of I/O server `number` at `address` with the manager, whose addresses `find` returns.
+    pub fn registration<F: AsyncFn() -> io::Result<Vec<SocketAddr>>>(
         &self,
         provider: Rc<dyn Provider>,
         find: F,
@@ -230,7 +230,7 @@ impl Host {
     ) where
         D: ObjectDisk + 'static,
         V: Vfs,
-        F: AsyncFn() -> io::Result<SocketAddr> + 'static,
+        F: AsyncFn() -> io::Result<Vec<SocketAddr>> + 'static,
     {
         let IoServerRole {
             claim,

@@ -4,6 +4,7 @@
 //! A task per connection drives it: it takes completions, posts queued work, and wakes the waiting tasks.
 
 mod accepted;
+mod active;
 mod carried;
 mod class;
 mod client_buffers;
@@ -17,6 +18,7 @@ mod queue;
 mod staged;
 mod term;
 
+pub(crate) use active::Connector;
 pub use carried::Carrier;
 pub use class::{TrafficClasses, TrafficClassesError};
 pub use connect::{AcceptOptions, Identity, ServerPlace, Session, accept, connect};
@@ -214,6 +216,11 @@ impl Link {
     /// Whether requests of the peer are under way here, also when the connection is over.
     pub(crate) fn is_busy(&self) -> bool {
         self.shared.state.borrow().under_way > 0
+    }
+
+    /// The oldest request that the peer has not answered.
+    pub(crate) fn oldest_call(&self) -> Option<u64> {
+        self.shared.state.borrow().calls.keys().next().copied()
     }
 
     /// Waits until no request of the peer is under way here.

@@ -23,6 +23,7 @@ mod registry;
 mod replies;
 mod settling;
 mod sizes;
+mod snapshot;
 mod space;
 mod stale;
 mod state;
@@ -66,6 +67,7 @@ pub use intents::IoServers;
 pub use listing::{LeaseKind, LeaseList, LeaseRow};
 pub use records::RecordStats;
 pub use registry::{ClaimError, Registration, Registry};
+pub use snapshot::{CopyError, copy_metadata};
 pub use state::{
     DiskSpace, IoServerCondition, IoServerReport, ManagerCondition, VolumeReport, VolumeState,
 };
@@ -584,6 +586,12 @@ impl Manager {
         let operation = request.header.operation;
         if operation == Operation::GroupWish {
             return Box::pin(async move { Answer::of(self.hear_wish(&link, &request).await) });
+        }
+        if operation == Operation::Metadata {
+            return Box::pin(async move {
+                let done = self.snapshot(&link, &request).await;
+                Answer::of(self.office.within_lease(done, true).await)
+            });
         }
         if matches!(operation, Operation::Lock | Operation::RenewLocks) {
             return Box::pin(async move {

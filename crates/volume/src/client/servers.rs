@@ -1,12 +1,13 @@
 //! Connections to the servers of a volume, made when they are needed and again when they are lost.
 
+mod managers;
+
 use crate::limits::{
     AWAY_PATIENCE, CALL_DEADLINE, CONNECT_AGAIN_AFTER, GROUPS_AGE_MIN, GROUPS_AGE_MIN_OF_COPIES,
     HELLO_DEADLINE, PRIMARY_SILENT_AFTER,
 };
 use crate::link::{
-    self, EndReason, HandshakeError, Identity, Link, LinkError, LookupError, Pool, ServerPlace,
-    Session, Unreachable,
+    EndReason, Identity, Link, LinkError, LookupError, Pool, ServerPlace, Session, Unreachable,
 };
 use crate::manager::{IoServers, Registry};
 use gannet_fabric::Provider;
@@ -28,8 +29,8 @@ use tokio::sync::Notify;
 /// The addresses of a volume's servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Addresses {
-    /// The manager; `None` in the manager's own process.
-    pub manager: Option<SocketAddr>,
+    /// The managers, of which one is active; none in the manager's own process.
+    pub managers: Vec<SocketAddr>,
     /// The I/O servers, by their numbers. If empty, the manager is asked, and again when a server cannot be reached.
     pub io_servers: Vec<SocketAddr>,
 }
@@ -37,8 +38,8 @@ pub struct Addresses {
 /// Finds the address of a host that is given by name.
 pub type Resolver = Rc<dyn Fn(String, u16) -> LocalFuture<io::Result<SocketAddr>>>;
 
-/// Finds the address of the manager, again for each connection.
-pub type ManagerFinder = Rc<dyn Fn() -> LocalFuture<io::Result<SocketAddr>>>;
+/// Finds the addresses of the managers, again for each connection.
+pub type ManagerFinder = Rc<dyn Fn() -> LocalFuture<io::Result<Vec<SocketAddr>>>>;
 
 /// A server of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,7 +65,9 @@ pub(crate) struct Servers {
     pool: Pool,
     identity: Identity,
     session: Session,
-    /// The manager's address, as it was found last.
+    /// The managers' addresses, as they were found last.
+    managers: RefCell<Vec<SocketAddr>>,
+    /// The address of the manager that was connected last.
     manager: Cell<Option<SocketAddr>>,
     find_manager: Option<ManagerFinder>,
     book: Book,
@@ -136,7 +139,7 @@ impl Servers {
         addresses: Addresses,
     ) -> Rc<Servers> {
         let Addresses {
-            manager,
+            managers,
             io_servers,
         } = addresses;
         let book = if io_servers.is_empty() {
@@ -145,7 +148,7 @@ impl Servers {
             Book::Fixed(io_servers)
         };
         Rc::new(Servers::with_book(
-            runtime, provider, identity, manager, book,
+            runtime, provider, identity, managers, book,
         ))
     }
 
@@ -161,7 +164,7 @@ impl Servers {
         Rc::new(Servers {
             session: Session::of_io_server(number),
             find_manager: Some(find_manager),
-            ..Servers::with_book(runtime, provider, identity, None, book)
+            ..Servers::with_book(runtime, provider, identity, Vec::new(), book)
         })
     }
 
@@ -169,12 +172,12 @@ impl Servers {
         runtime: Handle,
         provider: Rc<dyn Provider>,
         identity: Identity,
-        manager: Option<SocketAddr>,
+        managers: Vec<SocketAddr>,
         book: Book,
     ) -> Servers {
         let groups = match &book {
             // There is no manager that could say otherwise.
-            Book::Fixed(addresses) if manager.is_none() => addresses.len() as u32,
+            Book::Fixed(addresses) if managers.is_empty() => addresses.len() as u32,
             _ => 0,
         };
         Servers {
@@ -188,7 +191,8 @@ impl Servers {
             provider,
             pool: Pool::new(),
             identity,
-            manager: Cell::new(manager),
+            manager: Cell::new(managers.first().copied()),
+            managers: RefCell::new(managers),
             find_manager: None,
             book,
             resolver: RefCell::default(),
@@ -276,8 +280,8 @@ impl Servers {
         let server = peer.number();
         let number = match peer {
             Peer::Manager => {
-                let address = self.manager_address().await?;
-                return self.connect(address, server).await;
+                let addresses = self.manager_addresses().await?;
+                return self.connect_to_manager(&addresses).await;
             }
             Peer::IoServer(number) => number,
         };
@@ -293,16 +297,6 @@ impl Servers {
             }
             Book::Reported(_) => self.connect_as_reported(number).await,
         }
-    }
-
-    async fn manager_address(&self) -> Result<SocketAddr, Unreachable> {
-        if let Some(find) = &self.find_manager {
-            let found = timeout(&self.runtime, HELLO_DEADLINE, find()).await;
-            let found = found.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-            let found = found.map_err(|error| Unreachable::NoAddress(error.into()))?;
-            self.manager.set(Some(found));
-        }
-        self.manager.get().ok_or(Unreachable::NoManager)
     }
 
     /// Whether there is a connection on which a server has authenticated us, and so ended our earlier ones.
@@ -681,13 +675,9 @@ impl Servers {
     }
 
     async fn connect(&self, address: SocketAddr, server: u16) -> Result<Link, LinkError> {
-        let (runtime, pool) = (&self.runtime, &self.pool);
-        let (identity, session) = (self.identity.clone(), self.session);
-        let place = ServerPlace { address, server };
-        let connecting = link::connect(runtime, &self.provider, pool, place, identity, session);
-        let connected = timeout(runtime, HELLO_DEADLINE, connecting).await;
-        let connected = connected.unwrap_or(Err(HandshakeError::TimedOut));
-        connected.map_err(|error| Unreachable::Connect { address, error }.into())
+        self.connector()
+            .connect(ServerPlace { address, server })
+            .await
     }
 
     fn is_recent(&self, since: Instant) -> bool {
@@ -742,7 +732,13 @@ pub fn registered_io_servers(
     resolver: Resolver,
 ) -> Rc<dyn IoServers> {
     let book = Book::Registry { registry, here };
-    let servers = Rc::new(Servers::with_book(runtime, provider, identity, None, book));
+    let servers = Rc::new(Servers::with_book(
+        runtime,
+        provider,
+        identity,
+        Vec::new(),
+        book,
+    ));
     servers.resolve_with(resolver);
     servers
 }

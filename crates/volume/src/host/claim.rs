@@ -138,7 +138,7 @@ impl<D: ObjectDisk> Claim<D> {
     ///
     /// # Errors
     /// The disk may not be served, or cannot be marked.
-    pub async fn ask_soon<F: AsyncFn() -> io::Result<SocketAddr>>(
+    pub async fn ask_soon<F: AsyncFn() -> io::Result<Vec<SocketAddr>>>(
         &self,
         registration: &Registration<F>,
     ) -> Result<Claimed, ClaimFailure<D::Error>> {
@@ -162,7 +162,7 @@ impl<D: ObjectDisk> Claim<D> {
     ///
     /// # Errors
     /// The disk may not be served, or cannot be marked.
-    pub async fn ask<F: AsyncFn() -> io::Result<SocketAddr>>(
+    pub async fn ask<F: AsyncFn() -> io::Result<Vec<SocketAddr>>>(
         &self,
         registration: &Registration<F>,
     ) -> Result<u64, ClaimFailure<D::Error>> {
@@ -178,7 +178,7 @@ impl<D: ObjectDisk> Claim<D> {
     }
 
     /// Marks the empty disk if the manager admits it.
-    async fn take_empty<F: AsyncFn() -> io::Result<SocketAddr>>(
+    async fn take_empty<F: AsyncFn() -> io::Result<Vec<SocketAddr>>>(
         &self,
         registration: &Registration<F>,
     ) -> Result<u64, ClaimFailure<D::Error>> {

@@ -9,6 +9,15 @@ pub(super) struct Lease {
     /// When each server was asked for its last confirmation.
     asked: Vec<Option<Instant>>,
     lasts: Duration,
+    /// The lease of the store, where another process may take it over.
+    of_store: Option<StoreLease>,
+}
+
+/// How long this process alone has the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct StoreLease {
+    lasts: Duration,
+    renewed: Instant,
 }
 
 impl Lease {
@@ -17,7 +26,13 @@ impl Lease {
         Lease {
             asked: vec![None; servers],
             lasts,
+            of_store: None,
         }
+    }
+
+    /// Notes that the store is this process's alone for `lasts` after `renewed`.
+    pub(super) fn renew_store(&mut self, lasts: Duration, renewed: Instant) {
+        self.of_store = Some(StoreLease { lasts, renewed });
     }
 
     /// Notes that a server has confirmed the term when it was asked at `asked`.
@@ -32,14 +47,17 @@ impl Lease {
         self.asked.get(server as usize).copied().flatten()
     }
 
-    /// The end of the lease; `None` if fewer than half of the servers have ever confirmed it.
+    /// The end of the lease, which is that of the store too; `None` if fewer than half of the servers have ever
+    /// confirmed it.
     pub(super) fn until(&self) -> Option<Instant> {
         // Half is enough, because any half shares a server with any majority.
         let half = self.asked.len().div_ceil(2);
         let mut latest_first = self.asked.clone();
         latest_first.sort_unstable_by(|one, other| other.cmp(one));
         let of_half = latest_first.get(half.checked_sub(1)?).copied().flatten();
-        of_half.map(|asked| asked + self.lasts)
+        let until = of_half.map(|asked| asked + self.lasts)?;
+        let of_store = self.of_store.map(|store| store.renewed + store.lasts);
+        Some(of_store.map_or(until, |it| it.min(until)))
     }
 
     pub(super) fn lasts(&self, now: Instant) -> bool {
@@ -77,6 +95,15 @@ mod tests {
             (&[Some(5), None, None, None, Some(3)], None),
         ] {
             assert_eq!(lease(asked).until(), until.map(at), "{asked:?}");
+        }
+    }
+
+    #[test]
+    fn it_ends_with_that_of_the_store() {
+        let mut lease = lease(&[Some(5)]);
+        for (renewed, until) in [(2, 6), (3, 7), (4, 7)] {
+            lease.renew_store(Duration::from_secs(4), at(renewed));
+            assert_eq!(lease.until(), Some(at(until)));
         }
     }
 

@@ -1,14 +1,13 @@
 //! The registry: addresses of the I/O servers in the manager's memory, from the servers for the clients.
 
 use super::state::VolumeState;
-use crate::limits::{HELLO_DEADLINE, REGISTER_PAUSE};
+use crate::limits::{MANAGER_SILENT_AFTER, REGISTER_PAUSE};
 use crate::link::{
-    self, Answer, Handler, HandshakeError, Identity, Link, LinkError, Message, ServerPlace,
-    Session, Unreachable,
+    self, Answer, Connector, Handler, Identity, Link, LinkError, Message, Session, Unreachable,
 };
 use gannet_fabric::Provider;
 use gannet_meta::groups::Groups;
-use gannet_runtime::{Handle, LocalFuture, sleep, timeout};
+use gannet_runtime::{Handle, LocalFuture, first, sleep};
 use gannet_wire::volume::{
     Address, BODY_MAX, ClaimRecord, Class, Operation, RegisterRecord, Role, Status, Stripes,
     VolumeRecord, VolumeRequest,
@@ -17,6 +16,7 @@ use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use thiserror::Error;
@@ -182,6 +182,9 @@ pub enum ClaimError {
     NotKnown,
 }
 
+/// A part of a connection's work.
+type LocalPart<'a, T> = Pin<Box<dyn Future<Output = Result<T, LinkError>> + 'a>>;
+
 /// An I/O server that runs apart from the manager, and how it reaches the manager.
 pub struct Registration<F> {
     /// Where it runs.
@@ -190,13 +193,13 @@ pub struct Registration<F> {
     pub provider: Rc<dyn Provider>,
     /// As whom.
     pub identity: Identity,
-    /// Finds the manager.
+    /// Finds the managers, of which one is active.
     pub find: F,
     /// The server's number and address.
     pub record: RegisterRecord,
 }
 
-impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
+impl<F: AsyncFn() -> io::Result<Vec<SocketAddr>>> Registration<F> {
     /// Asks whether this server may serve a folder without objects, again until the manager answers. `is_lost` reports
     /// that the disk of an earlier folder is lost. Files with numbers below the result may have had bytes there.
     ///
@@ -257,18 +260,32 @@ impl<F: AsyncFn() -> io::Result<SocketAddr>> Registration<F> {
         let (pool, session) = (link::Pool::new(), Session::new(&self.runtime));
         loop {
             let worked = async {
-                let manager = (self.find)().await;
-                let manager = manager.map_err(|error| Unreachable::NoAddress(error.into()))?;
-                let (provider, place) = (&self.provider, ServerPlace::manager(manager));
-                let (runtime, identity) = (&self.runtime, self.identity.clone());
-                let connecting = link::connect(runtime, provider, &pool, place, identity, session);
-                let link = timeout(&self.runtime, HELLO_DEADLINE, connecting).await;
-                let link = link.unwrap_or(Err(HandshakeError::TimedOut));
-                let link = link.map_err(|error| Unreachable::Connect {
-                    address: manager,
-                    error,
-                })?;
-                work(&link).await
+                let managers = (self.find)().await;
+                let managers = managers.map_err(|error| Unreachable::NoAddress(error.into()))?;
+                let connector = Connector {
+                    runtime: &self.runtime,
+                    provider: &self.provider,
+                    pool: &pool,
+                    identity: &self.identity,
+                    session,
+                };
+                let (_, link) = connector.connect_to_active(&managers).await?;
+                if managers.len() == 1 {
+                    return work(&link).await;
+                }
+                // Another one may be active before this one's calls are given up.
+                let (worked, watched) = (work(&link), async {
+                    let mut oldest = None;
+                    loop {
+                        sleep(&self.runtime, MANAGER_SILENT_AFTER).await;
+                        let before = std::mem::replace(&mut oldest, link.oldest_call());
+                        if oldest.is_some() && oldest == before {
+                            return Err(LinkError::TimedOut);
+                        }
+                    }
+                });
+                let both: [LocalPart<'_, T>; 2] = [Box::pin(worked), Box::pin(watched)];
+                first(both).await
             };
             match worked.await {
                 Ok(done) => return done,

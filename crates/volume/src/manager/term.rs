@@ -25,6 +25,7 @@ use crate::limits::{
 };
 use crate::link::{EndReason, Link, LinkError};
 use crate::manager::IoServers;
+use gannet_meta::limits::ENGINE_RENEW_EVERY;
 use gannet_meta::namespace::{Failure, Outcome};
 use gannet_meta::{MetaStore, terms};
 use gannet_runtime::{Handle, Instant, LocalFuture, all, both, run_blocking, sleep, timeout};
@@ -34,6 +35,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use telling::Told;
 use thiserror::Error;
 use tokio::sync::Notify;
@@ -81,6 +83,9 @@ pub enum TermError {
     /// The term cannot be written to the metadata, for this reason.
     #[error("its term cannot be noted: {0}")]
     Store(String),
+    /// Another manager has the journal, or it cannot be known, for this reason.
+    #[error("the manager does not have the journal of its metadata any more: {0}")]
+    JournalLost(String),
     /// The process ends.
     #[error("its term ends with the process")]
     Stopping,
@@ -106,6 +111,8 @@ pub(super) struct Office {
     change: Cell<u64>,
     /// How long half of the servers have confirmed the term for.
     lease: Watched<Lease>,
+    /// How long the store is this process's alone, and since when, if others may take it over.
+    store_renewed: Cell<Option<(Duration, Instant)>>,
     /// The term was begun without a majority, as the operator wished.
     is_forced: Cell<bool>,
     /// The servers that did not answer the last time, in the order of their numbers.
@@ -139,6 +146,7 @@ impl Office {
             volume: Arc::clone(volume),
             change: Cell::new(change),
             lease: Watched::new(Lease::default()),
+            store_renewed: Cell::default(),
             is_forced: Cell::new(false),
             away: RefCell::default(),
             links: RefCell::default(),
@@ -292,11 +300,15 @@ impl Office {
         store: &Arc<dyn MetaStore>,
         force: bool,
     ) -> Result<(), TermError> {
+        self.begin_store(store).await?;
         let former = look(&**store, terms::servers_of_last_term).map_err(unnoted)?;
         let has_majority = |answers: &[bool]| has_majorities(answers, former);
         let (began, mut missing, mut proposed) = (self.runtime.now(), Vec::new(), None);
         let mut has_predecessor = false;
         loop {
+            if let State::Ended(error) = &*self.state.borrow() {
+                return Err(error.clone());
+            }
             let answers = self.ask_all(TermStage::Ask, Term::default()).await;
             let answered: Vec<bool> = answers.iter().map(Option::is_some).collect();
             let is_forced = force && self.runtime.now() >= began + FORCE_PATIENCE;
@@ -337,8 +349,10 @@ impl Office {
                 let _ = both(telling, waiting).await;
                 self.is_forced.set(!has_majority(&accepted));
                 self.term.set(term);
-                self.lease
-                    .set(Lease::of(self.servers.count() as usize, TERM_LEASE));
+                let mut lease = Lease::of(self.servers.count() as usize, TERM_LEASE);
+                let of_store = self.store_renewed.get();
+                of_store.inspect(|(lasts, renewed)| lease.renew_store(*lasts, *renewed));
+                self.lease.set(lease);
                 self.state.set(State::Held);
                 self.volume.holds(term.number);
                 self.volume.manager_is(self.unconfirmed());
@@ -347,6 +361,61 @@ impl Office {
                 return Ok(());
             }
             sleep(&self.runtime, TERM_PAUSE).await;
+        }
+    }
+
+    /// Keeps the store, where another process may take it over.
+    ///
+    /// # Errors
+    /// `Store`: another one has.
+    async fn begin_store(self: &Rc<Self>, store: &Arc<dyn MetaStore>) -> Result<(), TermError> {
+        let Some(lasts) = store.lease() else {
+            return Ok(());
+        };
+        let renewed = self.renew(store).await?;
+        self.store_renewed.set(Some((lasts, renewed)));
+        let renewing = Rc::clone(self).keep_store(Arc::clone(store), lasts);
+        self.runtime
+            .spawn("lease of the metadata", Box::pin(renewing));
+        Ok(())
+    }
+
+    /// Renews the lease of the store; returns when it began to.
+    async fn renew(&self, store: &Arc<dyn MetaStore>) -> Result<Instant, TermError> {
+        let (began, store) = (self.runtime.now(), Arc::clone(store));
+        let renewed = run_blocking(&self.runtime, move || store.renew()).await;
+        let renewed = renewed.map_err(|_| TermError::Stopping)?;
+        renewed.map_err(|error| TermError::JournalLost(error.0.to_string()))?;
+        Ok(began)
+    }
+
+    /// Renews the lease of the store at intervals. The term ends when that fails.
+    async fn keep_store(self: Rc<Self>, store: Arc<dyn MetaStore>, lasts: Duration) {
+        let mut is_late = false;
+        loop {
+            sleep(&self.runtime, ENGINE_RENEW_EVERY).await;
+            if matches!(*self.state.borrow(), State::Ended(_)) {
+                return;
+            }
+            let renewed = match self.renew(&store).await {
+                Ok(renewed) => renewed,
+                Err(error) => return self.end(error),
+            };
+            let took = self.runtime.now().duration_since(renewed);
+            if took >= lasts / 2 && !std::mem::replace(&mut is_late, true) {
+                let took_ms = took.as_millis() as u64;
+                tracing::warn!(
+                    took_ms,
+                    "the engine of the journal is slow: the lease may end"
+                );
+            } else if took < lasts / 4 {
+                is_late = false;
+            }
+            self.store_renewed.set(Some((lasts, renewed)));
+            self.lease.set_if(|lease| {
+                lease.renew_store(lasts, renewed);
+                true
+            });
         }
     }
 

@@ -479,7 +479,7 @@ fn where_an_exception_ends_the_connection_the_manager_is_asked() {
             Rc::new(Plain(bed.provider(&bed.client))),
             identity(Role::Client),
             Addresses {
-                manager: Some(SocketAddr::new(bed.manager.ip(), 20050)),
+                managers: vec![SocketAddr::new(bed.manager.ip(), 20050)],
                 io_servers: Vec::new(),
             },
             Siblings::new(1),

@@ -108,13 +108,13 @@ impl Bed {
         &self,
         number: u32,
         address: Address,
-    ) -> Registration<impl AsyncFn() -> io::Result<SocketAddr> + use<>> {
+    ) -> Registration<impl AsyncFn() -> io::Result<Vec<SocketAddr>> + use<>> {
         let manager = SocketAddr::new(self.manager.ip(), MANAGER_PORT);
         Registration {
             runtime: self.host.runtime(),
             provider: self.fabric.provider(&self.host),
             identity: identity(Role::IoServer),
-            find: async move || Ok(manager),
+            find: async move || Ok(vec![manager]),
             record: RegisterRecord { number, address },
         }
     }
@@ -127,7 +127,7 @@ impl Bed {
 
     fn mount(&self, role: Role) -> VolumeFs {
         let addresses = Addresses {
-            manager: Some(SocketAddr::new(self.manager.ip(), MANAGER_PORT)),
+            managers: vec![SocketAddr::new(self.manager.ip(), MANAGER_PORT)],
             io_servers: Vec::new(),
         };
         VolumeFs::new(
