@@ -2,11 +2,11 @@
 //!
 //! `tidy` checks what the compiler cannot: the arrows between crates, lengths, banned calls, documents. `test` runs the
 //! tests that need this process alone. `ci` is everything `.ci/run` does, in the same commands a developer types.
-//! `disks` runs tests on the file systems that users have. `copies` kills servers of a volume under fio. `sim` and
-//! `fuzz` start the simulator and the fuzz targets. `mutants` breaks rules, and sees that tests find it. `kernel-lab`
-//! runs scenarios with a Linux kernel as client and server. `generate` makes the man pages and shell completions,
-//! `package` the Debian package; `licences` checks those of all dependencies. `alerts` checks the alert rules and the
-//! dashboard.
+//! `disks` runs tests on the file systems that users have. `copies` kills servers of a volume under fio, `failover` its
+//! managers under programs. `sim` and `fuzz` start the simulator and the fuzz targets. `mutants` breaks rules, and sees
+//! that tests find it. `kernel-lab` runs scenarios with a Linux kernel as client and server. `generate` makes the man
+//! pages and shell completions, `package` the Debian package; `licences` checks those of all dependencies. `alerts`
+//! checks the alert rules and the dashboard.
 //!
 //! First module to read: [`tidy`].
 
@@ -15,6 +15,7 @@ mod ci;
 mod command;
 mod copies;
 mod disks;
+mod failover;
 mod fuzz;
 mod generate;
 mod kernel_lab;
@@ -49,6 +50,8 @@ enum Chore {
     Disks(disks::Options),
     /// Run fio on a mounted volume with two copies, while its I/O servers are killed, stopped, and lose a disk
     Copies(copies::Options),
+    /// Run programs on mounts of a volume with three managers, while the active one is killed, stopped, or ends
+    Failover(failover::Options),
     /// Run the simulator: one seed, or many fresh ones
     Sim {
         /// The seed to replay
@@ -110,6 +113,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Ci => ci::run(&root),
         Chore::Disks(options) => disks::run(&root, &options),
         Chore::Copies(options) => copies::run(&root, &options),
+        Chore::Failover(options) => failover::run(&root, &options),
         Chore::Sim {
             seed,
             count,

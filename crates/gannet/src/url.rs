@@ -1,5 +1,5 @@
 //! Where files are: `nfs://HOST[:PORT]/path` over TCP, `nfs+rdma://HOST[:PORT]/path` over RPC/RDMA,
-//! `gannet://HOST[:PORT]/path` on a striped volume, or a local path.
+//! `gannet://HOST[:PORT][,HOST[:PORT]...]/path` on a striped volume, or a local path.
 
 use gannet_wire::printable;
 use std::ffi::OsString;
@@ -13,6 +13,8 @@ pub const NFS_TCP_PORT: u16 = 2049;
 pub const NFS_RDMA_PORT: u16 = 20049;
 /// Default port of a volume's manager.
 pub const NATIVE_PORT: u16 = 20050;
+/// Most managers of a volume that a URL names.
+pub const MANAGERS_MAX: usize = 8;
 /// Longest URL accepted, in bytes: a path of the longest length Linux knows, every byte escaped, and a host.
 const URL_MAX: usize = 3 * 4096 + 512;
 
@@ -56,6 +58,8 @@ pub struct Url {
     pub host: String,
     /// Port of NFS, or of the volume's manager.
     pub port: u16,
+    /// The other managers of the volume, of which one is active.
+    pub others: Vec<(String, u16)>,
     /// The port of MOUNT, if it is not the NFS port.
     pub mount_port: Option<u16>,
     /// Components of the path; `.` and empty ones are dropped, `..` is refused.
@@ -121,12 +125,14 @@ impl Url {
             .split_once('?')
             .map_or((rest, None), |(rest, query)| (rest, Some(query)));
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let (host, port) = split_authority(authority)?;
+        let mut hosts = hosts(scheme, authority)?.into_iter();
+        let (host, port) = hosts.next().ok_or(UrlError::Host)?;
         let names = parse_path(path)?;
         Ok(Url {
             scheme,
-            host: host.to_owned(),
-            port: port.map_or(Ok(scheme.default_port()), parse_port)?,
+            host,
+            port,
+            others: hosts.collect(),
             mount_port: query
                 .map(|query| parse_query(scheme, query))
                 .transpose()?
@@ -142,6 +148,23 @@ impl Url {
         Url {
             names_directory: path.is_empty(),
             path,
+            ..self.clone()
+        }
+    }
+
+    /// The hosts with their ports.
+    pub fn hosts(&self) -> impl Iterator<Item = (String, u16)> {
+        let first = (self.host.clone(), self.port);
+        std::iter::once(first).chain(self.others.iter().cloned())
+    }
+
+    /// The same path at this host alone.
+    #[must_use]
+    pub fn at(&self, host: String, port: u16) -> Url {
+        Url {
+            host,
+            port,
+            others: Vec::new(),
             ..self.clone()
         }
     }
@@ -173,20 +196,25 @@ impl Url {
 
     /// True when both name the same server by the same way.
     pub fn is_same_server(&self, other: &Url) -> bool {
-        (self.scheme, &self.host, self.port) == (other.scheme, &other.host, other.port)
+        self.scheme == other.scheme && self.hosts().any(|it| other.hosts().any(|host| host == it))
     }
 }
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://", self.scheme.name())?;
-        if self.host.contains(':') {
-            write!(f, "[{}]", self.host)?;
-        } else {
-            f.write_str(&self.host)?;
-        }
-        if self.port != self.scheme.default_port() {
-            write!(f, ":{}", self.port)?;
+        for (at, (host, port)) in self.hosts().enumerate() {
+            if at > 0 {
+                f.write_str(",")?;
+            }
+            if host.contains(':') {
+                write!(f, "[{host}]")?;
+            } else {
+                f.write_str(&host)?;
+            }
+            if port != self.scheme.default_port() {
+                write!(f, ":{port}")?;
+            }
         }
         if self.path.is_empty() {
             f.write_str("/")?;
@@ -222,6 +250,23 @@ fn write_escaped(f: &mut fmt::Formatter<'_>, name: &[u8]) -> fmt::Result {
         }
     }
     Ok(())
+}
+
+/// The hosts of an authority, with their ports. A volume has several managers, perhaps; other servers are one.
+fn hosts(scheme: Scheme, authority: &str) -> Result<Vec<(String, u16)>, UrlError> {
+    let parts: Vec<&str> = match scheme {
+        Scheme::Native => authority.split(',').collect(),
+        Scheme::Tcp | Scheme::Rdma => vec![authority],
+    };
+    if parts.len() > MANAGERS_MAX {
+        return Err(UrlError::Host);
+    }
+    let hosts = parts.into_iter().map(|part| {
+        let (host, port) = split_authority(part)?;
+        let port = port.map_or(Ok(scheme.default_port()), parse_port)?;
+        Ok((host.to_owned(), port))
+    });
+    hosts.collect()
 }
 
 fn split_authority(authority: &str) -> Result<(&str, Option<&str>), UrlError> {

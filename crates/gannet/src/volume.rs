@@ -44,8 +44,8 @@ mod watch;
 
 pub use create::{CreateOptions, NewIoServers};
 pub use description::{
-    DESCRIPTION_FILE, Description, IoServerDescription, ManagerDescription, StripesDescription,
-    Zone, ZoneError, identity_text,
+    DESCRIPTION_FILE, Description, IoServerDescription, JournalDescription, ManagerDescription,
+    StripesDescription, Zone, ZoneError, identity_text,
 };
 pub use error::{DescriptionError, FileWork, ManagerError, SecretError, VolumeError};
 pub use finding::{IoServerFacts, manager_finding, not_ready};
@@ -54,7 +54,7 @@ pub use gannet_volume::host::{ClaimFailure, HostCounters};
 pub use gannet_volume::manager::{ClaimError, IoServerCondition, ManagerCondition, TermError};
 pub use gannet_wire::volume::Copies;
 pub use host::{Front, Host, HostOptions, Listening, OpenHost, VolumeRole, VolumeRoleError};
-pub use metadata::open_metadata;
+pub use metadata::{StandingBy, open_metadata};
 pub use owner::Owner;
 pub use place::{Place, PlaceError};
 pub use watch::VolumeWatch;

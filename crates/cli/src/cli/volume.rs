@@ -5,7 +5,7 @@ use crate::size;
 use clap::builder::TypedValueParser;
 use clap::{ArgGroup, Args, Subcommand};
 use gannet::url::{Location, Url};
-use gannet::volume::Zone;
+use gannet::volume::{Place, Zone};
 use gannet_volume::limits::UNIT_DEFAULT;
 use gannet_wire::volume::WIDTH_MAX;
 use gannet_wire::volume::{UNIT_MAX, UNIT_MIN};
@@ -125,6 +125,18 @@ pub struct CreateOptions {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u8).range(1..=2))]
     pub min_copies: u8,
+    /// Where the managers are, of which one is active at a time
+    #[arg(
+        long,
+        value_name = "HOST:PORT,...",
+        value_delimiter = ',',
+        num_args = 1
+    )]
+    pub managers: Vec<Place>,
+    /// Keep the journal of the names in the etcd of these members, so that another manager can take over
+    #[arg(long, value_name = "URL,...", value_delimiter = ',', num_args = 1)]
+    #[arg(requires = "managers")]
+    pub etcd: Vec<String>,
 }
 
 /// `gannet volume show`.

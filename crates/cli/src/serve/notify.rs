@@ -93,6 +93,12 @@ impl Systemd {
     }
 }
 
+/// Notifies systemd that a manager stands by: it has started, and is not stuck.
+pub(super) fn standing_by(active: &str) {
+    let state = format!("READY=1\nSTATUS=stands by for {active}\nWATCHDOG=1");
+    Systemd::from_environment().try_notify(state.as_bytes());
+}
+
 /// The time of the watchdog, if it waits for this process.
 fn watchdog(variable: impl Fn(&str) -> Option<String>) -> Option<Duration> {
     let own = std::process::id().to_string();

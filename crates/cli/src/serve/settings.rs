@@ -571,6 +571,7 @@ fn host_options(
     budget: Budget,
 ) -> HostOptions {
     HostOptions {
+        standing_by: Some(super::notify::standing_by),
         budget,
         native: native.map(|listen| match listen {
             Listen::At(address) => address,

@@ -4,7 +4,7 @@ use super::explain;
 use crate::cli::CreateOptions;
 use crate::failure::Failure;
 use crate::output;
-use gannet::volume::{Copies, NewIoServers, Volume, identity_text};
+use gannet::volume::{Copies, JournalDescription, NewIoServers, Volume, identity_text};
 
 /// Makes a volume, or nothing.
 ///
@@ -31,6 +31,10 @@ pub(super) fn run(options: &CreateOptions) -> Result<(), Failure> {
         same_host: options.same_host,
         needs_both: options.min_copies > 1,
         zones: options.zones.clone(),
+        managers: options.managers.clone(),
+        journal: (!options.etcd.is_empty()).then(|| JournalDescription {
+            etcd: options.etcd.clone(),
+        }),
     };
     let volume = Volume::create(&options.path, &wanted);
     let volume = volume.map_err(|error| explain(&options.path, error))?;

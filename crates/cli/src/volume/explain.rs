@@ -134,6 +134,10 @@ fn explain_serving(error: VolumeError) -> Failure {
             let hint = "add `[manager]` with `address = \"HOST:PORT\"` to volume.toml, or give --manager HOST:PORT";
             Failure::usage("cannot run I/O servers without the manager", error).hint(hint)
         }
+        error @ VolumeError::ManagerNotAlone => {
+            let hint = "give --role manager to this process, and --role io-server=N to others";
+            Failure::usage("cannot run the manager", error).hint(hint)
+        }
         VolumeError::Descriptors(error) => Failure::new("cannot start the I/O servers", error),
         VolumeError::FolderLocked { number, folder } => {
             let why = format!("another process serves its folder {}", folder.display());

@@ -45,7 +45,7 @@ pub(super) fn run(options: &NewKeyOptions) -> Result<(), Failure> {
     output::line(
         "reload the servers of the volume, by SIGHUP or `gannet reload`: from then on they refuse the old key, and every client needs the new one",
     )?;
-    let apart = volume.description.manager.address.is_some();
+    let apart = volume.description.manager.places().next().is_some();
     if apart {
         output::line("copy `secret` to the hosts of I/O servers before that")
     } else {

@@ -12,6 +12,7 @@ mod descriptors;
 mod dscp;
 mod dump;
 mod examples;
+mod failover;
 mod full_disk;
 mod generated;
 mod libnfs;

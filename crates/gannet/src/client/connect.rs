@@ -205,13 +205,13 @@ pub fn volume<'a>(
 ) -> ErasedFuture<'a, Result<gannet_volume::client::VolumeFs, ConnectError>> {
     use gannet_volume::client::{Addresses, Siblings, VolumeFs};
     Box::pin(async move {
-        let address = resolve(runtime, url).await?;
+        let (address, others) = resolve_all(runtime, url).await?;
         let ways = options.fabric.for_volumes().towards(runtime, address);
         let provider = ways.map_err(ConnectError::Device)?.preferred;
         let key = options.key.as_ref().ok_or(ConnectError::NoKey)?;
         let identity = key.client(options.classes);
         let addresses = Addresses {
-            manager: Some(address),
+            managers: std::iter::once(address).chain(others).collect(),
             io_servers: Vec::new(),
         };
         let clock = Handle::clone(runtime);
@@ -226,6 +226,32 @@ pub fn volume<'a>(
         answered.map_err(ConnectError::Volume)?;
         Ok(client)
     })
+}
+
+/// The addresses of all hosts of a URL that have one.
+///
+/// # Errors
+/// As [`resolve`], if none of them has one.
+#[cfg(feature = "volumes")]
+async fn resolve_all(
+    runtime: &Handle,
+    url: &Url,
+) -> Result<(SocketAddr, Vec<SocketAddr>), ConnectError> {
+    let hosts = url.hosts();
+    let urls: Vec<Url> = hosts.map(|(host, port)| url.at(host, port)).collect();
+    let found = urls.iter().map(|url| Box::pin(resolve(runtime, url)));
+    let mut found = gannet_runtime::all(found).await.into_iter();
+    let none = || Err(ConnectError::NameService(url.host.clone()));
+    let mut first = found.next().unwrap_or_else(none);
+    let mut others = Vec::new();
+    for found in found {
+        match found {
+            Ok(address) if first.is_err() => first = Ok(address),
+            Ok(address) => others.push(address),
+            Err(error) => tracing::warn!(%error, "one of the managers is left out"),
+        }
+    }
+    Ok((first?, others))
 }
 
 /// The server's address; names are looked up by the system.

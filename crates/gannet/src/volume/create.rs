@@ -2,13 +2,15 @@
 
 use super::description::{
     DESCRIPTION_FILE, Description, FORMAT, FORMAT_WITHOUT_GROUPS, IoServerDescription,
-    METADATA_FILE, ManagerDescription, SECRET_FILE, StripesDescription, Zone,
+    JournalDescription, METADATA_FILE, ManagerDescription, SECRET_FILE, StripesDescription, Zone,
 };
 use super::error::{At, FileWork, VolumeError};
 use super::made::{Made, absolute, named_folders, own_folders, replace, sync_folder};
 use super::metadata::open_metadata;
+use super::place::Place;
 use super::{CLIENT_KEY_FILE, IO_SERVERS_MAX, METADATA_CACHE, Volume};
 use crate::ClientKey;
+use crate::url::MANAGERS_MAX;
 use gannet_meta::copies_setting::{CopiesSetting, copies_setting, note_copies_setting};
 use gannet_meta::group_placement::Zones;
 use gannet_meta::groups::{self, Groups};
@@ -41,6 +43,10 @@ pub struct CreateOptions {
     pub needs_both: bool,
     /// The zone of each I/O server in turn; none stands for zones that are not known yet.
     pub zones: Vec<Zone>,
+    /// Where managers are, if not only in the process of the I/O servers.
+    pub managers: Vec<Place>,
+    /// The engine that has the journal of the metadata; `None` for a file beside them.
+    pub journal: Option<JournalDescription>,
 }
 
 impl Default for CreateOptions {
@@ -53,6 +59,8 @@ impl Default for CreateOptions {
             same_host: false,
             needs_both: false,
             zones: Vec::new(),
+            managers: Vec::new(),
+            journal: None,
         }
     }
 }
@@ -110,7 +118,8 @@ impl Volume {
             name: name.to_string_lossy().into_owned(),
             identity: random()?,
             dscp: None,
-            manager: ManagerDescription::default(),
+            manager: ManagerDescription::of(&options.managers),
+            journal: options.journal.clone(),
             stripes: StripesDescription {
                 unit: options.stripe_unit,
                 width: options.stripe_width,
@@ -207,6 +216,12 @@ fn check_options(options: &CreateOptions, servers: usize) -> Result<(), VolumeEr
     }
     if options.stripe_width as usize > servers {
         return Err(VolumeError::StripeWidth);
+    }
+    if options.managers.len() > MANAGERS_MAX {
+        return Err(VolumeError::ManagersCount(options.managers.len()));
+    }
+    if options.managers.len() > 1 && options.journal.is_none() {
+        return Err(VolumeError::ManagersWithoutEngine);
     }
     if options.copies == Copies::Two && servers < 2 {
         return Err(VolumeError::Copies);
@@ -360,7 +375,7 @@ fn with_groups(text: &str) -> io::Result<String> {
 ///
 /// # Errors
 /// The system gives no random bytes.
-fn random() -> Result<Token, VolumeError> {
+pub(super) fn random() -> Result<Token, VolumeError> {
     let mut bytes = Token::default();
     let filled = getrandom::fill(&mut bytes);
     filled.map_err(|error| VolumeError::Random(io::Error::other(error.to_string())))?;

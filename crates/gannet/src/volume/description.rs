@@ -42,6 +42,9 @@ pub struct Description {
     /// Where the manager is, for those that run apart from it.
     #[serde(default)]
     pub manager: ManagerDescription,
+    /// The engine that has the journal of the metadata; without one, that is in a file beside them.
+    #[serde(default)]
+    pub journal: Option<JournalDescription>,
     /// How files are striped.
     pub stripes: StripesDescription,
     /// The I/O servers; their numbers are their places in this list, for ever.
@@ -64,6 +67,54 @@ pub struct StripesDescription {
 pub struct ManagerDescription {
     /// Where I/O servers that run apart reach it, and the port that it listens on.
     pub address: Option<Place>,
+    /// The same of several managers, of which one is active at a time.
+    #[serde(default)]
+    pub addresses: Vec<Place>,
+}
+
+impl ManagerDescription {
+    /// The description of managers at these places.
+    pub(super) fn of(places: &[Place]) -> ManagerDescription {
+        match places {
+            [one] => ManagerDescription {
+                address: Some(one.clone()),
+                addresses: Vec::new(),
+            },
+            several => ManagerDescription {
+                address: None,
+                addresses: several.to_vec(),
+            },
+        }
+    }
+
+    /// Where managers are.
+    pub fn places(&self) -> impl Iterator<Item = &Place> {
+        self.address.iter().chain(&self.addresses)
+    }
+
+    fn to_text(&self) -> String {
+        let mut text = String::new();
+        if let Some(address) = &self.address {
+            text.push_str(&format!("address = \"{address}\"\n"));
+        }
+        if !self.addresses.is_empty() {
+            let addresses = self.addresses.iter().map(|it| format!("\"{it}\""));
+            let addresses: Vec<String> = addresses.collect();
+            text.push_str(&format!("addresses = [{}]\n", addresses.join(", ")));
+        }
+        if text.is_empty() {
+            return text;
+        }
+        format!("[manager]\n{text}\n")
+    }
+}
+
+/// An engine of several machines that has the journal of the metadata.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JournalDescription {
+    /// The addresses of the members of a cluster of etcd: `http://HOST:PORT`.
+    pub etcd: Vec<String>,
 }
 
 /// An I/O server.
@@ -133,7 +184,7 @@ impl Description {
         let mut text = format!(
             "# A volume of Gannet. Its secret is in `{SECRET_FILE}`, its names and attributes are in `{METADATA_FILE}`.\n\
              format = {}\nname = {}\nidentity = \"{}\"\n{}\n\
-             {}[stripes]\nunit = {}    # bytes\nwidth = {}    # I/O servers of a file; 0: all\n",
+             {}{}[stripes]\nunit = {}    # bytes\nwidth = {}    # I/O servers of a file; 0: all\n",
             self.format,
             quoted(&self.name)?,
             identity_text(&self.identity),
@@ -141,8 +192,9 @@ impl Description {
                 Some(classes) => format!("dscp = \"{classes}\"\n"),
                 None => String::new(),
             },
-            match &self.manager.address {
-                Some(address) => format!("[manager]\naddress = \"{address}\"\n\n"),
+            self.manager.to_text(),
+            match &self.journal {
+                Some(journal) => journal.to_text()?,
                 None => String::new(),
             },
             self.stripes.unit,
@@ -188,6 +240,14 @@ impl Description {
             Some(number) => Err(DescriptionError::Folder(number)),
             None => Ok(description),
         }
+    }
+}
+
+impl JournalDescription {
+    fn to_text(&self) -> Result<String, VolumeError> {
+        let addresses = self.etcd.iter().map(|it| quoted(it));
+        let addresses = addresses.collect::<Result<Vec<String>, _>>()?;
+        Ok(format!("[journal]\netcd = [{}]\n\n", addresses.join(", ")))
     }
 }
 
@@ -253,7 +313,11 @@ mod tests {
             dscp: Some("metadata=24,data=10".parse().unwrap()),
             manager: ManagerDescription {
                 address: Some("[::1]:20050".parse().unwrap()),
+                addresses: vec!["m2:20050".parse().unwrap(), "m3:20050".parse().unwrap()],
             },
+            journal: Some(JournalDescription {
+                etcd: vec![String::from("http://a:2379"), String::from("http://b:2379")],
+            }),
             stripes: StripesDescription {
                 unit: 4096,
                 width: 2,
@@ -284,6 +348,7 @@ mod tests {
             ("io1:20051", "io1", "HOST:PORT"),
             ("rack-1", "rack 1", "is not a zone"),
             ("data=10", "data=100", "0 to 63"),
+            ("etcd =", "zookeeper =", "zookeeper"),
             ("\"io/0\"", "\"\"", "I/O server 0 is empty"),
         ] {
             assert!(text.contains(from));

@@ -5,7 +5,7 @@ use gannet_localfs::OpenError;
 use gannet_meta::namespace::Failure;
 use gannet_meta::{OtherFormat, StoreError};
 use gannet_volume::host::ClaimFailure;
-use gannet_volume::manager::TermError;
+use gannet_volume::manager::{CopyError, TermError};
 use gannet_wire::volume::{UNIT_MAX, UNIT_MIN};
 use std::fmt;
 use std::io;
@@ -133,6 +133,18 @@ pub enum VolumeError {
     /// I/O servers are to run without the manager, and its address is not known.
     #[error("the address of the manager is not known")]
     NoManagerAddress,
+    /// A volume has at most [`MANAGERS_MAX`](crate::url::MANAGERS_MAX) managers.
+    #[error("a volume has at most {max} managers, not {0}", max = crate::url::MANAGERS_MAX)]
+    ManagersCount(usize),
+    /// Several managers have no journal in common.
+    #[error("several managers need an engine that has their journal")]
+    ManagersWithoutEngine,
+    /// A manager has no metadata, and no active one gives it a copy.
+    #[error("cannot copy the metadata of the active manager: {0}")]
+    Copy(CopyError),
+    /// A manager whose journal is in an engine shares its process with other servers.
+    #[error("a manager whose journal is in an engine needs a process of its own")]
+    ManagerNotAlone,
     /// The process may not keep enough files open.
     #[error(transparent)]
     Descriptors(OpenError),

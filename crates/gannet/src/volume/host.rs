@@ -6,11 +6,12 @@ use super::Volume;
 use super::error::VolumeError;
 use super::folder::{Folder, identity, lock_folder};
 use super::made::absolute;
-use super::metadata::{check_servers_count, open_metadata};
+use super::metadata::{StandingBy, TakePage, check_servers_count, stand_by};
 use super::owner::Owner;
 use super::place::Place;
 use super::watch::{ServedFolder, VolumeWatch};
 use crate::client::connect::resolver;
+use crate::client::options::machine_name;
 use crate::server::FabricListener;
 use crate::server::default_budget;
 use crate::url::NATIVE_PORT;
@@ -24,8 +25,9 @@ use gannet_verbs::VerbsError;
 use gannet_volume::client::{Addresses, Siblings, VolumeFs};
 use gannet_volume::host::{self, Claimed, HostCounters};
 use gannet_volume::link::{Identity, TrafficClasses};
-use gannet_volume::secret::{CurrentKeys, RoleKey, Secret};
-use gannet_wire::volume::{Address, Chosen, Role, Stripes, Token};
+use gannet_volume::manager::copy_metadata;
+use gannet_volume::secret::{CurrentKeys, RoleKey, Secret, ServerKeys};
+use gannet_wire::volume::{Address, Chosen, HOST_MAX, Role, Stripes, Token};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -100,6 +102,8 @@ pub struct HostOptions {
     pub watched: bool,
     /// The bound of the memory that peers may make this process hold.
     pub budget: Budget,
+    /// Hears of a manager that stands by, at its beginning and about every second.
+    pub standing_by: Option<StandingBy>,
 }
 
 impl Default for HostOptions {
@@ -116,6 +120,7 @@ impl Default for HostOptions {
             force_term: false,
             watched: false,
             budget: default_budget(),
+            standing_by: None,
         }
     }
 }
@@ -159,6 +164,8 @@ impl HostOptions {
 /// The running servers of a volume. Dropped without [`Host::stop`], they end some time later.
 pub struct Host {
     threads: Cores,
+    /// The manager's, if it is among them.
+    metadata: Option<Arc<JournaledStore>>,
     stop: watch::Sender<bool>,
     failures: Receiver<VolumeError>,
 }
@@ -231,8 +238,8 @@ struct IoServerSeat {
     is_lost: bool,
     /// Whether the folder may be served, as far as it is known yet.
     claimed: Claimed,
-    /// The manager, to which the server reports its address, and the manager's address.
-    register: Option<(Place, Address)>,
+    /// The managers, of which the active one is told the server's address, and that address.
+    register: Option<(Vec<Place>, Address)>,
 }
 
 impl OpenHost {
@@ -251,9 +258,10 @@ impl OpenHost {
         options.check_lost(&numbers)?;
         // The manager's first: the lock of the store marks the volume as served.
         let (metadata, register) = if options.runs_manager() {
-            (Some(Arc::new(open_metadata(volume)?)), None)
+            let opened = metadata_of_manager(volume, options, &keys, address)?;
+            (Some(Arc::new(opened)), vec![])
         } else {
-            (None, Some(manager_place(volume, options)?))
+            (None, manager_places(volume, options)?)
         };
         let descriptors = descriptors_each(numbers.len()).map_err(VolumeError::Descriptors)?;
         let opening = IoServerOpening {
@@ -263,7 +271,7 @@ impl OpenHost {
             fabric,
             descriptors,
             metadata: metadata.as_deref(),
-            manager: register.as_ref(),
+            managers: &register,
         };
         let opened = on_a_core(async |runtime| {
             let mut opened = Vec::with_capacity(numbers.len());
@@ -281,12 +289,11 @@ impl OpenHost {
             let listener = listen(VolumeRole::Manager, address, fabric)?;
             open_manager(volume, metadata, listener, &io_servers)
         });
-        let manager = manager.transpose()?;
         let ((stop, stopped), (failed, failures)) = (watch::channel(false), channel(1));
         let mut roles = Roles {
             identity: volume.description.identity,
             keys: CurrentKeys::new(keys),
-            manager,
+            manager: manager.transpose()?,
             threads: options.threads.clamp(1, io_servers.len().max(1)),
             io_servers,
             fabric,
@@ -302,7 +309,7 @@ impl OpenHost {
             failed,
         };
         roles.ask_for_folders()?;
-        let front = (roles.listening().manager).map(|manager| roles.front(manager));
+        let front = roles.listening().manager.map(|it| roles.front(it));
         Ok(OpenHost {
             front: front.transpose()?,
             roles,
@@ -316,8 +323,11 @@ impl OpenHost {
     /// # Errors
     /// The system refuses a thread, or the manager cannot use the volume's metadata.
     pub fn start(self) -> Result<Host, VolumeError> {
+        let manager = self.roles.manager.as_ref();
+        let metadata = manager.map(|manager| Arc::clone(&manager.metadata));
         Ok(Host {
             threads: cores::run(self.roles)?,
+            metadata,
             stop: self.stop,
             failures: self.failures,
         })
@@ -374,7 +384,12 @@ impl Host {
     pub fn stop(self) -> Result<(), VolumeError> {
         // Receivers are dropped when all threads have ended by themselves.
         let _ = self.stop.send(true);
-        self.threads.join().map_err(VolumeError::Ended)
+        let ended = self.threads.join().map_err(VolumeError::Ended);
+        // Nobody is answered any more: another manager need not wait.
+        if let Some(Err(error)) = self.metadata.map(|metadata| metadata.release()) {
+            tracing::warn!(%error, "another manager waits for the end of the lease");
+        }
+        ended
     }
 
     /// The reason why one of the servers has ended, if one has.
@@ -425,7 +440,7 @@ impl Roles {
 
 /// Where the manager is to listen; I/O servers listen at the same address.
 fn manager_address(volume: &Volume, options: &HostOptions) -> SocketAddr {
-    let said = volume.description.manager.address.as_ref();
+    let said = volume.description.manager.places().next();
     let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     match options.native {
         Some(address) => address,
@@ -433,11 +448,69 @@ fn manager_address(volume: &Volume, options: &HostOptions) -> SocketAddr {
     }
 }
 
-/// Where I/O servers that run apart from the manager find it.
-fn manager_place(volume: &Volume, options: &HostOptions) -> Result<Place, VolumeError> {
-    let said = volume.description.manager.address.as_ref();
-    let known = options.manager.as_ref().or(said).cloned();
-    known.ok_or(VolumeError::NoManagerAddress)
+/// The metadata of a manager that is to listen at this address, once it is the active one.
+fn metadata_of_manager(
+    volume: &Volume,
+    options: &HostOptions,
+    keys: &ServerKeys,
+    address: SocketAddr,
+) -> Result<JournaledStore, VolumeError> {
+    if volume.description.journal.is_some() && options.roles != [VolumeRole::Manager] {
+        return Err(VolumeError::ManagerNotAlone);
+    }
+    let fabric = options.fabric.for_volumes();
+    let copy = |take: &mut TakePage<'_>| copy_of_active(volume, keys, fabric, address, take);
+    stand_by(volume, &manager_name(address), options.standing_by, &copy)
+}
+
+/// Copies the metadata of the active manager.
+fn copy_of_active(
+    volume: &Volume,
+    keys: &ServerKeys,
+    fabric: FabricOptions,
+    own: SocketAddr,
+    take: &mut TakePage<'_>,
+) -> Result<(), VolumeError> {
+    let identity = Identity {
+        role: Role::Manager,
+        volume: volume.description.identity,
+        key: RoleKey::Current(CurrentKeys::new(*keys), Role::Manager),
+        classes: volume.description.dscp.unwrap_or_default(),
+    };
+    let places: Vec<Place> = volume.description.manager.places().cloned().collect();
+    let copied = on_a_core(async |runtime| {
+        let managers = cores::find_all(&runtime, &places).await;
+        let managers = managers.map_err(VolumeError::Ask)?;
+        let provider = fabric.at(&runtime, own.ip()).map_err(VolumeError::Device)?;
+        let copied = copy_metadata(&runtime, &provider, &identity, &managers, &mut *take);
+        copied.await.map_err(VolumeError::Copy)
+    });
+    copied.map_err(VolumeError::Start)?
+}
+
+/// The name of a manager that listens at this address, for the others.
+fn manager_name(address: SocketAddr) -> String {
+    if !address.ip().is_unspecified() {
+        return address.to_string();
+    }
+    let host = machine_name();
+    format!(
+        "{}:{}",
+        host.get(..HOST_MAX).unwrap_or(&host),
+        address.port()
+    )
+}
+
+/// Where I/O servers that run apart from the managers find them.
+fn manager_places(volume: &Volume, options: &HostOptions) -> Result<Vec<Place>, VolumeError> {
+    let places: Vec<Place> = match &options.manager {
+        Some(place) => vec![place.clone()],
+        None => volume.description.manager.places().cloned().collect(),
+    };
+    if places.is_empty() {
+        return Err(VolumeError::NoManagerAddress);
+    }
+    Ok(places)
 }
 
 impl Front {
@@ -448,7 +521,7 @@ impl Front {
     pub fn client(&self, runtime: Handle) -> Result<VolumeFs, VerbsError> {
         let provider = self.fabric.at(&runtime, self.manager.ip())?;
         let addresses = Addresses {
-            manager: Some(self.manager),
+            managers: vec![self.manager],
             io_servers: Vec::new(),
         };
         let (find, siblings) = (resolver(&runtime), Arc::clone(&self.siblings));
@@ -509,8 +582,8 @@ struct IoServerOpening<'a> {
     descriptors: usize,
     /// The volume's metadata, if the manager runs in this process.
     metadata: Option<&'a JournaledStore>,
-    /// The manager's address, if the manager runs in another process.
-    manager: Option<&'a Place>,
+    /// The managers' addresses, if they run in other processes.
+    managers: &'a [Place],
 }
 
 impl IoServerOpening<'_> {
@@ -576,7 +649,7 @@ impl IoServerOpening<'_> {
             _lock: lock,
             is_lost,
             claimed,
-            register: self.manager.map(|place| (place.clone(), address)),
+            register: (!self.managers.is_empty()).then(|| (self.managers.to_vec(), address)),
         })
     }
 }

@@ -1,27 +1,281 @@
 //! The metadata of a volume, which one process at a time may have.
 
+use super::create::random;
+use super::description::{JournalDescription, identity_text};
 use super::{METADATA_CACHE, Volume, VolumeError};
-use gannet_meta::{JournaledStore, MetaStore};
+use gannet_meta::limits::ENGINE_LEASE_OVER;
+use gannet_meta::{
+    Engine, EngineJournalError, JournaledStore, ManagerName, MetaStore, RowState, Standby,
+    StoreCopy, StoreError, is_engine_unavailable,
+};
 use gannet_volume::host::{self, ServersCountError};
+use gannet_wire::volume::{MetadataPage, MetadataRequest};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How often a manager that stands by looks at the journal.
+const FOLLOW_EVERY: Duration = Duration::from_millis(250);
+/// How often it says that it stands by.
+const SAY_EVERY: Duration = Duration::from_secs(1);
+/// How long a change waits for an engine that does not answer. Then the manager ends.
+#[cfg(feature = "etcd")]
+const ENGINE_PATIENCE: Duration = Duration::from_secs(60);
+
+/// Takes pages of the active manager's metadata, and says what to ask for next.
+pub(super) type TakePage<'a> =
+    dyn FnMut(MetadataPage) -> Result<MetadataRequest, StoreError> + Send + 'a;
+
+/// Copies the metadata of the active manager.
+pub(super) type CopyMetadata<'a> = dyn Fn(&mut TakePage<'_>) -> Result<(), VolumeError> + 'a;
+
+/// Hears that a manager stands by for the one with this name.
+pub type StandingBy = fn(&str);
 
 /// The store of a volume's names, locked against others.
 ///
 /// # Errors
-/// It is missing, another process has it, or it is damaged.
+/// `ServedElsewhere`: another process has it, or another manager is active. `NoMetadata`: another host has it.
+/// `Metadata`: it cannot be opened.
 pub fn open_metadata(volume: &Volume) -> Result<JournaledStore, VolumeError> {
+    match &volume.description.journal {
+        None => {
+            let (path, identity) = (metadata_file(volume)?, volume.description.identity);
+            let opened = JournaledStore::open(&path, METADATA_CACHE, identity);
+            opened.map_err(unusable)
+        }
+        Some(journal) => {
+            let mut turn = Turn::new(volume, journal, "a command")?;
+            loop {
+                match turn.look()? {
+                    Look::Free => {}
+                    // Its manager was heard of while this waited.
+                    Look::Active(_) if turn.looks > 1 => return Err(VolumeError::ServedElsewhere),
+                    Look::Active(_) | Look::Silent | Look::Unknown => {
+                        std::thread::sleep(FOLLOW_EVERY);
+                        continue;
+                    }
+                }
+                match turn.take_over()? {
+                    Ok(store) => return Ok(store),
+                    Err(_) => return Err(VolumeError::ServedElsewhere),
+                }
+            }
+        }
+    }
+}
+
+/// The store of a volume's names, for its manager `name`. Where the journal is in an engine and another manager is
+/// active, this one stands by until the other one is gone, and gets its changes meanwhile. One without metadata begins
+/// with a copy of those of the active one.
+///
+/// # Errors
+/// As [`open_metadata`]; `Copy`: the active one refuses to be copied.
+pub(super) fn stand_by(
+    volume: &Volume,
+    name: &str,
+    standing_by: Option<StandingBy>,
+    copy: &CopyMetadata<'_>,
+) -> Result<JournaledStore, VolumeError> {
+    let Some(journal) = &volume.description.journal else {
+        return open_metadata(volume);
+    };
+    let mut has_complained = false;
+    while !volume.metadata().exists() {
+        match copy_of_active(volume, journal, name, copy) {
+            Ok(()) => break,
+            Err(VolumeError::Copy(error)) if !error.is_refusal() => {
+                if !std::mem::replace(&mut has_complained, true) {
+                    tracing::warn!(%error, "waiting for an active manager, to copy its metadata");
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        standing_by.inspect(|say| say("a manager that has the metadata"));
+        std::thread::sleep(SAY_EVERY);
+    }
+    let (mut active, mut said) = (None, None::<Instant>);
+    loop {
+        let mut turn = Turn::new(volume, journal, name)?;
+        loop {
+            let look = turn.look()?;
+            if let Look::Active(name) = &look
+                && active.as_ref() != Some(name)
+            {
+                tracing::info!(active = name, "the manager stands by");
+                active = Some(name.clone());
+            }
+            let is_due = said.is_none_or(|said| said.elapsed() >= SAY_EVERY);
+            if let (Some(say), true) = (standing_by, is_due && look != Look::Free) {
+                say(active.as_deref().unwrap_or("the engine of the journal"));
+                said = Some(Instant::now());
+            }
+            if look == Look::Free {
+                break;
+            }
+            std::thread::sleep(FOLLOW_EVERY);
+        }
+        match turn.take_over()? {
+            Ok(store) => {
+                tracing::info!("the manager has the journal");
+                return Ok(store);
+            }
+            Err(why) => tracing::info!(%why, "another manager was faster"),
+        }
+    }
+}
+
+/// Makes a copy of the active manager's metadata.
+fn copy_of_active(
+    volume: &Volume,
+    journal: &JournalDescription,
+    name: &str,
+    copy: &CopyMetadata<'_>,
+) -> Result<(), VolumeError> {
+    tracing::info!("copying the metadata of the active manager");
+    let mut engine = engine_of(volume, journal).map_err(unusable)?;
+    let made = StoreCopy::begin(&volume.metadata(), METADATA_CACHE);
+    let (mut made, mut first) = (made.map_err(unusable)?, None);
+    copy(&mut |page: MetadataPage| {
+        if first.is_none() {
+            // From now on, the records behind this one stay in the engine.
+            let noted = engine.note(name, page.record);
+            noted.map_err(|error| StoreError(Box::new(error)))?;
+            first = Some((page.record, page.hash));
+        }
+        made.take(page.pairs)
+    })?;
+    let (record, hash) = first.ok_or_else(|| VolumeError::NoMetadata(volume.metadata()))?;
+    made.finish(record, hash).map_err(unusable)
+}
+
+/// The sight of the row of a journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Look {
+    /// No manager has it, or the one that had it was not heard of for longer than its lease.
+    Free,
+    /// This manager was heard of since the last look, or before the first one.
+    Active(String),
+    /// Its manager was not heard of since the last look.
+    Silent,
+    /// The engine does not answer.
+    Unknown,
+}
+
+/// A process that waits for its turn to have the journal.
+struct Turn {
+    standby: Standby,
+    /// The row when its manager was last heard of, and the time of that.
+    heard: Option<(RowState, Instant)>,
+    /// Looks at the row that showed it.
+    looks: u32,
+    has_complained: bool,
+}
+
+impl Turn {
+    fn new(volume: &Volume, journal: &JournalDescription, name: &str) -> Result<Turn, VolumeError> {
+        let (path, identity) = (metadata_file(volume)?, volume.description.identity);
+        let manager = ManagerName {
+            name: name.to_owned(),
+            owner: random()?,
+        };
+        let opened = engine_of(volume, journal)
+            .and_then(|engine| Standby::open(&path, METADATA_CACHE, engine, identity, manager));
+        Ok(Turn {
+            standby: opened.map_err(unusable)?,
+            heard: None,
+            looks: 0,
+            has_complained: false,
+        })
+    }
+
+    /// Gets what the active manager has appended, and sees whether it is there.
+    fn look(&mut self) -> Result<Look, VolumeError> {
+        let followed = self.standby.follow();
+        let now = Instant::now();
+        let row = match followed {
+            Ok(row) => row,
+            Err(error) if is_engine_unavailable(&error) => {
+                if !std::mem::replace(&mut self.has_complained, true) {
+                    tracing::warn!(%error, "waiting for the engine of the journal");
+                }
+                // Its manager could not be heard of either.
+                self.heard = None;
+                self.standby.wait();
+                return Ok(Look::Unknown);
+            }
+            Err(error) => return Err(unusable(error)),
+        };
+        self.has_complained = false;
+        let Some(row) = row else {
+            return Ok(Look::Free);
+        };
+        let Some(name) = row.manager.clone() else {
+            return Ok(Look::Free);
+        };
+        match &self.heard {
+            Some((last, since)) if last.version == row.version => {
+                let is_over = now.duration_since(*since) >= ENGINE_LEASE_OVER;
+                Ok(if is_over { Look::Free } else { Look::Silent })
+            }
+            _ => {
+                self.heard = Some((row, now));
+                self.looks += 1;
+                Ok(Look::Active(name))
+            }
+        }
+    }
+
+    /// Takes the journal over. The inner error: another manager was faster.
+    fn take_over(self) -> Result<Result<JournaledStore, StoreError>, VolumeError> {
+        match self.standby.take_over() {
+            Ok(store) => Ok(Ok(store)),
+            Err(error) if is_engine_unavailable(&error) || is_fenced(&error) => Ok(Err(error)),
+            Err(error) => Err(unusable(error)),
+        }
+    }
+}
+
+fn is_fenced(error: &StoreError) -> bool {
+    let error = error.0.downcast_ref::<EngineJournalError>();
+    matches!(error, Some(EngineJournalError::Fenced(_)))
+}
+
+fn metadata_file(volume: &Volume) -> Result<PathBuf, VolumeError> {
     let path = volume.metadata();
     // The store would make an empty one.
-    if !path.is_file() {
-        return Err(VolumeError::NoMetadata(path));
+    if path.is_file() {
+        Ok(path)
+    } else {
+        Err(VolumeError::NoMetadata(path))
     }
-    let opened = JournaledStore::open(&path, METADATA_CACHE, volume.description.identity);
-    opened.map_err(|error| {
-        if error.is_open_elsewhere() {
-            VolumeError::ServedElsewhere
-        } else {
-            VolumeError::Metadata(error)
-        }
-    })
+}
+
+fn unusable(error: StoreError) -> VolumeError {
+    if error.is_open_elsewhere() {
+        VolumeError::ServedElsewhere
+    } else {
+        VolumeError::Metadata(error)
+    }
+}
+
+/// The engine that has the journal of a volume.
+fn engine_of(volume: &Volume, journal: &JournalDescription) -> Result<Box<dyn Engine>, StoreError> {
+    let identity = identity_text(&volume.description.identity);
+    engine(journal, &format!("/gannet/{identity}"))
+}
+
+/// The engine that has a journal, below this prefix.
+#[cfg(feature = "etcd")]
+fn engine(journal: &JournalDescription, prefix: &str) -> Result<Box<dyn Engine>, StoreError> {
+    let etcd = gannet_engines::Etcd::new(journal.etcd.clone(), prefix, ENGINE_PATIENCE);
+    let etcd = etcd.map_err(|error| StoreError(Box::new(error)))?;
+    Ok(Box::new(etcd))
+}
+
+#[cfg(not(feature = "etcd"))]
+fn engine(_: &JournalDescription, _: &str) -> Result<Box<dyn Engine>, StoreError> {
+    let why = "its journal is in etcd, which this program was built without (feature `etcd`)";
+    Err(StoreError(why.into()))
 }
 
 /// Sees that the description names as many I/O servers as the volume ever had: files lie on all of them.

@@ -137,10 +137,10 @@ impl Roles {
         &self,
         runtime: &Handle,
         seat: &IoServerSeat,
-    ) -> Option<Registration<impl AsyncFn() -> io::Result<SocketAddr> + use<>>> {
-        let (Place(manager), address) = seat.register.clone()?;
+    ) -> Option<Registration<impl AsyncFn() -> io::Result<Vec<SocketAddr>> + use<>>> {
+        let (managers, address) = seat.register.clone()?;
         let clock = Handle::clone(runtime);
-        let find = async move || find(&clock, manager.host.clone(), manager.port).await;
+        let find = async move || find_all(&clock, &managers).await;
         let own = seat.listener.local_address().ip();
         // The listener of this address has found its device.
         let provider = self.fabric.at(runtime, own).ok()?;
@@ -152,18 +152,17 @@ impl Roles {
     fn peers(&self, runtime: &Handle, seat: &IoServerSeat, port: &Port) -> PeerAccess {
         let clock = Handle::clone(runtime);
         let find_manager: ManagerFinder = match (&seat.register, &self.manager) {
-            (Some((Place(manager), _)), _) => {
-                let manager = manager.clone();
+            (Some((managers, _)), _) => {
+                let managers = managers.clone();
                 Rc::new(move || {
-                    let (clock, host) = (Handle::clone(&clock), manager.host.clone());
-                    let port = manager.port;
-                    Box::pin(async move { find(&clock, host, port).await })
+                    let (clock, managers) = (Handle::clone(&clock), managers.clone());
+                    Box::pin(async move { find_all(&clock, &managers).await })
                 })
             }
             (None, Some(manager)) => {
                 let at = manager.listener.local_address();
                 let at = SocketAddr::new(host::local_address(at.ip()), at.port());
-                Rc::new(move || Box::pin(ready(Ok(at))))
+                Rc::new(move || Box::pin(ready(Ok(vec![at]))))
             }
             (None, None) => Rc::new(|| Box::pin(ready(Err(io::ErrorKind::NotFound.into())))),
         };
@@ -209,6 +208,27 @@ impl Roles {
             seat.claimed = claimed?;
         }
         Ok(())
+    }
+}
+
+/// The addresses of those of these hosts that have one.
+///
+/// # Errors
+/// None has.
+pub(super) async fn find_all(runtime: &Handle, places: &[Place]) -> io::Result<Vec<SocketAddr>> {
+    let found = places
+        .iter()
+        .map(|Place(it)| Box::pin(find(runtime, it.host.clone(), it.port)));
+    let (mut known, mut failed) = (Vec::new(), None);
+    for found in all(found).await {
+        match found {
+            Ok(address) => known.push(address),
+            Err(error) => failed = Some(error),
+        }
+    }
+    match failed {
+        Some(error) if known.is_empty() => Err(error),
+        _ => Ok(known),
     }
 }
 

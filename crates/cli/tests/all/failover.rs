@@ -1,0 +1,259 @@
+//! Three managers over an engine, of which the active one is killed, stopped and asked to end, under load. `cargo xtask
+//! failover` runs it on the release binary. Elsewhere it is ignored, because it bounds a time and needs the engine.
+
+#![allow(clippy::unwrap_used)]
+
+mod engine;
+mod load;
+
+use crate::support;
+
+use engine::Etcd;
+use load::{Load, Outcome};
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+use support::mount::{Mount, is_left_out};
+use support::{Place, gannet, run, succeed};
+
+/// The longest wait of a program for another manager, beyond what the same program waits without that.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+/// Longer than any machine takes: a manager that is not active by then never will be.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The pause between two faults.
+const INTERVAL: Duration = Duration::from_secs(2);
+const MANAGERS: usize = 3;
+
+/// A fault of the active manager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Killed,
+    Stopped,
+    Ended,
+}
+
+const FAULTS: [Fault; 3] = [Fault::Killed, Fault::Stopped, Fault::Ended];
+
+/// A server whose output goes to files; killed when dropped.
+struct Process {
+    child: Child,
+    output: PathBuf,
+}
+
+impl Process {
+    fn start(mut command: Command, output: PathBuf) -> Process {
+        let log = output.with_extension("log");
+        let log = fs::File::options().create(true).append(true).open(log);
+        command.stdout(fs::File::create(&output).unwrap());
+        let child = command.stderr(log.unwrap()).spawn().unwrap();
+        Process { child, output }
+    }
+
+    fn is_ready(&self) -> bool {
+        fs::read_to_string(&self.output)
+            .unwrap()
+            .starts_with("ready ")
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.output.with_extension("log")).unwrap()
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.unwrap().success());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Bed {
+    place: Place,
+    engine: Etcd,
+    ports: Vec<u16>,
+    managers: Vec<Process>,
+    io_servers: Vec<Process>,
+}
+
+impl Bed {
+    /// A volume of two I/O servers and three managers, each with a folder of its own.
+    fn new() -> Bed {
+        let place = Place::new();
+        let engine = Etcd::start(&place.path("etcd"));
+        let volume = place.text("volume-0");
+        let ports: Vec<u16> = (0..MANAGERS).map(|_| engine::free_port()).collect();
+        let managers: Vec<String> = ports.iter().map(|it| format!("127.0.0.1:{it}")).collect();
+        let (managers, etcd) = (managers.join(","), engine.addresses().join(","));
+        let create = ["volume", "create", &volume, "--io-servers", "2"];
+        succeed(&[&create[..], &["--managers", &managers, "--etcd", &etcd]].concat());
+        for number in 1..MANAGERS {
+            let folder = place.path(&format!("volume-{number}"));
+            fs::create_dir(&folder).unwrap();
+            // The metadata come from the active manager.
+            for name in ["volume.toml", "secret"] {
+                fs::copy(place.path("volume-0").join(name), folder.join(name)).unwrap();
+            }
+        }
+        let mut bed = Bed {
+            place,
+            engine,
+            ports,
+            managers: Vec::new(),
+            io_servers: Vec::new(),
+        };
+        bed.io_servers = (0..2).map(|number| bed.io_server(number)).collect();
+        bed.managers = (0..MANAGERS).map(|number| bed.manager(number)).collect();
+        bed
+    }
+
+    fn manager(&self, number: usize) -> Process {
+        let folder = self.place.path(&format!("volume-{number}"));
+        let native = format!("127.0.0.1:{}", self.ports[number]);
+        let mut command = gannet();
+        command.args(["serve", "--log", "info", "--role", "manager", "--volume"]);
+        command.arg(folder).args(["--native", &native]);
+        command.args(["--nfs-tcp", "off", "--nfs-rdma", "off"]);
+        Process::start(command, self.place.path(&format!("manager-{number}")))
+    }
+
+    fn io_server(&self, number: usize) -> Process {
+        let role = format!("io-server={number}");
+        let mut command = gannet();
+        command.args(["serve", "--log", "warn", "--role", &role, "--volume"]);
+        command.arg(self.place.path("volume-0"));
+        command.args(["--native", support::FREE_PORT]);
+        Process::start(command, self.place.path(&format!("io-server-{number}")))
+    }
+
+    fn url(&self) -> String {
+        let hosts = self.ports.iter().map(|port| format!("127.0.0.1:{port}"));
+        format!("gannet://{}/", hosts.collect::<Vec<String>>().join(","))
+    }
+
+    fn key(&self) -> String {
+        self.place.text("volume-0/client-key")
+    }
+
+    /// Waits until a manager is active; its number.
+    fn active(&mut self) -> usize {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let mut managers = self.managers.iter_mut().enumerate();
+            let active = managers.find_map(|(number, manager)| {
+                let lives = manager.child.try_wait().unwrap().is_none();
+                (lives && manager.is_ready()).then_some(number)
+            });
+            if let Some(active) = active {
+                return active;
+            }
+            assert!(Instant::now() < until, "{}", self.logs());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn logs(&self) -> String {
+        self.managers.iter().map(Process::log).collect()
+    }
+
+    /// Waits until names are answered again.
+    fn answers(&self) {
+        let (url, key) = (self.url(), self.key());
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let listed = run(&["ls", &url, "--volume-key", &key]);
+            if listed.status.success() {
+                return;
+            }
+            let error = String::from_utf8_lossy(&listed.stderr);
+            assert!(Instant::now() < until, "{error}{}", self.logs());
+        }
+    }
+
+    /// The active manager has a fault, and starts again when another one answers.
+    fn strike(&mut self, fault: Fault) {
+        let active = self.active();
+        let began = Instant::now();
+        self.managers[active].signal(match fault {
+            Fault::Killed => "KILL",
+            Fault::Stopped => "STOP",
+            Fault::Ended => "TERM",
+        });
+        if fault == Fault::Stopped {
+            self.answers();
+            println!("{fault:?}: answered after {:?}", began.elapsed());
+            // It finds that another one has the journal, and ends.
+            self.managers[active].signal("CONT");
+            let ended = self.managers[active].child.wait().unwrap();
+            assert_eq!(ended.code(), Some(1), "{}", self.managers[active].log());
+        } else {
+            self.managers[active].child.wait().unwrap();
+            self.answers();
+            println!("{fault:?}: answered after {:?}", began.elapsed());
+        }
+        self.managers[active] = self.manager(active);
+    }
+}
+
+/// The rounds of faults: what the environment says, or three.
+fn rounds() -> usize {
+    let said = std::env::var("GANNET_FAILOVER_ROUNDS").ok();
+    said.map_or(3, |text| text.parse().unwrap())
+}
+
+#[test]
+#[ignore = "cargo xtask failover"]
+fn programs_outlive_managers() {
+    if is_left_out() {
+        return;
+    }
+    let mut bed = Bed::new();
+    bed.answers();
+    let key = bed.key();
+    let options = ["--volume-key", &*key];
+    let mounts: Vec<Mount> = (0..2)
+        .map(|number| {
+            let directory = bed.place.path(&format!("mnt-{number}"));
+            Mount::of(&bed.url(), &directory, &options)
+        })
+        .collect();
+    let directories: Vec<PathBuf> = mounts.iter().map(|it| it.directory.clone()).collect();
+    let start = |name: &str| Load::start(&directories, &bed.place.path(name), name);
+
+    let load = start("control");
+    std::thread::sleep(INTERVAL);
+    let control = load.finish();
+    println!("without a fault: {control}");
+    let mut all = Outcome::default();
+    for round in 0..rounds() {
+        let name = format!("round-{round}");
+        let load = Load::start(&directories, &bed.place.path(&name), &name);
+        std::thread::sleep(INTERVAL / 2);
+        bed.strike(FAULTS[round % FAULTS.len()]);
+        std::thread::sleep(INTERVAL / 2);
+        if round % 2 == 1 {
+            bed.engine.restart(round % 3);
+            std::thread::sleep(INTERVAL);
+        }
+        let outcome = load.finish();
+        println!("round {round}: {outcome}");
+        assert!(
+            outcome.longest_wait < WAIT_MAX + control.longest_wait,
+            "{outcome}"
+        );
+        all.add(&outcome);
+    }
+    println!("all rounds: {all}");
+    mounts.into_iter().for_each(Mount::unmount);
+    // What was acknowledged is there for a client that was not, and the volume is sound.
+    let fresh = Mount::of(&bed.url(), &bed.place.path("mnt-2"), &options);
+    all.must_be_in(&fresh.directory);
+    fresh.unmount();
+    succeed(&["volume", "check", &bed.url(), "--volume-key", &key]);
+}

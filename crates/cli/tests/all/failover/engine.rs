@@ -1,0 +1,87 @@
+//! A cluster of etcd on this host.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Three members, killed when dropped.
+pub(super) struct Etcd {
+    members: Vec<Child>,
+    commands: Vec<Vec<String>>,
+    clients: Vec<String>,
+}
+
+pub(super) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+fn free_address() -> String {
+    format!("http://127.0.0.1:{}", free_port())
+}
+
+impl Etcd {
+    pub(super) fn start(folder: &Path) -> Etcd {
+        std::fs::create_dir(folder).unwrap();
+        let peers: Vec<String> = (0..3).map(|_| free_address()).collect();
+        let clients: Vec<String> = (0..3).map(|_| free_address()).collect();
+        let all = peers.iter().enumerate();
+        let all = all.map(|(number, peer)| format!("m{number}={peer}"));
+        let all = all.collect::<Vec<String>>().join(",");
+        let commands: Vec<Vec<String>> = (0..3)
+            .map(|number: usize| {
+                let data = folder.join(format!("m{number}"));
+                let words = [
+                    ("--name", format!("m{number}")),
+                    ("--data-dir", data.display().to_string()),
+                    ("--listen-client-urls", clients[number].clone()),
+                    ("--advertise-client-urls", clients[number].clone()),
+                    ("--listen-peer-urls", peers[number].clone()),
+                    ("--initial-advertise-peer-urls", peers[number].clone()),
+                    ("--initial-cluster", all.clone()),
+                    ("--auto-compaction-mode", String::from("revision")),
+                    ("--auto-compaction-retention", String::from("1000")),
+                    ("--log-level", String::from("error")),
+                ];
+                let words = words.into_iter();
+                words
+                    .flat_map(|(name, value)| [name.to_owned(), value])
+                    .collect()
+            })
+            .collect();
+        Etcd {
+            members: commands.iter().map(|it| begin(it)).collect(),
+            commands,
+            clients,
+        }
+    }
+
+    pub(super) fn addresses(&self) -> &[String] {
+        &self.clients
+    }
+
+    /// Kills a member, and starts it again.
+    pub(super) fn restart(&mut self, number: usize) {
+        self.members[number].kill().unwrap();
+        self.members[number].wait().unwrap();
+        self.members[number] = begin(&self.commands[number]);
+    }
+}
+
+fn begin(words: &[String]) -> Child {
+    let mut command = Command::new("etcd");
+    command
+        .args(words)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command.spawn().expect("etcd is installed")
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        for member in &mut self.members {
+            let _ = member.kill();
+            let _ = member.wait();
+        }
+    }
+}
