@@ -5,7 +5,7 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use gannet_meta::{Engine, EngineError, Row};
+use gannet_meta::{Engine, EngineError, FollowerNote, Row};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -258,16 +258,17 @@ impl Engine for Etcd {
         self.ask("deleterange", &asked).map(|_: Value| ())
     }
 
-    fn note(&mut self, name: &str, has: u64) -> Result<(), EngineError> {
+    fn note(&mut self, name: &str, note: FollowerNote) -> Result<(), EngineError> {
         let key = format!("{}{name}", self.note_prefix());
+        let value = format!("{} {}", note.has, note.seen);
         let asked = json!({
             "key": encoded(key.as_bytes()),
-            "value": encoded(has.to_string().as_bytes()),
+            "value": encoded(value.as_bytes()),
         });
         self.ask("put", &asked).map(|_: Value| ())
     }
 
-    fn notes(&mut self) -> Result<BTreeMap<String, u64>, EngineError> {
+    fn notes(&mut self) -> Result<BTreeMap<String, FollowerNote>, EngineError> {
         let prefix = self.note_prefix();
         // The byte after the last slash.
         let end = format!("{}/has0", self.prefix);
@@ -278,7 +279,10 @@ impl Engine for Etcd {
             let (key, value) = (decoded(&pair.key)?, decoded(&pair.value)?);
             let name = String::from_utf8_lossy(&key);
             let name = name.strip_prefix(&prefix).unwrap_or_default().to_owned();
-            Ok((name, number(&String::from_utf8_lossy(&value))?))
+            let value = String::from_utf8_lossy(&value);
+            let (has, seen) = value.split_once(' ').unwrap_or((&value, "0"));
+            let (has, seen) = (number(has)?, number(seen)?);
+            Ok((name, FollowerNote { has, seen }))
         });
         notes.collect()
     }

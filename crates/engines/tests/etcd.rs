@@ -3,7 +3,8 @@
 
 use gannet_engines::Etcd;
 use gannet_meta::{
-    Engine, JournaledStore, ManagerName, MemoryStore, MetaStore, Standby, StoreError, Table, View,
+    Engine, FollowerNote, JournaledStore, ManagerName, MemoryStore, MetaStore, Standby, StoreError,
+    Table, View,
 };
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -172,9 +173,10 @@ fn changes_outlive_managers_and_members_of_etcd() {
     assert!(count(&again) >= 81);
     again.renew().unwrap();
     let mut engine = cluster.engine();
-    engine.note("a/b c", 7).unwrap();
-    engine.note("d", 8).unwrap();
+    let note = |has| FollowerNote { has, seen: 9 };
+    engine.note("a/b c", note(7)).unwrap();
+    engine.note("d", note(8)).unwrap();
     let notes = engine.notes().unwrap();
-    assert_eq!((notes["a/b c"], notes["d"]), (7, 8));
+    assert_eq!((notes["a/b c"], notes["d"]), (note(7), note(8)));
     again.release().unwrap();
 }

@@ -21,9 +21,11 @@ mod standby;
 mod store;
 
 pub use copy::{StoreCopy, pairs_from};
-pub use engine::{Engine, EngineError, EngineJournalError, ManagerName, RecordHash, Row, RowState};
+pub use engine::{
+    Engine, EngineError, EngineJournalError, FollowerNote, ManagerName, RecordHash, Row, RowState,
+};
 pub use memory::JournalMemory;
-pub use standby::{Standby, is_engine_unavailable};
+pub use standby::{RowWatch, Sight, Standby, is_engine_unavailable};
 pub use store::JournaledStore;
 
 use crate::{OtherFormat, StoreError};
@@ -105,6 +107,19 @@ trait Journal: Send + 'static {
     /// The journal fails, or another manager has it.
     fn renew(&mut self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    /// As [`MetaStore::follows_release`](super::MetaStore::follows_release).
+    fn follows_release(&self) -> bool {
+        false
+    }
+
+    /// As [`MetaStore::has_standby`](super::MetaStore::has_standby).
+    ///
+    /// # Errors
+    /// The journal fails.
+    fn has_standby(&mut self) -> Result<bool, StoreError> {
+        Ok(false)
     }
 
     /// Lets another manager have the journal at once. Nothing is appended after this.

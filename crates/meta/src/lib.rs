@@ -33,9 +33,9 @@ pub mod terms;
 
 pub use format::OtherFormat;
 pub use journal::{
-    Engine, EngineError, EngineJournalError, JournalError, JournalFile, JournalMemory,
-    JournaledStore, ManagerName, RecordHash, Row, RowState, Standby, StoreCopy,
-    is_engine_unavailable, pairs_from,
+    Engine, EngineError, EngineJournalError, FollowerNote, JournalError, JournalFile,
+    JournalMemory, JournaledStore, ManagerName, RecordHash, Row, RowState, RowWatch, Sight,
+    Standby, StoreCopy, is_engine_unavailable, pairs_from,
 };
 pub use memory_store::MemoryStore;
 pub use permissions::gives_privileges;
@@ -187,6 +187,19 @@ pub trait MetaStore: Send + Sync + 'static {
     /// Another process may take the store over then. `None`: nobody can, as long as this one has it open.
     fn lease(&self) -> Option<Duration> {
         None
+    }
+
+    /// Whether the process that had the store before this one has given it up, when it answered nobody any more.
+    fn follows_release(&self) -> bool {
+        false
+    }
+
+    /// Whether another process is there that would take the store over. Blocks.
+    ///
+    /// # Errors
+    /// [`StoreError`]: it cannot be known.
+    fn has_standby(&self) -> Result<bool, StoreError> {
+        Ok(false)
     }
 
     /// The number and the hash of the last record of a journal that other processes follow. All its changes are seen

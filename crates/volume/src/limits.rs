@@ -215,6 +215,8 @@ pub const PRIMARY_SILENT_AFTER: Duration = Duration::from_secs(1);
 pub const NOTE_GROUPS_RETRY: Duration = Duration::from_secs(10);
 /// How long an answer waits for the I/O servers to confirm the term.
 pub const CONFIRM_DEADLINE: Duration = Duration::from_secs(10);
+/// How long a manager that others stand by for may be without half of the I/O servers. Then another one may reach them.
+pub const YIELD_AFTER: Duration = Duration::from_secs(10);
 /// How long a call to one of several managers may be without an answer before the others are tried.
 pub const MANAGER_SILENT_AFTER: Duration = Duration::from_millis(1500);
 /// Transactions in a row for which waiting would have paid before one waits for changes that are about to come.

@@ -3,10 +3,9 @@
 use super::create::random;
 use super::description::{JournalDescription, identity_text};
 use super::{METADATA_CACHE, Volume, VolumeError};
-use gannet_meta::limits::ENGINE_LEASE_OVER;
 use gannet_meta::{
-    Engine, EngineJournalError, JournaledStore, ManagerName, MetaStore, RowState, Standby,
-    StoreCopy, StoreError, is_engine_unavailable,
+    Engine, EngineJournalError, FollowerNote, JournaledStore, ManagerName, MetaStore, RowWatch,
+    Sight, Standby, StoreCopy, StoreError, is_engine_unavailable,
 };
 use gannet_volume::host::{self, ServersCountError};
 use gannet_wire::volume::{MetadataPage, MetadataRequest};
@@ -46,14 +45,12 @@ pub fn open_metadata(volume: &Volume) -> Result<JournaledStore, VolumeError> {
         Some(journal) => {
             let mut turn = Turn::new(volume, journal, "a command")?;
             loop {
-                match turn.look()? {
-                    Look::Free => {}
-                    // Its manager was heard of while this waited.
-                    Look::Active(_) if turn.looks > 1 => return Err(VolumeError::ServedElsewhere),
-                    Look::Active(_) | Look::Silent | Look::Unknown => {
-                        std::thread::sleep(FOLLOW_EVERY);
-                        continue;
+                if turn.look()? != Some(Sight::Free) {
+                    if turn.watch.was_heard() {
+                        return Err(VolumeError::ServedElsewhere);
                     }
+                    std::thread::sleep(FOLLOW_EVERY);
+                    continue;
                 }
                 match turn.take_over()? {
                     Ok(store) => return Ok(store),
@@ -98,18 +95,19 @@ pub(super) fn stand_by(
         let mut turn = Turn::new(volume, journal, name)?;
         loop {
             let look = turn.look()?;
-            if let Look::Active(name) = &look
+            if let Some(Sight::Active(name)) = &look
                 && active.as_ref() != Some(name)
             {
                 tracing::info!(active = name, "the manager stands by");
                 active = Some(name.clone());
             }
             let is_due = said.is_none_or(|said| said.elapsed() >= SAY_EVERY);
-            if let (Some(say), true) = (standing_by, is_due && look != Look::Free) {
+            let is_free = look == Some(Sight::Free);
+            if let (Some(say), true) = (standing_by, is_due && !is_free) {
                 say(active.as_deref().unwrap_or("the engine of the journal"));
                 said = Some(Instant::now());
             }
-            if look == Look::Free {
+            if is_free {
                 break;
             }
             std::thread::sleep(FOLLOW_EVERY);
@@ -138,7 +136,13 @@ fn copy_of_active(
     copy(&mut |page: MetadataPage| {
         if first.is_none() {
             // From now on, the records behind this one stay in the engine.
-            let noted = engine.note(name, page.record);
+            let noted = engine.note(
+                name,
+                FollowerNote {
+                    has: page.record,
+                    seen: 0,
+                },
+            );
             noted.map_err(|error| StoreError(Box::new(error)))?;
             first = Some((page.record, page.hash));
         }
@@ -148,26 +152,11 @@ fn copy_of_active(
     made.finish(record, hash).map_err(unusable)
 }
 
-/// The sight of the row of a journal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Look {
-    /// No manager has it, or the one that had it was not heard of for longer than its lease.
-    Free,
-    /// This manager was heard of since the last look, or before the first one.
-    Active(String),
-    /// Its manager was not heard of since the last look.
-    Silent,
-    /// The engine does not answer.
-    Unknown,
-}
-
 /// A process that waits for its turn to have the journal.
 struct Turn {
     standby: Standby,
-    /// The row when its manager was last heard of, and the time of that.
-    heard: Option<(RowState, Instant)>,
-    /// Looks at the row that showed it.
-    looks: u32,
+    watch: RowWatch,
+    began: Instant,
     has_complained: bool,
 }
 
@@ -182,46 +171,30 @@ impl Turn {
             .and_then(|engine| Standby::open(&path, METADATA_CACHE, engine, identity, manager));
         Ok(Turn {
             standby: opened.map_err(unusable)?,
-            heard: None,
-            looks: 0,
+            watch: RowWatch::default(),
+            began: Instant::now(),
             has_complained: false,
         })
     }
 
-    /// Gets what the active manager has appended, and sees whether it is there.
-    fn look(&mut self) -> Result<Look, VolumeError> {
+    /// Gets what the active manager has appended, and sees whether it is there. `None`: the engine does not answer.
+    fn look(&mut self) -> Result<Option<Sight>, VolumeError> {
         let followed = self.standby.follow();
-        let now = Instant::now();
-        let row = match followed {
-            Ok(row) => row,
+        let now = self.began.elapsed();
+        match followed {
+            Ok(row) => {
+                self.has_complained = false;
+                Ok(Some(self.watch.see(row.as_ref(), now)))
+            }
             Err(error) if is_engine_unavailable(&error) => {
                 if !std::mem::replace(&mut self.has_complained, true) {
                     tracing::warn!(%error, "waiting for the engine of the journal");
                 }
-                // Its manager could not be heard of either.
-                self.heard = None;
+                self.watch.lose();
                 self.standby.wait();
-                return Ok(Look::Unknown);
+                Ok(None)
             }
-            Err(error) => return Err(unusable(error)),
-        };
-        self.has_complained = false;
-        let Some(row) = row else {
-            return Ok(Look::Free);
-        };
-        let Some(name) = row.manager.clone() else {
-            return Ok(Look::Free);
-        };
-        match &self.heard {
-            Some((last, since)) if last.version == row.version => {
-                let is_over = now.duration_since(*since) >= ENGINE_LEASE_OVER;
-                Ok(if is_over { Look::Free } else { Look::Silent })
-            }
-            _ => {
-                self.heard = Some((row, now));
-                self.looks += 1;
-                Ok(Look::Active(name))
-            }
+            Err(error) => Err(unusable(error)),
         }
     }
 

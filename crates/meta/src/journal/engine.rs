@@ -21,6 +21,8 @@ use thiserror::Error;
 
 /// The version of rows and records.
 const FORMAT: u32 = 1;
+/// A manager that has seen one of so many last versions of the row is there.
+const VERSIONS_KNOWN: usize = 4;
 /// The owner of a row that no manager has.
 const NOBODY: Token = [0; 16];
 
@@ -81,21 +83,31 @@ pub trait Engine: Send + 'static {
     /// See [`EngineError`].
     fn remove(&mut self, up_to: u64) -> Result<(), EngineError>;
 
-    /// Notes that the manager of this name has all records up to a number.
+    /// Replaces the note of the manager of this name.
     ///
     /// # Errors
     /// See [`EngineError`].
-    fn note(&mut self, name: &str, has: u64) -> Result<(), EngineError>;
+    fn note(&mut self, name: &str, note: FollowerNote) -> Result<(), EngineError>;
 
-    /// The notes of managers.
+    /// The notes of managers by their names.
     ///
     /// # Errors
     /// See [`EngineError`].
-    fn notes(&mut self) -> Result<BTreeMap<String, u64>, EngineError>;
+    fn notes(&mut self) -> Result<BTreeMap<String, FollowerNote>, EngineError>;
 
     /// Waits a little after an attempt that was [`Unavailable`](EngineError::Unavailable), the first or a later one
     /// of the same request. False: it is time to give up.
     fn wait(&mut self, attempt: u32) -> bool;
+}
+
+/// The progress of a manager that stands by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FollowerNote {
+    /// It has all records up to this number.
+    pub has: u64,
+    /// The version of the row that it has seen last. The active manager replaces the row every second, so this tells
+    /// whether the other one is there.
+    pub seen: u64,
 }
 
 /// A manager in the eyes of the others.
@@ -226,6 +238,10 @@ pub(super) struct EngineJournal {
     generations: VecDeque<u64>,
     /// Bytes of the present generation.
     used: u64,
+    /// The last versions of the row that this manager has written.
+    written: VecDeque<u64>,
+    /// The manager before this one has given the row up, and so answers nobody any more.
+    follows_release: bool,
     /// The row of [`EngineJournal::version`] is the last that another manager may have written.
     is_held_to: bool,
 }
@@ -252,6 +268,8 @@ impl EngineJournal {
             older: 0,
             generations: VecDeque::new(),
             used: 0,
+            written: VecDeque::new(),
+            follows_release: false,
             is_held_to: false,
         }
     }
@@ -343,7 +361,10 @@ impl EngineJournal {
 
     /// Notes in the engine that the store of this manager has all records up to a number.
     pub(super) fn note(&mut self, has: u64) -> Result<(), StoreError> {
-        let noted = self.engine.note(&self.manager.name, has);
+        let seen = self.version.unwrap_or(0);
+        let noted = self
+            .engine
+            .note(&self.manager.name, FollowerNote { has, seen });
         noted.map_err(engine_failed)
     }
 
@@ -376,6 +397,10 @@ impl EngineJournal {
             }
         };
         (self.version, self.head) = (Some(version), head);
+        self.written.push_back(version);
+        while self.written.len() > VERSIONS_KNOWN {
+            self.written.pop_front();
+        }
         Ok(())
     }
 
@@ -456,6 +481,7 @@ impl Journal for EngineJournal {
 
     /// Takes the row over: from then on, no other manager appends.
     fn begin(&mut self) -> Result<Mark, StoreError> {
+        self.follows_release = self.version.is_some() && self.head.manager.owner == NOBODY;
         let head = Head {
             term: self.head.term + 1,
             manager: self.manager.clone(),
@@ -490,8 +516,8 @@ impl Journal for EngineJournal {
     /// copy of a store.
     fn trim(&mut self) {
         let trimmed = self.engine.notes().and_then(|notes| {
-            let has = notes.iter().filter(|(name, _)| **name != self.manager.name);
-            let all_have = has.map(|(_, has)| *has).min().unwrap_or(u64::MAX);
+            let others = notes.iter().filter(|(name, _)| **name != self.manager.name);
+            let all_have = others.map(|(_, it)| it.has).min().unwrap_or(u64::MAX);
             let too_many = self.generations.len().saturating_sub(ENGINE_TAIL_MAX);
             let too_old = too_many
                 .checked_sub(1)
@@ -511,6 +537,19 @@ impl Journal for EngineJournal {
 
     fn lease(&self) -> Option<Duration> {
         Some(ENGINE_LEASE)
+    }
+
+    fn follows_release(&self) -> bool {
+        self.follows_release
+    }
+
+    fn has_standby(&mut self) -> Result<bool, StoreError> {
+        let Some(oldest) = self.written.front().copied() else {
+            return Ok(false);
+        };
+        let notes = self.engine.notes().map_err(engine_failed)?;
+        let mut others = notes.iter().filter(|(name, _)| **name != self.manager.name);
+        Ok(others.any(|(_, note)| note.seen >= oldest))
     }
 
     fn renew(&mut self) -> Result<(), StoreError> {

@@ -3,18 +3,73 @@
 use super::engine::{Engine, EngineJournal, ManagerName, RowState, base_hash};
 use super::store::{JournaledStore, MARK, mark_of, put_down, put_down_in_parts};
 use super::{EngineJournalError, Mark};
+use crate::limits::ENGINE_LEASE_OVER;
 use crate::redb_store::RedbStore;
 use crate::{MetaStore, StoreError};
 use gannet_wire::volume::Token;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// The sight of the active manager, by the row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sight {
+    /// No manager has the row, or the one that had it was not heard of for longer than its lease.
+    Free,
+    /// This manager has written the row since it was last seen, or before it was first seen.
+    Active(String),
+    /// Its manager has not written the row since it was last seen.
+    Silent,
+}
+
+/// The row over time, as one that stands by sees it. Its clock must not stand still while the process does.
+#[derive(Debug, Default)]
+pub struct RowWatch {
+    /// The version of the row, and the time at which it was first seen.
+    heard: Option<(u64, Duration)>,
+    /// How many versions were seen.
+    versions: u32,
+}
+
+impl RowWatch {
+    /// Sees the row at a time of any clock.
+    pub fn see(&mut self, row: Option<&RowState>, now: Duration) -> Sight {
+        let Some((row, manager)) = row.and_then(|row| Some((row, row.manager.clone()?))) else {
+            return Sight::Free;
+        };
+        match self.heard {
+            Some((version, since)) if version == row.version => {
+                if now.saturating_sub(since) >= ENGINE_LEASE_OVER {
+                    Sight::Free
+                } else {
+                    Sight::Silent
+                }
+            }
+            _ => {
+                self.heard = Some((row.version, now));
+                self.versions += 1;
+                Sight::Active(manager)
+            }
+        }
+    }
+
+    /// The engine does not answer: its manager could not be heard of either.
+    pub fn lose(&mut self) {
+        self.heard = None;
+    }
+
+    /// Whether the manager has written the row while it was watched.
+    pub fn was_heard(&self) -> bool {
+        self.versions > 1
+    }
+}
 
 /// A store that gets what another manager appends to the journal in an engine.
 pub struct Standby {
     base: Arc<dyn MetaStore>,
     journal: EngineJournal,
-    /// The last record that the engine knows to be here.
-    noted: Option<u64>,
+    /// The last record that the engine knows to be here, and the row that was seen with it.
+    noted: Option<(u64, Option<RowState>)>,
 }
 
 impl Standby {
@@ -86,11 +141,13 @@ impl Standby {
             has = mark.applied;
             put_down_in_parts(base, &changes, mark)
         })?;
-        if self.noted != Some(has) {
+        let row = self.journal.row_state();
+        let note = (has, row.clone());
+        if self.noted.as_ref() != Some(&note) {
             self.journal.note(has)?;
-            self.noted = Some(has);
+            self.noted = Some(note);
         }
-        Ok(self.journal.row_state())
+        Ok(row)
     }
 
     /// Waits a little after an attempt that failed.
@@ -118,4 +175,38 @@ pub fn is_engine_unavailable(error: &StoreError) -> bool {
             _
         )))
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manager_that_is_silent_for_longer_than_its_lease_is_gone() {
+        let row = |version, manager: Option<&str>| RowState {
+            version,
+            term: 1,
+            manager: manager.map(str::to_owned),
+            last: 0,
+        };
+        let active = || Sight::Active(String::from("a"));
+        let mut watch = RowWatch::default();
+        let mut see =
+            |row: Option<RowState>, ms| watch.see(row.as_ref(), Duration::from_millis(ms));
+        assert_eq!(see(None, 0), Sight::Free);
+        assert_eq!(see(Some(row(1, Some("a"))), 1000), active());
+        assert_eq!(see(Some(row(1, Some("a"))), 5100), Sight::Silent);
+        assert_eq!(see(Some(row(2, Some("a"))), 5150), active());
+        assert_eq!(see(Some(row(2, Some("a"))), 9300), Sight::Silent);
+        assert_eq!(see(Some(row(2, Some("a"))), 9350), Sight::Free);
+        assert_eq!(see(Some(row(3, None)), 9350), Sight::Free, "given up");
+        watch.lose();
+        let again = watch.see(Some(&row(2, Some("a"))), Duration::from_secs(60));
+        assert_eq!(
+            again,
+            active(),
+            "the engine was away, and so was the manager's way to it"
+        );
+        assert!(watch.was_heard());
+    }
 }

@@ -272,6 +272,14 @@ impl MetaStore for JournaledStore {
         self.lease
     }
 
+    fn follows_release(&self) -> bool {
+        self.writer().journal.follows_release()
+    }
+
+    fn has_standby(&self) -> Result<bool, StoreError> {
+        self.writer().journal.has_standby()
+    }
+
     fn last_record(&self) -> Option<(u64, RecordHash)> {
         // With the writer's lock, readers see all changes of the last record.
         let mark = self.writer().journal.mark();

@@ -2,8 +2,8 @@
 
 use super::journal::{change, copy_of, state_of, states};
 use gannet_meta::{
-    Engine, EngineError, JournaledStore, ManagerName, MemoryStore, MetaStore, Row, Standby,
-    StoreError, Table, is_engine_unavailable,
+    Engine, EngineError, FollowerNote, JournaledStore, ManagerName, MemoryStore, MetaStore, Row,
+    Standby, StoreError, Table, is_engine_unavailable,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -25,7 +25,7 @@ struct State {
     row: Option<Row>,
     version: u64,
     records: BTreeMap<u64, Vec<u8>>,
-    notes: BTreeMap<String, u64>,
+    notes: BTreeMap<String, FollowerNote>,
 }
 
 /// An engine in memory, which several managers use.
@@ -104,13 +104,13 @@ impl Engine for EngineMemory {
         self.fated(|state| state.records.retain(|number, _| *number > up_to))
     }
 
-    fn note(&mut self, name: &str, has: u64) -> Result<(), EngineError> {
+    fn note(&mut self, name: &str, note: FollowerNote) -> Result<(), EngineError> {
         self.fated(|state| {
-            state.notes.insert(name.to_owned(), has);
+            state.notes.insert(name.to_owned(), note);
         })
     }
 
-    fn notes(&mut self) -> Result<BTreeMap<String, u64>, EngineError> {
+    fn notes(&mut self) -> Result<BTreeMap<String, FollowerNote>, EngineError> {
         self.fated(|state| state.notes.clone())
     }
 
@@ -171,6 +171,7 @@ fn of_two_managers_the_later_one_appends() {
     let copy = copy_of(&base);
     let second = engine.open(&copy, 2).unwrap();
     let refused = first.commit(&mut |it| change(it, 1)).err().unwrap();
+    assert!(!second.follows_release());
     let by = "taken the journal over: manager 2";
     assert!(refused.to_string().contains(by), "{refused}");
     assert!(first.renew().err().unwrap().to_string().contains(by));
@@ -294,11 +295,14 @@ fn a_standby_follows_and_takes_over() {
         );
         // What it has is in its own store, and the engine knows.
         assert!(state_of(&*followed) == states[step as usize + 1]);
-        assert_eq!(engine.state().notes["manager 2"], u64::from(step) + 1);
+        assert_eq!(engine.state().notes["manager 2"].has, u64::from(step) + 1);
     }
     let version = standby.follow().unwrap().unwrap().version;
     assert_eq!(Some(version), last);
-    first.renew().unwrap();
+    assert!(first.has_standby().unwrap());
+    // One that has not seen the last versions of the row is not there.
+    (0..4).for_each(|_| first.renew().unwrap());
+    assert!(!first.has_standby().unwrap());
     assert_ne!(standby.follow().unwrap().unwrap().version, version);
     // It gives the journal up: changes are refused from then on, also by itself.
     first.release().unwrap();
@@ -306,6 +310,7 @@ fn a_standby_follows_and_takes_over() {
     let refused = first.commit(&mut |it| change(it, STEPS)).err().unwrap();
     assert!(refused.to_string().contains("given up"), "{refused}");
     let second = standby.take_over().unwrap();
+    assert!(second.follows_release() && !first.follows_release());
     assert!(state_of(&second) == states[STEPS as usize]);
     assert!(first.renew().is_err());
     second.renew().unwrap();

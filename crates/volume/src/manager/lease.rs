@@ -47,15 +47,24 @@ impl Lease {
         self.asked.get(server as usize).copied().flatten()
     }
 
-    /// The end of the lease, which is that of the store too; `None` if fewer than half of the servers have ever
-    /// confirmed it.
-    pub(super) fn until(&self) -> Option<Instant> {
+    /// Whether half of the servers have confirmed the term of late, whatever the store.
+    pub(super) fn is_confirmed(&self, now: Instant) -> bool {
+        self.of_half().is_some_and(|asked| now < asked + self.lasts)
+    }
+
+    /// When the last of that half of the servers was asked which has confirmed the term last.
+    fn of_half(&self) -> Option<Instant> {
         // Half is enough, because any half shares a server with any majority.
         let half = self.asked.len().div_ceil(2);
         let mut latest_first = self.asked.clone();
         latest_first.sort_unstable_by(|one, other| other.cmp(one));
-        let of_half = latest_first.get(half.checked_sub(1)?).copied().flatten();
-        let until = of_half.map(|asked| asked + self.lasts)?;
+        latest_first.get(half.checked_sub(1)?).copied().flatten()
+    }
+
+    /// The end of the lease, which is that of the store too; `None` if fewer than half of the servers have ever
+    /// confirmed it.
+    pub(super) fn until(&self) -> Option<Instant> {
+        let until = self.of_half()? + self.lasts;
         let of_store = self.of_store.map(|store| store.renewed + store.lasts);
         Some(of_store.map_or(until, |it| it.min(until)))
     }

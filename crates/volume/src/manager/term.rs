@@ -21,7 +21,7 @@ use super::watched::Watched;
 use super::{Manager, look};
 use crate::limits::{
     ANSWERS_WITHIN, CONFIRM_DEADLINE, CONNECT_AGAIN_AFTER, FORCE_PATIENCE, TERM_DEADLINE,
-    TERM_HEARTBEAT, TERM_LEASE, TERM_LEASE_OVER, TERM_PATIENCE, TERM_PAUSE,
+    TERM_HEARTBEAT, TERM_LEASE, TERM_LEASE_OVER, TERM_PATIENCE, TERM_PAUSE, YIELD_AFTER,
 };
 use crate::link::{EndReason, Link, LinkError};
 use crate::manager::IoServers;
@@ -86,6 +86,9 @@ pub enum TermError {
     /// Another manager has the journal, or it cannot be known, for this reason.
     #[error("the manager does not have the journal of its metadata any more: {0}")]
     JournalLost(String),
+    /// Half of the I/O servers do not answer this manager, and another one may reach them.
+    #[error("half of the I/O servers do not answer this manager: another one takes over")]
+    Yields,
     /// The process ends.
     #[error("its term ends with the process")]
     Stopping,
@@ -344,7 +347,8 @@ impl Office {
                 let telling = self.tell_all_groups(&accepted);
                 let telling = timeout(&self.runtime, TERM_DEADLINE, telling);
                 // A manager before this one may still answer, by the last confirmation of one of these servers.
-                let pause = has_predecessor.then_some(TERM_LEASE_OVER);
+                let may_answer = has_predecessor && !store.follows_release();
+                let pause = may_answer.then_some(TERM_LEASE_OVER);
                 let waiting = sleep(&self.runtime, pause.unwrap_or_default());
                 let _ = both(telling, waiting).await;
                 self.is_forced.set(!has_majority(&accepted));
@@ -389,13 +393,26 @@ impl Office {
         Ok(began)
     }
 
+    /// Whether another manager would take over.
+    async fn has_standby(&self, store: &Arc<dyn MetaStore>) -> bool {
+        let store = Arc::clone(store);
+        let found = run_blocking(&self.runtime, move || store.has_standby()).await;
+        matches!(found, Ok(Ok(true)))
+    }
+
     /// Renews the lease of the store at intervals. The term ends when that fails.
     async fn keep_store(self: Rc<Self>, store: Arc<dyn MetaStore>, lasts: Duration) {
-        let mut is_late = false;
+        let (mut is_late, mut confirmed) = (false, self.runtime.now());
         loop {
             sleep(&self.runtime, ENGINE_RENEW_EVERY).await;
             if matches!(*self.state.borrow(), State::Ended(_)) {
                 return;
+            }
+            let now = self.runtime.now();
+            if self.lease.borrow().is_confirmed(now) {
+                confirmed = now;
+            } else if now >= confirmed + YIELD_AFTER && self.has_standby(&store).await {
+                return self.end(TermError::Yields);
             }
             let renewed = match self.renew(&store).await {
                 Ok(renewed) => renewed,
