@@ -4,8 +4,12 @@
 //! manager, and clients ask the manager where they are.
 
 mod disk;
+mod engine;
+mod managers;
 
 pub use disk::DiskError;
+pub use engine::EngineMemory;
+pub use managers::{ManagerNode, Managers};
 
 use disk::SimDisk;
 use gannet_fabric::{Listener, Provider};
@@ -22,7 +26,7 @@ use gannet_sim::nic::{Host, Profile};
 use gannet_sim::store::{Disk, SimStore};
 use gannet_sim::{Crash, Faults, World};
 use gannet_sim::{Node, PoolProfile};
-use gannet_volume::client::{Addresses, Resolver, Siblings, VolumeFs};
+use gannet_volume::client::{Addresses, ManagerFinder, Resolver, Siblings, VolumeFs};
 use gannet_volume::host::{
     self, Claim, ClaimFailure, Claimed, HostCounters, IoServerRole, ManagerRole, PeerAccess, Port,
 };
@@ -97,6 +101,8 @@ pub struct Bed {
     policy: ServerPolicy,
     /// The machine of the manager.
     pub manager: Node,
+    /// Where managers are, if not on that machine alone.
+    several: RefCell<Vec<SocketAddr>>,
     metadata: Metadata,
     /// Why the manager has ended by itself.
     ended: ManagerEnd,
@@ -211,6 +217,7 @@ impl Bed {
             unit,
             policy: ServerPolicy::default(),
             manager: world.add_node("manager"),
+            several: RefCell::default(),
             metadata: Metadata {
                 base,
                 journal: JournalMemory::new(VOLUME, JOURNAL_HALF_BLOCKS),
@@ -284,7 +291,7 @@ impl Bed {
             carrier: self.carrier.clone(),
             node: io_node.node.clone(),
             at: SocketAddr::new(io_node.node.ip(), io_node.port.get()),
-            manager: address(&self.manager),
+            managers: self.managers(),
             disk: Rc::clone(&io_node.disk),
             machine: io_node.host.clone(),
             policy: self.policy,
@@ -337,7 +344,20 @@ impl Bed {
         let Metadata { base, journal } = metadata.clone();
         let store = JournaledStore::over(base, Box::new(journal), VOLUME);
         let store = Arc::new(store.expect("what was synced is there"));
-        let counted = host::check_servers_count(&*store, io_servers.len() as u32);
+        self.serve_names(node, &store, io_servers, force_term, ended);
+        store
+    }
+
+    /// Serves the names in a store, which a process on this machine has opened.
+    fn serve_names(
+        &self,
+        node: &Node,
+        store: &Arc<JournaledStore>,
+        io_servers: Vec<Address>,
+        force_term: bool,
+        ended: ManagerEnd,
+    ) {
+        let counted = host::check_servers_count(&**store, io_servers.len() as u32);
         counted.expect("metadata in memory can be written");
         let provider = self.provider(node);
         let listener = provider.listen(address(node));
@@ -345,7 +365,7 @@ impl Bed {
         let role = ManagerRole {
             name: String::from("volume"),
             stripes: Stripes::everywhere(self.unit),
-            metadata: Arc::clone(&store) as Arc<dyn MetaStore>,
+            metadata: Arc::clone(store) as Arc<dyn MetaStore>,
             io_servers,
             here: node.ip(),
             resolver: no_names(),
@@ -357,7 +377,15 @@ impl Bed {
             *ended.borrow_mut() = Some(error);
         });
         manager.expect("metadata in memory can be read");
-        store
+    }
+
+    /// Where managers are.
+    fn managers(&self) -> Vec<SocketAddr> {
+        let several = self.several.borrow();
+        if several.is_empty() {
+            return vec![address(&self.manager)];
+        }
+        several.clone()
     }
 
     /// A provider for connections of `node`. After a crash take a new one.
@@ -438,17 +466,23 @@ impl Bed {
 
     /// One of several clients that stand for one server.
     pub fn mount_with(&self, node: &Node, siblings: Arc<Siblings>) -> VolumeFs {
-        self.mount_by(node, &self.manager, siblings)
+        self.mount_by(node, self.managers(), siblings)
     }
 
     /// A client on `node` of the manager on another one.
     pub fn mount_of(&self, node: &Node, manager: &Node) -> VolumeFs {
-        self.mount_by(node, manager, Siblings::new(node.runtime().random()))
+        let siblings = Siblings::new(node.runtime().random());
+        self.mount_by(node, vec![address(manager)], siblings)
     }
 
-    fn mount_by(&self, node: &Node, manager: &Node, siblings: Arc<Siblings>) -> VolumeFs {
+    fn mount_by(
+        &self,
+        node: &Node,
+        managers: Vec<SocketAddr>,
+        siblings: Arc<Siblings>,
+    ) -> VolumeFs {
         let addresses = Addresses {
-            managers: vec![address(manager)],
+            managers,
             io_servers: Vec::new(),
         };
         VolumeFs::new(
@@ -538,7 +572,7 @@ struct IoProcess {
     carrier: Carrier,
     node: Node,
     at: SocketAddr,
-    manager: SocketAddr,
+    managers: Vec<SocketAddr>,
     disk: Rc<Disk>,
     machine: Option<Rc<Host>>,
     policy: ServerPolicy,
@@ -557,6 +591,11 @@ impl IoProcess {
         }
     }
 
+    fn find_managers(&self) -> ManagerFinder {
+        let managers = self.managers.clone();
+        Rc::new(move || Box::pin(std::future::ready(Ok(managers.clone()))))
+    }
+
     /// Claims the disk and serves it; returns the reason if that cannot be.
     async fn serve(&self) -> ClaimFailure<DiskError> {
         let runtime = Handle::clone(&self.host.runtime);
@@ -568,8 +607,8 @@ impl IoProcess {
             host: String::new(),
             port: self.at.port(),
         };
-        let manager = self.manager;
-        let find = async move || Ok(vec![manager]);
+        let managers = self.managers.clone();
+        let find = async move || Ok(managers.clone());
         let registration = self
             .host
             .registration(Rc::clone(&provider), find, self.number, own);
@@ -599,7 +638,7 @@ impl IoProcess {
             registration: Some(registration),
             peers: PeerAccess {
                 provider,
-                find_manager: Rc::new(move || Box::pin(std::future::ready(Ok(vec![manager])))),
+                find_manager: self.find_managers(),
                 resolver: no_names(),
             },
         };

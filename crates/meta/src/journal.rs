@@ -25,7 +25,7 @@ pub use engine::{
     Engine, EngineError, EngineJournalError, FollowerNote, ManagerName, RecordHash, Row, RowState,
 };
 pub use memory::JournalMemory;
-pub use standby::{RowWatch, Sight, Standby, is_engine_unavailable};
+pub use standby::{RowWatch, Sight, Standby};
 pub use store::JournaledStore;
 
 use crate::{OtherFormat, StoreError};

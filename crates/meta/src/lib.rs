@@ -35,7 +35,7 @@ pub use format::OtherFormat;
 pub use journal::{
     Engine, EngineError, EngineJournalError, FollowerNote, JournalError, JournalFile,
     JournalMemory, JournaledStore, ManagerName, RecordHash, Row, RowState, RowWatch, Sight,
-    Standby, StoreCopy, is_engine_unavailable, pairs_from,
+    Standby, StoreCopy, pairs_from,
 };
 pub use memory_store::MemoryStore;
 pub use permissions::gives_privileges;

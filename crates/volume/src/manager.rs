@@ -742,6 +742,11 @@ fn look<T>(store: &dyn MetaStore, mut see: impl FnMut(&dyn View) -> Outcome<T>) 
 fn status(failure: Failure) -> Status {
     match failure {
         Failure::Status(status) => status,
+        // The caller asks the next manager, which knows whether the change was done.
+        Failure::Store(error) if error.is_journal_lost() => {
+            tracing::warn!(%error, "a change waits for another manager");
+            Status::Jukebox
+        }
         Failure::Store(error) => {
             tracing::error!(%error, "the metadata store fails");
             Status::Io

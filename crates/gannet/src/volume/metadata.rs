@@ -4,8 +4,8 @@ use super::create::random;
 use super::description::{JournalDescription, identity_text};
 use super::{METADATA_CACHE, Volume, VolumeError};
 use gannet_meta::{
-    Engine, EngineJournalError, FollowerNote, JournaledStore, ManagerName, MetaStore, RowWatch,
-    Sight, Standby, StoreCopy, StoreError, is_engine_unavailable,
+    Engine, FollowerNote, JournaledStore, ManagerName, MetaStore, RowWatch, Sight, Standby,
+    StoreCopy, StoreError,
 };
 use gannet_volume::host::{self, ServersCountError};
 use gannet_wire::volume::{MetadataPage, MetadataRequest};
@@ -186,7 +186,7 @@ impl Turn {
                 self.has_complained = false;
                 Ok(Some(self.watch.see(row.as_ref(), now)))
             }
-            Err(error) if is_engine_unavailable(&error) => {
+            Err(error) if error.is_engine_unavailable() => {
                 if !std::mem::replace(&mut self.has_complained, true) {
                     tracing::warn!(%error, "waiting for the engine of the journal");
                 }
@@ -202,15 +202,10 @@ impl Turn {
     fn take_over(self) -> Result<Result<JournaledStore, StoreError>, VolumeError> {
         match self.standby.take_over() {
             Ok(store) => Ok(Ok(store)),
-            Err(error) if is_engine_unavailable(&error) || is_fenced(&error) => Ok(Err(error)),
+            Err(error) if error.is_engine_unavailable() || error.is_fenced() => Ok(Err(error)),
             Err(error) => Err(unusable(error)),
         }
     }
-}
-
-fn is_fenced(error: &StoreError) -> bool {
-    let error = error.0.downcast_ref::<EngineJournalError>();
-    matches!(error, Some(EngineJournalError::Fenced(_)))
 }
 
 fn metadata_file(volume: &Volume) -> Result<PathBuf, VolumeError> {

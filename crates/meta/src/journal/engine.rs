@@ -152,6 +152,9 @@ pub enum EngineJournalError {
     /// Another manager has begun.
     #[error("another manager has taken the journal over: {0}")]
     Fenced(String),
+    /// An append failed earlier, for this reason. Another manager sees whether its record is there.
+    #[error("the journal could not be written earlier: {0}")]
+    Lost(String),
     /// It was given up for another manager.
     #[error("the journal was given up for another manager")]
     Released,

@@ -2,7 +2,7 @@
 
 use super::engine::{Engine, EngineJournal, ManagerName, RowState, base_hash};
 use super::store::{JournaledStore, MARK, mark_of, put_down, put_down_in_parts};
-use super::{EngineJournalError, Mark};
+use super::{EngineError, EngineJournalError, Mark};
 use crate::limits::ENGINE_LEASE_OVER;
 use crate::redb_store::RedbStore;
 use crate::{MetaStore, StoreError};
@@ -22,11 +22,15 @@ pub enum Sight {
     Silent,
 }
 
-/// The row over time, as one that stands by sees it. Its clock must not stand still while the process does.
+/// The row over time, as one that stands by sees it.
 #[derive(Debug, Default)]
 pub struct RowWatch {
-    /// The version of the row, and the time at which it was first seen.
-    heard: Option<(u64, Duration)>,
+    /// The version of the row.
+    version: Option<u64>,
+    /// How long the row was seen with this version.
+    seen_for: Duration,
+    /// The time of the last look, if the engine answered. The manager cannot be heard of while it does not.
+    last: Option<Duration>,
     /// How many versions were seen.
     versions: u32,
 }
@@ -37,25 +41,24 @@ impl RowWatch {
         let Some((row, manager)) = row.and_then(|row| Some((row, row.manager.clone()?))) else {
             return Sight::Free;
         };
-        match self.heard {
-            Some((version, since)) if version == row.version => {
-                if now.saturating_sub(since) >= ENGINE_LEASE_OVER {
-                    Sight::Free
-                } else {
-                    Sight::Silent
-                }
-            }
-            _ => {
-                self.heard = Some((row.version, now));
-                self.versions += 1;
-                Sight::Active(manager)
-            }
+        let last = self.last.replace(now);
+        if self.version != Some(row.version) {
+            self.version = Some(row.version);
+            self.seen_for = Duration::ZERO;
+            self.versions += 1;
+            return Sight::Active(manager);
+        }
+        self.seen_for += last.map_or(Duration::ZERO, |last| now.saturating_sub(last));
+        if self.seen_for >= ENGINE_LEASE_OVER {
+            Sight::Free
+        } else {
+            Sight::Silent
         }
     }
 
-    /// The engine does not answer: its manager could not be heard of either.
+    /// The engine does not answer: its manager cannot be heard of either. The time until the next look does not count.
     pub fn lose(&mut self) {
-        self.heard = None;
+        self.last = None;
     }
 
     /// Whether the manager has written the row while it was watched.
@@ -166,15 +169,34 @@ impl Standby {
     }
 }
 
-/// Whether an error of a store is an engine that does not answer.
-pub fn is_engine_unavailable(error: &StoreError) -> bool {
-    let error = error.0.downcast_ref::<EngineJournalError>();
-    matches!(
-        error,
-        Some(EngineJournalError::Engine(super::EngineError::Unavailable(
-            _
-        )))
-    )
+impl StoreError {
+    fn of_engine(&self) -> Option<&EngineJournalError> {
+        self.0.downcast_ref()
+    }
+
+    /// Whether the journal is not, or may not be, this process's any more. The next one knows the outcome of a change.
+    pub fn is_journal_lost(&self) -> bool {
+        matches!(
+            self.of_engine(),
+            Some(
+                EngineJournalError::Engine(_)
+                    | EngineJournalError::Fenced(_)
+                    | EngineJournalError::Lost(_)
+                    | EngineJournalError::Released
+            )
+        )
+    }
+
+    /// Whether another manager has begun.
+    pub fn is_fenced(&self) -> bool {
+        matches!(self.of_engine(), Some(EngineJournalError::Fenced(_)))
+    }
+
+    /// Whether the engine of the journal does not answer.
+    pub fn is_engine_unavailable(&self) -> bool {
+        let unavailable = |error: &EngineError| matches!(error, EngineError::Unavailable(_));
+        matches!(self.of_engine(), Some(EngineJournalError::Engine(error)) if unavailable(error))
+    }
 }
 
 #[cfg(test)]
@@ -200,13 +222,15 @@ mod tests {
         assert_eq!(see(Some(row(2, Some("a"))), 9300), Sight::Silent);
         assert_eq!(see(Some(row(2, Some("a"))), 9350), Sight::Free);
         assert_eq!(see(Some(row(3, None)), 9350), Sight::Free, "given up");
-        watch.lose();
-        let again = watch.see(Some(&row(2, Some("a"))), Duration::from_secs(60));
-        assert_eq!(
-            again,
-            active(),
-            "the engine was away, and so was the manager's way to it"
-        );
         assert!(watch.was_heard());
+        let mut see = |ms| watch.see(Some(&row(4, Some("a"))), Duration::from_millis(ms));
+        assert_eq!(see(10_000), active());
+        assert_eq!(see(14_000), Sight::Silent);
+        watch.lose();
+        // The engine was away, and so was the manager's way to it.
+        let mut see = |ms| watch.see(Some(&row(4, Some("a"))), Duration::from_millis(ms));
+        assert_eq!(see(60_000), Sight::Silent);
+        assert_eq!(see(60_150), Sight::Silent);
+        assert_eq!(see(60_250), Sight::Free);
     }
 }

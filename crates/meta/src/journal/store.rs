@@ -176,10 +176,13 @@ impl JournaledStore {
 }
 
 impl Writer {
-    /// Checks that records can follow the last one.
-    fn must_work(&self) -> Result<(), StoreError> {
-        let why = self.failed.clone();
-        why.map_or(Ok(()), |why| Err(failed(JournalError::Failed(why))))
+    /// Checks that records can follow the last one. With a lease, other processes may append them.
+    fn must_work(&self, lease: Option<Duration>) -> Result<(), StoreError> {
+        match (self.failed.clone(), lease) {
+            (None, _) => Ok(()),
+            (Some(why), None) => Err(failed(JournalError::Failed(why))),
+            (Some(why), Some(_)) => Err(failed(EngineJournalError::Lost(why))),
+        }
     }
 }
 
@@ -197,7 +200,7 @@ impl MetaStore for JournaledStore {
         work: &mut dyn FnMut(&mut dyn Transaction) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let mut writer = self.writer();
-        writer.must_work()?;
+        writer.must_work(self.lease)?;
         let Writer {
             journal,
             failed: broken,
@@ -288,7 +291,7 @@ impl MetaStore for JournaledStore {
 
     fn renew(&self) -> Result<(), StoreError> {
         let mut writer = self.writer();
-        writer.must_work()?;
+        writer.must_work(self.lease)?;
         let renewed = writer.journal.renew();
         renewed.inspect_err(|error| writer.failed = Some(error.to_string()))
     }

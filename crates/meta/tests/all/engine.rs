@@ -3,7 +3,7 @@
 use super::journal::{change, copy_of, state_of, states};
 use gannet_meta::{
     Engine, EngineError, FollowerNote, JournaledStore, ManagerName, MemoryStore, MetaStore, Row,
-    Standby, StoreError, Table, is_engine_unavailable,
+    Standby, StoreError, Table,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -171,11 +171,13 @@ fn of_two_managers_the_later_one_appends() {
     let copy = copy_of(&base);
     let second = engine.open(&copy, 2).unwrap();
     let refused = first.commit(&mut |it| change(it, 1)).err().unwrap();
+    assert!(refused.is_journal_lost());
     assert!(!second.follows_release());
     let by = "taken the journal over: manager 2";
     assert!(refused.to_string().contains(by), "{refused}");
     assert!(first.renew().err().unwrap().to_string().contains(by));
-    assert!(first.commit(&mut |it| change(it, 1)).is_err());
+    let refused = first.commit(&mut |it| change(it, 1)).err().unwrap();
+    assert!(refused.is_journal_lost());
     second.commit(&mut |it| change(it, 1)).unwrap();
     // An attempt of the first one whose answer was lost does not count as one of the second.
     let third = engine.open(&copy_of(&base), 3).unwrap();
@@ -373,7 +375,7 @@ fn records_stay_for_a_standby_that_lacks_them_but_not_for_ever() {
     assert!(left < 350, "{left}");
     let error = standby.follow().err().unwrap();
     assert!(error.to_string().contains("do not belong"), "{error}");
-    assert!(!is_engine_unavailable(&error));
+    assert!(!error.is_engine_unavailable());
     engine.fates.lock().unwrap().push_back(Fate::Lost);
-    assert!(is_engine_unavailable(&standby.follow().err().unwrap()));
+    assert!(standby.follow().err().unwrap().is_engine_unavailable());
 }

@@ -309,9 +309,7 @@ impl Office {
         let (began, mut missing, mut proposed) = (self.runtime.now(), Vec::new(), None);
         let mut has_predecessor = false;
         loop {
-            if let State::Ended(error) = &*self.state.borrow() {
-                return Err(error.clone());
-            }
+            self.must_not_have_ended()?;
             let answers = self.ask_all(TermStage::Ask, Term::default()).await;
             let answered: Vec<bool> = answers.iter().map(Option::is_some).collect();
             let is_forced = force && self.runtime.now() >= began + FORCE_PATIENCE;
@@ -351,6 +349,7 @@ impl Office {
                 let pause = may_answer.then_some(TERM_LEASE_OVER);
                 let waiting = sleep(&self.runtime, pause.unwrap_or_default());
                 let _ = both(telling, waiting).await;
+                self.must_not_have_ended()?;
                 self.is_forced.set(!has_majority(&accepted));
                 self.term.set(term);
                 let mut lease = Lease::of(self.servers.count() as usize, TERM_LEASE);
@@ -433,6 +432,17 @@ impl Office {
                 lease.renew_store(lasts, renewed);
                 true
             });
+        }
+    }
+
+    /// Checks that the term has not ended before its beginning: another manager may have the store meanwhile.
+    ///
+    /// # Errors
+    /// Why it has ended.
+    fn must_not_have_ended(&self) -> Result<(), TermError> {
+        match &*self.state.borrow() {
+            State::Ended(error) => Err(error.clone()),
+            _ => Ok(()),
         }
     }
 

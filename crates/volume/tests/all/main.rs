@@ -35,6 +35,7 @@ mod settled;
 mod silence;
 mod slots;
 mod striping;
+mod takeover;
 mod terms;
 mod transfer;
 mod unauthenticated;

@@ -1,0 +1,319 @@
+//! Several managers over one engine: they are killed, paused and cut off in turn, while clients work.
+#![allow(clippy::unwrap_used)]
+
+use crate::common;
+
+use common::{VOLUME_UNIT, root};
+use gannet_dst::volume::{Bed, Carrier, Managers};
+use gannet_runtime::{Handle, Instant, all, sleep};
+use gannet_sim::fabric::{FabricProfile, SimFabric};
+use gannet_sim::{Node, World};
+use gannet_vfs::{
+    ByteLock, CreateMode, EntryName, FileHandle, LockKind, LockRequest, Locked, SetAttributes,
+    Status, Vfs,
+};
+use gannet_volume::client::VolumeFs;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+const MANAGERS: usize = 3;
+/// Longer than another manager takes to answer.
+const TAKES_OVER: Duration = Duration::from_secs(12);
+/// The longest wait for three changes, of which one may be refused until the manager yields.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// A fault of the active manager's process, machine or network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fault {
+    Killed,
+    Paused,
+    /// Neither the engine nor an I/O server can be reached.
+    CutOff,
+    WithoutEngine,
+    WithoutServers,
+}
+
+const FAULTS: [Fault; 5] = [
+    Fault::Killed,
+    Fault::Paused,
+    Fault::CutOff,
+    Fault::WithoutEngine,
+    Fault::WithoutServers,
+];
+
+struct Story {
+    world: World,
+    bed: Rc<Bed>,
+    managers: Rc<Managers>,
+    clients: Vec<Node>,
+}
+
+impl Story {
+    /// A volume of two I/O servers and three managers, each of which loses one of `loses` requests to the engine.
+    fn new(seed: u64, loses: u64) -> Rc<Story> {
+        let world = World::new(seed);
+        let carrier = Carrier::Memory(SimFabric::new(&world, FabricProfile::default()));
+        let bed = Rc::new(Bed::new(&world, carrier, 2, VOLUME_UNIT));
+        let managers = Managers::new(&world, &bed, MANAGERS, loses);
+        managers.start(&world.add_node("supervisor"));
+        let clients = (0..2).map(|_| world.add_node("client")).collect();
+        Rc::new(Story {
+            world,
+            bed,
+            managers,
+            clients,
+        })
+    }
+
+    fn run<F: Future<Output = ()> + 'static>(self: &Rc<Self>, story: impl FnOnce(Rc<Story>) -> F) {
+        self.world.run(story(Rc::clone(self))).unwrap();
+    }
+
+    fn mount(&self, client: usize) -> VolumeFs {
+        self.bed.mount(&self.clients[client])
+    }
+
+    fn clock(&self) -> Handle {
+        self.clients[0].runtime()
+    }
+
+    /// The active manager has a fault for a while.
+    async fn strike(&self, fault: Fault, lasts: Duration) {
+        let faults = self.world.faults();
+        let Some(active) = self.managers.active() else {
+            return;
+        };
+        let manager = &self.managers.nodes[active];
+        let cut = |is_cut: bool| {
+            for server in &self.bed.io_servers {
+                if is_cut {
+                    faults.partition(manager.node.id(), server.node.id());
+                } else {
+                    faults.heal(manager.node.id(), server.node.id());
+                }
+            }
+        };
+        let (engine, servers) = match fault {
+            Fault::Killed => {
+                self.managers.kill(active);
+                sleep(&self.clock(), lasts).await;
+                self.managers.start_manager(active);
+                return;
+            }
+            Fault::Paused => {
+                faults.freeze(manager.node.id());
+                sleep(&self.clock(), lasts).await;
+                faults.thaw(manager.node.id());
+                return;
+            }
+            Fault::CutOff => (true, true),
+            Fault::WithoutEngine => (true, false),
+            Fault::WithoutServers => (false, true),
+        };
+        manager.engine.cut_off(engine);
+        cut(servers);
+        sleep(&self.clock(), lasts).await;
+        manager.engine.cut_off(false);
+        cut(false);
+    }
+}
+
+/// Retries what is refused only because no manager answers yet.
+async fn insist<T>(clock: &Handle, ask: impl AsyncFn() -> Result<T, Status>) -> T {
+    loop {
+        match ask().await {
+            Ok(done) => return done,
+            Err(Status::Jukebox) => sleep(clock, Duration::from_millis(50)).await,
+            Err(status) => panic!("{status}"),
+        }
+    }
+}
+
+/// Names that must be there, and that must not.
+#[derive(Default)]
+struct Known {
+    there: BTreeSet<String>,
+    removed: BTreeSet<String>,
+    longest: Duration,
+}
+
+/// Makes, moves and removes files until `ends`. The kernel sends a request again that was refused for now, with the
+/// same outcome if it was done.
+async fn work(story: &Story, client: usize, ends: &Cell<bool>) -> Known {
+    let (fs, clock) = (story.mount(client), story.clients[client].runtime());
+    let (caller, top) = (root(), fs.root());
+    let mut known = Known::default();
+    let mut number = 0;
+    while !ends.get() {
+        let (made, moved) = (
+            format!("{client}-{number}"),
+            format!("moved-{client}-{number}"),
+        );
+        let began = clock.now();
+        let create = async || {
+            let how = CreateMode::Unchecked(SetAttributes::default());
+            fs.create(&caller, &top, made.as_bytes(), &how).await.result
+        };
+        insist(&clock, create).await;
+        let rename = async || {
+            let (from, to) = (
+                EntryName::new(&top, made.as_bytes()),
+                EntryName::new(&top, moved.as_bytes()),
+            );
+            match fs.rename(&caller, from, to).await.0 {
+                // An earlier attempt, which was refused for now, has done it.
+                Err(Status::Noent)
+                    if fs.lookup(&caller, &top, moved.as_bytes()).await.0.is_ok() =>
+                {
+                    Ok(())
+                }
+                done => done,
+            }
+        };
+        insist(&clock, rename).await;
+        known.there.insert(moved);
+        if number % 2 == 1 {
+            let old = format!("moved-{client}-{}", number - 1);
+            let remove = async || match fs.remove(&caller, &top, old.as_bytes()).await.result {
+                Err(Status::Noent) => Ok(()),
+                done => done,
+            };
+            insist(&clock, remove).await;
+            known.there.remove(&old);
+            known.removed.insert(old);
+        }
+        known.longest = known.longest.max(clock.now() - began);
+        number += 1;
+        sleep(&clock, Duration::from_millis(20)).await;
+    }
+    known
+}
+
+/// Takes and leaves a lock until `ends`, and sees that nobody else has it meanwhile.
+async fn contend(
+    story: &Story,
+    client: usize,
+    file: FileHandle,
+    holder: &RefCell<Option<(usize, Instant)>>,
+    ends: &Cell<bool>,
+) -> u64 {
+    let (fs, clock) = (story.mount(client), story.clients[client].runtime());
+    let mut grants = 0;
+    while !ends.get() {
+        let lock = ByteLock {
+            owner: grants + 1,
+            kind: LockKind::Exclusive,
+            start: 0,
+            end: u64::MAX,
+            process: 1,
+        };
+        let locked = insist(&clock, async || {
+            fs.lock(&root(), &file, &lock, LockRequest::Wait).await
+        });
+        if locked.await != Locked::Done {
+            continue;
+        }
+        let before = holder.replace(Some((client, clock.now())));
+        assert_eq!(before, None, "client {client} has the lock of another one");
+        sleep(&clock, Duration::from_millis(5)).await;
+        holder.replace(None);
+        insist(&clock, async || {
+            fs.lock(&root(), &file, &lock, LockRequest::Unlock).await
+        })
+        .await;
+        grants += 1;
+    }
+    grants
+}
+
+/// Clients work through these faults. Afterwards all that was acknowledged is there.
+fn survive(seed: u64, loses: u64, faults: &'static [Fault]) {
+    let story = Story::new(seed, loses);
+    story.run(move |story| async move {
+        let first = story.mount(0);
+        let clock = story.clock();
+        let made = insist(&clock, async || {
+            let how = CreateMode::Unchecked(SetAttributes::default());
+            let made = first.create(&root(), &first.root(), b"lock", &how).await;
+            made.result.map(|made| made.handle)
+        })
+        .await;
+        let (ends, holder) = (Cell::new(false), RefCell::new(None));
+        let (story, ends, holder) = (&story, &ends, &holder);
+        let working = all((0..2).map(|client| Box::pin(work(story, client, ends))));
+        let contending =
+            all((0..2).map(|client| Box::pin(contend(story, client, made, holder, ends))));
+        let striking = async {
+            for turn in 0..faults.len() {
+                // Another order for each seed.
+                let fault = faults[(turn * 2 + seed as usize) % faults.len()];
+                sleep(&clock, Duration::from_millis(2500 + seed * 137 % 1000)).await;
+                story.strike(fault, TAKES_OVER).await;
+            }
+            sleep(&clock, TAKES_OVER).await;
+            ends.set(true);
+        };
+        let clients = gannet_runtime::both(working, contending);
+        let ((known, grants), ()) = gannet_runtime::both(clients, striking).await;
+        assert!(grants.iter().sum::<u64>() > 20, "{grants:?}");
+        let fresh = story.mount(1);
+        for known in known {
+            assert!(known.there.len() > 20);
+            for (name, is_there) in known
+                .there
+                .iter()
+                .map(|it| (it, true))
+                .chain(known.removed.iter().map(|it| (it, false)))
+            {
+                let found = insist(&clock, async || {
+                    match fresh
+                        .lookup(&root(), &fresh.root(), name.as_bytes())
+                        .await
+                        .0
+                    {
+                        Ok(_) => Ok(true),
+                        Err(Status::Noent) => Ok(false),
+                        Err(status) => Err(status),
+                    }
+                });
+                assert_eq!(found.await, is_there, "{name}");
+            }
+            assert!(known.longest < WAIT_MAX, "{:?}", known.longest);
+        }
+    });
+}
+
+#[test]
+fn another_manager_takes_over_from_one_that_was_killed() {
+    survive(1, 0, &[Fault::Killed, Fault::Killed, Fault::Killed]);
+}
+
+#[test]
+fn another_manager_takes_over_from_one_that_stood_still() {
+    survive(2, 0, &[Fault::Paused, Fault::Paused]);
+}
+
+#[test]
+fn another_manager_takes_over_from_one_that_is_cut_off() {
+    survive(3, 0, &[Fault::CutOff, Fault::WithoutEngine]);
+}
+
+#[test]
+fn a_manager_yields_to_one_that_reaches_the_io_servers() {
+    survive(4, 0, &[Fault::WithoutServers]);
+}
+
+#[test]
+fn requests_to_the_engine_and_answers_are_lost_meanwhile() {
+    for seed in seeds() {
+        survive(seed, 40, &FAULTS);
+    }
+}
+
+/// Two seeds, or as many as `GANNET_TAKEOVER_SEEDS` says: numbers from 5 on.
+fn seeds() -> std::ops::Range<u64> {
+    let count = std::env::var("GANNET_TAKEOVER_SEEDS").ok();
+    5..5 + count.map_or(2, |text| text.parse().unwrap())
+}
