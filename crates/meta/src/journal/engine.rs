@@ -9,8 +9,7 @@ use super::record;
 use super::store::failed;
 use super::{Appended, Journal, Mark, Unapplied};
 use crate::limits::{
-    ENGINE_GENERATION_LEN, ENGINE_LEASE, ENGINE_TAIL_MAX, MANAGER_NAME_LEN_MAX, RECORD_LEN_MAX,
-    RECORDS_AT_A_TIME,
+    ENGINE_GENERATION_LEN, ENGINE_LEASE, ENGINE_TAIL_MAX, MANAGER_NAME_LEN_MAX, RECORDS_AT_A_TIME,
 };
 use crate::{MetaStore, StoreError, Table};
 use gannet_wire::volume::Token;
@@ -496,11 +495,11 @@ impl Journal for EngineJournal {
 
     fn append(&mut self, changes: &Changes) -> Result<Appended, StoreError> {
         let (number, previous) = (self.head.last + 1, &self.head.hash);
-        let record = record::encode_chained(number, previous, changes);
-        if record.len() > RECORD_LEN_MAX {
-            return Ok(Appended::TooLong(record.len()));
-        }
-        if self.used > 0 && self.used + record.len() as u64 > ENGINE_GENERATION_LEN {
+        let (record, len) = match record::encode_chained(number, previous, changes) {
+            Ok(encoded) => encoded,
+            Err(len) => return Ok(Appended::TooLong(len)),
+        };
+        if self.used > 0 && self.used + len as u64 > ENGINE_GENERATION_LEN {
             return Ok(Appended::Full);
         }
         debug_assert_eq!(self.head.manager, self.manager, "the row is this manager's");
@@ -511,7 +510,7 @@ impl Journal for EngineJournal {
         };
         self.replace(head, Some((number, &record)))
             .map_err(failed)?;
-        self.used += record.len() as u64;
+        self.used += len as u64;
         Ok(Appended::Durable)
     }
 

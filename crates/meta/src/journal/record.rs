@@ -2,6 +2,7 @@
 
 use super::changes::{ChangedPair, Changes};
 use super::{JournalError, RecordHash};
+use crate::limits::RECORD_LEN_MAX;
 use crate::{OtherFormat, Table};
 use gannet_wire::volume::Token;
 use gannet_wire::xdr::{Decoder, Encoder, XdrError};
@@ -190,16 +191,30 @@ fn decode_pairs(decoder: &mut Decoder<'_>, count: u32) -> Option<Changes> {
     Some(changes)
 }
 
-/// Encodes a record of an engine, which follows the one with the hash `previous`.
-pub(super) fn encode_chained(number: u64, previous: &RecordHash, changes: &Changes) -> Vec<u8> {
+/// Encodes a record of an engine, which follows the one with the hash `previous`. Pairs of one kind are much alike, so
+/// they are compressed: an engine on several machines handles each byte many times. Returns the bytes of the pairs too.
+///
+/// # Errors
+/// The pairs have more bytes than [`RECORD_LEN_MAX`]: so many.
+pub(super) fn encode_chained(
+    number: u64,
+    previous: &RecordHash,
+    changes: &Changes,
+) -> Result<(Vec<u8>, usize), usize> {
+    let mut pairs = Vec::new();
+    let count = encode_pairs(&mut Encoder::new(&mut pairs), changes);
+    if pairs.len() > RECORD_LEN_MAX {
+        return Err(pairs.len());
+    }
     let mut record = Vec::new();
     let mut encoder = Encoder::new(&mut record);
     encoder.u64(number);
     encoder.fixed(previous);
-    let count = encoder.reserve();
-    let pairs = encode_pairs(&mut encoder, changes);
-    encoder.patch(count, pairs);
-    record
+    encoder.u32(count);
+    // Bounded by RECORD_LEN_MAX.
+    encoder.u32(pairs.len() as u32);
+    record.extend(lz4_flex::block::compress(&pairs));
+    Ok((record, pairs.len()))
 }
 
 /// The changes of a record of an engine; `None` if it is damaged, or has not this number and this one before it.
@@ -207,8 +222,14 @@ pub(super) fn decode_chained(bytes: &[u8], number: u64, previous: &RecordHash) -
     let mut decoder = Decoder::new(bytes);
     let follows = decoder.u64().ok()? == number && decoder.fixed().ok()? == previous;
     let count = decoder.u32().ok().filter(|_| follows)?;
+    let len = decoder.u32().ok()? as usize;
+    if len > RECORD_LEN_MAX {
+        return None;
+    }
+    let pairs = lz4_flex::block::decompress(decoder.remaining(), len).ok()?;
+    let mut decoder = Decoder::new(&pairs);
     let changes = decode_pairs(&mut decoder, count)?;
-    decoder.finish().ok()?;
+    decoder.finish().ok().filter(|()| pairs.len() == len)?;
     Some(changes)
 }
 
