@@ -97,6 +97,9 @@ impl Etcd {
             .timeout_connect(Some(CONNECT_TIMEOUT))
             .timeout_global(Some(ANSWER_TIMEOUT))
             .http_status_as_error(false)
+            // No other host has its journal.
+            .proxy(None)
+            .max_redirects(0)
             .build();
         Ok(Etcd {
             agent: config.into(),
@@ -149,8 +152,10 @@ impl Etcd {
                         ))
                     });
                 }
-                // 503: it has no quorum, or looks for a leader.
-                Ok((503 | 504, answer)) => silent.push(format!("{address}: {}", reason(&answer))),
+                // It has no quorum, looks for a leader, ends (408), or is full (429).
+                Ok((408 | 429 | 500 | 503 | 504, answer)) => {
+                    silent.push(format!("{address}: {}", reason(&answer)))
+                }
                 Ok((status, answer)) => {
                     let why = reason(&answer);
                     return Err(EngineError::Refused(format!(

@@ -135,7 +135,7 @@ pub enum EngineJournalError {
     Foreign,
     /// The engine lacks records that the metadata here have: it was restored from a backup.
     #[error(
-        "the engine has records up to {engine}, and the metadata here have {here}: it was restored from a backup"
+        "the engine has records up to {engine}, and the metadata here have {here}: it was restored from a backup, or is a new one (--force-term begins a journal there from the metadata here)"
     )]
     Behind {
         /// The last record of the engine.
@@ -145,7 +145,7 @@ pub enum EngineJournalError {
     },
     /// The metadata here are older than the oldest record, or have other ones.
     #[error(
-        "the metadata here do not belong to the journal in the engine: record {0} does not follow them"
+        "the metadata here do not belong to the journal in the engine: record {0} does not follow them (move `metadata` away, and start while another manager is active: it is copied from there)"
     )]
     Apart(u64),
     /// Another manager has begun.
@@ -246,6 +246,8 @@ pub(super) struct EngineJournal {
     follows_release: bool,
     /// The row of [`EngineJournal::version`] is the last that another manager may have written.
     is_held_to: bool,
+    /// See [`EngineJournal::force`].
+    is_forced: bool,
 }
 
 impl EngineJournal {
@@ -273,6 +275,7 @@ impl EngineJournal {
             written: VecDeque::new(),
             follows_release: false,
             is_held_to: false,
+            is_forced: false,
         }
     }
 
@@ -317,7 +320,12 @@ impl EngineJournal {
         let number = if mark.chain.is_some() { number } else { 0 };
         if self.head.last < number {
             let (engine, here) = (self.head.last, number);
-            return Err(failed(EngineJournalError::Behind { engine, here }));
+            if !self.is_forced {
+                return Err(failed(EngineJournalError::Behind { engine, here }));
+            }
+            tracing::warn!(engine, here, "the journal goes on from the metadata here");
+            self.head.last = number;
+            self.head.hash = mark.chain.unwrap_or_default();
         }
         if self.version.is_none() {
             self.head.hash = hash;
@@ -354,6 +362,11 @@ impl EngineJournal {
             return Err(failed(EngineJournalError::Apart(last + 1)));
         }
         Ok(())
+    }
+
+    /// An engine with fewer records than the metadata here have gets the journal anew from these.
+    pub(super) fn force(&mut self) {
+        self.is_forced = true;
     }
 
     /// From now on, a row that another manager writes is not followed.
@@ -416,12 +429,14 @@ impl EngineJournal {
         }
         // An attempt before this one, perhaps, whose answer was lost. A renewal is not told from the one before it,
         // which is as good.
-        let found = self.engine.row()?.ok_or(EngineJournalError::Damaged)?;
-        if found.bytes == row {
+        let found = self.engine.row()?;
+        if let Some(found) = found.as_ref().filter(|found| found.bytes == row) {
             return Ok(found.version);
         }
-        let by = Head::of_bytes(&found.bytes, &self.identity)?;
-        Err(EngineJournalError::Fenced(by.manager.name))
+        // Whoever wrote it, or removed it.
+        let by = found.and_then(|found| Head::of_bytes(&found.bytes, &self.identity).ok());
+        let by = by.map_or(String::from("by unknown hands"), |head| head.manager.name);
+        Err(EngineJournalError::Fenced(by))
     }
 }
 
@@ -477,6 +492,14 @@ impl Journal for EngineJournal {
             Ok(())
         })?;
         self.older = self.head.last;
+        // Of what earlier managers have left, a part goes with each generation of this one.
+        let first = self.engine.records(0, 1).map_err(engine_failed)?;
+        let first = first.first().map_or(self.older, |(number, _)| *number);
+        let parts = ENGINE_TAIL_MAX as u64;
+        let left = self.older.saturating_sub(first);
+        self.generations = (1..=parts)
+            .map(|part| first + left / parts * part)
+            .collect();
         self.generations.push_back(self.older);
         Ok(unapplied)
     }

@@ -73,6 +73,7 @@ pub struct Standby {
     journal: EngineJournal,
     /// The last record that the engine knows to be here, and the row that was seen with it.
     noted: Option<(u64, Option<RowState>)>,
+    is_silent: bool,
 }
 
 impl Standby {
@@ -129,7 +130,19 @@ impl Standby {
             base,
             journal: EngineJournal::new(engine, identity, manager),
             noted: None,
+            is_silent: false,
         })
+    }
+
+    /// An engine with fewer records than the store has gets the journal anew from this store: all other managers get
+    /// copies of it then.
+    pub fn force(&mut self) {
+        self.journal.force();
+    }
+
+    /// The engine does not hear of this process: it does not stand by.
+    pub fn be_silent(&mut self) {
+        self.is_silent = true;
     }
 
     /// Gets the records that have come, and says what the row is; `None` if no manager was ever active.
@@ -146,7 +159,7 @@ impl Standby {
         })?;
         let row = self.journal.row_state();
         let note = (has, row.clone());
-        if self.noted.as_ref() != Some(&note) {
+        if !self.is_silent && self.noted.as_ref() != Some(&note) {
             self.journal.note(has)?;
             self.noted = Some(note);
         }
@@ -185,6 +198,11 @@ impl StoreError {
                     | EngineJournalError::Released
             )
         )
+    }
+
+    /// Whether it is about a journal in an engine.
+    pub fn is_of_engine(&self) -> bool {
+        self.of_engine().is_some()
     }
 
     /// Whether another manager has begun.

@@ -23,6 +23,7 @@ pub struct JournaledStore {
     recent: RwLock<Recent>,
     lengths: HalfLengths,
     lease: Option<Duration>,
+    follows_release: bool,
 }
 
 /// Used bytes of the halves, as of the last commit and checkpoint.
@@ -47,6 +48,8 @@ struct Recent {
     full: Arc<Changes>,
     /// The mark that the store below gets with those, while their checkpoint is not done.
     checkpoint: Option<Mark>,
+    /// The last record whose changes are here or in the store below, of a journal in an engine.
+    last: Option<(u64, RecordHash)>,
 }
 
 /// Where the store below keeps its [`Mark`].
@@ -102,7 +105,7 @@ impl JournaledStore {
         put_down_in_parts(&*base, &unapplied.changes, unapplied.mark)?;
         let mark = journal.begin()?;
         put_down(&*base, &[], Some(mark))?;
-        let lease = journal.lease();
+        let (lease, follows_release) = (journal.lease(), journal.follows_release());
         let writer = Writer {
             journal,
             failed: None,
@@ -111,9 +114,13 @@ impl JournaledStore {
             base,
             writer: Mutex::new(writer),
             checkpointing: Mutex::default(),
-            recent: RwLock::default(),
+            recent: RwLock::new(Recent {
+                last: mark.chain.map(|hash| (mark.applied, hash)),
+                ..Recent::default()
+            }),
             lengths: HalfLengths::default(),
             lease,
+            follows_release,
         })
     }
 
@@ -167,6 +174,8 @@ impl JournaledStore {
         let mut recent = self.recent_mut();
         recent.full = Arc::new(std::mem::take(&mut recent.active));
         recent.checkpoint = Some(journal.mark());
+        // An engine takes its time, and readers must not wait for it.
+        drop(recent);
         let lengths = &self.lengths;
         lengths.full.store(journal.used(), Ordering::Relaxed);
         journal.trim();
@@ -236,7 +245,10 @@ impl MetaStore for JournaledStore {
             return put_down(&*self.base, &pairs, Some(journal.mark()));
         }
         self.lengths.active.store(journal.used(), Ordering::Relaxed);
-        self.recent_mut().active.absorb(changes);
+        let last = journal.mark();
+        let mut recent = self.recent_mut();
+        recent.active.absorb(changes);
+        recent.last = last.chain.map(|hash| (last.applied, hash));
         Ok(())
     }
 
@@ -276,7 +288,7 @@ impl MetaStore for JournaledStore {
     }
 
     fn follows_release(&self) -> bool {
-        self.writer().journal.follows_release()
+        self.follows_release
     }
 
     fn has_standby(&self) -> Result<bool, StoreError> {
@@ -284,9 +296,7 @@ impl MetaStore for JournaledStore {
     }
 
     fn last_record(&self) -> Option<(u64, RecordHash)> {
-        // With the writer's lock, readers see all changes of the last record.
-        let mark = self.writer().journal.mark();
-        mark.chain.map(|hash| (mark.applied, hash))
+        self.recent().last
     }
 
     fn renew(&self) -> Result<(), StoreError> {

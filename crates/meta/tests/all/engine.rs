@@ -200,6 +200,20 @@ fn an_engine_and_metadata_of_different_times_are_refused() {
     *engine.state() = early;
     let error = why(engine.open(&base, 1));
     assert!(error.contains("restored from a backup"), "{error}");
+    // The operator has the journal go on from here.
+    let lost = engine.state().clone();
+    for state in [lost.clone(), State::default()] {
+        *engine.state() = state;
+        let mut standby = engine.stand_by(&copy_of(&base), 1).unwrap();
+        standby.force();
+        standby.follow().unwrap();
+        let forced = standby.take_over().unwrap();
+        forced.commit(&mut |it| change(it, 6)).unwrap();
+        assert!(state_of(&forced) == states(7)[7]);
+        let again = engine.open(&copy_of(&base), 2).unwrap();
+        assert!(state_of(&again) == states(7)[7]);
+    }
+    *engine.state() = lost;
     // And then it went another way.
     let other = engine.open(&empty, 1).unwrap();
     for step in 10..17 {
