@@ -342,20 +342,20 @@ impl ClientLocks {
                 tracing::warn!(file = file.0, "an open file without a name is lost");
             }
         }
-        let mut reclaimed = Vec::new();
-        loop {
-            // Looked for again each time: one that is unlocked meanwhile must not be reclaimed behind its unlock.
-            let next = self.state.borrow().held_beside(&reclaimed);
-            let Some((file, lock)) = next else {
-                break;
-            };
-            let record = record_of_held(&lock);
-            let reply = send(link, &root, file, LockAction::Reclaim, record).await?;
-            if reply.outcome != LockOutcome::Done {
-                lost += 1;
-                self.state.borrow_mut().release(file, &lock);
+        let held = self.state.borrow().held();
+        for (file, lock) in held {
+            let mut from = Some(*lock.range.start());
+            // Looked for again each time: bytes that are unlocked meanwhile must not be reclaimed behind their unlock.
+            while let Some(part) = from.and_then(|it| self.state.borrow().part_of(file, &lock, it))
+            {
+                let record = record_of_held(&part);
+                let reply = send(link, &root, file, LockAction::Reclaim, record).await?;
+                if reply.outcome != LockOutcome::Done {
+                    lost += 1;
+                    self.state.borrow_mut().release(file, &part);
+                }
+                from = part.range.end().checked_add(1);
             }
-            reclaimed.push((file, lock));
         }
         let renew = RenewLocksRequest {
             reclaimed: incarnation,
@@ -447,13 +447,27 @@ impl LockState {
         self.files.is_empty() && self.owed.is_empty() && !has_files
     }
 
-    /// A lock that is none of these.
-    fn held_beside(&self, these: &[(FileId, HeldLock<u64>)]) -> Option<(FileId, HeldLock<u64>)> {
-        let held = self.files.iter();
-        let mut held = held.flat_map(|(file, locks)| locks.iter().map(|it| (*file, it)));
-        let other =
-            held.find(|(file, lock)| !these.iter().any(|it| it.0 == *file && it.1 == **lock));
-        other.map(|(file, lock)| (file, lock.clone()))
+    /// All locks.
+    fn held(&self) -> Vec<(FileId, HeldLock<u64>)> {
+        let files = self.files.iter();
+        let held = files.flat_map(|(file, locks)| locks.iter().map(|it| (*file, it.clone())));
+        held.collect()
+    }
+
+    /// The first part of a lock that is still held, from this byte on.
+    fn part_of(&self, file: FileId, lock: &HeldLock<u64>, from: u64) -> Option<HeldLock<u64>> {
+        let held = self.files.get(&file)?.iter();
+        let parts = held.filter(|it| it.owner == lock.owner && it.kind == lock.kind);
+        let parts = parts.filter_map(|it| {
+            let start = from.max(*it.range.start());
+            let end = *it.range.end().min(lock.range.end());
+            (start <= end).then_some((start, end))
+        });
+        let (start, end) = parts.min()?;
+        Some(HeldLock {
+            range: start..=end,
+            ..lock.clone()
+        })
     }
 
     /// Notes that the manager is to hear that a file is let go.
