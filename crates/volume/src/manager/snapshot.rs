@@ -57,7 +57,7 @@ impl CopyError {
         match self {
             CopyError::Link(LinkError::Refused(status)) => *status != Status::Jukebox,
             CopyError::Link(_) => false,
-            CopyError::Store(_) => true,
+            CopyError::Store(error) => !error.is_engine_unavailable(),
         }
     }
 }

@@ -116,6 +116,8 @@ pub(super) struct Office {
     lease: Watched<Lease>,
     /// How long the store is this process's alone, and since when, if others may take it over.
     store_renewed: Cell<Option<(Duration, Instant)>>,
+    /// The operator lets the term begin without a majority.
+    may_lack_majority: Cell<bool>,
     /// The term was begun without a majority, as the operator wished.
     is_forced: Cell<bool>,
     /// The servers that did not answer the last time, in the order of their numbers.
@@ -150,6 +152,7 @@ impl Office {
             change: Cell::new(change),
             lease: Watched::new(Lease::default()),
             store_renewed: Cell::default(),
+            may_lack_majority: Cell::new(false),
             is_forced: Cell::new(false),
             away: RefCell::default(),
             links: RefCell::default(),
@@ -215,7 +218,8 @@ impl Office {
         done: Result<T, Status>,
         is_question: bool,
     ) -> Result<T, Status> {
-        if self.is_leased() || (is_question && self.is_forced.get() && self.is_held()) {
+        let is_forced = self.is_forced.get() && self.is_held() && self.has_store();
+        if self.is_leased() || (is_question && is_forced) {
             return done;
         }
         let lasts = self.lease_begins();
@@ -223,6 +227,12 @@ impl Office {
             Ok(()) if self.is_leased() => done,
             _ => Err(Status::Jukebox),
         }
+    }
+
+    /// Whether the store is this process's alone, as far as others may take it over.
+    fn has_store(&self) -> bool {
+        let renewed = self.store_renewed.get();
+        renewed.is_none_or(|(lasts, renewed)| self.runtime.now() < renewed + lasts)
     }
 
     pub(super) async fn lease_begins(&self) {
@@ -303,6 +313,7 @@ impl Office {
         store: &Arc<dyn MetaStore>,
         force: bool,
     ) -> Result<(), TermError> {
+        self.may_lack_majority.set(force);
         self.begin_store(store).await?;
         let former = look(&**store, terms::servers_of_last_term).map_err(unnoted)?;
         let has_majority = |answers: &[bool]| has_majorities(answers, former);
@@ -401,16 +412,27 @@ impl Office {
 
     /// Renews the lease of the store at intervals. The term ends when that fails.
     async fn keep_store(self: Rc<Self>, store: Arc<dyn MetaStore>, lasts: Duration) {
-        let (mut is_late, mut confirmed) = (false, self.runtime.now());
+        let (mut is_late, mut confirmed, mut is_held) = (false, self.runtime.now(), false);
         loop {
             sleep(&self.runtime, ENGINE_RENEW_EVERY).await;
             if matches!(*self.state.borrow(), State::Ended(_)) {
                 return;
             }
             let now = self.runtime.now();
-            if self.lease.borrow().is_confirmed(now) {
+            // To begin a term takes a silent server's deadlines.
+            let begins = !std::mem::replace(&mut is_held, self.is_held());
+            let patience = if is_held {
+                YIELD_AFTER
+            } else {
+                3 * YIELD_AFTER
+            };
+            if self.lease.borrow().is_confirmed(now) || (begins && is_held) {
                 confirmed = now;
-            } else if now >= confirmed + YIELD_AFTER && self.has_standby(&store).await {
+            } else if now >= confirmed + patience
+                // An operator has chosen this manager.
+                && !self.may_lack_majority.get()
+                && self.has_standby(&store).await
+            {
                 return self.end(TermError::Yields);
             }
             let renewed = match self.renew(&store).await {
