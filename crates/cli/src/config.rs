@@ -542,13 +542,15 @@ mod tests {
         for (line, above) in [
             ("format = 3\n", ""),
             ("[manager]\n", "manager."),
+            ("[journal]\n", "journal."),
             ("[stripes]\n", "stripes."),
             ("[[io_server]]\n", "io_server."),
         ] {
             let with_unknown = text.replacen(line, &format!("{line}no_such_key = 1\n"), 1);
             let unknown = Description::parse(&with_unknown).unwrap_err().to_string();
             for key in expected_keys(&unknown) {
-                let is_table = ["manager", "stripes", "io_server"].contains(&key.as_str());
+                let tables = ["manager", "journal", "stripes", "io_server"];
+                let is_table = tables.contains(&key.as_str());
                 let row = format!("\n| `{above}{key}` |");
                 assert!(is_table || PAGE.contains(&row), "{row}: {unknown}");
             }

@@ -40,7 +40,7 @@ impl Systemd {
     /// systemd waits, and cannot be notified.
     pub(super) fn ready(&self) -> Result<(), Failure> {
         let what = || format!("cannot tell systemd at {SOCKET}={:?}", self.socket);
-        self.notify(b"READY=1").explain(what)
+        self.notify(b"READY=1\nSTATUS=serves").explain(what)
     }
 
     /// Notifies systemd that the server answers the calls under way, and ends.

@@ -37,6 +37,8 @@ pub(crate) fn explain(volume: &Path, error: VolumeError) -> Failure {
         }
         // It says what to do.
         VolumeError::Metadata(error) if error.is_other_format() => Failure::new(opening(), error),
+        // It says what to do, or the engine does.
+        VolumeError::Metadata(error) if error.is_of_engine() => Failure::new(opening(), error),
         VolumeError::Metadata(error) => {
             let way_out = if error.is_disk_full() {
                 "free space on its disk; no data is lost"
@@ -134,6 +136,16 @@ fn explain_serving(error: VolumeError) -> Failure {
             let hint = "add `[manager]` with `address = \"HOST:PORT\"` to volume.toml, or give --manager HOST:PORT";
             Failure::usage("cannot run I/O servers without the manager", error).hint(hint)
         }
+        error @ VolumeError::ManagerPorts => {
+            let hint =
+                "give --native ADDRESS:PORT, with the address that volume.toml has for this one";
+            Failure::usage("cannot run the manager", error).hint(hint)
+        }
+        error @ VolumeError::ManagersWithoutEngine => {
+            let hint = "add --etcd URL,...";
+            Failure::usage("cannot make the volume", error).hint(hint)
+        }
+        error @ VolumeError::Etcd(_) => Failure::usage("cannot make the volume", error),
         error @ VolumeError::ManagerNotAlone => {
             let hint = "give --role manager to this process, and --role io-server=N to others";
             Failure::usage("cannot run the manager", error).hint(hint)

@@ -186,7 +186,8 @@ impl Volume {
         noted.map_err(VolumeError::Note)?;
         self.description = describe(&path, &added)?;
         made.keep();
-        Ok(())
+        // The manager need not wait for the end of a lease. Without an engine there is none.
+        metadata.release().map_err(VolumeError::Note)
     }
 
     /// Gives the clients another key, in the file [`CLIENT_KEY_FILE`]. The servers take it once they are restarted, and
@@ -222,6 +223,9 @@ fn check_options(options: &CreateOptions, servers: usize) -> Result<(), VolumeEr
     }
     if options.managers.len() > 1 && options.journal.is_none() {
         return Err(VolumeError::ManagersWithoutEngine);
+    }
+    if let Some(journal) = &options.journal {
+        journal.check().map_err(VolumeError::Etcd)?;
     }
     if options.copies == Copies::Two && servers < 2 {
         return Err(VolumeError::Copies);

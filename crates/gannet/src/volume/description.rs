@@ -3,6 +3,7 @@
 use super::IO_SERVERS_MAX;
 use super::error::{DescriptionError, VolumeError};
 use super::place::Place;
+use crate::url::MANAGERS_MAX;
 use gannet_meta::OtherFormat;
 use gannet_volume::link::TrafficClasses;
 use gannet_wire::volume::{NAME_MAX, Token, UNIT_MAX, UNIT_MIN};
@@ -235,6 +236,13 @@ impl Description {
         if stripes.width as usize > io_server.len() {
             return Err(DescriptionError::Width);
         }
+        let managers = description.manager.places().count();
+        if managers > MANAGERS_MAX || managers > 1 && description.journal.is_none() {
+            return Err(DescriptionError::Managers);
+        }
+        if let Some(journal) = &description.journal {
+            journal.check().map_err(DescriptionError::Etcd)?;
+        }
         let mut folders = io_server.iter().map(|server| &server.folder);
         match folders.position(|folder| folder.as_os_str().is_empty()) {
             Some(number) => Err(DescriptionError::Folder(number)),
@@ -244,6 +252,23 @@ impl Description {
 }
 
 impl JournalDescription {
+    /// Checks the addresses.
+    ///
+    /// # Errors
+    /// The first that is none.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let is_address = |text: &str| {
+            let place = text.strip_prefix("http://");
+            place.is_some_and(|place| place.parse::<Place>().is_ok())
+        };
+        let wrong = self.etcd.iter().find(|it| !is_address(it));
+        match wrong {
+            Some(wrong) => Err(wrong.clone()),
+            None if self.etcd.is_empty() => Err(String::new()),
+            None => Ok(()),
+        }
+    }
+
     fn to_text(&self) -> Result<String, VolumeError> {
         let addresses = self.etcd.iter().map(|it| quoted(it));
         let addresses = addresses.collect::<Result<Vec<String>, _>>()?;
@@ -349,6 +374,13 @@ mod tests {
             ("rack-1", "rack 1", "is not a zone"),
             ("data=10", "data=100", "0 to 63"),
             ("etcd =", "zookeeper =", "zookeeper"),
+            ("http://a:2379", "https://a:2379", "no address of etcd"),
+            ("http://a:2379", "http://a:2379/", "no address of etcd"),
+            (
+                "[journal]\netcd = [\"http://a:2379\", \"http://b:2379\"]",
+                "",
+                "several managers",
+            ),
             ("\"io/0\"", "\"\"", "I/O server 0 is empty"),
         ] {
             assert!(text.contains(from));

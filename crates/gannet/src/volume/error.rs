@@ -64,6 +64,9 @@ pub enum VolumeError {
     /// The system gives no random bytes.
     #[error("cannot get random bytes: {0}")]
     Random(io::Error),
+    /// An address of etcd is none.
+    #[error("`{0}` is no address of etcd: write http://HOST:PORT")]
+    Etcd(String),
     /// The metadata of a new volume cannot be made.
     #[error("cannot make the metadata {}: {why}", path.display())]
     MakeMetadata {
@@ -136,6 +139,12 @@ pub enum VolumeError {
     /// A volume has at most [`MANAGERS_MAX`](crate::url::MANAGERS_MAX) managers.
     #[error("a volume has at most {max} managers, not {0}", max = crate::url::MANAGERS_MAX)]
     ManagersCount(usize),
+    /// The engine of the journal does not answer a command.
+    #[error("the engine of its journal does not answer (the log has the reason)")]
+    EngineAway,
+    /// Managers listen on several ports.
+    #[error("managers of the volume have several ports, and it is not said which is this one's")]
+    ManagerPorts,
     /// Several managers have no journal in common.
     #[error("several managers need an engine that has their journal")]
     ManagersWithoutEngine,
@@ -256,6 +265,12 @@ pub enum DescriptionError {
     /// The name is too long.
     #[error("`name` is longer than {max} bytes", max = gannet_wire::volume::NAME_MAX)]
     Name,
+    /// Several managers, or too many, without a journal in common.
+    #[error("several managers, {max} at most, need a journal in an engine (`journal`)", max = crate::url::MANAGERS_MAX)]
+    Managers,
+    /// An address of etcd is none, or there is none.
+    #[error("`{0}` is no address of etcd: write http://HOST:PORT")]
+    Etcd(String),
     /// The stripe unit is too small or too large.
     #[error("`unit` must be from {UNIT_MIN} to {UNIT_MAX} bytes")]
     Unit,

@@ -6,7 +6,7 @@ use super::Volume;
 use super::error::VolumeError;
 use super::folder::{Folder, identity, lock_folder};
 use super::made::absolute;
-use super::metadata::{StandingBy, TakePage, check_servers_count, stand_by};
+use super::metadata::{StandBy, StandingBy, TakePage, check_servers_count, stand_by};
 use super::owner::Owner;
 use super::place::Place;
 use super::watch::{ServedFolder, VolumeWatch};
@@ -26,7 +26,7 @@ use gannet_volume::client::{Addresses, Siblings, VolumeFs};
 use gannet_volume::host::{self, Claimed, HostCounters};
 use gannet_volume::link::{Identity, TrafficClasses};
 use gannet_volume::manager::copy_metadata;
-use gannet_volume::secret::{CurrentKeys, RoleKey, Secret, ServerKeys};
+use gannet_volume::secret::{CurrentKeys, RoleKey, Secret};
 use gannet_wire::volume::{Address, Chosen, HOST_MAX, Role, Stripes, Token};
 use std::fmt;
 use std::fs::File;
@@ -249,20 +249,21 @@ impl OpenHost {
     /// Another process serves them, or a file of the volume cannot be used.
     pub fn open(volume: &Volume, options: &HostOptions) -> Result<OpenHost, VolumeError> {
         let fabric = options.fabric.for_volumes();
-        let keys = volume.keys()?;
         let numbers = options.io_servers(volume.description.io_server.len())?;
-        let address = manager_address(volume, options);
+        let address = manager_address(volume, options)?;
         if fabric.provider == ProviderKind::Verbs && address.ip().is_unspecified() {
             return Err(VolumeError::DeviceAddress);
         }
         options.check_lost(&numbers)?;
         // The manager's first: the lock of the store marks the volume as served.
         let (metadata, register) = if options.runs_manager() {
-            let opened = metadata_of_manager(volume, options, &keys, address)?;
+            let opened = metadata_of_manager(volume, options, address)?;
             (Some(Arc::new(opened)), vec![])
         } else {
             (None, manager_places(volume, options)?)
         };
+        // Behind the wait of a manager that stands by: they may have changed.
+        let keys = volume.keys()?;
         let descriptors = descriptors_each(numbers.len()).map_err(VolumeError::Descriptors)?;
         let opening = IoServerOpening {
             volume,
@@ -309,9 +310,8 @@ impl OpenHost {
             failed,
         };
         roles.ask_for_folders()?;
-        let front = roles.listening().manager.map(|it| roles.front(it));
         Ok(OpenHost {
-            front: front.transpose()?,
+            front: (roles.listening().manager.map(|it| roles.front(it))).transpose()?,
             roles,
             stop,
             failures,
@@ -439,42 +439,55 @@ impl Roles {
 }
 
 /// Where the manager is to listen; I/O servers listen at the same address.
-fn manager_address(volume: &Volume, options: &HostOptions) -> SocketAddr {
+///
+/// # Errors
+/// Managers have several ports, and it is not said which is this one's.
+fn manager_address(volume: &Volume, options: &HostOptions) -> Result<SocketAddr, VolumeError> {
     let said = volume.description.manager.places().next();
+    let mut places = volume.description.manager.places();
+    let is_alike = places.all(|it| Some(it.0.port) == said.map(|said| said.0.port));
+    if options.runs_manager() && options.native.is_none() && !is_alike {
+        return Err(VolumeError::ManagerPorts);
+    }
     let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-    match options.native {
+    Ok(match options.native {
         Some(address) => address,
         None => SocketAddr::new(any, said.map_or(NATIVE_PORT, |place| place.0.port)),
-    }
+    })
 }
 
 /// The metadata of a manager that is to listen at this address, once it is the active one.
 fn metadata_of_manager(
     volume: &Volume,
     options: &HostOptions,
-    keys: &ServerKeys,
     address: SocketAddr,
 ) -> Result<JournaledStore, VolumeError> {
     if volume.description.journal.is_some() && options.roles != [VolumeRole::Manager] {
         return Err(VolumeError::ManagerNotAlone);
     }
     let fabric = options.fabric.for_volumes();
-    let copy = |take: &mut TakePage<'_>| copy_of_active(volume, keys, fabric, address, take);
-    stand_by(volume, &manager_name(address), options.standing_by, &copy)
+    let copy = |take: &mut TakePage<'_>| copy_of_active(volume, fabric, address, take);
+    let how = StandBy {
+        name: manager_name(address),
+        standing_by: options.standing_by,
+        force: options.force_term,
+        copy: &copy,
+    };
+    stand_by(volume, &how)
 }
 
 /// Copies the metadata of the active manager.
 fn copy_of_active(
     volume: &Volume,
-    keys: &ServerKeys,
     fabric: FabricOptions,
     own: SocketAddr,
     take: &mut TakePage<'_>,
 ) -> Result<(), VolumeError> {
+    let keys = CurrentKeys::new(volume.keys()?);
     let identity = Identity {
         role: Role::Manager,
         volume: volume.description.identity,
-        key: RoleKey::Current(CurrentKeys::new(*keys), Role::Manager),
+        key: RoleKey::Current(keys, Role::Manager),
         classes: volume.description.dscp.unwrap_or_default(),
     };
     let places: Vec<Place> = volume.description.manager.places().cloned().collect();

@@ -4,8 +4,8 @@ use super::create::random;
 use super::description::{JournalDescription, identity_text};
 use super::{METADATA_CACHE, Volume, VolumeError};
 use gannet_meta::{
-    Engine, FollowerNote, JournaledStore, ManagerName, MetaStore, RowWatch, Sight, Standby,
-    StoreCopy, StoreError,
+    Engine, EngineError, EngineJournalError, FollowerNote, JournaledStore, ManagerName, MetaStore,
+    RowWatch, Sight, Standby, StoreCopy, StoreError,
 };
 use gannet_volume::host::{self, ServersCountError};
 use gannet_wire::volume::{MetadataPage, MetadataRequest};
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const FOLLOW_EVERY: Duration = Duration::from_millis(250);
 /// How often it says that it stands by.
 const SAY_EVERY: Duration = Duration::from_secs(1);
+/// How long a command waits for an engine that does not answer.
+const COMMAND_PATIENCE: Duration = Duration::from_secs(30);
 /// How long a change waits for an engine that does not answer. Then the manager ends.
 #[cfg(feature = "etcd")]
 const ENGINE_PATIENCE: Duration = Duration::from_secs(60);
@@ -29,6 +31,16 @@ pub(super) type CopyMetadata<'a> = dyn Fn(&mut TakePage<'_>) -> Result<(), Volum
 
 /// Hears that a manager stands by for the one with this name.
 pub type StandingBy = fn(&str);
+
+/// How a manager stands by.
+pub(super) struct StandBy<'a> {
+    /// Its name, for the others.
+    pub(super) name: String,
+    pub(super) standing_by: Option<StandingBy>,
+    /// An engine that lost the journal gets it anew from the metadata here.
+    pub(super) force: bool,
+    pub(super) copy: &'a CopyMetadata<'a>,
+}
 
 /// The store of a volume's names, locked against others.
 ///
@@ -44,8 +56,13 @@ pub fn open_metadata(volume: &Volume) -> Result<JournaledStore, VolumeError> {
         }
         Some(journal) => {
             let mut turn = Turn::new(volume, journal, "a command")?;
+            turn.standby.be_silent();
             loop {
-                if turn.look()? != Some(Sight::Free) {
+                let look = turn.look()?;
+                if look.is_none() && turn.began.elapsed() >= COMMAND_PATIENCE {
+                    return Err(VolumeError::EngineAway);
+                }
+                if look != Some(Sight::Free) {
                     if turn.watch.was_heard() {
                         return Err(VolumeError::ServedElsewhere);
                     }
@@ -67,19 +84,18 @@ pub fn open_metadata(volume: &Volume) -> Result<JournaledStore, VolumeError> {
 ///
 /// # Errors
 /// As [`open_metadata`]; `Copy`: the active one refuses to be copied.
-pub(super) fn stand_by(
-    volume: &Volume,
-    name: &str,
-    standing_by: Option<StandingBy>,
-    copy: &CopyMetadata<'_>,
-) -> Result<JournaledStore, VolumeError> {
+pub(super) fn stand_by(volume: &Volume, how: &StandBy<'_>) -> Result<JournaledStore, VolumeError> {
     let Some(journal) = &volume.description.journal else {
         return open_metadata(volume);
     };
+    let StandBy {
+        name, standing_by, ..
+    } = how;
     let mut has_complained = false;
     while !volume.metadata().exists() {
-        match copy_of_active(volume, journal, name, copy) {
-            Ok(()) => break,
+        standing_by.inspect(|say| say("a manager that has the metadata"));
+        match copy_of_active(volume, journal, how) {
+            Ok(()) => {}
             Err(VolumeError::Copy(error)) if !error.is_refusal() => {
                 if !std::mem::replace(&mut has_complained, true) {
                     tracing::warn!(%error, "waiting for an active manager, to copy its metadata");
@@ -87,12 +103,14 @@ pub(super) fn stand_by(
             }
             Err(error) => return Err(error),
         }
-        standing_by.inspect(|say| say("a manager that has the metadata"));
         std::thread::sleep(SAY_EVERY);
     }
     let (mut active, mut said) = (None, None::<Instant>);
     loop {
         let mut turn = Turn::new(volume, journal, name)?;
+        if how.force {
+            turn.standby.force();
+        }
         loop {
             let look = turn.look()?;
             if let Some(Sight::Active(name)) = &look
@@ -126,14 +144,19 @@ pub(super) fn stand_by(
 fn copy_of_active(
     volume: &Volume,
     journal: &JournalDescription,
-    name: &str,
-    copy: &CopyMetadata<'_>,
+    how: &StandBy<'_>,
 ) -> Result<(), VolumeError> {
     tracing::info!("copying the metadata of the active manager");
     let mut engine = engine_of(volume, journal).map_err(unusable)?;
     let made = StoreCopy::begin(&volume.metadata(), METADATA_CACHE);
     let (mut made, mut first) = (made.map_err(unusable)?, None);
-    copy(&mut |page: MetadataPage| {
+    let (mut said, say) = (Instant::now(), how.standing_by);
+    let name = &how.name;
+    (how.copy)(&mut |page: MetadataPage| {
+        if said.elapsed() >= SAY_EVERY {
+            say.inspect(|say| say("the copy of the metadata"));
+            said = Instant::now();
+        }
         if first.is_none() {
             // From now on, the records behind this one stay in the engine.
             let noted = engine.note(
@@ -143,12 +166,21 @@ fn copy_of_active(
                     seen: 0,
                 },
             );
-            noted.map_err(|error| StoreError(Box::new(error)))?;
+            noted.map_err(of_engine)?;
             first = Some((page.record, page.hash));
         }
         made.take(page.pairs)
     })?;
     let (record, hash) = first.ok_or_else(|| VolumeError::NoMetadata(volume.metadata()))?;
+    let next = engine.records(record, 1).map_err(of_engine);
+    let next = next.map_err(|error| VolumeError::Copy(error.into()))?;
+    if next
+        .first()
+        .is_some_and(|(number, _)| *number != record + 1)
+    {
+        tracing::warn!("the copy took so long that records behind it are gone: it begins anew");
+        return Ok(());
+    }
     made.finish(record, hash).map_err(unusable)
 }
 
@@ -206,6 +238,10 @@ impl Turn {
             Err(error) => Err(unusable(error)),
         }
     }
+}
+
+fn of_engine(error: EngineError) -> StoreError {
+    StoreError(Box::new(EngineJournalError::Engine(error)))
 }
 
 fn metadata_file(volume: &Volume) -> Result<PathBuf, VolumeError> {

@@ -3,6 +3,7 @@
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Three members, killed when dropped.
 pub(super) struct Etcd {
@@ -11,9 +12,14 @@ pub(super) struct Etcd {
     clients: Vec<String>,
 }
 
+/// A port that nobody listens at, below those that the system gives to connections: a process that is away keeps it.
 pub(super) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let own = std::process::id() as u16 % 1000;
+    let ports = std::iter::repeat_with(|| NEXT.fetch_add(1, Ordering::Relaxed));
+    let mut ports = ports.map(|number| 20_000 + (own * 11 + number) % 12_000);
+    let free = ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    free.unwrap()
 }
 
 fn free_address() -> String {
@@ -60,10 +66,17 @@ impl Etcd {
         &self.clients
     }
 
-    /// Kills a member, and starts it again.
-    pub(super) fn restart(&mut self, number: usize) {
-        self.members[number].kill().unwrap();
-        self.members[number].wait().unwrap();
+    /// Kills a member or asks it to end, and starts it again.
+    pub(super) fn restart(&mut self, number: usize, is_killed: bool) {
+        let member = &mut self.members[number];
+        if is_killed {
+            member.kill().unwrap();
+        } else {
+            let pid = member.id().to_string();
+            let asked = Command::new("kill").arg(pid).status();
+            assert!(asked.unwrap().success());
+        }
+        member.wait().unwrap();
         self.members[number] = begin(&self.commands[number]);
     }
 }
