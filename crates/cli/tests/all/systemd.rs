@@ -48,7 +48,8 @@ fn the_watchdog_hears_of_a_server_while_every_core_answers() {
     let addresses = ["--nfs-tcp", FREE_PORT, "--nfs-rdma", FREE_PORT];
     let mut server = Server::of_command(command, &[&arguments[..], &addresses].concat());
     let second = Duration::from_secs(1);
-    assert_eq!(next(&systemd, second).as_deref(), Some("READY=1"));
+    let ready = next(&systemd, second);
+    assert_eq!(ready.as_deref(), Some("READY=1\nSTATUS=serves"));
     assert_eq!(next(&systemd, second).as_deref(), Some("WATCHDOG=1"));
     let began = Instant::now();
     assert_eq!(next(&systemd, WATCHDOG).as_deref(), Some("WATCHDOG=1"));
