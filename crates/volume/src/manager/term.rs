@@ -13,6 +13,7 @@
 //! When servers were added since the last term, the next one needs a majority of the former servers too. Half of two
 //! servers and a majority of three may share none, and both managers would answer.
 
+mod store;
 mod telling;
 
 use super::lease::Lease;
@@ -21,11 +22,10 @@ use super::watched::Watched;
 use super::{Manager, look};
 use crate::limits::{
     ANSWERS_WITHIN, CONFIRM_DEADLINE, CONNECT_AGAIN_AFTER, FORCE_PATIENCE, TERM_DEADLINE,
-    TERM_HEARTBEAT, TERM_LEASE, TERM_LEASE_OVER, TERM_PATIENCE, TERM_PAUSE, YIELD_AFTER,
+    TERM_HEARTBEAT, TERM_LEASE, TERM_LEASE_OVER, TERM_PATIENCE, TERM_PAUSE,
 };
 use crate::link::{EndReason, Link, LinkError};
 use crate::manager::IoServers;
-use gannet_meta::limits::ENGINE_RENEW_EVERY;
 use gannet_meta::namespace::{Failure, Outcome};
 use gannet_meta::{MetaStore, terms};
 use gannet_runtime::{Handle, Instant, LocalFuture, all, both, run_blocking, sleep, timeout};
@@ -229,12 +229,6 @@ impl Office {
         }
     }
 
-    /// Whether the store is this process's alone, as far as others may take it over.
-    fn has_store(&self) -> bool {
-        let renewed = self.store_renewed.get();
-        renewed.is_none_or(|(lasts, renewed)| self.runtime.now() < renewed + lasts)
-    }
-
     pub(super) async fn lease_begins(&self) {
         let now = || self.runtime.now();
         self.lease.wait_for(|lease| lease.lasts(now())).await;
@@ -375,85 +369,6 @@ impl Office {
                 return Ok(());
             }
             sleep(&self.runtime, TERM_PAUSE).await;
-        }
-    }
-
-    /// Keeps the store, where another process may take it over.
-    ///
-    /// # Errors
-    /// `Store`: another one has.
-    async fn begin_store(self: &Rc<Self>, store: &Arc<dyn MetaStore>) -> Result<(), TermError> {
-        let Some(lasts) = store.lease() else {
-            return Ok(());
-        };
-        let renewed = self.renew(store).await?;
-        self.store_renewed.set(Some((lasts, renewed)));
-        let renewing = Rc::clone(self).keep_store(Arc::clone(store), lasts);
-        self.runtime
-            .spawn("lease of the metadata", Box::pin(renewing));
-        Ok(())
-    }
-
-    /// Renews the lease of the store; returns when it began to.
-    async fn renew(&self, store: &Arc<dyn MetaStore>) -> Result<Instant, TermError> {
-        let (began, store) = (self.runtime.now(), Arc::clone(store));
-        let renewed = run_blocking(&self.runtime, move || store.renew()).await;
-        let renewed = renewed.map_err(|_| TermError::Stopping)?;
-        renewed.map_err(|error| TermError::JournalLost(error.0.to_string()))?;
-        Ok(began)
-    }
-
-    /// Whether another manager would take over.
-    async fn has_standby(&self, store: &Arc<dyn MetaStore>) -> bool {
-        let store = Arc::clone(store);
-        let found = run_blocking(&self.runtime, move || store.has_standby()).await;
-        matches!(found, Ok(Ok(true)))
-    }
-
-    /// Renews the lease of the store at intervals. The term ends when that fails.
-    async fn keep_store(self: Rc<Self>, store: Arc<dyn MetaStore>, lasts: Duration) {
-        let (mut is_late, mut confirmed, mut is_held) = (false, self.runtime.now(), false);
-        loop {
-            sleep(&self.runtime, ENGINE_RENEW_EVERY).await;
-            if matches!(*self.state.borrow(), State::Ended(_)) {
-                return;
-            }
-            let now = self.runtime.now();
-            // To begin a term takes a silent server's deadlines.
-            let begins = !std::mem::replace(&mut is_held, self.is_held());
-            let patience = if is_held {
-                YIELD_AFTER
-            } else {
-                3 * YIELD_AFTER
-            };
-            if self.lease.borrow().is_confirmed(now) || (begins && is_held) {
-                confirmed = now;
-            } else if now >= confirmed + patience
-                // An operator has chosen this manager.
-                && !self.may_lack_majority.get()
-                && self.has_standby(&store).await
-            {
-                return self.end(TermError::Yields);
-            }
-            let renewed = match self.renew(&store).await {
-                Ok(renewed) => renewed,
-                Err(error) => return self.end(error),
-            };
-            let took = self.runtime.now().duration_since(renewed);
-            if took >= lasts / 2 && !std::mem::replace(&mut is_late, true) {
-                let took_ms = took.as_millis() as u64;
-                tracing::warn!(
-                    took_ms,
-                    "the engine of the journal is slow: the lease may end"
-                );
-            } else if took < lasts / 4 {
-                is_late = false;
-            }
-            self.store_renewed.set(Some((lasts, renewed)));
-            self.lease.set_if(|lease| {
-                lease.renew_store(lasts, renewed);
-                true
-            });
         }
     }
 
