@@ -8,7 +8,7 @@ mod engine;
 mod managers;
 
 pub use disk::DiskError;
-pub use engine::EngineMemory;
+pub use engine::EngineWay;
 pub use managers::{ManagerNode, Managers};
 
 use disk::SimDisk;

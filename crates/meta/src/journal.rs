@@ -14,6 +14,7 @@ mod changes;
 mod copy;
 mod disk;
 mod engine;
+mod engine_memory;
 mod file;
 mod memory;
 mod record;
@@ -24,6 +25,7 @@ pub use copy::{StoreCopy, pairs_from};
 pub use engine::{
     Engine, EngineError, EngineJournalError, FollowerNote, ManagerName, RecordHash, Row, RowState,
 };
+pub use engine_memory::{EngineMemory, EngineState, RequestFate};
 pub use memory::JournalMemory;
 pub use standby::{RowWatch, Sight, Standby};
 pub use store::JournaledStore;

@@ -33,9 +33,9 @@ pub mod terms;
 
 pub use format::OtherFormat;
 pub use journal::{
-    Engine, EngineError, EngineJournalError, FollowerNote, JournalError, JournalFile,
-    JournalMemory, JournaledStore, ManagerName, RecordHash, Row, RowState, RowWatch, Sight,
-    Standby, StoreCopy, pairs_from,
+    Engine, EngineError, EngineJournalError, EngineMemory, EngineState, FollowerNote, JournalError,
+    JournalFile, JournalMemory, JournaledStore, ManagerName, RecordHash, RequestFate, Row,
+    RowState, RowWatch, Sight, Standby, StoreCopy, pairs_from,
 };
 pub use memory_store::MemoryStore;
 pub use permissions::gives_privileges;

@@ -1,7 +1,11 @@
 //! Several managers of a volume over one engine, each on a machine of its own.
 
-use super::{Bed, EngineMemory, ManagerEnd, address};
-use gannet_meta::{JournaledStore, ManagerName, MemoryStore, MetaStore, RowWatch, Sight, Standby};
+use super::engine::ATTEMPTS;
+use super::{Bed, EngineWay, ManagerEnd, address};
+use gannet_meta::{
+    EngineMemory, JournaledStore, ManagerName, MemoryStore, MetaStore, RequestFate, RowWatch,
+    Sight, Standby,
+};
 use gannet_runtime::{Instant, sleep};
 use gannet_sim::{Crash, Faults, Node, World};
 use gannet_wire::volume::Address;
@@ -20,7 +24,7 @@ pub struct ManagerNode {
     /// The machine.
     pub node: Node,
     /// Its way to the engine.
-    pub engine: EngineMemory,
+    pub engine: EngineWay,
     base: Arc<MemoryStore>,
     process: Process,
 }
@@ -45,11 +49,11 @@ impl Managers {
     /// `count` managers of the volume in `bed`, which has no other one and is not started. Each loses one of `loses`
     /// requests to the engine, and the answer to another; 0: none.
     pub fn new(world: &World, bed: &Rc<Bed>, count: usize, loses: u64) -> Rc<Managers> {
-        let engine = EngineMemory::default();
+        let engine = EngineMemory::new(|| RequestFate::Answered, ATTEMPTS);
         let nodes: Vec<ManagerNode> = (0..count as u64)
             .map(|number| ManagerNode {
                 node: world.add_node("manager"),
-                engine: engine.of_another(loses, number << 32),
+                engine: EngineWay::new(&engine, loses, number << 32),
                 base: Arc::new(bed.metadata.base.copy()),
                 process: Process::default(),
             })
@@ -136,7 +140,7 @@ async fn stand_by(manager: &ManagerNode) -> Option<JournaledStore> {
         owner: random.to_be_bytes(),
     };
     let base = Arc::clone(&manager.base) as Arc<dyn MetaStore>;
-    let engine = Box::new(manager.engine.clone());
+    let engine = Box::new(manager.engine.engine.clone());
     let mut standby = Standby::over(base, engine, super::VOLUME, name).ok()?;
     let mut watch = RowWatch::default();
     loop {

@@ -2,120 +2,44 @@
 
 use super::journal::{change, copy_of, state_of, states};
 use gannet_meta::{
-    Engine, EngineError, FollowerNote, JournaledStore, ManagerName, MemoryStore, MetaStore, Row,
-    Standby, StoreError, Table,
+    EngineMemory, EngineState, JournaledStore, ManagerName, MemoryStore, MetaStore,
+    RequestFate as Fate, Standby, StoreError, Table,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 const VOLUME: [u8; 16] = [7; 16];
 
-/// The fate of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    Answered,
-    /// It is not done, and there is no answer.
-    Lost,
-    /// It is done, and there is no answer.
-    AnswerLost,
-}
-
-#[derive(Default, Clone)]
-struct State {
-    row: Option<Row>,
-    version: u64,
-    records: BTreeMap<u64, Vec<u8>>,
-    notes: BTreeMap<String, FollowerNote>,
-}
-
-/// An engine in memory, which several managers use.
-#[derive(Default, Clone)]
-struct EngineMemory {
-    state: Arc<Mutex<State>>,
+/// An engine in memory, which several managers use, and the fates of their next requests.
+struct Bench {
+    engine: EngineMemory,
     fates: Arc<Mutex<VecDeque<Fate>>>,
 }
 
-impl EngineMemory {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap()
+impl Bench {
+    fn new() -> Bench {
+        let fates = Arc::<Mutex<VecDeque<Fate>>>::default();
+        let next = Arc::clone(&fates);
+        let fate = move || next.lock().unwrap().pop_front().unwrap_or(Fate::Answered);
+        Bench {
+            engine: EngineMemory::new(fate, 3),
+            fates,
+        }
     }
 
-    fn fated<T>(&self, work: impl FnOnce(&mut State) -> T) -> Result<T, EngineError> {
-        let fate = self.fates.lock().unwrap().pop_front();
-        let lost = || EngineError::Unavailable(String::from("no answer"));
-        if fate == Some(Fate::Lost) {
-            return Err(lost());
-        }
-        let done = work(&mut self.state());
-        if fate == Some(Fate::AnswerLost) {
-            return Err(lost());
-        }
-        Ok(done)
+    fn state(&self) -> MutexGuard<'_, EngineState> {
+        self.engine.state()
     }
 
     fn stand_by(&self, base: &Arc<MemoryStore>, owner: u8) -> Result<Standby, StoreError> {
         let base = Arc::clone(base) as Arc<dyn MetaStore>;
-        Standby::over(base, Box::new(self.clone()), VOLUME, manager(owner))
+        Standby::over(base, Box::new(self.engine.clone()), VOLUME, manager(owner))
     }
 
     fn open(&self, base: &Arc<MemoryStore>, owner: u8) -> Result<JournaledStore, StoreError> {
         let mut standby = self.stand_by(base, owner)?;
         standby.follow()?;
         standby.take_over()
-    }
-}
-
-impl Engine for EngineMemory {
-    fn row(&mut self) -> Result<Option<Row>, EngineError> {
-        self.fated(|state| state.row.clone())
-    }
-
-    fn replace(
-        &mut self,
-        version: Option<u64>,
-        row: &[u8],
-        record: Option<(u64, &[u8])>,
-    ) -> Result<Option<u64>, EngineError> {
-        self.fated(|state| {
-            if state.row.as_ref().map(|row| row.version) != version {
-                return None;
-            }
-            state.version += 1;
-            state.row = Some(Row {
-                version: state.version,
-                bytes: row.to_vec(),
-            });
-            let record = record.map(|(number, bytes)| (number, bytes.to_vec()));
-            state.records.extend(record);
-            Some(state.version)
-        })
-    }
-
-    fn records(&mut self, after: u64, count: usize) -> Result<Vec<(u64, Vec<u8>)>, EngineError> {
-        self.fated(|state| {
-            let behind = state.records.range(after + 1..).take(count);
-            behind
-                .map(|(number, bytes)| (*number, bytes.clone()))
-                .collect()
-        })
-    }
-
-    fn remove(&mut self, up_to: u64) -> Result<(), EngineError> {
-        self.fated(|state| state.records.retain(|number, _| *number > up_to))
-    }
-
-    fn note(&mut self, name: &str, note: FollowerNote) -> Result<(), EngineError> {
-        self.fated(|state| {
-            state.notes.insert(name.to_owned(), note);
-        })
-    }
-
-    fn notes(&mut self) -> Result<BTreeMap<String, FollowerNote>, EngineError> {
-        self.fated(|state| state.notes.clone())
-    }
-
-    fn wait(&mut self, attempt: u32) -> bool {
-        attempt < 2
     }
 }
 
@@ -143,7 +67,7 @@ fn acknowledged_changes_outlive_managers_and_answers_that_are_lost() {
             &[Fate::Lost; 8],
             &[Fate::AnswerLost; 8],
         ] {
-            let (engine, base) = (EngineMemory::default(), Arc::<MemoryStore>::default());
+            let (engine, base) = (Bench::new(), Arc::<MemoryStore>::default());
             let before = std::iter::repeat_n(Fate::Answered, at);
             *engine.fates.lock().unwrap() = before.chain(fates.iter().copied()).collect();
             let mut answered = 0;
@@ -165,7 +89,7 @@ fn acknowledged_changes_outlive_managers_and_answers_that_are_lost() {
 
 #[test]
 fn of_two_managers_the_later_one_appends() {
-    let (engine, base) = (EngineMemory::default(), Arc::<MemoryStore>::default());
+    let (engine, base) = (Bench::new(), Arc::<MemoryStore>::default());
     let first = engine.open(&base, 1).unwrap();
     first.commit(&mut |it| change(it, 0)).unwrap();
     let copy = copy_of(&base);
@@ -187,7 +111,7 @@ fn of_two_managers_the_later_one_appends() {
 
 #[test]
 fn an_engine_and_metadata_of_different_times_are_refused() {
-    let (engine, base) = (EngineMemory::default(), Arc::<MemoryStore>::default());
+    let (engine, base) = (Bench::new(), Arc::<MemoryStore>::default());
     let store = engine.open(&base, 1).unwrap();
     let (empty, early) = (copy_of(&base), engine.state().clone());
     for step in 0..6 {
@@ -202,7 +126,7 @@ fn an_engine_and_metadata_of_different_times_are_refused() {
     assert!(error.contains("restored from a backup"), "{error}");
     // The operator has the journal go on from here.
     let lost = engine.state().clone();
-    for state in [lost.clone(), State::default()] {
+    for state in [lost.clone(), EngineState::default()] {
         *engine.state() = state;
         let mut standby = engine.stand_by(&copy_of(&base), 1).unwrap();
         standby.force();
@@ -223,7 +147,8 @@ fn an_engine_and_metadata_of_different_times_are_refused() {
     assert!(error.contains("do not belong"), "{error}");
     // Records are gone that the metadata lack, or one is damaged.
     for spoil in [
-        &mut (|state: &mut State| drop(state.records.remove(&1))) as &mut dyn FnMut(&mut State),
+        &mut (|state: &mut EngineState| drop(state.records.remove(&1)))
+            as &mut dyn FnMut(&mut EngineState),
         &mut |state| state.records.get_mut(&3).unwrap().push(0),
         &mut |state| drop(state.records.remove(&6)),
     ] {
@@ -247,7 +172,7 @@ fn an_engine_and_metadata_of_different_times_are_refused() {
 
 #[test]
 fn records_that_the_metadata_have_are_removed() {
-    let (engine, base) = (EngineMemory::default(), Arc::<MemoryStore>::default());
+    let (engine, base) = (Bench::new(), Arc::<MemoryStore>::default());
     let store = engine.open(&base, 1).unwrap();
     for step in 0..60u32 {
         let long = vec![step as u8; 500_000];
@@ -271,12 +196,12 @@ fn records_that_the_metadata_have_are_removed() {
 #[test]
 fn a_volume_moves_its_journal_from_the_file_into_an_engine() {
     let folder = tempfile::tempdir().unwrap();
-    let (path, engine) = (folder.path().join("metadata"), EngineMemory::default());
+    let (path, engine) = (folder.path().join("metadata"), Bench::new());
     let store = JournaledStore::open(&path, 1 << 20, VOLUME).unwrap();
     store.commit(&mut |it| change(it, 0)).unwrap();
     drop(store);
     let open = || {
-        let engine = Box::new(engine.clone());
+        let engine = Box::new(engine.engine.clone());
         let mut standby = Standby::open(&path, 1 << 20, engine, VOLUME, manager(1))?;
         standby.follow()?;
         standby.take_over()
@@ -293,7 +218,7 @@ fn a_volume_moves_its_journal_from_the_file_into_an_engine() {
 fn a_standby_follows_and_takes_over() {
     const STEPS: u32 = 12;
     let states = states(STEPS);
-    let (engine, base) = (EngineMemory::default(), Arc::<MemoryStore>::default());
+    let (engine, base) = (Bench::new(), Arc::<MemoryStore>::default());
     let followed = Arc::<MemoryStore>::default();
     let mut standby = engine.stand_by(&followed, 2).unwrap();
     assert_eq!(standby.follow().unwrap(), None, "nobody was ever active");
@@ -335,7 +260,7 @@ fn a_standby_follows_and_takes_over() {
 
 #[test]
 fn metadata_of_before_the_engine_are_followed_by_copies_of_them_alone() {
-    let (engine, base) = (EngineMemory::default(), Arc::<MemoryStore>::default());
+    let (engine, base) = (Bench::new(), Arc::<MemoryStore>::default());
     base.commit(&mut |it| it.put(Table::Names, b"before", b"1"))
         .unwrap();
     let copy = copy_of(&base);
@@ -349,7 +274,7 @@ fn metadata_of_before_the_engine_are_followed_by_copies_of_them_alone() {
 
 #[test]
 fn of_two_that_take_over_at_the_same_time_one_does() {
-    let engine = EngineMemory::default();
+    let engine = Bench::new();
     drop(engine.open(&Arc::default(), 1).unwrap());
     let mut standbys: Vec<Standby> = (2..4)
         .map(|owner| engine.stand_by(&Arc::default(), owner).unwrap())
@@ -367,7 +292,7 @@ fn of_two_that_take_over_at_the_same_time_one_does() {
 
 #[test]
 fn records_stay_for_a_standby_that_lacks_them_but_not_for_ever() {
-    let (engine, base) = (EngineMemory::default(), Arc::<MemoryStore>::default());
+    let (engine, base) = (Bench::new(), Arc::<MemoryStore>::default());
     let store = engine.open(&base, 1).unwrap();
     let mut standby = engine.stand_by(&Arc::default(), 2).unwrap();
     standby.follow().unwrap();
