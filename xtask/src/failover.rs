@@ -9,11 +9,8 @@ use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Journals in the engine, by themselves.
-const JOURNAL_TEST: &str = "test --locked --quiet -p gannet-engines --test etcd -- --ignored";
-/// Programs on mounts, which other runs of the program ignore.
-const TEST: &str =
-    "test --locked --quiet -p gannet-cli --test all failover:: -- --ignored --nocapture";
+/// Journals in the engine, and programs on mounts. Other runs of the program ignore them.
+const TEST: &str = "test --locked --quiet -p gannet-cli --test all failover:: -- --ignored --nocapture --test-threads=1";
 
 /// An engine that the tests start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -45,7 +42,6 @@ pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
             if Command::new("etcd").arg("--version").output().is_err() {
                 return left_out("failover over etcd", "no etcd here (package etcd-server)");
             }
-            Step::cargo(JOURNAL_TEST).run(root)?;
         }
     }
     let binary = release_binary(root, options.binary.as_deref())?;

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod engine;
+mod journal;
 mod load;
 
 use crate::support;
@@ -248,7 +249,11 @@ fn programs_outlive_managers() {
         std::thread::sleep(INTERVAL / 2);
         bed.strike(FAULTS[round % FAULTS.len()]);
         std::thread::sleep(INTERVAL / 2);
-        bed.engine.restart(round % 3, round % 2 == 0);
+        match round % 2 {
+            0 => bed.engine.kill(round % 3),
+            _ => bed.engine.end(round % 3),
+        }
+        bed.engine.begin(round % 3);
         std::thread::sleep(INTERVAL);
         let outcome = load.finish();
         println!("round {round}: {outcome}");

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Three members, killed when dropped.
 pub(super) struct Etcd {
-    members: Vec<Child>,
+    /// The members; `None` for one that does not run.
+    members: Vec<Option<Child>>,
     commands: Vec<Vec<String>>,
     clients: Vec<String>,
 }
@@ -56,7 +57,7 @@ impl Etcd {
             })
             .collect();
         Etcd {
-            members: commands.iter().map(|it| begin(it)).collect(),
+            members: commands.iter().map(|it| Some(begin(it))).collect(),
             commands,
             clients,
         }
@@ -66,18 +67,24 @@ impl Etcd {
         &self.clients
     }
 
-    /// Kills a member or asks it to end, and starts it again.
-    pub(super) fn restart(&mut self, number: usize, is_killed: bool) {
-        let member = &mut self.members[number];
-        if is_killed {
-            member.kill().unwrap();
-        } else {
-            let pid = member.id().to_string();
-            let asked = Command::new("kill").arg(pid).status();
-            assert!(asked.unwrap().success());
-        }
+    /// Kills a member.
+    pub(super) fn kill(&mut self, number: usize) {
+        let mut member = self.members[number].take().unwrap();
+        member.kill().unwrap();
         member.wait().unwrap();
-        self.members[number] = begin(&self.commands[number]);
+    }
+
+    /// Asks a member to end, and waits for that.
+    pub(super) fn end(&mut self, number: usize) {
+        let mut member = self.members[number].take().unwrap();
+        let asked = Command::new("kill").arg(member.id().to_string()).status();
+        assert!(asked.unwrap().success());
+        member.wait().unwrap();
+    }
+
+    /// Starts a member that does not run.
+    pub(super) fn begin(&mut self, number: usize) {
+        self.members[number] = Some(begin(&self.commands[number]));
     }
 }
 
@@ -92,7 +99,7 @@ fn begin(words: &[String]) -> Child {
 
 impl Drop for Etcd {
     fn drop(&mut self) {
-        for member in &mut self.members {
+        for member in self.members.iter_mut().flatten() {
             let _ = member.kill();
             let _ = member.wait();
         }
