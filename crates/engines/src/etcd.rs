@@ -213,7 +213,7 @@ impl Engine for Etcd {
 
     fn replace(
         &mut self,
-        version: Option<u64>,
+        old: Option<&Row>,
         row: &[u8],
         record: Option<(u64, &[u8])>,
     ) -> Result<Option<u64>, EngineError> {
@@ -228,7 +228,7 @@ impl Engine for Etcd {
             "key": key,
             "target": "MOD",
             "result": "EQUAL",
-            "mod_revision": version.unwrap_or(0).to_string(),
+            "mod_revision": old.map_or(0, |row| row.version).to_string(),
         });
         let done: Done = self.ask("txn", &json!({ "compare": [compare], "success": puts }))?;
         let revision = done.succeeded.then(|| number(&done.header.revision));

@@ -58,14 +58,14 @@ pub trait Engine: Send + 'static {
     /// See [`EngineError`].
     fn row(&mut self) -> Result<Option<Row>, EngineError>;
 
-    /// Replaces the row if it has still this version (`None`: if there is none), and adds a record, in one transaction
-    /// that is durable at a majority. Returns the new version; `None` if the row was another one.
+    /// Replaces the row if it is still `old` (`None`: if there is none), and adds a record, in one transaction that is
+    /// durable at a majority. Returns the new version; `None` if the row was another one.
     ///
     /// # Errors
     /// See [`EngineError`].
     fn replace(
         &mut self,
-        version: Option<u64>,
+        old: Option<&Row>,
         row: &[u8],
         record: Option<(u64, &[u8])>,
     ) -> Result<Option<u64>, EngineError>;
@@ -151,6 +151,11 @@ pub enum EngineJournalError {
     /// Another manager has begun.
     #[error("another manager has taken the journal over: {0}")]
     Fenced(String),
+    /// The row is an older one of this manager.
+    #[error(
+        "the engine of the journal has lost changes that it had confirmed: it goes on behind record {0}"
+    )]
+    Undone(u64),
     /// An append failed earlier, for this reason. Another manager sees whether its record is there.
     #[error("the journal could not be written earlier: {0}")]
     Lost(String),
@@ -231,8 +236,8 @@ pub(super) struct EngineJournal {
     engine: Box<dyn Engine>,
     identity: Token,
     manager: ManagerName,
-    /// The version of the row that this manager has read or written last.
-    version: Option<u64>,
+    /// The row that this manager has read or written last.
+    row: Option<Row>,
     head: Head,
     /// The last record of the older generation.
     older: u64,
@@ -244,7 +249,7 @@ pub(super) struct EngineJournal {
     written: VecDeque<u64>,
     /// The manager before this one has given the row up, and so answers nobody any more.
     follows_release: bool,
-    /// The row of [`EngineJournal::version`] is the last that another manager may have written.
+    /// [`EngineJournal::row`] is the last that another manager may have written.
     is_held_to: bool,
     /// See [`EngineJournal::force`].
     is_forced: bool,
@@ -268,7 +273,7 @@ impl EngineJournal {
                 hash: RecordHash::default(),
             },
             manager,
-            version: None,
+            row: None,
             older: 0,
             generations: VecDeque::new(),
             used: 0,
@@ -281,7 +286,7 @@ impl EngineJournal {
 
     /// The state of the row, if there is one.
     pub(super) fn row_state(&self) -> Option<RowState> {
-        let version = self.version?;
+        let version = self.row.as_ref()?.version;
         let Head {
             term,
             manager,
@@ -304,15 +309,15 @@ impl EngineJournal {
         down: &mut dyn FnMut(Changes, Mark) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let row = self.engine.row().map_err(engine_failed)?;
-        if self.is_held_to && row.as_ref().map(|row| row.version) != self.version {
+        if self.is_held_to && row != self.row {
             let by = row.and_then(|row| Head::of_bytes(&row.bytes, &self.identity).ok());
             let by = by.map(|head| head.manager.name).unwrap_or_default();
             return Err(failed(EngineJournalError::Fenced(by)));
         }
         if let Some(row) = row {
             self.head = Head::of_bytes(&row.bytes, &self.identity).map_err(failed)?;
-            self.version = Some(row.version);
-        } else if self.version.take().is_some() {
+            self.row = Some(row);
+        } else if self.row.take().is_some() {
             self.head.last = 0;
         }
         // A store that had its journal in a file has its own bytes for the record before the first.
@@ -327,7 +332,7 @@ impl EngineJournal {
             self.head.last = number;
             self.head.hash = mark.chain.unwrap_or_default();
         }
-        if self.version.is_none() {
+        if self.row.is_none() {
             self.head.hash = hash;
         }
         let (mut last, mut hash) = (number, hash);
@@ -376,7 +381,7 @@ impl EngineJournal {
 
     /// Notes in the engine that the store of this manager has all records up to a number.
     pub(super) fn note(&mut self, has: u64) -> Result<(), StoreError> {
-        let seen = self.version.unwrap_or(0);
+        let seen = self.row.as_ref().map_or(0, |row| row.version);
         let noted = self
             .engine
             .note(&self.manager.name, FollowerNote { has, seen });
@@ -411,7 +416,11 @@ impl EngineJournal {
                 Err(error) => return Err(error),
             }
         };
-        (self.version, self.head) = (Some(version), head);
+        self.row = Some(Row {
+            version,
+            bytes: row,
+        });
+        self.head = head;
         self.written.push_back(version);
         while self.written.len() > VERSIONS_KNOWN {
             self.written.pop_front();
@@ -424,7 +433,7 @@ impl EngineJournal {
         row: &[u8],
         record: Option<(u64, &[u8])>,
     ) -> Result<u64, EngineJournalError> {
-        if let Some(version) = self.engine.replace(self.version, row, record)? {
+        if let Some(version) = self.engine.replace(self.row.as_ref(), row, record)? {
             return Ok(version);
         }
         // An attempt before this one, perhaps, whose answer was lost. A renewal is not told from the one before it,
@@ -435,6 +444,9 @@ impl EngineJournal {
         }
         // Whoever wrote it, or removed it.
         let by = found.and_then(|found| Head::of_bytes(&found.bytes, &self.identity).ok());
+        if let Some(head) = by.as_ref().filter(|head| head.manager == self.manager) {
+            return Err(EngineJournalError::Undone(head.last));
+        }
         let by = by.map_or(String::from("by unknown hands"), |head| head.manager.name);
         Err(EngineJournalError::Fenced(by))
     }
@@ -506,7 +518,7 @@ impl Journal for EngineJournal {
 
     /// Takes the row over: from then on, no other manager appends.
     fn begin(&mut self) -> Result<Mark, StoreError> {
-        self.follows_release = self.version.is_some() && self.head.manager.owner == NOBODY;
+        self.follows_release = self.row.is_some() && self.head.manager.owner == NOBODY;
         let head = Head {
             term: self.head.term + 1,
             manager: self.manager.clone(),

@@ -84,12 +84,12 @@ impl Engine for EngineMemory {
 
     fn replace(
         &mut self,
-        version: Option<u64>,
+        old: Option<&Row>,
         row: &[u8],
         record: Option<(u64, &[u8])>,
     ) -> Result<Option<u64>, EngineError> {
         self.ask(|state| {
-            if state.row.as_ref().map(|row| row.version) != version {
+            if state.row.as_ref() != old {
                 return None;
             }
             state.version += 1;

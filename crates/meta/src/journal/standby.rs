@@ -194,6 +194,7 @@ impl StoreError {
             Some(
                 EngineJournalError::Engine(_)
                     | EngineJournalError::Fenced(_)
+                    | EngineJournalError::Undone(_)
                     | EngineJournalError::Lost(_)
                     | EngineJournalError::Released
             )
