@@ -9,13 +9,36 @@ use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Journals in the engine, and programs on mounts. Other runs of the program ignore them.
-const TEST: &str = "test --locked --quiet -p gannet-cli --test all failover:: -- --ignored --nocapture --test-threads=1";
+/// Journals in an engine, and programs on mounts. Other runs of the program ignore them.
+const TEST: &str =
+    "test --locked --quiet -p gannet-cli --test all -- --ignored --nocapture --test-threads=1";
 
 /// An engine that the tests start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum EngineKind {
     Etcd,
+    Postgresql,
+}
+
+impl EngineKind {
+    /// A part of the names of its tests.
+    fn tests(self) -> &'static str {
+        match self {
+            EngineKind::Etcd => "over_etcd",
+            EngineKind::Postgresql => "over_postgresql",
+        }
+    }
+
+    fn is_here(self) -> bool {
+        match self {
+            EngineKind::Etcd => Command::new("etcd").arg("--version").output().is_ok(),
+            // Debian keeps its programs out of the path.
+            EngineKind::Postgresql => {
+                Path::new("/usr/lib/postgresql").is_dir()
+                    || Command::new("initdb").arg("--version").output().is_ok()
+            }
+        }
+    }
 }
 
 /// `cargo xtask failover`.
@@ -37,15 +60,16 @@ pub(crate) struct Options {
 /// # Errors
 /// A program sees an error or waits for long, an acknowledged change is lost or done twice, or a lock has two holders.
 pub(crate) fn run(root: &Path, options: &Options) -> Result<()> {
-    match options.engine {
-        EngineKind::Etcd => {
-            if Command::new("etcd").arg("--version").output().is_err() {
-                return left_out("failover over etcd", "no etcd here (package etcd-server)");
-            }
-        }
+    let engine = options.engine;
+    if !engine.is_here() {
+        return left_out(
+            &format!("failover {}", engine.tests()),
+            "the engine is missing (packages etcd-server, postgresql)",
+        );
     }
     let binary = release_binary(root, options.binary.as_deref())?;
     Step::cargo(TEST)
+        .with(engine.tests())
         .with_path("GANNET_BINARY", &binary)
         .with_variable("GANNET_FAILOVER_ROUNDS", &options.rounds.to_string())
         .run(root)

@@ -1,43 +1,47 @@
-//! etcd, by its JSON gateway over HTTP/1.1.
+//! etcd, by its JSON gateway over HTTP/1.1, with TLS and a user if it has them.
 //!
 //! The row is one key, and each record another. An append is a transaction: if the row has still the revision of its
 //! last change, both are written. Reads are linearizable, which is what etcd does unless it is asked for less.
 
+use crate::EngineTls;
+use crate::patience::Patience;
+use crate::tls::is_distrust;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use gannet_meta::{Engine, EngineError, FollowerNote, Row};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
-use thiserror::Error;
+use std::time::Duration;
 use ureq::Agent;
 
 /// How long a member of the cluster may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long it may take for an answer. Much shorter than the lease of a manager, which asks the next member then.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(1500);
-/// The pause before a request that nobody answered is sent again.
-const PAUSE: Duration = Duration::from_millis(200);
 /// Bytes of the longest answer: records at a time, and their encoding.
 const ANSWER_MAX: u64 = 32 << 20;
 
-/// An address that is no address of etcd.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{0}` is no address of etcd: write http://HOST:PORT")]
-pub struct EtcdAddressError(String);
+/// A cluster of etcd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EtcdPlace {
+    /// The addresses of its members: `http://HOST:PORT` or `https://HOST:PORT`.
+    pub addresses: Vec<String>,
+    /// The user; `None` for a cluster without users.
+    pub user: Option<String>,
+}
 
 /// A cluster of etcd, with the journal of a volume below a prefix of its keys.
 pub struct Etcd {
     agent: Agent,
-    addresses: Vec<String>,
+    place: EtcdPlace,
+    password: String,
+    /// The token that the cluster gives for the password, for a few minutes.
+    token: Option<String>,
     /// The address that has answered last.
     last: usize,
     prefix: String,
-    /// How long a request is sent again.
-    patience: Duration,
-    /// When the first attempt of the present one failed.
-    since: Option<Instant>,
+    patience: Patience,
 }
 
 /// An answer that has pairs.
@@ -68,6 +72,12 @@ struct Header {
     revision: String,
 }
 
+/// The answer to a password.
+#[derive(Deserialize)]
+struct Granted {
+    token: String,
+}
+
 /// The reason of a refusal.
 #[derive(Deserialize)]
 struct Reason {
@@ -76,39 +86,35 @@ struct Reason {
 }
 
 impl Etcd {
-    /// A cluster whose members are at these addresses. The keys of the volume begin with `prefix`. A request without an
-    /// answer is sent again for as long as `patience`.
-    ///
-    /// # Errors
-    /// There is no address, or one is none of etcd.
+    /// A cluster, without TLS or with it. The keys of the volume begin with `prefix`. A request
+    /// without an answer is sent again for as long as `patience`.
     pub fn new(
-        addresses: Vec<String>,
+        place: &EtcdPlace,
+        password: &str,
+        tls: Option<&EngineTls>,
         prefix: &str,
         patience: Duration,
-    ) -> Result<Etcd, EtcdAddressError> {
-        let wrong = addresses.iter().find(|it| !it.starts_with("http://"));
-        if let Some(wrong) = wrong {
-            return Err(EtcdAddressError(wrong.clone()));
-        }
-        if addresses.is_empty() {
-            return Err(EtcdAddressError(String::new()));
-        }
+    ) -> Etcd {
         let config = Agent::config_builder()
             .timeout_connect(Some(CONNECT_TIMEOUT))
             .timeout_global(Some(ANSWER_TIMEOUT))
             .http_status_as_error(false)
             // No other host has its journal.
             .proxy(None)
-            .max_redirects(0)
-            .build();
-        Ok(Etcd {
-            agent: config.into(),
-            addresses,
+            .max_redirects(0);
+        let config = match tls {
+            Some(tls) => config.tls_config(tls.for_requests()),
+            None => config,
+        };
+        Etcd {
+            agent: config.build().into(),
+            place: place.clone(),
+            password: password.to_owned(),
+            token: None,
             last: 0,
             prefix: prefix.to_owned(),
-            patience,
-            since: None,
-        })
+            patience: Patience::new(patience),
+        }
     }
 
     fn row_key(&self) -> Vec<u8> {
@@ -137,21 +143,14 @@ impl Etcd {
     ) -> Result<T, EngineError> {
         let body = body.to_string();
         let mut silent = Vec::new();
-        let first = self.last;
-        for turn in 0..self.addresses.len() {
-            let number = (first + turn) % self.addresses.len();
+        let (first, count) = (self.last, self.place.addresses.len());
+        for turn in 0..count {
+            let number = (first + turn) % count;
             // One that is silent is not asked first the next time either.
             self.last = number;
-            let address = &self.addresses[number];
-            match self.ask_member(&format!("{address}/v3/kv/{what}"), &body) {
-                Ok((200, answer)) => {
-                    let answer = serde_json::from_slice(&answer);
-                    return answer.map_err(|_| {
-                        EngineError::Refused(format!(
-                            "{address} gives an answer that is none of etcd"
-                        ))
-                    });
-                }
+            let address = self.place.addresses[number].clone();
+            match self.ask_as_user(&address, what, &body) {
+                Ok((200, answer)) => return parsed(&address, &answer),
                 // It has no quorum, looks for a leader, ends (408), or is full (429).
                 Ok((408 | 429 | 500 | 503 | 504, answer)) => {
                     silent.push(format!("{address}: {}", reason(&answer)))
@@ -160,6 +159,11 @@ impl Etcd {
                     let why = reason(&answer);
                     return Err(EngineError::Refused(format!(
                         "{address} refuses with status {status}: {why}"
+                    )));
+                }
+                Err(ureq::Error::Io(error)) if is_distrust(&error) => {
+                    return Err(EngineError::Refused(format!(
+                        "{address} is not trusted: {error}"
                     )));
                 }
                 Err(error) => silent.push(format!("{address}: {error}")),
@@ -171,12 +175,51 @@ impl Etcd {
         )))
     }
 
+    /// Asks a member with a token, and gets a new one where the old one is refused.
+    fn ask_as_user(
+        &mut self,
+        address: &str,
+        what: &str,
+        body: &str,
+    ) -> Result<(u16, Vec<u8>), ureq::Error> {
+        let Some(user) = self.place.user.clone() else {
+            return self.ask_member(&format!("{address}/v3/kv/{what}"), body);
+        };
+        if self.token.is_some() {
+            let answer = self.ask_member(&format!("{address}/v3/kv/{what}"), body)?;
+            // Also after a change of its users.
+            if answer.0 != 401 && answer.0 != 400 {
+                return Ok(answer);
+            }
+            self.token = None;
+        }
+        let asked = json!({ "name": user, "password": self.password }).to_string();
+        let answer = self.ask_member(&format!("{address}/v3/auth/authenticate"), &asked)?;
+        if answer.0 != 200 {
+            return Ok(answer);
+        }
+        let granted = serde_json::from_slice::<Granted>(&answer.1);
+        self.token = granted.ok().map(|granted| granted.token);
+        self.ask_member(&format!("{address}/v3/kv/{what}"), body)
+    }
+
     fn ask_member(&self, url: &str, body: &str) -> Result<(u16, Vec<u8>), ureq::Error> {
-        let mut answer = self.agent.post(url).send(body)?;
+        let mut request = self.agent.post(url);
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", token);
+        }
+        let mut answer = request.send(body)?;
         let status = answer.status().as_u16();
         let read = answer.body_mut().with_config().limit(ANSWER_MAX);
         Ok((status, read.read_to_vec()?))
     }
+}
+
+fn parsed<T: for<'a> Deserialize<'a>>(address: &str, answer: &[u8]) -> Result<T, EngineError> {
+    let parsed = serde_json::from_slice(answer);
+    parsed.map_err(|_| {
+        EngineError::Refused(format!("{address} gives an answer that is none of etcd"))
+    })
 }
 
 fn reason(answer: &[u8]) -> String {
@@ -293,12 +336,6 @@ impl Engine for Etcd {
     }
 
     fn wait(&mut self, attempt: u32) -> bool {
-        let now = Instant::now();
-        let since = match self.since.filter(|_| attempt > 0) {
-            Some(since) => since,
-            None => *self.since.insert(now),
-        };
-        std::thread::sleep(PAUSE);
-        now.duration_since(since) < self.patience
+        self.patience.wait(attempt)
     }
 }

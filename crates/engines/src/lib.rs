@@ -1,5 +1,14 @@
-//! Engines of several machines that keep the journal of a volume: [`gannet_meta::Engine`] over their protocols.
+//! Engines that several machines run, for the journal of a volume ([`gannet_meta::Engine`]).
 
+#[cfg(feature = "etcd")]
 mod etcd;
+mod patience;
+#[cfg(feature = "postgresql")]
+mod postgresql;
+mod tls;
 
-pub use etcd::{Etcd, EtcdAddressError};
+#[cfg(feature = "etcd")]
+pub use etcd::{Etcd, EtcdPlace};
+#[cfg(feature = "postgresql")]
+pub use postgresql::{Postgresql, PostgresqlPlace};
+pub use tls::{Credentials, EngineTls, TlsError};

@@ -32,6 +32,7 @@
 
 mod create;
 mod description;
+mod engine;
 mod error;
 mod finding;
 mod folder;
@@ -45,9 +46,9 @@ mod watch;
 pub use create::{CreateOptions, NewIoServers};
 pub use description::{
     DESCRIPTION_FILE, Description, IoServerDescription, JournalDescription, ManagerDescription,
-    StripesDescription, Zone, ZoneError, identity_text,
+    PostgresqlUrl, StripesDescription, Zone, ZoneError, identity_text,
 };
-pub use error::{DescriptionError, FileWork, ManagerError, SecretError, VolumeError};
+pub use error::{DescriptionError, FileWork, JournalError, ManagerError, SecretError, VolumeError};
 pub use finding::{IoServerFacts, manager_finding, not_ready};
 pub use folder::lock_folder;
 pub use gannet_volume::host::{ClaimFailure, HostCounters};

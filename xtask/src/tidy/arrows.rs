@@ -88,7 +88,9 @@ const ARROWS: &[(&str, &[&str])] = &[
 /// Crates that may use the binary's library.
 const BINARY_USERS: &[&str] = &["lab", "fuzz"];
 /// Crates that may use more of tokio than its runtime-free primitives.
-const TOKIO_USERS: &[&str] = &["capi", "runtime", "gannet", "cli", "lab", "fuzz", "testing"];
+const TOKIO_USERS: &[&str] = &[
+    "capi", "engines", "runtime", "gannet", "cli", "lab", "fuzz", "testing",
+];
 
 pub(super) fn check(root: &Path) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();

@@ -5,7 +5,7 @@ use crate::size;
 use clap::builder::TypedValueParser;
 use clap::{ArgGroup, Args, Subcommand};
 use gannet::url::{Location, Url};
-use gannet::volume::{Place, Zone};
+use gannet::volume::{Place, PostgresqlUrl, Zone};
 use gannet_volume::limits::UNIT_DEFAULT;
 use gannet_wire::volume::WIDTH_MAX;
 use gannet_wire::volume::{UNIT_MAX, UNIT_MIN};
@@ -135,8 +135,28 @@ pub struct CreateOptions {
     pub managers: Vec<Place>,
     /// Keep the journal of the names in the etcd of these members, so that another manager can take over
     #[arg(long, value_name = "URL,...", value_delimiter = ',', num_args = 1)]
-    #[arg(requires = "managers")]
+    #[arg(requires = "managers", group = "engine")]
     pub etcd: Vec<String>,
+    /// Keep it in this database: `postgresql://USER@HOST,HOST,HOST/DATABASE`
+    #[arg(long, value_name = "URL", requires = "managers", group = "engine")]
+    pub postgresql: Option<PostgresqlUrl>,
+    /// Connect to the engine of the journal with TLS, and trust the authorities of this file (PEM) alone
+    #[arg(long, value_name = "FILE", requires = "engine")]
+    pub journal_ca: Option<PathBuf>,
+    /// Show the engine this certificate (PEM)
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "journal_key",
+        requires = "journal_ca"
+    )]
+    pub journal_certificate: Option<PathBuf>,
+    /// The key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "journal_certificate")]
+    pub journal_key: Option<PathBuf>,
+    /// Connect to etcd as this user; its password is read from the file `journal-password` of the volume's folder
+    #[arg(long, value_name = "NAME", requires = "etcd")]
+    pub journal_user: Option<String>,
 }
 
 /// `gannet volume show`.

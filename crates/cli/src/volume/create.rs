@@ -5,6 +5,7 @@ use crate::cli::CreateOptions;
 use crate::failure::Failure;
 use crate::output;
 use gannet::volume::{Copies, JournalDescription, NewIoServers, Volume, identity_text};
+use std::path::{Path, PathBuf};
 
 /// Makes a volume, or nothing.
 ///
@@ -32,9 +33,7 @@ pub(super) fn run(options: &CreateOptions) -> Result<(), Failure> {
         needs_both: options.min_copies > 1,
         zones: options.zones.clone(),
         managers: options.managers.clone(),
-        journal: (!options.etcd.is_empty()).then(|| JournalDescription {
-            etcd: options.etcd.clone(),
-        }),
+        journal: journal(options),
     };
     let volume = Volume::create(&options.path, &wanted);
     let volume = volume.map_err(|error| explain(&options.path, error))?;
@@ -45,4 +44,22 @@ pub(super) fn run(options: &CreateOptions) -> Result<(), Failure> {
         volume.description.io_server.len(),
         identity_text(&volume.description.identity)
     ))
+}
+
+/// The engine of the journal, if there is one.
+fn journal(options: &CreateOptions) -> Option<JournalDescription> {
+    let has_engine = !options.etcd.is_empty() || options.postgresql.is_some();
+    has_engine.then(|| JournalDescription {
+        etcd: options.etcd.clone(),
+        postgresql: options.postgresql.clone(),
+        user: options.journal_user.clone(),
+        ca: options.journal_ca.as_deref().map(absolute),
+        certificate: options.journal_certificate.as_deref().map(absolute),
+        key: options.journal_key.as_deref().map(absolute),
+    })
+}
+
+/// The path as other working directories need it.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

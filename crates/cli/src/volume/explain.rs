@@ -142,10 +142,10 @@ fn explain_serving(error: VolumeError) -> Failure {
             Failure::usage("cannot run the manager", error).hint(hint)
         }
         error @ VolumeError::ManagersWithoutEngine => {
-            let hint = "add --etcd URL,...";
+            let hint = "add --etcd URL,... or --postgresql URL";
             Failure::usage("cannot make the volume", error).hint(hint)
         }
-        error @ VolumeError::Etcd(_) => Failure::usage("cannot make the volume", error),
+        error @ VolumeError::Journal(_) => Failure::usage("cannot make the volume", error),
         error @ VolumeError::ManagerNotAlone => {
             let hint = "give --role manager to this process, and --role io-server=N to others";
             Failure::usage("cannot run the manager", error).hint(hint)

@@ -3,15 +3,20 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod engine;
+mod cluster;
+mod etcd;
 mod journal;
 mod load;
+mod postgresql;
 
 use crate::support;
 
-use engine::Etcd;
+use cluster::{Cluster, PASSWORD, free_port};
+use etcd::Etcd;
 use load::{Load, Outcome};
+use postgresql::Postgresql;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -88,7 +93,7 @@ impl Drop for Process {
 
 struct Bed {
     place: Place,
-    engine: Etcd,
+    engine: Box<dyn Cluster>,
     ports: Vec<u16>,
     managers: Vec<Process>,
     io_servers: Vec<Process>,
@@ -96,20 +101,25 @@ struct Bed {
 
 impl Bed {
     /// A volume of two I/O servers and three managers, each with a folder of its own.
-    fn new() -> Bed {
+    fn new(engine: impl FnOnce(&Place) -> Box<dyn Cluster>) -> Bed {
         let place = Place::new();
-        let engine = Etcd::start(&place.path("etcd"));
+        let engine = engine(&place);
         let volume = place.text("volume-0");
-        let ports: Vec<u16> = (0..MANAGERS).map(|_| engine::free_port()).collect();
+        let ports: Vec<u16> = (0..MANAGERS).map(|_| free_port()).collect();
         let managers: Vec<String> = ports.iter().map(|it| format!("127.0.0.1:{it}")).collect();
-        let (managers, etcd) = (managers.join(","), engine.addresses().join(","));
+        let managers = managers.join(",");
         let create = ["volume", "create", &volume, "--io-servers", "2"];
-        succeed(&[&create[..], &["--managers", &managers, "--etcd", &etcd]].concat());
+        let options = engine.options();
+        let options = options.iter().map(String::as_str).collect::<Vec<&str>>();
+        succeed(&[&create[..], &["--managers", &managers], &options].concat());
+        let password = place.path("volume-0").join("journal-password");
+        fs::write(&password, format!("{PASSWORD}\n")).unwrap();
+        fs::set_permissions(password, fs::Permissions::from_mode(0o600)).unwrap();
         for number in 1..MANAGERS {
             let folder = place.path(&format!("volume-{number}"));
             fs::create_dir(&folder).unwrap();
             // The metadata come from the active manager.
-            for name in ["volume.toml", "secret"] {
+            for name in ["volume.toml", "secret", "journal-password"] {
                 fs::copy(place.path("volume-0").join(name), folder.join(name)).unwrap();
             }
         }
@@ -221,11 +231,21 @@ fn rounds() -> usize {
 
 #[test]
 #[ignore = "cargo xtask failover"]
-fn programs_outlive_managers() {
+fn programs_outlive_managers_over_etcd() {
+    programs_outlive_managers(|place| Box::new(Etcd::start(&place.path("etcd"))));
+}
+
+#[test]
+#[ignore = "cargo xtask failover --engine postgresql"]
+fn programs_outlive_managers_over_postgresql() {
+    programs_outlive_managers(|_| Box::new(Postgresql::start()));
+}
+
+fn programs_outlive_managers(engine: impl FnOnce(&Place) -> Box<dyn Cluster>) {
     if is_left_out() {
         return;
     }
-    let mut bed = Bed::new();
+    let mut bed = Bed::new(engine);
     bed.answers();
     let key = bed.key();
     let options = ["--volume-key", &*key];
@@ -249,11 +269,7 @@ fn programs_outlive_managers() {
         std::thread::sleep(INTERVAL / 2);
         bed.strike(FAULTS[round % FAULTS.len()]);
         std::thread::sleep(INTERVAL / 2);
-        match round % 2 {
-            0 => bed.engine.kill(round % 3),
-            _ => bed.engine.end(round % 3),
-        }
-        bed.engine.begin(round % 3);
+        bed.engine.strike(round);
         std::thread::sleep(INTERVAL);
         let outcome = load.finish();
         println!("round {round}: {outcome}");

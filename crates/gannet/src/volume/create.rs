@@ -225,7 +225,7 @@ fn check_options(options: &CreateOptions, servers: usize) -> Result<(), VolumeEr
         return Err(VolumeError::ManagersWithoutEngine);
     }
     if let Some(journal) = &options.journal {
-        journal.check().map_err(VolumeError::Etcd)?;
+        journal.check().map_err(VolumeError::Journal)?;
     }
     if options.copies == Copies::Two && servers < 2 {
         return Err(VolumeError::Copies);

@@ -1,5 +1,9 @@
 //! `volume.toml`.
 
+mod journal;
+
+pub use journal::{JournalDescription, PostgresqlUrl};
+
 use super::IO_SERVERS_MAX;
 use super::error::{DescriptionError, VolumeError};
 use super::place::Place;
@@ -25,6 +29,9 @@ const ZONE_MAX: usize = 64;
 pub const DESCRIPTION_FILE: &str = "volume.toml";
 pub(super) const SECRET_FILE: &str = "secret";
 pub(super) const METADATA_FILE: &str = "metadata";
+/// The password for the engine of the journal, if that wants one.
+#[cfg(any(feature = "etcd", feature = "postgresql"))]
+pub(super) const JOURNAL_PASSWORD_FILE: &str = "journal-password";
 
 /// The description of a volume: the content of `volume.toml`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -108,14 +115,6 @@ impl ManagerDescription {
         }
         format!("[manager]\n{text}\n")
     }
-}
-
-/// An engine of several machines that has the journal of the metadata.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct JournalDescription {
-    /// The addresses of the members of a cluster of etcd: `http://HOST:PORT`.
-    pub etcd: Vec<String>,
 }
 
 /// An I/O server.
@@ -241,38 +240,13 @@ impl Description {
             return Err(DescriptionError::Managers);
         }
         if let Some(journal) = &description.journal {
-            journal.check().map_err(DescriptionError::Etcd)?;
+            journal.check()?;
         }
         let mut folders = io_server.iter().map(|server| &server.folder);
         match folders.position(|folder| folder.as_os_str().is_empty()) {
             Some(number) => Err(DescriptionError::Folder(number)),
             None => Ok(description),
         }
-    }
-}
-
-impl JournalDescription {
-    /// Checks the addresses.
-    ///
-    /// # Errors
-    /// The first that is none.
-    pub(super) fn check(&self) -> Result<(), String> {
-        let is_address = |text: &str| {
-            let place = text.strip_prefix("http://");
-            place.is_some_and(|place| place.parse::<Place>().is_ok())
-        };
-        let wrong = self.etcd.iter().find(|it| !is_address(it));
-        match wrong {
-            Some(wrong) => Err(wrong.clone()),
-            None if self.etcd.is_empty() => Err(String::new()),
-            None => Ok(()),
-        }
-    }
-
-    fn to_text(&self) -> Result<String, VolumeError> {
-        let addresses = self.etcd.iter().map(|it| quoted(it));
-        let addresses = addresses.collect::<Result<Vec<String>, _>>()?;
-        Ok(format!("[journal]\netcd = [{}]\n\n", addresses.join(", ")))
     }
 }
 
@@ -341,7 +315,13 @@ mod tests {
                 addresses: vec!["m2:20050".parse().unwrap(), "m3:20050".parse().unwrap()],
             },
             journal: Some(JournalDescription {
-                etcd: vec![String::from("http://a:2379"), String::from("http://b:2379")],
+                etcd: vec![
+                    String::from("https://a:2379"),
+                    String::from("https://b:2379"),
+                ],
+                user: Some(String::from("gannet")),
+                ca: Some(PathBuf::from("journal-ca.pem")),
+                ..JournalDescription::default()
             }),
             stripes: StripesDescription {
                 unit: 4096,
@@ -374,10 +354,15 @@ mod tests {
             ("rack-1", "rack 1", "is not a zone"),
             ("data=10", "data=100", "0 to 63"),
             ("etcd =", "zookeeper =", "zookeeper"),
-            ("http://a:2379", "https://a:2379", "no address of etcd"),
-            ("http://a:2379", "http://a:2379/", "no address of etcd"),
+            ("https://a:2379", "http://a:2379", "no address of etcd"),
+            ("https://a:2379", "https://a:2379/", "no address of etcd"),
             (
-                "[journal]\netcd = [\"http://a:2379\", \"http://b:2379\"]",
+                "etcd = [",
+                "postgresql = \"postgresql://g@a/b\"\netcd = [",
+                "either etcd or postgresql",
+            ),
+            (
+                "[journal]\netcd = [\"https://a:2379\", \"https://b:2379\"]\nuser = \"gannet\"\nca = \"journal-ca.pem\"",
                 "",
                 "several managers",
             ),

@@ -64,9 +64,9 @@ pub enum VolumeError {
     /// The system gives no random bytes.
     #[error("cannot get random bytes: {0}")]
     Random(io::Error),
-    /// An address of etcd is none.
-    #[error("`{0}` is no address of etcd: write http://HOST:PORT")]
-    Etcd(String),
+    /// The engine of the journal is not described as it must be.
+    #[error(transparent)]
+    Journal(JournalError),
     /// The metadata of a new volume cannot be made.
     #[error("cannot make the metadata {}: {why}", path.display())]
     MakeMetadata {
@@ -268,9 +268,9 @@ pub enum DescriptionError {
     /// Several managers, or too many, without a journal in common.
     #[error("several managers, {max} at most, need a journal in an engine (`journal`)", max = crate::url::MANAGERS_MAX)]
     Managers,
-    /// An address of etcd is none, or there is none.
-    #[error("`{0}` is no address of etcd: write http://HOST:PORT")]
-    Etcd(String),
+    /// The engine of the journal is not described as it must be.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// The stripe unit is too small or too large.
     #[error("`unit` must be from {UNIT_MIN} to {UNIT_MAX} bytes")]
     Unit,
@@ -342,4 +342,36 @@ impl<T> At<T> for io::Result<T> {
         let path = path.to_path_buf();
         self.map_err(|why| VolumeError::File { work, path, why })
     }
+}
+
+/// The reason why an engine of a journal is not described as it must be.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum JournalError {
+    /// Not one engine.
+    #[error("a journal is in either etcd or postgresql")]
+    Engines,
+    /// An address of etcd is none.
+    #[error(
+        "`{text}` is no address of etcd: write {scheme}HOST:PORT (https with `ca`, http without)"
+    )]
+    Etcd {
+        /// The text.
+        text: String,
+        /// The beginning of an address.
+        scheme: &'static str,
+    },
+    /// The text is no URL of PostgreSQL.
+    #[error("`{0}` is no database: write postgresql://USER@HOST,HOST,HOST/DATABASE")]
+    Postgresql(String),
+    /// The URL has a password.
+    #[error(
+        "a password does not belong into the URL: write it to the file `journal-password` of the volume's folder"
+    )]
+    PasswordInUrl,
+    /// PostgreSQL has its user in the URL.
+    #[error("the user of postgresql is named in its URL; `user` is for etcd")]
+    User,
+    /// A certificate of the managers without its key, or without authorities for the engine's.
+    #[error("`certificate` and `key` belong together, and need `ca`")]
+    Credentials,
 }

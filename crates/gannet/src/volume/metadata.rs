@@ -1,10 +1,11 @@
 //! The metadata of a volume, which one process at a time may have.
 
 use super::create::random;
-use super::description::{JournalDescription, identity_text};
+use super::description::JournalDescription;
+use super::engine::engine_of;
 use super::{METADATA_CACHE, Volume, VolumeError};
 use gannet_meta::{
-    Engine, EngineError, EngineJournalError, FollowerNote, JournaledStore, ManagerName, MetaStore,
+    EngineError, EngineJournalError, FollowerNote, JournaledStore, ManagerName, MetaStore,
     RowWatch, Sight, Standby, StoreCopy, StoreError,
 };
 use gannet_volume::host::{self, ServersCountError};
@@ -18,9 +19,6 @@ const FOLLOW_EVERY: Duration = Duration::from_millis(250);
 const SAY_EVERY: Duration = Duration::from_secs(1);
 /// How long a command waits for an engine that does not answer.
 const COMMAND_PATIENCE: Duration = Duration::from_secs(30);
-/// How long a change waits for an engine that does not answer. Then the manager ends.
-#[cfg(feature = "etcd")]
-const ENGINE_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Takes pages of the active manager's metadata, and says what to ask for next.
 pub(super) type TakePage<'a> =
@@ -260,26 +258,6 @@ fn unusable(error: StoreError) -> VolumeError {
     } else {
         VolumeError::Metadata(error)
     }
-}
-
-/// The engine that has the journal of a volume.
-fn engine_of(volume: &Volume, journal: &JournalDescription) -> Result<Box<dyn Engine>, StoreError> {
-    let identity = identity_text(&volume.description.identity);
-    engine(journal, &format!("/gannet/{identity}"))
-}
-
-/// The engine that has a journal, below this prefix.
-#[cfg(feature = "etcd")]
-fn engine(journal: &JournalDescription, prefix: &str) -> Result<Box<dyn Engine>, StoreError> {
-    let etcd = gannet_engines::Etcd::new(journal.etcd.clone(), prefix, ENGINE_PATIENCE);
-    let etcd = etcd.map_err(|error| StoreError(Box::new(error)))?;
-    Ok(Box::new(etcd))
-}
-
-#[cfg(not(feature = "etcd"))]
-fn engine(_: &JournalDescription, _: &str) -> Result<Box<dyn Engine>, StoreError> {
-    let why = "its journal is in etcd, which this program was built without (feature `etcd`)";
-    Err(StoreError(why.into()))
 }
 
 /// Sees that the description names as many I/O servers as the volume ever had: files lie on all of them.
