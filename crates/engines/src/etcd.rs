@@ -242,6 +242,10 @@ fn number(text: &str) -> Result<u64, EngineError> {
 }
 
 impl Engine for Etcd {
+    fn name(&self) -> &'static str {
+        "etcd"
+    }
+
     fn row(&mut self) -> Result<Option<Row>, EngineError> {
         let asked = json!({ "key": encoded(&self.row_key()) });
         let found: Ranged = self.ask("range", &asked)?;

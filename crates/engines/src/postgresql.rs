@@ -143,6 +143,10 @@ fn number(row: &tokio_postgres::Row, column: usize) -> Result<u64, EngineError> 
 }
 
 impl Engine for Postgresql {
+    fn name(&self) -> &'static str {
+        "PostgreSQL"
+    }
+
     fn row(&mut self) -> Result<Option<Row>, EngineError> {
         let found = self.ask(ROW, [])?;
         let Some(found) = found.first() else {

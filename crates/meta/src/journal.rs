@@ -23,7 +23,8 @@ mod store;
 
 pub use copy::{StoreCopy, pairs_from};
 pub use engine::{
-    Engine, EngineError, EngineJournalError, FollowerNote, ManagerName, RecordHash, Row, RowState,
+    Engine, EngineError, EngineJournalError, Follower, FollowerNote, Followers, ManagerName,
+    RecordHash, Row, RowState,
 };
 pub use engine_memory::{EngineMemory, EngineState, RequestFate};
 pub use memory::JournalMemory;
@@ -116,12 +117,12 @@ trait Journal: Send + 'static {
         false
     }
 
-    /// As [`MetaStore::has_standby`](super::MetaStore::has_standby).
+    /// As [`MetaStore::followers`](super::MetaStore::followers).
     ///
     /// # Errors
     /// The journal fails.
-    fn has_standby(&mut self) -> Result<bool, StoreError> {
-        Ok(false)
+    fn followers(&mut self) -> Result<Option<Followers>, StoreError> {
+        Ok(None)
     }
 
     /// Lets another manager have the journal at once. Nothing is appended after this.

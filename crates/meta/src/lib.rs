@@ -33,9 +33,9 @@ pub mod terms;
 
 pub use format::OtherFormat;
 pub use journal::{
-    Engine, EngineError, EngineJournalError, EngineMemory, EngineState, FollowerNote, JournalError,
-    JournalFile, JournalMemory, JournaledStore, ManagerName, RecordHash, RequestFate, Row,
-    RowState, RowWatch, Sight, Standby, StoreCopy, pairs_from,
+    Engine, EngineError, EngineJournalError, EngineMemory, EngineState, Follower, FollowerNote,
+    Followers, JournalError, JournalFile, JournalMemory, JournaledStore, ManagerName, RecordHash,
+    RequestFate, Row, RowState, RowWatch, Sight, Standby, StoreCopy, pairs_from,
 };
 pub use memory_store::MemoryStore;
 pub use permissions::gives_privileges;
@@ -194,12 +194,12 @@ pub trait MetaStore: Send + Sync + 'static {
         false
     }
 
-    /// Whether another process is there that would take the store over. Blocks.
+    /// The journal that other processes follow, and those; `None` if none can. Blocks.
     ///
     /// # Errors
     /// [`StoreError`]: it cannot be known.
-    fn has_standby(&self) -> Result<bool, StoreError> {
-        Ok(false)
+    fn followers(&self) -> Result<Option<Followers>, StoreError> {
+        Ok(None)
     }
 
     /// The number and the hash of the last record of a journal that other processes follow. All its changes are seen

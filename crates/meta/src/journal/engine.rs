@@ -20,8 +20,8 @@ use thiserror::Error;
 
 /// The version of rows and records.
 const FORMAT: u32 = 1;
-/// A manager that has seen one of so many last versions of the row is there.
-const VERSIONS_KNOWN: usize = 4;
+/// A manager that has seen the row since so many renewals is there.
+const RENEWALS_KNOWN: usize = 4;
 /// The owner of a row that no manager has.
 const NOBODY: Token = [0; 16];
 
@@ -52,6 +52,9 @@ pub enum EngineError {
 ///
 /// Each call waits for the engine, for a few seconds at most.
 pub trait Engine: Send + 'static {
+    /// Its name for people.
+    fn name(&self) -> &'static str;
+
     /// The row as it is now at a majority of the engine's machines; `None` if it was never written.
     ///
     /// # Errors
@@ -116,6 +119,30 @@ pub struct ManagerName {
     pub name: String,
     /// A random number of its start.
     pub owner: Token,
+}
+
+/// A journal in an engine, and the managers that were ever there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Followers {
+    /// The name of the engine.
+    pub engine: &'static str,
+    /// The manager that appends.
+    pub manager: String,
+    /// The last record.
+    pub last: u64,
+    /// The others.
+    pub followers: Vec<Follower>,
+}
+
+/// A manager that stands by, or did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Follower {
+    /// Its name.
+    pub name: String,
+    /// The last record that it has.
+    pub has: u64,
+    /// It has looked at the row in the last seconds.
+    pub is_there: bool,
 }
 
 /// Why the journal of a volume cannot be used in an engine.
@@ -245,8 +272,9 @@ pub(super) struct EngineJournal {
     generations: VecDeque<u64>,
     /// Bytes of the present generation.
     used: u64,
-    /// The last versions of the row that this manager has written.
-    written: VecDeque<u64>,
+    /// The last versions of the row that this manager has written without a record, once a second: one that looks at
+    /// the row sees some of them.
+    renewed: VecDeque<u64>,
     /// The manager before this one has given the row up, and so answers nobody any more.
     follows_release: bool,
     /// [`EngineJournal::row`] is the last that another manager may have written.
@@ -277,7 +305,7 @@ impl EngineJournal {
             older: 0,
             generations: VecDeque::new(),
             used: 0,
-            written: VecDeque::new(),
+            renewed: VecDeque::new(),
             follows_release: false,
             is_held_to: false,
             is_forced: false,
@@ -421,9 +449,11 @@ impl EngineJournal {
             bytes: row,
         });
         self.head = head;
-        self.written.push_back(version);
-        while self.written.len() > VERSIONS_KNOWN {
-            self.written.pop_front();
+        if record.is_none() {
+            self.renewed.push_back(version);
+            while self.renewed.len() > RENEWALS_KNOWN {
+                self.renewed.pop_front();
+            }
         }
         Ok(())
     }
@@ -580,13 +610,23 @@ impl Journal for EngineJournal {
         self.follows_release
     }
 
-    fn has_standby(&mut self) -> Result<bool, StoreError> {
-        let Some(oldest) = self.written.front().copied() else {
-            return Ok(false);
-        };
+    fn followers(&mut self) -> Result<Option<Followers>, StoreError> {
         let notes = self.engine.notes().map_err(engine_failed)?;
-        let mut others = notes.iter().filter(|(name, _)| **name != self.manager.name);
-        Ok(others.any(|(_, note)| note.seen >= oldest))
+        let oldest = self.renewed.front().copied();
+        let others = notes
+            .into_iter()
+            .filter(|(name, _)| *name != self.manager.name);
+        let followers = others.map(|(name, note)| Follower {
+            name,
+            has: note.has,
+            is_there: oldest.is_some_and(|oldest| note.seen >= oldest),
+        });
+        Ok(Some(Followers {
+            engine: self.engine.name(),
+            manager: self.manager.name.clone(),
+            last: self.head.last,
+            followers: followers.collect(),
+        }))
     }
 
     fn renew(&mut self) -> Result<(), StoreError> {

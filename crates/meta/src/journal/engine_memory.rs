@@ -78,6 +78,10 @@ impl EngineMemory {
 }
 
 impl Engine for EngineMemory {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
     fn row(&mut self) -> Result<Option<Row>, EngineError> {
         self.ask(|state| state.row.clone())
     }

@@ -4,7 +4,9 @@ use super::changes::{ChangedPair, Changes, Layered};
 use super::disk::DiskFile;
 use super::file::FileJournal;
 use super::record::Header;
-use super::{Appended, EngineJournalError, Journal, JournalError, JournalFile, Mark, RecordHash};
+use super::{
+    Appended, EngineJournalError, Followers, Journal, JournalError, JournalFile, Mark, RecordHash,
+};
 use crate::limits::{JOURNAL_HALF_LEN, PAGE_VALUE_MAX};
 use crate::redb_store::RedbStore;
 use crate::{MetaStore, StoreError, StoreLengths, Table, Transaction, View};
@@ -291,8 +293,8 @@ impl MetaStore for JournaledStore {
         self.follows_release
     }
 
-    fn has_standby(&self) -> Result<bool, StoreError> {
-        self.writer().journal.has_standby()
+    fn followers(&self) -> Result<Option<Followers>, StoreError> {
+        self.writer().journal.followers()
     }
 
     fn last_record(&self) -> Option<(u64, RecordHash)> {

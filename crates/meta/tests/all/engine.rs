@@ -240,10 +240,19 @@ fn a_standby_follows_and_takes_over() {
     }
     let version = standby.follow().unwrap().unwrap().version;
     assert_eq!(Some(version), last);
-    assert!(first.has_standby().unwrap());
-    // One that has not seen the last versions of the row is not there.
-    (0..4).for_each(|_| first.renew().unwrap());
-    assert!(!first.has_standby().unwrap());
+    let is_there = || {
+        let all = first.followers().unwrap().unwrap();
+        assert_eq!((all.engine, all.manager.as_str()), ("memory", "manager 1"));
+        assert_eq!(all.followers[0].name, "manager 2");
+        assert_eq!(all.followers[0].has, u64::from(STEPS));
+        all.followers[0].is_there
+    };
+    assert!(is_there());
+    // Many changes between two looks do not make it absent, and renewals that it has not seen do.
+    (0..3).for_each(|_| first.renew().unwrap());
+    assert!(is_there());
+    first.renew().unwrap();
+    assert!(!is_there());
     assert_ne!(standby.follow().unwrap().unwrap().version, version);
     // It gives the journal up: changes are refused from then on, also by itself.
     first.release().unwrap();

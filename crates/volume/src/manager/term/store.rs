@@ -48,8 +48,19 @@ impl Office {
     /// Whether another manager would take over.
     async fn has_standby(&self, store: &Arc<dyn MetaStore>) -> bool {
         let store = Arc::clone(store);
-        let found = run_blocking(&self.runtime, move || store.has_standby()).await;
-        matches!(found, Ok(Ok(true)))
+        let found = run_blocking(&self.runtime, move || store.followers()).await;
+        match found {
+            Ok(Ok(Some(all))) => all.followers.iter().any(|it| it.is_there),
+            _ => false,
+        }
+    }
+
+    /// How long this manager may still answer.
+    pub(in crate::manager) fn lease_left(&self) -> Duration {
+        let until = self.lease.borrow().until();
+        until.map_or(Duration::ZERO, |until| {
+            until.duration_since(self.runtime.now())
+        })
     }
 
     /// Renews the lease of the store at intervals. The term ends when that fails.
