@@ -184,7 +184,7 @@ pub const REFUSED_OF_BATCH_MAX: usize = 16;
 /// How long the manager waits for what an I/O server says of its term.
 pub const TERM_DEADLINE: Duration = Duration::from_secs(5);
 /// The pause between two requests of a manager for a majority.
-pub const TERM_PAUSE: Duration = Duration::from_millis(250);
+pub const TERM_PAUSE: Duration = Duration::from_millis(100);
 /// How often it tells each I/O server that its term goes on, and the last change: so soon a manager that was paused
 /// hears that it is replaced.
 pub const TERM_HEARTBEAT: Duration = Duration::from_millis(500);
@@ -287,6 +287,11 @@ pub const OUTGOING_MAX: usize = 1024;
 pub const UNAUTHENTICATED_MAX: usize = 192;
 /// The interval at which an I/O server reports its address: a restarted manager knows it within this time.
 pub const REGISTER_PAUSE: Duration = Duration::from_millis(500);
+/// The pause before an I/O server that has lost its manager looks for one again: another one may take over in less than
+/// a second.
+pub const FIND_MANAGER_PAUSE: Duration = Duration::from_millis(100);
+/// After so many attempts, the pause is [`REGISTER_PAUSE`].
+pub const FIND_MANAGER_ATTEMPTS: u32 = 100;
 /// How long a process that starts an I/O server asks the manager about an empty disk before it says that it listens.
 pub const CLAIM_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a process that starts the manager waits for its term to begin before it says that it listens.

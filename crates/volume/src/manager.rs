@@ -18,6 +18,7 @@ mod inventory;
 mod lease;
 mod listing;
 mod locks;
+mod managers;
 mod records;
 mod registry;
 mod replies;
@@ -294,6 +295,7 @@ impl Manager {
             Call::Files { from } => body = self.files(from).await?,
             Call::Copies { wanted } => body = self.set_copies(&caller, wanted).await?,
             Call::StaleGroups { accept } => body = self.stale_groups(&caller, accept).await?,
+            Call::Managers { wanted } => body = self.managers(&caller, wanted).await?,
             Call::Orphans {
                 server,
                 remove,

@@ -20,6 +20,7 @@ mod inode;
 mod inventory;
 mod io;
 mod locks;
+mod managers;
 mod references;
 mod registry;
 mod replication;
@@ -64,6 +65,10 @@ pub use io::{
 pub use locks::{
     LockAction, LockKind, LockOutcome, LockRecord, LockReply, LockRequest, RenewLocksReply,
     RenewLocksRequest,
+};
+pub use managers::{
+    ENGINE_NAME_MAX, MANAGER_NAME_MAX, ManagersAnswer, ManagersOutcome, ManagersWanted,
+    STANDBYS_MAX, StandbyRecord,
 };
 pub use references::{
     AttributeReferences, ObjectReference, ObjectRight, RUNS_MAX, ReferenceAnswer, ReferenceAnswers,

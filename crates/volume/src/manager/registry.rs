@@ -1,7 +1,9 @@
 //! The registry: addresses of the I/O servers in the manager's memory, from the servers for the clients.
 
 use super::state::VolumeState;
-use crate::limits::{MANAGER_SILENT_AFTER, REGISTER_PAUSE};
+use crate::limits::{
+    FIND_MANAGER_ATTEMPTS, FIND_MANAGER_PAUSE, MANAGER_SILENT_AFTER, REGISTER_PAUSE,
+};
 use crate::link::{
     self, Answer, Connector, Handler, Identity, Link, LinkError, Message, Session, Unreachable,
 };
@@ -258,6 +260,7 @@ impl<F: AsyncFn() -> io::Result<Vec<SocketAddr>>> Registration<F> {
         work: impl AsyncFn(&Link) -> Result<T, LinkError>,
     ) -> T {
         let (pool, session) = (link::Pool::new(), Session::new(&self.runtime));
+        let attempts = Cell::new(0_u32);
         loop {
             let worked = async {
                 let managers = (self.find)().await;
@@ -270,6 +273,7 @@ impl<F: AsyncFn() -> io::Result<Vec<SocketAddr>>> Registration<F> {
                     session,
                 };
                 let (_, link) = connector.connect_to_active(&managers).await?;
+                attempts.set(0);
                 if managers.len() == 1 {
                     return work(&link).await;
                 }
@@ -295,7 +299,13 @@ impl<F: AsyncFn() -> io::Result<Vec<SocketAddr>>> Registration<F> {
                 }
                 Err(_) => {}
             }
-            sleep(&self.runtime, REGISTER_PAUSE).await;
+            attempts.set(attempts.get().saturating_add(1));
+            let pause = if attempts.get() <= FIND_MANAGER_ATTEMPTS {
+                FIND_MANAGER_PAUSE
+            } else {
+                REGISTER_PAUSE
+            };
+            sleep(&self.runtime, pause).await;
         }
     }
 }

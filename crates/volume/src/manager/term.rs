@@ -89,6 +89,9 @@ pub enum TermError {
     /// Half of the I/O servers do not answer this manager, and another one may reach them.
     #[error("half of the I/O servers do not answer this manager: another one takes over")]
     Yields,
+    /// An operator has another one take over.
+    #[error("another manager takes over, as it was asked to")]
+    Switched,
     /// The process ends.
     #[error("its term ends with the process")]
     Stopping,
@@ -581,7 +584,11 @@ impl Office {
 
     /// Ends the term: the manager must not serve any more.
     pub(super) fn end(&self, error: TermError) {
-        tracing::error!(%error, "the manager ends");
+        if error == TermError::Switched {
+            tracing::info!(%error, "the manager ends");
+        } else {
+            tracing::error!(%error, "the manager ends");
+        }
         let ended = ManagerCondition::Ended(error.to_string());
         self.volume.manager_is(ended);
         self.state.set(State::Ended(error));

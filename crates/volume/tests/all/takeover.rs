@@ -9,10 +9,11 @@ use gannet_runtime::{Handle, Instant, all, sleep};
 use gannet_sim::fabric::{FabricProfile, SimFabric};
 use gannet_sim::{Node, World};
 use gannet_vfs::{
-    ByteLock, CreateMode, EntryName, FileHandle, LockKind, LockRequest, Locked, SetAttributes,
-    Status, Vfs,
+    ByteLock, CreateMode, Credentials, EntryName, FileHandle, LockKind, LockRequest, Locked,
+    SetAttributes, Status, Vfs,
 };
 use gannet_volume::client::VolumeFs;
+use gannet_wire::volume::ManagersOutcome;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -33,14 +34,17 @@ enum Fault {
     CutOff,
     WithoutEngine,
     WithoutServers,
+    /// An operator has another one take over.
+    Switched,
 }
 
-const FAULTS: [Fault; 5] = [
+const FAULTS: [Fault; 6] = [
     Fault::Killed,
     Fault::Paused,
     Fault::CutOff,
     Fault::WithoutEngine,
     Fault::WithoutServers,
+    Fault::Switched,
 ];
 
 struct Story {
@@ -106,6 +110,16 @@ impl Story {
                 faults.freeze(manager.node.id());
                 sleep(&self.clock(), lasts).await;
                 faults.thaw(manager.node.id());
+                return;
+            }
+            Fault::Switched => {
+                let fs = self.mount(0);
+                let before = insist(&self.clock(), async || fs.managers(&root(), 0).await).await;
+                // It may end before its answer leaves, or the next one answers.
+                let switched = fs.managers(&root(), before.term).await;
+                let outcome = switched.map(|it| it.outcome);
+                assert_ne!(outcome, Ok(ManagersOutcome::Told));
+                sleep(&self.clock(), lasts).await;
                 return;
             }
             Fault::CutOff => (true, true),
@@ -288,6 +302,75 @@ fn survive(seed: u64, loses: u64, faults: &'static [Fault]) {
 #[test]
 fn another_manager_takes_over_from_one_that_was_killed() {
     survive(1, 0, &[Fault::Killed, Fault::Killed, Fault::Killed]);
+}
+
+#[test]
+fn another_manager_takes_over_when_it_is_asked_to() {
+    let story = Story::new(6, 0);
+    story.run(|story| async move {
+        let (fs, clock) = (story.mount(0), story.clock());
+        let ask = async |caller: &Credentials, ended: u64| {
+            let answer = insist(&clock, async || match fs.managers(caller, ended).await {
+                Err(Status::Jukebox) => Err(Status::Jukebox),
+                answer => Ok(answer),
+            });
+            answer.await
+        };
+        let first = ask(&root(), 0).await.unwrap();
+        // The others have looked at the row by then.
+        sleep(&clock, Duration::from_secs(2)).await;
+        let told = ask(&root(), 0).await.unwrap();
+        assert_eq!(
+            (told.outcome, told.term),
+            (ManagersOutcome::Told, first.term)
+        );
+        assert_eq!(told.standbys.iter().filter(|it| it.is_there).count(), 2);
+        assert!(told.standbys.iter().all(|it| it.has == told.record));
+        assert!((1..=4000).contains(&told.lease_ms), "{}", told.lease_ms);
+        let user = Credentials::new(1000, 1000, &[]);
+        assert_eq!(ask(&user, told.term).await, Err(Status::Perm));
+        let other = ask(&root(), told.term + 1).await.unwrap();
+        assert_eq!(other.outcome, ManagersOutcome::OtherTerm);
+        let began = clock.now();
+        let switched = ask(&root(), told.term).await.unwrap();
+        assert_eq!(switched.outcome, ManagersOutcome::Switches);
+        let next = loop {
+            let next = ask(&root(), 0).await.unwrap();
+            if next.term > told.term {
+                break next;
+            }
+        };
+        assert_ne!(next.active, told.active);
+        let took = clock.now() - began;
+        assert!(took < Duration::from_secs(2), "{took:?}");
+        // The request again, as after a lost answer, moves nothing.
+        let again = ask(&root(), told.term).await.unwrap();
+        assert_eq!(again.outcome, ManagersOutcome::OtherTerm);
+        // The former manager is there again. Then nobody is left.
+        sleep(&clock, Duration::from_secs(5)).await;
+        let active = story.managers.active().unwrap();
+        (0..MANAGERS)
+            .filter(|number| *number != active)
+            .for_each(|number| story.managers.kill(number));
+        sleep(&clock, Duration::from_secs(6)).await;
+        let alone = ask(&root(), next.term).await.unwrap();
+        assert_eq!(alone.outcome, ManagersOutcome::NoStandby);
+    });
+    survive(7, 0, &[Fault::Switched, Fault::Switched]);
+}
+
+#[test]
+fn a_volume_with_its_journal_in_a_file_has_one_manager() {
+    let world = World::new(8);
+    let bed = common::Bed::new(&world, 2);
+    let story = async move {
+        let (fs, clock) = (bed.mount(), bed.client.runtime());
+        let answer = insist(&clock, async || fs.managers(&root(), 0).await).await;
+        assert!(answer.engine.is_empty() && answer.standbys.is_empty());
+        let answer = fs.managers(&root(), answer.term).await.unwrap();
+        assert_eq!(answer.outcome, ManagersOutcome::NoEngine);
+    };
+    world.run(story).unwrap();
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use super::{
     AccessMask, AttributeChanges, Caller, Capability, CopiesWanted, CreateMode,
-    FILE_NAME_DECODED_MAX, FileId, NodeKind, OBJECTS_MAX, ObjectId, Operation, SYMLINK_MAX,
-    SetTimestamp, SlotSequence, StaleGroups, Stripes, Timestamp,
+    FILE_NAME_DECODED_MAX, FileId, ManagersWanted, NodeKind, OBJECTS_MAX, ObjectId, Operation,
+    SYMLINK_MAX, SetTimestamp, SlotSequence, StaleGroups, Stripes, Timestamp,
 };
 use crate::xdr::{
     Count, Decode, Decoder, Encode, Encoder, Printed, Quoted, XdrError, print_as_display,
@@ -189,6 +189,11 @@ pub enum Call {
         /// In these groups the members with older data shall count from now on, and the others be filled with that.
         accept: StaleGroups,
     },
+    /// Returns the [`ManagersAnswer`](super::ManagersAnswer); another manager becomes active if that is asked for.
+    Managers {
+        /// The term that is to end.
+        wanted: ManagersWanted,
+    },
     /// Makes a file, whose name must not exist, with stripes of its own. Returns the file and the directory.
     CreateStriped {
         /// The name of the file.
@@ -244,6 +249,7 @@ impl Call {
             Call::Orphans { .. } => Operation::Orphans,
             Call::Copies { .. } => Operation::Copies,
             Call::StaleGroups { .. } => Operation::StaleGroups,
+            Call::Managers { .. } => Operation::Managers,
             Call::CreateStriped { .. } => Operation::CreateStriped,
         }
     }
@@ -379,6 +385,7 @@ impl Call {
             Call::Files { from } => put(encoder, &[from]),
             Call::Copies { wanted } => put(encoder, &[wanted]),
             Call::StaleGroups { accept } => put(encoder, &[accept]),
+            Call::Managers { wanted } => put(encoder, &[wanted]),
             Call::Layout { file, rights } => put(encoder, &[file, rights]),
             Call::GiveBack { file, number } => put(encoder, &[file, number]),
             Call::Append {
@@ -509,6 +516,7 @@ impl Call {
             Call::Files { from } => print_field(f, gap, "from", from),
             Call::Copies { wanted } => print_field(f, gap, "wanted", wanted),
             Call::StaleGroups { accept } => print_field(f, gap, "accept", accept),
+            Call::Managers { wanted } => print_field(f, gap, "wanted", wanted),
             Call::Orphans {
                 server,
                 remove,
@@ -654,6 +662,9 @@ fn take_more_arguments(operation: Operation, from: &mut Decoder<'_>) -> Result<C
         },
         Operation::StaleGroups => Call::StaleGroups {
             accept: take(from)?,
+        },
+        Operation::Managers => Call::Managers {
+            wanted: take(from)?,
         },
         Operation::Orphans => {
             let (server, remove) = (take(from)?, take(from)?);

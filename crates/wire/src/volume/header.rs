@@ -143,6 +143,8 @@ operations! {
     StaleGroups = 0x0215,
     /// Manager, from one that stands by: pairs of the metadata.
     Metadata = 0x0216,
+    /// Manager: the managers of the volume; another one becomes active if that is asked for.
+    Managers = 0x0217,
     /// I/O server: bytes of an object.
     Read = 0x0301,
     /// I/O server: bytes into an object.

@@ -59,7 +59,7 @@ impl Decode<'_> for Address {
     }
 }
 
-fn text(decoder: &mut Decoder<'_>, max: usize) -> Result<String, XdrError> {
+pub(super) fn text(decoder: &mut Decoder<'_>, max: usize) -> Result<String, XdrError> {
     let bytes = decoder.opaque(max)?.to_vec();
     String::from_utf8(bytes).map_err(|_| XdrError::Value)
 }

@@ -4,8 +4,8 @@ use gannet_wire::volume::{
     AccessAnswer, AccessMask, Appending, AttributeChanges, AttributeReferences, BODY_MAX, Body,
     Call, Caller, Capability, Chosen, CopiesWanted, CreateMode, DeviceNumbers, Entry,
     FILE_NAME_MAX, FileId, FileState, Found, FoundFiles, Granted, Inode, LayoutRecord, Listed,
-    NodeKind, ObjectId, Operation, Page, ROOT, Referenced, SLOTS_MAX, SYMLINK_MAX, SetTimestamp,
-    SlotSequence, StaleGroups, Stripes, Timestamp, WIDTH_MAX,
+    ManagersWanted, NodeKind, ObjectId, Operation, Page, ROOT, Referenced, SLOTS_MAX, SYMLINK_MAX,
+    SetTimestamp, SlotSequence, StaleGroups, Stripes, Timestamp, WIDTH_MAX,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 
@@ -149,6 +149,9 @@ fn calls() -> Vec<Call> {
             rights: Capability::WRITE,
         },
         Call::Files { from: file },
+        Call::Managers {
+            wanted: ManagersWanted { ended: 7 },
+        },
         Call::StaleGroups {
             accept: StaleGroups { groups: vec![7] },
         },

@@ -1,8 +1,11 @@
-//! The number of copies of a volume's data, which its owner may change.
+//! The number of copies of a volume's data and the active manager, which its owner may change.
 
 use super::VolumeFs;
 use gannet_vfs::{Credentials, Status};
-use gannet_wire::volume::{Call, Copies, CopiesAnswer, CopiesWanted, LayoutRecord, StaleGroups};
+use gannet_wire::volume::{
+    Call, Copies, CopiesAnswer, CopiesWanted, LayoutRecord, ManagersAnswer, ManagersWanted,
+    StaleGroups,
+};
 use gannet_wire::xdr::from_bytes;
 
 impl VolumeFs {
@@ -36,6 +39,21 @@ impl VolumeFs {
         let answer = self.ask(caller, Call::StaleGroups { accept }).await?;
         let stale: StaleGroups = from_bytes(answer.body()).map_err(|_| Status::Serverfault)?;
         Ok(stale.groups)
+    }
+
+    /// The managers of the volume. If `ended` is the term of the active one, another one takes over. Every caller may
+    /// ask with 0.
+    ///
+    /// # Errors
+    /// `Perm`: the caller is neither root nor the owner of the root directory. `Jukebox`: the manager is away.
+    pub async fn managers(
+        &self,
+        caller: &Credentials,
+        ended: u64,
+    ) -> Result<ManagersAnswer, Status> {
+        let wanted = ManagersWanted { ended };
+        let answer = self.ask(caller, Call::Managers { wanted }).await?;
+        from_bytes(answer.body()).map_err(|_| Status::Serverfault)
     }
 
     /// The copies that a file with this layout has by choice; `None`: it has as many as the volume says.

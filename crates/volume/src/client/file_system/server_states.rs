@@ -9,8 +9,8 @@ use gannet_meta::groups::Groups;
 use gannet_runtime::{all, timeout};
 use gannet_vfs::Credentials;
 use gannet_wire::volume::{
-    Address, Call, Class, CopiesAnswer, CopiesWanted, FOLDERS, GroupRecord, ObjectPage,
-    ObjectPosition, Operation, ROOT, SlotSequence, VolumeRequest,
+    Address, Call, Class, CopiesAnswer, CopiesWanted, FOLDERS, GroupRecord, ManagersAnswer,
+    ObjectPage, ObjectPosition, Operation, ROOT, SlotSequence, VolumeRequest,
 };
 use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::net::SocketAddr;
@@ -22,6 +22,8 @@ pub struct ServerStates {
     pub name: String,
     /// The manager's term; 0 before its first one.
     pub term: u64,
+    /// The managers, if the active one says it.
+    pub managers: Option<ManagersAnswer>,
     /// Why the manager does not answer a question about names, if it does not.
     pub names: Result<(), LinkError>,
     /// The I/O servers by their numbers.
@@ -85,6 +87,8 @@ impl VolumeFs {
         let from = to_bytes(&VolumeRequest::default());
         let answer = manager.call(Operation::Volume, Class::Metadata, &from, &[]);
         let term = answer.await?.header.term;
+        // Last: an older manager does not know the question, and ends the connection.
+        let managers = timeout(&self.runtime, NAMES_PATIENCE, self.managers(caller, 0)).await;
         let servers = record.servers.into_iter().zip(answers);
         Ok(ServerStates {
             name: record.name,
@@ -92,6 +96,7 @@ impl VolumeFs {
             in_one_zone: placed.map_or(0, |it| it.in_one_zone),
             names: names.unwrap_or(Err(LinkError::Silent)),
             term,
+            managers: managers.ok().and_then(Result::ok),
             io_servers: servers
                 .map(|(reported, answer)| IoServerState {
                     reported: reported.is_known().then_some(reported),
