@@ -22,7 +22,8 @@ pub use mount::{CloseMode, HelperOptions, Locks, MountOptions};
 pub use serve::{Listen, ListenError, ServeOptions};
 pub use volume::{
     CheckOptions, CopiesOptions, CreateOptions, ExtendOptions, HealOptions, ListOptions,
-    NewKeyOptions, ShowOptions, StatusOptions, StripesOptions, VolumeOptions, VolumeWhat,
+    NewKeyOptions, ShowOptions, StatusOptions, StripesOptions, SwitchOptions, VolumeOptions,
+    VolumeWhat,
 };
 pub use watch::{
     AdminPlace, ClientsOptions, LocksOptions, ReloadOptions, TopOptions, TopTable, TraceOptions,

@@ -66,6 +66,11 @@ pub enum VolumeWhat {
     /// volume's owner may set the number. The two members of a group are in different zones, which volume.toml names
     /// (`zone`), or else on different hosts.
     Copies(CopiesOptions),
+    /// Have another manager take over from the active one
+    ///
+    /// The active manager ends with exit status 1, so that its supervisor starts it again: it stands by then. Programs
+    /// wait about a second, and see no error. Only root and the volume's owner may switch.
+    Switch(SwitchOptions),
     /// Show which data lack a copy, and why
     ///
     /// Prints a line for each group of I/O servers that lacks a copy, and the files that have data there. A member that
@@ -185,6 +190,17 @@ pub struct StatusOptions {
     /// Print one JSON object
     #[arg(long, help_heading = "Output")]
     pub json: bool,
+    /// Options of the connection.
+    #[command(flatten)]
+    pub client: ClientOptions,
+}
+
+/// `gannet volume switch`.
+#[derive(Debug, Args)]
+pub struct SwitchOptions {
+    /// The URL of a volume, with all its managers: `gannet://HOST,HOST,HOST/`
+    #[arg(value_name = "URL", value_parser = url_parser())]
+    pub url: Url,
     /// Options of the connection.
     #[command(flatten)]
     pub client: ClientOptions,

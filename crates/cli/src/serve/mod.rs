@@ -42,20 +42,14 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
     // Before any other thread starts.
     privileges::confine()?;
     let settings = Settings::resolve(options)?;
-    let host = open_host(&settings)?;
-    let folder = settings.folder();
+    let (host, folder) = (open_host(&settings)?, settings.folder());
     let (tcp, rdma) = listen(&settings)?;
     let admin = admin_address::listen(settings.admin.as_ref(), &settings.admin_clients)?;
     privileges::sockets_are_open()?;
     let audit = open_audit_log(&settings)?;
     let mut trees = OpenTrees::default();
     let clients = host.as_ref().and_then(volume_clients);
-    let content = match (&host, &clients) {
-        (None, _) => Content::Directories(settings.open_exports(&mut trees)?),
-        (_, Some(clients)) => Content::Volume(settings.exports()?, Arc::clone(clients)),
-        // Without the manager there are no names to export.
-        (Some(_), None) => Content::Nothing,
-    };
+    let content = content(&settings, host.is_some(), clients.as_ref(), &mut trees)?;
     let has_exports = !matches!(content, Content::Nothing);
     let parts = Parts {
         content,
@@ -97,15 +91,34 @@ pub fn run(options: &ServeOptions) -> Result<(), Failure> {
         audit: audit.as_ref().map(AuditLog::shared),
     };
     let served = |_| supervise(parts, volume, reload, watched, failing);
-    let tally = tokio_plug::block_on(served).explain(|| String::from("cannot serve"))??;
-    // All calls in progress have their replies: the volume's servers are not needed any more.
-    let ended = host.map_or(Ok(()), Host::stop);
-    ended.map_err(|error| explain(&folder, error))?;
+    let served = tokio_plug::block_on(served).explain(|| String::from("cannot serve"));
+    // All calls in progress have their replies. A manager that has failed gives its journal up too, as one that stops:
+    // another one need not wait.
+    let ended = host
+        .map_or(Ok(()), Host::stop)
+        .map_err(|error| explain(&folder, error));
+    let tally = served??;
+    ended?;
     if let Some((counters, volume)) = &of_volume {
         report_volume(counters, volume);
     }
     report(&tally, rdma_options);
     Ok(())
+}
+
+/// The trees that are served.
+fn content(
+    settings: &Settings,
+    is_volume: bool,
+    clients: Option<&VolumeClients>,
+    trees: &mut OpenTrees,
+) -> Result<Content, Failure> {
+    Ok(match clients {
+        _ if !is_volume => Content::Directories(settings.open_exports(trees)?),
+        Some(clients) => Content::Volume(settings.exports()?, Arc::clone(clients)),
+        // Without the manager there are no names to export.
+        None => Content::Nothing,
+    })
 }
 
 /// The audit log, if the settings have one. It starts a thread, which has the capabilities of this one.

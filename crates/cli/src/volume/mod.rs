@@ -12,6 +12,7 @@ mod extend;
 mod heal;
 mod key;
 mod list;
+mod managers;
 mod reach;
 mod show;
 pub(crate) mod status;
@@ -48,6 +49,7 @@ pub fn run(options: &VolumeOptions) -> Result<(), Failure> {
         VolumeWhat::Check(options) => check::run(options),
         VolumeWhat::Stripes(options) => stripes::run(options),
         VolumeWhat::Copies(options) => copies::run(options),
+        VolumeWhat::Switch(options) => managers::switch(options),
         VolumeWhat::Heal(options) => heal::run(options),
         VolumeWhat::Key(options) => key::run(options),
     }

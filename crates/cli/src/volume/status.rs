@@ -1,6 +1,7 @@
 //! `gannet volume status`: the servers of a volume that is served, and what is wrong with them.
 
 use super::copies::{CopiesStatus, in_one_zone};
+use super::managers::ManagersStatus;
 use crate::cli::{ClientOptions, StatusOptions};
 use crate::failure::{Explain, Failure};
 use crate::output;
@@ -26,6 +27,9 @@ pub(crate) struct VolumeStatus {
     name: String,
     term: u64,
     manager: ManagerStatus,
+    /// The managers of a volume whose journal is in an engine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    managers: Option<ManagersStatus>,
     pub(crate) io_servers: Vec<IoServerStatus>,
     /// The copies of data, in a volume that keeps two.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,13 +112,18 @@ impl VolumeStatus {
             ..url.clone()
         };
         let root = root.to_string();
+        let managers = states.managers.as_ref().and_then(ManagersStatus::of);
         let mut status = VolumeStatus {
             name: states.name,
             term: states.term,
             manager: ManagerStatus {
-                address: format!("{}:{}", url.host, url.port),
+                address: match &managers {
+                    Some(managers) => managers.active().to_owned(),
+                    None => format!("{}:{}", url.host, url.port),
+                },
                 state: "ready",
             },
+            managers,
             io_servers: Vec::new(),
             copies: CopiesStatus::of(&states.groups),
             findings: Vec::new(),
@@ -126,6 +135,8 @@ impl VolumeStatus {
         for (number, state) in states.io_servers.into_iter().enumerate() {
             status.add_io_server(number, &state, &root);
         }
+        let alone = status.managers.as_ref().and_then(ManagersStatus::finding);
+        status.findings.extend(alone);
         let lacking = status.copies.as_ref().and_then(CopiesStatus::finding);
         status.findings.extend(lacking);
         status.findings.extend(in_one_zone(states.in_one_zone));
@@ -238,6 +249,7 @@ impl VolumeStatus {
                 self.manager.address, self.manager.state, self.term
             ),
         ];
+        lines.extend(self.managers.as_ref().map(ManagersStatus::text));
         lines.extend(self.copies.as_ref().map(CopiesStatus::text));
         lines.extend([String::new(), table::render(1, header, &cells)]);
         for (word, findings) in [("", &self.findings), ("note: ", &self.notes)] {
@@ -300,6 +312,7 @@ mod tests {
             in_one_zone: 0,
             name: String::from("volume"),
             term: 4,
+            managers: None,
             names: Ok(()),
             io_servers,
         };

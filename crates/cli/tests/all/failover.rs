@@ -36,10 +36,11 @@ const MANAGERS: usize = 3;
 enum Fault {
     Killed,
     Stopped,
+    Switched,
     Ended,
 }
 
-const FAULTS: [Fault; 3] = [Fault::Killed, Fault::Stopped, Fault::Ended];
+const FAULTS: [Fault; 4] = [Fault::Killed, Fault::Stopped, Fault::Switched, Fault::Ended];
 
 /// A server whose output goes to files; killed when dropped.
 struct Process {
@@ -202,11 +203,20 @@ impl Bed {
     fn strike(&mut self, fault: Fault) {
         let active = self.active();
         let began = Instant::now();
-        self.managers[active].signal(match fault {
-            Fault::Killed => "KILL",
-            Fault::Stopped => "STOP",
-            Fault::Ended => "TERM",
-        });
+        match fault {
+            Fault::Killed => self.managers[active].signal("KILL"),
+            Fault::Stopped => self.managers[active].signal("STOP"),
+            Fault::Ended => self.managers[active].signal("TERM"),
+            Fault::Switched => {
+                let (url, key) = (self.url(), self.key());
+                print!(
+                    "{}",
+                    succeed(&["volume", "switch", &url, "--volume-key", &key])
+                );
+                let ended = self.managers[active].wait();
+                assert_eq!(ended.code(), Some(1), "{}", self.managers[active].log());
+            }
+        }
         if fault == Fault::Stopped {
             self.answers();
             println!("{fault:?}: answered after {:?}", began.elapsed());
@@ -276,7 +286,7 @@ fn programs_outlive_managers(engine: impl FnOnce(&Place) -> Box<dyn Cluster>) {
         let bound = match FAULTS[round % FAULTS.len()] {
             Fault::Killed | Fault::Stopped => WAIT_MAX,
             // The row is given up.
-            Fault::Ended => WAIT_MAX / 2,
+            Fault::Switched | Fault::Ended => WAIT_MAX / 2,
         };
         assert!(
             outcome.longest_wait < bound + control.longest_wait,
@@ -291,4 +301,7 @@ fn programs_outlive_managers(engine: impl FnOnce(&Place) -> Box<dyn Cluster>) {
     all.must_be_in(&fresh.directory);
     fresh.unmount();
     succeed(&["volume", "check", &bed.url(), "--volume-key", &key]);
+    let status = succeed(&["volume", "status", &bed.url(), "--volume-key", &key]);
+    assert!(status.contains("records behind"), "{status}");
+    println!("{status}");
 }
