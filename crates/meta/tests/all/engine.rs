@@ -3,7 +3,7 @@
 use super::journal::{change, copy_of, state_of, states};
 use gannet_meta::{
     EngineMemory, EngineState, JournaledStore, ManagerName, MemoryStore, MetaStore,
-    RequestFate as Fate, Standby, StoreError, Table,
+    RequestFate as Fate, Standby, StoreError, Table, Transaction,
 };
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -249,6 +249,14 @@ fn a_standby_follows_and_takes_over() {
     };
     assert!(is_there());
     // Many changes between two looks do not make it absent, and renewals that it has not seen do.
+    for _ in 0..5 {
+        let busy = |it: &mut dyn Transaction| it.put(Table::Volume, b"busy", b"");
+        first.commit(&mut |it| busy(it)).unwrap();
+        first
+            .commit(&mut |it| it.delete(Table::Volume, b"busy"))
+            .unwrap();
+    }
+    assert!(is_there());
     (0..3).for_each(|_| first.renew().unwrap());
     assert!(is_there());
     first.renew().unwrap();
