@@ -389,12 +389,13 @@ impl Session {
         parameters: &[Parameter],
     ) -> Result<Vec<Row>, Silence> {
         let statement = self.prepared(statement, parameters).await?;
+        let settings = self.prepared(SETTINGS, &[]).await?;
         self.last_warning().take();
         let values: Vec<&(dyn ToSql + Sync)> = parameters.iter().map(Parameter::value).collect();
         // The settings are those after the commit: with none of its standbys left it does not wait for them.
         let (rows, settings) = tokio::join!(
             self.client.query(&statement, &values),
-            self.client.query_typed_one(SETTINGS, &[])
+            self.client.query_one(&settings, &[])
         );
         let rows = rows?;
         check(&settings?)?;
