@@ -124,11 +124,17 @@ impl Gate<'_> {
             copies.with_path(LEFT_OUT, left_out).run(root)
         })?;
         // As alone, because it bounds the wait for another manager.
-        self.step("failover over etcd", |root| {
-            let failover = Step::program(std::env::current_exe()?).with("failover");
-            let failover = failover.with(format!("--binary={}", gannet.display()));
-            failover.with_path(LEFT_OUT, left_out).run(root)
-        })?;
+        for (name, engine) in [
+            ("failover over etcd", "--engine=etcd"),
+            ("failover over PostgreSQL", "--engine=postgresql"),
+        ] {
+            self.step(name, |root| {
+                let failover = Step::program(std::env::current_exe()?).with("failover");
+                let failover = failover.with(format!("--binary={}", gannet.display()));
+                let failover = failover.with(engine).with_path(LEFT_OUT, left_out);
+                failover.run(root)
+            })?;
+        }
         // They wait for each other's opposite: one for disks, the other for processors.
         let disks = Step::program(std::env::current_exe()?).with("disks");
         let disks = disks.with(format!("--binary={}", gannet.display()));
