@@ -112,9 +112,10 @@ pub struct ServeOptions {
         help_heading = "Listening"
     )]
     pub native: Option<Listen>,
-    /// Run only this server of the volume: `manager` or `io-server=N` (repeat) [default: all]
+    /// Run only this server of the volume: `manager`, `io-server=N` or `nfs` (repeat) [default: all]
     ///
-    /// The process with the manager serves NFS.
+    /// `nfs` serves NFS as a client of the active manager, from any host; of the volume's folder it needs volume.toml
+    /// and secret. Without that role the process with the manager serves NFS.
     #[arg(
         long,
         value_name = "ROLE",

@@ -12,7 +12,7 @@ use gannet::FabricOptions;
 use gannet::admin::AdminAddress;
 use gannet::server::default_budget;
 use gannet::url::{NFS_RDMA_PORT, NFS_TCP_PORT};
-use gannet::volume::HostOptions;
+use gannet::volume::{HostOptions, VolumeRole};
 use gannet_localfs::{LocalOptions, LocalTree, TreeCounters, descriptors_each, own_credentials};
 use gannet_nfs::server::{Export, Network, Rules, Squash};
 use gannet_rpc::{ConnectionLimits, Engine, EngineError, RdmaOptions};
@@ -105,7 +105,9 @@ impl Settings {
         let exports = (config.export.into_iter())
             .map(|export| restrict(export, options))
             .collect::<Result<Vec<_>, Failure>>()?;
-        let default = |port| default_listen(&exports, options.volume.is_some(), port);
+        let is_role = options.role.contains(&VolumeRole::Nfs);
+        let is_off = options.volume.is_some() && !is_role;
+        let default = |port| default_listen(&exports, is_off, port);
         let cores = options
             .cores
             .or(config.server.cores)
@@ -159,7 +161,8 @@ impl Settings {
         if self.listens().next().is_some() {
             return Ok(());
         }
-        if self.volume.is_none() {
+        let is_role = options.role.contains(&VolumeRole::Nfs);
+        if self.volume.is_none() || is_role {
             return Err(
                 Failure::usage("nothing to serve", "both transports are off")
                     .hint("leave --nfs-tcp or --nfs-rdma on"),
@@ -213,20 +216,20 @@ impl Settings {
         ))
     }
 
-    /// NFS is served where the manager runs.
+    /// NFS is served where the manager runs, and by a role of its own.
     fn without_manager(self, options: &ServeOptions) -> Result<Settings, Failure> {
         if self
             .volume
             .as_ref()
-            .is_none_or(|(_, host)| host.runs_manager())
+            .is_none_or(|(_, host)| host.serves_nfs())
         {
             return Ok(self);
         }
         let asked = [options.nfs_tcp, options.nfs_rdma];
         if asked.iter().flatten().any(|listen| *listen != Listen::Off) {
-            let why = "NFS is served where the volume's manager runs";
+            let why = "NFS is a role of its own";
             return Err(Failure::usage("cannot serve NFS here", why)
-                .hint("add --role manager, or leave --nfs-tcp and --nfs-rdma out"));
+                .hint("add --role nfs, or leave --nfs-tcp and --nfs-rdma out"));
         }
         Ok(Settings {
             nfs_tcp: Listen::Off,
@@ -423,9 +426,9 @@ fn admin_clients(options: &ServeOptions, configured: Vec<Network>) -> Vec<Networ
     }
 }
 
-/// Where NFS listens when nothing is said: not at all for a volume; on loopback unless clients elsewhere are named.
-fn default_listen(exports: &[ExportConfig], is_volume: bool, port: u16) -> Listen {
-    if is_volume {
+/// Where NFS listens when nothing is said: not at all if it `is_off`; on loopback unless clients elsewhere are named.
+fn default_listen(exports: &[ExportConfig], is_off: bool, port: u16) -> Listen {
+    if is_off {
         return Listen::Off;
     }
     let networks = || exports.iter().flat_map(ExportConfig::networks);

@@ -19,6 +19,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use support::mount::{Mount, is_left_out};
 use support::{Place, gannet, run, succeed};
@@ -98,6 +101,8 @@ struct Bed {
     ports: Vec<u16>,
     managers: Vec<Process>,
     io_servers: Vec<Process>,
+    /// Servers of NFS, each a client of the managers.
+    nfs: Vec<Process>,
 }
 
 impl Bed {
@@ -130,9 +135,11 @@ impl Bed {
             ports,
             managers: Vec::new(),
             io_servers: Vec::new(),
+            nfs: Vec::new(),
         };
         bed.io_servers = (0..2).map(|number| bed.io_server(number)).collect();
         bed.managers = (0..MANAGERS).map(|number| bed.manager(number)).collect();
+        bed.nfs = (0..2).map(|number| bed.nfs_server(number)).collect();
         bed
     }
 
@@ -153,6 +160,35 @@ impl Bed {
         command.arg(self.place.path("volume-0"));
         command.args(["--native", support::FREE_PORT]);
         Process::start(command, self.place.path(&format!("io-server-{number}")))
+    }
+
+    /// A host with NFS alone, which has no metadata.
+    fn nfs_server(&self, number: usize) -> Process {
+        let folder = self.place.path(&format!("volume-nfs-{number}"));
+        fs::create_dir(&folder).unwrap();
+        for name in ["volume.toml", "secret"] {
+            fs::copy(self.place.path("volume-0").join(name), folder.join(name)).unwrap();
+        }
+        let mut command = gannet();
+        command.args(["serve", "--log", "warn", "--role", "nfs", "--volume"]);
+        command.arg(folder).args(["--nfs-tcp", support::FREE_PORT]);
+        command.args(["--nfs-rdma", "off", "--no-root-squash"]);
+        Process::start(command, self.place.path(&format!("nfs-{number}")))
+    }
+
+    /// The URL of a server of NFS.
+    fn nfs_url(&self, number: usize) -> String {
+        let server = &self.nfs[number];
+        let until = Instant::now() + PATIENCE;
+        while !server.is_ready() {
+            assert!(Instant::now() < until, "{}", server.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let line = fs::read_to_string(&server.output).unwrap();
+        let address = line
+            .split_whitespace()
+            .find_map(|it| it.strip_prefix("nfs-tcp="));
+        format!("nfs://{}/", address.unwrap())
     }
 
     fn url(&self) -> String {
@@ -233,6 +269,43 @@ impl Bed {
     }
 }
 
+/// A program that uses two servers of NFS in turn.
+struct NfsLoad {
+    ends: Arc<AtomicBool>,
+    program: JoinHandle<u64>,
+}
+
+impl NfsLoad {
+    /// Makes files at one server, moves and reads them at the other, and removes them at the first. Each step is one
+    /// change: a second MKDIR, RENAME or REMOVE of the same would be an error.
+    fn start(bed: &Bed, name: String) -> NfsLoad {
+        let urls = [0, 1].map(|number| format!("{}{name}-nfs", bed.nfs_url(number)));
+        let (here, ends) = (bed.place.text("sent"), Arc::new(AtomicBool::new(false)));
+        fs::write(&here, &name).unwrap();
+        let is_over = Arc::clone(&ends);
+        let program = std::thread::spawn(move || {
+            succeed(&["mkdir", &urls[0]]);
+            let mut number = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                let at = |server: usize, what: &str| format!("{}/{what}-{number}", urls[server]);
+                succeed(&["cp", &here, &at(0, "made")]);
+                succeed(&["mv", &at(1, "made"), &at(1, "moved")]);
+                assert_eq!(succeed(&["cat", &at(1, "moved")]), name);
+                succeed(&["rm", &at(0, "moved")]);
+                number += 1;
+            }
+            number
+        });
+        NfsLoad { ends, program }
+    }
+
+    /// How many files it made.
+    fn finish(self) -> u64 {
+        self.ends.store(true, Ordering::Relaxed);
+        self.program.join().unwrap()
+    }
+}
+
 /// The rounds of faults: what the environment says, or three.
 fn rounds() -> usize {
     let said = std::env::var("GANNET_FAILOVER_ROUNDS").ok();
@@ -276,13 +349,14 @@ fn programs_outlive_managers(engine: impl FnOnce(&Place) -> Box<dyn Cluster>) {
     for round in 0..rounds() {
         let name = format!("round-{round}");
         let load = Load::start(&directories, &bed.place.path(&name), &name);
+        let nfs = NfsLoad::start(&bed, name);
         std::thread::sleep(INTERVAL / 2);
         bed.strike(FAULTS[round % FAULTS.len()]);
         std::thread::sleep(INTERVAL / 2);
         bed.engine.strike(round);
         std::thread::sleep(INTERVAL);
         let outcome = load.finish();
-        println!("round {round}: {outcome}");
+        println!("round {round}: {outcome}; {} files by NFS", nfs.finish());
         let bound = match FAULTS[round % FAULTS.len()] {
             Fault::Killed | Fault::Stopped => WAIT_MAX,
             // The row is given up.

@@ -35,31 +35,38 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use thiserror::Error;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::watch;
+
+/// How long a change by NFS is tried that a manager may have done, where another manager may take over.
+const CHANGE_PATIENCE: Duration = Duration::from_secs(600);
 
 /// A server of a volume that a process runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VolumeRole {
     /// Names, attributes, layouts; NFS too.
     Manager,
+    /// NFS, as a client of the active manager, which may run on another host.
+    Nfs,
     /// The I/O server with this number.
     IoServer(u32),
 }
 
 /// The text, which does not name a server of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{0}` is not `manager` or `io-server=N`")]
+#[error("`{0}` is not `manager`, `nfs` or `io-server=N`")]
 pub struct VolumeRoleError(pub String);
 
 impl FromStr for VolumeRole {
     type Err = VolumeRoleError;
 
     fn from_str(text: &str) -> Result<VolumeRole, VolumeRoleError> {
-        if text == "manager" {
-            return Ok(VolumeRole::Manager);
+        match text {
+            "manager" => return Ok(VolumeRole::Manager),
+            "nfs" => return Ok(VolumeRole::Nfs),
+            _ => {}
         }
         let number = text.strip_prefix("io-server=");
         let number = number.and_then(|number| number.parse().ok());
@@ -73,6 +80,7 @@ impl fmt::Display for VolumeRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             VolumeRole::Manager => f.write_str("the manager of the volume"),
+            VolumeRole::Nfs => f.write_str("NFS of the volume"),
             VolumeRole::IoServer(number) => write!(f, "I/O server {number}"),
         }
     }
@@ -131,6 +139,11 @@ impl HostOptions {
         self.roles.is_empty() || self.roles.contains(&VolumeRole::Manager)
     }
 
+    /// Whether NFS is served: by the manager's process, or as a role of its own.
+    pub fn serves_nfs(&self) -> bool {
+        self.runs_manager() || self.roles.contains(&VolumeRole::Nfs)
+    }
+
     /// The numbers of I/O servers among them, in order, out of `count`.
     fn io_servers(&self, count: usize) -> Result<Vec<usize>, VolumeError> {
         let mut numbers: Vec<usize> = if self.roles.is_empty() {
@@ -139,7 +152,7 @@ impl HostOptions {
             (self.roles.iter())
                 .filter_map(|role| match role {
                     VolumeRole::IoServer(number) => Some(*number as usize),
-                    VolumeRole::Manager => None,
+                    VolumeRole::Manager | VolumeRole::Nfs => None,
                 })
                 .collect()
         };
@@ -191,9 +204,21 @@ pub struct Listening {
 pub struct Front {
     identity: Identity,
     handles: Secret,
-    manager: SocketAddr,
+    managers: FrontManagers,
     siblings: Arc<Siblings>,
     fabric: FabricOptions,
+}
+
+/// The managers in the eyes of NFS.
+enum FrontManagers {
+    /// The one of this process.
+    Here(SocketAddr),
+    /// The managers of other processes, of which one is active.
+    Apart {
+        places: Vec<Place>,
+        /// The address of this host for the device.
+        own: IpAddr,
+    },
 }
 
 /// The servers that the threads run, and their settings.
@@ -274,14 +299,7 @@ impl OpenHost {
             metadata: metadata.as_deref(),
             managers: &register,
         };
-        let opened = on_a_core(async |runtime| {
-            let mut opened = Vec::with_capacity(numbers.len());
-            for number in numbers {
-                opened.push(opening.open(&runtime, number).await?);
-            }
-            Ok(opened)
-        });
-        let io_servers = opened.map_err(VolumeError::Start)??;
+        let io_servers = opening.open_all(numbers)?;
         if let Some(names) = &metadata {
             let numbers: Vec<u32> = io_servers.iter().map(|seat| seat.number).collect();
             host::note_served(&**names, &numbers).map_err(VolumeError::Note)?;
@@ -310,8 +328,9 @@ impl OpenHost {
             failed,
         };
         roles.ask_for_folders()?;
+        let managers = roles.front_managers(options, &register, address.ip());
         Ok(OpenHost {
-            front: (roles.listening().manager.map(|it| roles.front(it))).transpose()?,
+            front: managers.map(|managers| roles.front(managers)).transpose()?,
             roles,
             stop,
             failures,
@@ -333,7 +352,7 @@ impl OpenHost {
         })
     }
 
-    /// How this process's cores reach the servers, if the manager is among them.
+    /// How this process's cores reach the servers, if it serves NFS.
     pub fn front(&self) -> Option<Arc<Front>> {
         self.front.clone()
     }
@@ -422,7 +441,26 @@ impl Roles {
         }
     }
 
-    fn front(&self, manager: SocketAddr) -> Result<Arc<Front>, VolumeError> {
+    /// The managers for NFS, if that is served here.
+    fn front_managers(
+        &self,
+        options: &HostOptions,
+        apart: &[Place],
+        own: IpAddr,
+    ) -> Option<FrontManagers> {
+        match self.listening().manager {
+            Some(at) => {
+                let at = SocketAddr::new(host::local_address(at.ip()), at.port());
+                Some(FrontManagers::Here(at))
+            }
+            None => options.serves_nfs().then(|| FrontManagers::Apart {
+                places: apart.to_vec(),
+                own,
+            }),
+        }
+    }
+
+    fn front(&self, managers: FrontManagers) -> Result<Arc<Front>, VolumeError> {
         Ok(Arc::new(Front {
             identity: Identity {
                 role: Role::Client,
@@ -431,7 +469,7 @@ impl Roles {
                 classes: self.classes,
             },
             handles: self.keys.now().for_handles(),
-            manager: SocketAddr::new(host::local_address(manager.ip()), manager.port()),
+            managers,
             fabric: self.fabric,
             siblings: Siblings::new(random()?),
         }))
@@ -532,9 +570,15 @@ impl Front {
     /// # Errors
     /// The RDMA device of the servers has no room for the core.
     pub fn client(&self, runtime: Handle) -> Result<VolumeFs, VerbsError> {
-        let provider = self.fabric.at(&runtime, self.manager.ip())?;
+        let (own, managers, finder) = match &self.managers {
+            FrontManagers::Here(at) => (at.ip(), vec![*at], None),
+            FrontManagers::Apart { places, own } => {
+                (*own, Vec::new(), Some(cores::finder(&runtime, places)))
+            }
+        };
+        let provider = self.fabric.at(&runtime, own)?;
         let addresses = Addresses {
-            managers: vec![self.manager],
+            managers,
             io_servers: Vec::new(),
         };
         let (find, siblings) = (resolver(&runtime), Arc::clone(&self.siblings));
@@ -545,7 +589,14 @@ impl Front {
             addresses,
             siblings,
         );
-        Ok(client.signing_handles_with(self.handles).resolving(find))
+        let client = client.signing_handles_with(self.handles).resolving(find);
+        Ok(match finder {
+            // A kernel repeats what is refused for now as another request. A manager that took over knows this one.
+            Some(finder) => client
+                .finding_managers(finder)
+                .finishing_changes(CHANGE_PATIENCE),
+            None => client,
+        })
     }
 }
 
@@ -600,6 +651,18 @@ struct IoServerOpening<'a> {
 }
 
 impl IoServerOpening<'_> {
+    /// Opens the I/O servers with these numbers.
+    fn open_all(&self, numbers: Vec<usize>) -> Result<Vec<IoServerSeat>, VolumeError> {
+        let opened = on_a_core(async |runtime| {
+            let mut opened = Vec::with_capacity(numbers.len());
+            for number in numbers {
+                opened.push(self.open(&runtime, number).await?);
+            }
+            Ok(opened)
+        });
+        opened.map_err(VolumeError::Start)?
+    }
+
     /// Locks and claims the folder of the I/O server `number`, and listens for it.
     async fn open(&self, runtime: &Handle, number: usize) -> Result<IoServerSeat, VolumeError> {
         let described = self.volume.description.io_server.get(number);

@@ -26,7 +26,7 @@ use super::leases::{AskedAt, Lease, LeaseKey, Leases};
 use super::locks::ClientLocks;
 use super::policy::TransferPolicy;
 use super::references::{Optimistic, ReadOptions, References};
-use super::servers::{Addresses, Peer, Resolver, Servers};
+use super::servers::{Addresses, ManagerFinder, Peer, Resolver, Servers};
 use super::siblings::Siblings;
 use super::slots::SessionSlots;
 use super::verifier::Source;
@@ -81,6 +81,8 @@ pub struct VolumeFs {
     attributes: bool,
     /// How long an operation is tried.
     patience: Duration,
+    /// How long a change is tried that may be done.
+    change_patience: Duration,
     last_error: LastError,
     /// Limits log lines about usages that leave a server out.
     usage_log: LogLimit,
@@ -121,6 +123,7 @@ impl VolumeFs {
             object_states: ObjectStates::new(Handle::clone(&runtime)),
             attributes: true,
             patience: OPERATION_DEADLINE,
+            change_patience: Duration::ZERO,
             last_error: LastError::default(),
             usage_log: LogLimit::new(LOG_INTERVAL),
             full_since: Cell::new(None),
@@ -181,6 +184,23 @@ impl VolumeFs {
     pub fn resolving(self, resolver: Resolver) -> VolumeFs {
         self.servers.resolve_with(resolver);
         self
+    }
+
+    /// The same, with the managers where `finder` says, again for each connection.
+    #[must_use]
+    pub fn finding_managers(self, finder: ManagerFinder) -> VolumeFs {
+        self.servers.find_managers_with(finder);
+        self
+    }
+
+    /// The same, with a change that a manager may have done tried for so long: a caller who sends it again as another
+    /// change would see that it was done.
+    #[must_use]
+    pub fn finishing_changes(self, change_patience: Duration) -> VolumeFs {
+        VolumeFs {
+            change_patience,
+            ..self
+        }
     }
 
     /// The same, with operations tried for `patience` over lost connections and servers that are away, and then given
@@ -266,10 +286,12 @@ impl VolumeFs {
             .as_ref()
             .map_or(SlotSequence::default(), |held| held.slot_sequence);
         let body = call.to_body(&caller_of(caller), &slot_sequence);
+        let mut may_be_done = false;
         loop {
             let asked = match self.servers.manager().await {
                 Ok(link) => {
                     guard.inspect(|guard| guard.asks_manager());
+                    may_be_done |= call.is_change();
                     let asking = link.call(call.operation(), Class::Metadata, &body, &[]);
                     let asked = asking.await;
                     guard.inspect(|guard| match asked {
@@ -293,7 +315,14 @@ impl VolumeFs {
                 },
                 Err(error) => OperationError::Manager(error),
             };
-            self.pause(began, &away).await?;
+            match self.pause(began, &away).await {
+                Err(Status::Jukebox)
+                    if may_be_done && self.now() < began + self.change_patience =>
+                {
+                    sleep(&self.runtime, ATTEMPT_PAUSE).await;
+                }
+                paused => paused?,
+            }
         }
     }
 

@@ -69,7 +69,7 @@ pub(crate) struct Servers {
     managers: RefCell<Vec<SocketAddr>>,
     /// The address of the manager that was connected last.
     manager: Cell<Option<SocketAddr>>,
-    find_manager: Option<ManagerFinder>,
+    find_manager: RefCell<Option<ManagerFinder>>,
     book: Book,
     resolver: RefCell<Option<Resolver>>,
     /// The groups by the manager's last report, if it is asked for them.
@@ -163,7 +163,7 @@ impl Servers {
         let book = Book::Reported(RefCell::default());
         Rc::new(Servers {
             session: Session::of_io_server(number),
-            find_manager: Some(find_manager),
+            find_manager: RefCell::new(Some(find_manager)),
             ..Servers::with_book(runtime, provider, identity, Vec::new(), book)
         })
     }
@@ -193,7 +193,7 @@ impl Servers {
             identity,
             manager: Cell::new(managers.first().copied()),
             managers: RefCell::new(managers),
-            find_manager: None,
+            find_manager: RefCell::new(None),
             book,
             resolver: RefCell::default(),
             seats: RefCell::default(),

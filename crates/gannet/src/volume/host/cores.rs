@@ -150,15 +150,8 @@ impl Roles {
 
     /// The way of an I/O server to the others.
     fn peers(&self, runtime: &Handle, seat: &IoServerSeat, port: &Port) -> PeerAccess {
-        let clock = Handle::clone(runtime);
         let find_manager: ManagerFinder = match (&seat.register, &self.manager) {
-            (Some((managers, _)), _) => {
-                let managers = managers.clone();
-                Rc::new(move || {
-                    let (clock, managers) = (Handle::clone(&clock), managers.clone());
-                    Box::pin(async move { find_all(&clock, &managers).await })
-                })
-            }
+            (Some((managers, _)), _) => finder(runtime, managers),
             (None, Some(manager)) => {
                 let at = manager.listener.local_address();
                 let at = SocketAddr::new(host::local_address(at.ip()), at.port());
@@ -209,6 +202,15 @@ impl Roles {
         }
         Ok(())
     }
+}
+
+/// Finds the addresses of managers at these places.
+pub(super) fn finder(runtime: &Handle, places: &[Place]) -> ManagerFinder {
+    let (clock, places) = (Handle::clone(runtime), places.to_vec());
+    Rc::new(move || {
+        let (clock, places) = (Handle::clone(&clock), places.clone());
+        Box::pin(async move { find_all(&clock, &places).await })
+    })
 }
 
 /// The addresses of those of these hosts that have one.

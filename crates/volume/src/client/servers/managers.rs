@@ -1,6 +1,6 @@
 //! The managers of a volume, of which one is active: connections to that one, and away from one that is silent.
 
-use super::Servers;
+use super::{ManagerFinder, Servers};
 use crate::limits::{HELLO_DEADLINE, MANAGER_SILENT_AFTER};
 use crate::link::{Connector, EndReason, Link, LinkError, Unreachable};
 use gannet_runtime::{sleep, timeout};
@@ -10,8 +10,14 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 impl Servers {
+    /// From now on, the managers are where this says.
+    pub(in crate::client) fn find_managers_with(&self, finder: ManagerFinder) {
+        self.find_manager.replace(Some(finder));
+    }
+
     pub(super) async fn manager_addresses(&self) -> Result<Vec<SocketAddr>, Unreachable> {
-        if let Some(find) = &self.find_manager {
+        let find = self.find_manager.borrow().clone();
+        if let Some(find) = find {
             let found = timeout(&self.runtime, HELLO_DEADLINE, find()).await;
             let found = found.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
             let found = found.map_err(|error| Unreachable::NoAddress(error.into()))?;
