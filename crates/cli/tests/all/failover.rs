@@ -8,6 +8,7 @@ mod etcd;
 mod journal;
 mod load;
 mod postgresql;
+mod readme;
 
 use crate::support;
 
@@ -17,7 +18,7 @@ use load::{Load, Outcome};
 use postgresql::Postgresql;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -378,4 +379,85 @@ fn programs_outlive_managers(engine: impl FnOnce(&Place) -> Box<dyn Cluster>) {
     let status = succeed(&["volume", "status", &bed.url(), "--volume-key", &key]);
     assert!(status.contains("records behind"), "{status}");
     println!("{status}");
+}
+
+/// Files of a repository, in directories of a hundred.
+const REPOSITORY_FILES: usize = 1500;
+
+/// Runs git, which must succeed; its standard output.
+fn git(directory: &Path, arguments: &[&str]) -> String {
+    let mut git = Command::new("git");
+    git.args(["-c", "user.name=g", "-c", "user.email=g@example.com"]);
+    // Nothing of the user's, and no work that goes on behind the command.
+    git.args(["-c", "gc.auto=0", "-c", "safe.directory=*"]);
+    git.env("GIT_CONFIG_NOSYSTEM", "1").env("HOME", directory);
+    let output = git
+        .arg("-C")
+        .arg(directory)
+        .args(arguments)
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "git {arguments:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+#[ignore = "cargo xtask failover"]
+fn a_clone_outlives_managers_over_etcd() {
+    if is_left_out() {
+        return;
+    }
+    let mut bed = Bed::new(|place| Box::new(Etcd::start(&place.path("etcd"))));
+    bed.answers();
+    let origin = bed.place.path("origin");
+    for number in 0..REPOSITORY_FILES {
+        let directory = origin.join(format!("{:02}", number / 100));
+        fs::create_dir_all(&directory).unwrap();
+        let text = format!("the content of file {number}\n").repeat(number % 50 + 1);
+        fs::write(directory.join(format!("file-{number}")), text).unwrap();
+    }
+    git(&origin, &["init", "--quiet"]);
+    git(&origin, &["add", "."]);
+    git(&origin, &["commit", "--quiet", "-m", "all"]);
+    let key = bed.key();
+    let mount = Mount::of(&bed.url(), &bed.place.path("mnt"), &["--volume-key", &*key]);
+    let clone = mount.directory.join("clone");
+    let (from, to) = (format!("file://{}", origin.display()), clone.clone());
+    let cloning = std::thread::spawn(move || {
+        git(
+            &to.parent().unwrap().to_owned(),
+            &["clone", "--quiet", &from, "clone"],
+        );
+    });
+    // The first while objects come, the second among the files.
+    for part in [".git/objects", "03"] {
+        let until = Instant::now() + PATIENCE;
+        while !clone.join(part).exists() {
+            assert!(
+                Instant::now() < until,
+                "{part} does not come: {}",
+                bed.logs()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(
+            !cloning.is_finished(),
+            "the clone was too fast to be struck"
+        );
+        bed.strike(Fault::Killed);
+    }
+    cloning.join().unwrap();
+    git(&clone, &["fsck", "--full", "--strict"]);
+    assert_eq!(git(&clone, &["status", "--porcelain"]), "");
+    let tracked = git(&clone, &["ls-files"]);
+    assert_eq!(tracked.lines().count(), REPOSITORY_FILES);
+    for name in tracked.lines() {
+        assert_eq!(
+            fs::read(clone.join(name)).unwrap(),
+            fs::read(origin.join(name)).unwrap()
+        );
+    }
+    mount.unmount();
+    succeed(&["volume", "check", &bed.url(), "--volume-key", &key]);
 }

@@ -16,8 +16,8 @@ pub(super) struct Etcd {
     members: Vec<Option<Member>>,
     commands: Vec<Vec<String>>,
     clients: Vec<String>,
-    /// Another address of the first member, without TLS.
-    plain: String,
+    /// Other addresses, without TLS.
+    plain: Vec<String>,
     folder: PathBuf,
 }
 
@@ -27,21 +27,31 @@ fn free_address(scheme: &str) -> String {
 
 impl Etcd {
     pub(super) fn start(folder: &Path) -> Etcd {
+        let cluster = Etcd::without_users(folder);
+        cluster.make_users();
+        wait(&cluster);
+        cluster
+    }
+
+    /// The addresses without TLS.
+    pub(super) fn plain(&self) -> String {
+        self.plain.join(",")
+    }
+
+    /// A cluster that every client may use.
+    pub(super) fn without_users(folder: &Path) -> Etcd {
         std::fs::create_dir(folder).unwrap();
         certify(folder);
         let peers: Vec<String> = (0..3).map(|_| free_address("http")).collect();
         let clients: Vec<String> = (0..3).map(|_| free_address("https")).collect();
-        let plain = free_address("http");
+        let plain: Vec<String> = (0..3).map(|_| free_address("http")).collect();
         let all = peers.iter().enumerate();
         let all = all.map(|(number, peer)| format!("m{number}={peer}"));
         let all = all.collect::<Vec<String>>().join(",");
         let commands: Vec<Vec<String>> = (0..3)
             .map(|number: usize| {
                 let below = |name: &str| folder.join(name).display().to_string();
-                let listen = match number {
-                    0 => format!("{},{plain}", clients[number]),
-                    _ => clients[number].clone(),
-                };
+                let listen = format!("{},{}", clients[number], plain[number]);
                 let words = [
                     ("--name", format!("m{number}")),
                     ("--data-dir", below(&format!("m{number}"))),
@@ -63,16 +73,13 @@ impl Etcd {
                     .collect()
             })
             .collect();
-        let cluster = Etcd {
+        Etcd {
             members: commands.iter().map(|it| Some(begin(it))).collect(),
             commands,
             clients,
             plain,
             folder: folder.to_owned(),
-        };
-        cluster.make_users();
-        wait(&cluster);
-        cluster
+        }
     }
 
     /// Makes a user that may use the keys of volumes alone.
@@ -108,7 +115,7 @@ impl Etcd {
             ),
             ("enable", serde_json::json!({})),
         ] {
-            let url = format!("{}/v3/auth/{what}", self.plain);
+            let url = format!("{}/v3/auth/{what}", self.plain[0]);
             // An election may be on. A second attempt finds that it is done.
             until(what, || match ureq::post(&url).send(body.to_string()) {
                 Ok(_) | Err(ureq::Error::StatusCode(400)) => Ok(()),
