@@ -295,7 +295,7 @@ impl Manager {
             Call::Files { from } => body = self.files(from).await?,
             Call::Copies { wanted } => body = self.set_copies(&caller, wanted).await?,
             Call::StaleGroups { accept } => body = self.stale_groups(&caller, accept).await?,
-            Call::Managers { wanted } => body = self.managers(&caller, wanted).await?,
+            Call::Managers { wanted } => body = self.managers(&caller, wanted)?,
             Call::Orphans {
                 server,
                 remove,

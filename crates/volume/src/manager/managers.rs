@@ -18,8 +18,8 @@ impl Manager {
     /// this one ends.
     ///
     /// # Errors
-    /// `Perm`: the caller may not end a term. `Jukebox`: the engine of the journal does not answer.
-    pub(super) async fn managers(
+    /// `Perm`: the caller may not end a term.
+    pub(super) fn managers(
         self: &Rc<Self>,
         caller: &Caller,
         wanted: ManagersWanted,
@@ -27,7 +27,7 @@ impl Manager {
         if wanted.ended > 0 {
             self.may_administer(caller)?;
         }
-        let journal = self.beside(|store| Ok(store.followers()?)).await?;
+        let journal = self.office.followers();
         let term = self.office.number();
         let mut answer = ManagersAnswer {
             outcome: ManagersOutcome::Told,
@@ -56,7 +56,7 @@ impl Manager {
         debug_assert!(answer.active.len() <= MANAGER_NAME_MAX);
         answer.outcome = match wanted.ended {
             0 => ManagersOutcome::Told,
-            _ if answer.engine.is_empty() => ManagersOutcome::NoEngine,
+            _ if self.store.lease().is_none() => ManagersOutcome::NoEngine,
             ended if ended != term => ManagersOutcome::OtherTerm,
             _ if !answer.standbys.iter().any(|it| it.is_there) => ManagersOutcome::NoStandby,
             _ => ManagersOutcome::Switches,

@@ -27,7 +27,7 @@ use crate::limits::{
 use crate::link::{EndReason, Link, LinkError};
 use crate::manager::IoServers;
 use gannet_meta::namespace::{Failure, Outcome};
-use gannet_meta::{MetaStore, terms};
+use gannet_meta::{Followers, MetaStore, terms};
 use gannet_runtime::{Handle, Instant, LocalFuture, all, both, run_blocking, sleep, timeout};
 use gannet_wire::volume::{Class, Operation, Status, Term, TermAnswer, TermCall, TermStage};
 use gannet_wire::xdr::{from_bytes, to_bytes};
@@ -119,6 +119,8 @@ pub(super) struct Office {
     lease: Watched<Lease>,
     /// How long the store is this process's alone, and since when, if others may take it over.
     store_renewed: Cell<Option<(Duration, Instant)>>,
+    /// The other managers, as they were found last.
+    followers: RefCell<Option<Followers>>,
     /// The operator lets the term begin without a majority.
     may_lack_majority: Cell<bool>,
     /// The term was begun without a majority, as the operator wished.
@@ -155,6 +157,7 @@ impl Office {
             change: Cell::new(change),
             lease: Watched::new(Lease::default()),
             store_renewed: Cell::default(),
+            followers: RefCell::default(),
             may_lack_majority: Cell::new(false),
             is_forced: Cell::new(false),
             away: RefCell::default(),

@@ -3,8 +3,8 @@
 
 use super::{Office, State, TermError};
 use crate::limits::YIELD_AFTER;
-use gannet_meta::MetaStore;
 use gannet_meta::limits::ENGINE_RENEW_EVERY;
+use gannet_meta::{Followers, MetaStore};
 use gannet_runtime::{Instant, run_blocking, sleep};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -29,6 +29,7 @@ impl Office {
             return Ok(());
         };
         let renewed = self.renew(store).await?;
+        self.look_for_followers(store).await;
         self.store_renewed.set(Some((lasts, renewed)));
         let renewing = Rc::clone(self).keep_store(Arc::clone(store), lasts);
         self.runtime
@@ -45,14 +46,25 @@ impl Office {
         Ok(began)
     }
 
-    /// Whether another manager would take over.
-    async fn has_standby(&self, store: &Arc<dyn MetaStore>) -> bool {
+    /// Looks for the managers that would take over.
+    async fn look_for_followers(&self, store: &Arc<dyn MetaStore>) {
         let store = Arc::clone(store);
         let found = run_blocking(&self.runtime, move || store.followers()).await;
-        match found {
-            Ok(Ok(Some(all))) => all.followers.iter().any(|it| it.is_there),
-            _ => false,
+        if let Ok(Ok(found)) = found {
+            self.followers.replace(found);
         }
+    }
+
+    /// Whether another manager would take over, as of the last look.
+    fn has_standby(&self) -> bool {
+        let known = self.followers.borrow();
+        let followers = known.iter().flat_map(|all| &all.followers);
+        followers.into_iter().any(|it| it.is_there)
+    }
+
+    /// The other managers, as of a second ago: a question must not wait for the engine, nor keep changes from it.
+    pub(in crate::manager) fn followers(&self) -> Option<Followers> {
+        self.followers.borrow().clone()
     }
 
     /// How long this manager may still answer.
@@ -84,7 +96,7 @@ impl Office {
             } else if now >= confirmed + patience
                 // An operator has chosen this manager.
                 && !self.may_lack_majority.get()
-                && self.has_standby(&store).await
+                && self.has_standby()
             {
                 return self.end(TermError::Yields);
             }
@@ -101,6 +113,7 @@ impl Office {
                 );
             } else if took < lasts / 4 {
                 is_late = false;
+                self.look_for_followers(&store).await;
             }
             self.store_renewed.set(Some((lasts, renewed)));
             self.lease.set_if(|lease| {
