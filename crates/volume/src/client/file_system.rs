@@ -291,13 +291,13 @@ impl VolumeFs {
             let asked = match self.servers.manager().await {
                 Ok(link) => {
                     guard.inspect(|guard| guard.asks_manager());
-                    may_be_done |= call.is_change();
                     let asking = link.call(call.operation(), Class::Metadata, &body, &[]);
                     let asked = asking.await;
                     guard.inspect(|guard| match asked {
                         Ok(_) => guard.answered(),
                         Err(_) => guard.failed(),
                     });
+                    may_be_done |= asked.is_err() && call.is_change();
                     asked
                 }
                 Err(error) => Err(error),
@@ -315,13 +315,13 @@ impl VolumeFs {
                 },
                 Err(error) => OperationError::Manager(error),
             };
-            match self.pause(began, &away).await {
-                Err(Status::Jukebox)
-                    if may_be_done && self.now() < began + self.change_patience =>
-                {
-                    sleep(&self.runtime, ATTEMPT_PAUSE).await;
+            if may_be_done && self.now() < began + self.change_patience {
+                match self.last_error.note(self.now(), &away) {
+                    Status::Jukebox => sleep(&self.runtime, ATTEMPT_PAUSE).await,
+                    status => return Err(status),
                 }
-                paused => paused?,
+            } else {
+                self.pause(began, &away).await?;
             }
         }
     }
