@@ -1,12 +1,12 @@
 //! The commands of the README for a volume of several managers, on one host.
 
+use super::Process;
+use super::cluster::until;
 use super::etcd::Etcd;
 use super::support::mount::{Mount, is_left_out};
-use super::support::{Place, gannet, succeed};
-use super::{PATIENCE, Process};
+use super::support::{Place, gannet, run, succeed};
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
 
 /// The commands of the block with managers over etcd, without comments, lines that go on joined.
 fn commands() -> Vec<String> {
@@ -94,21 +94,33 @@ fn the_commands_of_the_readme_over_etcd() {
     });
     let mut managers: Vec<Process> = managers.collect();
     let logs = |managers: &[Process]| managers.iter().map(Process::log).collect::<String>();
-    let until = Instant::now() + PATIENCE;
-    while !managers.iter().any(Process::is_ready) {
-        assert!(Instant::now() < until, "{}", logs(&managers));
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    until("a manager is active", || {
+        match managers.iter().any(Process::is_ready) {
+            true => Ok(()),
+            false => Err(logs(&managers)),
+        }
+    });
     let words = on_host(mount, 0);
     let options: Vec<&str> = words[3..].iter().map(String::as_str).collect();
     let mounted = Mount::of(&words[1], Path::new(&words[2]), &options);
     fs::write(mounted.path("before"), "1").unwrap();
+    // A manager that stands by has the names. Before that they are at the active one alone.
+    until("two managers stand by", || {
+        let status = run(&["volume", "status", &words[1], options[0], options[1]]);
+        let text = String::from_utf8(status.stdout).unwrap();
+        match text.matches("behind").count() {
+            2 => Ok(()),
+            _ => Err(text),
+        }
+    });
     // "any one of these hosts may die": that of the active manager, with its I/O server.
     let active = managers.iter().position(Process::is_ready).unwrap();
     managers.remove(active);
     let mut io_servers = io_servers;
     io_servers.remove(active);
-    fs::write(mounted.path("after"), "2").unwrap();
+    if let Err(error) = fs::write(mounted.path("after"), "2") {
+        panic!("{error}: {}{}", logs(&managers), logs(&io_servers));
+    }
     assert_eq!(fs::read_to_string(mounted.path("before")).unwrap(), "1");
     assert_eq!(fs::read_to_string(mounted.path("after")).unwrap(), "2");
     mounted.unmount();
