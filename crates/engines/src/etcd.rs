@@ -142,7 +142,7 @@ impl Etcd {
         body: &Value,
     ) -> Result<T, EngineError> {
         let body = body.to_string();
-        let mut silent = Vec::new();
+        let (mut silent, mut refusals) = (Vec::new(), Vec::new());
         let (first, count) = (self.last, self.place.addresses.len());
         for turn in 0..count {
             let number = (first + turn) % count;
@@ -157,21 +157,21 @@ impl Etcd {
                 }
                 Ok((status, answer)) => {
                     let why = reason(&answer);
-                    return Err(EngineError::Refused(format!(
-                        "{address} refuses with status {status}: {why}"
-                    )));
+                    refusals.push(format!("{address} refuses with status {status}: {why}"));
                 }
                 Err(ureq::Error::Io(error)) if is_distrust(&error) => {
-                    return Err(EngineError::Refused(format!(
-                        "{address} is not trusted: {error}"
-                    )));
+                    refusals.push(format!("{address} is not trusted: {error}"));
                 }
                 Err(error) => silent.push(format!("{address}: {error}")),
             }
         }
+        // One member alone may be set up wrongly, while another is late.
+        if silent.is_empty() {
+            return Err(EngineError::Refused(refusals.join("; ")));
+        }
+        let all = [silent, refusals].concat().join("; ");
         Err(EngineError::Unavailable(format!(
-            "etcd does not answer ({})",
-            silent.join("; ")
+            "etcd does not answer ({all})"
         )))
     }
 

@@ -23,7 +23,6 @@ const TABLES: [(&str, &[&str]); 3] = [
 ];
 /// Makes the tables where they are missing. Records are compressed before they come here.
 const MAKE_TABLES: &str = "
-    create schema if not exists gannet;
     create table if not exists gannet.journal
         (volume text primary key, version bigint not null, head bytea not null)
         with (fillfactor = 50);
@@ -58,7 +57,15 @@ const BEGIN: &str = "
     ) select version from row";
 const RECORDS: &str = "
     select number, body from gannet.record where volume = $1 and number > $2 order by number limit $3";
-const REMOVE: &str = "delete from gannet.record where volume = $1 and number <= $2";
+/// Removes the first records, so many that it takes a moment.
+const REMOVE: &str = "
+    with gone as (
+        delete from gannet.record where volume = $1 and number <= $2 and number < $3 + (
+            select min(number) from gannet.record where volume = $1
+        ) returning 1
+    ) select count(*) from gone";
+/// Most records that are removed by one statement.
+const REMOVED_MAX: u64 = 5000;
 const NOTE: &str = "
     insert into gannet.manager (volume, name, has, seen) values ($1, $2, $3, $4)
     on conflict (volume, name) do update set has = excluded.has, seen = excluded.seen";
@@ -191,8 +198,13 @@ impl Engine for Postgresql {
     }
 
     fn remove(&mut self, up_to: u64) -> Result<(), EngineError> {
-        self.ask(REMOVE, [signed(up_to)])?;
-        Ok(())
+        loop {
+            let gone = self.ask(REMOVE, [signed(up_to), signed(REMOVED_MAX)])?;
+            let gone = gone.first().map_or(Ok(0), |row| number(row, 0))?;
+            if gone == 0 {
+                return Ok(());
+            }
+        }
     }
 
     fn note(&mut self, name: &str, note: FollowerNote) -> Result<(), EngineError> {

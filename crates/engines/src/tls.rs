@@ -124,7 +124,7 @@ fn for_requests(
         .build())
 }
 
-/// Whether the cause is a certificate, or an engine without TLS.
+/// Whether the cause is a certificate that is not trusted.
 pub(crate) fn is_distrust(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {

@@ -23,10 +23,12 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// How long a server may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long one of its addresses may take: its name may have several.
+const ADDRESS_TIMEOUT: Duration = Duration::from_millis(400);
 /// How long it may take for an answer. Much shorter than the lease of a manager, which asks the next server then.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(1500);
 /// How long it may take to stop the work on a request that is given up.
-const CANCEL_TIMEOUT: Duration = Duration::from_millis(300);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Statements that a session keeps prepared.
 const PREPARED_MAX: usize = 16;
 
@@ -37,10 +39,15 @@ const SET: &str = "
     set client_min_messages = warning;
     set default_transaction_isolation = 'read committed';
     set search_path = pg_catalog";
-/// Whether the server is a standby, and its standbys.
+/// Whether the server is a standby, its standbys, and whether this session waits for them.
 const SETTINGS: &str = "
     select pg_is_in_recovery() or current_setting('transaction_read_only')::bool,
-        current_setting('synchronous_standby_names')";
+        current_setting('synchronous_standby_names'),
+        current_setting('synchronous_commit') in ('on', 'remote_apply')";
+/// The function of the server that warns of a wait for standbys that was cut short. Other warnings do not matter.
+const WAITS_FOR_STANDBYS: &str = "SyncRepWaitForLSN";
+/// Whether the schema is missing.
+const IS_SCHEMA_NEW: &str = "select to_regnamespace('gannet') is null";
 /// The tables that there are: whether they are logged, and the columns of their primary keys.
 const TABLES_FOUND: &str = "
     select relname::text, relpersistence = 'p',
@@ -166,7 +173,7 @@ impl Connections {
         statement: &'static str,
         parameters: &[Parameter],
     ) -> Result<Vec<Row>, EngineError> {
-        let mut silent = Vec::new();
+        let (mut silent, mut standbys, mut refusals) = (Vec::new(), Vec::new(), Vec::new());
         let first = self.last;
         for turn in 0..self.servers.len() {
             let number = (first + turn) % self.servers.len();
@@ -174,17 +181,26 @@ impl Connections {
             self.last = number;
             let why = match self.ask_server(number, statement, parameters).await {
                 Ok(rows) => return Ok(rows),
-                Err(why) => self.servers[number].failure(why),
+                Err(why) => why,
             };
             self.session = None;
-            match why {
+            let of_primary = matches!(why, Silence::Alone | Silence::Pooled | Silence::Table(_));
+            let is_standby = matches!(why, Silence::IsStandby);
+            match self.servers[number].failure(why) {
+                EngineError::Unavailable(why) if is_standby => standbys.push(why),
                 EngineError::Unavailable(why) => silent.push(why),
-                refused => return Err(refused),
+                EngineError::Refused(why) if of_primary => return Err(EngineError::Refused(why)),
+                // Perhaps a standby that is not set up as the primary is, which is late.
+                EngineError::Refused(why) => refusals.push(why),
             }
         }
-        let silent = silent.join("; ");
-        let why = format!("PostgreSQL does not answer ({silent})");
-        Err(EngineError::Unavailable(why))
+        if silent.is_empty() && !refusals.is_empty() {
+            return Err(EngineError::Refused(refusals.join("; ")));
+        }
+        let all = [silent, refusals, standbys].concat().join("; ");
+        Err(EngineError::Unavailable(format!(
+            "PostgreSQL does not answer ({all})"
+        )))
     }
 
     async fn ask_server(
@@ -193,10 +209,14 @@ impl Connections {
         statement: &'static str,
         parameters: &[Parameter],
     ) -> Result<Vec<Row>, Silence> {
-        let session = match &mut self.session {
-            Some(session) => session,
-            none => none.insert(self.servers[number].session().await?),
-        };
+        if let Some(session) = &mut self.session {
+            match session.ask(statement, parameters).await {
+                // It was closed since the last request. An append that was done all the same shows in the row.
+                Err(Silence::Error(error)) if error.is_closed() => {}
+                answered => return answered,
+            }
+        }
+        let session = self.session.insert(self.servers[number].session().await?);
         session.ask(statement, parameters).await
     }
 }
@@ -207,6 +227,8 @@ enum Silence {
     IsStandby,
     /// It has no synchronous standbys.
     Alone,
+    /// A session has other settings than it was given.
+    Pooled,
     /// It may not have replicated what it has committed.
     Warned(String),
     /// A table is not as this program has made it.
@@ -232,7 +254,7 @@ impl Server {
         config
             .host(host)
             .port(port)
-            .connect_timeout(CONNECT_TIMEOUT);
+            .connect_timeout(ADDRESS_TIMEOUT);
         config
             .user(&place.user)
             .password(password)
@@ -290,6 +312,9 @@ impl Server {
             Silence::Alone => refused(
                 "has no synchronous standbys: set `synchronous_standby_names`, or changes are lost with its disk",
             ),
+            Silence::Pooled => refused(
+                "has other settings than the session was given: connect without a pooler between",
+            ),
             Silence::Table(why) => refused(&why),
             Silence::Error(error) => match error.as_db_error() {
                 Some(db) if is_passing(db) => unavailable(db.message().to_owned()),
@@ -332,6 +357,11 @@ impl Session {
         self.client.batch_execute(SET).await?;
         check(&self.client.query_typed_one(SETTINGS, &[]).await?)?;
         if self.are_tables_missing().await? {
+            // A user who may make tables in a schema that is there need not be allowed to make schemas.
+            let is_new = self.client.query_typed_one(IS_SCHEMA_NEW, &[]).await?;
+            if is_new.get::<_, bool>(0) {
+                self.client.batch_execute("create schema gannet").await?;
+            }
             self.client.batch_execute(MAKE_TABLES).await?;
             if self.are_tables_missing().await? {
                 return Err(Silence::Table(String::from("does not make its tables")));
@@ -437,6 +467,9 @@ fn check(settings: &Row) -> Result<(), Silence> {
     if settings.get::<_, &str>(1).trim().is_empty() {
         return Err(Silence::Alone);
     }
+    if !settings.get::<_, bool>(2) {
+        return Err(Silence::Pooled);
+    }
     Ok(())
 }
 
@@ -449,7 +482,9 @@ where
     let ended = std::future::poll_fn(|context| {
         loop {
             match ready!(connection.poll_message(context)) {
-                Some(Ok(AsyncMessage::Notice(notice))) => {
+                Some(Ok(AsyncMessage::Notice(notice)))
+                    if notice.routine().is_none_or(|it| it == WAITS_FOR_STANDBYS) =>
+                {
                     let mut last = warning.lock().unwrap_or_else(PoisonError::into_inner);
                     *last = Some(notice.message().to_owned());
                 }

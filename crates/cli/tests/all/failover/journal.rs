@@ -163,6 +163,14 @@ mod over_postgresql {
         cluster.strike(1);
         wait(&cluster);
         assert_eq!(cluster.engine(VOLUME).row().unwrap(), before);
+        // More records than one statement removes, as after the return of a manager.
+        cluster.say(
+            "gannet",
+            "insert into gannet.record select 'many', g, '' from generate_series(1, 12000) as g",
+        );
+        let mut many = cluster.engine("many");
+        many.remove(11_000).unwrap();
+        assert_eq!(many.records(0, 1).unwrap()[0].0, 11_001);
         put(&store, 2, 1000).unwrap();
         store.release().unwrap();
     }

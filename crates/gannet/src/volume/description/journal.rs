@@ -109,13 +109,18 @@ impl FromStr for PostgresqlUrl {
     type Err = JournalError;
 
     fn from_str(text: &str) -> Result<PostgresqlUrl, JournalError> {
+        // Before all other faults, which show the text.
+        let before_host = text.rsplit_once('@').map_or("", |(before, _)| before);
+        let user = before_host
+            .rsplit_once("://")
+            .map_or(before_host, |(_, user)| user);
+        if user.contains(':') {
+            return Err(JournalError::PasswordInUrl);
+        }
         let wrong = || JournalError::Postgresql(text.to_owned());
         let rest = text.strip_prefix("postgresql://").ok_or_else(wrong)?;
         let (user, rest) = rest.rsplit_once('@').ok_or_else(wrong)?;
         let (hosts, database) = rest.split_once('/').ok_or_else(wrong)?;
-        if user.contains(':') {
-            return Err(JournalError::PasswordInUrl);
-        }
         let is_plain = |name: &str| {
             let odd = |letter: char| letter.is_whitespace() || "/?%@:\"".contains(letter);
             !name.is_empty() && !name.contains(odd)
@@ -174,8 +179,14 @@ mod tests {
             let error = text.parse::<PostgresqlUrl>().unwrap_err();
             assert!(matches!(error, JournalError::Postgresql(_)), "{text}");
         }
-        let error = "postgresql://g:secret@a/b".parse::<PostgresqlUrl>();
-        assert!(matches!(error, Err(JournalError::PasswordInUrl)));
+        for text in [
+            "postgresql://g:secret@a/b",
+            "postgres://g:secret@a",
+            "g:secret@a",
+        ] {
+            let error = text.parse::<PostgresqlUrl>();
+            assert!(matches!(error, Err(JournalError::PasswordInUrl)), "{text}");
+        }
     }
 
     #[test]
