@@ -425,10 +425,7 @@ fn a_clone_outlives_managers_over_etcd() {
     let clone = mount.directory.join("clone");
     let (from, to) = (format!("file://{}", origin.display()), clone.clone());
     let cloning = std::thread::spawn(move || {
-        git(
-            &to.parent().unwrap().to_owned(),
-            &["clone", "--quiet", &from, "clone"],
-        );
+        git(to.parent().unwrap(), &["clone", "--quiet", &from, "clone"]);
     });
     // The first while objects come, the second among the files.
     for part in [".git/objects", "03"] {
