@@ -90,8 +90,8 @@ pub struct Postgresql {
 }
 
 impl Postgresql {
-    /// The journal of the volume of this name.  A request without an answer
-    /// is sent again for as long as `patience`.
+    /// The journal of the volume of this name, over TLS if that is given. A request without an answer is sent again for
+    /// as long as `patience`.
     ///
     /// # Errors
     /// The system gives no event queue, or no thread.

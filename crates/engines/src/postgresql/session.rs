@@ -347,7 +347,9 @@ fn is_passing(error: &DbError) -> bool {
     ["08", "40", "53", "57", "58"].contains(&class)
         || *code == SqlState::LOCK_NOT_AVAILABLE
         || *code == SqlState::READ_ONLY_SQL_TRANSACTION
-        // Another manager makes the tables.
+        // Another manager makes the schema and the tables.
+        || *code == SqlState::DUPLICATE_SCHEMA
+        || *code == SqlState::DUPLICATE_TABLE
         || *code == SqlState::UNIQUE_VIOLATION && error.schema() == Some("pg_catalog")
 }
 

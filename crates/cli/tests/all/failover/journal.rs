@@ -151,6 +151,19 @@ mod over_postgresql {
     #[ignore = "needs PostgreSQL: `cargo xtask failover --engine postgresql` runs it"]
     fn postgresql_has_the_journal() {
         let mut cluster = Postgresql::start();
+        // Several managers make the tables at the same time.
+        cluster.say("gannet", "drop schema gannet cascade");
+        std::thread::scope(|scope| {
+            for _ in 0..6 {
+                scope.spawn(|| {
+                    let mut engine = cluster.engine(VOLUME);
+                    until("the tables are made", || match engine.row() {
+                        Err(EngineError::Unavailable(why)) => Err(why),
+                        answered => Ok(answered.map(|_| ()).unwrap()),
+                    });
+                });
+            }
+        });
         strangers_are_refused(
             cluster.engine_with("wrong", cluster.folder(), VOLUME),
             cluster.engine_with(PASSWORD, other().path(), VOLUME),
