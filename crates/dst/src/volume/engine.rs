@@ -15,7 +15,8 @@ pub struct EngineWay {
 }
 
 impl EngineWay {
-    /// A way to this engine. Of `loses` requests, one is lost, and the answer to another one; 0: none.
+    /// A way to this engine. Of `loses` requests, one is lost, one comes late, one is doubled, and the answer to
+    /// another one is lost; 0: none.
     pub(super) fn new(engine: &EngineMemory, loses: u64, seed: u64) -> EngineWay {
         let is_cut_off = Arc::<AtomicBool>::default();
         let (is_cut, requests) = (Arc::clone(&is_cut_off), AtomicU64::new(seed));
@@ -27,6 +28,8 @@ impl EngineWay {
                 _ if is_cut.load(Ordering::Relaxed) => RequestFate::Lost,
                 Some(0) => RequestFate::Lost,
                 Some(1) => RequestFate::AnswerLost,
+                Some(2) => RequestFate::Late,
+                Some(3) => RequestFate::Doubled,
                 _ => RequestFate::Answered,
             }
         };

@@ -3,13 +3,13 @@
 use super::engine::ATTEMPTS;
 use super::{Bed, EngineWay, ManagerEnd, address};
 use gannet_meta::{
-    EngineMemory, JournaledStore, ManagerName, MemoryStore, MetaStore, RequestFate, RowWatch,
-    Sight, Standby,
+    EngineMemory, EngineState, JournaledStore, ManagerName, MemoryStore, MetaStore, RequestFate,
+    RowWatch, Sight, Standby,
 };
 use gannet_runtime::{Instant, sleep};
 use gannet_sim::{Crash, Faults, Node, World};
 use gannet_wire::volume::Address;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,11 +43,13 @@ pub struct Managers {
     faults: Faults,
     /// The machines.
     pub nodes: Vec<ManagerNode>,
+    /// The engine lost changes: managers may find that, and end.
+    is_undone: Cell<bool>,
 }
 
 impl Managers {
-    /// `count` managers of the volume in `bed`, which has no other one and is not started. Each loses one of `loses`
-    /// requests to the engine, and the answer to another; 0: none.
+    /// `count` managers of the volume in `bed`, which has no other one and is not started. Of `loses` requests of each
+    /// to the engine, one is lost, one late, one doubled, and the answer to another lost; 0: none.
     pub fn new(world: &World, bed: &Rc<Bed>, count: usize, loses: u64) -> Rc<Managers> {
         let engine = EngineMemory::new(|| RequestFate::Answered, ATTEMPTS);
         let nodes: Vec<ManagerNode> = (0..count as u64)
@@ -64,6 +66,7 @@ impl Managers {
             bed: Rc::clone(bed),
             faults: world.faults(),
             nodes,
+            is_undone: Cell::default(),
         })
     }
 
@@ -109,6 +112,17 @@ impl Managers {
         self.faults.crash(node.id(), Crash::Process);
     }
 
+    /// The content of the engine.
+    pub fn engine_state(&self) -> EngineState {
+        self.nodes[0].engine.engine.state().clone()
+    }
+
+    /// The engine has an older content again, as after a failover to a machine that lacked the rest.
+    pub fn undo(&self, before: EngineState) {
+        self.is_undone.set(true);
+        *self.nodes[0].engine.engine.state() = before;
+    }
+
     /// The last of the managers that serve names, or begin to.
     pub fn active(&self) -> Option<usize> {
         let serves = |it: &ManagerNode| it.process.store.borrow().is_some();
@@ -118,7 +132,7 @@ impl Managers {
     async fn run(&self, number: usize) {
         let manager = &self.nodes[number];
         let store = loop {
-            if let Some(store) = stand_by(manager).await {
+            if let Some(store) = self.stand_by(manager).await {
                 break Arc::new(store);
             }
         };
@@ -129,29 +143,36 @@ impl Managers {
         self.bed.seen.replace(Some(Arc::clone(&store)));
         manager.process.store.replace(Some(store));
     }
-}
 
-/// Follows the journal until this manager has it. `None`: the store cannot be used.
-async fn stand_by(manager: &ManagerNode) -> Option<JournaledStore> {
-    let runtime = manager.node.runtime();
-    let random = u128::from(runtime.random()) << 64 | u128::from(runtime.random()) | 1;
-    let name = ManagerName {
-        name: manager.node.ip().to_string(),
-        owner: random.to_be_bytes(),
-    };
-    let base = Arc::clone(&manager.base) as Arc<dyn MetaStore>;
-    let engine = Box::new(manager.engine.engine.clone());
-    let mut standby = Standby::over(base, engine, super::VOLUME, name).ok()?;
-    let mut watch = RowWatch::default();
-    loop {
-        match standby.follow() {
-            Ok(row) if watch.see(row.as_ref(), runtime.now() - Instant::START) == Sight::Free => {
-                return standby.take_over().ok();
+    /// Follows the journal until this manager has it. `None`: the store cannot be used.
+    async fn stand_by(&self, manager: &ManagerNode) -> Option<JournaledStore> {
+        let runtime = manager.node.runtime();
+        let random = u128::from(runtime.random()) << 64 | u128::from(runtime.random()) | 1;
+        let name = ManagerName {
+            name: manager.node.ip().to_string(),
+            owner: random.to_be_bytes(),
+        };
+        let base = Arc::clone(&manager.base) as Arc<dyn MetaStore>;
+        let engine = Box::new(manager.engine.engine.clone());
+        let mut standby = Standby::over(base, engine, super::VOLUME, name).ok()?;
+        let mut watch = RowWatch::default();
+        loop {
+            match standby.follow() {
+                Ok(row)
+                    if watch.see(row.as_ref(), runtime.now() - Instant::START) == Sight::Free =>
+                {
+                    return standby.take_over().ok();
+                }
+                Ok(_) => {}
+                Err(error) if error.is_engine_unavailable() => watch.lose(),
+                Err(error) => {
+                    assert!(self.is_undone.get(), "{error}");
+                    // It ends, and its supervisor starts it again.
+                    sleep(&runtime, RESTART_PAUSE).await;
+                    return None;
+                }
             }
-            Ok(_) => {}
-            Err(error) if error.is_engine_unavailable() => watch.lose(),
-            Err(error) => panic!("{error}"),
+            sleep(&runtime, FOLLOW_EVERY).await;
         }
-        sleep(&runtime, FOLLOW_EVERY).await;
     }
 }

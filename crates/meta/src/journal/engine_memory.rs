@@ -13,6 +13,10 @@ pub enum RequestFate {
     Lost,
     /// It is done, and there is no answer.
     AnswerLost,
+    /// It is done when another request comes, and there is no answer.
+    Late,
+    /// It is done twice, and answered.
+    Doubled,
 }
 
 /// The content of an engine in memory.
@@ -28,10 +32,15 @@ pub struct EngineState {
     pub notes: BTreeMap<String, FollowerNote>,
 }
 
+/// A request on its way.
+type Request = Box<dyn Fn(&mut EngineState) + Send>;
+
 /// The way of one manager to an engine that several use.
 #[derive(Clone)]
 pub struct EngineMemory {
     state: Arc<Mutex<EngineState>>,
+    /// The requests that come late.
+    late: Arc<Mutex<Vec<Request>>>,
     fate: Arc<dyn Fn() -> RequestFate + Send + Sync>,
     attempts: u32,
 }
@@ -44,6 +53,7 @@ impl EngineMemory {
     ) -> EngineMemory {
         EngineMemory {
             state: Arc::default(),
+            late: Arc::default(),
             fate: Arc::new(fate),
             attempts,
         }
@@ -63,16 +73,33 @@ impl EngineMemory {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask<T>(&self, work: impl FnOnce(&mut EngineState) -> T) -> Result<T, EngineError> {
+    fn ask<T>(
+        &self,
+        work: impl Fn(&mut EngineState) -> T + Send + 'static,
+    ) -> Result<T, EngineError> {
         let lost = || EngineError::Unavailable(String::from("no answer"));
         let fate = (self.fate)();
-        if fate == RequestFate::Lost {
-            return Err(lost());
-        }
-        let done = work(&mut self.state());
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = &mut *self.state();
+        late.drain(..).for_each(|request| request(state));
         match fate {
-            RequestFate::AnswerLost => Err(lost()),
-            _ => Ok(done),
+            RequestFate::Answered => Ok(work(state)),
+            RequestFate::Lost => Err(lost()),
+            RequestFate::AnswerLost => {
+                work(state);
+                Err(lost())
+            }
+            RequestFate::Late => {
+                late.push(Box::new(move |state| {
+                    work(state);
+                }));
+                Err(lost())
+            }
+            RequestFate::Doubled => {
+                let done = work(state);
+                work(state);
+                Ok(done)
+            }
         }
     }
 }
@@ -92,23 +119,24 @@ impl Engine for EngineMemory {
         row: &[u8],
         record: Option<(u64, &[u8])>,
     ) -> Result<Option<u64>, EngineError> {
-        self.ask(|state| {
-            if state.row.as_ref() != old {
+        let (old, row) = (old.cloned(), row.to_vec());
+        let record = record.map(|(number, bytes)| (number, bytes.to_vec()));
+        self.ask(move |state| {
+            if state.row != old {
                 return None;
             }
             state.version += 1;
             state.row = Some(Row {
                 version: state.version,
-                bytes: row.to_vec(),
+                bytes: row.clone(),
             });
-            let record = record.map(|(number, bytes)| (number, bytes.to_vec()));
-            state.records.extend(record);
+            state.records.extend(record.clone());
             Some(state.version)
         })
     }
 
     fn records(&mut self, after: u64, count: usize) -> Result<Vec<(u64, Vec<u8>)>, EngineError> {
-        self.ask(|state| {
+        self.ask(move |state| {
             let behind = state.records.range(after + 1..).take(count);
             behind
                 .map(|(number, bytes)| (*number, bytes.clone()))
@@ -117,12 +145,13 @@ impl Engine for EngineMemory {
     }
 
     fn remove(&mut self, up_to: u64) -> Result<(), EngineError> {
-        self.ask(|state| state.records.retain(|number, _| *number > up_to))
+        self.ask(move |state| state.records.retain(|number, _| *number > up_to))
     }
 
     fn note(&mut self, name: &str, note: FollowerNote) -> Result<(), EngineError> {
-        self.ask(|state| {
-            state.notes.insert(name.to_owned(), note);
+        let name = name.to_owned();
+        self.ask(move |state| {
+            state.notes.insert(name.clone(), note);
         })
     }
 

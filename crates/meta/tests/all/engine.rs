@@ -66,6 +66,11 @@ fn acknowledged_changes_outlive_managers_and_answers_that_are_lost() {
             &[Fate::AnswerLost, Fate::Lost],
             &[Fate::Lost; 8],
             &[Fate::AnswerLost; 8],
+            &[Fate::Late],
+            &[Fate::Doubled],
+            &[Fate::Late, Fate::AnswerLost],
+            &[Fate::Late, Fate::Late, Fate::Doubled],
+            &[Fate::Late; 8],
         ] {
             let (engine, base) = (Bench::new(), Arc::<MemoryStore>::default());
             let before = std::iter::repeat_n(Fate::Answered, at);

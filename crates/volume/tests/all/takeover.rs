@@ -360,6 +360,38 @@ fn another_manager_takes_over_when_it_is_asked_to() {
 }
 
 #[test]
+fn an_engine_that_lost_changes_stops_all_managers_that_have_them() {
+    for seed in 9..13 {
+        let story = Story::new(seed, 0);
+        story.run(|story| async move {
+            let (fs, clock) = (story.mount(0), story.clock());
+            let create = async |name: &[u8]| {
+                let how = CreateMode::Unchecked(SetAttributes::default());
+                let made = insist(&clock, async || {
+                    fs.create(&root(), &fs.root(), name, &how).await.result
+                });
+                made.await;
+            };
+            create(b"before").await;
+            let before = story.managers.engine_state();
+            create(b"after").await;
+            // All of them have it.
+            sleep(&clock, Duration::from_secs(1)).await;
+            story.managers.undo(before);
+            let until = clock.now() + Duration::from_secs(20);
+            let mut last = Ok(());
+            while clock.now() < until {
+                last = fs.lookup(&root(), &fs.root(), b"after").await.0.map(|_| ());
+                // Found by the old manager within its lease, and by nobody after that.
+                assert!(matches!(last, Ok(()) | Err(Status::Jukebox)), "{last:?}");
+                sleep(&clock, Duration::from_millis(100)).await;
+            }
+            assert_eq!(last, Err(Status::Jukebox));
+        });
+    }
+}
+
+#[test]
 fn a_volume_with_its_journal_in_a_file_has_one_manager() {
     let world = World::new(8);
     let bed = common::Bed::new(&world, 2);
