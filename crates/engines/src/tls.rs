@@ -10,6 +10,7 @@ use thiserror::Error;
 /// authorities are trusted, also none of the system.
 #[derive(Debug, Clone)]
 pub struct EngineTls {
+    #[cfg(feature = "postgresql")]
     config: ClientConfig,
     #[cfg(feature = "etcd")]
     for_requests: ureq::tls::TlsConfig,
@@ -74,7 +75,10 @@ impl EngineTls {
             Some((certificates, key)) => config.with_client_auth_cert(certificates, key)?,
             None => config.with_no_client_auth(),
         };
+        #[cfg(not(feature = "postgresql"))]
+        drop(config);
         Ok(EngineTls {
+            #[cfg(feature = "postgresql")]
             config,
             #[cfg(feature = "etcd")]
             for_requests,
