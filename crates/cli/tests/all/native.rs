@@ -395,7 +395,10 @@ fn roles_end_at_sigterm_and_run_once() {
         ":1",
     ];
     let error = wrong(&nfs);
-    assert!(error.contains("manager"), "{error}");
+    assert!(error.contains("--role nfs"), "{error}");
+    let off = ["--role", "nfs", "--manager", "h:1", "--nfs-tcp", "off"];
+    let error = wrong(&[&off[..], &["--nfs-rdma", "off"]].concat());
+    assert!(error.contains("nothing to serve"), "{error}");
     bed.succeed(&["mkdir", &bed.url("/a")]);
     let text = bed.succeed(&["volume", "check", &bed.url("/")]);
     assert!(
