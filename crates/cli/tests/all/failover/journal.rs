@@ -159,7 +159,7 @@ mod over_postgresql {
                     let mut engine = cluster.engine(VOLUME);
                     until("the tables are made", || match engine.row() {
                         Err(EngineError::Unavailable(why)) => Err(why),
-                        answered => Ok(answered.map(|_| ()).unwrap()),
+                        answered => Ok(answered.unwrap()),
                     });
                 });
             }
