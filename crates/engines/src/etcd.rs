@@ -4,6 +4,7 @@
 //! last change, both are written. Reads are linearizable, which is what etcd does unless it is asked for less.
 
 use crate::EngineTls;
+use crate::no_answer::no_answer;
 use crate::patience::Patience;
 use crate::tls::is_distrust;
 use base64::Engine as _;
@@ -165,14 +166,7 @@ impl Etcd {
                 Err(error) => silent.push(format!("{address}: {error}")),
             }
         }
-        // One member alone may be set up wrongly, while another is late.
-        if silent.is_empty() {
-            return Err(EngineError::Refused(refusals.join("; ")));
-        }
-        let all = [silent, refusals].concat().join("; ");
-        Err(EngineError::Unavailable(format!(
-            "etcd does not answer ({all})"
-        )))
+        Err(no_answer("etcd", silent, refusals, Vec::new()))
     }
 
     /// Asks a member with a token, and gets a new one where the old one is refused.

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "etcd")]
 mod etcd;
+mod no_answer;
 mod patience;
 #[cfg(feature = "postgresql")]
 mod postgresql;

@@ -2,6 +2,7 @@
 
 use super::{MAKE_TABLES, PostgresqlPlace, TABLES};
 use crate::EngineTls;
+use crate::no_answer::no_answer;
 use crate::tls::is_distrust;
 use gannet_meta::EngineError;
 use std::io;
@@ -194,13 +195,7 @@ impl Connections {
                 EngineError::Refused(why) => refusals.push(why),
             }
         }
-        if silent.is_empty() && !refusals.is_empty() {
-            return Err(EngineError::Refused(refusals.join("; ")));
-        }
-        let all = [silent, refusals, standbys].concat().join("; ");
-        Err(EngineError::Unavailable(format!(
-            "PostgreSQL does not answer ({all})"
-        )))
+        Err(no_answer("PostgreSQL", silent, refusals, standbys))
     }
 
     async fn ask_server(
