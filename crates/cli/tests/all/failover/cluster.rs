@@ -75,6 +75,11 @@ impl Member {
         Member(command.spawn().expect("the engine is installed"))
     }
 
+    /// Whether it has ended by itself.
+    pub(super) fn has_ended(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
+    }
+
     /// Asks it to end, and waits for that.
     pub(super) fn end(mut self, signal: &str) {
         let pid = self.0.id().to_string();

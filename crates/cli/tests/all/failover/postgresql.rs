@@ -165,16 +165,25 @@ impl Postgresql {
 
     /// Starts a server that does not run.
     fn begin(&mut self, number: usize) {
-        let mut command = program("postgres");
-        let port = self.ports[number].to_string();
-        command.arg("-D").arg(self.data(number)).args(["-p", &port]);
-        self.members[number] = Some(Member::start(command));
+        let (port, data) = (self.ports[number].to_string(), self.data(number));
+        let start = || {
+            let mut command = program("postgres");
+            command.arg("-D").arg(&data).args(["-p", &port]);
+            Member::start(command)
+        };
+        let mut member = start();
         until("the server answers", || {
+            // Processes of one that was killed are groups of their own, and may still be ending: while they have its
+            // memory, the next one ends at once.
+            if member.has_ended() {
+                member = start();
+            }
             let mut ask = program("pg_isready");
             ask.args(["-q", "-h", "127.0.0.1", "-p", &port]);
             let answers = ask.status().unwrap().success();
             answers.then_some(()).ok_or_else(|| String::from("not yet"))
         });
+        self.members[number] = Some(member);
     }
 
     fn psql(&self, number: usize, database: &str, statement: impl AsRef<OsStr>) -> Command {
