@@ -3,8 +3,8 @@
 use super::empty_members::note_empty;
 use super::namespace::{Failure, Outcome};
 use super::{StoreError, Table, Transaction, View};
-use gannet_wire::volume::{Body, FileId, Inode, ROOT};
-use gannet_wire::xdr::from_bytes;
+use gannet_wire::volume::{Body, Claimant, FileId, Inode, ROOT};
+use gannet_wire::xdr::{from_bytes, to_bytes};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -134,6 +134,58 @@ pub fn losses(view: &dyn View) -> Outcome<BTreeMap<u32, Loss>> {
     }
 }
 
+/// The prefix of the number of a server whose lease a process has, or had last.
+const LEASED: &[u8] = b"lease of I/O server ";
+
+fn leased_key(number: u32) -> Vec<u8> {
+    [LEASED, &number.to_be_bytes()].concat()
+}
+
+/// Notes which process has the lease of a number from now on, as the manager sees it.
+///
+/// # Errors
+/// The store failed.
+pub fn note_leased(
+    transaction: &mut dyn Transaction,
+    number: u32,
+    claimant: &Claimant,
+) -> Result<(), StoreError> {
+    transaction.put(Table::Volume, &leased_key(number), &to_bytes(claimant))
+}
+
+/// Notes that no process has the lease of a number any more.
+///
+/// # Errors
+/// The store failed.
+pub fn note_given_up(transaction: &mut dyn Transaction, number: u32) -> Result<(), StoreError> {
+    transaction.delete(Table::Volume, &leased_key(number))
+}
+
+/// The processes that may still have leases.
+///
+/// # Errors
+/// `Failure::Store`: the store failed. `Failure::Damaged`: one of its values cannot be decoded.
+pub fn leased(view: &dyn View) -> Outcome<BTreeMap<u32, Claimant>> {
+    let (mut claimants, mut is_damaged) = (BTreeMap::new(), false);
+    view.scan(Table::Volume, LEASED, &mut |key, value| {
+        let Some(number) = key.strip_prefix(LEASED) else {
+            return false;
+        };
+        match (<[u8; 4]>::try_from(number), from_bytes(value)) {
+            (Ok(number), Ok(claimant)) => {
+                claimants.insert(u32::from_be_bytes(number), claimant);
+            }
+            _ => is_damaged = true,
+        }
+        !is_damaged
+    })?;
+    if is_damaged {
+        Err(Failure::Damaged(ROOT))
+    } else {
+        Ok(claimants)
+    }
+}
+
 /// The I/O servers that never had one.
 ///
 /// # Errors
@@ -218,6 +270,23 @@ mod tests {
             [false, true, true],
             "no file is there"
         );
+    }
+
+    #[test]
+    fn the_last_process_that_got_a_number_is_noted() {
+        let (store, process) = (store(), |byte| Claimant {
+            folder: [byte; 16],
+            process: [byte + 1; 16],
+        });
+        assert_eq!(seen(&store, leased).unwrap(), BTreeMap::new());
+        for (number, byte) in [(0, 1), (1, 5), (2, 2), (0, 3)] {
+            change(&store, |it| note_leased(it, number, &process(byte)));
+        }
+        change(&store, |it| note_given_up(it, 1));
+        let noted = BTreeMap::from([(0, process(3)), (2, process(2))]);
+        assert_eq!(seen(&store, leased).unwrap(), noted);
+        change(&store, |it| it.put(Table::Volume, &leased_key(0), b"short"));
+        assert!(matches!(seen(&store, leased), Err(Failure::Damaged(ROOT))));
     }
 
     #[test]
